@@ -1,13 +1,16 @@
-//! Reports: a row is the JSON object of one replay; rows become a list, a CSV file, a table or a chart.
+//! Reports: a row is the JSON object of one replay; rows become a list, a CSV file, a table or a
+//! chart.
 //!
-//! [`COLUMNS`] names every key of a row, with what it means; docs/LAB.md explains them. Names carry units; what ends in
-//! `_ratio` is a share of 1, or 1 and more. What was not asked for, or not computed, is null.
+//! [`COLUMNS`] names every key of a row; docs/LAB.md explains them. Names carry units. A name that
+//! ends in `_ratio` is a share of 1, or 1 and more. A figure that was not asked for, or not
+//! computed, is null.
 //!
-//! Rows of caches on a simulated drive have the keys of [`drive::COLUMNS`], too, and those with time [`time::COLUMNS`].
+//! Rows of caches on a simulated drive have the keys of [`drive::COLUMNS`], too, and those with
+//! time [`time::COLUMNS`].
 //!
-//! Invariants: each row has each key. A ratio of nothing, such as of hits where there are no reads, is null.
+//! Invariants: each row has each key. A ratio of nothing, such as of hits without reads, is null.
 //!
-//! What it does not do: compute; `measure.rs` and `bound.rs` do.
+//! It leaves the computation to `measure.rs` and `bound.rs`.
 
 pub mod drive;
 pub mod plot;
@@ -83,7 +86,7 @@ pub const COLUMNS: &[&str] = &[
     "back_steps",
 ];
 
-/// Keys of numbers that designs are compared by: what may be plotted, with the words for its axis.
+/// Keys of the numbers that compare designs and can be plotted, with the words for their axes.
 pub const METRICS: &[(&str, &str)] = &[
     ("read_hit_ratio", "Read hit ratio (%)"),
     ("write_hit_ratio", "Write hit ratio (%)"),
@@ -123,7 +126,9 @@ pub const METRICS: &[(&str, &str)] = &[
     ("time_origin_busy_ratio", "Share of the time that the origin's parts work (%)"),
 ];
 
-/// A number of a row in the unit of its axis in [`METRICS`]: percent, MiB, thousands, millions or milliseconds. `None` where it is null.
+/// Returns a number of a row in the unit of its axis in [`METRICS`]. `None` if it is null.
+///
+/// The unit is percent, MiB, thousands, millions or milliseconds.
 pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
     let value = row.get(metric)?.as_f64()?;
     if metric.starts_with(time::PREFIX) && metric.ends_with("_us") {
@@ -139,19 +144,19 @@ pub fn plotted(row: &Row, metric: &str) -> Option<f64> {
     })
 }
 
-/// The options in the name of a row's setup, as `name=value`.
+/// Returns the options in the name of a row's setup, as `name=value`.
 fn own_options(row: &Row) -> Vec<&str> {
     row.get("setup").and_then(Value::as_str).unwrap_or_default().split(':').skip(1).collect()
 }
 
-/// The options that are the same in all rows whose design has them.
+/// Returns the options that are the same in all rows whose design has them.
 pub fn common_options(rows: &[Row]) -> Vec<String> {
     let is_common = |option: &str| {
         let name = option.split('=').next().unwrap_or_default();
         rows.iter().all(|row| {
             let design = Design::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
             let has = design.is_ok_and(|design| design.options.iter().any(|id| id.name() == name));
-            // A translation layer is no design's.
+            // A translation layer belongs to no design.
             !has && name != "ftl" || own_options(row).contains(&option)
         })
     };
@@ -164,7 +169,7 @@ pub fn common_options(rows: &[Row]) -> Vec<String> {
     common
 }
 
-/// The names of the rows' setups, without what all of them have in common.
+/// Returns the names of the rows' setups, without their common options.
 pub fn short_names(rows: &[Row]) -> Vec<String> {
     let common = common_options(rows);
     let name = |row: &Row| {
@@ -175,27 +180,27 @@ pub fn short_names(rows: &[Row]) -> Vec<String> {
     rows.iter().map(name).collect()
 }
 
-/// What is known of the trace of a row.
+/// The known facts on the trace of a row.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TraceFacts {
     /// Its name, as it was given.
     pub name: String,
-    /// Where its content comes from, if it has any.
+    /// The source of its content, if it has any.
     pub content: Option<String>,
     /// Bad lines that were passed over.
     pub lines_skipped: u64,
     /// Times that stepped back.
     pub back_steps: u64,
-    /// How long the trace takes, where it tells.
+    /// The time that the trace takes, if it tells.
     pub seconds: Option<f64>,
 }
 
-/// How far any cache could have gone in place of that of a row.
+/// The bounds of any cache in place of that of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RowBounds {
-    /// Where chunks take what they compress to.
+    /// The bound if chunks take their compressed size.
     pub compressed: Bound,
-    /// Where they do not.
+    /// The bound if they take their whole size.
     pub uncompressed: Bound,
 }
 
@@ -216,7 +221,7 @@ impl RowBound {
         if let RowBound::Known(bounds) = self { Some(bounds) } else { None }
     }
 
-    /// Why there is none, in one sentence.
+    /// Returns the reason if there is none, in one sentence.
     fn why_withdrawn(&self) -> Option<String> {
         let RowBound::Withdrawn { reads } = self else { return None };
         let (reads, find) =
@@ -228,7 +233,7 @@ impl RowBound {
     }
 }
 
-/// The row of a replay.
+/// Returns the row of a replay.
 pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bound: Option<&RowBound>) -> Row {
     let beneath = setup.options.drive.as_ref().zip(measures.drive.as_ref());
     let beneath = beneath.map_or(Value::Null, |(setup, measures)| drive::figures(setup, measures, trace.seconds));
@@ -240,7 +245,7 @@ pub fn row(setup: &Setup, measures: &Measures, trace: &TraceFacts, bound: Option
         .collect()
 }
 
-/// What was replayed.
+/// Returns the names of the setup and the trace.
 fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
     json!({
         "design": setup.design.name,
@@ -261,12 +266,12 @@ fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
     })
 }
 
-/// The ratio, unless it is one of nothing.
+/// Returns the ratio, unless it is one of nothing.
 fn of(whole: u64, ratio: f64) -> Option<f64> {
     (whole > 0).then_some(ratio)
 }
 
-/// Requests, and how many of them hit.
+/// Returns the requests and their hits.
 fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
     let bounds = bound.and_then(RowBound::known).filter(|_| measures.tally.reads > 0);
     let tally = &measures.tally;
@@ -290,7 +295,7 @@ fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
     })
 }
 
-/// What the devices did.
+/// Returns the traffic of the devices.
 fn costs(measures: &Measures) -> Value {
     let Measures { tally, traffic, .. } = measures;
     json!({
@@ -311,7 +316,7 @@ fn costs(measures: &Measures) -> Value {
     })
 }
 
-/// What the cache was at the end.
+/// Returns the state of the cache at the end.
 fn state(measures: &Measures) -> Value {
     let figures = &measures.figures;
     json!({
@@ -327,8 +332,9 @@ fn state(measures: &Measures) -> Value {
     })
 }
 
-/// Rows as CSV: a header, and a line for each. What is null is empty. Columns of drives and of time are there where some row has
-/// them.
+/// Writes rows as CSV: a header, and a line for each. A null is empty.
+///
+/// Columns of drives and of time are there if some row has them.
 pub fn csv(rows: &[Row]) -> String {
     let mut columns: Vec<(String, &str, Option<&str>)> =
         COLUMNS.iter().map(|column| ((*column).to_owned(), *column, None)).collect();

@@ -1,11 +1,12 @@
 //! AustereCache's experiments on the FIU traces (§5.3 and §5.4), Figures 5 to 10.
 //!
-//! Caches have room for a share of the working set in whole chunks, metadata on top, and an LBA index of four times as many
-//! entries, CacheDedup's as well as AustereCache's (§5.2). Chunks are of 32 KiB, subchunks of 8 KiB.
+//! Caches have room for a share of the working set in whole chunks, metadata on top, and an LBA
+//! index of four times as many entries. That holds for CacheDedup's as well as AustereCache's
+//! (§5.2). Chunks are of 32 KiB, subchunks of 8 KiB.
 //!
-//! Ours, since the paper does not say: the sizes between 12.5% and 100%, and write-through.
+//! Ours, since the paper is silent: the sizes between 12.5% and 100%, and write-through.
 //!
-//! What it does not do: the experiments on throughput (§5.5), which take time: the command line's `paper/` has them.
+//! It leaves the experiments on throughput (§5.5), which take time, to the command line's `paper/`.
 
 mod designs;
 mod parameters;
@@ -27,9 +28,9 @@ const SIZE_LABEL: &str = "Cache size (% of WSS)";
 const PERCENTS: [f64; 4] = [12.5, 25.0, 50.0, 100.0];
 /// Bytes of a chunk.
 const CHUNK_BYTES: u32 = 32 << 10;
-/// Slots of a bucket: caches are of whole ones, so that all designs have the same room.
+/// Slots of a bucket. Caches are of whole buckets, so that all designs have the same room.
 const BUCKET_CHUNKS: u64 = 128;
-/// The least that a cache has, in bytes of data: designs in WEUs, too, can be of it.
+/// The least bytes of data of a cache, which designs in WEUs can have, too.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
 /// Entries of the LBA index for each chunk that the flash holds.
 const LBA_ENTRIES_PER_CHUNK: u64 = 4;
@@ -79,7 +80,7 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
     of_all("austere-fig10", "Figure 10 (Exp#6)", "memory and read hit ratio, by size of the LBA index", parameters::fig10),
 ];
 
-/// An experiment on all three traces.
+/// Makes an experiment on all three traces.
 const fn of_all(
     name: &'static str,
     figure: &'static str,
@@ -89,7 +90,7 @@ const fn of_all(
     Experiment { name, paper: PAPER, figure, about, stand_ins: &[WEBVM, HOMES, MAIL], run }
 }
 
-/// A scheme of the paper: its name, and the design that it is.
+/// A scheme of the paper: its name, and its design.
 #[derive(PartialEq, Eq)]
 struct Scheme {
     name: &'static str,
@@ -104,10 +105,10 @@ const CD_ARC_DC: Scheme = Scheme { name: "CD-ARC-DC", design: "cd-arc", compress
 const AC_DC: Scheme = Scheme { name: "AC-DC", design: "austere", compress: None };
 
 impl Scheme {
-    /// A cache with room for so many chunks of data.
+    /// Makes a cache with room for so many chunks of data.
     fn setup(&self, chunks: u64, chunk_bytes: u32) -> Result<Setup, String> {
         let lba_entries = Some(LBA_ENTRIES_PER_CHUNK * chunks);
-        // The paper's share, whatever a device writes whole: §5.4 has subchunks of 2 KiB, too.
+        // The paper's share, for any unit of the device: §5.4 has subchunks of 2 KiB, too.
         let subchunk_bytes = (self == &AC_DC).then_some(chunk_bytes / SUBCHUNKS_PER_CHUNK);
         Ok(Setup {
             design: Design::named(self.design)?,
@@ -119,12 +120,12 @@ impl Scheme {
     }
 }
 
-/// Chunks of 32 KiB; what was never read is zeroes (§5.1).
+/// Chunks of 32 KiB; unread blocks are zeroes (§5.1).
 fn how() -> How {
     How::new(CHUNK_BYTES, Unknown::Zero)
 }
 
-/// So many percent of a working set, in whole buckets.
+/// Returns so many percent of a working set, in whole buckets.
 fn cache_chunks(working_set_chunks: u64, percent: f64, chunk_bytes: u32) -> u64 {
     let chunks = working_set_chunks as f64 * percent / 100.0;
     let least = CACHE_BYTES_MIN / u64::from(chunk_bytes) / BUCKET_CHUNKS;
@@ -142,19 +143,21 @@ fn by_size(lab: &mut Lab<'_>, at: usize, schemes: &[&Scheme], percents: &[f64]) 
     Ok(replayed.chunks(percents.len()).map(<[Replayed]>::to_vec).collect())
 }
 
-/// One figure for each pair of cells of two series, over the tables of some traces (all where none is named).
+/// Returns the span of a figure over pairs of cells of two series.
+///
+/// It takes the tables of the named traces, or all tables if none is named.
 fn over(tables: &[Table], traces: &[&str], [a, b]: [&str; 2], of: fn(f64, f64) -> f64) -> Option<Span> {
     let tables = tables.iter().filter(|table| traces.is_empty() || traces.contains(&table.title()));
     let pairs = tables.filter_map(|table| Some(table.ours(a)?.iter().zip(table.ours(b)?)));
     Span::over(pairs.flatten().filter_map(|(a, b)| Some(of((*a)?, (*b)?))))
 }
 
-/// By how many percent `a` is more than `b`.
+/// Returns by how many percent `a` is more than `b`.
 fn percent_more(a: f64, b: f64) -> f64 {
     if b == 0.0 { 0.0 } else { 100.0 * (a - b) / b }
 }
 
-/// By how many percent `a` is less than `b`.
+/// Returns by how many percent `a` is less than `b`.
 fn percent_less(a: f64, b: f64) -> f64 {
     -percent_more(a, b)
 }
@@ -171,7 +174,7 @@ fn write_reduction_percent(replayed: &Replayed) -> f64 {
     100.0 * replayed.measures.write_reduction_ratio()
 }
 
-/// A chart of lines for each table, with the name of the trace over it.
+/// Draws a chart of lines for each table, with the name of the trace over it.
 fn charts(tables: &[Table], what: &str, y: Scale) -> Vec<Chart> {
     let subtitle = "Write-through, chunks of 32 KiB";
     let chart = |table: &Table| table.lines(format!("{}: {what}", table.title()), subtitle, Scale::Linear, y);

@@ -1,11 +1,12 @@
-//! CacheDedup's experiments by replay: Figures 3 and 4 (§5.2), 6 (§5.3), 7 (§5.4), 8 (§5.5) and 9 (§5.6).
+//! CacheDedup's experiments by replay: Figures 3 and 4 (§5.2), 6 (§5.3), 7 (§5.4), 8 (§5.5) and 9
+//! (§5.6).
 //!
-//! Chunks are of 4 KiB, in write-back (§5.1). The flash is a share of the working set, and holds data and metadata: the
-//! least metadata and 2% of the data's bytes more, but in Figures 7 and 9. D-LRU and D-ARC forget what no address has any
-//! more (§3.1).
+//! Chunks are of 4 KiB, in write-back (§5.1). The flash is a share of the working set, and holds
+//! data and metadata. The metadata is the least and 2% of the data's bytes more, except in Figures
+//! 7 and 9. D-LRU and D-ARC forget contents without an address (§3.1).
 //!
-//! What it does not do: latency and throughput (Figures 5, 10 and 11, and Figure 8's latency), which take time: the command
-//! line's `paper/` has them.
+//! It leaves latency and throughput (Figures 5, 10 and 11, and Figure 8's latency), which take
+//! time, to the command line's `paper/`.
 
 mod compressed;
 mod designs;
@@ -99,7 +100,7 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// Forgets orphans, where the design has any.
+/// Makes a design forget orphans, if it has any.
 fn forgetful(design: &'static Design) -> Options {
     Options::default().or_from(&Options { orphans: Some(Orphans::Forget), ..Options::default() }, design)
 }
@@ -109,7 +110,7 @@ fn how() -> How {
     How::new(CHUNK_BYTES, Unknown::Unique)
 }
 
-/// By how many percent `less` is less than `more`.
+/// Returns by how many percent `less` is less than `more`.
 fn percent_less(less: f64, more: f64) -> f64 {
     if more > 0.0 { 100.0 * (more - less) / more } else { 0.0 }
 }

@@ -1,26 +1,30 @@
-//! CAFTL's experiments: Figures 1 and 2 (§1.2), 7 (§3.4.2), 8 and 9 (§4.2), 10 to 12 (§4.3) and 13 to 17 (§4.4).
+//! CAFTL's experiments: Figures 1 and 2 (§1.2), 7 (§3.4.2), 8 and 9 (§4.2), 10 to 12 (§4.3) and 13
+//! to 17 (§4.4).
 //!
-//! A trace goes straight to a drive, with no cache before it: the `caftl` profile, at the geometry of Table 1 whatever the size
-//! of the trace. A page is 4 KiB and a block of the trace; addresses are logical pages as they are. The baseline is the
-//! page-mapped layer that takes trims, over the same space.
+//! A trace goes straight to a drive, with no cache before it: the `caftl` profile, at the geometry
+//! of Table 1 for any size of the trace. A page is 4 KiB and a block of the trace; addresses are
+//! logical pages as they are. The baseline is the page-mapped layer that takes trims, over the same
+//! space.
 //!
-//! The drive is empty at the beginning but for what the trace reads before it writes it. The paper does not say how it
-//! prepares its drive; two of its workloads come to 176 blocks in use (§4.2.2), so its drive holds nothing else either.
+//! The drive is empty at the beginning, except for the pages that the trace reads before it writes
+//! them. The paper is silent on its drive's preparation. Two of its workloads come to 176 blocks in
+//! use (§4.2.2), so its drive is otherwise empty, too.
 //!
-//! | file | what is there |
+//! | file | content |
 //! |---|---|
 //! | `stream.rs` | a trace as requests of pages |
-//! | `runs.rs` | a drive under a trace, and what came of it |
+//! | `runs.rs` | a drive under a trace, and the outcome |
 //! | `content.rs` | Figures 1, 2 and 7, of contents alone |
-//! | `removed.rs` | Figures 8, 9 and 12: what deduplication removes, saves and compares |
-//! | `latency.rs` | Figures 10 and 11: what it costs in time |
-//! | `accelerated.rs` | Figures 13 to 17: what accelerations win back |
+//! | `removed.rs` | Figures 8, 9 and 12: the pages that deduplication removes, saves and compares |
+//! | `latency.rs` | Figures 10 and 11: its cost in time |
+//! | `accelerated.rs` | Figures 13 to 17: the gains of accelerations |
 //!
-//! What stands in for a workload has its time (§4.1.3) and, where §4.2.1 or §4.4.1 prints one, its share of duplicates: 5.8%
-//! (t1), 28.1% (h6), and as much as CAFTL finds in h2, h5 and h7, 16.6, 15 and 18%; 17% for the others, between the least and the
-//! greatest of Figure 2. h2 and h5 fill the 176 blocks. All else is ours: amounts, request sizes, bursts.
+//! A stand-in for a workload has its time (§4.1.3). It has its share of duplicates if §4.2.1 or
+//! §4.4.1 prints one: 5.8% (t1), 28.1% (h6), and CAFTL's finds in h2, h5 and h7, 16.6, 15 and 18%.
+//! The others have 17%, between the least and the greatest of Figure 2. h2 and h5 fill the 176
+//! blocks. All else is ours: amounts, request sizes, bursts.
 //!
-//! What it does not do: read files and disks for Figures 1 and 7, which the command line does.
+//! It leaves reading files and disks for Figures 1 and 7 to the command line.
 
 mod accelerated;
 mod content;
@@ -39,10 +43,10 @@ use super::{Comparison, Experiment, How, Lab, Records, SEED, Span, StandIn, Tabl
 const PAPER: &str = "CAFTL (FAST '11)";
 /// Bytes of a page.
 const PAGE_BYTES: u32 = 4096;
-/// What the columns of most tables are.
+/// The columns of most tables.
 const WORKLOAD: &str = "Workload";
 
-/// A kind of workload, as it is generated.
+/// Makes a kind of workload, as it is generated.
 const fn bursts(seconds: f64, blocks_written: u64, request_blocks: (u32, u32), duplication: f64) -> BurstsConfig {
     BurstsConfig {
         seconds,
@@ -56,17 +60,17 @@ const fn bursts(seconds: f64, blocks_written: u64, request_blocks: (u32, u32), d
     }
 }
 
-/// Small requests, few at a time, for hours.
+/// Makes small requests, few at a time, for hours.
 const fn desktop(hours: f64) -> BurstsConfig {
     BurstsConfig { write_share: 0.6, burst_requests: 16, ..bursts(3600.0 * hours, 400_000, (1, 8), 0.17) }
 }
 
-/// Large writes of temporary data for minutes.
+/// Makes large writes of temporary data for minutes.
 const fn hadoop(minutes: f64, blocks_written: u64, duplication: f64) -> BurstsConfig {
     bursts(60.0 * minutes, blocks_written, (32, 128), duplication)
 }
 
-/// Many writes, a checkpoint at a time.
+/// Makes many writes, a checkpoint at a time.
 const fn transactions(minutes: f64, request_blocks: (u32, u32), duplication: f64) -> BurstsConfig {
     let of = bursts(60.0 * minutes, 600_000, request_blocks, duplication);
     BurstsConfig { write_share: 0.85, footprint_blocks: 150_000, burst_requests: 256, ..of }
@@ -102,7 +106,7 @@ const WORKLOADS: &[StandIn] = &[
     workload!("t2", "4 hours of bursts of 256 larger writes, 17% duplicates", 0.2, transactions(240.0, (2, 32), 0.17)),
 ];
 
-/// What experiments about the contents of disks call their trace.
+/// The name of the trace in experiments about the contents of disks.
 pub const DISK: &str = "disk";
 
 /// A disk, for Figures 1 and 7.
@@ -145,7 +149,7 @@ fn how() -> How {
     How::new(PAGE_BYTES, Unknown::Unique)
 }
 
-/// What reports call the traces.
+/// Returns the titles of the traces in reports.
 fn titles(lab: &Lab<'_>) -> Result<Vec<String>, String> {
     (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect()
 }
@@ -157,12 +161,12 @@ fn publish(table: &mut Table, lab: &Lab<'_>, series: &str, figures: &[(&str, f64
     }
 }
 
-/// Least and greatest of a series.
+/// Returns the least and the greatest of a series.
 fn span(table: &Table, series: &str) -> Option<Span> {
     Span::over(table.ours(series)?.iter().flatten().copied())
 }
 
-/// What the text says of a series' greatest figure, or of all of them.
+/// Compares the text's figure with a series' greatest one, or with all of them.
 fn compared(what: &str, published: Span, ours: Option<Span>) -> Comparison {
     let ours = if published.low == published.high { ours.map(|span| Span::at(span.high)) } else { ours };
     Comparison { what: what.to_owned(), published, ours }
@@ -180,7 +184,7 @@ const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait f
 /// True of all figures with sampling.
 const OF_SAMPLES: &str = "Traces have fingerprints and no bytes: the sample bytes of a page, its first four, and its CRC32 are \
                           SYNTHETIC, hashes of its fingerprint.";
-/// Of what stands in.
+/// True of stand-ins.
 const OF_GENERATED: &str = "Of its workloads the paper prints how long they ran and some shares of duplicates, which the generated ones \
      have. Amounts, sizes of requests, bursts, and that half of the duplicates come as whole requests, are ours; so \
      absolute figures say little, and how the ways of CAFTL stand to each other says more.";

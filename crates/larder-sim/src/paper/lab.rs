@@ -1,12 +1,13 @@
 //! Traces of an experiment, replayed through its caches.
 //!
-//! A trace is put into chunks of any size by the two passes of the papers. Compressed sizes that it has not, or that were
-//! made up, are made up for its chunks: a function of a chunk's fingerprint, as Nitro §5.2 and AustereCache §5.1 have it.
+//! The two passes of the papers put a trace into chunks of any size. Missing or made-up compressed
+//! sizes are made up for its chunks: a function of a chunk's fingerprint, as in Nitro §5.2 and
+//! AustereCache §5.1.
 //!
-//! Invariants: each pass over a trace gives the same requests; all caches of one replay get all of them, in order, and the drives
-//! beneath them have one shape ([`with_equal_blocks`]).
+//! Invariants: each pass over a trace gives the same requests. All caches of one replay get all of
+//! them, in order, and the drives beneath them have one shape ([`with_equal_blocks`]).
 //!
-//! What it does not do: choose what is replayed.
+//! It leaves the choice of replays to its caller.
 
 use std::{
     collections::BTreeMap,
@@ -44,8 +45,9 @@ pub struct Workload<'a> {
 }
 
 impl<'a> Workload<'a> {
-    /// A generated trace by the name that the paper has for it; `about` says what it really is. `open` begins a pass over
-    /// it, and is told what for.
+    /// Makes a generated trace by the paper's name for it; `about` says which trace it is.
+    ///
+    /// `open` begins a pass over it, and learns its purpose.
     pub fn new(
         name: impl Into<String>,
         about: impl Into<String>,
@@ -55,22 +57,22 @@ impl<'a> Workload<'a> {
         Workload { title: name.clone(), name, about: about.into(), is_generated: true, open: Box::new(open) }
     }
 
-    /// The same of a trace that somebody gave; reports call it by this title.
+    /// Makes it a given trace; reports call it by this title.
     pub fn given(self, title: impl Into<String>) -> Workload<'a> {
         Workload { title: title.into(), is_generated: false, ..self }
     }
 
-    /// The paper's name for it, or another.
+    /// Returns the paper's name for it, or another.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What reports call it: the paper's name for it, or one that says which trace stands in.
+    /// Returns its title in reports: the paper's name for it, or one that names the stand-in.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// What it really is.
+    /// Returns its real source.
     pub fn about(&self) -> &str {
         &self.about
     }
@@ -82,7 +84,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Bytes of a block of the trace's content.
+    /// Returns the bytes of a block of the trace's content.
     fn block_bytes(&self) -> TraceResult<u64> {
         for record in (self.open)("looking")? {
             let record = record?;
@@ -116,7 +118,7 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// Without a size that was made up, or without any.
+/// Takes made-up sizes out of a record, or all sizes.
 fn without_made_sizes(record: TraceResult<Record>, all: bool) -> TraceResult<Record> {
     let mut record = record?;
     if let Some(content) = record.content.as_mut().filter(|content| all || content.provenance != Provenance::Recorded) {
@@ -128,7 +130,7 @@ fn without_made_sizes(record: TraceResult<Record>, all: bool) -> TraceResult<Rec
 fn with_size(request: TraceResult<ChunkRequest>, bytes: u32, compress: &Compressibility) -> TraceResult<ChunkRequest> {
     let mut request = request?;
     if let Some(content @ Content { stored_bytes: None, .. }) = &mut request.content {
-        // Zeroes compress as LZ4 has it, not at random.
+        // Zeroes compress as in LZ4, not at random.
         let stored = match content.is_zero {
             true => bytes.div_ceil(255) + 9,
             false => compress.stored_bytes(content.fingerprint, bytes),
@@ -138,36 +140,38 @@ fn with_size(request: TraceResult<ChunkRequest>, bytes: u32, compress: &Compress
     Ok(request)
 }
 
-/// How a trace is put into chunks.
+/// The way a trace is put into chunks.
 #[derive(Clone, Copy, Debug)]
 pub struct How {
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
-    /// What a block that was never read is taken for, where chunks are larger than the trace's blocks.
+    /// The content of a block that was never read, if chunks are larger than the trace's blocks.
     pub unknown: Unknown,
-    /// How well content compresses.
+    /// The compressibility of content.
     pub compress: Compressibility,
-    /// Whether that goes for content with a recorded size, too.
+    /// True if it holds for content with a recorded size, too.
     pub makes_all_sizes: bool,
 }
 
 impl How {
-    /// Chunks of so many bytes; what was never read is as the paper has it; content compresses to a half, more or less.
+    /// Makes chunks of so many bytes, with the paper's rule for unread blocks.
+    ///
+    /// Content compresses to a half, more or less.
     pub fn new(chunk_bytes: u32, unknown: Unknown) -> How {
         How { chunk_bytes, unknown, compress: Compressibility::default(), makes_all_sizes: false }
     }
 }
 
-/// What a cache came to.
+/// The result of a cache.
 #[derive(Clone, Debug)]
 pub struct Replayed {
     /// The cache.
     pub setup: Setup,
-    /// What came of it.
+    /// Its measures.
     pub measures: Measures,
 }
 
-/// The traces of an experiment, and what replays them.
+/// The traces of an experiment, with their replays.
 pub struct Lab<'a> {
     workloads: Vec<Workload<'a>>,
     threads: usize,
@@ -175,22 +179,22 @@ pub struct Lab<'a> {
 }
 
 impl<'a> Lab<'a> {
-    /// Replays on so many threads.
+    /// Makes a lab that replays on so many threads.
     pub fn new(workloads: Vec<Workload<'a>>, threads: usize) -> Lab<'a> {
         Lab { workloads, threads, surveys: BTreeMap::new() }
     }
 
-    /// Threads to replay on.
+    /// Returns the threads to replay on.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The number of traces; each function here takes the place of one among them.
+    /// Returns the number of traces; each function here takes the place of one among them.
     pub fn workload_count(&self) -> usize {
         self.workloads.len()
     }
 
-    /// The trace at a place; that of a place behind the last is the last.
+    /// Returns the trace at a place; a place behind the last gives the last.
     ///
     /// # Errors
     /// There is none at all.
@@ -198,17 +202,19 @@ impl<'a> Lab<'a> {
         self.workloads.get(at).or(self.workloads.last()).ok_or_else(|| "there is no trace to replay".to_owned())
     }
 
-    /// What reports call the trace that has the paper's name `name`; that name, where there is none.
+    /// Returns the title of the trace with the paper's name `name`; that name if there is none.
     pub fn title_of<'b>(&'b self, name: &'b str) -> &'b str {
         self.workloads.iter().find(|workload| workload.name == name).map_or(name, |workload| &workload.title)
     }
 
-    /// Whether a trace is generated.
+    /// Returns true if a trace is generated.
     pub fn has_generated(&self) -> bool {
         self.workloads.iter().any(|workload| workload.is_generated)
     }
 
-    /// Words of a report: some are true of any traces, some of generated ones only. Of others is said what they are.
+    /// Returns the words of a report: some hold for any traces, some for generated ones only.
+    ///
+    /// If some traces were given, it adds what the generated ones are.
     pub fn words(&self, of_all: &[&str], of_generated: &[&str]) -> Vec<String> {
         let mut words: Vec<String> = of_all.iter().map(|words| (*words).to_owned()).collect();
         if self.workloads.iter().all(|workload| workload.is_generated) {
@@ -224,7 +230,7 @@ impl<'a> Lab<'a> {
         words
     }
 
-    /// How many requests and chunks a trace has.
+    /// Counts the requests and chunks of a trace.
     ///
     /// # Errors
     /// A sentence.
@@ -239,7 +245,8 @@ impl<'a> Lab<'a> {
         Ok(found)
     }
 
-    /// Replays a trace once, through all of these caches. What comes in the first `warmup_requests` is not counted.
+    /// Replays a trace once, through all of these caches. The first `warmup_requests` are not
+    /// counted.
     ///
     /// # Errors
     /// A sentence: a cache that cannot be, or the trace's.
@@ -264,7 +271,7 @@ impl<'a> Lab<'a> {
         Ok(setups.into_iter().zip(measures).map(|(setup, measures)| Replayed { setup, measures }).collect())
     }
 
-    /// The requests of a trace, for whoever makes them.
+    /// Returns the requests of a trace, for any caller that makes them.
     ///
     /// # Errors
     /// A sentence; and one for each request that cannot be read.
@@ -289,7 +296,7 @@ impl<'a> Lab<'a> {
         broadcast(&mut Batches::new(requests, how.chunk_bytes), listeners, self.threads).map_err(explain)
     }
 
-    /// Does something for each, on all threads; what came of it, in their order.
+    /// Acts on each item, on all threads, and returns the results in their order.
     ///
     /// # Errors
     /// The first failure, in that order.

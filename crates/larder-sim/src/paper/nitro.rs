@@ -1,20 +1,23 @@
 //! Nitro's experiments by replay: Figure 1 (§2), Figures 4 to 6 (§6.1), and the writes to the SSD
 //! (§6.3), in bytes and in erasures.
 //!
-//! Extents are of 8 KiB (Table 1), but for Figure 1, which is of blocks of 4 KiB. A cache is a share of the file system, 2%
-//! where the paper says nothing else (Table 1); as a trace here has no file system, that is made a share of the working
-//! set by what §5.2 says of each trace: 5.3% of WebVM's file system is accessed, 5.8% of Homes' and 11.5% of Mail's.
+//! Extents are of 8 KiB (Table 1); Figure 1 has blocks of 4 KiB. A cache is a share of the file
+//! system, 2% by default (Table 1). A trace here has no file system, so the share is converted to
+//! one of the working set by §5.2's figures: 5.3% of WebVM's file system is accessed, 5.8% of
+//! Homes' and 11.5% of Mail's.
 //!
-//! What stands in for a trace at 8 KiB is the profile with each extent's content drawn whole: put together from blocks of
-//! 4 KiB that were drawn one by one, hardly two extents would be alike. The real traces are put together by §5.2's passes.
+//! The stand-in for a trace at 8 KiB is the profile with each extent's content drawn whole. If
+//! extents were put together from blocks of 4 KiB that were drawn one by one, hardly two would be
+//! alike. The real traces are put together by §5.2's passes.
 //!
-//! Ours, since the paper does not say: write-back, and that hit ratios are counted after the first 16 days of 21, as in
-//! §6.2, whose hit ratios are "consistent with Figure 4". Metadata comes on top of the cache's size, for Nitro keeps its
-//! indices in RAM; and all addresses of a trace may be mapped.
+//! Ours, since the paper is silent: write-back, and that hit ratios are counted after the first 16
+//! days of 21. §6.2 counts so, and its hit ratios are "consistent with Figure 4". Metadata comes on
+//! top of the cache's size, for Nitro keeps its indices in RAM. All addresses of a trace may be
+//! mapped.
 //!
 //! IOPS and response times (§6.2) are here by the model of time.
 //!
-//! What it does not do: run the engine; the command line's `paper/` does.
+//! It leaves runs of the engine to the command line's `paper/`.
 
 mod dedup;
 mod erasures;
@@ -55,7 +58,7 @@ const MAIL: StandIn = StandIn {
     scale: 0.01,
     records: |scale| extents("mail@nitro", scale),
 };
-/// Drives that merge for each write take their time.
+/// Drives that merge for each write take long.
 const WEBVM_SMALL: StandIn = StandIn { scale: 0.1, ..WEBVM };
 const HOMES_SMALL: StandIn = StandIn { scale: 0.05, ..HOMES };
 const WEBVM_BLOCKS: StandIn =
@@ -125,7 +128,7 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
     },
 ];
 
-/// The trace of a profile with each of its requests one extent.
+/// Generates the trace of a profile with each of its requests one extent.
 ///
 /// # Errors
 /// There is no such profile, or too little is left of it.
@@ -134,12 +137,14 @@ pub fn extents(name: &str, scale: f64) -> TraceResult<Records<'static>> {
     Ok(Box::new(ProfileTrace::new(profile, scale, Compressibility::default(), SEED)?))
 }
 
-/// Chunks of so many bytes; what was never read is unlike all else (§5.2).
+/// Makes chunks of so many bytes; unread blocks are unlike all else (§5.2).
 pub fn how(chunk_bytes: u32) -> How {
     How::new(chunk_bytes, Unknown::Unique)
 }
 
-/// The share of the file system that a trace accesses, in percent (§5.2); for a trace of another name, one between.
+/// Returns the share of the file system that a trace accesses, in percent (§5.2).
+///
+/// A trace of another name gets one between.
 fn accessed_percent(trace: &str) -> f64 {
     match trace {
         "WebVM" => 5.3,
@@ -149,17 +154,18 @@ fn accessed_percent(trace: &str) -> f64 {
     }
 }
 
-/// What is taken for the size of a file system, where a trace does not tell.
+/// The assumed size of a file system, if a trace does not tell.
 pub const OF_FILE_SYSTEM: &str = "Cache sizes are in percent of a file system, of which a trace tells what it accesses only: \
                               that is taken to be 5.3% for WebVM, 5.8% for Homes, 11.5% for Mail (§5.2), and 7% for any \
                               other trace.";
 
-/// Requests of the first 16 of 21 days (§6.2).
+/// Returns the requests of the first 16 of 21 days (§6.2).
 pub fn warmup(requests: u64) -> u64 {
     requests * 16 / 21
 }
 
-/// What the paper calls a variant: in extents or WEUs, with deduplication (D) and compression (C) or without (N).
+/// A variant of the paper: in extents or WEUs, with deduplication (D) and compression (C) or
+/// without (N).
 struct Variant {
     name: &'static str,
     granularity: Granularity,
@@ -179,7 +185,7 @@ const WEU_D: Variant = variant("WEU (D, NC)", Granularity::Weu, true, false);
 const WEU_DC: Variant = variant("WEU (D, C)", Granularity::Weu, true, true);
 
 impl Variant {
-    /// A cache with room for so many extents as they are, of a trace with so many.
+    /// Makes a cache with room for so many uncompressed extents, of a trace with so many.
     fn setup(&self, extents: u64, working_set_extents: u64) -> Result<Setup, String> {
         let options = Options {
             dedup: Some(self.dedup),
@@ -198,7 +204,7 @@ impl Variant {
     }
 }
 
-/// Extents of a cache that is so many percent of the file system of a trace.
+/// Returns the extents of a cache that is so many percent of the file system of a trace.
 ///
 /// # Errors
 /// The trace's.

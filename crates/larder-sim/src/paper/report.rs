@@ -1,9 +1,11 @@
-//! What an experiment came to: tables of our figures with the published ones in them, what the paper's text says beside
-//! what we find, words about both, and charts.
+//! The report of an experiment: tables of our figures with the published ones in them, comparisons,
+//! words and charts.
+//!
+//! A comparison puts a claim of the paper's text beside our figure.
 //!
 //! Invariants: a table is a rectangle: each series has a figure, or none, for each of its columns.
 //!
-//! What it does not do: compute.
+//! It does not compute.
 
 use std::fmt;
 
@@ -15,7 +17,7 @@ use crate::report::{
     plot::{Chart, Kind, Role, Scale, Series},
 };
 
-/// Figures from one to another; often they are the same.
+/// A range of figures; often both ends are the same.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Span {
     /// The least.
@@ -25,17 +27,17 @@ pub struct Span {
 }
 
 impl Span {
-    /// One figure.
+    /// Makes a span of one figure.
     pub fn at(value: f64) -> Span {
         Span { low: value, high: value }
     }
 
-    /// From one to the other.
+    /// Makes a span from one to the other.
     pub fn of(low: f64, high: f64) -> Span {
         Span { low, high }
     }
 
-    /// The least and the most of some; `None` of none.
+    /// Returns the least and the most of some; `None` of none.
     pub fn over(values: impl IntoIterator<Item = f64>) -> Option<Span> {
         let joined = |span: Option<Span>, value: f64| {
             let span = span.unwrap_or(Span::at(value));
@@ -52,7 +54,7 @@ impl fmt::Display for Span {
     }
 }
 
-/// A figure as people are shown it.
+/// Writes a figure for people.
 fn shown(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => format!("{value:.0}"),
@@ -80,7 +82,9 @@ pub struct Table {
 }
 
 impl Table {
-    /// An empty one: what it is of ("WebVM"), name and unit of its figures ("Read hit ratio (%)"), and of its columns.
+    /// Makes an empty one of a subject ("WebVM").
+    ///
+    /// The labels are name and unit of its figures ("Read hit ratio (%)"), and of its columns.
     pub fn new(
         title: impl Into<String>,
         y_label: impl Into<String>,
@@ -91,15 +95,15 @@ impl Table {
         Table { title: title.into(), y_label: y_label.into(), x_label: x_label.into(), columns, lines: Vec::new() }
     }
 
-    /// A series of ours, a figure or none a column.
+    /// Adds a series of ours, a figure or none a column.
     pub fn push(&mut self, name: impl Into<String>, ours: impl IntoIterator<Item = Option<f64>>) {
         let mut ours: Vec<Option<f64>> = ours.into_iter().collect();
         ours.resize(self.columns.len(), None);
         self.lines.push(Line { name: name.into(), ours, published: vec![None; self.columns.len()] });
     }
 
-    /// What the paper's text has at a place of the table. Where there is no such place, nothing happens: a trace or a size
-    /// may have been left out.
+    /// Adds the paper's figure at a place of the table. It ignores a missing place: a trace or a
+    /// size may have been left out.
     pub fn publish(&mut self, name: &str, column: &str, value: f64) {
         let at = self.columns.iter().position(|other| other == column);
         let line = self.lines.iter_mut().find(|line| line.name == name);
@@ -108,17 +112,18 @@ impl Table {
         }
     }
 
-    /// What it is of.
+    /// Returns its subject.
     pub fn title(&self) -> &str {
         &self.title
     }
 
-    /// Our figures of a series, by its name.
+    /// Returns our figures of a series, by its name.
     pub fn ours(&self, name: &str) -> Option<&[Option<f64>]> {
         self.lines.iter().find(|line| line.name == name).map(|line| line.ours.as_slice())
     }
 
-    /// Its figures as lines along the columns, whose names are numbers, perhaps with a unit behind.
+    /// Draws its figures as lines along the columns, whose names are numbers, perhaps with a unit
+    /// behind.
     pub fn lines(&self, title: impl Into<String>, subtitle: impl Into<String>, x: Scale, y: Scale) -> Chart {
         let number = |column: &String| {
             let digits = column.trim_end_matches(|char: char| !char.is_ascii_digit());
@@ -128,7 +133,7 @@ impl Table {
         self.chart(title.into(), subtitle.into(), y, Kind::Lines { x }, &at)
     }
 
-    /// Its figures as bars, a group for each column.
+    /// Draws its figures as bars, a group for each column.
     pub fn bars(&self, title: impl Into<String>, subtitle: impl Into<String>, y: Scale) -> Chart {
         let at: Vec<f64> = (0..self.columns.len()).map(|at| at as f64).collect();
         self.chart(title.into(), subtitle.into(), y, Kind::Bars(self.columns.clone()), &at)
@@ -145,7 +150,8 @@ impl Table {
             series.push(Series { name: name.clone(), points: points(ours), role: Role::Measured });
             let published = points(published);
             if !published.is_empty() {
-                // What the paper has is of its own trace, whichever stands in for that here ("mine as WebVM").
+                // The paper's figures are of its own trace, for any stand-in here ("mine as
+                // WebVM").
                 let name = name.rsplit(" as ").next().unwrap_or(name);
                 series.push(Series { name: format!("{name}, the paper's"), points: published, role: Role::Published });
             }
@@ -158,7 +164,8 @@ impl Table {
         self.lines.iter().any(|line| line.published.iter().any(Option::is_some))
     }
 
-    /// For people: the columns' names, and a line a series; what the paper has stands in brackets behind ours.
+    /// Writes it for people: the columns' names, and a line a series. The paper's figures stand in
+    /// brackets behind ours.
     fn text(&self) -> String {
         let cell = |ours: &Option<f64>, published: &Option<f64>| {
             let ours = ours.map_or("-".to_owned(), shown);
@@ -203,32 +210,33 @@ impl Table {
     }
 }
 
-/// What the paper's text says of several figures together, and what we find.
+/// A claim of the paper's text on several figures together, and our finding.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Comparison {
-    /// Of what, with its unit.
+    /// The subject, with its unit.
     pub what: String,
-    /// As the paper's text has it.
+    /// The figure in the paper's text.
     pub published: Span,
-    /// As our tables have it; `None` where its traces were not replayed.
+    /// The figure of our tables; `None` if its traces were not replayed.
     pub ours: Option<Span>,
 }
 
-/// What an experiment came to.
+/// The result of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Report {
-    /// Our figures, with those published ones that are of a single point.
+    /// Our figures, with the published ones of single points.
     pub tables: Vec<Table>,
-    /// What the text says of several.
+    /// The text's claims on several figures.
     pub comparisons: Vec<Comparison>,
-    /// Where and why they differ, and what is ours: a sentence or a few each.
+    /// Words on the differences and their reasons, and on our own choices: a sentence or a few
+    /// each.
     pub words: Vec<String>,
-    /// For a talk.
+    /// Charts for a talk.
     pub charts: Vec<Chart>,
 }
 
 impl Report {
-    /// For people. `traces` are names of traces with what they really are.
+    /// Writes it for people. `traces` are names of traces with their real sources.
     pub fn text(&self, heading: &Heading, traces: &[(&str, &str)]) -> String {
         let Heading { name, paper, figure, about } = heading;
         let mut text = format!("{name}: {paper}, {figure}: {about}\n");
@@ -260,7 +268,7 @@ impl Report {
         rows.iter().map(line).collect()
     }
 
-    /// For programs.
+    /// Writes it for programs.
     pub fn json(&self, heading: &Heading, traces: &[(&str, &str)]) -> Value {
         let span = |span: &Span| json!({ "low": span.low, "high": span.high });
         let comparisons = self.comparisons.iter().map(|Comparison { what, published, ours }| {
@@ -278,8 +286,9 @@ impl Report {
         })
     }
 
-    /// A line for each figure of a table, and for each comparison. One that is no span is in the low columns and the high
-    /// ones.
+    /// Writes a line for each figure of a table, and for each comparison.
+    ///
+    /// A single figure is in the low columns and the high ones.
     pub fn csv(&self) -> String {
         let mut text = "table,figure,series,column,ours_low,ours_high,published_low,published_high\n".to_owned();
         let mut line = |names: [&str; 4], ours: Option<Span>, published: Option<Span>| {
@@ -305,7 +314,7 @@ impl Report {
     }
 }
 
-/// Lines of at most 110 characters.
+/// Breaks words into lines of at most 110 characters.
 fn wrapped(words: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for word in words.split_whitespace() {

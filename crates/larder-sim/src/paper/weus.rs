@@ -1,9 +1,11 @@
-//! Caches in WEUs for experiments that set what no option does: the number of fingerprints, and that of addresses, with
-//! any number of data chunks.
+//! Caches in WEUs for experiments that set figures without an option: the numbers of fingerprints
+//! and of addresses.
+//!
+//! They go with any number of data chunks.
 //!
 //! Invariants: flash is sized as for any other cache in WEUs, see [`WeuSizing`].
 //!
-//! What it does not do: choose sizes.
+//! It leaves the choice of sizes to its caller.
 
 use super::{How, Lab};
 use crate::{
@@ -26,7 +28,7 @@ pub(super) struct WeuRoom {
     pub addresses: u64,
     /// Fingerprints that can be known; 0 turns deduplication off.
     pub fingerprints: u64,
-    /// Whether chunks are compressed.
+    /// True if chunks are compressed.
     pub compress: bool,
 }
 
@@ -42,8 +44,8 @@ impl WeuRoom {
     }
 }
 
-/// Replays a trace once, through all of these caches in write-back. What comes in the first `warmup_requests` is not
-/// counted.
+/// Replays a trace once, through all of these caches in write-back. The first `warmup_requests` are
+/// not counted.
 ///
 /// # Errors
 /// A sentence: a cache that cannot be, or the trace's.

@@ -1,9 +1,9 @@
 //! The figures of a drive under a cache, as keys of a row.
 //!
-//! They are in a row where a drive was simulated, and in no other. Operations by their cause are objects of their own; in a CSV file
-//! each cause is a column, as `ssd_programs_by_cause.collection`.
+//! Only a row with a simulated drive has them. Operations by their cause are objects of their own.
+//! In a CSV file each cause is a column, as `ssd_programs_by_cause.collection`.
 //!
-//! What it does not do: compute; `measure.rs` and `ssd/counts.rs` do.
+//! It leaves the computation to `measure.rs` and `ssd/counts.rs`.
 
 use serde_json::{Map, Value, json};
 
@@ -51,19 +51,19 @@ pub const COLUMNS: &[&str] = &[
 /// Keys whose values are objects of a number for each cause.
 const BY_CAUSE: &[&str] = &["ssd_erasures_by_cause", "ssd_programs_by_cause", "ssd_reads_by_cause"];
 
-/// What a figure of a drive is called: a key that begins so is of one.
+/// The beginning of the key of a drive's figure.
 pub const PREFIX: &str = "ssd";
 
-/// Whether a drive was simulated.
+/// Returns true if a drive was simulated.
 pub fn has_drive(row: &Row) -> bool {
     row.get(PREFIX).is_some_and(|name| !name.is_null())
 }
 
-/// The keys of a drive. `seconds` is the time that the whole trace takes, where it tells.
+/// Returns the keys of a drive. `seconds` is the time of the whole trace, if it tells.
 pub fn figures(setup: &DriveSetup, measures: &DriveMeasures, seconds: Option<f64>) -> Value {
     let DriveMeasures { counts, host, wear, geometry, logical_bytes, rated_cycles } = measures;
     let life = seconds.map(|seconds| measures.life(seconds));
-    // Infinite where nothing was erased: that is no number of JSON.
+    // Infinite without erasures: that is no number of JSON.
     let years = |years: f64| years.is_finite().then_some(years);
     let note = match life {
         None => Some("the trace tells of no time that passes"),
@@ -113,7 +113,7 @@ fn by_cause(counts: &[u64; Cause::COUNT]) -> Value {
     Value::Object(Map::from_iter(numbers))
 }
 
-/// The columns of a CSV file: its head, and what a row has there.
+/// Returns the columns of a CSV file: their heads, and the keys of their values in a row.
 pub(super) fn csv_columns() -> impl Iterator<Item = (String, &'static str, Option<&'static str>)> {
     COLUMNS.iter().flat_map(|&column| {
         let causes: Vec<Option<&'static str>> = match BY_CAUSE.contains(&column) {

@@ -1,15 +1,18 @@
-//! Charts as SVG: lines over a linear or logarithmic axis, or groups of bars, with axes, units, grid and legend.
+//! Charts as SVG: lines over a linear or logarithmic axis, or groups of bars, with axes, units,
+//! grid and legend.
 //!
-//! Colours are those of Okabe and Ito, which people with any colour vision tell apart; markers differ, too. Text is in the
-//! viewer's own sans-serif.
+//! Colours are those of Okabe and Ito, which people with any colour vision tell apart; markers
+//! differ, too. Text is in the viewer's own sans-serif.
 //!
-//! The rule of vertical axes, for lines and bars alike: a linear one begins at 0, or below where something is negative; none
-//! is cut. What needs another range gets a logarithmic axis, which has no 0 and says in its name that it is one.
+//! The rule of vertical axes, for lines and bars alike: a linear one begins at 0, or at the lowest
+//! negative value; none is cut. Figures that need another range get a logarithmic axis, which has
+//! no 0, and which its name announces.
 //!
-//! Invariants: what is plotted is finite; on a logarithmic axis it is above 0. Other points are left out. No name of a
-//! series or group is cut: names are broken into lines or numbered, and the picture grows.
+//! Invariants: plotted points are finite; on a logarithmic axis they are above 0. Other points are
+//! left out. No name of a series or group is cut: names are broken into lines or numbered, and the
+//! picture grows.
 //!
-//! What it does not do: choose what to show.
+//! It leaves the choice of figures to its caller.
 
 mod axis;
 mod look;
@@ -43,15 +46,15 @@ const Y_AXIS_PX: u32 = 72;
 /// Size of an axis' name, and the least.
 const NAME_PX: u32 = 16;
 const NAME_PX_MIN: u32 = 9;
-/// What of a chart's height is below its vertical axis.
+/// The part of a chart's height below its vertical axis.
 const NAME_MARGIN_PX: u32 = 60;
-/// Pixels of a bar at least, with what lies between it and the next: its number stands over it.
+/// Pixels of a bar at least, with the gap to the next: its number stands over it.
 const BAR_PX_MIN: u32 = 34;
 
 const INK: RGBColor = RGBColor(34, 34, 34);
 const GRID: RGBColor = RGBColor(225, 225, 225);
 
-/// How an axis counts.
+/// The steps of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
     /// Equal steps are equal differences.
@@ -61,19 +64,19 @@ pub enum Scale {
     Log,
 }
 
-/// What is drawn.
+/// The form of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     /// A line with markers for each series.
     Lines {
-        /// How the horizontal axis counts.
+        /// The steps of the horizontal axis.
         x: Scale,
     },
     /// A group of bars for each of these; point `(i, y)` of a series belongs to the `i`-th.
     Bars(Vec<String>),
 }
 
-/// What the points of a series are.
+/// The role of the points of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// Measured: a line with markers, or bars.
@@ -83,45 +86,47 @@ pub enum Role {
     Level,
     /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line across.
     Reference,
-    /// Single figures that were published for the series before this one: hollow markers or bars, and no line, since nothing
-    /// is known of what lies between.
+    /// Published single figures for the series before this one: hollow markers or bars, and no
+    /// line.
+    ///
+    /// The points between them are unknown.
     Published,
 }
 
 /// Points that belong together.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// The name in the legend.
     pub name: String,
     /// Points, by `x`.
     pub points: Vec<(f64, f64)>,
-    /// What they are, and so how they are drawn.
+    /// Their role, which decides how they are drawn.
     pub role: Role,
 }
 
 /// A chart.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What is shown.
+    /// The subject.
     pub title: String,
-    /// Of what, in smaller letters; may be empty.
+    /// Its setting, in smaller letters; may be empty.
     pub subtitle: String,
     /// Name and unit of the horizontal axis.
     pub x_label: String,
     /// Name and unit of the vertical axis.
     pub y_label: String,
-    /// How the vertical axis counts.
+    /// The steps of the vertical axis.
     pub y: Scale,
-    /// What is drawn.
+    /// The form.
     pub kind: Kind,
-    /// What is plotted.
+    /// The plotted series.
     pub series: Vec<Series>,
 }
 
-/// Charts as one SVG document, side by side and below one another, in their order.
+/// Draws charts as one SVG document, side by side and below one another, in their order.
 ///
 /// # Errors
-/// A sentence: nothing to plot in one of them, or none at all.
+/// A sentence: one of them is empty, or there is none at all.
 pub fn svg(charts: &[Chart]) -> Result<String, String> {
     let charts: Vec<Chart> = charts.iter().map(Chart::checked).collect::<Result<_, String>>()?;
     if charts.is_empty() {
@@ -144,10 +149,10 @@ pub fn svg(charts: &[Chart]) -> Result<String, String> {
 }
 
 impl Chart {
-    /// The chart as an SVG document.
+    /// Draws the chart as an SVG document.
     ///
     /// # Errors
-    /// A sentence: nothing to plot.
+    /// A sentence: the chart is empty.
     pub fn svg(&self) -> Result<String, String> {
         svg(std::slice::from_ref(self))
     }
@@ -185,7 +190,7 @@ impl Chart {
         all.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)))
     }
 
-    /// Bars for each group.
+    /// Returns the number of bars of each group.
     fn bars_a_group(&self) -> usize {
         self.series.iter().filter(|series| series.role != Role::Reference).count().max(1)
     }
@@ -195,7 +200,7 @@ impl Chart {
         64 + CHAR_PX * widest.min(LEGEND_CHARS_MAX) as u32
     }
 
-    /// Pixels across at least.
+    /// Returns the pixels across at least.
     fn width_px(&self) -> u32 {
         let Kind::Bars(names) = &self.kind else { return 0 };
         let bars = BAR_PX_MIN * (names.len() * self.bars_a_group()) as u32;
@@ -203,7 +208,9 @@ impl Chart {
         chart.max(2 * MARGIN_PX + Labels::key_column_px(names))
     }
 
-    /// Pixels down, at this width: `least`, and the key to numbered names; more where the legend is long.
+    /// Returns the pixels down, at this width: `least`, and the key to numbered names.
+    ///
+    /// A long legend makes it more.
     fn height_px(&self, width: u32, least: u32) -> u32 {
         let lines = |series: &Series| broken(&series.name, LEGEND_CHARS_MAX).len().max(1) as u32;
         let legend: u32 = self.series.iter().map(|series| LEGEND_LINE as u32 + LINE_PX * (lines(series) - 1)).sum();
@@ -211,7 +218,7 @@ impl Chart {
         (least + key).max(HEAD_PX + MARGIN_PX + legend)
     }
 
-    /// The groups' names, and how they are shown in a picture of this width.
+    /// Returns the groups' names, and their labels in a picture of this width.
     fn labels(&self, width: u32) -> Option<(&[String], Labels)> {
         let Kind::Bars(names) = &self.kind else { return None };
         let body = width.saturating_sub(2 * MARGIN_PX);
@@ -245,7 +252,7 @@ impl Chart {
         Axis::over(low, high, self.y)
     }
 
-    /// Name and unit of the vertical axis, and that it is no usual one.
+    /// Returns name and unit of the vertical axis, with a note on a logarithmic one.
     fn y_name(&self) -> String {
         match self.y {
             Scale::Linear => self.y_label.clone(),
@@ -253,7 +260,7 @@ impl Chart {
         }
     }
 
-    /// Size of the axes' names: that of the vertical one must not be longer than the axis.
+    /// Returns the size of the axes' names: that of the vertical one must fit its axis.
     fn name_px(&self, area: &Area<'_>) -> i32 {
         let axis_px = area.dim_in_pixel().1.saturating_sub(NAME_MARGIN_PX);
         // A character is about half as wide as high.
@@ -321,7 +328,7 @@ impl Chart {
             .draw()?;
         let plain = self.bars_a_group();
         let bar = 0.76 / plain as f64;
-        // What is negative hangs down from 0.
+        // Negative bars hang down from 0.
         let floor = self.y_axis().low();
         let floor = if self.y == Scale::Linear { floor.max(0.0) } else { floor };
         if floor > self.y_axis().low() {
@@ -354,7 +361,7 @@ impl Chart {
         self.group_labels(area, &chart, names.len(), labels)
     }
 
-    /// Names or numbers under the groups, and the axis' own name under those.
+    /// Draws names or numbers under the groups, and the axis' own name under those.
     fn group_labels(
         &self,
         area: &Area<'_>,
@@ -414,7 +421,7 @@ impl Chart {
     }
 }
 
-/// The names that the numbers under the groups stand for, in columns that read downwards.
+/// Draws the names behind the numbers under the groups, in columns that read downwards.
 fn draw_key(area: &Area<'_>, names: &[String], columns: usize) -> Result<(), DrawingError> {
     let rows = names.len().div_ceil(columns.max(1)).max(1);
     let column_px = Labels::key_column_px(names);
@@ -435,7 +442,7 @@ fn font(size: i32) -> FontDesc<'static> {
     ("sans-serif", size).into_font()
 }
 
-/// A text of at most so many characters.
+/// Cuts a text to at most so many characters.
 fn cut(text: &str, chars_max: usize) -> String {
     if text.chars().count() <= chars_max {
         return text.to_owned();

@@ -1,7 +1,7 @@
-//! Rows as a table for people: a line a replay, numbers under one another, and below them how far any cache could have
-//! gone.
+//! Rows as a table for people: a line a replay, numbers under one another, and the bounds below
+//! them.
 //!
-//! What it does not do: choose what is replayed.
+//! It leaves the choice of replays to its caller.
 
 use super::{Row, common_options, drive::has_drive, plotted, short_names, time::has_time};
 
@@ -30,7 +30,7 @@ const COLUMNS: &[Column] = &[
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 1) },
 ];
 
-/// Of rows with a drive: what the cache is measured by in few columns, and then what the drive is.
+/// Columns of rows with a drive: the main measures of the cache, and then the drive.
 #[rustfmt::skip]
 const DRIVE_COLUMNS: &[Column] = &[
     Column { heads: ["", "flash"], cell: flash },
@@ -52,7 +52,7 @@ const DRIVE_COLUMNS: &[Column] = &[
     Column { heads: ["million", "requests/s"], cell: |row| number(row, "requests_per_second", 2) },
 ];
 
-/// Of rows with time, behind the others.
+/// Columns of rows with time, behind the others.
 #[rustfmt::skip]
 const TIME_COLUMNS: &[Column] = &[
     Column { heads: ["", "origin"], cell: |row| text(row, "time_origin").to_owned() },
@@ -68,8 +68,10 @@ const TIME_COLUMNS: &[Column] = &[
     Column { heads: ["origin", "busy %"], cell: |row| number(row, "time_origin_busy_ratio", 1) },
 ];
 
-/// The table of `rows`. What they have in common stands over it. Where they have bounds, lines below say what is possible
-/// on each flash, and how much of that the best of the rows reaches.
+/// Writes the table of `rows`, with their common parts over it.
+///
+/// If they have bounds, lines below tell the best possible figure on each flash, and the share of
+/// it that the best row reaches.
 pub fn table(rows: &[Row]) -> String {
     let is_common = |column: &Column| {
         column.heads[0].is_empty()
@@ -111,7 +113,7 @@ pub fn table(rows: &[Row]) -> String {
     out
 }
 
-/// The first column to the left, the others to the right.
+/// Aligns the first column to the left, the others to the right.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let width = |at: usize| lines.iter().filter_map(|line| line.get(at)).map(|cell| cell.chars().count()).max();
@@ -131,7 +133,7 @@ fn aligned(lines: &[Vec<String>]) -> String {
     out
 }
 
-/// What is possible, for each flash and chunk size in the order in which they come.
+/// Writes the bounds, for each flash and chunk size in the order in which they come.
 fn bounds(rows: &[Row], names: &[String]) -> String {
     let place = |row: &Row| (row.get("flash").cloned(), row.get("chunk_bytes").cloned());
     let percent = |row: &Row, key: &str| row.get(key).and_then(|ratio| ratio.as_f64()).map(|ratio| 100.0 * ratio);
@@ -162,7 +164,7 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
     if let Some(why) = rows.iter().find_map(no_reads) {
         out.push_str(&format!("{why}: no ratio of read hits, and no bound\n"));
     }
-    // It is the trace's, and the same for all rows of a chunk size.
+    // It belongs to the trace, and is the same for all rows of a chunk size.
     let mut said = Vec::new();
     for row in rows {
         let Some(why) = row.get("bound_withdrawn").and_then(|why| why.as_str()) else { continue };
@@ -174,7 +176,7 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
     out
 }
 
-/// That a row counts no reads, in words.
+/// Says in words that a row counts no reads.
 pub fn no_reads(row: &Row) -> Option<&'static str> {
     let count = |key: &str| row.get(key).and_then(|count| count.as_u64());
     match (count("reads")?, count("warmup_requests")) {
@@ -192,14 +194,16 @@ fn number(row: &Row, key: &str, digits: usize) -> String {
     plotted(row, key).map_or("none".to_owned(), |value| format!("{value:.digits$}"))
 }
 
-/// Years of a row, to three digits that say something: drives are cut to their caches, and the small ones of a trace that hurries are worn in days.
+/// Returns the years of a row, to three significant digits.
+///
+/// Drives are cut to their caches, so a small one under a trace that hurries is worn in days.
 pub fn years(row: &Row, key: &str) -> String {
     let Some(years) = plotted(row, key) else { return "none".to_owned() };
     let magnitude = if years > 0.0 { years.log10().floor() as i64 } else { 0 };
     format!("{years:.digits$}", digits = (2 - magnitude).clamp(0, 9) as usize)
 }
 
-/// A drive as it was cut to the cache.
+/// Describes a drive as it was cut to the cache.
 fn drive(row: &Row) -> String {
     let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
     let (blocks, kib) = (whole("ssd_blocks"), whole("ssd_block_bytes") >> 10);
@@ -212,7 +216,7 @@ fn wear(row: &Row) -> String {
     format!("{least}/{mean:.1}/{}", number(row, "ssd_wear_max", 0))
 }
 
-/// A flash as it was asked for, and its size where that does not tell it.
+/// Returns a flash as it was asked for, with its size unless that tells it.
 fn flash(row: &Row) -> String {
     let mib = row.get("flash_bytes").and_then(|bytes| bytes.as_f64()).unwrap_or(0.0) / f64::from(1 << 20);
     let digits = if mib < 10.0 { 2 } else { usize::from(mib < 1000.0) };

@@ -1,4 +1,4 @@
-//! Rows have all keys, and tables and files say what is in them.
+//! Rows have all keys, and tables and files show their figures.
 
 use super::{table::table, *};
 use crate::{
@@ -101,7 +101,7 @@ fn a_csv_file_has_a_head_and_as_many_cells_in_each_line() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[0].split(',').count()), (3, COLUMNS.len()));
     assert!(lines[1].contains("\"a, \"\"b\"\".csv\""), "{text}");
-    // The comma in the name is the one that is no border.
+    // One comma, in the name, is no border.
     assert_eq!(lines[1].split(',').count(), COLUMNS.len() + 1);
 }
 
@@ -113,7 +113,7 @@ fn a_table_says_how_far_the_best_is_from_what_is_possible() {
         "{text}"
     );
     assert!(text.contains("the best here, arc, has 73.3% of the most"), "{text}");
-    // What all have in common stands over the table.
+    // Common parts of all rows stand over the table.
     let (head, rest) = text.split_once('\n').unwrap();
     for words in ["flash 10% = 3.00 MiB", "mode write-through", "chunk KiB 4", "ram=1M", "content of its own"] {
         assert!(head.contains(words), "{words}: {text}");

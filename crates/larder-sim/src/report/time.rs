@@ -1,9 +1,9 @@
 //! The figures of a cache with time ([`whole`](crate::whole)), as keys of a row.
 //!
-//! They are in a row where time was asked for, and in no other. Times are of requests of the trace, each of one chunk or several;
-//! `time_ssd_` times of those that the drive got for them.
+//! Only a row with requested time has them. Times are of requests of the trace, each of one chunk
+//! or several. Keys with `time_ssd_` are of the drive's requests for them.
 //!
-//! What it does not do: compute.
+//! It does not compute.
 
 use serde_json::{Value, json};
 
@@ -53,10 +53,10 @@ pub const COLUMNS: &[&str] = &[
     "time_origin_writes",
 ];
 
-/// A key that begins so is of time.
+/// The beginning of a key of time.
 pub const PREFIX: &str = "time_";
 
-/// Whether time was asked for.
+/// Returns true if time was asked for.
 pub fn has_time(row: &Row) -> bool {
     row.contains_key("time_iops")
 }
@@ -68,7 +68,7 @@ pub fn add(row: &mut Row, origin: &str, pace: Pace, figures: &Figures) {
         Pace::Full(outstanding) => ("full", Some(outstanding)),
     };
     let Figures { reads, writes, flushes, drive, .. } = figures;
-    // Of no time there is no share.
+    // Without time there is no share.
     let has_elapsed = figures.elapsed_ns > 0;
     let keys = json!({
         "time_origin": origin,
@@ -97,7 +97,7 @@ fn mean_us(times: &Latencies) -> Option<f64> {
     (times.count() > 0).then(|| times.mean_ns() / 1e3)
 }
 
-/// How long requests of a kind took: how many there were, and null where there was none.
+/// Adds the number of requests of a kind, and their times: null if there was none.
 fn add_spread(row: &mut Row, kind: &str, times: Option<&Latencies>) {
     row.insert(format!("time_{kind}s"), json!(times.map(Latencies::count)));
     row.insert(format!("time_{kind}_mean_us"), json!(times.and_then(mean_us)));

@@ -1,6 +1,6 @@
 //! The designs side by side, by cache size: Figures 5, 7 and 8 (§5.3).
 //!
-//! What it does not do: vary anything but the size.
+//! It varies the size alone.
 
 use super::{
     AC_D, AC_DC, CD_ARC_D, CD_ARC_DC, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less,
@@ -13,7 +13,7 @@ use crate::{
 
 const SCHEMES: [&Scheme; 5] = [&CD_LRU_D, &CD_ARC_D, &AC_D, &CD_ARC_DC, &AC_DC];
 
-/// A table for each trace, a line for each scheme.
+/// Makes a table for each trace, with a line for each scheme.
 fn tables(lab: &mut Lab<'_>, label: &str, figure: fn(&Replayed) -> f64) -> Result<Vec<Table>, String> {
     let mut tables = Vec::new();
     for at in 0..lab.workload_count() {

@@ -1,9 +1,9 @@
-//! What chunk size, subchunk size and size of the LBA index do: Figures 9 and 10 (§5.4).
+//! The effects of chunk size, subchunk size and size of the LBA index: Figures 9 and 10 (§5.4).
 //!
-//! Ours, since the text does not say: the chunk sizes; that Figure 10 is of AC-DC; subchunks of 16 KiB beside the text's 8
-//! and 4 KiB.
+//! Ours, since the text is silent: the chunk sizes; AC-DC in Figure 10; subchunks of 16 KiB beside
+//! the text's 8 and 4 KiB.
 //!
-//! What it does not do: vary the size of the cache.
+//! It does not vary the size of the cache.
 
 use larder_trace::Unknown;
 
@@ -20,7 +20,7 @@ use crate::{
 const SCHEMES: [&Scheme; 2] = [&CD_ARC_DC, &AC_DC];
 const CHUNK_KIB: [u32; 4] = [8, 16, 32, 64];
 const SUBCHUNK_KIB: [u32; 3] = [4, 8, 16];
-/// Share of the working set that the cache of Figure 9 has, in percent.
+/// The cache of Figure 9, in percent of the working set.
 const FIG9_PERCENT: f64 = 25.0;
 /// The same of Figure 10.
 const FIG10_PERCENT: f64 = 12.5;
@@ -29,7 +29,7 @@ const LBA_TIMES: [u64; 4] = [1, 2, 4, 8];
 /// Working set of Homes in chunks of 32 KiB (Table 2: 19.19 GiB).
 const HOMES_CHUNKS: u64 = 628_818;
 
-/// What the three rows of Figure 9 show.
+/// A row of Figure 9.
 #[derive(Clone, Copy)]
 struct Shown {
     label: &'static str,
@@ -47,7 +47,7 @@ fn with_subchunk(setup: Setup, kib: u32) -> Setup {
     Setup { options: Options { subchunk_bytes: Some(kib << 10), ..setup.options }, ..setup }
 }
 
-/// Replays of CD-ARC-DC and of AC-DC, a pair for each chunk size.
+/// Replays CD-ARC-DC and AC-DC, a pair for each chunk size.
 fn by_chunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
     let mut pairs = Vec::new();
     for kib in CHUNK_KIB {
@@ -59,7 +59,7 @@ fn by_chunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
     Ok(pairs)
 }
 
-/// The same for each subchunk size; CD-ARC-DC has none, and is the same in all.
+/// Replays them for each subchunk size; CD-ARC-DC has none, and is the same in all.
 fn by_subchunk(lab: &mut Lab<'_>) -> Result<Vec<Vec<Replayed>>, String> {
     let chunks = cache_chunks(lab.survey(0, &how())?.working_set_chunks, FIG9_PERCENT, CHUNK_BYTES);
     let austere = AC_DC.setup(chunks, CHUNK_BYTES)?;
@@ -81,7 +81,8 @@ fn tables(title: &str, kib: &[u32], pairs: &[Vec<Replayed>]) -> Vec<Table> {
     SHOWN.map(table).to_vec()
 }
 
-/// Index RAM of AC-DC at the paper's own size of Homes and this size of subchunks, in MiB.
+/// Returns the index RAM of AC-DC at the paper's own size of Homes and this size of subchunks, in
+/// MiB.
 fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
     let setup = AC_DC.setup(cache_chunks(HOMES_CHUNKS, FIG9_PERCENT, CHUNK_BYTES), CHUNK_BYTES)?;
     let built = with_subchunk(setup, subchunk_kib).build(HOMES_CHUNKS)?;

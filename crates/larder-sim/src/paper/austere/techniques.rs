@@ -1,11 +1,13 @@
-//! What each of AustereCache's techniques saves of the RAM of CacheDedup's D-LRU: Figure 6 (§5.3, Exp#2).
+//! The savings of each of AustereCache's techniques in the RAM of CacheDedup's D-LRU: Figure 6
+//! (§5.3, Exp#2).
 //!
-//! *Vanilla* is D-LRU, and *B+PK+S* AustereCache without compression; both are replayed. The two steps between are the
-//! paper's to the letter, as far as RAM goes: *B+FK+L* has buckets whose slots have the full key, the order of a
-//! bucket's slots as a list of their numbers, and no sketch; *B+PK+L* has prefixes in place of the full keys. All of
-//! that is allocated before the first request and never changes, so it is counted, not replayed.
+//! *Vanilla* is D-LRU, and *B+PK+S* AustereCache without compression; both are replayed. The two
+//! steps between are the paper's to the letter, as far as RAM goes. In *B+FK+L* the slots of
+//! buckets have the full key, the order of a bucket's slots is a list of their numbers, and there
+//! is no sketch. *B+PK+L* has prefixes in place of the full keys. All of that is allocated before
+//! the first request and never changes, so it is counted, not replayed.
 //!
-//! What it does not do: hit ratios of the steps between; the paper has none.
+//! It leaves out the hit ratios of the steps between; the paper has none.
 
 use super::{AC_D, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less, ram_mib};
 use crate::{
@@ -21,7 +23,8 @@ use larder_core::{
 /// Number of a slot in its bucket, in a list.
 const LISTED_BYTES: u64 = 1;
 
-/// Index RAM of a cache with room for so many chunks, whose slots have full keys, in bytes.
+/// Returns the index RAM of a cache with full keys in its slots, in bytes. It has room for so many
+/// chunks.
 fn full_keys_bytes(chunks: u64) -> u64 {
     let (lba_slots, fp_slots) = (LBA_ENTRIES_PER_CHUNK * chunks, chunks);
     let (lba, fingerprint) = (size_of::<Lba>() as u64, size_of::<Fingerprint>() as u64);
@@ -29,7 +32,7 @@ fn full_keys_bytes(chunks: u64) -> u64 {
     lba_slots * (lba + fingerprint + LISTED_BYTES) + fp_slots * (fingerprint + LISTED_BYTES) + valid
 }
 
-/// The same, where they have prefixes.
+/// Returns the same with prefixes.
 fn prefixes_bytes(chunks: u64, chunk_bytes: u32) -> Result<u64, String> {
     let config = AustereConfig::new(chunks * u64::from(chunk_bytes), chunk_bytes, false);
     let ram = Austere::new(config).map_err(|error| error.to_string())?.ram();

@@ -1,13 +1,15 @@
-//! Figure 9: CD-ARC and Nitro, where all chunks compress to a half, or to a quarter (§5.6).
+//! Figure 9: CD-ARC and Nitro, if all chunks compress to a half, or to a quarter (§5.6).
 //!
-//! Both have WEUs of 2 MiB for as much data, and the same number of addresses and fingerprints: twice the chunks that fit
-//! compressed, as D-ARC has for those that fit, and 2% of the data's bytes more of them.
+//! Both have WEUs of 2 MiB for as much data, and the same number of addresses and fingerprints.
+//! That is twice the chunks that fit compressed, as in D-ARC, and 2% of the data's bytes more of
+//! them.
 //!
-//! Ours, since the paper does not say: the sizes, which are those of Figure 3.
+//! Ours, since the paper is silent: the sizes, which are those of Figure 3.
 //!
-//! Departure: the paper's Nitro also remembers fingerprints of addresses whose data is gone. Ours is Nitro's own.
+//! Departure: the paper's Nitro also remembers fingerprints of addresses whose data is gone. Ours
+//! is Nitro's own.
 //!
-//! What it does not do: prefetch fingerprints; the paper's does not either.
+//! It does not prefetch fingerprints; nor does the paper's.
 
 use larder_core::{cd_arc::CdArc, nitro::Nitro};
 use larder_trace::Compressibility;
@@ -30,7 +32,7 @@ const PERCENTS: [f64; 4] = [20.0, 40.0, 60.0, 80.0];
 const RATIOS: [u32; 2] = [2, 4];
 const NAMES: [&str; 2] = ["Nitro", "CD-ARC"];
 
-/// A figure of a replay: its label, and how it comes about.
+/// A figure of a replay: its label, and its computation.
 type Figure = (&'static str, fn(&Measures) -> f64);
 
 fn room(is_cd_arc: bool, data_chunks: u64, ratio: u32) -> WeuRoom {
@@ -47,7 +49,7 @@ fn room(is_cd_arc: bool, data_chunks: u64, ratio: u32) -> WeuRoom {
     }
 }
 
-/// Nitro at all sizes, then CD-ARC.
+/// Measures Nitro at all sizes, then CD-ARC.
 fn measures(lab: &mut Lab<'_>, at: usize, ratio: u32) -> Result<Vec<Measures>, String> {
     let compress = Compressibility { mean: f64::from(ratio), variance: 0.0, ..Compressibility::default() };
     let how = How { compress, makes_all_sizes: true, ..how() };

@@ -1,9 +1,9 @@
 //! LRU, ARC, D-LRU and D-ARC side by side, by cache size: Figures 3, 4, 6 and 8.
 //!
-//! What a design "reduces by" the paper does not define: each figure stands beside ours in points, which are percent of all
-//! requests, and in percent of the other design's ratio.
+//! The paper does not define a design's "reduces by". So each figure stands beside ours in points,
+//! which are percent of all requests, and in percent of the other design's ratio.
 //!
-//! What it does not do: vary anything but the size.
+//! It varies the size alone.
 
 use super::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
 use crate::{
@@ -14,7 +14,7 @@ use crate::{
     setup::{Design, FlashAmount, Options, Orphans, Setup},
 };
 
-/// A design: the paper's name, ours, and what becomes of its orphans.
+/// A design: the paper's name, ours, and the fate of its orphans.
 type Named = (&'static str, &'static str, Orphans);
 
 const DESIGNS: [Named; 4] = [
@@ -45,7 +45,7 @@ const WRITES: Figure =
     ("Writes to flash (% of requests)", |measures| 100.0 * measures.tally.writes_to_flash_ratio(&measures.traffic));
 const STALE: Figure = ("Cached data that no address has (%)", |measures| 100.0 * measures.stale_ratio());
 
-/// The designs over a trace, at all sizes: a table for each figure.
+/// Replays the designs over a trace, at all sizes, into a table for each figure.
 fn tables(
     lab: &mut Lab<'_>,
     at: usize,
@@ -79,12 +79,13 @@ fn tables(
     Ok(figures.iter().map(table).collect())
 }
 
-/// Sizes that the paper has for the trace.
+/// Returns the sizes that the paper has for the trace.
 fn percents_of(trace: &str) -> &'static [f64] {
     if trace == "Mail" { &MAIL_PERCENTS } else { &PERCENTS }
 }
 
-/// The most by which `a` is lower than `b` among the sizes, in points and in percent of `b`.
+/// Returns the most by which `a` is lower than `b` among the sizes, in points and in percent of
+/// `b`.
 fn most_below(table: &Table, a: &str, b: &str) -> [Option<Span>; 2] {
     let pairs = || {
         let lines = table.ours(a).zip(table.ours(b));
@@ -97,13 +98,13 @@ fn most_below(table: &Table, a: &str, b: &str) -> [Option<Span>; 2] {
     [most(points), most(percent)]
 }
 
-/// The same beside what the text has.
+/// Compares it with the text's figure.
 fn up_to(table: &Table, a: &str, b: &str, published: f64) -> [Comparison; 2] {
     let what = format!("{a} lower than {b} by up to");
     below(table, &what, a, b, published)
 }
 
-/// The same in other words.
+/// Compares it in other words.
 fn below(table: &Table, what: &str, a: &str, b: &str, published: f64) -> [Comparison; 2] {
     let [points, percent] = most_below(table, a, b);
     [("points", points), ("%", percent)].map(|(unit, ours)| Comparison {
@@ -113,7 +114,7 @@ fn below(table: &Table, what: &str, a: &str, b: &str, published: f64) -> [Compar
     })
 }
 
-/// The same for one trace by its title, if it was replayed.
+/// Compares one trace by its title, if it was replayed.
 fn up_to_in(tables: &[Table], trace: &str, pairs: &[(&str, &str, f64)]) -> Vec<Comparison> {
     let table = tables.iter().find(|table| table.title() == trace);
     let all = table.map(|table| pairs.iter().flat_map(|(a, b, published)| up_to(table, a, b, *published)));
@@ -158,7 +159,7 @@ pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables: all, comparisons, words, charts })
 }
 
-/// How far D-ARC is below D-LRU in the smallest cache.
+/// Compares D-ARC's lead over D-LRU in the smallest cache.
 fn smallest(table: &Table) -> Comparison {
     let first = |name: &str| table.ours(name).and_then(|line| line.first().copied().flatten());
     let ours = first("D-LRU").zip(first("D-ARC")).map(|(lru, arc)| Span::at(lru - arc));
@@ -245,7 +246,7 @@ fn label_words(label: &str) -> String {
     label.split(" (").next().unwrap_or(label).to_lowercase()
 }
 
-/// A table of one figure for each trace, at the sizes that the paper has for it.
+/// Makes a table of one figure for each trace, at the sizes that the paper has for it.
 fn each(lab: &mut Lab<'_>, designs: &[Named], figure: Figure) -> Result<Vec<Table>, String> {
     let mut all = Vec::new();
     for at in 0..lab.workload_count() {

@@ -1,10 +1,10 @@
 //! Figure 7: flash that is given to metadata in place of data (§5.4).
 //!
-//! The flash is 20% of the working set. The least metadata is that of the data alone (docs of the designs); on top of it
-//! come addresses for so many percent of the data's bytes, and data is less by as many. At 2% a cache is that of the other
-//! figures.
+//! The flash is 20% of the working set. The least metadata is that of the data alone (docs of the
+//! designs). On top of it come addresses for so many percent of the data's bytes, and data is less
+//! by as many. At 2% a cache is that of the other figures.
 //!
-//! What it does not do: other traces or sizes than the paper's, unless asked for.
+//! It keeps to the paper's traces and sizes by default.
 
 use super::{CHUNK_BYTES, forgetful, how};
 use crate::{
@@ -18,18 +18,18 @@ use crate::{
 const ENTRY_BYTES: f64 = 24.0;
 /// The cache, in percent of the working set.
 const CACHE_PERCENT: f64 = 20.0;
-/// What metadata takes beyond the least, in percent of the data.
+/// Metadata beyond the least, in percent of the data.
 const EXTRA_PERCENTS: [f64; 9] = [0.0, 1.0, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0];
 const MISSES: &str = "Total miss ratio (%)";
 const WRITES: &str = "Writes to flash (% of requests)";
 
-/// A design, how many addresses it has at least for each chunk, and how many entries are then on flash.
+/// A design, its least number of addresses for each chunk, and the number of entries then on flash.
 struct Kind {
     name: &'static str,
     design: &'static str,
     least_addresses: f64,
     least_entries: f64,
-    /// By how much misses and writes fall at 2% (§5.4).
+    /// The fall of misses and writes at 2% (§5.4).
     published: [f64; 2],
 }
 
@@ -39,7 +39,8 @@ const KINDS: [Kind; 2] = [
 ];
 
 impl Kind {
-    /// A flash of so many bytes, of which metadata takes so many percent of the data more than it must.
+    /// Makes a flash of so many bytes. Its metadata exceeds the least by so many percent of the
+    /// data.
     fn setup(&self, flash_bytes: f64, extra_percent: f64) -> Result<Setup, String> {
         let chunk = f64::from(CHUNK_BYTES);
         let extra_bytes = chunk * extra_percent / 100.0;
@@ -100,13 +101,15 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { charts, tables: all, comparisons, words: words(lab) })
 }
 
-/// The column with the fewest misses. In the paper "the performance however starts to decay" beyond 3%.
+/// Returns the column with the fewest misses.
+///
+/// In the paper "the performance however starts to decay" beyond 3%.
 fn fewest(table: &Table, name: &str) -> Option<f64> {
     let cells = table.ours(name)?.iter().zip(EXTRA_PERCENTS).filter_map(|(cell, extra)| Some(((*cell)?, extra)));
     cells.min_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, extra)| extra)
 }
 
-/// From the first column to that of 2%.
+/// Returns the fall from the first column to that of 2%.
 fn fall(table: &Table, name: &str) -> Option<f64> {
     let line = table.ours(name)?;
     let at = EXTRA_PERCENTS.iter().position(|extra| *extra == 2.0)?;

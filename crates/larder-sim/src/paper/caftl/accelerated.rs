@@ -1,8 +1,9 @@
-//! Figures 13 to 17: what sampling, pre-hashing and the dynamic switch win back with a buffer of 2 MB and 934 MHz (§4.4).
+//! Figures 13 to 17: the gains of sampling, pre-hashing and the dynamic switch (§4.4).
 //!
-//! A speedup is the mean latency of CAFTL without acceleration over that with it.
+//! The buffer is of 2 MB, the clock of 934 MHz. A speedup is the mean latency of CAFTL without
+//! acceleration over that with it.
 //!
-//! What it does not do: accelerate the search for fingerprints, which costs no time here.
+//! It does not accelerate the search for fingerprints, which costs no time here.
 
 use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, OF_SAMPLES, WORKLOAD, compared,
@@ -30,13 +31,13 @@ fn case(options: CaftlOptions) -> Case {
     Case::caftl(options, BUFFER_MIB)
 }
 
-/// CAFTL without acceleration, then each of these.
+/// Runs CAFTL without acceleration, then each of these.
 fn outcomes(lab: &Lab<'_>, at: usize, others: &[CaftlOptions]) -> Result<Vec<Outcome>, String> {
     let cases: Vec<Case> = std::iter::once(CaftlOptions::default()).chain(others.iter().copied()).map(case).collect();
     run(lab, at, &cases)
 }
 
-/// How much faster these are than CAFTL without acceleration where reads wait their turn.
+/// Adds the speedups of these over CAFTL without acceleration, if reads wait their turn.
 fn queue_up(lab: &Lab<'_>, at: usize, options: &[CaftlOptions], both: &mut Both) -> Result<(), String> {
     let cases: Vec<Case> =
         std::iter::once(&CaftlOptions::default()).chain(options).map(|options| case(*options).in_turn()).collect();
@@ -47,7 +48,7 @@ fn queue_up(lab: &Lab<'_>, at: usize, options: &[CaftlOptions], both: &mut Both)
     Ok(())
 }
 
-/// The greatest of reads and of writes.
+/// Compares the greatest of reads and of writes.
 fn greatest(tables: &[Table; 2], name: &str, published: [f64; 2]) -> Vec<Comparison> {
     let of = [("reads", published[0]), ("writes", published[1])];
     let pairs = of.into_iter().zip(tables);
@@ -140,7 +141,7 @@ pub(super) fn fig14(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables: vec![table], comparisons, words, charts })
 }
 
-/// A single acceleration: speedups, and duplicate writes removed without it and with it.
+/// Runs a single acceleration: speedups, and duplicate writes removed without it and with it.
 fn single(lab: &Lab<'_>, name: &str, ways: &[(&str, CaftlOptions)]) -> Result<Single, String> {
     let titles = titles(lab)?;
     let names: Vec<String> = ways.iter().map(|(name, _)| (*name).to_owned()).collect();
@@ -165,7 +166,7 @@ fn single(lab: &Lab<'_>, name: &str, ways: &[(&str, CaftlOptions)]) -> Result<Si
     Ok(Single { tables, queue, found, means: means(&titles, vec![(PLAIN.to_owned(), plainly)]) })
 }
 
-/// What a single acceleration came to.
+/// The outcome of a single acceleration.
 struct Single {
     tables: [Table; 2],
     queue: [Table; 2],

@@ -1,12 +1,13 @@
 //! Figures 1, 2 and 7: contents alone, without a drive.
 //!
-//! A duplicate is each page or write of a content but the first; of zeroes, too. Figure 7 takes the lowest bits of the
-//! fingerprints that a trace or the command line has, 64 or 128, where the paper's SHA-1 has 160. Its text does not define
-//! a condense rate: here that is the share of pages that hashes of so many bits tell to be duplicates.
+//! A duplicate is each page or write of a content except the first; of zeroes, too. Figure 7 takes
+//! the lowest bits of the fingerprints that a trace or the command line has, 64 or 128; the paper's
+//! SHA-1 has 160. Its text does not define a condense rate. Here it is the share of pages that are
+//! duplicates by hashes of so many bits.
 //!
 //! Invariants: memory is about 50 bytes a page.
 //!
-//! What it does not do: hash bytes.
+//! It does not hash bytes.
 
 use hashbrown::{HashMap, HashSet};
 use larder_trace::{Fingerprint, Op};
@@ -22,7 +23,7 @@ const BITS: [u32; 11] = [8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128];
 /// Those of CRC32.
 const CRC_BITS: u32 = 32;
 
-/// What a disk holds in the end.
+/// The contents of a disk in the end.
 struct Disk {
     /// The contents of all pages, in no order.
     contents: Vec<Fingerprint>,
@@ -48,7 +49,7 @@ impl Disk {
         Ok(Disk { contents: pages.into_values().map(|(fingerprint, _)| fingerprint).collect(), zeroes })
     }
 
-    /// Contents that hashes of so many bits tell apart.
+    /// Counts the contents that hashes of so many bits tell apart.
     fn distinct(&self, bits: u32) -> u64 {
         let mask = if bits >= 128 { u128::MAX } else { (1 << bits) - 1 };
         let mut hashes: Vec<u128> = self.contents.iter().map(|content| content.to_u128() & mask).collect();
@@ -57,7 +58,7 @@ impl Disk {
         hashes.len() as u64
     }
 
-    /// How many bits its fingerprints have.
+    /// Returns the bits of its fingerprints.
     fn bits(&self) -> u32 {
         if self.contents.iter().any(|content| content.to_u128() >> 64 != 0) { 128 } else { 64 }
     }
@@ -123,7 +124,8 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables: vec![rates, wrong], comparisons: Vec::new(), words: lab.words(&of_all, &of_generated), charts })
 }
 
-/// Of the writes of a trace, those whose content was written before, in percent; and with them those of zeroes.
+/// Returns the share of writes whose content was written before, and of those with zeroes, in
+/// percent.
 pub(super) fn duplicate_writes(stream: &Stream) -> (f64, f64) {
     let mut seen = HashSet::new();
     let (mut duplicates, mut zeroes) = (0u64, 0u64);

@@ -1,8 +1,8 @@
-//! Figures 10 and 11: what deduplication costs in time, without any acceleration.
+//! Figures 10 and 11: the cost of deduplication in time, without any acceleration.
 //!
-//! Baseline and CAFTL have the same buffer and processor; hashing costs what Table 2 says.
+//! Baseline and CAFTL have the same buffer and processor; hashing costs the time of Table 2.
 //!
-//! What it does not do: model a drive without a buffer.
+//! It does not model a drive without a buffer.
 
 use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish,
@@ -20,7 +20,9 @@ const BUFFERS_MIB: [u64; 4] = [2, 4, 8, 16];
 /// Clocks in MHz (§4.3.2).
 const CLOCKS_MHZ: [u64; 4] = [304, 392, 619, 934];
 
-/// By how many percent a latency is more than the baseline's; `None` where the trace has no such requests.
+/// Returns by how many percent a latency is more than the baseline's.
+///
+/// `None` if the trace has no such requests.
 pub(super) fn increase(ours: f64, baseline: f64) -> Option<f64> {
     (baseline > 0.0).then(|| 100.0 * (ours - baseline) / baseline)
 }
@@ -35,7 +37,7 @@ impl Both {
         Both { lines: vec![Default::default(); series] }
     }
 
-    /// The next trace: for each series what comes of its outcome beside another.
+    /// Adds a trace: for each series the figure of its outcome beside another.
     pub fn push<'a>(
         &mut self,
         pairs: impl IntoIterator<Item = (&'a Outcome, &'a Outcome)>,
@@ -58,7 +60,7 @@ impl Both {
     }
 }
 
-/// Mean latencies, in microseconds.
+/// Makes a table of mean latencies, in microseconds.
 pub(super) fn means(titles: &[String], lines: Vec<(String, Vec<(f64, f64)>)>) -> Table {
     let mut table = Table::new("Mean latency", "Microseconds", WORKLOAD, titles);
     for (name, line) in lines {

@@ -1,9 +1,10 @@
-//! Figures 8, 9 and 12: what deduplication removes and saves, and how often fingerprints are compared for it.
+//! Figures 8, 9 and 12: the duplicates that deduplication removes, its savings, and its comparisons
+//! of fingerprints.
 //!
-//! Figures 8 and 9 are of a processor of 934 MHz and a buffer of 16 MB (§4.2), Figure 12 of 256 segments with room for the
-//! fingerprints of each workload (§4.3.3).
+//! Figures 8 and 9 are of a processor of 934 MHz and a buffer of 16 MB (§4.2). Figure 12 is of 256
+//! segments with room for the fingerprints of each workload (§4.3.3).
 //!
-//! What it does not do: time.
+//! It does not take time.
 
 use super::{
     OF_DRIVES, OF_GENERATED, OF_SAMPLES, WORKLOAD, compared,
@@ -41,20 +42,21 @@ fn in_line_alone(options: CaftlOptions) -> CaftlOptions {
     CaftlOptions { out_of_line: false, fingerprints_collected: false, ..options }
 }
 
-/// Without sampling and with, then both in line alone.
+/// Returns the options without sampling and with, then both in line alone.
 fn ways() -> [CaftlOptions; 4] {
     let plain = CaftlOptions::default();
     [plain, sampled(128), in_line_alone(plain), in_line_alone(sampled(128))]
 }
 
-/// Without sampling, with a store of one bucket a segment, and with one that forgets deleted pages.
+/// Returns options without sampling: a store of one bucket a segment, and one that forgets deleted
+/// pages.
 fn forgetful() -> [CaftlOptions; 2] {
     let plain = CaftlOptions::default();
     let store = StoreOptions { buckets_max: StoreOptions::default().segments, ..StoreOptions::default() };
     [CaftlOptions { store, ..plain }, CaftlOptions { keeps_deleted: false, ..plain }]
 }
 
-/// The baseline, then all of these.
+/// Runs the baseline, then all of these.
 fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<Outcome>, String> {
     let cases: Vec<Case> = std::iter::once(Case::baseline(BUFFER_MIB))
         .chain(all.iter().map(|options| Case::caftl(*options, BUFFER_MIB)))
@@ -191,7 +193,7 @@ pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut counted = Table::new("A lookup", "Comparisons of fingerprints", WORKLOAD, &titles);
     let all = std::iter::once("One bucket after the other").chain(names);
     all.zip(each).for_each(|(name, line)| counted.push(name, line));
-    // The paper's figure is d2's: where there is a d2, so is ours.
+    // The paper's figure is d2's: if there is a d2, so is ours.
     let of_d2 = titles.iter().position(|title| *title == lab.title_of("d2"));
     let (searched, ours) = match of_d2 {
         Some(at) => {

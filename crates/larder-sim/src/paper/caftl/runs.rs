@@ -1,8 +1,8 @@
-//! A drive under a trace, at the trace's own pace, and what came of it.
+//! A drive under a trace, at the trace's own pace, and the outcome.
 //!
-//! Invariants: what is on the drive before the trace begins counts nowhere.
+//! Invariants: pages that are on the drive before the trace begins count nowhere.
 //!
-//! What it does not do: choose what is run.
+//! It leaves the choice of runs to its caller.
 
 use super::stream::Stream;
 use crate::{
@@ -30,13 +30,13 @@ use crate::{
 /// A drive.
 #[derive(Clone, Copy, Debug)]
 pub struct Case {
-    /// How CAFTL behaves; `None` is the baseline.
+    /// The options of CAFTL; `None` is the baseline.
     pub caftl: Option<CaftlOptions>,
     /// The write buffer.
     pub buffer_bytes: u64,
     /// The clock of the processor.
     pub hz: u64,
-    /// Whether reads wait their turn for the buffer.
+    /// True if reads wait their turn for the buffer.
     pub in_turn: bool,
 }
 
@@ -44,30 +44,30 @@ pub struct Case {
 pub const MIB: u64 = 1 << 20;
 
 impl Case {
-    /// Without CAFTL; 934 MHz, and so many MB of buffer.
+    /// Makes a case without CAFTL, with 934 MHz, and so many MB of buffer.
     pub fn baseline(buffer_mib: u64) -> Case {
         Case { caftl: None, buffer_bytes: buffer_mib * MIB, hz: 934_000_000, in_turn: false }
     }
 
-    /// The same, with reads that wait their turn.
+    /// Makes reads wait their turn.
     pub fn in_turn(self) -> Case {
         Case { in_turn: true, ..self }
     }
 
-    /// With it.
+    /// Makes a case with CAFTL.
     pub fn caftl(options: CaftlOptions, buffer_mib: u64) -> Case {
         Case { caftl: Some(options), ..Case::baseline(buffer_mib) }
     }
 }
 
-/// What came of a drive.
+/// The outcome of a drive.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// Mean, in microseconds.
+    /// The mean time of a read, in microseconds.
     pub read_us: f64,
-    /// Mean, in microseconds.
+    /// The mean time of a write, in microseconds.
     pub write_us: f64,
-    /// What the layer did since the trace began.
+    /// The layer's counts since the trace began.
     pub counts: Counts,
     /// Pages written that never came to the layer.
     pub absorbed: u64,
@@ -80,12 +80,13 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Of the pages written, how many were removed since their content was there, in percent (§4.2.1).
+    /// Returns the share of pages written that were removed since their content was there, in
+    /// percent (§4.2.1).
     pub fn removed_percent(&self) -> f64 {
         100.0 * self.counts.pages_deduplicated as f64 / self.requested.max(1) as f64
     }
 
-    /// Of the pages written, how many the buffer absorbed, in percent.
+    /// Returns the share of pages written that the buffer absorbed, in percent.
     pub fn absorbed_percent(&self) -> f64 {
         100.0 * self.absorbed as f64 / self.requested.max(1) as f64
     }
@@ -127,7 +128,7 @@ fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
     })
 }
 
-/// The layer, with what the trace reads first.
+/// Makes the layer, with the pages that the trace reads first.
 fn prepared(stream: &Stream, case: &Case, profile: &Profile) -> Result<Box<dyn Ftl>, String> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
@@ -149,7 +150,8 @@ fn prepared(stream: &Stream, case: &Case, profile: &Profile) -> Result<Box<dyn F
     }
 }
 
-/// What stores of these kinds do under a trace's writes, one after the other, in line alone.
+/// Counts the work of stores of these kinds under a trace's writes, one after the other, in line
+/// alone.
 ///
 /// # Errors
 /// A sentence.

@@ -1,11 +1,12 @@
-//! A trace as what a drive is asked: requests of pages, with their times.
+//! A trace as requests of pages to a drive, with their times.
 //!
-//! A run of blocks that follow one another in one request of the trace is one request here, of at most 128 pages: the 512 KiB
-//! that Linux of the paper's time hands to a drive at once.
+//! A run of blocks that follow one another in one request of the trace is one request here, of at
+//! most 128 pages: the 512 KiB that Linux of the paper's time hands to a drive at once.
 //!
-//! Invariants: times do not step back. Memory is 16 bytes for each page written, and 32 for each request.
+//! Invariants: times do not step back. Memory is 16 bytes for each page written, and 32 for each
+//! request.
 //!
-//! What it does not do: ask the drive.
+//! It does not ask the drive.
 
 use std::ops::Range;
 
@@ -24,13 +25,13 @@ use crate::{
 
 /// Pages of a request at most.
 const REQUEST_PAGES_MAX: u32 = 128;
-/// Pages that a trace may reach to: 256 GiB of them.
+/// The furthest page of a trace: 256 GiB of them.
 const PAGES_MAX: u64 = 1 << 26;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Read,
-    /// Contents are from here on.
+    /// Its contents are from here on.
     Write {
         contents: usize,
     },
@@ -53,16 +54,16 @@ pub struct Stream {
     contents: Vec<Option<larder_core::Fingerprint>>,
     /// A bit a page: the trace read, wrote or trimmed it.
     touched: Vec<u64>,
-    /// Pages that are read before anything else is done with them.
+    /// Pages whose first request is a read.
     read_first: Vec<u32>,
     has_times: bool,
     pages_end: u32,
-    /// The request of the trace that the last one is of.
+    /// The request of the trace that the last one belongs to.
     request: Option<u64>,
 }
 
 impl Stream {
-    /// Of a trace of the lab.
+    /// Takes a trace of the lab.
     ///
     /// # Errors
     /// A sentence: the trace's, or one of a trace that no drive has room for.
@@ -95,13 +96,13 @@ impl Stream {
                 request.lba
             ));
         }
-        // A trim of the whole disk may reach further than what there is.
+        // A trim of the whole disk may reach beyond its end.
         let first = request.lba.min(PAGES_MAX) as u32;
         let pages = request.chunk_count.min(PAGES_MAX - u64::from(first)) as u32;
         let kind = match request.op {
             Op::Read => Kind::Read,
             Op::Write => Kind::Write { contents: self.contents.len() },
-            // Of a page that is trimmed in part something is left.
+            // A page that is trimmed in part keeps the rest.
             Op::Trim if !request.is_whole => return Ok(()),
             Op::Trim => Kind::Trim,
             Op::Flush => Kind::Flush,
@@ -114,7 +115,8 @@ impl Stream {
         if is_data {
             self.pages_end = self.pages_end.max(first + 1);
         } else if request.op == Op::Trim {
-            // So far as anything was touched: a trim of a whole disk is to cost no more than its used part.
+            // Only up to the last touched page: a trim of a whole disk costs no more than its used
+            // part.
             for page in first..(first + pages).min(64 * self.touched.len() as u32) {
                 self.touch(page);
             }
@@ -146,7 +148,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether this is the first time.
+    /// Touches a page. Returns true for the first time.
     fn touch(&mut self, page: u32) -> bool {
         let (word, bit) = (page as usize / 64, 1 << (page % 64));
         if word >= self.touched.len() {
@@ -157,7 +159,7 @@ impl Stream {
         is_first
     }
 
-    /// The paper's drive; one of more blocks, where the trace reaches further.
+    /// Returns the paper's drive, or one of more blocks if the trace reaches further.
     ///
     /// # Errors
     /// A sentence: there is no such drive.
@@ -170,27 +172,27 @@ impl Stream {
         profile.scaled_to(bytes, Scale::Blocks).map_err(|error| error.to_string())
     }
 
-    /// Whether each request has a time.
+    /// Returns true if each request has a time.
     pub fn has_times(&self) -> bool {
         self.has_times
     }
 
-    /// Pages written in all.
+    /// Returns the number of pages written.
     pub fn pages_written(&self) -> u64 {
         self.contents.len() as u64
     }
 
-    /// The contents of all pages written, in order.
+    /// Returns the contents of all pages written, in order.
     pub fn contents(&self) -> &[Option<larder_core::Fingerprint>] {
         &self.contents
     }
 
-    /// Pages that the disk held before: the trace reads them first.
+    /// Returns the pages that the disk held before: the trace reads them first.
     pub fn read_first(&self) -> &[u32] {
         &self.read_first
     }
 
-    /// What a drive of so many logical pages is asked, and when.
+    /// Returns the requests to a drive of so many logical pages, with their times.
     pub fn requests(&self, logical_pages: u32) -> impl Iterator<Item = (Nanos, Request)> {
         self.asked.iter().map(move |asked| {
             let Asked { at, kind, first, pages } = *asked;

@@ -1,12 +1,13 @@
-//! What deduplication finds: by the size of the cache (Figure 1, §2), and by the share of fingerprints that are kept
-//! (Figure 5, §6.1).
+//! The finds of deduplication by the size of the cache (Figure 1, §2), and by the share of
+//! fingerprints kept (Figure 5, §6.1).
 //!
-//! Figure 1's ratio is that of all requests to those whose content was not in the cache: its data over what remains after
-//! deduplication (§5.1), in a cache of contents in LRU order.
+//! Figure 1's ratio is that of all requests to those whose content was not in the cache. That is
+//! its data over the rest after deduplication (§5.1), in a cache of contents in LRU order.
 //!
-//! Figure 5's share is one of a full index, which has a fingerprint for each extent that the cache holds.
+//! Figure 5's share is one of a full index, which has a fingerprint for each extent that the cache
+//! holds.
 //!
-//! What it does not do: Figure 1's own cache sizes, which are in the drawing only.
+//! It leaves out Figure 1's own cache sizes, which are in the drawing only.
 
 use larder_core::nitro::Nitro;
 
@@ -26,7 +27,7 @@ use crate::{
 const BLOCK_BYTES: u32 = 4096;
 /// Cache sizes of Figure 1, in percent of the working set.
 const SIZES: [f64; 9] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0];
-/// Fingerprints that are kept, in percent of the extents that the cache holds (Table 1).
+/// Fingerprints kept, in percent of the extents that the cache holds (Table 1).
 const KEPT: [u64; 5] = [100, 75, 50, 25, 0];
 
 /// Figure 1.
@@ -108,7 +109,7 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables, comparisons, words: index_words(lab), charts })
 }
 
-/// WEU (D, NC) of 2% of the file system, with each share of the fingerprints.
+/// Measures WEU (D, NC) of 2% of the file system, with each share of the fingerprints.
 fn by_index(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Measures>, String> {
     let survey = lab.survey(at, &how(EXTENT_BYTES))?;
     let extents = cache_extents(lab, at, 2.0)?;

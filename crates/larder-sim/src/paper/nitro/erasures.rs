@@ -1,10 +1,14 @@
 //! Erasures inside the SSD: Figure 6 (§6.1), and §6.3's reduction of writes as erasures.
 //!
-//! The drive is the paper's: 7% over-provisioning, 10% of its blocks for the log of the hybrid mapping (§5.4), cut to the size of
-//! the cache, with pages of 4 KiB; the modified drives reserve nothing (§5.4), and so are no larger than the cache. The cache's metadata is not on it, for Nitro keeps its indices in RAM. Caches of Figure 6 are in
-//! write-through, in which all of a cache may be dropped by a drive that does so by itself. All of a trace is counted, from an empty drive on.
+//! The drive is the paper's: 7% over-provisioning, and 10% of its blocks for the log of the hybrid
+//! mapping (§5.4). It is cut to the size of the cache, with pages of 4 KiB. The modified drives
+//! reserve no space (§5.4), and so are no larger than the cache. The cache's metadata is not on the
+//! drive, for Nitro keeps its indices in RAM.
 //!
-//! What it does not do: time.
+//! Caches of Figure 6 are in write-through: then a drive that drops data by itself may drop all of
+//! the cache. All of a trace is counted, from an empty drive on.
+//!
+//! It does not take time.
 
 use super::{EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
 use crate::{
@@ -18,10 +22,13 @@ use crate::{
 /// The drive.
 const PROFILE: &str = "nitro-mlc";
 
-/// Pages as small as the sectors that a cache here writes in, so that none of a segment is written in part. Blocks are of 2 MiB as the
-/// profile's, and smaller where the drive is cut to a small cache: half as large for each time that one plane would have too few
-/// ([`BLOCKS_PER_PLANE_MIN`](crate::setup::drive::BLOCKS_PER_PLANE_MIN)); and on `weu` where a WEU would not be whole blocks. Then
-/// all drives beside it have such, since erasures are compared.
+/// Pages as small as the sectors of the cache's writes, so that no page of a segment is written in
+/// part.
+///
+/// Blocks are of 2 MiB as in the profile. They are smaller in two cases. If one plane of a small
+/// cache's drive had too few ([`BLOCKS_PER_PLANE_MIN`](crate::setup::drive::BLOCKS_PER_PLANE_MIN)),
+/// they are halved until it has enough. On `weu` a WEU must be whole blocks. Then all drives beside
+/// it have such blocks, since erasures are compared.
 const PAGE_BYTES: f64 = 4096.0;
 const PAGES_PER_BLOCK: f64 = 512.0;
 
@@ -46,8 +53,8 @@ const EXTENT_TRIM: &str = "extent-LRU-TRIM";
 const EXTENT_MOD: &str = "extent-LRU-mod";
 const EXTENT_NAIVE: &str = "extent, unmodified";
 
-/// The seven: Figure 6's, as far as the text names them, FlashTier as it was before Nitro's authors extended it, and what is "not
-/// shown".
+/// The seven: Figure 6's, as far as the text names them, FlashTier before Nitro's authors extended
+/// it, and the one "not shown".
 const PAIRS: [Pair; 7] = [
     pair(WEU_LRU, &WEU_D, "hybrid"),
     pair(WEU_TRIM, &WEU_D, "hybrid-trim"),
@@ -57,7 +64,7 @@ const PAIRS: [Pair; 7] = [
     pair("extent, FlashTier SE-Util", &EXTENT_D, "flashtier"),
     pair(EXTENT_NAIVE, &EXTENT_D, "hybrid"),
 ];
-/// The same on what drives have today, which the paper has not.
+/// The same on layers of today's drives, which the paper does not have.
 const TODAY: [Pair; 4] = [
     pair("WEU-LRU, page-mapped", &WEU_D, "page"),
     pair("WEU-LRU-TRIM, page-mapped", &WEU_D, "page-trim"),
@@ -65,7 +72,7 @@ const TODAY: [Pair; 4] = [
     pair("extent, page-mapped", &EXTENT_D, "page"),
 ];
 
-/// A cache of so many extents, in bytes, on a drive of its size.
+/// Puts a cache of so many extents, in bytes, on a drive of its size.
 fn setup(variant: &Variant, ftl: &str, extents: u64, policy: WritePolicy) -> Result<Setup, String> {
     let profile = Profile::named(PROFILE).ok_or("no such drive")?;
     let ftl = FtlKind::named(ftl).ok_or("no such layer")?;
@@ -121,7 +128,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables: vec![table, reads], comparisons, words, charts })
 }
 
-/// Figures of one line over those of others, trace by trace.
+/// Returns the figures of one line over those of others, trace by trace.
 fn factors(table: &Table, of: &str, over: &[&str]) -> Option<Span> {
     let ratios = over.iter().flat_map(|over| {
         let lines = table.ours(of).zip(table.ours(over));
@@ -161,7 +168,7 @@ fn comparisons(table: &Table, reads: &Table) -> Vec<Comparison> {
 const VARIANTS: [&Variant; 6] = [&EXTENT, &EXTENT_D, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 const LAYERS: [&str; 4] = ["hybrid", "hybrid-trim", "page", "page-trim"];
 
-/// Runs §6.3 in erasures: what deduplication and compression save of them, on each layer.
+/// Runs §6.3 in erasures: the savings of deduplication and compression, on each layer.
 pub(super) fn saved(lab: &mut Lab<'_>) -> Result<Report, String> {
     let (mut tables, mut charts) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {

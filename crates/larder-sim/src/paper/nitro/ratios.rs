@@ -1,6 +1,6 @@
 //! Figure 4: read hit ratios of WEUs and of extents (§6.1).
 //!
-//! What it does not do: sizes but 2% of the file system, which is the paper's default, and 5%, which its text names.
+//! It has two sizes: 2% of the file system, the paper's default, and 5%, which its text names.
 
 use super::{
     EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup,
@@ -43,7 +43,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables, comparisons, words, charts })
 }
 
-/// The ratios of all variants at the first size, then at the next.
+/// Returns the ratios of all variants at the first size, then at the next.
 fn read_hits(lab: &mut Lab<'_>, at: usize) -> Result<Vec<f64>, String> {
     let survey = lab.survey(at, &how(EXTENT_BYTES))?;
     let mut setups: Vec<Setup> = Vec::new();
@@ -57,7 +57,7 @@ fn read_hits(lab: &mut Lab<'_>, at: usize) -> Result<Vec<f64>, String> {
     Ok(replayed.iter().map(|replayed| 100.0 * replayed.measures.tally.read_hit_ratio()).collect())
 }
 
-/// What §6.1 says of Figure 4. Whether it is points or percent it does not say.
+/// Compares §6.1's claims on Figure 4. It does not say if they are points or percent.
 fn comparisons(lab: &Lab<'_>, table: &Table, traces: &[String]) -> Vec<Comparison> {
     let mut comparisons = Vec::new();
     for (trace, published) in [("WebVM", 25.0), ("Homes", 14.0), ("Mail", 20.0)] {
@@ -76,7 +76,7 @@ fn comparisons(lab: &Lab<'_>, table: &Table, traces: &[String]) -> Vec<Compariso
     comparisons
 }
 
-/// By how much `a` is more than `b`, over all traces or for one: in points, and in percent of `b`.
+/// Compares `a` with `b`, over all traces or for one: in points, and in percent of `b`.
 fn both(table: &Table, what: &str, a: &Variant, b: &Variant, at: Option<usize>, published: Span) -> [Comparison; 2] {
     let pairs = || {
         let lines = table.ours(a.name).zip(table.ours(b.name));

@@ -1,12 +1,16 @@
-//! Table 2 (§6.2) with a TPS origin: its tables, for whoever has figures for them, and the experiment that has them from the model of
-//! time ([`whole`](crate::whole)).
+//! Table 2 (§6.2) with a TPS origin: its tables, and the experiment that fills them from the model
+//! of time.
 //!
-//! Requests are made sixteen at a time, as fast as they go, in place of the paper's trace "at an accelerated speed to use ~95% of
-//! the system resources". Warm: the first 16 of 21 days are not measured; cold: they are left out (§6.2). Caches are of 2%
-//! of the file system, in write-back. The origin is five disks of 7,200 turns as RAID 5 (the paper: eleven), the drive
-//! §5.4's, page-mapped with TRIM and cut to the cache.
+//! The model is [`whole`](crate::whole); other callers fill the tables with figures of their own.
 //!
-//! What it does not do: NVRAM, which acknowledges the paper's writes. Here memory does, as long as there is room.
+//! Requests are made sixteen at a time, as fast as they go, in place of the paper's trace "at an
+//! accelerated speed to use ~95% of the system resources". Warm: the first 16 of 21 days are not
+//! measured; cold: they are left out (§6.2). Caches are of 2% of the file system, in write-back.
+//! The origin is five disks of 7,200 turns as RAID 5 (the paper: eleven). The drive is §5.4's,
+//! page-mapped with TRIM and cut to the cache.
+//!
+//! It does not model NVRAM, which acknowledges the paper's writes. Here memory does, as long as
+//! there is room.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -24,14 +28,15 @@ use crate::{
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// Requests under way.
 pub const OUTSTANDING: usize = 16;
-/// The disk is as large as the paper's largest file system at least: a small one would have short seeks.
+/// The least disk, as large as the paper's largest file system: a small one would have short seeks.
 pub const DISK_BYTES_MIN: u64 = 512 << 30;
 /// Chunks that profiles touch side by side.
 pub const RUN_CHUNKS: u64 = 8;
 const ORIGIN: &str = "raid5-7200";
 const DRIVE: &str = "nitro-mlc";
 const FTL: &str = "page-trim";
-/// WEUs that a cache is cut into, about, and their sizes: those of `nitro-table2`, which runs the engine.
+/// WEUs that a cache is cut into, about, and their sizes: those of `nitro-table2`, which runs the
+/// engine.
 const WEUS: u64 = 64;
 const WEU_BYTES: std::ops::RangeInclusive<u32> = 512 << 10..=2 << 20;
 
@@ -42,18 +47,18 @@ const PUBLISHED: [(&str, [f64; 5], [f64; 5]); 3] = [
     ("Mail", [56.0, 75.0, 115.0, 122.0, 165.0], [41.0, 44.0, 51.0, 57.0, 61.0]),
 ];
 
-/// What a volume came to.
+/// The figures of a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Point {
     /// Reads and writes a second.
     pub iops: f64,
-    /// The mean time of a read, in microseconds; none of none.
+    /// The mean time of a read, in microseconds; none without reads.
     pub read_us: Option<f64>,
     /// Percent of the chunks read that hit; none without a cache.
     pub hit_percent: Option<f64>,
 }
 
-/// The tables, as they are filled.
+/// The tables in the making.
 pub struct Table2 {
     tables: [Table; 6],
     bases: Vec<String>,
@@ -77,7 +82,7 @@ impl Default for Table2 {
 }
 
 impl Table2 {
-    /// A trace, warm or cold: without a cache, and with each of the variants, in their order.
+    /// Adds a trace, warm or cold: without a cache, and with each of the variants, in their order.
     pub fn push(&mut self, title: &str, is_warm: bool, base: &Point, found: &[Point]) {
         let more = |point: &Point| Some(100.0 * (point.iops / base.iops - 1.0));
         let less = |point: &Point| Some(100.0 * (1.0 - point.read_us? / base.read_us?));
@@ -95,7 +100,7 @@ impl Table2 {
         }
     }
 
-    /// A report of them. `of_all` is true of any traces, and `of_profiles` of generated ones.
+    /// Makes a report of them. `of_all` is true of any traces, and `of_profiles` of generated ones.
     pub fn report(mut self, lab: &Lab<'_>, of_all: &[&str], of_profiles: &[&str]) -> Report {
         let [iops, times, ..] = &mut self.tables;
         for (trace, published_iops, published_times) in PUBLISHED {
@@ -117,7 +122,7 @@ impl Table2 {
     }
 }
 
-/// What the text says of all traces together.
+/// Compares the text's claims on all traces together.
 fn comparisons(lab: &Lab<'_>, tables: &[Table; 6]) -> Vec<Comparison> {
     let [iops, times, cold_iops, cold_times, ..] = tables;
     let titles = PUBLISHED.map(|(trace, ..)| lab.title_of(trace));
@@ -211,8 +216,9 @@ fn setup(variant: &Variant, extents: u64, working_set: u64) -> Result<Setup, Str
     Ok(Setup { options: Options { weu_bytes, ..setup.options }, ..setup })
 }
 
-/// The requests of a trace, and how large their disk is. A profile at a scale is of a disk at that scale: its runs are drawn apart
-/// again.
+/// Returns the requests of a trace, and the size of their disk.
+///
+/// A profile at a scale is of a disk at that scale: its runs are drawn apart again.
 fn requests(lab: &Lab<'_>, at: usize) -> Result<(Vec<ClientRequest>, u64), String> {
     let mut chunks = lab.requests(at, &how(EXTENT_BYTES))?.collect::<Result<Vec<_>, _>>()?;
     let end = chunks.iter().map(|chunk| chunk.lba + chunk.chunk_count).max().unwrap_or(0) * u64::from(EXTENT_BYTES);
@@ -226,7 +232,7 @@ fn requests(lab: &Lab<'_>, at: usize) -> Result<(Vec<ClientRequest>, u64), Strin
     Ok((clients.collect::<Result<_, _>>().map_err(|error| error.to_string())?, disk_bytes))
 }
 
-/// What a case came to, and of the drive beneath it what was timed.
+/// The result of a case, and the timed figures of the drive beneath it.
 type Found = (Point, Option<Figures>);
 
 fn all(cases: &[Case<'_>], threads: usize) -> Result<Vec<Found>, String> {

@@ -1,9 +1,9 @@
 //! Writes to the SSD (§6.3, "Reducing writes to SSD").
 //!
-//! "An SSD cache without Nitro" is taken for Extent (ND, NC), the baseline of Table 2. Counted is data, padding included;
-//! what WEUs say about their extents is in no figure of the paper.
+//! "An SSD cache without Nitro" is taken for Extent (ND, NC), the baseline of Table 2. Data counts,
+//! padding included. The metadata of WEUs on their extents is in no figure of the paper.
 //!
-//! What it does not do: count what an SSD writes by itself.
+//! It does not count the SSD's own writes.
 
 use super::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
 use crate::{
@@ -49,7 +49,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
     Ok(Report { tables: vec![table], comparisons, words, charts })
 }
 
-/// By how many percent the data written is less than in the baseline, of each variant.
+/// Returns by how many percent the data written is less than in the baseline, for each variant.
 fn saved(lab: &mut Lab<'_>, at: usize) -> Result<Vec<f64>, String> {
     let working_set = lab.survey(at, &how(EXTENT_BYTES))?.working_set_chunks;
     let extents = cache_extents(lab, at, 2.0)?;

@@ -1,4 +1,4 @@
-//! A report says what it was given, in each of its forms.
+//! A report shows its figures in each of its forms.
 
 use super::*;
 use crate::paper::experiments;

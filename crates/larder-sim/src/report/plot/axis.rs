@@ -1,8 +1,8 @@
-//! An axis with ticks at numbers that people like: 1, 2 or 5 times a power of ten, or those that were measured at.
+//! An axis with ticks at round numbers, 1, 2 or 5 times a power of ten, or at the measured ones.
 //!
-//! Invariants: an axis has a length, also where all values are one.
+//! Invariants: an axis has a length, even if all values are one.
 //!
-//! What it does not do: draw.
+//! It does not draw.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub struct Axis {
     low: f64,
     high: f64,
     scale: Scale,
-    /// Where ticks are; empty where that is left to the axis.
+    /// The places of ticks; empty if the axis chooses them.
     marks: Vec<f64>,
 }
 
@@ -26,8 +26,9 @@ const MARKS_MAX: usize = 9;
 const MARKS_APART: f64 = 0.045;
 
 impl Axis {
-    /// For values from `low` to `high`, which fall on the axis with a little room above. A linear one has 0 on it: it begins
-    /// there, or below where a value is negative.
+    /// Makes an axis for values from `low` to `high`, with a little room above.
+    ///
+    /// A linear one has 0 on it: it begins there, or below if a value is negative.
     pub fn over(low: f64, high: f64, scale: Scale) -> Axis {
         match scale {
             Scale::Log => Axis { low: low * 0.8, high: high * 1.25, scale, marks: Vec::new() },
@@ -40,7 +41,7 @@ impl Axis {
         }
     }
 
-    /// For values from `low` to `high`, with a little room on both sides.
+    /// Makes an axis for values from `low` to `high`, with a little room on both sides.
     pub fn around(low: f64, high: f64, scale: Scale) -> Axis {
         match scale {
             Scale::Log => {
@@ -55,7 +56,7 @@ impl Axis {
         }
     }
 
-    /// The same with ticks at these numbers, if they are few, short, and not too close to each other.
+    /// Puts its ticks at these numbers, if they are few, short, and not too close to each other.
     pub fn marked(mut self, mut values: Vec<f64>) -> Axis {
         values.sort_by(f64::total_cmp);
         values.dedup();
@@ -68,7 +69,7 @@ impl Axis {
         self
     }
 
-    /// The lowest number on it.
+    /// Returns the lowest number on it.
     pub fn low(&self) -> f64 {
         self.low
     }
@@ -137,7 +138,7 @@ impl Ranged for Axis {
     }
 }
 
-/// A number on an axis.
+/// Writes a number on an axis.
 pub fn tick(value: f64) -> String {
     let (value, suffix) = match value.abs() {
         size if size >= 9.999e8 => (value / 1e9, "G"),
@@ -150,7 +151,7 @@ pub fn tick(value: f64) -> String {
     format!("{}{suffix}", if text == "-0" { "0" } else { text })
 }
 
-/// A number at a bar, to about three digits.
+/// Writes a number at a bar, to about three digits.
 pub fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 9_999.5 => {

@@ -1,8 +1,9 @@
-//! How a series looks: a colour and a marker. Colours are those of Okabe and Ito.
+//! The look of a series: a colour and a marker. Colours are those of Okabe and Ito.
 //!
-//! Invariants: a series of published figures has the colour and the marker of the one before it, hollow.
+//! Invariants: a series of published figures has the colour and the marker of the one before it,
+//! hollow.
 //!
-//! What it does not do: draw lines.
+//! It does not draw lines.
 
 use plotters::prelude::*;
 
@@ -31,24 +32,24 @@ const SHAPES: [&[(i32, i32)]; 5] = [
 /// See the module.
 #[derive(Clone, Copy)]
 pub struct Look {
-    /// Of lines, bars and markers.
+    /// The colour of lines, bars and markers.
     pub colour: RGBColor,
     shape: usize,
     is_hollow: bool,
 }
 
-/// The look of each series; references take none of the colours.
+/// Returns the look of each series; references take none of the colours.
 pub fn looks(series: &[Series]) -> Vec<Look> {
     let mut next = 0;
     let of = |series: &Series| {
         match series.role {
             Role::Reference => return Look { colour: INK, shape: 0, is_hollow: false },
-            // Those of the series before it.
+            // It has the look of the series before it.
             Role::Published => {}
             Role::Measured | Role::Level => next += 1,
         }
         let at: usize = if next == 0 { 0 } else { next - 1 };
-        // Where colours come round, shapes have moved on.
+        // When colours come round, shapes have moved on.
         let shape = (at + at / COLOURS.len()) % SHAPES.len();
         let colour = COLOURS.get(at % COLOURS.len()).copied().unwrap_or(GRID);
         Look { colour, shape, is_hollow: series.role == Role::Published }
@@ -57,22 +58,22 @@ pub fn looks(series: &[Series]) -> Vec<Look> {
 }
 
 impl Look {
-    /// What lies inside a marker or bar.
+    /// Returns the style inside a marker or bar.
     pub fn filling(&self) -> ShapeStyle {
         if self.is_hollow { WHITE.filled() } else { self.colour.filled() }
     }
 
-    /// What lies around it.
+    /// Returns the style of its border.
     pub fn border(&self) -> ShapeStyle {
         self.colour.stroke_width(if self.is_hollow { 2 } else { 1 })
     }
 
-    /// The inside of a marker.
+    /// Draws the inside of a marker.
     pub fn marker(&self) -> Polygon<(i32, i32)> {
         Polygon::new(self.corners().to_vec(), self.filling())
     }
 
-    /// The line around it.
+    /// Draws the line around it.
     pub fn outline(&self) -> PathElement<(i32, i32)> {
         let corners = self.corners();
         let round: Vec<(i32, i32)> = corners.iter().chain(corners.first()).copied().collect();

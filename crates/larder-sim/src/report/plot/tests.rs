@@ -212,7 +212,7 @@ fn published_figures_are_hollow_markers_without_a_line() {
         markers + 3,
         "two and one in the legend"
     );
-    // Only what goes round the markers.
+    // The lines around the markers alone.
     assert_eq!(lines_of(&chart), alone + 3);
     chart.series[1].role = Role::Level;
     let level = chart.svg().expect("drawn");

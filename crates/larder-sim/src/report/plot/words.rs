@@ -1,9 +1,11 @@
-//! Names in a chart: broken into lines where they have little room, or numbered, with a key to the numbers. They are never
-//! cut, since names of designs often differ at their ends only.
+//! Names in a chart: broken into lines if they have little room, or numbered, with a key to the
+//! numbers.
+//!
+//! They are never cut, since names of designs often differ at their ends only.
 //!
 //! Invariants: all characters of a name are shown.
 //!
-//! What it does not do: draw.
+//! It does not draw.
 
 /// Pixels of a character, about.
 pub const CHAR_PX: u32 = 7;
@@ -14,7 +16,8 @@ pub const KEY_LINE_PX: u32 = 20;
 /// Lines under a group of bars at most; names that need more are numbered.
 const LINES_MAX: usize = 4;
 
-/// A name in lines of at most so many characters (one at least): broken where an option or a word ends, if that can be.
+/// Breaks a name into lines of at most so many characters (one at least), after an option or a word
+/// if possible.
 pub fn broken(name: &str, chars_max: usize) -> Vec<String> {
     let chars_max = chars_max.max(1);
     let mut lines: Vec<String> = Vec::new();
@@ -32,7 +35,7 @@ pub fn broken(name: &str, chars_max: usize) -> Vec<String> {
 /// The names under groups of bars.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Labels {
-    /// Each in so many lines.
+    /// Names, each in so many lines.
     Whole(Vec<Vec<String>>),
     /// Numbers from 1; the names stand below in a key of so many columns.
     Numbered {
@@ -42,7 +45,7 @@ pub enum Labels {
 }
 
 impl Labels {
-    /// For `names` side by side over `across_px`, with a key of at most `key_px`.
+    /// Makes labels for `names` side by side over `across_px`, with a key of at most `key_px`.
     pub fn of(names: &[String], across_px: u32, key_px: u32) -> Labels {
         let room = (across_px / CHAR_PX) as usize / names.len().max(1);
         // A character stays empty, so that neighbours stand apart.
@@ -56,19 +59,19 @@ impl Labels {
         }
     }
 
-    /// Options have lines of their own. A word that is too long stays whole.
+    /// Gives each option its own line. A word that is too long stays whole.
     fn under(name: &str, room: usize) -> Vec<String> {
         let longest = name.split([':', ' ']).map(|word| word.chars().count()).max().unwrap_or(0);
         name.split(':').flat_map(|piece| broken(piece, room.max(longest))).collect()
     }
 
-    /// Pixels of a column of the key.
+    /// Returns the pixels of a column of the key.
     pub fn key_column_px(names: &[String]) -> u32 {
         let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0) as u32;
         CHAR_PX * (longest + 6)
     }
 
-    /// Lines under the groups.
+    /// Returns the number of lines under the groups.
     pub fn lines(&self) -> u32 {
         match self {
             Labels::Whole(names) => names.iter().map(Vec::len).max().unwrap_or(1) as u32,
@@ -76,7 +79,7 @@ impl Labels {
         }
     }
 
-    /// Pixels of the key to `names`.
+    /// Returns the pixels of the key to `names`.
     pub fn key_px(&self, names: usize) -> u32 {
         match self {
             Labels::Whole(_) => 0,
