@@ -1,18 +1,22 @@
-//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots that are kept in `region.rs`.
+//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots that
+//! are kept in `region.rs`.
 //!
-//! What is counted is what the paper's system does to its devices (§3.1, §3.2): each look at a metadata slot reads 512 bytes,
-//! each change of one writes 512, a chunk is written and read in whole subchunks. A duplicate whose address is in the list
-//! already writes nothing. Evicting and invalidating write nothing.
+//! It counts the device traffic of the paper's system (§3.1, §3.2). Each look at a metadata slot
+//! reads 512 bytes, each change of one writes 512, and a chunk is written and read in whole
+//! subchunks. A duplicate whose address is in the list already writes no bytes. Nor do evicting and
+//! invalidating.
 //!
-//! What is asked of the devices ([`devices`](crate::devices)): the metadata region lies first on the flash, 512 bytes for each
-//! slot, then the data region. What leaves the flash is trimmed, if nothing is written over it at once. A client waits for all of a
-//! dirty write; of a miss for the metadata slots that were read to find it one, and for the origin.
+//! Device requests ([`devices`](crate::devices)): the metadata region lies first on the flash, 512
+//! bytes for each slot, then the data region. Runs that leave the flash are trimmed, unless they
+//! are overwritten at once. A client waits for all of a dirty write. On a miss it waits for the
+//! reads of metadata slots that showed the miss, and for the origin.
 //!
-//! Invariants: a dirty mapping is destaged before what it names leaves the flash. A hit has the content of the address;
-//! [`AustereCache::wrong_hits`] counts those that have not, which are an error of the cache or of the trace.
+//! Invariants: a dirty mapping is destaged before its data leaves the flash. A hit has the content
+//! of the address; [`AustereCache::wrong_hits`] counts the others, which are an error of the cache
+//! or of the trace.
 //!
-//! What it does not do: destage for any other reason than to make room, unless it is [told to](AustereCache::clean): what is dirty at
-//! the end of a trace stays so.
+//! It destages only to make room, or if it is [told to](AustereCache::clean): chunks that are dirty
+//! at the end of a trace stay so.
 
 mod region;
 
@@ -45,12 +49,12 @@ pub struct AustereCache {
     siblings_replaced: u64,
     destaged: Vec<(Lba, Fingerprint)>,
     gathering: Gathering,
-    /// Where what is dirty lies, if the drive wants to know.
+    /// The places of dirty data, if the drive asks for them.
     dirty: DirtyChunks,
 }
 
 impl AustereCache {
-    /// An empty cache; `policy` decides whether mappings may be dirty, whatever `config` says.
+    /// Makes an empty cache; `policy` decides if mappings may be dirty, and overrides `config`.
     pub fn new(config: AustereConfig, policy: WritePolicy) -> Result<AustereCache, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: policy == WritePolicy::Back, ..config })?;
         let region = Region::new(core.contents());
@@ -70,28 +74,31 @@ impl AustereCache {
         })
     }
 
-    /// The decisions.
+    /// Returns the decisions.
     pub fn core(&self) -> &Austere {
         &self.core
     }
 
-    /// Read hits whose content was not what the volume holds there.
+    /// Counts the read hits with another content than the volume's.
     pub fn wrong_hits(&self) -> u64 {
         self.wrong_hits
     }
 
-    /// How often an address took the place of another one of its LBA-hash in the list of a content. An engine over a real flash has to
-    /// write that in two steps where a crash may lose the newer address.
+    /// Counts the replacements of an address by another one of its LBA-hash in the list of a
+    /// content.
+    ///
+    /// An engine over a real flash has to write that in two steps if a crash may lose the newer
+    /// address.
     pub fn siblings_replaced(&self) -> u64 {
         self.siblings_replaced
     }
 
-    /// What the last request destaged, in order.
+    /// Returns the chunks that the last request destaged, in order.
     pub fn destaged(&self) -> &[(Lba, Fingerprint)] {
         &self.destaged
     }
 
-    /// The addresses that are dirty, each with its content, in no useful order.
+    /// Returns the dirty addresses, each with its content, in no useful order.
     pub fn dirty(&self) -> impl Iterator<Item = (Lba, Fingerprint)> + '_ {
         self.core.runs().flat_map(move |run| {
             let mut slot = MetadataSlot::EMPTY;
@@ -101,7 +108,7 @@ impl AustereCache {
         })
     }
 
-    /// Destages `lba`, if it is dirty, though nothing needs its place.
+    /// Destages `lba`, if it is dirty, though its place is not needed.
     pub fn clean(&mut self, lba: Lba) {
         self.destaged.clear();
         if let Some(mapping) = self.core.dirty_mapping(lba) {
@@ -112,7 +119,8 @@ impl AustereCache {
         }
     }
 
-    /// Maps `lba` to a content, which is stored if it is not there (§3.1, write path and deduplication path).
+    /// Maps `lba` to a content, and stores it if it is new (§3.1, write path and deduplication
+    /// path).
     fn insert(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         let fingerprint = &content.fingerprint;
         // 1. Duplicate, collision, or neither.
@@ -131,14 +139,14 @@ impl AustereCache {
                 self.destage(owner, displaced.run);
             }
         }
-        // 3. The mapping, then what it names: nobody reads in between.
+        // 3. The mapping, then its data: no read comes in between.
         match duplicate {
             Some(run) => self.share(lba, fingerprint, run, is_dirty),
             None => self.store(lba, content, is_dirty),
         }
     }
 
-    /// One more address for a content that is there.
+    /// Adds an address to a stored content.
     fn share(&mut self, lba: Lba, fingerprint: &Fingerprint, run: Run, is_dirty: bool) {
         self.load(run);
         let change = self.core.list_change(lba, &self.slot);
@@ -158,7 +166,7 @@ impl AustereCache {
         }
     }
 
-    /// A content that is not there.
+    /// Stores a new content.
     fn store(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
         let count = self.core.slots_for(content.stored_bytes);
         self.core.map(lba, &content.fingerprint, is_dirty);
@@ -181,7 +189,8 @@ impl AustereCache {
         self.count_metadata_written(run);
     }
 
-    /// Frees a run, whose metadata slot was read where mappings may be dirty. `overwritten` gets new content right now.
+    /// Frees a run, whose metadata slot was read if mappings may be dirty. `overwritten` gets new
+    /// content right now.
     fn evict(&mut self, run: Run, overwritten: Option<Lba>) {
         if self.policy == WritePolicy::Back {
             self.load(run);
@@ -204,7 +213,7 @@ impl AustereCache {
         self.traffic.chunks_evicted += 1;
     }
 
-    /// `lba` maps to `run`, whose metadata slot was loaded.
+    /// Destages `lba`, which maps to `run`, whose metadata slot was loaded.
     fn destage(&mut self, lba: Lba, run: Run) {
         self.count_data_read(run);
         self.traffic.origin_chunks_written += 1;
@@ -214,7 +223,7 @@ impl AustereCache {
         self.tell_clean(lba);
     }
 
-    /// The data of `lba` is in this run now, and dirty or not.
+    /// Tells that the data of `lba` is in this run now, and dirty or not.
     fn tell(&mut self, lba: Lba, run: Run, is_dirty: bool) {
         if self.dirty.is_on() {
             let start = self.data_start(run);
@@ -229,7 +238,7 @@ impl AustereCache {
         }
     }
 
-    /// The mapping of `lba` ends without being destaged; a dirty one of another address stays.
+    /// Ends the mapping of `lba` without destaging it; a dirty one of another address stays.
     fn forget(&mut self, lba: Lba) {
         if let Some(mapping) = self.core.dirty_mapping(lba) {
             self.read_slot(mapping.run);
@@ -241,14 +250,14 @@ impl AustereCache {
         self.tell_clean(lba);
     }
 
-    /// Has the metadata slot of a run in use in `slot`.
+    /// Puts the metadata slot of a run in use into `slot`.
     #[inline]
     fn load(&mut self, run: Run) {
         let is_there = self.region.read(self.core.key_of(run), &mut self.slot);
         debug_assert!(is_there, "a run in use has a metadata slot");
     }
 
-    /// As the cache itself does, which reads it from flash.
+    /// Loads the slot and counts the read, since the cache itself reads it from flash.
     #[inline]
     fn read_slot(&mut self, run: Run) {
         self.count_metadata_read(run);
@@ -296,7 +305,7 @@ impl AustereCache {
         }
     }
 
-    /// Where the subchunks of a run begin on the flash.
+    /// Returns the beginning of the subchunks of a run on the flash.
     fn data_start(&self, run: Run) -> u64 {
         let subchunk = u64::from(self.core.config().subchunk_bytes);
         self.core.slot_count() as u64 * SLOT_BYTES + u64::from(run.first) * subchunk
@@ -327,8 +336,10 @@ impl ReplayCache for AustereCache {
         false
     }
 
-    /// Whether both indices have something for the address. The paper does not count write hits, and reads no metadata slot
-    /// for one; so two addresses of one LBA-hash are one here.
+    /// Returns true if both indices have an entry for the address.
+    ///
+    /// The paper does not count write hits, and reads no metadata slot for one; so two addresses of
+    /// one LBA-hash are one here.
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         self.destaged.clear();
         self.gathering.for_whom(Waits::Client);
@@ -359,7 +370,7 @@ impl ReplayCache for AustereCache {
         self.forget(lba);
     }
 
-    /// Writes nothing: chunk and metadata slot are on flash when a write is done.
+    /// Writes no bytes: chunk and metadata slot are on flash when a write is done.
     fn flush(&mut self) {
         self.destaged.clear();
         if self.gathering.is_on() {
@@ -406,7 +417,7 @@ impl ReplayCache for AustereCache {
         true
     }
 
-    /// A content goes whose chunk or whose metadata slot was dropped.
+    /// Drops a content if its chunk or its metadata slot was dropped.
     fn evict_range(&mut self, bytes: Range<u64>) {
         self.gathering.for_whom(Waits::Nobody);
         let (slots, subchunk) = (self.core.slot_count() as u64, u64::from(self.core.config().subchunk_bytes));

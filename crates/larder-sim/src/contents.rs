@@ -1,16 +1,19 @@
-//! What the pages of a drive hold, as far as the cache that lies on it says: for layers that keep equal pages once.
+//! Contents of the pages of a drive, as its cache tells them, for layers that keep equal pages
+//! once.
 //!
-//! A page is known where uncompressed chunks cover all of it, however many writes brought them. Then it is the fingerprint of the chunks
-//! and of the page's place in them, and that of [zeroes](Content::ZEROES) where all of them are. Compressed records, metadata and
-//! padding are not known.
+//! A page is known if uncompressed chunks cover all of it, in one write or several. Then its
+//! content is the fingerprint of the chunks and of the page's place in them, and that of
+//! [zeroes](Content::ZEROES) if all of them are. Compressed records, metadata and padding are
+//! unknown.
 //!
-//! A trace has a fingerprint for each chunk and none for parts of one: pages are told to be equal where they are made of the same
-//! parts of equal chunks, or of zeroes; that parts of different chunks are equal nobody can see.
+//! A trace has a fingerprint for each chunk and none for parts of one. So pages count as equal if
+//! they consist of the same parts of equal chunks, or of zeroes. Equal parts of different chunks
+//! stay undetected.
 //!
-//! Invariants: the pieces of a page are apart and ascending; a page with none has no entry. Nothing is kept for a layer that does not
-//! ask.
+//! Invariants: the pieces of a page are apart and ascending; a page with none has no entry. For a
+//! layer that does not ask, no contents are kept.
 //!
-//! What it does not do: know what of it is on flash, and what waits to be.
+//! It does not know which pages are on flash, and which wait.
 
 use std::ops::Range;
 
@@ -40,24 +43,25 @@ type Pieces = SmallVec<[Piece; 1]>;
 /// Some bytes of a chunk, on one page.
 #[derive(Clone, Copy)]
 struct Piece {
-    /// Where they are on the page.
+    /// Their place on the page.
     start: u32,
     end: u32,
-    /// Which of the chunk they are: the first of them.
+    /// The first of them within the chunk.
     from: u32,
     chunk_bytes: u32,
     fingerprint: Fingerprint,
 }
 
 impl PageContents {
-    /// Of a drive with this layer, all unknown.
+    /// Makes the contents of a drive with this layer, all unknown.
     pub fn of(ftl: &dyn Ftl) -> PageContents {
         let page_bytes = u64::from(ftl.array().geometry().page_bytes);
         PageContents { page_bytes, is_asked: ftl.deduplicates(), pages: HashMap::new() }
     }
 
-    /// These bytes of the drive are written, by a request that has these [chunks](crate::devices::Requests::raw_chunks) of the flash. The
-    /// drive begins at byte `laid_at` of that.
+    /// Writes these bytes of the drive, which begins at byte `laid_at` of the flash.
+    ///
+    /// The request has these [chunks](crate::devices::Requests::raw_chunks) of the flash.
     pub fn write(&mut self, chunks: &[RawChunk], laid_at: u64, bytes: Range<u64>) {
         if !self.is_asked {
             return;
@@ -84,19 +88,19 @@ impl PageContents {
         }
     }
 
-    /// These pages are trimmed.
+    /// Trims these pages.
     pub fn trim(&mut self, pages: Range<u64>) {
         if !self.pages.is_empty() {
             pages.for_each(|page| drop(self.pages.remove(&page)));
         }
     }
 
-    /// Pages, to be handed to the layer with all that was written to them.
+    /// Returns pages, to be handed to the layer with all that was written to them.
     pub fn page_writes(&self, pages: Range<u64>) -> impl Iterator<Item = PageWrite> {
         pages.map(|page| PageWrite { lpn: Lpn(page as u32), content: self.get(page) })
     }
 
-    /// What a page holds, if that is known.
+    /// Returns the content of a page, if it is known.
     pub fn get(&self, page: u64) -> Option<Fingerprint> {
         let mut at = 0;
         let mut hash = PageHash::default();
@@ -111,7 +115,7 @@ impl PageContents {
     }
 }
 
-/// Of these bytes of a page the new pieces are known from now on, and nothing else.
+/// Puts new pieces in place of the known ones in these bytes of a page.
 fn overwrite(known: &mut Pieces, bytes: Range<u32>, new: impl Iterator<Item = Piece>) {
     let covers = |piece: &Piece| bytes.start <= piece.start && piece.end <= bytes.end;
     if known.iter().all(covers) {
@@ -125,7 +129,8 @@ fn overwrite(known: &mut Pieces, bytes: Range<u32>, new: impl Iterator<Item = Pi
 }
 
 impl Piece {
-    /// What of a chunk lies in these bytes of the drive, all of which are on the page that begins there.
+    /// Returns the part of a chunk in these bytes of the drive, all of which are on the page that
+    /// begins there.
     fn of(chunk: &RawChunk, laid_at: u64, bytes: Range<u64>, page_start: u64) -> Piece {
         // A chunk may begin before the part of the flash that lies on the drive.
         let start = bytes.start.max(chunk.start.saturating_sub(laid_at));
@@ -139,13 +144,13 @@ impl Piece {
         }
     }
 
-    /// These bytes of it, if there are any.
+    /// Returns these bytes of it, if there are any.
     fn part(&self, bytes: Range<u32>) -> Option<Piece> {
         let from = self.from + (bytes.start - self.start);
         (bytes.start < bytes.end).then_some(Piece { start: bytes.start, end: bytes.end, from, ..*self })
     }
 
-    /// The two as one, where the other goes on where this ends.
+    /// Returns the two as one, if the other goes on at this one's end.
     fn joined(&self, next: &Piece) -> Option<Piece> {
         let is_one = self.fingerprint == next.fingerprint
             && (self.fingerprint == Content::ZEROES
@@ -154,7 +159,9 @@ impl Piece {
     }
 }
 
-/// The fingerprint of a page that is made of parts of chunks. However a part came to be written, at once or in pieces, it is the same.
+/// The fingerprint of a page that consists of parts of chunks.
+///
+/// It is the same for a part written at once or in pieces.
 #[derive(Default)]
 struct PageHash {
     halves: [u64; 2],
@@ -174,7 +181,7 @@ impl PageHash {
 
     fn mix_in(&mut self, piece: &Piece) {
         let len = u64::from(piece.end - piece.start);
-        // Of zeroes, one part is as another.
+        // All parts of zeroes are alike.
         let place = if piece.fingerprint == Content::ZEROES { len } else { u64::from(piece.from) << 32 | len };
         let number = u128::from_le_bytes(piece.fingerprint.0);
         let [low, high] = self.halves;

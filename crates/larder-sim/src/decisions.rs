@@ -1,10 +1,11 @@
-//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the cache that traces are replayed over.
+//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the cache that traces
+//! are replayed over.
 //!
-//! Each event is decided here once more, and where the log has the engine's answer, it must be the same.
+//! Each event is decided here once more. If the log has the engine's answer, it must be the same.
 //!
-//! Invariants: no log panics; one that is refused is so with its line.
+//! Invariants: no log panics; a refusal names its line.
 //!
-//! What it does not do: follow a cache that was not empty when it was opened.
+//! It does not follow a cache that was not empty when it was opened.
 
 use crate::weu::WeuCache;
 use larder_core::decisions::{
@@ -13,7 +14,7 @@ use larder_core::decisions::{
 };
 use std::io::{BufRead, Read};
 
-/// What the simulator came to.
+/// The simulator's results.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Decided {
     /// Chunks that reads asked for and that hit.
@@ -22,7 +23,7 @@ pub struct Decided {
     pub read_misses: u64,
     /// Records that were stored.
     pub records: u64,
-    /// Their bytes, without what surrounds them.
+    /// Their bytes, without the parts around them.
     pub stored_bytes: u64,
     /// Chunks that were inserted and not stored, since their content was there.
     pub duplicates: u64,
@@ -43,7 +44,7 @@ impl DecisionReplay {
     /// Decides an event.
     ///
     /// # Errors
-    /// One sentence: why the event cannot be.
+    /// One sentence: the reason why the event cannot be.
     pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
         let Some(cache) = &mut self.cache else {
             let Event::Opened(opened) = event else { return Err("a log begins with the opening of a cache".into()) };
@@ -71,7 +72,8 @@ impl DecisionReplay {
     /// Decides the event of line `number`, and compares the answer, if the line has one.
     ///
     /// # Errors
-    /// One sentence, which names the line: it is none, its event cannot be, or its answer is another one here.
+    /// One sentence, which names the line: it is none, its event cannot be, or its answer is
+    /// another one here.
     pub fn line(&mut self, number: u64, line: &str) -> Result<Answer, String> {
         let (event, noted) = parse(number, line)?;
         let answer = self.decide(&event).map_err(|error| format!("line {number}: {error} (`{event}`)"))?;
@@ -83,7 +85,7 @@ impl DecisionReplay {
         }
     }
 
-    /// What was decided so far.
+    /// Returns the results so far.
     pub fn decided(&self) -> Decided {
         self.decided
     }
@@ -92,7 +94,7 @@ impl DecisionReplay {
 /// Replays a whole log.
 ///
 /// # Errors
-/// One sentence, which names the line; what reading says.
+/// One sentence, which names the line; or the reader's error.
 pub fn replay(mut log: impl BufRead) -> Result<Decided, String> {
     let mut replay = DecisionReplay::default();
     let mut line = Vec::new();

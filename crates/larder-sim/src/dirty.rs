@@ -1,16 +1,19 @@
-//! What a cache says of its flash to a drive that drops clean data by itself: which bytes are dirty.
+//! The dirty bytes of a cache's flash, for a drive that drops clean data by itself.
 //!
-//! Role: [`DirtyChunks`] is the cache's: where the data of each dirty address lies. A cache that tells it of every change of an address
-//! has it say what becomes dirty and what no longer is ([`Requests::told`](crate::devices::Requests::told)), in the order of its requests:
-//! FlashTier's write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side: a page is dirty while anything on it is, and of
-//! blocks of them only so many may be; where there are more, the cache has to write back what has been dirty longest.
+//! Role: [`DirtyChunks`] is the cache's: the places of the data of dirty addresses. The cache tells
+//! it every change of an address. It then tells the drive which bytes become dirty or clean
+//! ([`Requests::told`](crate::devices::Requests::told)), in the order of its requests: FlashTier's
+//! write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side. A page is dirty while
+//! any data on it is. The number of dirty blocks is limited: beyond it the cache has to write back
+//! the data that has been dirty longest.
 //!
-//! Metadata is dirty for ever ([`DirtyPages::keep`]): without it nobody would find what is dirty, or anything else. A cache in write-back
-//! is asked after each request of a chunk, which makes dirty what it stores of that chunk and nothing else: blocks for so much are left.
+//! Metadata is dirty for ever ([`DirtyPages::keep`]): without it no dirty data could be found. A
+//! cache in write-back is asked after each request of a chunk, which makes only its own stored
+//! bytes dirty. Blocks for so much are left.
 //!
-//! Invariants: what is told dirty is told clean once, with the same bytes.
+//! Invariants: bytes that were told dirty are told clean once, in the same ranges.
 //!
-//! What it does not do: write anything back.
+//! It does not write data back.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -21,26 +24,29 @@ use larder_core::Lba;
 
 use crate::{devices::Gathering, ssd::ftl::Ftl};
 
-/// Blocks that may get dirty before a cache is asked again, at least. Where blocks are larger than chunks, one request makes two dirty.
+/// Blocks that may get dirty before a cache is asked again, at least.
+///
+/// If blocks are larger than chunks, one request makes two dirty.
 const SPARE_BLOCKS_MIN: u32 = 4;
 
-/// What a cache says of what it makes dirty before anything is.
+/// A cache's announcement of its dirty bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Dirtying {
     /// These bytes are dirty for ever.
     pub for_ever: Vec<Range<u64>>,
-    /// A request of one chunk makes so many bytes dirty at most, side by side; 0: nothing else is ever dirty.
+    /// The bytes that a request of one chunk makes dirty at most, side by side; 0: no others are
+    /// ever dirty.
     pub at_once: u64,
 }
 
-/// There are too few blocks for what a cache makes dirty.
+/// The error of too few blocks for a cache's dirty data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooDirty {
     /// Blocks that are dirty for ever.
     pub for_ever: u32,
     /// Blocks that one request may make dirty.
     pub at_once: u32,
-    /// Blocks that have to be there.
+    /// Blocks that are needed.
     pub needed: u32,
     /// Blocks that may be dirty.
     pub blocks_max: u32,
@@ -56,18 +62,18 @@ pub(crate) struct DirtyChunks {
 }
 
 impl DirtyChunks {
-    /// Somebody wants to know, from the beginning on.
+    /// Turns it on, from the beginning on.
     pub fn turn_on(&mut self) {
         self.is_on = true;
     }
 
-    /// Whether anybody wants to know.
+    /// Returns true if dirty bytes are told.
     #[inline]
     pub fn is_on(&self) -> bool {
         self.is_on
     }
 
-    /// The dirty data of `lba` lies there now; `None`: it is clean, or lies nowhere.
+    /// Sets the place of the dirty data of `lba`; `None`: it is clean, or lies nowhere.
     pub fn set(&mut self, lba: Lba, now: Option<Range<u64>>, gathering: &mut Gathering) {
         if self.places.get(&lba) == now.as_ref() {
             return;
@@ -84,7 +90,7 @@ impl DirtyChunks {
         }
     }
 
-    /// The addresses whose dirty data lies in these bytes, in whole or in part.
+    /// Returns the addresses whose dirty data lies in these bytes, in whole or in part.
     pub fn in_bytes(&self, bytes: &Range<u64>) -> Vec<Lba> {
         let from = (bytes.start.saturating_sub(self.longest), Lba(0));
         let near = self.by_place.range(from..(bytes.end, Lba(0)));
@@ -92,7 +98,7 @@ impl DirtyChunks {
         near.map(|&(_, lba)| lba).filter(is_in).collect()
     }
 
-    /// The dirty addresses of a run.
+    /// Returns the dirty addresses of a run.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.places.range(first..Lba(first.0 + count)).map(|(&lba, _)| lba).collect()
     }
@@ -101,7 +107,7 @@ impl DirtyChunks {
 #[derive(Debug)]
 struct Block {
     pages: u32,
-    /// Which of those that became dirty.
+    /// Its number, in the order in which blocks became dirty.
     number: u64,
 }
 
@@ -123,7 +129,7 @@ pub struct DirtyPages {
 }
 
 impl DirtyPages {
-    /// Of a new drive; `None` for one that drops nothing without being asked.
+    /// Makes the pages of a new drive; `None` if it drops only on request.
     pub fn of(ftl: &dyn Ftl) -> Option<DirtyPages> {
         let geometry = ftl.array().geometry();
         Some(DirtyPages {
@@ -139,10 +145,10 @@ impl DirtyPages {
         })
     }
 
-    /// A cache makes so much dirty: the pages to tell, which are dirty for ever.
+    /// Takes a cache's announcement, and returns the pages to tell, which are dirty for ever.
     ///
     /// # Errors
-    /// If what is dirty for ever leaves fewer blocks than two requests may make dirty, or none.
+    /// If they leave fewer blocks than two requests may make dirty, or none.
     pub fn keep(&mut self, dirtying: &Dirtying) -> Result<Vec<Range<u32>>, TooDirty> {
         let Dirtying { for_ever, at_once } = dirtying;
         let pages: Vec<Range<u32>> = for_ever.iter().map(|bytes| self.pages(bytes)).collect();
@@ -163,7 +169,7 @@ impl DirtyPages {
                 self.spare_blocks = 0;
                 (0, for_ever + 1)
             }
-            // Of bytes that begin in the last of a block's.
+            // For bytes that begin in the last of a block's.
             bytes => {
                 let at_once = ((bytes - 1).div_ceil(block_bytes) + 1) as u32;
                 self.spare_blocks = at_once.max(SPARE_BLOCKS_MIN);
@@ -176,17 +182,17 @@ impl DirtyPages {
         Ok(pages)
     }
 
-    /// These bytes of the drive are dirty, or no longer: pages for which that makes a difference.
+    /// Makes bytes of the drive dirty, or no longer. Returns the pages that this changes.
     pub fn told(&mut self, bytes: &Range<u64>, is_dirty: bool) -> Vec<u32> {
         self.pages(bytes).filter(|&page| self.change(page, is_dirty)).collect()
     }
 
-    /// Of these pages those that are dirty: a trim of them has made the drive forget that.
+    /// Returns the dirty ones of these pages: a trim has made the drive forget them.
     pub fn dirty_in(&self, pages: Range<u32>) -> impl Iterator<Item = u32> + '_ {
         pages.filter(|page| self.chunks.contains_key(page))
     }
 
-    /// Bytes of the drive that are to be written back, where so much is dirty that more has no room.
+    /// Returns bytes of the drive to write back, if there is no room for more dirty ones.
     pub fn too_dirty(&self) -> Option<Range<u64>> {
         if (self.blocks.len() as u32) + self.spare_blocks <= self.blocks_max {
             return None;
@@ -200,7 +206,8 @@ impl DirtyPages {
         (bytes.start / self.page_bytes) as u32..bytes.end.div_ceil(self.page_bytes) as u32
     }
 
-    /// One dirty chunk more or less on a page; whether the page is dirty since, or clean.
+    /// Counts one dirty chunk more or less on a page. Returns true if the page becomes dirty or
+    /// clean.
     fn change(&mut self, page: u32, is_dirty: bool) -> bool {
         let chunks = self.chunks.entry(page).or_insert(0);
         if is_dirty {
@@ -303,12 +310,12 @@ mod tests {
             pages.keep(&Dirtying { for_ever, at_once }).map(|_| pages.spare_blocks)
         };
         let (block, blocks_max) = (4 * pages().page_bytes, pages().blocks_max);
-        // A byte, and what may begin with the last byte of a block.
+        // A byte, and the most bytes from the last byte of a block on.
         for (at_once, spare) in [(1, 4), (2 * block + 1, 4), (3 * block + 1, 4), (3 * block + 2, 5)] {
             assert_eq!(of(1, at_once), Ok(spare), "{at_once} bytes");
         }
         let most = u64::from(blocks_max);
-        // Where nothing else gets dirty, one that may be dropped is left.
+        // If no other data gets dirty, one droppable block is left.
         assert_eq!(of(most - 1, 0), Ok(0));
         assert_eq!(of(most, 0), Err(TooDirty { for_ever: blocks_max, at_once: 0, needed: blocks_max + 1, blocks_max }));
         assert_eq!(of(most - 8, 1), Ok(4));

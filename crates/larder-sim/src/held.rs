@@ -1,17 +1,19 @@
-//! What each chunk of a trace holds by its own account, so that reads which find something else are counted.
+//! The content of each chunk of a trace by its own account: reads of another content are counted.
 //!
-//! The definition is that of `larder trace info`, for chunks, and goes on where that does not look: a chunk holds what was
-//! last written to it, zeroes once one trim covered it, and where it was neither, what the first read of it found. Of a chunk
-//! of which a trim covers a part nothing is known until it is written, or until the next read tells.
+//! The definition is that of `larder trace info`, for chunks, and covers all cases. A chunk has the
+//! content of its last write. After one trim covered it, it is zeroes. With neither, it has the
+//! content of its first read. If a trim covers a part of a chunk, its content is unknown until a
+//! write or the next read.
 //!
-//! Invariants: a sound trace has no such read, unless a trim cuts through a block that is composed with others to a chunk:
-//! until that block is read, re-chunking takes it for what it was, and then the read contradicts that. In a trace that has
-//! none, a design that hits by address gives what the read asks for.
+//! Invariants: a sound trace has no such read, with one exception. If a trim cuts through a block
+//! that is composed with others to a chunk, re-chunking keeps the old block until the next read of
+//! it, which then contradicts that. In a trace without contradictions, a design that hits by
+//! address gives the content that the read asks for.
 //!
-//! Memory: a slot of 17 bytes for each chunk that is read or written, in a table of which 44 to 87% are full, and a range for
-//! each run of trimmed chunks.
+//! Memory: a slot of 17 bytes for each chunk that is read or written, in a table of which 44 to 87%
+//! are full, and a range for each run of trimmed chunks.
 //!
-//! What it does not do: tell contents apart whose fingerprints begin with the same 64 bits.
+//! It does not tell contents apart whose fingerprints begin with the same 64 bits.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +24,7 @@ use crate::cache::Content;
 /// The beginning of a fingerprint; 0 is zeroes.
 type Digest = u64;
 
-/// Stands for a content that nobody knows. One content in 2^64 is taken for it, and is then not looked at.
+/// An unknown content. One content in 2^64 has this digest, and is then not looked at.
 const UNKNOWN: Digest = Digest::MAX;
 
 /// See the module.
@@ -30,12 +32,12 @@ const UNKNOWN: Digest = Digest::MAX;
 pub(crate) struct Held {
     /// Goes before `trimmed`.
     chunks: HashMap<u64, Digest>,
-    /// Runs of chunks that were trimmed: the first, and the one after the last. They do not touch.
+    /// Runs of trimmed chunks: the first, and the one after the last. They do not touch.
     trimmed: BTreeMap<u64, u64>,
 }
 
 impl Held {
-    /// A read finds `content`: whether it contradicts what came before.
+    /// Takes a read of `content`. Returns true if it contradicts earlier requests.
     pub fn read(&mut self, lba: u64, content: &Content) -> bool {
         let found = digest_of(content);
         let was_trimmed = !self.trimmed.is_empty() && self.is_trimmed(lba);
@@ -46,18 +48,18 @@ impl Held {
         *held != found
     }
 
-    /// A write.
+    /// Takes a write.
     pub fn write(&mut self, lba: u64, content: &Content) {
         self.chunks.insert(lba, digest_of(content));
     }
 
-    /// A run of chunks is zeroes.
+    /// Makes a run of chunks zeroes.
     pub fn trim(&mut self, first: u64, count: u64) {
         for lba in first..first + count {
             self.chunks.remove(&lba);
         }
         let (mut start, mut end) = (first, first + count);
-        // What it touches or covers becomes one with it.
+        // Runs that it touches or covers become one with it.
         while let Some((&at, &other_end)) = self.trimmed.range(..=end).next_back() {
             if other_end < start {
                 break;
@@ -68,7 +70,7 @@ impl Held {
         self.trimmed.insert(start, end);
     }
 
-    /// Nobody knows what a run of chunks holds.
+    /// Makes the contents of a run of chunks unknown.
     pub fn forget(&mut self, first: u64, count: u64) {
         for lba in first..first + count {
             if let Some(held) = self.chunks.get_mut(&lba) {

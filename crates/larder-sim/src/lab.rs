@@ -1,9 +1,10 @@
-//! One pass over a trace for many caches: the requests are read once, and each [`Listener`] hears all of them in order.
+//! One pass over a trace for many caches: the requests are read once, and each [`Listener`] hears
+//! all of them in order.
 //!
-//! Invariants: what a listener hears does not depend on how many others there are, or on how many threads. Memory beside
-//! the listeners' own is `QUEUE_BATCHES` batches for each thread.
+//! Invariants: the requests of a listener do not depend on the number of other listeners or
+//! threads. Memory beside the listeners' own is `QUEUE_BATCHES` batches for each thread.
 //!
-//! What it does not do: read a file, or choose what to replay.
+//! It does not read a file, or choose the replays.
 
 use std::sync::{Arc, mpsc};
 
@@ -19,16 +20,17 @@ use crate::{
 /// Batches that wait for a thread at most.
 const QUEUE_BATCHES: usize = 16;
 
-/// Hears the requests of a trace.
+/// A listener to the requests of a trace.
 pub trait Listener: Send {
-    /// The next requests.
+    /// Takes the next requests.
     fn take(&mut self, requests: &[Request]);
 }
 
-/// Reads all of `batches`, on this thread, for `listeners`, on `threads` others; on none where there is but one listener.
+/// Reads all of `batches`, on this thread, for `listeners`, on `threads` others; on none for a
+/// single listener.
 ///
 /// # Errors
-/// The first that the trace has; what came before it may have been heard.
+/// The trace's first error. Listeners may have heard the requests before it.
 pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     batches: &mut Batches<I>,
     listeners: &mut [&mut dyn Listener],
@@ -77,23 +79,25 @@ fn each<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     }
 }
 
-/// What came of collecting a trace for the bound.
+/// The result of collecting a trace for the bound.
 pub enum Collected {
     /// The trace, for bounds of any capacity.
     Trace(BoundTrace),
-    /// It was too long.
+    /// The trace was too long.
     TooLong,
-    /// The trace contradicts itself: so many of its reads found something else than what their chunk held. Designs hit by address and
-    /// the bound goes by content, so there is none.
+    /// The trace contradicts itself: so many of its reads found another content than their chunk's.
+    ///
+    /// Designs hit by address and the bound goes by content, so there is none.
     Contradicted(u64),
 }
 
-/// Collects what the offline bound needs, up to a number of requests.
+/// Collects the requests for the offline bound, up to a number of them.
 ///
-/// Requests of the warm-up bring their content and are not asked about, so that the bound is of the same reads that caches
-/// are measured by. A contradiction in the warm-up is one as well, since caches take what they hold from there.
+/// Requests of the warm-up bring their content and are not counted, so that the bound is of the
+/// caches' own reads. A contradiction in the warm-up counts, since caches take their contents from
+/// there.
 pub struct BoundListener {
-    /// `None` where nothing more is collected.
+    /// `None` once collecting has ended.
     collector: Option<BoundCollector>,
     held: Held,
     contradictions: u64,
@@ -103,7 +107,7 @@ pub struct BoundListener {
 }
 
 impl BoundListener {
-    /// Gives up beyond `requests_max` requests.
+    /// Makes a listener that gives up beyond `requests_max` requests.
     pub fn new(warmup_requests: u64, requests_max: u64) -> BoundListener {
         BoundListener {
             collector: Some(BoundCollector::new(Zeroes::Free)),
@@ -115,7 +119,7 @@ impl BoundListener {
         }
     }
 
-    /// All requests were heard.
+    /// Ends the collecting.
     pub fn finish(self) -> Collected {
         match self.collector {
             _ if self.is_too_long => Collected::TooLong,

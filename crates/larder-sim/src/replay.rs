@@ -1,17 +1,18 @@
 //! Replay: the requests of a trace, chunk by chunk, as a cache takes them.
 //!
-//! A request here is one chunk. A chunk whose content the trace does not tell has content of its own, one for each
-//! address, of the full size: then nothing is a duplicate and nothing compresses.
+//! A request here is one chunk. A chunk whose content the trace does not tell has content of its
+//! own, one for each address, of the full size. Then nothing is a duplicate and nothing compresses.
 //!
-//! A trim of a whole chunk makes it zeroes. A trim of a part leaves what no request tells, so every cache forgets the
-//! chunk; so does a trim in a trace without content, where a chunk that is read after it has its own content again. Whether
-//! a chunk is trimmed as a whole is known for each trim by itself: the last chunk of a disk that does not fill it, and a
-//! chunk that several trims cover, count as trimmed in part, since a trace does not say where its disk ends.
+//! A trim of a whole chunk makes it zeroes. A trim of a part leaves a content that no request
+//! tells, so every cache forgets the chunk. So does a trim in a trace without content: a chunk that
+//! is read after it has its own content again. Each trim by itself decides if a chunk is trimmed as
+//! a whole. The last chunk of a disk that does not fill it, and a chunk that several trims cover,
+//! count as trimmed in part, since a trace does not tell the end of its disk.
 //!
-//! Invariants: requests are made in the order of the trace. A trace without content is replayed exactly; of a trace with
-//! content, each request carries that of its whole chunk.
+//! Invariants: requests are made in the order of the trace. A trace without content is replayed
+//! exactly; of a trace with content, each request carries that of its whole chunk.
 //!
-//! What it does not do: time, or read files.
+//! It does not take time, or read files.
 
 use crate::{
     cache::{Content, ReplayCache, Request},
@@ -26,13 +27,13 @@ pub const BATCH_REQUESTS: usize = 1024;
 
 /// The requests of a trace in batches.
 ///
-/// Trims are cut to what was touched before, so that trimming a disk costs no more than its used part. Memory: a few bytes
-/// for each 65,536 chunks of which one is touched.
+/// Trims are cut to touched regions, so that trimming a disk costs no more than its used part.
+/// Memory: a few bytes for each 65,536 chunks of which one is touched.
 pub struct Batches<I> {
     requests: I,
     chunk_bytes: u32,
     touched: Touched,
-    /// Whether some request had content.
+    /// True if some request had content.
     has_content: bool,
     /// The first and the last moment, in microseconds.
     times: Option<(u64, u64)>,
@@ -40,27 +41,29 @@ pub struct Batches<I> {
 }
 
 impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
-    /// Of requests of chunks of `chunk_bytes`.
+    /// Makes batches of requests of chunks of `chunk_bytes`.
     pub fn new(requests: I, chunk_bytes: u32) -> Self {
         let batch = Vec::with_capacity(BATCH_REQUESTS);
         Batches { requests, chunk_bytes, touched: Touched::new(), has_content: false, times: None, batch }
     }
 
-    /// How long what was read takes by the trace's own times, in seconds. `None` where it has none, or but one.
+    /// Returns the time that the requests read so far take in the trace, in seconds.
+    ///
+    /// `None` if it has no times, or but one.
     pub fn seconds(&self) -> Option<f64> {
         let (first, last) = self.times?;
         (last > first).then(|| (last - first) as f64 / 1e6)
     }
 
-    /// The requests that were not batched yet.
+    /// Returns the requests that were not batched yet.
     pub fn into_requests(self) -> I {
         self.requests
     }
 
-    /// The next requests, [`BATCH_REQUESTS`] or a few more; empty at the end.
+    /// Returns the next requests, [`BATCH_REQUESTS`] or a few more; empty at the end.
     ///
     /// # Errors
-    /// The first that the trace has; what came before it in the batch is not passed on.
+    /// The trace's first error. The requests before it in the batch are lost.
     pub fn next_batch(&mut self) -> TraceResult<&[Request]> {
         self.batch.clear();
         while self.batch.len() < BATCH_REQUESTS {
@@ -97,7 +100,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
 /// Makes all requests to `cache`.
 ///
 /// # Errors
-/// The first that the trace has.
+/// The trace's first error.
 pub fn replay(
     requests: impl Iterator<Item = TraceResult<ChunkRequest>>,
     chunk_bytes: u32,
@@ -114,7 +117,7 @@ pub fn replay(
     }
 }
 
-/// What the chunk holds.
+/// Returns the content of the chunk.
 #[inline]
 pub fn content_of(request: &ChunkRequest, chunk_bytes: u32) -> Content {
     let Some(content) = &request.content else { return own_content(Lba(request.lba), chunk_bytes) };
@@ -122,13 +125,13 @@ pub fn content_of(request: &ChunkRequest, chunk_bytes: u32) -> Content {
     if content.is_zero {
         return Content { fingerprint: Content::ZEROES, stored_bytes };
     }
-    // Indices take fingerprints for the hashes that they are; those of a trace may be short, or count.
+    // Indices expect fingerprints to be hashes; those of a trace may be short, or count.
     let [high, low] = content.fingerprint.0;
     let halves = [mix(low ^ mix(high)), if high == 0 { mix(!low) } else { high }];
     Content { fingerprint: fingerprint_of(halves), stored_bytes }
 }
 
-/// Content that no other address has.
+/// Returns content that no other address has.
 #[inline]
 pub fn own_content(lba: Lba, chunk_bytes: u32) -> Content {
     Content { fingerprint: fingerprint_of([mix(lba.0), mix(!lba.0)]), stored_bytes: chunk_bytes }
@@ -152,7 +155,7 @@ mod tests {
     };
     use larder_trace::{Provenance, Record, Tag, chunks};
 
-    /// Writes down what it is asked. Even chunks hit.
+    /// Writes its requests down. Even chunks hit.
     #[derive(Default)]
     struct Notes(Vec<(char, u64, Option<Content>)>);
 
@@ -219,7 +222,7 @@ mod tests {
         ];
         let (notes, tally) = noted(&records);
         let made: String = notes.0.iter().map(|(op, lba, _)| format!("{op}{lba} ")).collect();
-        // Nobody knows what a trimmed chunk holds, where nobody knows what it held.
+        // A trimmed chunk is unknown if it was unknown before.
         assert_eq!(made, "R0 R1 R2 W1 F0 P1 P2 ");
         let expected = Tally { reads: 3, read_hits: 2, writes: 1, write_hits: 0, trims: 2, flushes: 1 };
         assert_eq!(tally, expected);

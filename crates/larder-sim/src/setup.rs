@@ -1,14 +1,17 @@
-//! What names a cache to replay: a design, its sizes, and its options; and how a cache is made of that.
+//! The name of a cache to replay, a design, its sizes, and its options; and the making of the
+//! cache.
 //!
-//! Role: [`DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is what a user asks for, [`Setup::build`] what comes of it.
+//! Role: [`DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is
+//! a user's request, and [`Setup::build`] makes its cache.
 //!
-//! How a flash is divided between data and metadata is each paper's own: see `setup/equal_slots.rs`, `setup/austere.rs`
-//! and `setup/weu.rs`.
+//! Each paper divides a flash between data and metadata in its own way: see `setup/equal_slots.rs`,
+//! `setup/austere.rs` and `setup/weu.rs`.
 //!
-//! Invariants: an option that a design does not have is refused where it is asked for, in one sentence; what is too small
-//! is refused with the least that works. A RAM budget makes the cache smaller until its index can't outgrow it.
+//! Invariants: an option that a design does not have is refused at once, in one sentence. A size
+//! that is too small is refused with the least that works. A RAM budget makes the cache smaller
+//! until its index can't outgrow it.
 //!
-//! What it does not do: know how options are spelled beyond their names, or count a working set.
+//! It does not know the spelling of options beyond their names, or count a working set.
 
 mod austere;
 mod designs;
@@ -31,7 +34,7 @@ use drive::DriveSetup;
 use larder_core::slotted::FlashSize;
 pub use larder_core::slotted::Orphans;
 
-/// How much flash is asked for.
+/// A requested amount of flash.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FlashAmount {
     /// So many bytes, for data and metadata together.
@@ -43,10 +46,11 @@ pub enum FlashAmount {
 }
 
 impl FlashAmount {
-    /// In bytes or chunks, for a working set of `working_set_chunks` (which only a share looks at).
+    /// Returns it in bytes or chunks, for a working set of `working_set_chunks` (only a share needs
+    /// it).
     ///
     /// # Errors
-    /// A sentence, where nothing is left.
+    /// A sentence, if nothing is left.
     pub fn resolve(self, working_set_chunks: u64, chunk_bytes: u32) -> Result<FlashSize, String> {
         match self {
             FlashAmount::Bytes(bytes) => Ok(FlashSize::Bytes(bytes)),
@@ -64,7 +68,7 @@ impl FlashAmount {
 }
 
 impl fmt::Display for FlashAmount {
-    /// As it is written on the command line.
+    /// Writes it as on the command line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             FlashAmount::Bytes(bytes) => write!(f, "{bytes}"),
@@ -74,12 +78,13 @@ impl fmt::Display for FlashAmount {
     }
 }
 
-/// What may be asked of some designs, `None` leaves it to the design; and the drive beneath, which any may have.
+/// Options of some designs, for which `None` leaves the choice to the design; and the drive
+/// beneath, for any.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
-    /// Whether a content is stored once.
+    /// True if a content is stored once.
     pub dedup: Option<bool>,
-    /// Whether chunks are stored compressed.
+    /// True if chunks are stored compressed.
     pub compress: Option<bool>,
     /// Bytes of a subchunk (AustereCache §3.2).
     pub subchunk_bytes: Option<u32>,
@@ -89,13 +94,13 @@ pub struct Options {
     pub ram_bytes: Option<u64>,
     /// Bytes of a WEU.
     pub weu_bytes: Option<u32>,
-    /// Fingerprints that are kept, in percent of those that there may be (Nitro §3.2).
+    /// Fingerprints kept, in percent of the most possible (Nitro §3.2).
     pub fp_index_percent: Option<u8>,
-    /// What is evicted at once.
+    /// The unit of eviction.
     pub granularity: Option<Granularity>,
-    /// What becomes of data that no address has any more (CacheDedup §3.1).
+    /// The fate of data without an address (CacheDedup §3.1).
     pub orphans: Option<Orphans>,
-    /// The drive that the flash lies on; none is simulated where none is given.
+    /// The drive that the flash lies on; by default none is simulated.
     pub drive: Option<DriveSetup>,
 }
 
@@ -128,7 +133,7 @@ impl OptionId {
         OptionId::Orphans,
     ];
 
-    /// The name on the command line, without its dashes.
+    /// Returns the name on the command line, without its dashes.
     pub fn name(self) -> &'static str {
         match self {
             OptionId::Dedup => "dedup",
@@ -145,7 +150,7 @@ impl OptionId {
 }
 
 impl Options {
-    /// The options that were asked for.
+    /// Returns the options that were given.
     pub fn given(&self) -> impl Iterator<Item = OptionId> {
         let given = *self;
         OptionId::ALL.into_iter().filter(move |id| given.has(*id))
@@ -165,8 +170,9 @@ impl Options {
         }
     }
 
-    /// What was asked for here or, where nothing was, in `others`, if `design` has such an option: so that options for
-    /// several designs go to those that have them.
+    /// Returns the options given here or else in `others`, if `design` has them.
+    ///
+    /// So options for several designs go to those that have them.
     pub fn or_from(&self, others: &Options, design: &Design) -> Options {
         let has = |id| design.options.contains(&id);
         Options {
@@ -193,15 +199,15 @@ pub struct Setup {
     pub chunk_bytes: u32,
     /// Its flash.
     pub flash: FlashAmount,
-    /// When writes reach the origin.
+    /// The moment when writes reach the origin.
     pub policy: WritePolicy,
-    /// What else was asked for.
+    /// Its other options.
     pub options: Options,
 }
 
 /// A cache that was made.
 pub struct Built {
-    /// It.
+    /// The cache.
     pub cache: Box<dyn ReplayCache>,
     /// Bytes of flash that it takes, metadata included.
     pub flash_bytes: u64,
@@ -212,24 +218,24 @@ pub struct Built {
 }
 
 impl Setup {
-    /// Makes the cache, empty. `working_set_chunks` matters where the flash is a share of it.
+    /// Makes the cache, empty. `working_set_chunks` matters if the flash is a share of it.
     ///
     /// # Errors
-    /// One sentence: an option that the design does not have, or sizes with which it cannot work, with the least that it
-    /// can.
+    /// One sentence: an option that the design does not have, or sizes with which it cannot work,
+    /// with the least that it can.
     pub fn build(&self, working_set_chunks: u64) -> Result<Built, String> {
         self.check()?;
         let flash = self.flash.resolve(working_set_chunks, self.chunk_bytes)?;
         let built = (self.design.build)(self, flash)?;
         let Some(drive) = self.options.drive else { return Ok(built) };
-        // Of equal flashes, drives are equal, whatever the layout leaves over.
+        // For equal flashes, drives are equal: the layout's remainder does not matter.
         let (data, weu_bytes) = (built.cache.flash_data_range(), built.cache.flash_weu_bytes());
         let bytes = match drive.only_data {
             true => data.end - data.start,
             false => built.flash_bytes.max(built.cache.flash_span_bytes()),
         };
         let mut host = drive.build(bytes, weu_bytes).map_err(|sentence| match (flash, weu_bytes) {
-            // Who asks for chunks cannot see why a unit is not what he asked for.
+            // A user that asks for chunks cannot see why a unit has another size.
             (FlashSize::DataChunks(_), Some(_)) if sentence.contains("weu_bytes is ") => format!(
                 "{sentence}; of a flash in chunks a unit has its tables on top, and so is no whole blocks: say --flash in bytes"
             ),
@@ -245,8 +251,10 @@ impl Setup {
         Ok(Built { drive: Some(Box::new(host)), ..built })
     }
 
-    /// The drive drops by itself what is clean: the cache is to say what is not. Its metadata never is, for nobody would find its data
-    /// again; other than that, nothing is dirty but in write-back.
+    /// Prepares the cache for a drive that drops clean data by itself: it tells the dirty data.
+    ///
+    /// Its metadata is always dirty, for without it no data is found. Other data is dirty only in
+    /// write-back.
     fn expect_drops(&self, cache: &mut dyn ReplayCache, host: &mut Host, data: Range<u64>) -> Result<(), String> {
         let (layer, design) = (self.options.drive.map_or("the layer", |drive| drive.ftl.name), self.design.name);
         if !cache.expect_drops() {
@@ -271,10 +279,10 @@ impl Setup {
         })
     }
 
-    /// Whether the design has what is asked for.
+    /// Checks that the design has the given options.
     ///
     /// # Errors
-    /// A sentence for the first option that it has not, with the designs that do.
+    /// A sentence for the first option that it lacks, with the designs that have it.
     pub fn check(&self) -> Result<(), String> {
         let Design { name, options, dedups, .. } = self.design;
         let has = |design: &Design, id| design.options.contains(&id);
@@ -297,7 +305,7 @@ impl Setup {
             let others = names_of(|design| has(design, OptionId::Compress));
             return Err(format!("{name} has no compression: leave out --compress on, or take {others}"));
         }
-        // To be without what it does not have anyway may be asked of any design.
+        // Turning off a missing option is possible for any design.
         let is_moot = |id| matches!(id, OptionId::Dedup | OptionId::Compress);
         match self.options.given().find(|id| !options.contains(id) && !is_moot(*id)) {
             Some(id) => {
@@ -312,7 +320,7 @@ impl Setup {
         }
     }
 
-    /// What tells it from others: design, options and translation layer, as in `nitro:dedup=off:ftl=page`.
+    /// Returns its label: design, options and translation layer, as in `nitro:dedup=off:ftl=page`.
     pub fn label(&self) -> String {
         let mut label = self.design.name.to_owned();
         let Options {
@@ -351,7 +359,7 @@ impl Setup {
     }
 }
 
-/// A size as an option would have it: `8K`, or `6000`.
+/// Writes a size as an option would: `8K`, or `6000`.
 fn size(bytes: u64) -> String {
     let suffixes = ["", "K", "M", "G", "T"];
     let power = (bytes.trailing_zeros() as usize / 10).min(suffixes.len() - 1);

@@ -1,23 +1,29 @@
-//! A cache of equal slots under replay: any [`Slotted`] design, a write policy, and what they cost.
+//! A cache of equal slots under replay: any [`Slotted`] design, a write policy, and their costs.
 //!
-//! A read of a hit looks at the mapping alone, as an engine would; what the volume holds is looked at where the chunk is
-//! inserted. Data is destaged only when a decision asks for it.
+//! A read of a hit looks at the mapping alone, as an engine would. The volume's content matters
+//! when the chunk is inserted. Data is destaged only when a decision asks for it.
 //!
-//! Metadata (CacheDedup §3.3: all of it is on flash, "the metadata for clean blocks can be written in batches", and what
-//! is dirty is committed "synchronously") is counted by this rule. Each entry that a decision changes is gathered in a
-//! page of [`METADATA_PAGE_BYTES`], which is written when it is full. The decision of a dirty write that changes an
-//! entry writes the page at once, padded, and so does a flush when anything is gathered; the next entry begins a new
-//! page. The order of replacement is not kept on flash, so that hits cost nothing.
+//! Metadata (CacheDedup §3.3: all of it is on flash, "the metadata for clean blocks can be written
+//! in batches", and dirty metadata is committed "synchronously") is counted by this rule. Each
+//! entry that a decision changes is gathered in a page of [`METADATA_PAGE_BYTES`], which is written
+//! when it is full. The decision of a dirty write that changes an entry writes the page at once,
+//! padded. So does a flush when entries are gathered; the next entry begins a new page. The order
+//! of replacement is not kept on flash, so hits cost nothing.
 //!
-//! What is asked of the devices ([`devices`](crate::devices)): data slot `n` lies at `n` chunks on the flash, and behind all
-//! slots the metadata area, whose pages are written one after the other, as a ring: what the paper's entries are changed in
-//! place by would be as many pages and more. Slots that are freed and not written at once are trimmed, which the paper, older than
-//! such a need, does not speak of. A client waits for all of a dirty write, and for what the cache has to destage for it; of a miss
-//! he waits for the origin alone. On a drive that drops what is clean, what is dirty is told, and what was dropped is forgotten. A flush goes to both devices in write-back, since what was destaged went to the origin.
+//! Device requests ([`devices`](crate::devices)): data slot `n` lies at `n` chunks on the flash.
+//! Behind all slots comes the metadata area, whose pages are written one after the other, as a
+//! ring. The paper changes entries in place, which takes as many pages and more. Slots that are
+//! freed and not written at once are trimmed; the paper is older than trims.
 //!
-//! Invariants: beside the design this takes a fixed number of bytes, whatever the trace, if nobody gathers requests.
+//! A client waits for all of a dirty write, and for the destaging that it causes. On a miss it
+//! waits for the origin alone. A drive that drops clean data learns the dirty data, and dropped
+//! data is forgotten. In write-back a flush goes to both devices, since destaged data went to the
+//! origin.
 //!
-//! What it does not do: compress. A chunk takes a slot, whatever its stored size.
+//! Invariants: beside the design this takes a fixed number of bytes for any trace, if requests are
+//! not gathered.
+//!
+//! It does not compress. A chunk takes a slot, for any stored size.
 
 use std::{collections::HashMap, ops::Range};
 
@@ -40,20 +46,21 @@ pub struct SlottedCache<D> {
     chunk_bytes: u64,
     entry_bytes: u64,
     traffic: Traffic,
-    /// Bytes of entries in the page that is being gathered.
+    /// Bytes of entries in the gathered page.
     gathered_bytes: u64,
     /// Offset of the next page in the metadata area.
     metadata_at: u64,
     gathering: Gathering,
     keeps_orphans: bool,
-    /// On a drive that drops what is clean.
+    /// The places of dirty data, on a drive that drops clean data.
     dirty: DirtyChunks,
-    /// There, addresses that were mapped to each slot since it was written; some may have others by now.
+    /// There, addresses that were mapped to each slot since it was written; some may have others by
+    /// now.
     addresses: HashMap<ChunkSlot, Vec<Lba>>,
 }
 
 impl<D: Slotted> SlottedCache<D> {
-    /// An empty cache of chunks of `chunk_bytes`.
+    /// Makes an empty cache of chunks of `chunk_bytes`.
     pub fn new(design: D, policy: WritePolicy, chunk_bytes: u32) -> Self {
         SlottedCache {
             entry_bytes: u64::from(design.sizes().entry_bytes),
@@ -71,18 +78,19 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// Of a design that keeps data whose last address got other content: no address leads there.
+    /// Makes it a cache whose design keeps orphans: data whose last address got other content.
     pub fn keeping_orphans(self, keeps_orphans: bool) -> Self {
         SlottedCache { keeps_orphans, ..self }
     }
 
-    /// The design.
+    /// Returns the design.
     pub fn design(&self) -> &D {
         &self.design
     }
 
-    /// The origin has what is dirty of `lba`, as a cache that destages by itself would see to. A replay destages what a decision asks
-    /// for, and nothing else.
+    /// Makes `lba` clean: the origin has its data, as if a cache destaged by itself.
+    ///
+    /// A replay destages only at a decision's request.
     pub fn clean(&mut self, lba: Lba) {
         self.design.clean(lba);
     }
@@ -105,7 +113,7 @@ impl<D: Slotted> SlottedCache<D> {
         self.decision.was_cached
     }
 
-    /// Where the data of `lba` lies, if it is dirty, has changed, or may have.
+    /// Tells the place of the data of `lba`, if it is dirty, has changed, or may have.
     fn tell_dirty(&mut self, lba: Lba) {
         if self.dirty.is_on() {
             let slot = self.design.lookup(lba).filter(|_| self.design.is_dirty(lba));
@@ -114,7 +122,7 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// What a decision destages is clean, and what `lba` got lies where it was put.
+    /// Tells that the chunks destaged by a decision are clean, and the place of the data of `lba`.
     fn tell_put(&mut self, lba: Lba) {
         if !self.dirty.is_on() {
             return;
@@ -134,7 +142,7 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// Destages `lba`, if it is dirty, and keeps it; `waits`: who does.
+    /// Destages `lba`, if it is dirty, and keeps it; `waits` is the waiting client.
     fn destage(&mut self, lba: Lba, waits: Waits) {
         if !self.design.is_dirty(lba) {
             return;
@@ -150,7 +158,7 @@ impl<D: Slotted> SlottedCache<D> {
         self.tell_dirty(lba);
     }
 
-    /// Counts what the decision asks for; `stored` is what is written if it says so.
+    /// Counts the requests of the decision; `stored` is the content to write if it says so.
     #[inline]
     fn execute(&mut self, stored: Option<&Fingerprint>, waits: Waits) {
         if self.gathering.is_on() {
@@ -177,7 +185,7 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// Writes the page that is being gathered.
+    /// Writes the gathered page.
     fn commit(&mut self) {
         if self.gathered_bytes > 0 {
             self.traffic.flash_metadata_bytes_written += METADATA_PAGE_BYTES;
@@ -188,7 +196,7 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// What the decision asks of the devices, its metadata apart.
+    /// Gathers the decision's device requests, its metadata apart.
     #[cold]
     fn gather_decision(&mut self, stored: Option<&Fingerprint>) {
         let SlottedCache { decision, gathering, chunk_bytes, .. } = self;
@@ -235,7 +243,7 @@ impl<D: Slotted> SlottedCache<D> {
         self.gathering.add(Device::Flash, Action::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
     }
 
-    /// A put that was not stored found its content there.
+    /// Counts a put that was not stored since its content was there.
     fn count_duplicate(&mut self) {
         self.traffic.chunks_deduplicated += u64::from(matches!(self.decision.data, DataStep::Map(_)));
     }

@@ -1,9 +1,11 @@
-//! What must be known of a trace before it is replayed, where sizes are shares of it: how many requests of chunks there
-//! are, and how many chunks they touch.
+//! The size of a trace, needed before its replay if sizes are shares of it.
 //!
-//! Memory: a slot of 9 bytes a chunk, in a table of which 44 to 87% are full; while it grows, one half more.
+//! It counts the requests of chunks, and the chunks that they touch.
 //!
-//! What it does not do: look at contents; `larder_trace::info` does.
+//! Memory: a slot of 9 bytes a chunk, in a table of which 44 to 87% are full; while it grows, one
+//! half more.
+//!
+//! It leaves contents to `larder_trace::info`.
 
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -23,7 +25,7 @@ pub struct Survey {
 /// Surveys all requests.
 ///
 /// # Errors
-/// The first that the trace has.
+/// The trace's first error.
 pub fn survey(requests: impl Iterator<Item = TraceResult<ChunkRequest>>) -> TraceResult<Survey> {
     let mut seen: HashSet<u64, BuildHasherDefault<Mixed>> = HashSet::default();
     let mut count = 0;

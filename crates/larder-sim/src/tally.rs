@@ -1,19 +1,20 @@
-//! Hits and requests of a replay, and the ratios that CacheDedup §5.1 and AustereCache §5.3 make of them.
+//! Hits and requests of a replay, and the ratios that CacheDedup §5.1 and AustereCache §5.3 make of
+//! them.
 //!
-//! What it does not do: count a warm-up apart; whoever replays begins a tally where that ends.
+//! It does not count a warm-up apart: the caller begins a tally at its end.
 
 use crate::cache::Traffic;
 
-/// Requests of chunks, and how many of them hit.
+/// Requests of chunks, and their hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Reads.
     pub reads: u64,
-    /// Of them, hits: the address was cached, with its data (CacheDedup §3.2).
+    /// Read hits: the address was cached, with its data (CacheDedup §3.2).
     pub read_hits: u64,
     /// Writes.
     pub writes: u64,
-    /// Of them, hits, in the same sense.
+    /// Write hits, in the same sense.
     pub write_hits: u64,
     /// Chunks trimmed.
     pub trims: u64,
@@ -36,44 +37,47 @@ impl Tally {
         self.write_hits += u64::from(is_hit);
     }
 
-    /// Reads and writes.
+    /// Returns the reads and writes.
     pub fn requests(&self) -> u64 {
         self.reads + self.writes
     }
 
-    /// Read hits among reads (AustereCache §5.3, Exp#3). 0 where there was no read, and so on.
+    /// Returns the read hits among reads (AustereCache §5.3, Exp#3). 0 if there was no read, and so
+    /// on.
     pub fn read_hit_ratio(&self) -> f64 {
         ratio(self.read_hits, self.reads)
     }
 
-    /// Write hits among writes.
+    /// Returns the write hits among writes.
     pub fn write_hit_ratio(&self) -> f64 {
         ratio(self.write_hits, self.writes)
     }
 
-    /// Read misses among all requests: CacheDedup's read miss ratio (§5.1, metric 1).
+    /// Returns the read misses among all requests: CacheDedup's read miss ratio (§5.1, metric 1).
     pub fn read_miss_ratio(&self) -> f64 {
         ratio(self.reads - self.read_hits, self.requests())
     }
 
-    /// Write misses among all requests: CacheDedup's write miss ratio (§5.1, metric 1).
+    /// Returns the write misses among all requests: CacheDedup's write miss ratio (§5.1, metric 1).
     pub fn write_miss_ratio(&self) -> f64 {
         ratio(self.writes - self.write_hits, self.requests())
     }
 
-    /// Misses among all requests: the sum of the two.
+    /// Returns the misses among all requests: the sum of the two.
     pub fn total_miss_ratio(&self) -> f64 {
         ratio(self.requests() - self.read_hits - self.write_hits, self.requests())
     }
 
-    /// Chunks written to flash for each request (CacheDedup §5.1, metric 3). Metadata is not in it: with it the paper's
-    /// reduction by 89% (§5.3) could not be, in write-back, where each write commits metadata.
+    /// Returns the chunks written to flash for each request (CacheDedup §5.1, metric 3).
+    ///
+    /// Metadata is not in it: with it the paper's reduction by 89% (§5.3) could not be, in
+    /// write-back, since each write commits metadata.
     pub fn writes_to_flash_ratio(&self, traffic: &Traffic) -> f64 {
         ratio(traffic.chunks_stored, self.requests())
     }
 }
 
-/// `part` of `whole`, 0 where there is nothing.
+/// Returns `part` of `whole`, 0 if there is nothing.
 pub(crate) fn ratio(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }

@@ -1,9 +1,10 @@
-//! Which regions of the address space a trace has touched, so that a trim of everything is one of something.
+//! The regions of the address space that a trace has touched, so that a trim of everything is cut
+//! to them.
 //!
-//! Invariants: every chunk that was added lies in a region that is remembered; so what is cut off a trim is nothing that
-//! any cache has.
+//! Invariants: every added chunk lies in a remembered region, so the parts cut off a trim are in no
+//! cache.
 //!
-//! What it does not do: remember single chunks.
+//! It does not remember single chunks.
 
 use std::collections::BTreeSet;
 
@@ -15,17 +16,17 @@ const RECENT: usize = 256;
 /// See the module.
 pub struct Touched {
     regions: BTreeSet<u64>,
-    /// Regions that are in the set, by their last bits; `u64::MAX` where there is none.
+    /// Regions that are in the set, by their last bits; `u64::MAX` if there is none.
     recent: Box<[u64; RECENT]>,
 }
 
 impl Touched {
-    /// Nothing.
+    /// Makes an empty set.
     pub fn new() -> Touched {
         Touched { regions: BTreeSet::new(), recent: Box::new([u64::MAX; RECENT]) }
     }
 
-    /// A chunk is touched.
+    /// Touches a chunk.
     #[inline]
     pub fn add(&mut self, lba: u64) {
         let region = lba >> REGION_SHIFT;
@@ -36,7 +37,7 @@ impl Touched {
         }
     }
 
-    /// The parts of a run of chunks that lie in touched regions: first chunk and count, ascending.
+    /// Returns the parts of a run of chunks in touched regions: first chunk and count, ascending.
     pub fn parts_of(&self, first: u64, count: u64) -> impl Iterator<Item = (u64, u64)> + '_ {
         let end = first.saturating_add(count);
         let regions = if count == 0 { 1..1 } else { first >> REGION_SHIFT..((end - 1) >> REGION_SHIFT) + 1 };

@@ -1,25 +1,27 @@
-//! A cache over WEU slots under replay: any [`Design`], executed as the engine does, with counts in place of I/O.
+//! A cache over WEU slots under replay: any [`Design`], executed as the engine does, with counts in
+//! place of I/O.
 //!
-//! The steps are those of `larder-engine`, in a world where each device operation is over at once and one request follows
-//! the other: a miss is inserted before the next request; a WEU is evicted when a slot is needed and none is free; a clean
-//! mapping is logged when its segment is written. Layout, packing and the sizes of frames and checkpoints are those of
-//! `larder-format` and `larder_core::packing`, so bytes are what the engine would write.
+//! The steps are those of `larder-engine`, in a world where each device operation is over at once
+//! and one request follows the other. A miss is inserted before the next request. A WEU is evicted
+//! when a slot is needed and none is free. A clean mapping is logged when its segment is written.
+//! Layout, packing and the sizes of frames and checkpoints are those of `larder-format` and
+//! `larder_core::packing`, so the bytes are the engine's.
 //!
-//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no compression; [`sizing`]
-//! says what then is metadata.
+//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no
+//! compression; [`sizing`] has their rule for metadata.
 //!
-//! In write-back a trim makes runs, which read as zeroes until the origin was told of them: by destaging, which takes dirty
-//! chunks and runs as their addresses come, where either are too many.
+//! In write-back a trim makes runs, which read as zeroes until the origin was told of them.
+//! Destaging tells it. When dirty chunks or runs are too many, it takes them as their addresses
+//! come.
 //!
-//! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as flash from the moment that
-//! their segments are closed.
+//! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as
+//! flash from the moment that their segments are closed.
 //!
-//! [`follow`] has the same cache decide what an engine's log says was to be decided, in that order.
+//! [`follow`] has the same cache decide the events of an engine's log, in their order. [`requests`]
+//! has its device requests.
 //!
-//! [`requests`] says what is asked of the devices for all that.
-//!
-//! What it does not do: prefetching, fragments (each request of a trace is a whole chunk; a log has them), or the engine's reserve
-//! of free slots, which only concurrency needs.
+//! It does not prefetch, or make fragments: each request of a trace is a whole chunk; a log has
+//! them. It leaves out the engine's reserve of free slots, which only concurrency needs.
 
 use crate::{
     cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
@@ -63,12 +65,12 @@ const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// Entries of a frame at most: a frame has a mebibyte at most.
 const FRAME_ENTRIES_MAX: u64 = (1 << 20) / 64 - 1;
 
-/// How a WEU cache works.
+/// The options of a WEU cache.
 #[derive(Clone, Copy, Debug)]
 pub struct WeuOptions {
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
-    /// Size of a WEU in bytes, and of what surrounds its records.
+    /// Size of a WEU in bytes, and of the parts around its records.
     pub rules: PackingRules,
     /// WEU slots.
     pub slot_count: u32,
@@ -80,19 +82,24 @@ pub struct WeuOptions {
     pub log_bytes: u64,
     /// Size of each of the two areas for checkpoints, which lie before the log, in bytes.
     pub checkpoint_area_bytes: u64,
-    /// When writes reach the origin.
+    /// The moment when writes reach the origin.
     pub policy: WritePolicy,
-    /// Whether chunks are stored compressed.
+    /// True if chunks are stored compressed.
     pub compress: bool,
     /// In write-back: destaging begins when so many chunks are dirty.
     pub dirty_chunks_max: u64,
-    /// Trimmed runs that a checkpoint holds. In write-back, destaging begins at half of them: from there on nothing limits the
-    /// engine's rate.
+    /// Trimmed runs that a checkpoint holds.
+    ///
+    /// In write-back, destaging begins at half of them: from there on the engine's rate has no
+    /// limit.
     pub zero_ranges_max: u64,
-    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no history.
+    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
+    /// history.
     pub history_bytes: u64,
-    /// Entries for which nobody waits are written to the log when so many of them are there: 1 for each time that a WEU
-    /// is full or freed. After so many evictions one shard of the index is swept.
+    /// Background entries are written to the log when so many of them wait: 1 for each WEU that is
+    /// full or freed.
+    ///
+    /// After so many evictions one shard of the index is swept.
     pub commit_entries: u64,
 }
 
@@ -108,22 +115,22 @@ pub struct WeuCache {
     log_used_bytes: u64,
     next_seq: u64,
     destaged_to: Lba,
-    /// WEUs that were evicted.
+    /// Number of evicted WEUs.
     evictions: u64,
     traffic: Traffic,
     asked: Asked,
-    /// The slots in what the drive would drop next; none where it did not say.
+    /// The slots that the drive would drop next; none if it did not say.
     advised: Range<u32>,
     /// Slots that the drive emptied, in the order in which it did; they are not free yet.
     dropped: VecDeque<SlotId>,
-    /// Where what is dirty lies, if the drive wants to know.
+    /// The places of dirty data, if the drive asks for them.
     dirty: DirtyChunks,
-    /// What is under way in a log that is followed.
+    /// The work under way in a log that is followed.
     following: Option<Following>,
 }
 
 impl WeuCache {
-    /// An empty cache whose decisions `design` makes.
+    /// Makes an empty cache whose decisions `design` makes.
     ///
     /// # Errors
     /// One sentence, with the least that works: a cache of too few WEUs or mappings.
@@ -162,12 +169,13 @@ impl WeuCache {
         })
     }
 
-    /// WEUs that were evicted: erasures, where a WEU is what the flash erases at once (Nitro §6.1).
+    /// Returns the number of evicted WEUs: erasures, if the flash erases a WEU at once (Nitro
+    /// §6.1).
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// The design.
+    /// Returns the design.
     pub fn design(&self) -> &dyn Design {
         &*self.design
     }
@@ -177,7 +185,7 @@ impl WeuCache {
         if self.options.compress { content.stored_bytes.min(chunk) } else { chunk }
     }
 
-    /// Maps `lba` to `content`, which is stored where it is not known.
+    /// Maps `lba` to `content`, and stores it if it is unknown.
     fn insert(&mut self, lba: Lba, content: &Content, dirty: bool) {
         self.make_room();
         if content.is_zero() {
@@ -191,7 +199,7 @@ impl WeuCache {
         }
     }
 
-    /// Maps `lba` to content that is known already; where it is.
+    /// Maps `lba` to content that is known already, and returns its place.
     fn map_known(&mut self, lba: Lba, fingerprint: &Fingerprint, dirty: bool) -> Option<Place> {
         let place = self.known(fingerprint)?;
         self.traffic.chunks_deduplicated += 1;
@@ -205,7 +213,7 @@ impl WeuCache {
         self.map(lba, NewMapping::Unique { place, fingerprint }, Some(class_of(dirty)), dirty);
     }
 
-    /// Maps `lba`, and logs that: with the segment that its record is in, of class `class`, where that is open still.
+    /// Maps `lba` and logs it, with the open segment of class `class` if its record is in one.
     fn map(&mut self, lba: Lba, new: NewMapping, class: Option<StreamClass>, dirty: bool) {
         let seq = dirty.then_some(self.next_seq);
         self.next_seq += 1;
@@ -225,7 +233,8 @@ impl WeuCache {
         if self.options.fp_entries_max == 0 { None } else { self.design.find_duplicate(fingerprint) }
     }
 
-    /// The index has a limit: what the design has replaced goes first, then stale entries, then WEUs.
+    /// Makes room in the index: mappings that the design has replaced go first, then stale entries,
+    /// then WEUs.
     fn make_room(&mut self) {
         if self.design.has_room(1) {
             return;
@@ -238,8 +247,10 @@ impl WeuCache {
         }
     }
 
-    /// Removes stale entries, until none is left or it is enough. To look through the index for each address that comes, where none
-    /// is stale, would take longer than all else.
+    /// Removes stale entries, until none is left or it is enough.
+    ///
+    /// If none is stale, a search of the index for each new address would take longer than all
+    /// else.
     fn sweep_while(&mut self, is_wanted: impl Fn(&dyn Design) -> bool) {
         if !is_wanted(&*self.design) {
             return;
@@ -254,7 +265,7 @@ impl WeuCache {
         }
     }
 
-    /// What is forgotten that way is logged.
+    /// Drops replaced mappings, and logs that.
     fn drop_replaced(&mut self) {
         self.pending += self.design.drop_clean_zeroes(false, usize::MAX).len() as u64;
     }
@@ -265,7 +276,7 @@ impl WeuCache {
         }
     }
 
-    /// Writes what waits as frames of the log, and a checkpoint where that is due.
+    /// Writes the waiting entries as frames of the log, and a checkpoint if one is due.
     fn commit(&mut self) {
         while self.pending > 0 {
             let entries = self.pending.min(FRAME_ENTRIES_MAX);
@@ -297,8 +308,8 @@ impl WeuCache {
         }
     }
 
-    /// What `lba` maps to; an address that the design replaced is mapped again where its content is stored still, unless that is
-    /// `held_back`.
+    /// Looks `lba` up. A replaced address is mapped again if its content is stored still, unless
+    /// that is `held_back`.
     fn lookup(&mut self, lba: Lba, held_back: bool) -> Lookup {
         let found = self.design.lookup(lba);
         if found != Lookup::Miss {
@@ -310,7 +321,7 @@ impl WeuCache {
         Lookup::Chunk { place, duplicate: true }
     }
 
-    /// The chunk's copy on flash is outdated, durably, before the origin is written.
+    /// Forgets the chunk. Its copy on flash is outdated, durably, before the origin is written.
     fn forget(&mut self, lba: Lba) {
         if self.design.unmap(lba) {
             self.tell_dirty(lba);
@@ -341,7 +352,8 @@ impl ReplayCache for WeuCache {
     }
 
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
-        // What is in a trimmed run reads as zeroes, but is not cached: it has neither data nor an entry.
+        // Addresses in a trimmed run read as zeroes, but are not cached: they have neither data nor
+        // an entry.
         let hit = match self.design.peek(lba) {
             Lookup::Miss => self.design.remembered(lba).is_some(),
             Lookup::Zero => self.run_of(lba).is_none(),
@@ -393,7 +405,7 @@ impl ReplayCache for WeuCache {
         }
     }
 
-    /// The engine may keep the chunk, with zeroes in the part; here there is no telling what content that is.
+    /// The engine may keep the chunk, with zeroes in the part; here its content is unknown.
     fn trim_part(&mut self, lba: Lba) {
         self.asked.for_whom(Waits::Client);
         if let Some(seq) = self.design.dirty_seq(lba) {

@@ -1,17 +1,20 @@
-//! The metadata region of a simulated AustereCache, kept in as little RAM as it can be: a slot is 512 bytes on flash, and most
-//! have one address in them.
+//! The metadata region of a simulated AustereCache, in little RAM: a slot is 512 bytes on flash,
+//! and most have one address.
 //!
-//! It is an arena of cells of 32 bytes. A slot in use has a cell with its fingerprint, the length of its chunk and its oldest
-//! address, and behind that a chain of cells with three addresses each, the oldest first. Slots are found by the FP-hash of their
-//! content, which no two have in common: a table of the numbers of their cells, in shards that grow one after the other.
+//! It is an arena of cells of 32 bytes. A slot in use has a cell with its fingerprint, the length
+//! of its chunk and its oldest address. Behind that comes a chain of cells with three addresses
+//! each, the oldest first. Slots are found by the FP-hash of their content, which is unique. The
+//! table of the numbers of their cells is in shards that grow one after the other.
 //!
-//! Memory: only what is in use. For each slot that has one address 32 bytes and 6 to 12 of the table; for each three
-//! addresses more, 32 bytes. Cells that are given back are used again. That is less than 48 bytes for each content on flash
-//! where few addresses share one. What more it is where lists are long is in `docs/LAB.md`.
+//! Memory: only for slots in use. A slot with one address takes 32 bytes and 6 to 12 of the table;
+//! each three addresses more, 32 bytes. Cells that are given back are used again. That is less than
+//! 48 bytes for each content on flash if few addresses share one. `docs/LAB.md` has the figures for
+//! long lists.
 //!
-//! Invariants: a slot comes back as it was written: fingerprint, length, and addresses in their order.
+//! Invariants: a slot comes back as it was written: fingerprint, length, and addresses in their
+//! order.
 //!
-//! What it does not do: count what reads and writes of slots cost, or decide what is in one.
+//! It does not count the cost of reads and writes of slots, or decide on their contents.
 
 use hashbrown::HashTable;
 use larder_core::{
@@ -21,8 +24,10 @@ use larder_core::{
     types::mix,
 };
 
-/// Of a slot: half of the fingerprint, the other half, the oldest address, length and next cell. Of a chain: addresses, and the
-/// next cell.
+/// A cell. In a slot: half of the fingerprint, the other half, the oldest address, length and next
+/// cell.
+///
+/// In a chain: addresses, and the next cell.
 type Cell = [u64; 4];
 /// Words of a cell.
 const OLDEST: usize = 2;
@@ -31,7 +36,7 @@ const LINK: usize = 3;
 const CELLS_AT_ONCE: usize = 1024;
 /// No cell.
 const NONE: u32 = u32::MAX;
-/// No address: more than any has.
+/// No address: larger than any.
 const NO_LBA: u64 = u64::MAX;
 /// Parts of the table. One that grows is there twice, so each is small.
 const SHARDS: usize = 64;
@@ -39,7 +44,7 @@ const SHARDS: usize = 64;
 /// Cells by number.
 struct Arena {
     cells: Vec<Box<[Cell]>>,
-    /// The first of those that are not in use; each names the next.
+    /// The first unused cell; each names the next.
     free: u32,
 }
 
@@ -52,7 +57,7 @@ impl Arena {
         &mut self.cells[i as usize / CELLS_AT_ONCE][i as usize % CELLS_AT_ONCE]
     }
 
-    /// The cell that follows `i`.
+    /// Returns the cell that follows `i`.
     fn next(&self, i: u32) -> u32 {
         self.get(i)[LINK] as u32
     }
@@ -89,13 +94,13 @@ impl Arena {
         Fingerprint((u128::from(high) << 64 | u128::from(low)).to_le_bytes())
     }
 
-    /// `i` and the cells that follow it.
+    /// Returns `i` and the cells that follow it.
     fn from(&self, i: u32) -> impl Iterator<Item = u32> + '_ {
         let some = |i: u32| (i != NONE).then_some(i);
         std::iter::successors(some(i), move |&at| some(self.next(at)))
     }
 
-    /// The addresses behind the oldest.
+    /// Returns the addresses behind the oldest.
     fn chain(&self, i: u32) -> impl Iterator<Item = u64> + '_ {
         let cells = self.from(self.next(i)).map(|at| &self.get(at)[..LINK]);
         cells.flatten().copied().take_while(|&lba| lba != NO_LBA)
@@ -110,13 +115,13 @@ pub(super) struct Region {
 }
 
 impl Region {
-    /// No slot is in use. `contents` makes the FP-hashes.
+    /// Makes an empty region. `contents` makes the FP-hashes.
     pub fn new(contents: KeySpace) -> Region {
         let arena = Arena { cells: Vec::new(), free: NONE };
         Region { arena, table: (0..SHARDS).map(|_| HashTable::new()).collect(), contents }
     }
 
-    /// The cell of the slot of the content with this FP-hash.
+    /// Returns the cell of the slot of the content with this FP-hash.
     #[inline]
     fn find(&self, key: Key) -> Option<u32> {
         let hash = hash_of(key);
@@ -124,7 +129,7 @@ impl Region {
         self.table[shard_of(hash)].find(hash, is_it).copied()
     }
 
-    /// Reads the slot of the content with this FP-hash into `slot`. Whether there is one.
+    /// Reads the slot of the content with this FP-hash into `slot`. Returns false if there is none.
     #[inline]
     pub fn read(&self, key: Key, slot: &mut MetadataSlot) -> bool {
         let Some(i) = self.find(key) else { return false };
@@ -165,7 +170,7 @@ impl Region {
         }
     }
 
-    /// The slot of the content with this FP-hash is not in use any more.
+    /// Frees the slot of the content with this FP-hash.
     pub fn remove(&mut self, key: Key) {
         let hash = hash_of(key);
         let Region { arena, table, contents } = self;
@@ -176,7 +181,7 @@ impl Region {
         }
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     #[cfg(test)]
     fn ram_bytes(&self) -> usize {
         let cells = self.arena.cells.len() * CELLS_AT_ONCE * size_of::<Cell>();

@@ -1,4 +1,4 @@
-//! What pages hold, against a model of their bytes.
+//! Contents of pages, against a model of their bytes.
 
 use std::cell::Cell;
 
@@ -64,12 +64,14 @@ fn layers_that_do_not_ask_cost_nothing() {
     assert!(contents.page_writes(0..2).all(|page| page.content.is_none()));
 }
 
-/// Bytes of a sector, and what a page of such is made of: which part of which chunk is in each, where all are known.
+/// Bytes of a sector, and the parts of a page, all known: the chunk and its part in each sector.
 const SECTOR: u64 = 512;
 type Made = Vec<(Fingerprint, u64)>;
 
-/// Writes of one chunk and of many, of parts and over parts, and trims: two pages are told to be equal where they are made of the same
-/// sectors of the same chunks, and nowhere else, whatever pieces these came in.
+/// Writes of one chunk and of many, of parts and over parts, and trims.
+///
+/// Two pages count as equal exactly if they consist of the same sectors of the same chunks, for any
+/// pieces that these came in.
 #[test]
 fn pages_are_equal_where_they_are_made_of_the_same() {
     let (of_several, equal) = (Cell::new(0), Cell::new(0));
@@ -91,7 +93,8 @@ fn pages_are_equal_where_they_are_made_of_the_same() {
                 }
                 continue;
             }
-            // Chunks of a size that this write has, some of them not known; the first may begin before what is written.
+            // Chunks of this write's size, some of them unknown; the first may begin before the
+            // written bytes.
             let chunk_sectors = [4, 8, 12, 32][rng.below(4) as usize];
             let mut raw = Vec::new();
             let mut at = from.saturating_sub(rng.below(chunk_sectors));
@@ -101,7 +104,7 @@ fn pages_are_equal_where_they_are_made_of_the_same() {
                 if number < 4 {
                     let mut chunk = chunk(laid_at + at * SECTOR, number);
                     chunk.len = (chunk_sectors * SECTOR) as u32;
-                    // Chunks of two sizes are never of equal content, but for zeroes.
+                    // Chunks of two sizes are never of equal content, except zeroes.
                     chunk.fingerprint.0[8] = if number == 0 { 0 } else { chunk_sectors as u8 };
                     raw.push(chunk);
                     for sector in at.max(from)..(at + chunk_sectors).min(to) {

@@ -214,7 +214,7 @@ impl<'a> Lab<'a> {
 
     /// Returns the words of a report: some hold for any traces, some for generated ones only.
     ///
-    /// If some traces were given, it adds what the generated ones are.
+    /// If some traces were given, it names the traces in place of the latter.
     pub fn words(&self, of_all: &[&str], of_generated: &[&str]) -> Vec<String> {
         let mut words: Vec<String> = of_all.iter().map(|words| (*words).to_owned()).collect();
         if self.workloads.iter().all(|workload| workload.is_generated) {

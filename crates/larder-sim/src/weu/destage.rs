@@ -1,11 +1,12 @@
-//! Destaging under replay: dirty chunks and trimmed runs go to the origin as their addresses come, where either are too many.
+//! Destaging under replay: if dirty chunks or trimmed runs are too many, they go to the origin as
+//! their addresses come.
 //!
-//! The order and the turns are those of the engine's `destage.rs`. Its low watermark, and the rate that is limited above it, are left
-//! out, since there is no clock.
+//! The order and the turns are those of the engine's `destage.rs`. Its low watermark, and the
+//! limited rate above it, are left out, since there is no clock.
 //!
 //! Invariants: a destaged chunk or run is marked clean, which is an entry of the log.
 //!
-//! What it does not do: evict. What the origin is told of trims is not counted as written.
+//! It does not evict. Trims of the origin do not count as writes.
 
 use std::ops::Range;
 
@@ -36,7 +37,8 @@ impl WeuCache {
         }
     }
 
-    /// The origin has a chunk as of `seq`; whether it is clean then.
+    /// Marks a chunk clean, since the origin has it as of `seq`. Returns false if it is still
+    /// dirty.
     pub(super) fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
         let is_clean = self.design.mark_clean(lba, seq);
         self.tell_dirty(lba);
@@ -44,7 +46,7 @@ impl WeuCache {
         is_clean
     }
 
-    /// The drive has no room for more that is dirty: what is dirty in these bytes of the flash is destaged.
+    /// Destages the dirty chunks in these bytes of the flash: the drive has no room for more.
     pub(super) fn clean_all_in(&mut self, bytes: &Range<u64>) {
         self.asked.for_whom(Waits::Nobody);
         let dirty = self.dirty.in_bytes(bytes);
@@ -53,7 +55,7 @@ impl WeuCache {
         self.commit_if_many();
     }
 
-    /// Where the data of `lba` lies, if it is dirty, has changed, or may have.
+    /// Tells the place of the data of `lba`, if it is dirty, has changed, or may have.
     pub(super) fn tell_dirty(&mut self, lba: Lba) {
         if self.dirty.is_on() {
             let place = self.design.dirty_seq(lba).and_then(|_| match self.design.peek(lba) {
@@ -64,7 +66,7 @@ impl WeuCache {
         }
     }
 
-    /// Destages, by address, what is over a limit: chunks and trimmed runs, whichever are too many.
+    /// Destages, by address, the surplus over a limit: chunks or trimmed runs.
     pub(super) fn destage_some(&mut self) {
         while self.is_too_dirty() && self.destage_next() {}
     }
@@ -74,8 +76,10 @@ impl WeuCache {
         dirty.chunks > self.options.dirty_chunks_max || dirty.runs > self.options.zero_ranges_max / 2
     }
 
-    /// One turn of destaging, around the end of the volume: a piece of a run, or the chunks up to the next. Whether there may
-    /// be more.
+    /// Takes one turn of destaging, around the end of the volume. Returns true if there may be
+    /// more.
+    ///
+    /// A turn is a piece of a run, or the chunks up to the next.
     fn destage_next(&mut self) -> bool {
         let from = self.destaged_to;
         let mut chunks = self.design.dirty_from(from, DESTAGED_AT_ONCE);
@@ -107,7 +111,7 @@ impl WeuCache {
         self.pending += 1;
     }
 
-    /// The trimmed run that `lba` is in. It has no entry of its own then.
+    /// Returns the trimmed run around `lba`, which has no entry of its own then.
     pub(super) fn run_of(&self, lba: Lba) -> Option<Run> {
         self.design.trimmed_from(lba).filter(|run| run.first <= lba)
     }

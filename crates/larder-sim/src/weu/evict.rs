@@ -1,18 +1,20 @@
-//! Eviction of WEUs under replay: what is dirty goes to the origin, mappings die, the slot is free.
+//! Eviction of WEUs under replay: dirty chunks go to the origin, mappings die, the slot is free.
 //!
-//! Invariants: *slot freed* is in the log, or waits for it with what makes it durable before the slot is written again. Slots that
-//! the drive emptied are used in the order in which it did, once no other is free.
+//! Invariants: *slot freed* is in the log, or waits for it with the entries that must be durable
+//! before the slot is written again. Slots that the drive emptied are used in the order in which it
+//! did, once no other is free.
 //!
-//! What it does not do: choose; the design does, or the drive beneath it.
+//! It leaves the choice to the design, or to the drive beneath it.
 
 use super::WeuCache;
 use larder_core::SlotId;
 
 impl WeuCache {
-    /// Evicts every WEU in what the drive would drop, if it said so and one can go; else one, the design's choice.
+    /// Evicts every WEU that the drive would drop next, if it said so and one can go; else one, the
+    /// design's choice.
     ///
-    /// One alone out of a larger unit would be all that is ever evicted: the rest keeps the unit where it is, the least
-    /// recent.
+    /// One alone out of a larger unit would be all that is ever evicted: the rest keeps the unit in
+    /// its place, the least recent.
     pub(super) fn evict(&mut self) -> bool {
         let mut any = false;
         for slot in std::mem::take(&mut self.advised) {
@@ -27,7 +29,7 @@ impl WeuCache {
         self.evict_victim(victim.slot)
     }
 
-    /// Evicts a WEU that was chosen; its slot is used next.
+    /// Evicts a chosen WEU; its slot is used next.
     pub(super) fn evict_victim(&mut self, slot: SlotId) -> bool {
         let is_empty = self.empty(slot);
         if is_empty {
@@ -36,17 +38,19 @@ impl WeuCache {
         is_empty
     }
 
-    /// Evicts a WEU that the drive dropped; its slot is used when those are that were dropped before it.
+    /// Evicts a WEU that the drive dropped. Its slot is used after those that were dropped before
+    /// it.
     ///
-    /// The slot that was freed last would be used first otherwise, which has a dropped block written from its end to its
-    /// beginning: the one order that a drive with log blocks cannot take in place.
+    /// Otherwise the slot that was freed last would be used first, so a dropped block would be
+    /// written from its end to its beginning. A drive with log blocks cannot take that one order in
+    /// place.
     pub(super) fn evict_dropped(&mut self, slot: SlotId) {
         if self.empty(slot) {
             self.dropped.push_back(slot);
         }
     }
 
-    /// Evicts a WEU that was chosen. Its slot can be released then.
+    /// Evicts a chosen WEU. Its slot can be released then.
     fn empty(&mut self, slot: SlotId) -> bool {
         let dirty = self.design.dirty_in(slot);
         let dirty: Vec<_> = dirty.into_iter().filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
@@ -64,7 +68,7 @@ impl WeuCache {
         true
     }
 
-    /// Evicts a victim, if it is clean; else it is spared.
+    /// Evicts a victim, if it is clean; else spares it.
     pub(super) fn end_victim(&mut self, slot: SlotId) -> bool {
         if self.design.evict(slot).is_none() {
             self.design.spare_victim(slot);
@@ -77,12 +81,12 @@ impl WeuCache {
         true
     }
 
-    /// A slot that was evicted is free.
+    /// Frees a slot that was evicted.
     pub(super) fn release(&mut self, slot: SlotId) {
         self.design.release_slot(slot);
     }
 
-    /// A slot that the drive emptied is free, the first before all others; false where there is none.
+    /// Frees the first slot that the drive emptied. Returns false if there is none.
     pub(super) fn release_dropped(&mut self) -> bool {
         self.dropped.pop_front().map(|slot| self.release(slot)).is_some()
     }

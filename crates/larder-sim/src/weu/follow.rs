@@ -1,19 +1,22 @@
 //! The cache follows an engine's log: [`larder_core::decisions`].
 //!
-//! The log says what came and in which order, also what was over when; what is a hit, what a duplicate, where a record goes,
-//! whether it fits, which segments a commit closes, which WEU goes and what is clean then is decided here, by the code that
-//! replays traces. In a trace one thing follows from the other at once. Here what the engine does in several steps comes in several
-//! events: a WEU is full, the next is opened, a victim is chosen, evicted, its slot free; a segment is closed, its write is over.
+//! The log has the events in their order, also the ends of operations. The cache decides on hits,
+//! duplicates, the places of records, full WEUs, the segments that a commit closes, the victims,
+//! and the chunks that are clean then. It does so by the code that replays traces. In a trace one
+//! step follows from the other at once. Here the engine's steps are events of their own: a WEU is
+//! full; the next is opened; a victim is chosen; it is evicted; its slot is free; a segment is
+//! closed; its write is over.
 //!
-//! Designs with slots of one chunk are followed by the same code, as the engine runs them by its own: a WEU is one record then, which is
-//! closed when it is stored, and nothing surrounds it. So are those with slots for parts of a chunk, of which a record takes some; what
-//! is in their metadata slots is kept here as it was last written ([`entries`]).
+//! Designs with slots of one chunk are followed by the same code, as the engine runs them by its
+//! own. A WEU is one record then, which is closed when it is stored, with nothing around it. The
+//! same holds for designs with slots for parts of a chunk, of which a record takes some. The
+//! contents of their metadata slots are kept here as last written ([`entries`]).
 //!
-//! Invariants: no event panics, whatever a log says. Any design of `larder-core`'s table is followed; what differs is what lies
-//! under it ([`Over`]).
+//! Invariants: no event panics, for any log. Any design of `larder-core`'s table is followed; they
+//! differ in the store beneath ([`Over`]).
 //!
-//! What it does not do: count the frames of the metadata log and the checkpoints, which are a matter of when the engine's
-//! committer comes to run.
+//! It does not count the frames of the metadata log and the checkpoints, which depend on the time
+//! of the engine's committer.
 
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
@@ -34,14 +37,15 @@ mod entries;
 
 /// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
 const WEUS_MAX: u32 = 1 << 22;
-/// Slots of one chunk, at most: those of 128 GiB of flash, of 8 KiB each, which take some 1.5 GiB of memory to follow.
+/// Slots of one chunk, at most: 128 GiB of flash, of 8 KiB each, which take some 1.5 GiB of memory
+/// to follow.
 const CHUNK_SLOTS_MAX: u32 = 1 << 24;
-/// Log entries that nobody counts here.
+/// The limit of log entries, which are not counted here.
 const NEVER: u64 = u64::MAX;
 
-/// What is under way.
+/// The work under way.
 pub(super) struct Following {
-    /// What is opened is for one record.
+    /// True if each opened WEU is for one record.
     one_record: bool,
     /// Number of the next segment that is closed, or metadata slot that changes.
     next_segment: u64,
@@ -60,7 +64,7 @@ impl Following {
         self.next_segment = self.next_segment.wrapping_add(1);
     }
 
-    /// The metadata slot that has this number.
+    /// Returns the metadata slot with this number.
     fn changed(&self, segment: u64) -> Result<SlotId, String> {
         let is_it = |&&(number, _, bytes): &&(u64, SlotId, u64)| number == segment && bytes == 0;
         let found = self.in_flight.iter().find(is_it).map(|&(_, slot, _)| slot);
@@ -76,7 +80,7 @@ fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, mos
     }
 }
 
-/// The design of this name, whose log can be followed.
+/// Returns the design of this name, whose log can be followed.
 fn followed(name: &str) -> Result<&'static NamedDesign, String> {
     DESIGNS.iter().find(|design| design.name == name).ok_or_else(|| {
         let names: Vec<&str> = DESIGNS.iter().map(|design| design.name).collect();
@@ -84,11 +88,11 @@ fn followed(name: &str) -> Result<&'static NamedDesign, String> {
     })
 }
 
-/// How the flash of that cache was divided.
+/// Returns the division of that cache's flash.
 fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
     let Opened { chunk_bytes, weu_bytes: slot_bytes, .. } = *opened;
     let (bucket_slots, chunk_count) = match over {
-        // Elsewhere there are no buckets, and nobody asks how large the volume is.
+        // Elsewhere there are no buckets, and the size of the volume is not needed.
         Over::Weus(_) | Over::Slots(_) => (0, 0),
         Over::Buckets(_) => {
             let buckets = opened.buckets.ok_or("the log does not say how many slots a bucket has")?;
@@ -99,13 +103,13 @@ fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
 }
 
 impl WeuCache {
-    /// The cache that a log begins with, empty.
+    /// Makes the empty cache that a log begins with.
     ///
     /// # Errors
-    /// One sentence: what no such cache has, or one that was not empty.
+    /// One sentence: a figure that no such cache has, or one that was not empty.
     pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
-        // First: where slots are something else, no size of theirs is right.
+        // First: if slots are of another kind, no size of theirs is right.
         let followed = followed(&opened.design)?;
         let one_record = !matches!(followed.over, Over::Weus(_));
         if opened.found > 0 {
@@ -126,7 +130,7 @@ impl WeuCache {
             Over::Buckets(_) => (slot_bytes, slot_bytes),
             _ => (SECTOR_BYTES_MIN, SECTOR_BYTES_MAX),
         };
-        // Nothing surrounds a record that has slots of its own.
+        // A record with slots of its own has nothing around it.
         let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
         let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
         let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
@@ -142,7 +146,7 @@ impl WeuCache {
             rules,
             slot_count,
             mappings_max,
-            // What is in buckets is found by its metadata slots, of which no checkpoint has a list.
+            // Data in buckets is found by its metadata slots, of which no checkpoint has a list.
             fp_entries_max: match followed.over {
                 Over::Buckets(_) => slot_count.into(),
                 _ => fp_entries_max,
@@ -174,8 +178,8 @@ impl WeuCache {
     /// Decides one event.
     ///
     /// # Errors
-    /// One sentence: here something cannot be as the log says it was, or nobody can follow it from there on. Then the cache
-    /// is of no use any more.
+    /// One sentence: the log contradicts the state here, or cannot be followed from there on. Then
+    /// the cache is of no use any more.
     pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
         match *event {
             Event::Opened(_) => Err("the cache is open already".into()),
@@ -236,7 +240,7 @@ impl WeuCache {
         }
     }
 
-    /// Events of segments and slots.
+    /// Decides events of segments and slots.
     fn decide_slots(&mut self, event: &Event) -> Result<Answer, String> {
         match *event {
             Event::Full { class, fingerprint, stored } => {
@@ -277,7 +281,7 @@ impl WeuCache {
         }
     }
 
-    /// Events of what takes several steps.
+    /// Decides events of operations with several steps.
     fn decide_followed(&mut self, event: &Event) -> Result<Answer, String> {
         let WeuCache { following: Some(following), design, .. } = self else {
             return Err("the cache follows no log".into());
@@ -369,7 +373,7 @@ impl WeuCache {
         Ok(Answer::Stored((&place).into()))
     }
 
-    /// Metadata slots that the last decision changed are to be written.
+    /// Notes the metadata slots that the last decision changed: they are to be written.
     fn note_changed_entries(&mut self) {
         let WeuCache { following: Some(following), design, .. } = self else { return };
         while let Some(entry) = design.next_changed_entry() {
@@ -377,7 +381,7 @@ impl WeuCache {
         }
     }
 
-    /// The write has this number.
+    /// Gives the write this number.
     fn begin_write(&mut self, seq: Option<u64>) -> Result<(), String> {
         if let Some(seq) = seq {
             self.next_seq = within("the number of a write", seq, 0, u64::MAX - 1)?;
@@ -418,7 +422,7 @@ fn slot_or_none(slot: Option<SlotId>) -> Answer {
     slot.map_or(Answer::NoSlot, Answer::Slot)
 }
 
-/// The chunk behind the last one of a run.
+/// Returns the chunk behind the last one of a run.
 fn end_of(first: Lba, count: u64) -> Result<u64, String> {
     within("the number of chunks", count, 1, CHUNKS_MAX)?;
     let end = first.0.checked_add(count).filter(|&end| end <= CHUNKS_MAX);

@@ -1,16 +1,20 @@
-//! What a cache over WEUs asks of its devices under replay: where on the flash each thing lies, and who waits for it.
+//! Device requests of a cache over WEUs under replay: their places on the flash, and their waiters.
 //!
-//! The layout is `larder-format`'s: superblocks, two checkpoint areas, the log, and the slots behind it, aligned to a WEU. Log
-//! frames are written as a ring; one that does not fit before the end begins at the log's beginning. Checkpoints go to the area that
-//! the last one did not use, then both superblocks are written. A slot is trimmed when it was evicted. Flash is flushed
-//! where the engine does: after each commit of the log, and after each checkpoint; the origin after each turn of destaging.
+//! The layout is `larder-format`'s: superblocks, two checkpoint areas, the log, and the slots
+//! behind it, aligned to a WEU. Log frames are written as a ring; one that does not fit before the
+//! end begins at the log's beginning. Checkpoints go to the area that the last one did not use,
+//! then both superblocks are written. A slot is trimmed when it was evicted. Flash is flushed as in
+//! the engine: after each commit of the log, and after each checkpoint; the origin after each turn
+//! of destaging.
 //!
-//! A write in write-back is over when it is in a segment in RAM, so that no client waits for flash; one in write-through or
-//! write-around waits for the log to say that the old copy is outdated, and for the origin.
+//! A write in write-back is over when it is in a segment in RAM, so no client waits for flash. In
+//! write-through or write-around it waits for the log to say that the old copy is outdated, and for
+//! the origin.
 //!
-//! Invariants: nothing is done where nobody gathers. A segment is one write, with all that surrounds its records.
+//! Invariants: if requests are not gathered, it does nothing. A segment is one write, with the
+//! parts around its records.
 //!
-//! What it does not do: count; `Traffic` is counted where things are done.
+//! It does not count: `Traffic` is counted by the operations.
 
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::{
@@ -24,7 +28,7 @@ use larder_format::{
 };
 use std::ops::Range;
 
-/// Requests, and where on the flash they go.
+/// Requests, and their places on the flash.
 pub(super) struct Asked {
     gathering: Gathering,
     checkpoint_area_bytes: u64,
@@ -33,9 +37,9 @@ pub(super) struct Asked {
     weu_offset: u64,
     weu_bytes: u64,
     chunk_bytes: u64,
-    /// Where in the log the next frame begins.
+    /// The place of the next frame in the log.
     log_at: u64,
-    /// Checkpoints that were made.
+    /// Number of checkpoints made.
     checkpoints: u64,
     /// Uncompressed chunks in the open segments.
     raw: [Vec<RawChunk>; 2],
@@ -64,7 +68,7 @@ impl Asked {
         self.gathering.is_on()
     }
 
-    /// For what comes next, this one waits.
+    /// Sets the client that waits for the next requests.
     #[inline]
     pub fn for_whom(&mut self, waits: Waits) {
         self.gathering.for_whom(waits);
@@ -83,29 +87,29 @@ impl Asked {
         self.weu_offset + u64::from(slot.0) * self.weu_bytes
     }
 
-    /// Where a record lies.
+    /// Returns the place of a record.
     pub fn bytes_of(&self, place: &Place) -> Range<u64> {
         let start = self.slot_start(place.slot) + u64::from(place.offset);
         start..start + u64::from(place.stored_len)
     }
 
-    /// The dirty data of `lba` lies there now, or nowhere.
+    /// Tells that the dirty data of `lba` lies there now, or nowhere.
     pub fn tell_dirty(&mut self, dirty: &mut DirtyChunks, lba: Lba, place: Option<Range<u64>>) {
         dirty.set(lba, place, &mut self.gathering);
     }
 
-    /// The slots that lie in these bytes of the flash, whole or in part.
+    /// Returns the slots that lie in these bytes of the flash, whole or in part.
     pub fn slots_in(&self, bytes: &Range<u64>) -> Range<u64> {
         let first = bytes.start.saturating_sub(self.weu_offset) / self.weu_bytes;
         first..bytes.end.saturating_sub(self.weu_offset).div_ceil(self.weu_bytes)
     }
 
-    /// Where so many slots end.
+    /// Returns the end of so many slots.
     pub fn end_of(&self, slot_count: u32) -> u64 {
         self.weu_offset + u64::from(slot_count) * self.weu_bytes
     }
 
-    /// A record was appended, which holds a whole chunk as it is.
+    /// Notes an appended record with a whole uncompressed chunk.
     #[inline]
     pub fn appended(&mut self, class: StreamClass, place: &Place, fingerprint: Fingerprint) {
         if self.is_on() {
@@ -121,7 +125,7 @@ impl Asked {
         }
     }
 
-    /// The segment from `start` on in `slot` is written.
+    /// Writes the segment from `start` on in `slot`.
     pub fn segment(&mut self, class: StreamClass, slot: SlotId, start: u32, bytes: u64, metadata: u64) {
         if self.is_on() {
             let start = self.slot_start(slot) + u64::from(start);
@@ -131,7 +135,7 @@ impl Asked {
         }
     }
 
-    /// A slot is full, or gets no more for another reason.
+    /// Notes that a slot is full, or gets no more for another reason.
     pub fn sealed(&mut self, slot: SlotId) {
         if self.is_on() {
             let start = self.slot_start(slot);
@@ -139,7 +143,7 @@ impl Asked {
         }
     }
 
-    /// A slot is trimmed.
+    /// Trims a slot.
     pub fn trimmed(&mut self, slot: SlotId) {
         if self.is_on() {
             let start = self.slot_start(slot);
@@ -147,7 +151,7 @@ impl Asked {
         }
     }
 
-    /// A frame of the log is written.
+    /// Writes a frame of the log.
     #[inline]
     pub fn frame(&mut self, bytes: u64) {
         if self.is_on() {
@@ -160,7 +164,7 @@ impl Asked {
         if self.log_at + bytes > self.log_bytes {
             self.log_at = 0;
         }
-        // More than the whole log goes round it.
+        // A frame longer than the whole log goes round it.
         let mut left = bytes;
         while left > 0 {
             let len = left.min(self.log_bytes - self.log_at).max(1);
@@ -170,22 +174,23 @@ impl Asked {
         }
     }
 
-    /// What was written to the flash is to be durable.
+    /// Makes writes to the flash durable.
     pub fn flush_flash(&mut self) {
         if self.is_on() {
             self.gathering.add(Device::Flash, Action::Flush, 0, 0);
         }
     }
 
-    /// What was written to the origin is to be durable.
+    /// Makes writes to the origin durable.
     pub fn flush_origin(&mut self) {
         if self.is_on() {
             self.gathering.add(Device::Origin, Action::Flush, 0, 0);
         }
     }
 
-    /// A checkpoint of so many bytes is written, and the superblocks that name it. Nobody waits for it; nor does who asked for the
-    /// commit that made it due.
+    /// Writes a checkpoint of so many bytes, and the superblocks that name it.
+    ///
+    /// No client waits for it, not even the one that asked for the commit that made it due.
     pub fn checkpoint(&mut self, bytes: u64) {
         if !self.is_on() {
             return;
@@ -203,7 +208,7 @@ impl Asked {
         self.gathering.for_whom(waits);
     }
 
-    /// Chunks of the origin are read, written or trimmed.
+    /// Reads, writes or trims chunks of the origin.
     #[inline]
     pub fn origin(&mut self, action: Action, first: Lba, count: u64) {
         if self.is_on() {
@@ -218,7 +223,7 @@ impl Asked {
 }
 
 impl WeuCache {
-    /// A record is read: from the flash, or from its segment, where that is open still.
+    /// Reads a record from the flash, or from its segment if that is open still.
     #[inline]
     pub(super) fn count_record_read(&mut self, place: &Place) {
         self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
@@ -243,7 +248,7 @@ impl WeuCache {
 
     /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
     ///
-    /// A WEU that is being filled gets no more, if a segment of it is on flash.
+    /// An open WEU gets no more, if a segment of it is on flash.
     pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) {
         self.asked.for_whom(Waits::Nobody);
         let slots = self.asked.slots_in(bytes);
@@ -254,7 +259,7 @@ impl WeuCache {
             }
         }
         for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
-            // None where the slot is free: nothing maps into it.
+            // None if the slot is free: nothing maps into it.
             if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
                 self.evict_dropped(victim.slot);
             }

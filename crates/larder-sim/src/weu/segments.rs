@@ -1,8 +1,8 @@
 //! Open WEUs under replay: records are placed, segments closed, and counted as flash.
 //!
-//! Invariants: a record is placed where `larder_core::packing` says; a closed segment gets no more.
+//! Invariants: `larder_core::packing` places a record; a closed segment gets no more.
 //!
-//! What it does not do: say when a commit comes, or which WEU goes.
+//! It does not decide the time of a commit, or the WEU that goes.
 
 use super::WeuCache;
 use larder_core::{Design, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
@@ -24,13 +24,13 @@ pub(super) fn index_of(class: StreamClass) -> usize {
     }
 }
 
-/// Where dirty chunks go, and clean ones.
+/// Returns the class of dirty chunks, or of clean ones.
 pub(super) fn class_of(dirty: bool) -> StreamClass {
     if dirty { StreamClass::Dirty } else { StreamClass::Clean }
 }
 
 impl WeuCache {
-    /// The class of the open segment that `place` is in.
+    /// Returns the class of the open segment that `place` is in.
     pub(super) fn open_class_of(&self, place: &Place) -> Option<StreamClass> {
         let holds = |class: &StreamClass| {
             self.open[index_of(*class)].as_ref().is_some_and(|open| {
@@ -40,7 +40,7 @@ impl WeuCache {
         [StreamClass::Clean, StreamClass::Dirty].into_iter().find(holds)
     }
 
-    /// Appends a record; its place. `None` where there is no slot for it: a cache of too few WEUs.
+    /// Appends a record, and returns its place. `None` if it has no slot: a cache of too few WEUs.
     pub(super) fn store(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
         loop {
             if let Some(place) = self.append(stored, class) {
@@ -53,7 +53,7 @@ impl WeuCache {
         }
     }
 
-    /// Appends a record to the open WEU of its class; `None` where there is none, or it is full.
+    /// Appends a record to the open WEU of its class; `None` if there is none, or it is full.
     pub(super) fn append(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
         let open = self.open[index_of(class)].as_mut()?;
         let offset = open.packer.place(stored.bytes, stored.raw)?;
@@ -64,7 +64,8 @@ impl WeuCache {
         Some(Place { slot, generation, offset, stored_len: stored.bytes, crc: 0, encoding })
     }
 
-    /// Opens a WEU for a class that has none; `None` where no slot is free, or none for the record that is wanted.
+    /// Opens a WEU for a class that has none; `None` if no slot is free, or none for the wanted
+    /// record.
     pub(super) fn open_weu(&mut self, class: StreamClass, wanted: Option<&Wanted>) -> Option<SlotId> {
         let open = |design: &mut dyn Design| match wanted {
             Some(wanted) => design.open_slot_for(class, wanted),
@@ -80,7 +81,8 @@ impl WeuCache {
         Some(slot)
     }
 
-    /// Writes the open segment of a class; seals the WEU where it has no room for another, or where `seal` says so.
+    /// Writes the open segment of a class. It seals the WEU if that has no room for another, or if
+    /// `seal` says so.
     pub(super) fn close_segment(&mut self, class: StreamClass, seal: bool) {
         let Some(open) = &mut self.open[index_of(class)] else { return };
         let rules = &self.options.rules;
@@ -103,7 +105,8 @@ impl WeuCache {
             self.design.seal_slot(slot);
             self.asked.sealed(slot);
         }
-        // Nobody asks for these entries; the engine's timer commits them about as often as WEUs fill.
+        // These entries have no waiter; the engine's timer commits them about as often as WEUs
+        // fill.
         if class == StreamClass::Clean {
             self.commit_if_many();
         }
@@ -118,7 +121,7 @@ impl WeuCache {
         }
     }
 
-    /// Seals what is open, so that it may be evicted; whether there was anything.
+    /// Seals the open WEUs, so that they may be evicted. Returns false if there was none.
     pub(super) fn close_all(&mut self) -> bool {
         let any = self.open.iter().any(Option::is_some);
         self.close_segment(StreamClass::Clean, true);

@@ -1,18 +1,20 @@
-//! How a flash of a given size is divided for a cache over WEUs: from a size to [`WeuOptions`].
+//! The division of a flash of a given size for a cache over WEUs: from a size to [`WeuOptions`].
 //!
-//! A flash in bytes is divided by [`Layout::plan`] and limited as the engine limits it, so that a replay has the slots, the
-//! entries and the log that `larder create` would make of that flash. A flash in data chunks has WEUs for the data of so
-//! many uncompressed chunks; headers, tables, checkpoints and log come on top: each WEU is longer by what its segment
-//! keeps about its chunks.
+//! A flash in bytes is divided by [`Layout::plan`] and limited as the engine limits it. So a replay
+//! has the slots, the entries and the log that `larder create` would make of that flash. A flash in
+//! data chunks has WEUs for the data of so many uncompressed chunks. Headers, tables, checkpoints
+//! and log come on top: each WEU is longer by its segment's metadata.
 //!
-//! Extents (Nitro §5.3, Table 1 "write/evict granularity") have no layout in the paper. The rule here: what is data in a
-//! flash of WEUs is cut into slots of one chunk each, with nothing around it; superblocks, checkpoints and log are those of
-//! the flash of WEUs. An extent's table entry goes nowhere but into the log, whose frames are written when the entries
-//! of a whole WEU wait, but for what has to be durable before the origin changes. Extents are not compressed (§5.3).
+//! Extents (Nitro §5.3, Table 1 "write/evict granularity") have no layout in the paper. The rule
+//! here: the data area of a flash of WEUs is cut into slots of one chunk each, with nothing around
+//! it. Superblocks, checkpoints and log are those of the flash of WEUs. An extent's table entry
+//! goes only into the log. Its frames are written when the entries of a whole WEU wait, or earlier
+//! for entries that must be durable before the origin changes. Extents are not compressed (§5.3).
 //!
-//! Invariants: what is returned makes a [`WeuCache`](super::WeuCache). Sums do not overflow, whatever sizes are given.
+//! Invariants: the returned options make a [`WeuCache`](super::WeuCache). Sums do not overflow, for
+//! any sizes.
 //!
-//! What it does not do: know what a trace needs.
+//! It does not know the needs of a trace.
 
 use super::{SLOTS_MIN, WeuOptions};
 use crate::cache::WritePolicy;
@@ -29,19 +31,21 @@ use larder_format::{
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
 
-/// What segments and frames are padded to, in bytes: the sector of nearly every flash.
+/// The padding of segments and frames, in bytes: the sector of nearly every flash.
 pub const SECTOR_BYTES: u32 = 4096;
-/// Mappings for each whole chunk of data, where nothing else is asked, as in the engine.
+/// Default number of mappings for each whole chunk of data, as in the engine.
 const MAPPINGS_PER_CHUNK: u64 = 4;
 /// Fingerprints of a full index for each whole chunk of data, as in the engine.
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
-/// In write-back, destaging keeps this share of the data area clean, in percent: the engine's high watermark, from which on
-/// nothing limits its rate.
+/// In write-back, destaging keeps this share of the data area clean, in percent: the engine's high
+/// watermark.
+///
+/// From it on the engine's rate has no limit.
 const DIRTY_PERCENT_MAX: u64 = 40;
-/// The most chunks of data, and addresses: more than any index here is made for.
+/// The most chunks of data, and addresses: beyond the design of any index here.
 const CHUNKS_OR_ENTRIES_MAX: u64 = 1 << 31;
 
-/// In which pieces flash is written and evicted.
+/// The pieces in which flash is written and evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granularity {
     /// Write-evict units of many chunks.
@@ -51,7 +55,7 @@ pub enum Granularity {
 }
 
 impl Granularity {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Granularity::Weu => "weu",
@@ -60,33 +64,37 @@ impl Granularity {
     }
 }
 
-/// What a cache over WEUs is made for.
+/// The requirements of a cache over WEUs.
 #[derive(Clone, Copy, Debug)]
 pub struct WeuSizing {
-    /// How much flash there is.
+    /// The size of the flash.
     pub flash: FlashSize,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
-    /// Size of a WEU in bytes. Extents use it for what lies around the data only.
+    /// Size of a WEU in bytes. Extents use it only for the parts around the data.
     pub weu_bytes: u32,
-    /// In which pieces flash is written and evicted.
+    /// The pieces in which flash is written and evicted.
     pub granularity: Granularity,
-    /// When writes reach the origin.
+    /// The moment when writes reach the origin.
     pub policy: WritePolicy,
     /// The FP index ratio (Nitro §3.1, Table 1), 0 to 100 percent of a full index; 0 turns deduplication off.
     pub fp_index_percent: u32,
-    /// Whether chunks are stored compressed.
+    /// True if chunks are stored compressed.
     pub compress: bool,
-    /// Addresses at most; by default four for each whole chunk of data, fewer where they would take too much of the flash.
+    /// Addresses at most; by default four for each whole chunk of data, fewer if they would take
+    /// too much of the flash.
     pub lba_entries: Option<u64>,
-    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no history.
+    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
+    /// history.
     pub history_bytes: u64,
-    /// Size of the origin in bytes, where it is known: no more addresses are mapped than it has chunks.
+    /// Size of the origin in bytes, if it is known: no more addresses are mapped than it has
+    /// chunks.
     pub origin_bytes: Option<u64>,
 }
 
 impl WeuSizing {
-    /// The paper's default (Nitro, Table 1): WEUs of 2 MiB, deduplicated by a full index, compressed.
+    /// Makes the paper's default (Nitro, Table 1): WEUs of 2 MiB, deduplicated by a full index,
+    /// compressed.
     pub fn new(flash: FlashSize, chunk_bytes: u32, policy: WritePolicy) -> Self {
         WeuSizing {
             flash,
@@ -102,10 +110,10 @@ impl WeuSizing {
         }
     }
 
-    /// The cache that fits.
+    /// Returns the options of the cache that fits.
     ///
     /// # Errors
-    /// One sentence that names what is wrong, and the least that works.
+    /// One sentence with the cause, and the least that works.
     pub fn options(&self) -> Result<WeuOptions, String> {
         if self.fp_index_percent > 100 {
             return Err(format!("an FP index ratio of {} percent is not one of 0 to 100", self.fp_index_percent));
@@ -132,7 +140,7 @@ impl WeuSizing {
         Ok(options)
     }
 
-    /// A flash as `larder create` would divide it.
+    /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<WeuOptions, String> {
         // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at different moments.
         let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
@@ -157,7 +165,7 @@ impl WeuSizing {
         Ok(self.with(rules, layout.slot_count, mappings_max, fp_entries_max, &layout))
     }
 
-    /// WEUs for `chunks` uncompressed ones, rounded up to whole WEUs.
+    /// Makes WEUs for `chunks` uncompressed ones, rounded up to whole WEUs.
     fn of_chunks(&self, chunks: u64) -> Result<WeuOptions, String> {
         if chunks > CHUNKS_OR_ENTRIES_MAX {
             return Err(format!("{chunks} data chunks are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
@@ -189,7 +197,7 @@ impl WeuSizing {
         Ok(self.with(rules, slots, mappings_max, fp_entries_max, &layout))
     }
 
-    /// The data area of `options` as slots of one chunk each.
+    /// Cuts the data area of `options` into slots of one chunk each.
     fn cut(&self, options: WeuOptions) -> Result<WeuOptions, String> {
         let slots = match self.flash {
             FlashSize::Bytes(_) => u64::from(options.slot_count) * u64::from(self.weu_bytes / self.chunk_bytes),
@@ -241,7 +249,7 @@ impl WeuSizing {
             mappings_max,
             fp_entries_max,
             log_bytes: layout.log_bytes,
-            // As much as the layout has, but where it is one of fewer entries.
+            // As much as the layout has, unless that is one of fewer entries.
             checkpoint_area_bytes: layout.checkpoint_area_bytes.max(checkpoint_bytes_max(&most)),
             policy: self.policy,
             compress: self.compress,
@@ -262,7 +270,7 @@ impl WeuSizing {
     }
 
     fn origin_bytes(&self) -> u64 {
-        // Of no origin that is not known does the size bind.
+        // An unknown origin's size does not bind.
         self.origin_bytes.unwrap_or(CHUNKS_MAX * u64::from(self.chunk_bytes))
     }
 
@@ -290,7 +298,7 @@ impl WeuSizing {
     }
 }
 
-/// A WEU of `weu_bytes` of raw chunks, and what its segment keeps about them.
+/// Returns the bytes of a WEU of `weu_bytes` of raw chunks, with its segment's metadata on them.
 fn padded_weu_bytes(weu_bytes: u32, chunk_bytes: u32) -> u32 {
     let chunks = weu_bytes / chunk_bytes;
     let table = (chunks * RECORD_ENTRY_BYTES as u32).next_multiple_of(SECTOR_BYTES);
@@ -298,7 +306,7 @@ fn padded_weu_bytes(weu_bytes: u32, chunk_bytes: u32) -> u32 {
     (SECTOR_BYTES + weu_bytes + table).min(WEU_BYTES_MAX)
 }
 
-/// Uncompressed chunks that fit a WEU.
+/// Returns the number of uncompressed chunks that fit a WEU.
 fn raw_chunks(rules: PackingRules, chunk_bytes: u32) -> u64 {
     let mut packer = SegmentPacker::new(rules);
     std::iter::from_fn(|| packer.place(chunk_bytes, true)).count() as u64

@@ -1,8 +1,9 @@
-//! The metadata slots of a bucket store whose log is followed: what lies there, and what is being written.
+//! The metadata slots of a bucket store whose log is followed: their contents, and the writes under
+//! way.
 //!
-//! Invariants: a slot holds what was taken last of those whose write is over.
+//! Invariants: a slot holds the last entry taken among those whose write is over.
 //!
-//! What it does not do: remember anything for the design, which is told of what is read.
+//! It does not remember entries for the design, which learns of each read.
 
 use larder_core::{SlotId, region::RegionEntry};
 use std::{collections::HashMap, sync::Arc};
@@ -16,17 +17,17 @@ pub struct Region {
 }
 
 impl Region {
-    /// What the metadata slot of `slot` holds.
+    /// Returns the content of the metadata slot of `slot`.
     pub fn read(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
         self.slots.get(&slot).cloned()
     }
 
-    /// A write begins, if there is anything to write.
+    /// Begins a write, if there is an entry.
     pub fn take(&mut self, number: u64, entry: Option<Arc<RegionEntry>>) {
         self.taken.extend(entry.map(|entry| (number, entry)));
     }
 
-    /// It is over: what was written, if anything was.
+    /// Ends a write, and returns its entry, if there was one.
     pub fn written(&mut self, number: u64) -> Option<Arc<RegionEntry>> {
         let entry = self.taken.remove(&number)?;
         self.slots.insert(entry.place.slot, entry.clone());
