@@ -1,5 +1,5 @@
-//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots that
-//! are kept in `region.rs`.
+//! AustereCache under replay: the decisions of [`larder_core::austere`], over metadata slots in
+//! `region.rs`.
 //!
 //! It counts the device traffic of the paper's system (§3.1, §3.2). Each look at a metadata slot
 //! reads 512 bytes, each change of one writes 512, and a chunk is written and read in whole
@@ -189,8 +189,9 @@ impl AustereCache {
         self.count_metadata_written(run);
     }
 
-    /// Frees a run, whose metadata slot was read if mappings may be dirty. `overwritten` gets new
-    /// content right now.
+    /// Frees a run, whose metadata slot was read if mappings may be dirty.
+    ///
+    /// The chunk of `overwritten` gets new content right now.
     fn evict(&mut self, run: Run, overwritten: Option<Lba>) {
         if self.policy == WritePolicy::Back {
             self.load(run);

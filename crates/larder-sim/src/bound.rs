@@ -1,5 +1,5 @@
-//! The offline bound: the most reads that any cache could hit on a trace, with the whole future and
-//! every content known.
+//! The offline bound: the most reads that any cache could hit, with the whole future and every
+//! content known.
 //!
 //! Role: [`BoundCollector`] takes the requests once, in order. [`BoundTrace`] then answers for any
 //! capacity. Chunks take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as
@@ -11,8 +11,8 @@
 //! misses, but bring their content. Trims bring nothing, and need not be told.
 //!
 //! So addresses do not matter, only the sequence of contents. No design that stores contents it has
-//! seen can beat the bound. A design forgets, takes space for metadata, pads, stores a content
-//! twice, or does not know the content of an address that is new to it. A cache that fetches
+//! seen can beat the bound. A design forgets, takes space for metadata, pads, or stores a content
+//! twice. Or it does not know the content of an address that is new to it. A cache that fetches
 //! unrequested chunks could beat it: nothing is prefetched here.
 //!
 //! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read of a content at `j` that
@@ -20,8 +20,7 @@
 //! gaps `i` to `j - 1`. If a write of the content comes first, it brings the content anew, so
 //! keeping it until there is worth nothing and is no interval. The first passing of a content, if
 //! it is a read, is a *compulsory miss*. The hits of a cache are a set of intervals that fits the
-//! capacity over each gap, and each such set is the hits of some cache. The bound is the largest
-//! set.
+//! capacity over each gap. Each such set is the hits of some cache. The bound is the largest set.
 //!
 //! Departures: capacities are bytes of chunks as stored. The model leaves out units of 2 MiB,
 //! padded records and a free unit. Each such rounding only takes from a design's hits, so the upper
@@ -31,8 +30,8 @@
 //! the optimum, rounding of floating-point numbers included. A lower bound is reached by a cache
 //! that was found.
 //!
-//! Memory: while collecting, 4 bytes a request and 4 a distinct content (while they grow, up to
-//! three times that), and the map from fingerprints (a slot of 21 bytes a content, 44 to 87% full).
+//! Memory: while collecting, 4 bytes a request and 4 a distinct content; while they grow, up to
+//! three times that. The map from fingerprints has a slot of 21 bytes a content, 44 to 87% full.
 //! After that, 16 bytes for each interval, of which there are at most as many as reads. The further
 //! memory of a bound is stated beside its computation.
 //!

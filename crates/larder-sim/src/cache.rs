@@ -220,10 +220,10 @@ pub trait ReplayCache: Send {
 
     /// Learns the bytes of the flash that the drive beneath would drop next.
     ///
-    /// Nitro §3.2: "the CacheManager will query the SSD to determine which WEU should be replaced".
-    /// If the cache needs room, it evicts all that lies there before anything else, for the drive
-    /// drops all of it. The advice holds until the cache needs room once. Designs that choose among
-    /// chunks, and not among places of the flash, ignore it.
+    /// Nitro §3.2: "the CacheManager will query the SSD to determine which WEU should be
+    /// replaced". If the cache needs room, it evicts all that lies there before anything else, for
+    /// the drive drops all of it. The advice holds until the cache needs room once. Designs that
+    /// choose among chunks, and not among places of the flash, ignore it.
     fn advise_victim(&mut self, _bytes: Range<u64>) {}
 
     /// Announces, before the first request, that the drive beneath drops clean data by itself.
@@ -247,9 +247,9 @@ pub trait ReplayCache: Send {
         panic!("nothing that lies at {bytes:?} was to be dropped");
     }
 
-    /// Destages and keeps the dirty chunks in these bytes of the flash: the drive has no room for
-    /// more dirty ones.
+    /// Destages and keeps the dirty chunks in these bytes of the flash.
     ///
-    /// It is for caches that [expect drops](ReplayCache::expect_drops).
+    /// The drive has no room for more dirty ones. It is for caches that
+    /// [expect drops](ReplayCache::expect_drops).
     fn clean_range(&mut self, _bytes: Range<u64>) {}
 }

@@ -1,5 +1,5 @@
-//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the cache that traces
-//! are replayed over.
+//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the cache that replays
+//! traces.
 //!
 //! Each event is decided here once more. If the log has the engine's answer, it must be the same.
 //!

@@ -9,13 +9,9 @@
 //! requests follow them, and are over some time later.
 //!
 //! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::cache::Traffic)
-//! counts:
-//! - data and metadata written to flash;
-//! - data and metadata read from flash *and from the cache's buffer*: a read of a segment that is
-//!   still in RAM counts as a read from flash;
-//! - chunks read from the origin and written to it.
-//!
-//! No write of the flash reaches beyond
+//! counts. These are data and metadata written to flash, chunks read from the origin and written to
+//! it, and data and metadata read from flash *and from the cache's buffer*. A read of a segment
+//! that is still in RAM counts as a read from flash. No write of the flash reaches beyond
 //! [`ReplayCache::flash_span_bytes`](crate::cache::ReplayCache::flash_span_bytes). A cache that
 //! does not gather only looks at one flag.
 //!
@@ -130,8 +126,9 @@ impl Requests {
         self.told.clear();
     }
 
-    /// Returns the changes of dirty bytes, in order, if the cache
-    /// [tells them](crate::cache::ReplayCache::expect_drops).
+    /// Returns the changes of dirty bytes, in order.
+    ///
+    /// Only caches that [expect drops](crate::cache::ReplayCache::expect_drops) tell them.
     pub fn told(&self) -> &[Told] {
         &self.told
     }

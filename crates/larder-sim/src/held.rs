@@ -5,13 +5,13 @@
 //! content of its first read. If a trim covers a part of a chunk, its content is unknown until a
 //! write or the next read.
 //!
-//! Invariants: a sound trace has no such read, with one exception. If a trim cuts through a block
-//! that is composed with others to a chunk, re-chunking keeps the old block until the next read of
+//! Invariants: a sound trace has no such read, with one exception. A trim may cut through a block
+//! that is composed with others to a chunk. Re-chunking keeps the old block until the next read of
 //! it, which then contradicts that. In a trace without contradictions, a design that hits by
 //! address gives the content that the read asks for.
 //!
-//! Memory: a slot of 17 bytes for each chunk that is read or written, in a table of which 44 to 87%
-//! are full, and a range for each run of trimmed chunks.
+//! Memory: a slot of 17 bytes for each chunk that is read or written, and a range for each run of
+//! trimmed chunks. The table of slots is 44 to 87% full.
 //!
 //! It does not tell contents apart whose fingerprints begin with the same 64 bits.
 

@@ -8,9 +8,9 @@
 //! - A **write** is one request to the layer for all whole units in it. A unit is a page, or as
 //!   many as the drive [takes at once](Ftl::write_unit_pages). A part of a unit waits in the
 //!   drive's buffer ([`Profile::buffer_bytes`]) until the rest comes. If more units wait than the
-//!   buffer holds, the one that has waited longest is completed: the host reads the rest of it from
+//!   buffer holds, the one that has waited longest is completed. The host reads the rest of it from
 //!   the drive, and writes the unit. A unit that [gets no more](Requests::sealed) is completed at
-//!   once: the drive would else never see a write-evict unit that is full but for padding, nor its
+//!   once. Otherwise the drive would miss a write-evict unit that is full but for padding, and its
 //!   reads. The buffer survives a loss of power, so a flush does not empty it.
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
 //! - A **trim** is told for whole pages. Its effect is up to the layer.
@@ -39,8 +39,9 @@ use crate::{
     waiting::{Waiting, WaitingUnit},
 };
 
-/// A buffer beyond this part of the flash absorbs much of a small cache's rewrites: it was not cut
-/// with the drive.
+/// The part of the flash beyond which a buffer was not cut with the drive.
+///
+/// It then absorbs much of a small cache's rewrites.
 const BUFFER_PART: u64 = 4;
 
 /// Counts of the requests between the cache and the drive.

@@ -1,5 +1,4 @@
-//! One pass over a trace for many caches: the requests are read once, and each [`Listener`] hears
-//! all of them in order.
+//! One pass over a trace for many caches: each [`Listener`] hears all of its requests, in order.
 //!
 //! Invariants: the requests of a listener do not depend on the number of other listeners or
 //! threads. Memory beside the listeners' own is `QUEUE_BATCHES` batches for each thread.
@@ -26,8 +25,9 @@ pub trait Listener: Send {
     fn take(&mut self, requests: &[Request]);
 }
 
-/// Reads all of `batches`, on this thread, for `listeners`, on `threads` others; on none for a
-/// single listener.
+/// Reads all of `batches`, on this thread, for `listeners`, on `threads` others.
+///
+/// A single listener gets no other thread.
 ///
 /// # Errors
 /// The trace's first error. Listeners may have heard the requests before it.
@@ -42,7 +42,8 @@ pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     let threads = threads.clamp(1, listeners.len().max(1));
     std::thread::scope(|scope| {
         let mut senders = Vec::new();
-        // Neighbours in the list go to different threads: they are often of one design, and so equally slow.
+        // Neighbours in the list go to different threads: they are often of one design, and so
+        // equally slow.
         let mut shares: Vec<Vec<&mut &mut dyn Listener>> = (0..threads).map(|_| Vec::new()).collect();
         for (at, listener) in listeners.iter_mut().enumerate() {
             if let Some(share) = shares.get_mut(at % threads) {

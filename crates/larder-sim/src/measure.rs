@@ -7,13 +7,13 @@
 //!   zeroes that take no place are left out, as in `larder status`. Compression ratio: bytes of the
 //!   live chunks over their bytes as stored, without padding. Both are 1 here, and null in a
 //!   report, if nothing is cached.
-//! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which the bytes of data
-//!   written to flash are fewer than those of all chunks that were inserted or written into the
-//!   cache. Metadata is not in it.
+//! - Write reduction ratio (AustereCache §5.3, Exp#4): the fraction by which fewer bytes of data
+//!   are written to flash than those of all chunks inserted or written into the cache. Metadata is
+//!   not in it.
 //! - Stale share: chunks on flash that no address maps to, among all on flash, at the end
 //!   (CacheDedup §2.3).
-//! - Index RAM: the allocation of the design's structures at the end, for each address that would
-//!   hit, and for each GiB of the volume that would.
+//! - Index RAM: the allocation of the design's structures at the end. It is for each address that
+//!   would hit, and for each GiB of the volume that would.
 //!
 //! Invariants: counts begin after the warm-up; the state of the cache is that at the end. Beside
 //! the cache a meter takes a fixed number of bytes.
@@ -42,7 +42,7 @@ pub struct Measures {
     pub chunk_bytes: u32,
     /// Bytes of flash that the cache takes, metadata included.
     pub flash_bytes: u64,
-    /// Of them, bytes for chunks.
+    /// The part of them for chunks.
     pub flash_data_bytes: u64,
     /// Requests of chunks before counting began.
     pub warmup_requests: u64,
@@ -69,8 +69,8 @@ pub struct DriveMeasures {
     pub wear: Wear,
     /// Its build, as it was cut to the cache.
     pub geometry: Geometry,
-    /// Bytes that its layer has for the host: fewer than its geometry leaves, if the layer keeps
-    /// some for itself.
+    /// Bytes that its layer has for the host: its geometry's, less those that the layer keeps for
+    /// itself.
     pub logical_bytes: u64,
     /// The erasures that a block stands.
     pub rated_cycles: u32,

@@ -1,5 +1,5 @@
-//! The simulated origin of a cache: a disk, an array of disks, a flash drive or a network volume,
-//! with time.
+//! The simulated origin of a cache, with time: a disk, an array of disks, a flash drive or a
+//! network volume.
 //!
 //! Role: a [`Profile`] names a medium and its figures; an [`Origin`] is one with a clock.
 //! [`Origin::submit`] makes requests. The clock goes from event to event, as that of a drive does
@@ -82,7 +82,8 @@ pub struct Work {
     pub bytes_written: u64,
     /// The time for which parts were at work, summed over [`Work::parts`].
     pub busy_ns: u128,
-    /// Parts that can be at work at the same time: arms, channels, or the one gate of a network volume.
+    /// Parts that can be at work at the same time: arms, channels, or the one gate of a network
+    /// volume.
     pub parts: u64,
 }
 
@@ -174,8 +175,8 @@ pub struct Origin {
 impl Origin {
     /// Makes an origin of so many bytes.
     ///
-    /// A disk's arm sweeps all of its platter over them: a small origin is a disk with few tracks,
-    /// not a part of a large disk.
+    /// A disk's arm sweeps all of its platter over them. So a small origin is a disk with few
+    /// tracks, not a part of a large disk.
     ///
     /// # Errors
     /// The first figure of the profile that cannot hold, or an origin of no bytes.

@@ -84,8 +84,9 @@ impl Experiment {
         Heading { name, paper, figure, about }
     }
 
-    /// Returns true if it is about the contents of disks: its only trace is [`DISK`], and pages can
-    /// be given in its place.
+    /// Returns true if it is about the contents of disks.
+    ///
+    /// Its only trace is [`DISK`], and pages can be given in its place.
     pub fn is_of_disks(&self) -> bool {
         self.stand_ins.iter().all(|stand_in| stand_in.name == DISK)
     }

@@ -6,8 +6,8 @@
 //! A trim of a whole chunk makes it zeroes. A trim of a part leaves a content that no request
 //! tells, so every cache forgets the chunk. So does a trim in a trace without content: a chunk that
 //! is read after it has its own content again. Each trim by itself decides if a chunk is trimmed as
-//! a whole. The last chunk of a disk that does not fill it, and a chunk that several trims cover,
-//! count as trimmed in part, since a trace does not tell the end of its disk.
+//! a whole. A chunk that several trims cover counts as trimmed in part. So does the last chunk of a
+//! disk that does not fill it, since a trace does not tell the end of its disk.
 //!
 //! Invariants: requests are made in the order of the trace. A trace without content is replayed
 //! exactly; of a trace with content, each request carries that of its whole chunk.

@@ -78,8 +78,7 @@ impl fmt::Display for FlashAmount {
     }
 }
 
-/// Options of some designs, for which `None` leaves the choice to the design; and the drive
-/// beneath, for any.
+/// Options of some designs, and the drive beneath, for any. `None` leaves the choice to the design.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
     /// True if a content is stored once.
@@ -211,7 +210,7 @@ pub struct Built {
     pub cache: Box<dyn ReplayCache>,
     /// Bytes of flash that it takes, metadata included.
     pub flash_bytes: u64,
-    /// Of them, bytes for chunks.
+    /// The part of them for chunks.
     pub data_bytes: u64,
     /// The drive that the flash lies on, if one is simulated.
     pub drive: Option<Box<Host>>,

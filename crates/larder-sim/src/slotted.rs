@@ -3,8 +3,8 @@
 //! A read of a hit looks at the mapping alone, as an engine would. The volume's content matters
 //! when the chunk is inserted. Data is destaged only when a decision asks for it.
 //!
-//! Metadata (CacheDedup §3.3: all of it is on flash, "the metadata for clean blocks can be written
-//! in batches", and dirty metadata is committed "synchronously") is counted by this rule. Each
+//! CacheDedup §3.3 has all metadata on flash: "the metadata for clean blocks can be written in
+//! batches", and dirty metadata is committed "synchronously". It is counted by this rule. Each
 //! entry that a decision changes is gathered in a page of [`METADATA_PAGE_BYTES`], which is written
 //! when it is full. The decision of a dirty write that changes an entry writes the page at once,
 //! padded. So does a flush when entries are gathered; the next entry begins a new page. The order

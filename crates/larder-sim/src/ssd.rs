@@ -1,5 +1,5 @@
-//! A simulated solid-state drive under a cache: its translation layer's work for each request, and
-//! the erasures.
+//! A simulated solid-state drive under a cache: its translation layer's work for requests, and the
+//! erasures.
 //!
 //! Role: a [`Profile`](profile::Profile) describes a drive. An [`Ftl`](ftl::Ftl) (flash translation
 //! layer) turns the host's reads, writes and trims of *logical pages* into operations on *physical
@@ -8,13 +8,13 @@
 //!
 //! | file | content |
 //! |---|---|
-//! | [`geometry`] | the build of a drive: packages, dies, planes, blocks, pages; the meaning of their numbers |
+//! | [`geometry`] | the build of a drive: packages, dies, planes, blocks, pages, and their numbers |
 //! | [`profile`] | named drives: geometry, times of its operations, rated erase cycles |
 //! | [`op`] | operations on flash, their reasons, and their listeners |
 //! | [`array`](mod@array) | the physical state, and the hard rules of flash |
 //! | [`flash`] | the array, its counts and the sink as one: translation layers work on it |
 //! | [`blocks`] | free blocks by wear, closed blocks by their valid pages |
-//! | [`space`], `collect.rs`, `restart.rs` | blocks written as a log a plane, greedy collection, wear levelling, and the restart |
+//! | [`space`], `collect.rs`, `restart.rs` | blocks written as a log a plane, collection, wear levelling, restart |
 //! | [`counts`] | programs, reads, erasures, wear, and years of life |
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |

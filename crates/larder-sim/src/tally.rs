@@ -1,5 +1,5 @@
-//! Hits and requests of a replay, and the ratios that CacheDedup §5.1 and AustereCache §5.3 make of
-//! them.
+//! Hits and requests of a replay, and the ratios that CacheDedup §5.1 and AustereCache §5.3 make
+//! of them.
 //!
 //! It does not count a warm-up apart: the caller begins a tally at its end.
 
@@ -42,8 +42,8 @@ impl Tally {
         self.reads + self.writes
     }
 
-    /// Returns the read hits among reads (AustereCache §5.3, Exp#3). 0 if there was no read, and so
-    /// on.
+    /// Returns the read hits among reads (AustereCache §5.3, Exp#3). 0 if there was no read, and
+    /// so on.
     pub fn read_hit_ratio(&self) -> f64 {
         ratio(self.read_hits, self.reads)
     }
@@ -58,7 +58,8 @@ impl Tally {
         ratio(self.reads - self.read_hits, self.requests())
     }
 
-    /// Returns the write misses among all requests: CacheDedup's write miss ratio (§5.1, metric 1).
+    /// Returns the write misses among all requests: CacheDedup's write miss ratio (§5.1, metric
+    /// 1).
     pub fn write_miss_ratio(&self) -> f64 {
         ratio(self.writes - self.write_hits, self.requests())
     }

@@ -1,10 +1,10 @@
 //! Units of a drive of which a part waits in its buffer, until the rest of them comes.
 //!
 //! A drive takes one unit at once: a page, or more. A caller that lays bytes on a drive
-//! [puts](Waiting::put) parts of units here. It hands a unit on in three cases: the unit is whole;
-//! it [gets no more](Waiting::forget); or more units wait than the buffer has room for, and it has
-//! waited longest ([`Waiting::take_excess`]). The rest of a unit is then the old content of the
-//! drive.
+//! [puts](Waiting::put) parts of units here. It hands a unit on in three cases. The unit is whole,
+//! or it [gets no more](Waiting::forget). Or more units wait than the buffer has room for, and it
+//! has waited longest ([`Waiting::take_excess`]). In the last case the rest of the unit is the
+//! drive's old content.
 //!
 //! Invariants: a unit that waits has a sector that was put, and one that was not. Units leave in
 //! the order in which they began to wait.

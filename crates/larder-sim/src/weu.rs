@@ -1,5 +1,5 @@
-//! A cache over WEU slots under replay: any [`Design`], executed as the engine does, with counts in
-//! place of I/O.
+//! A cache over WEU slots under replay: any [`Design`], executed as in the engine, with counts for
+//! I/O.
 //!
 //! The steps are those of `larder-engine`, in a world where each device operation is over at once
 //! and one request follows the other. A miss is inserted before the next request. A WEU is evicted
@@ -7,8 +7,8 @@
 //! Layout, packing and the sizes of frames and checkpoints are those of `larder-format` and
 //! `larder_core::packing`, so the bytes are the engine's.
 //!
-//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and no
-//! compression; [`sizing`] has their rule for metadata.
+//! Nitro's extent-granular caches (Nitro §5.3, §6.1) are the same code with one chunk a WEU, and
+//! no compression; [`sizing`] has their rule for metadata.
 //!
 //! In write-back a trim makes runs, which read as zeroes until the origin was told of them.
 //! Destaging tells it. When dirty chunks or runs are too many, it takes them as their addresses
@@ -96,8 +96,8 @@ pub struct WeuOptions {
     /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
     /// history.
     pub history_bytes: u64,
-    /// Background entries are written to the log when so many of them wait: 1 for each WEU that is
-    /// full or freed.
+    /// Background entries that are written to the log at once: 1 for each WEU that is full or
+    /// freed.
     ///
     /// After so many evictions one shard of the index is swept.
     pub commit_entries: u64,
@@ -308,8 +308,10 @@ impl WeuCache {
         }
     }
 
-    /// Looks `lba` up. A replaced address is mapped again if its content is stored still, unless
-    /// that is `held_back`.
+    /// Looks `lba` up.
+    ///
+    /// A replaced address is mapped again if its content is stored still, unless that is
+    /// `held_back`.
     fn lookup(&mut self, lba: Lba, held_back: bool) -> Lookup {
         let found = self.design.lookup(lba);
         if found != Lookup::Miss {

@@ -1,9 +1,8 @@
 //! Time of the whole: a cache, the drive that its flash lies on, and its origin, on one clock.
 //!
-//! Role: [`Whole`] makes the requests of a trace to a cache of any design, and carries out the
-//! cache's requests to its devices. [`Drive`] and [`Origin`] say when these are over, and so when a
-//! client is answered. Requests are made at their own times, or so many at a time as fast as they
-//! go ([`Pace`]).
+//! Role: [`Whole`] makes the requests of a trace to a cache, and the cache's requests to its
+//! devices. [`Drive`] and [`Origin`] say when these are over, and so when a client is answered.
+//! Requests are made at their own times, or so many at a time as fast as they go ([`Pace`]).
 //!
 //! | file | content |
 //! |---|---|
@@ -20,30 +19,25 @@
 //! **Waiting.** A read hit waits for its metadata and then its data, a miss for the origin; the
 //! insertion follows in the background. A write waits for the requests that the cache marks for its
 //! client (write-through: the origin; a design without segments in RAM: flash). It also waits for
-//! *room*: evictions run in the background, and writes are answered only while these owe no more
-//! flash than the cache keeps in reserve. A flush waits for the segments under way, and then for
-//! its own segment, the log, and the flushes. Computing takes no time.
+//! *room* while background evictions owe more flash than the cache keeps in reserve. A flush waits
+//! for the segments under way, its own, the log, and the flushes. Computing takes no time.
 //!
-//! **Bounds**, as in the engine:
-//! - A 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`). If slots are of one chunk, a
-//!   64th is kept free, 2 to 256 slots (`store.rs`).
-//! - At most [`DESTAGE_DEPTH`] writes of destaging are under way (`destage_depth`).
-//! - At most [`STORES_MAX`] tasks write in the background (closed segments, `segment.rs`), and at
-//!   most [`EVICTIONS_MAX`] make room. If there are more, no request begins, not even a read,
-//!   before one of them is over. The engine drops insertions then; here the chunk already counts as
-//!   cached.
+//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`);
+//! for slots of one chunk a 64th, 2 to 256 of them (`store.rs`). [`DESTAGE_DEPTH`] writes of
+//! destaging are under way (`destage_depth`). At most [`STORES_MAX`] tasks write in the background
+//! (closed segments, `segment.rs`), and [`EVICTIONS_MAX`] make room. Beyond that no request begins,
+//! not even a read. The engine drops insertions then; here the chunk already counts as cached.
 //!
-//! **One clock.** Neither device has events of its own that the other could miss: the earlier of
-//! their next events happens next, the drive's first if both have one at a moment. A request of a
-//! trace at that moment is made after them.
+//! **One clock.** The earlier of both devices' next events happens next, the drive's first at equal
+//! times, so neither misses one. A request of a trace at that moment is made after them.
 //!
 //! Invariants: a cache decides in the order of the trace, when a request begins. So hits and bytes
-//! are those of a replay without time, except on a drive that drops data by itself in its own time.
-//! Each request is answered once, not before it was made. The same trace takes the same time.
+//! are those of a replay without time, except on a drive that drops data by itself. Each request is
+//! answered once, not before it was made. The same trace takes the same time.
 //!
-//! It does not make a request wait for another of the same chunk: a chunk that is still on its way
-//! from the origin is a hit. Nor does a write wait for the trim of the evicted data in its place.
-//! It does not read ahead, commit by a timer, or count the processor.
+//! It does not make a request wait for another of the same chunk (a chunk on its way from the
+//! origin is a hit), or a write for the trim of evicted data. It leaves out reading ahead, commits
+//! by a timer, and the processor.
 
 mod clients;
 mod decide;
@@ -80,17 +74,13 @@ use crate::{
     },
 };
 
-/// Tasks that write in the background, at most, before requests wait to begin: closed segments,
-/// above all.
+/// Background writes (closed segments, above all), at most, before requests wait to begin.
 pub const STORES_MAX: usize = 64;
 /// Tasks that make room, at most, before requests wait to begin.
 pub const EVICTIONS_MAX: usize = 256;
 /// Writes of destaging that are under way at the origin, at most.
 pub const DESTAGE_DEPTH: usize = 8;
-/// The share of the flash that is kept free, and its least and most in evictions of the largest
-/// kind.
-///
-/// The first is for WEUs, the second for slots of one chunk.
+/// The share of the flash kept free, and its least and most in evictions of the largest kind.
 const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
 const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
 /// The most bytes that an eviction of one chunk frees.
@@ -129,7 +119,7 @@ struct Client {
     is_counted: bool,
     /// Its own task is not over.
     runs: bool,
-    /// The bytes of the flash that must have been freed since the beginning before it is answered.
+    /// Bytes of the flash that must have been freed before it is answered.
     needs_freed: u64,
     /// The task of a flush, for the moment when the stores under way are over.
     then: Option<Task>,
@@ -156,8 +146,7 @@ pub struct Whole {
     flushes: BTreeSet<u64>,
     /// Bytes of flash that evictions were to free so far.
     owed: u64,
-    /// Tasks that make room and are not over, each with the bytes that those before it were to
-    /// free.
+    /// Tasks that make room and are not over, each with the bytes owed before it.
     evicting: BTreeMap<u64, u64>,
     /// The most bytes that one eviction freed.
     largest: u64,
@@ -209,10 +198,10 @@ impl Whole {
         })
     }
 
-    /// Puts a cache on a drive that is cut as `counted` is, whose drive has no clock.
+    /// Puts a cache on a drive with a clock, cut like `counted`, which has none.
     ///
-    /// The drive learns the [dirty bytes](Host::dirtying) that `counted` was told. If a drive is
-    /// asked for its next drop, `counted` answers, as in a replay without time.
+    /// The drive learns the [dirty bytes](Host::dirtying) of `counted`. If a drive is asked for its
+    /// next drop, `counted` answers.
     ///
     /// # Errors
     /// A figure that the layer or its time refuses.
@@ -250,8 +239,8 @@ impl Whole {
 
     /// Makes all requests, and lets all of them end.
     ///
-    /// Those that begin with the first `warmup` reads and writes of chunks are not counted. Time
-    /// begins with the first counted request.
+    /// The first `warmup` reads and writes of chunks are not counted. Time begins with the first
+    /// counted request.
     ///
     /// # Errors
     /// The trace's first error, or missing times if its own pace is asked for.
@@ -298,7 +287,7 @@ impl Whole {
         self.clients.len() + self.made.len()
     }
 
-    /// Begins to count.
+    /// Counts from now on.
     fn count(&mut self) {
         self.is_counting = true;
         let marks = self.marks();
@@ -390,8 +379,7 @@ impl Whole {
 
     /// Returns the bytes of flash that have been freed.
     ///
-    /// An eviction counts when all before it are over, too: they may destage the data that it
-    /// evicts.
+    /// An eviction counts when all before it are over: these may destage the data that it evicts.
     fn freed(&self) -> u64 {
         self.evicting.first_key_value().map_or(self.owed, |(_, &before)| before)
     }

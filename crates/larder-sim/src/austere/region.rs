@@ -1,10 +1,11 @@
-//! The metadata region of a simulated AustereCache, in little RAM: a slot is 512 bytes on flash,
-//! and most have one address.
+//! The metadata region of a simulated AustereCache, in little RAM.
 //!
-//! It is an arena of cells of 32 bytes. A slot in use has a cell with its fingerprint, the length
-//! of its chunk and its oldest address. Behind that comes a chain of cells with three addresses
-//! each, the oldest first. Slots are found by the FP-hash of their content, which is unique. The
-//! table of the numbers of their cells is in shards that grow one after the other.
+//! A slot is 512 bytes on flash, and most have one address in them.
+//!
+//! The region is an arena of cells of 32 bytes. A slot in use has a cell with its fingerprint, the
+//! length of its chunk and its oldest address. Behind that comes a chain of cells with three
+//! addresses each, the oldest first. Slots are found by the FP-hash of their content, which is
+//! unique. The table of the numbers of their cells is in shards that grow one after the other.
 //!
 //! Memory: only for slots in use. A slot with one address takes 32 bytes and 6 to 12 of the table;
 //! each three addresses more, 32 bytes. Cells that are given back are used again. That is less than
@@ -195,7 +196,8 @@ fn hash_of(key: Key) -> u64 {
 }
 
 fn shard_of(hash: u64) -> usize {
-    // Bits that the table inside the shard uses neither for the bucket (low) nor for the tag (top seven).
+    // Bits that the table inside the shard uses neither for the bucket (low) nor for the tag (top
+    // seven).
     (hash >> 40) as usize % SHARDS
 }
 
@@ -225,7 +227,8 @@ mod tests {
 
     #[test]
     fn a_slot_comes_back_as_it_was_written() {
-        // Few buckets and short prefixes: some contents have one FP-hash, and take each other's slot.
+        // Few buckets and short prefixes: some contents have one FP-hash, and take each other's
+        // slot.
         let contents = KeySpace::new(64, 3);
         let mut region = Region::new(contents);
         let mut model: HashMap<Key, MetadataSlot> = HashMap::new();
@@ -238,7 +241,8 @@ mod tests {
                 region.remove(key);
                 model.remove(&key);
             } else {
-                // More addresses than there is room for: a full list does not begin with its oldest.
+                // More addresses than there is room for: a full list does not begin with its
+                // oldest.
                 let slot = slot_of(number, (0..count).map(|at| (bits >> 8 & 0xffff) + at));
                 region.write(&slot);
                 model.insert(key, slot);

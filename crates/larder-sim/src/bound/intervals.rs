@@ -5,7 +5,7 @@
 //!
 //! It does not choose.
 
-/// One request: the number of its content, and whether it is a read.
+/// One request: the number of its content, and a bit for a read.
 #[derive(Clone, Copy)]
 pub(super) struct Appearance(u32);
 

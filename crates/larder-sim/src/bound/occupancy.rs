@@ -2,7 +2,7 @@
 //!
 //! It adds to a range, and finds the most in a range, each in O(log n).
 //!
-//! Moments are the starts of intervals. The bytes taken grow only there, so the most over a range
+//! Moments are the starts of intervals. The bytes taken grow only there. So the most over a range
 //! of gaps that begins at a start is the most over the starts in it.
 //!
 //! Invariants: a node's `most` is that of its moments, without the additions to whole ranges of its

@@ -1,9 +1,8 @@
 //! Prices of space over time, which tighten the upper bound for chunks of several sizes.
 //!
 //! Source: Lagrange's relaxation, as for any packing. Let each byte over gap `t` cost a price, the
-//! same for all caches, and let a hit be worth 1. For any prices, the hits of a set of intervals
-//! that fits are bounded by the cost of all the room, plus each interval's worth above its own
-//! cost, if that is positive:
+//! same for all caches, and let a hit be worth 1. For any prices, this bounds the hits of a set of
+//! intervals that fits: the cost of all the room, plus each interval's worth above its own cost.
 //!
 //! > hits <= sum over gaps of price x room + sum over intervals of max(0, 1 - bytes x sum of its
 //! gaps' prices)
@@ -36,8 +35,7 @@ const PACE_MAX: f64 = 3.0;
 /// A window's pace grows while its price goes on in one direction, and falls when it turns.
 const PACE_GROWS: f64 = 1.1;
 const PACE_FALLS: f64 = 0.8;
-/// The most that a window counts as lacking, in parts of its room: it counts as twice the room
-/// beyond.
+/// The most that a window counts as lacking, in parts of its room.
 const LACK_MAX: f64 = 2.0;
 /// The bounds of prices. Above the worth of a hit for a byte and gap nothing changes.
 const PRICE_MIN: f64 = 1e-18;
@@ -208,7 +206,8 @@ mod tests {
         given[..3].copy_from_slice(&[1.0 / 64.0, 1.0 / 32.0, 1.0 / 16.0]);
         let prices = Prices::new(&windows, given);
         let intervals = [interval(1, 5, 4), interval(0, 1, 8), interval(2, 6, 10)];
-        // 4 x (1 x 1/64 + 2 x 1/32 + 1 x 1/16), 8 x 1/64, 10 x (2 x 1/32 + 2 x 1/16): the last is not worth it.
+        // 4 x (1 x 1/64 + 2 x 1/32 + 1 x 1/16), 8 x 1/64, 10 x (2 x 1/32 + 2 x 1/16): the last is
+        // not worth it.
         assert_eq!(intervals.map(|interval| prices.cost(&interval)), [0.5625, 0.125, 1.875]);
         let (bound, wanted) = prices.wanted(&intervals);
         // 20 x (1/64 + 1/32 + 1/16) + 0.4375 + 0.875.

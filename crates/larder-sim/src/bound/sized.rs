@@ -14,7 +14,7 @@
 //!
 //! Lower. The better of two choices that fit. One is Belady's (`furthest.rs`). The other takes all
 //! intervals in the order of their costs at the prices found, and keeps each that still fits
-//! everywhere. It is the paper's PFOO-U in shape: that takes intervals in bands of resource, and
+//! everywhere. It is the paper's PFOO-U in shape. That takes intervals in bands of resource, and
 //! solves each band as a flow in the room left by the earlier ones. Our bands have one interval and
 //! our resource is priced.
 //!

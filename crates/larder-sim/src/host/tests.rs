@@ -352,7 +352,8 @@ fn each_sector_is_its_newest_content_on_every_layer() {
                 let part = first..(first + 1 + rng.below(unit)).min(units * unit);
                 match rng.below(20) {
                     0..4 => beside.write(whole),
-                    // Within a unit: a part that makes another complete is then the last of its write.
+                    // Within a unit: a part that makes another complete is then the last of its
+                    // write.
                     4..13 => beside.write(part.start..part.end.min((at + 1) * unit)),
                     13 => beside.write(whole.start..part.end.max(whole.end)),
                     14..16 => beside.read(part),

@@ -3,10 +3,10 @@
 //! Bytes lie on one spiral from the outer to the inner edge, and turns further in hold fewer of
 //! them. Track skew is perfect, so a sequential transfer never waits. A seek takes the time to the
 //! next track, plus a term with the square root of its distance: the arm accelerates half the way.
-//! Ruemmler and Wilkes give the square root for short seeks and a line for long ones ("An
-//! Introduction to Disk Drive Modeling", IEEE Computer 27(3), 1994). This model takes the root
-//! alone, from a drive's mean seek. The mean of the root over two random places is 8/15, which
-//! fixes the curve by its mean.
+//! The square root is of Ruemmler and Wilkes, who have a line for long seeks ("An Introduction to
+//! Disk Drive Modeling", IEEE Computer 27(3), 1994). This model takes the root alone, from a
+//! drive's mean seek. The mean of the root over two random places is 8/15, which fixes the curve by
+//! its mean.
 //!
 //! Invariant: the angle under the head is that of the clock, a whole turn each
 //! [`Platter::turn_ns`].
@@ -73,8 +73,9 @@ impl Platter {
         ((to - from) * self.turn_ns) as Nanos
     }
 
-    /// Returns the nanoseconds from `now` until a head over `from` is over `to`: the seek, and the
-    /// rest of the turn.
+    /// Returns the nanoseconds from `now` until a head over `from` is over `to`.
+    ///
+    /// It is the seek, and the rest of the turn.
     pub fn position_ns(&self, now: Nanos, from: f64, to: f64) -> Nanos {
         let distance = (from - to).abs();
         let seek = if from.floor() == to.floor() || distance < ANGLE_ROUNDING {

@@ -41,8 +41,7 @@ pub struct DiskFigures {
     pub outer_bytes_per_second: u64,
     /// The rate at the inner edge, in bytes a second.
     pub inner_bytes_per_second: u64,
-    /// The command's own time. It adds to the rest, except to a read by the arm: there it passes
-    /// during the seek.
+    /// The command's own time, beside the rest. In a read by the arm it passes during the seek.
     pub command_ns: Nanos,
     /// The rate between the buffer and the host, in bytes a second.
     pub interface_bytes_per_second: u64,

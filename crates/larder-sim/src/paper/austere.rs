@@ -1,12 +1,13 @@
 //! AustereCache's experiments on the FIU traces (§5.3 and §5.4), Figures 5 to 10.
 //!
-//! Caches have room for a share of the working set in whole chunks, metadata on top, and an LBA
-//! index of four times as many entries. That holds for CacheDedup's as well as AustereCache's
+//! Caches have room for a share of the working set in whole chunks, with metadata on top. Their LBA
+//! index has four times as many entries. That holds for CacheDedup's as well as AustereCache's
 //! (§5.2). Chunks are of 32 KiB, subchunks of 8 KiB.
 //!
 //! Ours, since the paper is silent: the sizes between 12.5% and 100%, and write-through.
 //!
-//! It leaves the experiments on throughput (§5.5), which take time, to the command line's `paper/`.
+//! It leaves the experiments on throughput (§5.5), which take time, to the command line's
+//! `paper/`.
 
 mod designs;
 mod parameters;

@@ -1,10 +1,10 @@
-//! CAFTL's experiments: Figures 1 and 2 (§1.2), 7 (§3.4.2), 8 and 9 (§4.2), 10 to 12 (§4.3) and 13
+//! CAFTL's experiments: Figures 1 and 2 (§1.2), 7 (§3.4.2), 8 and 9 (§4.2), 10 to 12 (§4.3), 13
 //! to 17 (§4.4).
 //!
-//! A trace goes straight to a drive, with no cache before it: the `caftl` profile, at the geometry
-//! of Table 1 for any size of the trace. A page is 4 KiB and a block of the trace; addresses are
-//! logical pages as they are. The baseline is the page-mapped layer that takes trims, over the same
-//! space.
+//! A trace goes straight to a drive, with no cache before it. The drive is the `caftl` profile, at
+//! the geometry of Table 1 for any size of the trace. A page is 4 KiB and a block of the trace;
+//! addresses are logical pages as they are. The baseline is the page-mapped layer that takes trims,
+//! over the same space.
 //!
 //! The drive is empty at the beginning, except for the pages that the trace reads before it writes
 //! them. The paper is silent on its drive's preparation. Two of its workloads come to 176 blocks in
@@ -15,14 +15,14 @@
 //! | `stream.rs` | a trace as requests of pages |
 //! | `runs.rs` | a drive under a trace, and the outcome |
 //! | `content.rs` | Figures 1, 2 and 7, of contents alone |
-//! | `removed.rs` | Figures 8, 9 and 12: the pages that deduplication removes, saves and compares |
+//! | `removed.rs` | Figures 8, 9 and 12: the removed duplicates, the savings, and the comparisons |
 //! | `latency.rs` | Figures 10 and 11: its cost in time |
 //! | `accelerated.rs` | Figures 13 to 17: the gains of accelerations |
 //!
-//! A stand-in for a workload has its time (§4.1.3). It has its share of duplicates if §4.2.1 or
-//! §4.4.1 prints one: 5.8% (t1), 28.1% (h6), and CAFTL's finds in h2, h5 and h7, 16.6, 15 and 18%.
-//! The others have 17%, between the least and the greatest of Figure 2. h2 and h5 fill the 176
-//! blocks. All else is ours: amounts, request sizes, bursts.
+//! A stand-in for a workload has its time (§4.1.3), and its share of duplicates if §4.2.1 or
+//! §4.4.1 prints one. These are 5.8% (t1), 28.1% (h6), and CAFTL's finds in h2, h5 and h7, 16.6,
+//! 15 and 18%. The others have 17%, between the least and the greatest of Figure 2. h2 and h5 fill
+//! the 176 blocks. All else is ours: amounts, request sizes, bursts.
 //!
 //! It leaves reading files and disks for Figures 1 and 7 to the command line.
 

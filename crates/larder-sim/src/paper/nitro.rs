@@ -1,9 +1,11 @@
-//! Nitro's experiments by replay: Figure 1 (§2), Figures 4 to 6 (§6.1), and the writes to the SSD
-//! (§6.3), in bytes and in erasures.
+//! Nitro's experiments by replay: Figures 1 (§2) and 4 to 6 (§6.1), and the writes to the SSD
+//! (§6.3).
+//!
+//! The writes are in bytes and in erasures.
 //!
 //! Extents are of 8 KiB (Table 1); Figure 1 has blocks of 4 KiB. A cache is a share of the file
 //! system, 2% by default (Table 1). A trace here has no file system, so the share is converted to
-//! one of the working set by §5.2's figures: 5.3% of WebVM's file system is accessed, 5.8% of
+//! one of the working set by §5.2's figures. 5.3% of WebVM's file system is accessed, 5.8% of
 //! Homes' and 11.5% of Mail's.
 //!
 //! The stand-in for a trace at 8 KiB is the profile with each extent's content drawn whole. If
@@ -11,8 +13,8 @@
 //! alike. The real traces are put together by §5.2's passes.
 //!
 //! Ours, since the paper is silent: write-back, and that hit ratios are counted after the first 16
-//! days of 21. §6.2 counts so, and its hit ratios are "consistent with Figure 4". Metadata comes on
-//! top of the cache's size, for Nitro keeps its indices in RAM. All addresses of a trace may be
+//! days of 21. §6.2 counts so, and its hit ratios are "consistent with Figure 4". Metadata comes
+//! on top of the cache's size, for Nitro keeps its indices in RAM. All addresses of a trace may be
 //! mapped.
 //!
 //! IOPS and response times (§6.2) are here by the model of time.

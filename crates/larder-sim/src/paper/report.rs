@@ -1,5 +1,5 @@
-//! The report of an experiment: tables of our figures with the published ones in them, comparisons,
-//! words and charts.
+//! The report of an experiment: tables of our figures and the published ones, comparisons, words
+//! and charts.
 //!
 //! A comparison puts a claim of the paper's text beside our figure.
 //!
@@ -102,8 +102,9 @@ impl Table {
         self.lines.push(Line { name: name.into(), ours, published: vec![None; self.columns.len()] });
     }
 
-    /// Adds the paper's figure at a place of the table. It ignores a missing place: a trace or a
-    /// size may have been left out.
+    /// Adds the paper's figure at a place of the table.
+    ///
+    /// It ignores a missing place: a trace or a size may have been left out.
     pub fn publish(&mut self, name: &str, column: &str, value: f64) {
         let at = self.columns.iter().position(|other| other == column);
         let line = self.lines.iter_mut().find(|line| line.name == name);
@@ -164,8 +165,9 @@ impl Table {
         self.lines.iter().any(|line| line.published.iter().any(Option::is_some))
     }
 
-    /// Writes it for people: the columns' names, and a line a series. The paper's figures stand in
-    /// brackets behind ours.
+    /// Writes it for people: the columns' names, and a line a series.
+    ///
+    /// The paper's figures stand in brackets behind ours.
     fn text(&self) -> String {
         let cell = |ours: &Option<f64>, published: &Option<f64>| {
             let ours = ours.map_or("-".to_owned(), shown);

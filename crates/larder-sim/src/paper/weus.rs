@@ -1,5 +1,5 @@
-//! Caches in WEUs for experiments that set figures without an option: the numbers of fingerprints
-//! and of addresses.
+//! Caches in WEUs for experiments that set numbers without an option: of fingerprints, and of
+//! addresses.
 //!
 //! They go with any number of data chunks.
 //!
@@ -44,8 +44,9 @@ impl WeuRoom {
     }
 }
 
-/// Replays a trace once, through all of these caches in write-back. The first `warmup_requests` are
-/// not counted.
+/// Replays a trace once, through all of these caches in write-back.
+///
+/// The first `warmup_requests` are not counted.
 ///
 /// # Errors
 /// A sentence: a cache that cannot be, or the trace's.

@@ -1,8 +1,7 @@
-//! Charts as SVG: lines over a linear or logarithmic axis, or groups of bars, with axes, units,
-//! grid and legend.
+//! Charts as SVG: lines or groups of bars, with axes, units, grid and legend.
 //!
-//! Colours are those of Okabe and Ito, which people with any colour vision tell apart; markers
-//! differ, too. Text is in the viewer's own sans-serif.
+//! An axis of lines is linear or logarithmic. Colours are those of Okabe and Ito, which people with
+//! any colour vision tell apart; markers differ, too. Text is in the viewer's own sans-serif.
 //!
 //! The rule of vertical axes, for lines and bars alike: a linear one begins at 0, or at the lowest
 //! negative value; none is cut. Figures that need another range get a logarithmic axis, which has
@@ -82,9 +81,11 @@ pub enum Role {
     /// Measured: a line with markers, or bars.
     #[default]
     Measured,
-    /// One figure that does not depend on the horizontal axis: a line without markers, from its first point to its last.
+    /// One figure for the whole horizontal axis: a line without markers, from the first point to
+    /// the last.
     Level,
-    /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line across.
+    /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line
+    /// across.
     Reference,
     /// Published single figures for the series before this one: hollow markers or bars, and no
     /// line.

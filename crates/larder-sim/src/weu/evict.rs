@@ -10,11 +10,10 @@ use super::WeuCache;
 use larder_core::SlotId;
 
 impl WeuCache {
-    /// Evicts every WEU that the drive would drop next, if it said so and one can go; else one, the
-    /// design's choice.
+    /// Evicts every WEU that the drive would drop next, if it said so and one can go.
     ///
-    /// One alone out of a larger unit would be all that is ever evicted: the rest keeps the unit in
-    /// its place, the least recent.
+    /// Otherwise it evicts one, the design's choice. One alone out of a larger unit would be all
+    /// that is ever evicted: the rest keeps the unit in its place, the least recent.
     pub(super) fn evict(&mut self) -> bool {
         let mut any = false;
         for slot in std::mem::take(&mut self.advised) {

@@ -1,11 +1,11 @@
 //! The cache follows an engine's log: [`larder_core::decisions`].
 //!
 //! The log has the events in their order, also the ends of operations. The cache decides on hits,
-//! duplicates, the places of records, full WEUs, the segments that a commit closes, the victims,
-//! and the chunks that are clean then. It does so by the code that replays traces. In a trace one
-//! step follows from the other at once. Here the engine's steps are events of their own: a WEU is
-//! full; the next is opened; a victim is chosen; it is evicted; its slot is free; a segment is
-//! closed; its write is over.
+//! duplicates, the places of records, and full WEUs. It also decides on the segments that a commit
+//! closes, the victims, and the chunks that are clean then. It does so by the code that replays
+//! traces. In a trace one step follows from the other at once. Here the engine's steps are events
+//! of their own. A WEU is full; the next is opened; a victim is chosen; it is evicted; its slot is
+//! free. A segment is closed; its write is over.
 //!
 //! Designs with slots of one chunk are followed by the same code, as the engine runs them by its
 //! own. A WEU is one record then, which is closed when it is stored, with nothing around it. The
@@ -37,8 +37,9 @@ mod entries;
 
 /// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
 const WEUS_MAX: u32 = 1 << 22;
-/// Slots of one chunk, at most: 128 GiB of flash, of 8 KiB each, which take some 1.5 GiB of memory
-/// to follow.
+/// Slots of one chunk, at most.
+///
+/// They are those of 128 GiB of flash, of 8 KiB each, and take some 1.5 GiB of memory to follow.
 const CHUNK_SLOTS_MAX: u32 = 1 << 24;
 /// The limit of log entries, which are not counted here.
 const NEVER: u64 = u64::MAX;
@@ -49,7 +50,8 @@ pub(super) struct Following {
     one_record: bool,
     /// Number of the next segment that is closed, or metadata slot that changes.
     next_segment: u64,
-    /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of data.
+    /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of
+    /// data.
     in_flight: Vec<(u64, SlotId, u64)>,
     region: Region,
     /// Slots that were chosen, and not evicted yet.

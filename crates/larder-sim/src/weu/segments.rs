@@ -81,8 +81,9 @@ impl WeuCache {
         Some(slot)
     }
 
-    /// Writes the open segment of a class. It seals the WEU if that has no room for another, or if
-    /// `seal` says so.
+    /// Writes the open segment of a class.
+    ///
+    /// It seals the WEU if that has no room for another, or if `seal` says so.
     pub(super) fn close_segment(&mut self, class: StreamClass, seal: bool) {
         let Some(open) = &mut self.open[index_of(class)] else { return };
         let rules = &self.options.rules;

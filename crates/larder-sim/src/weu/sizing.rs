@@ -37,7 +37,7 @@ pub const SECTOR_BYTES: u32 = 4096;
 const MAPPINGS_PER_CHUNK: u64 = 4;
 /// Fingerprints of a full index for each whole chunk of data, as in the engine.
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
-/// In write-back, destaging keeps this share of the data area clean, in percent: the engine's high
+/// The share of the data area that may be dirty in write-back, in percent: the engine's high
 /// watermark.
 ///
 /// From it on the engine's rate has no limit.
@@ -77,12 +77,14 @@ pub struct WeuSizing {
     pub granularity: Granularity,
     /// The moment when writes reach the origin.
     pub policy: WritePolicy,
-    /// The FP index ratio (Nitro §3.1, Table 1), 0 to 100 percent of a full index; 0 turns deduplication off.
+    /// The FP index ratio (Nitro §3.1, Table 1), 0 to 100 percent of a full index; 0 turns
+    /// deduplication off.
     pub fp_index_percent: u32,
     /// True if chunks are stored compressed.
     pub compress: bool,
-    /// Addresses at most; by default four for each whole chunk of data, fewer if they would take
-    /// too much of the flash.
+    /// Addresses at most; by default four for each whole chunk of data.
+    ///
+    /// It is fewer if they would take too much of the flash.
     pub lba_entries: Option<u64>,
     /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
     /// history.
@@ -142,7 +144,8 @@ impl WeuSizing {
 
     /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<WeuOptions, String> {
-        // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at different moments.
+        // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at
+        // different moments.
         let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
         let layout = self.plan(flash_bytes, asked, None)?;
         let origin_chunks = self.origin_chunks();
@@ -302,7 +305,8 @@ impl WeuSizing {
 fn padded_weu_bytes(weu_bytes: u32, chunk_bytes: u32) -> u32 {
     let chunks = weu_bytes / chunk_bytes;
     let table = (chunks * RECORD_ENTRY_BYTES as u32).next_multiple_of(SECTOR_BYTES);
-    // A raw chunk begins at a sector, behind the header. A place's offset has the bits for the largest WEU.
+    // A raw chunk begins at a sector, behind the header. A place's offset has the bits for the
+    // largest WEU.
     (SECTOR_BYTES + weu_bytes + table).min(WEU_BYTES_MAX)
 }
 

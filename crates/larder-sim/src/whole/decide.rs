@@ -1,8 +1,8 @@
 //! Decisions of a cache on a client's request, chunk by chunk, and its requests to its devices.
 //!
-//! Role: after each chunk the cache learns which data the drive has dropped by itself, and writes
-//! back surplus dirty data ([`dirty`](crate::dirty)), as in a replay without time. So a request of
-//! many chunks makes no more dirty at once than a request of one.
+//! Role: after each chunk the cache learns which data the drive has dropped by itself. Then it
+//! writes back surplus dirty data ([`dirty`](crate::dirty)), as in a replay without time. So a
+//! request of many chunks makes no more dirty at once than a request of one.
 //!
 //! Invariants: the drive learns of dirty and clean data in the moment of the decision. Data that it
 //! dropped before a request is no hit of the request.

@@ -69,8 +69,9 @@ impl Devices {
         }
     }
 
-    /// Announces how much of the flash the cache makes dirty, and which parts for ever: these are
-    /// never dropped.
+    /// Announces how much of the flash the cache makes dirty, and which parts for ever.
+    ///
+    /// The drive never drops the latter.
     ///
     /// # Errors
     /// If there are too few blocks for that.

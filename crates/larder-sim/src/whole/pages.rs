@@ -1,11 +1,11 @@
 //! The flash of a cache on the pages of a drive with a clock: bytes become requests of whole pages.
 //!
 //! Offset 0 of the flash is logical page 0. As in the count of erasures ([`host`](crate::host)), a
-//! write goes to the drive in whole units: a page, or as many as the drive takes at once. A part of
-//! a unit waits in the drive's buffer, which survives a loss of power, until the rest comes. If
-//! more units wait than the buffer has frames, the one that has waited longest is completed: the
-//! rest of it is read from the drive, and the unit is written. A unit that gets no more is written
-//! at once. Bytes that wait so take no time to be written or read.
+//! write goes to the drive in whole units. A unit is a page, or as many as the drive takes at once.
+//! A part of a unit waits in the drive's buffer, which survives a loss of power, until the rest
+//! comes. If more units wait than the buffer has frames, the one that has waited longest is
+//! completed. The rest of it is read from the drive, and the unit is written. A unit that gets no
+//! more is written at once. Bytes that wait so take no time to be written or read.
 //!
 //! It does not make requests, or know when they are over.
 
@@ -60,8 +60,9 @@ impl Pages {
         }
     }
 
-    /// Returns the drive's request when these bytes get no more: if they are a unit that waits, its
-    /// rest is padding.
+    /// Returns the drive's request when these bytes get no more.
+    ///
+    /// If they are a unit that waits, its rest is padding.
     pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
         let (unit, _) = self.waiting.forget_unit_of(bytes)?;
         Some(self.unit_write(unit))

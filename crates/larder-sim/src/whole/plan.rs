@@ -1,5 +1,5 @@
-//! The steps for a client's request, in their order: from a cache's [requests](crate::devices) to
-//! its devices.
+//! The steps for a client's request, in their order: a cache's [requests](crate::devices) to its
+//! devices.
 //!
 //! A [`Task`] is stages, one after the other; a stage is chains, side by side; a chain is steps,
 //! one after the other.
@@ -162,8 +162,9 @@ fn of_origin(request: &DeviceRequest) -> origin::Request {
     origin::Request { kind, offset: request.start, len: request.len }
 }
 
-/// Background steps, as they come. Those between two flushes or trims are gathered, over all chunks
-/// of a request.
+/// Background steps, as they come.
+///
+/// Steps between two flushes or trims are gathered, over all chunks of a request.
 #[derive(Default)]
 struct Ordered {
     /// The steps before the last flush or trim.

@@ -1,11 +1,10 @@
-//! The savings of each of AustereCache's techniques in the RAM of CacheDedup's D-LRU: Figure 6
-//! (§5.3, Exp#2).
+//! The RAM that AustereCache's techniques save over CacheDedup's D-LRU: Figure 6 (§5.3, Exp#2).
 //!
 //! *Vanilla* is D-LRU, and *B+PK+S* AustereCache without compression; both are replayed. The two
-//! steps between are the paper's to the letter, as far as RAM goes. In *B+FK+L* the slots of
-//! buckets have the full key, the order of a bucket's slots is a list of their numbers, and there
-//! is no sketch. *B+PK+L* has prefixes in place of the full keys. All of that is allocated before
-//! the first request and never changes, so it is counted, not replayed.
+//! steps between are the paper's to the letter, as far as RAM goes. *B+FK+L* has buckets whose
+//! slots have the full key, and no sketch. The order of a bucket's slots is a list of their
+//! numbers. *B+PK+L* has prefixes in place of the full keys. All of that is allocated before the
+//! first request and never changes, so it is counted, not replayed.
 //!
 //! It leaves out the hit ratios of the steps between; the paper has none.
 

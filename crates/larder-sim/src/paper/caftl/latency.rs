@@ -27,7 +27,8 @@ pub(super) fn increase(ours: f64, baseline: f64) -> Option<f64> {
     (baseline > 0.0).then(|| 100.0 * (ours - baseline) / baseline)
 }
 
-/// Tables of reads and of writes, a series for each name; each trace gives the figures of all of them.
+/// Tables of reads and of writes, a series for each name; each trace gives the figures of all of
+/// them.
 pub(super) struct Both {
     lines: Vec<[Vec<Option<f64>>; 2]>,
 }

@@ -1,5 +1,4 @@
-//! Figures 8, 9 and 12: the duplicates that deduplication removes, its savings, and its comparisons
-//! of fingerprints.
+//! Figures 8, 9 and 12: duplicates removed, pages saved, and fingerprints compared for that.
 //!
 //! Figures 8 and 9 are of a processor of 934 MHz and a buffer of 16 MB (§4.2). Figure 12 is of 256
 //! segments with room for the fingerprints of each workload (§4.3.3).

@@ -1,7 +1,7 @@
 //! A trace as requests of pages to a drive, with their times.
 //!
-//! A run of blocks that follow one another in one request of the trace is one request here, of at
-//! most 128 pages: the 512 KiB that Linux of the paper's time hands to a drive at once.
+//! A run of blocks that follow one another in one request of the trace is one request here. It has
+//! at most 128 pages: the 512 KiB that Linux of the paper's time hands to a drive at once.
 //!
 //! Invariants: times do not step back. Memory is 16 bytes for each page written, and 32 for each
 //! request.

@@ -2,8 +2,8 @@
 //!
 //! The drive is the paper's: 7% over-provisioning, and 10% of its blocks for the log of the hybrid
 //! mapping (§5.4). It is cut to the size of the cache, with pages of 4 KiB. The modified drives
-//! reserve no space (§5.4), and so are no larger than the cache. The cache's metadata is not on the
-//! drive, for Nitro keeps its indices in RAM.
+//! reserve no space (§5.4), and so are no larger than the cache. The cache's metadata is not on
+//! the drive, for Nitro keeps its indices in RAM.
 //!
 //! Caches of Figure 6 are in write-through: then a drive that drops data by itself may drop all of
 //! the cache. All of a trace is counted, from an empty drive on.
@@ -53,8 +53,9 @@ const EXTENT_TRIM: &str = "extent-LRU-TRIM";
 const EXTENT_MOD: &str = "extent-LRU-mod";
 const EXTENT_NAIVE: &str = "extent, unmodified";
 
-/// The seven: Figure 6's, as far as the text names them, FlashTier before Nitro's authors extended
-/// it, and the one "not shown".
+/// The seven: Figure 6's, as far as the text names them, with two more.
+///
+/// These are FlashTier before Nitro's authors extended it, and the one "not shown".
 const PAIRS: [Pair; 7] = [
     pair(WEU_LRU, &WEU_D, "hybrid"),
     pair(WEU_TRIM, &WEU_D, "hybrid-trim"),

@@ -74,7 +74,8 @@ fn lines_have_axes_units_legend_and_a_marker_for_each_point() {
     }
     let long = ["nitro:granularity=extent:", "dedup=off:weu=1M"];
     assert!(long.iter().all(|line| said.iter().any(|text| text == line)), "a long name takes two lines: {said:?}");
-    // Seven points and one in the legend, in the first colour; the ninth series has the colour again.
+    // Seven points and one in the legend, in the first colour; the ninth series has the colour
+    // again.
     assert_eq!(count(&svg, "polygon", "fill", "#0072B2"), 2 * 8);
     assert_eq!(count(&svg, "polygon", "fill", "#D55E00"), 8);
 }

@@ -16,8 +16,9 @@ pub const KEY_LINE_PX: u32 = 20;
 /// Lines under a group of bars at most; names that need more are numbered.
 const LINES_MAX: usize = 4;
 
-/// Breaks a name into lines of at most so many characters (one at least), after an option or a word
-/// if possible.
+/// Breaks a name into lines of at most so many characters (one at least).
+///
+/// It breaks after an option or a word if possible.
 pub fn broken(name: &str, chars_max: usize) -> Vec<String> {
     let chars_max = chars_max.max(1);
     let mut lines: Vec<String> = Vec::new();
