@@ -125,7 +125,7 @@ pub struct BoundCollector {
     zeroes: Zeroes,
     appearances: Vec<Appearance>,
     numbers: HashMap<Fingerprint, u32>,
-    /// By number of the content.
+    /// Sizes of contents, by their numbers.
     stored_bytes: Vec<u32>,
     zero_reads: u64,
     requests_max: u32,

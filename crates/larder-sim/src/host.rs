@@ -172,12 +172,12 @@ impl Host {
         (start < end).then(|| start - self.laid.start..end - self.laid.start)
     }
 
-    /// The layer.
+    /// Returns the layer.
     pub fn ftl(&self) -> &dyn Ftl {
         &*self.ftl
     }
 
-    /// The drive.
+    /// Returns the drive.
     pub fn profile(&self) -> &Profile {
         &self.profile
     }

@@ -72,7 +72,7 @@ pub struct Heading {
     pub about: &'static str,
 }
 
-/// All experiments, in the order of the papers.
+/// Returns all experiments, in the order of the papers.
 pub fn experiments() -> impl Iterator<Item = &'static Experiment> {
     [nitro::EXPERIMENTS, cachededup::EXPERIMENTS, austere::EXPERIMENTS, caftl::EXPERIMENTS].into_iter().flatten()
 }

@@ -227,7 +227,8 @@ impl<D: Slotted> SlottedCache<D> {
         self.metadata_at = (self.metadata_at + METADATA_PAGE_BYTES) % sizes.metadata_bytes.max(METADATA_PAGE_BYTES);
     }
 
-    /// Notes that a chunk of the origin is read, written or trimmed, and a client waits for it.
+    /// Notes that a chunk of the origin is read, written or trimmed, and that a client waits for
+    /// it.
     #[inline]
     fn gather_origin(&mut self, action: Action, lba: Lba) {
         if self.gathering.is_on() {
@@ -236,7 +237,7 @@ impl<D: Slotted> SlottedCache<D> {
         }
     }
 
-    /// Notes that a slot is read, and a client waits for it.
+    /// Notes that a slot is read, and that a client waits for it.
     #[cold]
     fn gather_slot_read(&mut self, slot: ChunkSlot) {
         self.gathering.for_whom(Waits::Client);

@@ -86,7 +86,7 @@ pub struct WeuOptions {
     pub policy: WritePolicy,
     /// True if chunks are stored compressed.
     pub compress: bool,
-    /// In write-back: destaging begins when so many chunks are dirty.
+    /// In write-back, the number of dirty chunks from which destaging begins.
     pub dirty_chunks_max: u64,
     /// Trimmed runs that a checkpoint holds.
     ///
@@ -96,8 +96,7 @@ pub struct WeuOptions {
     /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
     /// history.
     pub history_bytes: u64,
-    /// Background entries that are written to the log at once: 1 for each WEU that is full or
-    /// freed.
+    /// Background entries are written to the log once so many wait; 1: when a WEU is full or freed.
     ///
     /// After so many evictions one shard of the index is swept.
     pub commit_entries: u64,

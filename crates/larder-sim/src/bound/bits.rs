@@ -9,7 +9,7 @@
 
 /// The set.
 pub(super) struct Bits {
-    /// The lowest first; the last has one word.
+    /// The lowest level first; the last has one word.
     levels: Vec<Vec<u64>>,
 }
 

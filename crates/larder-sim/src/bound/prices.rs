@@ -145,7 +145,7 @@ impl Prices<'_> {
     }
 }
 
-/// For each value, the sum of those before it.
+/// Returns, for each value, the sum of those before it.
 fn sums_before<T: Copy + Default + Add<Output = T>>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut sum = T::default();
     let add = |value| {

@@ -60,7 +60,7 @@ fn measures(lab: &mut Lab<'_>, at: usize, ratio: u32) -> Result<Vec<Measures>, S
     weus::replay(lab, at, &how, 0, &rooms)
 }
 
-/// Runs it.
+/// Runs Figure 9.
 pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
     let figures: [Figure; 3] = [
         ("Read miss ratio (%)", |measures| 100.0 * measures.tally.read_miss_ratio()),

@@ -57,7 +57,7 @@ impl Kind {
     }
 }
 
-/// Runs it.
+/// Runs Figure 7.
 pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     let (mut all, mut comparisons) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {

@@ -16,7 +16,7 @@ const VARIANTS: [&Variant; 6] = [&EXTENT, &EXTENT_D, &WEU, &WEU_C, &WEU_D, &WEU_
 const PERCENTS: [f64; 2] = [2.0, 5.0];
 const READ_HITS: &str = "Read hit ratio (%)";
 
-/// Runs it.
+/// Runs Figure 4.
 pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
     let names: Vec<String> =
         (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect::<Result<_, String>>()?;

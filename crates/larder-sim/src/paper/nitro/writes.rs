@@ -14,7 +14,7 @@ use crate::{
 
 const VARIANTS: [&Variant; 4] = [&WEU, &WEU_D, &WEU_C, &WEU_DC];
 
-/// Runs it.
+/// Runs the comparison of writes.
 pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
     let mut lines: Vec<Vec<Option<f64>>> = vec![Vec::new(); VARIANTS.len()];
     let mut names = Vec::new();
