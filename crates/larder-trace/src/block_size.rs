@@ -1,7 +1,10 @@
-//! Whether all content of a trace is in blocks of one size, each at a multiple of that, which replay and re-chunking need;
-//! and the line of the first block that is not.
+//! The block size of a trace's content.
 //!
-//! What it does not do: decide whether that is an error; `OpenOptions::one_block_size` of the reader does.
+//! Replay and re-chunking need blocks of one size, each at a multiple of that size. This module
+//! finds the line of the first block that breaks this rule.
+//!
+//! It does not decide whether that is an error. It leaves this to `OpenOptions::one_block_size` of
+//! the reader.
 
 use crate::{
     error::{Position, TraceError, TraceErrorKind},
@@ -16,8 +19,8 @@ pub(crate) struct BlockSize {
 }
 
 impl BlockSize {
-    /// Takes what line `line` of the file `name` said. An error where a block has another size than the first, or begins
-    /// within one.
+    /// Checks the records of line `line` of the file `name`. Returns an error if a block has
+    /// another size than the first, or begins within a block.
     #[inline]
     pub fn check(&mut self, records: &[Record], name: &str, line: u64) -> Option<TraceError> {
         for record in records.iter().filter(|record| record.content.is_some()) {

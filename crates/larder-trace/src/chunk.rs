@@ -1,13 +1,14 @@
-//! Records to requests of chunks: what a cache is asked, chunk by chunk.
+//! Turns records into requests of chunks.
 //!
-//! Reads and writes give one request for each chunk that they touch, in the order of addresses. A trim gives one for the
-//! run of whole chunks in it (so that trimming a disk stays one request), and one for each chunk that it has a part of.
-//! A flush gives one.
+//! A read or write gives one request for each chunk that it touches, in the order of addresses. A
+//! trim gives one request for the run of whole chunks in it, so that a trim of a disk stays one
+//! request. It gives one more for each chunk that it covers in part. A flush gives one.
 //!
-//! Invariants: a request's content is the content of its whole chunk. So a trace with content is chunked at its own
-//! granularity; `rechunk.rs` makes other sizes of it. Nothing is kept between records.
+//! Invariants: a request's content is the content of its whole chunk. So a trace with content is
+//! chunked at its own granularity; `rechunk.rs` makes other sizes of it. Nothing is kept between
+//! records.
 //!
-//! What it does not do: read or merge what a part of a chunk needs.
+//! It does not read or merge the rest of a chunk that a request touches in part.
 
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
@@ -17,16 +18,17 @@ use crate::{
 /// The smallest and the largest chunk, in bytes.
 pub const CHUNK_BYTES_RANGE: std::ops::RangeInclusive<u32> = 512..=1 << 20;
 
-/// What a cache is asked about one chunk (or, for a trim, a run of chunks).
+/// A request for one chunk or, for a trim, for a run of chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkRequest {
-    /// Arrival in microseconds, where the trace has times.
+    /// The arrival in microseconds, if the trace has times.
     pub time_us: Option<u64>,
-    /// Requests of chunks that follow one another with the same number belong to one request of the trace.
+    /// The number of the trace's request. Consecutive chunk requests with the same number belong to
+    /// it.
     pub request: u64,
-    /// Name of workload, guest, process or host.
+    /// The name of workload, guest, process or host.
     pub tag: Tag,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// Number of the (first) chunk; 0 for a flush.
     pub lba: u64,
@@ -34,16 +36,17 @@ pub struct ChunkRequest {
     pub chunk_count: u64,
     /// The first byte in the chunk that is touched.
     pub start_bytes: u32,
-    /// Bytes of the chunk that are touched; of each chunk, for a run. 0 for a flush.
+    /// Touched bytes of the chunk; for a run, of each chunk. 0 for a flush.
     pub len_bytes: u32,
-    /// Whether whole chunks are touched.
+    /// Whether the request touches whole chunks.
     pub is_whole: bool,
-    /// The content of the whole chunk once the request is done, where it is known.
+    /// The content of the whole chunk after the request, if it is known.
     pub content: Option<Content>,
 }
 
 impl ChunkRequest {
-    /// The same as a record, for statistics and writers. A part of a chunk whose content is known counts as the chunk.
+    /// Returns the request as a record, for statistics and writers. A part of a chunk whose content
+    /// is known counts as the chunk.
     pub fn to_record(&self, chunk_bytes: u32) -> Record {
         let chunk_bytes = u64::from(chunk_bytes);
         let first = self.lba * chunk_bytes;
@@ -66,7 +69,8 @@ pub(crate) fn check_chunk_bytes(chunk_bytes: u32) -> TraceResult<()> {
     Err(TraceError::parameter(message))
 }
 
-/// Requests of chunks of `chunk_bytes`. Fails, while iterating, where a trace has content of another granularity.
+/// Returns requests of chunks of `chunk_bytes`. The iterator fails if the trace has content of
+/// another granularity.
 pub fn chunks<I>(records: I, chunk_bytes: u32) -> TraceResult<Chunks<I::IntoIter>>
 where
     I: IntoIterator<Item = TraceResult<Record>>,
@@ -109,12 +113,12 @@ impl<I: Iterator<Item = TraceResult<Record>>> Iterator for Chunks<I> {
     }
 }
 
-/// The requests of chunks that a record comes to.
+/// The requests of chunks that a record gives.
 #[derive(Clone, Copy)]
 pub(crate) struct Pieces {
     record: Record,
     chunk_bytes: u64,
-    /// The next byte to be handed out; beyond the end when all is done.
+    /// The next byte to hand out; beyond the end when all is done.
     next: u64,
     is_done: bool,
 }

@@ -1,14 +1,17 @@
-//! Which format a trace has, where the file itself says so.
+//! Finds the format of a trace if the file itself names it.
 //!
-//! Detection goes by a mark alone: the first line of an iolog, a header that names just the columns of a format, or content that no other
-//! format has. Such content is a fingerprint among columns of one kind, or an event of blkparse.
+//! Detection goes by a mark alone: the first line of an iolog, a header that names just the columns
+//! of a format, or content that no other format has. Such content is a fingerprint among columns of
+//! one kind, or an event of blkparse.
 //!
-//! All other formats are columns of numbers or letters, and several of them may fit. Then detection guesses nothing: it names the formats
-//! that fit, and asks the caller. A trace with a few bad lines keeps its format; the reader names the bad lines.
+//! All other formats are columns of numbers or letters, and several of them may fit. Then detection
+//! guesses nothing: it names the formats that fit, and asks the caller. A trace with a few bad
+//! lines keeps its format; the reader names the bad lines.
 //!
-//! Invariants: no binary format is found out, for none has a mark. The same bytes give the same answer.
+//! Invariants: detection finds no binary format, for none has a mark. The same bytes give the same
+//! answer.
 //!
-//! What it does not do: look at the file's name; refuse archives and the like ([`foreign`]).
+//! It does not look at the file's name. It leaves archives and the like to [`foreign`].
 
 mod binary;
 
@@ -24,17 +27,17 @@ use crate::{
     sink::Sink,
 };
 
-/// Bytes of the trace that are looked at, after unpacking.
+/// Bytes of the unpacked trace that detection reads.
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
-/// Lines that are looked at.
+/// Lines that detection reads.
 const LINES_MAX: usize = 64;
 /// Digits of the shortest fingerprint.
 const FINGERPRINT_DIGITS: usize = 16;
 
-/// Finds the format of a trace that has not been read yet; takes nothing of it. Of a packed file that was cut, what there
-/// is tells it.
+/// Finds the format of a trace whose reading has not begun, and takes no bytes. For a packed file
+/// that was cut, the bytes before the cut decide.
 pub(crate) fn detect(input: &mut Input) -> TraceResult<FormatId> {
-    // Where nothing fits the little that there is, the cut is the reason.
+    // If nothing fits the few bytes, the cut is the reason.
     let found = detect_head(input);
     found.map_err(|error| input.take_failure().unwrap_or(error))
 }
@@ -61,12 +64,13 @@ fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
     detect_text(head, &lines).map_err(unknown)
 }
 
-/// Whether most lines are text. Numbers of four bytes or more have zeroes among them, or other control characters.
+/// Returns whether most lines are text. Numbers of four bytes or more contain zeroes or other
+/// control characters.
 fn is_text(head: &[u8]) -> bool {
     let lines = head.split(|&byte| byte == b'\n').filter(|line| !line.trim_ascii().is_empty());
     let (mut text, mut all) = (0, 0);
     for line in lines {
-        // ASCII for the most part: names of processes may be anything.
+        // Most of a line is ASCII; a process name may have any bytes.
         let is_ascii = line.iter().filter(|byte| byte.is_ascii()).count() * 2 > line.len();
         text += usize::from(is_ascii && line.iter().all(is_text_byte));
         all += 1;
@@ -74,12 +78,13 @@ fn is_text(head: &[u8]) -> bool {
     all == 0 || text * 2 > all
 }
 
-/// No control character, that is.
+/// Returns whether a byte is no control character.
 fn is_text_byte(byte: &u8) -> bool {
     *byte >= b' ' && *byte != 0x7f || matches!(byte, b'\t' | b'\r' | b'\n')
 }
 
-/// The first lines that are whole, not empty and no comments. A file of one line may lack its end.
+/// Returns the first lines that are whole, not empty and no comments. A file of one line may lack
+/// its end.
 fn first_lines(head: &[u8], is_whole_file: bool) -> Vec<&[u8]> {
     let mut lines: Vec<&[u8]> = head.split(|&byte| byte == b'\n').collect();
     if lines.len() > 1 || !is_whole_file {
@@ -90,7 +95,7 @@ fn first_lines(head: &[u8], is_whole_file: bool) -> Vec<&[u8]> {
     lines.filter(is_some).take(LINES_MAX).collect()
 }
 
-/// A text format that fits, or how it does not: the first bad line and its complaint.
+/// A text format, and its first bad line with the complaint if the format does not fit.
 type Fit = (FormatId, Result<(), (usize, Complaint)>);
 
 fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
@@ -117,7 +122,7 @@ fn detect_text(head: &[u8], lines: &[&[u8]]) -> Result<FormatId, String> {
     }
 }
 
-/// The sentence that asks for the format, where these fit.
+/// Returns the sentence that asks for the format if several fit.
 fn cannot_tell(what: &str, fitting: &[FormatId]) -> String {
     let named: Vec<String> = fitting.iter().map(|format| format!("{format} ({})", format.layout())).collect();
     let options: Vec<String> = fitting.iter().map(|format| format!("--format {format}")).collect();
@@ -128,7 +133,7 @@ fn cannot_tell(what: &str, fitting: &[FormatId]) -> String {
     )
 }
 
-/// The format that a first line names.
+/// Returns the format that a first line names.
 fn named_by(first: &[u8]) -> Option<FormatId> {
     let is_named = |format: &FormatId| match format {
         FormatId::Csv => csv::is_marked(first),
@@ -142,7 +147,7 @@ fn named_by(first: &[u8]) -> Option<FormatId> {
     FormatId::ALL.into_iter().find(is_named)
 }
 
-/// Whether lines that fit a format can be of no other.
+/// Returns whether the lines that fit a format fit no other.
 fn is_marked(format: FormatId, lines: &[&[u8]]) -> bool {
     match format {
         FormatId::Fio | FormatId::Blkparse | FormatId::Content => true,
@@ -151,7 +156,8 @@ fn is_marked(format: FormatId, lines: &[&[u8]]) -> bool {
     }
 }
 
-/// Whether a column is a fingerprint: hexadecimal digits, letters among them, for a time or an address may be as long.
+/// Returns whether a line has a fingerprint. It is hexadecimal with letters, since a time or an
+/// address may be as long.
 fn has_fingerprint(line: &[u8]) -> bool {
     let columns = line.split(|byte| byte.is_ascii_whitespace());
     columns.into_iter().any(|column| {
@@ -160,7 +166,7 @@ fn has_fingerprint(line: &[u8]) -> bool {
     })
 }
 
-/// The sentence about text that fits nothing.
+/// Returns the sentence about text that fits no format.
 fn no_text_fits(first: &[u8], fits: &[Fit]) -> String {
     let complaints = fits.iter().filter_map(|(format, fit)| fit.err().map(|reason| (*format, reason)));
     if is_fio_head(first)
@@ -185,12 +191,12 @@ fn no_text_fits(first: &[u8], fits: &[Fit]) -> String {
     message
 }
 
-/// Whether a line is the head of an iolog, perhaps of a version that nobody here knows.
+/// Returns whether a line is the head of an iolog, perhaps of an unknown version.
 fn is_fio_head(line: &[u8]) -> bool {
     line.trim_ascii().starts_with(b"fio version ")
 }
 
-/// Whether a line may have been meant for a format.
+/// Returns whether a line was perhaps meant for a format.
 fn is_near(format: FormatId, line: &[u8], columns: usize) -> bool {
     let has_commas = line.contains(&b',');
     match format {
@@ -200,7 +206,7 @@ fn is_near(format: FormatId, line: &[u8], columns: usize) -> bool {
     }
 }
 
-/// How many columns a format has, where that is always the same, and whether commas part them.
+/// Returns the number of columns of a format, if it is fixed, and whether commas separate them.
 fn shape(format: FormatId) -> Option<(usize, bool)> {
     match format {
         FormatId::Content => Some((10, false)),
@@ -215,7 +221,7 @@ fn shape(format: FormatId) -> Option<(usize, bool)> {
     }
 }
 
-/// Columns of a line: as many as commas make, or blanks where there are none.
+/// Counts the columns of a line. Commas separate them, or blanks if the line has no comma.
 fn columns_of(line: &[u8]) -> usize {
     match line.iter().filter(|&&byte| byte == b',').count() {
         0 => line.split(|byte| byte.is_ascii_whitespace()).filter(|column| !column.is_empty()).count(),
@@ -223,7 +229,7 @@ fn columns_of(line: &[u8]) -> usize {
     }
 }
 
-/// Whether most lines parse; else the first complaint and its line.
+/// Returns the first complaint and its line unless most lines parse.
 fn fit(parser: &mut Parser, lines: &[&[u8]]) -> Result<(), (usize, Complaint)> {
     match parser {
         Parser::Content(parser) => fit_lines(parser, lines),
@@ -246,7 +252,7 @@ fn fit_lines(parser: &mut impl LineFormat, lines: &[&[u8]]) -> Result<(), (usize
     let mut first = None;
     let mut bad = 0;
     for (at, line) in lines.iter().enumerate() {
-        // A size or an address that cannot be is a bad request, not another format.
+        // An impossible size or address is a bad request, not another format.
         if let Err(complaint) = parser.line(line, &mut sink)
             && complaint.kind == TraceErrorKind::BadRecord
         {

@@ -1,43 +1,44 @@
-//! The error of a trace: a small kind to match on, the file, the place in it, and what was expected there.
+//! The error of a trace: its kind, the file, the place in the file, and the expectation there.
 //!
-//! Invariants: `Display` is one sentence that a user can act on. The error is one word wide, so that a `Result` of a
-//! record stays small.
+//! Invariants: `Display` is one sentence that a user can act on. The error is one word wide, so
+//! that a `Result` of a record stays small.
 //!
-//! What it does not do: decide whether to go on; `OpenOptions::skip_bad` of the reader does.
+//! It does not decide whether the reader goes on. It leaves this to `OpenOptions::skip_bad` of the
+//! reader.
 
 use std::{fmt, io};
 
 /// Characters of a bad line that an error shows.
 const SHOWN_BYTES_MAX: usize = 60;
 
-/// What went wrong, as far as a caller can act on it.
+/// The kind of a failure, for callers that act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TraceErrorKind {
     /// The file cannot be opened, read or written.
     Io,
-    /// The file, or the compressed stream in it, ends in the middle of something.
+    /// The file, or the compressed stream in it, ends in the middle of an item.
     Truncated,
     /// Other bytes follow the compressed stream, which is whole.
     Behind,
     /// The compressed stream is damaged.
     Corrupt,
-    /// A line or binary record is not what the format says.
+    /// A line or binary record breaks the format.
     BadRecord,
-    /// A read, write or trim of no bytes.
+    /// A read, write or trim has no bytes.
     ZeroSize,
-    /// A request longer than any device takes.
+    /// A request is longer than any device takes.
     TooLong,
     /// A request reaches past the end of the device, or past the largest address.
     PastEnd,
     /// No format fits the file.
     UnknownFormat,
-    /// The trace lacks what is asked of it, or has it at the wrong granularity.
+    /// The trace lacks content that the caller needs, or has it at the wrong granularity.
     Content,
     /// A parameter of a generator, of chunking or of a writer cannot be met.
     Parameter,
 }
 
-/// Where in the file.
+/// The place in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Position {
     /// The file as a whole.
@@ -65,34 +66,34 @@ struct Inner {
 pub type TraceResult<T> = Result<T, TraceError>;
 
 impl TraceError {
-    /// An error at `position` of `file` (empty where there is none); `message` says what was expected.
+    /// Makes an error at `position` of `file` (empty for none); `message` names the expectation.
     pub fn new(kind: TraceErrorKind, file: &str, position: Position, message: impl Into<String>) -> TraceError {
         TraceError(Box::new(Inner { kind, file: file.to_owned(), position, message: message.into(), source: None }))
     }
 
-    /// An operating system's error.
+    /// Makes an error from an error of the operating system.
     pub fn io(file: &str, position: Position, message: impl Into<String>, source: io::Error) -> TraceError {
         let mut error = TraceError::new(TraceErrorKind::Io, file, position, message);
         error.0.source = Some(source);
         error
     }
 
-    /// A parameter that cannot be met.
+    /// Makes an error about a parameter that cannot be met.
     pub fn parameter(message: impl Into<String>) -> TraceError {
         TraceError::new(TraceErrorKind::Parameter, "", Position::Whole, message)
     }
 
-    /// What a caller can match on.
+    /// Returns the kind, which a caller can match on.
     pub fn kind(&self) -> TraceErrorKind {
         self.0.kind
     }
 
-    /// The file's name, as it was given; empty where no file is concerned.
+    /// Returns the file's name, as it was given; empty if no file is concerned.
     pub fn file(&self) -> &str {
         &self.0.file
     }
 
-    /// The place in the file.
+    /// Returns the place in the file.
     pub fn position(&self) -> Position {
         self.0.position
     }
@@ -120,7 +121,7 @@ impl std::error::Error for TraceError {
     }
 }
 
-/// Why a line or binary record was refused, before file and place are known. Cheap: no allocation.
+/// The reason to refuse a line or record, without file and place. It allocates nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     pub kind: TraceErrorKind,
@@ -128,16 +129,16 @@ pub(crate) struct Complaint {
 }
 
 impl Complaint {
-    /// A read, write or trim of no bytes.
+    /// The complaint about a read, write or trim of no bytes.
     pub const ZERO_SIZE: Complaint =
         Complaint { kind: TraceErrorKind::ZeroSize, expected: "expected a size above 0, found 0" };
 
-    /// The line is not what the format says; `expected` is what should stand there.
+    /// Makes a complaint about a line that breaks the format; `expected` is the right text for it.
     pub const fn expected(expected: &'static str) -> Complaint {
         Complaint { kind: TraceErrorKind::BadRecord, expected }
     }
 
-    /// With file and place. `line` is shown where it is text.
+    /// Adds file and place. The error shows `line` if it is text.
     pub fn at(self, file: &str, position: Position, line: &[u8]) -> TraceError {
         let message = match self.kind {
             TraceErrorKind::BadRecord => format!("expected {}, found {}", self.expected, shown(line)),
@@ -147,7 +148,7 @@ impl Complaint {
     }
 }
 
-/// A line as an error shows it: quoted, escaped and cut.
+/// Returns a line as an error shows it: quoted, escaped and cut.
 pub(crate) fn shown(line: &[u8]) -> String {
     let head = line.get(..SHOWN_BYTES_MAX).unwrap_or(line);
     let dots = if head.len() < line.len() { "..." } else { "" };

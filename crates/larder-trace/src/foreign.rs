@@ -1,9 +1,11 @@
-//! Files that are no trace, each refused by its kind: an archive, a file in a packing that Larder cannot unpack, text in UTF-16.
+//! Refuses files that are no trace, each by its kind.
 //!
-//! The search covers the unpacked content, too: a packed tar archive is an archive. A number in binary records may look like a mark of
-//! two or three bytes. So where the caller names a binary format, only longer marks count.
+//! The kinds are archives, files in a packing that Larder cannot unpack, and text in UTF-16. The
+//! search covers the unpacked content, too: a packed tar archive is an archive. A number in binary
+//! records may look like a mark of two or three bytes. So only longer marks count if the caller
+//! names a binary format.
 //!
-//! What it does not do: find out formats.
+//! It does not find formats.
 
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
@@ -11,7 +13,7 @@ use crate::{
     input::{Input, Packing},
 };
 
-/// Bytes that the search looks at: the header of a file in a tar archive.
+/// Bytes that the search reads: the header of a file in a tar archive.
 const LOOKED_BYTES: usize = 512;
 /// The place of the checksum in that header.
 const TAR_CHECKSUM: std::ops::Range<usize> = 148..156;
@@ -43,7 +45,7 @@ pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
     head.strip_prefix(UTF8_MARK).unwrap_or(head)
 }
 
-/// Whether text is in UTF-16, with a mark or without: every other byte is a zero.
+/// Returns whether text is in UTF-16, with a mark or without: every other byte is a zero.
 pub(crate) fn is_utf16(head: &[u8]) -> bool {
     if matches!(head, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
         return true;
@@ -83,7 +85,7 @@ fn archive(head: &[u8]) -> Option<Found> {
     }
 }
 
-/// The kind of a file that is to be text, by a short mark.
+/// Returns the kind of a file by a short mark. The file is expected to be text.
 fn short_mark(head: &[u8]) -> Option<Found> {
     let found =
         |what| Some(Found { what, remedy: "unpack it first: zstd, gzip and xz alone are unpacked on the way, once" });
@@ -98,7 +100,8 @@ fn short_mark(head: &[u8]) -> Option<Found> {
     }
 }
 
-/// Whether a file begins with the header of a file in a tar archive: with its checksum, old archives have no other mark.
+/// Returns whether a file begins with the header of a file in a tar archive. The test uses the
+/// checksum, since old archives have no other mark.
 fn is_tar(head: &[u8]) -> bool {
     let Some(header) = head.first_chunk::<LOOKED_BYTES>().filter(|header| header[0] != 0) else { return false };
     let Some(digits) = header.get(TAR_CHECKSUM) else { return false };

@@ -1,9 +1,13 @@
-//! The formats, one file each. A text format parses a line, a binary one a record of fixed length; both put what they
-//! find into the [`Sink`](crate::sink::Sink).
+//! The formats, one file each.
 //!
-//! Invariants: parsers keep a few words of state, and the names of devices or files, so that a trace of any length streams.
+//! A text format parses a line, a binary format a record of fixed length. Both put their records
+//! into the [`Sink`](crate::sink::Sink).
 //!
-//! What it does not do: read, unpack, count lines or skip what is bad; `reader.rs` does that for all.
+//! Invariants: parsers keep a few words of state, and the names of devices or files, so that a
+//! trace of any length streams.
+//!
+//! It does not read, unpack, count lines or skip bad input. It leaves this to `reader.rs`, for all
+//! formats.
 
 pub(crate) mod alibaba;
 pub(crate) mod arc_lis;
@@ -77,7 +81,7 @@ pub enum FormatId {
 }
 
 impl FormatId {
-    /// All formats, in the order in which candidates are named: the strict ones first.
+    /// All formats, in the order of their candidates: the strict ones first.
     pub const ALL: [FormatId; 19] = [
         FormatId::Content,
         FormatId::Days,
@@ -100,7 +104,7 @@ impl FormatId {
         FormatId::Columns,
     ];
 
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             FormatId::Content => "content",
@@ -125,7 +129,7 @@ impl FormatId {
         }
     }
 
-    /// What a line or record of it holds, for help and errors.
+    /// Returns the fields of a line or record, for help and errors.
     pub fn layout(self) -> &'static str {
         match self {
             FormatId::Content => "time_us request tag lba sectors R|W|T|F 0 0 fingerprint lz4_bytes",
@@ -152,17 +156,17 @@ impl FormatId {
         }
     }
 
-    /// Whether the format has fingerprints.
+    /// Returns whether the format has fingerprints.
     pub fn has_content(self) -> bool {
         matches!(self, FormatId::Content | FormatId::Days | FormatId::Fiu | FormatId::Austere)
     }
 
-    /// Whether the format is binary.
+    /// Returns whether the format is binary.
     pub fn is_binary(self) -> bool {
         matches!(self, FormatId::OracleGeneral | FormatId::BlockIds | FormatId::Vscsi1 | FormatId::Vscsi2)
     }
 
-    /// Whether `--unit` gives the block size that a block number counts in.
+    /// Returns whether `--unit` gives the block size that a block number counts in.
     pub fn counts_blocks(self) -> bool {
         matches!(self, FormatId::ArcLis | FormatId::BlockIds | FormatId::Csv | FormatId::OracleGeneral)
     }
@@ -190,10 +194,10 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// A format of text lines.
 pub(crate) trait LineFormat {
-    /// Whether a line that begins with `#` is passed over.
+    /// Whether the reader passes over lines that begin with `#`.
     const HAS_COMMENTS: bool = true;
 
-    /// Takes one line, which may hold no request at all.
+    /// Takes one line, which may hold no request.
     fn line(&mut self, line: &[u8], sink: &mut Sink) -> Result<(), Complaint>;
 }
 
@@ -202,7 +206,7 @@ pub(crate) trait BinaryFormat {
     /// Bytes of a record.
     const RECORD_BYTES: usize;
 
-    /// Takes one record of that many bytes.
+    /// Takes one record of `RECORD_BYTES` bytes.
     fn record(&mut self, bytes: &[u8], sink: &mut Sink) -> Result<(), Complaint>;
 }
 
@@ -216,7 +220,7 @@ pub(crate) enum Parser {
     Fio(fio::Fio),
     ArcLis(arc_lis::ArcLis),
     Ssdsim(ssdsim::Ssdsim),
-    /// All formats of a row a request.
+    /// All formats with one request a row.
     Rows(rows::Rows),
     OracleGeneral(oracle_general::OracleGeneral),
     BlockIds(block_ids::BlockIds),
@@ -224,19 +228,19 @@ pub(crate) enum Parser {
     Vscsi2(vscsi::Vscsi<{ vscsi::V2_BYTES }>),
 }
 
-/// Options of a parser beside the format.
+/// The options of a parser beside the format.
 #[derive(Clone, Copy)]
 pub(crate) struct ParserOptions {
-    /// The block size that a block number counts in, where the format has none of its own.
+    /// The block size that a block number counts in, if the format has none of its own.
     pub block_bytes: Option<u32>,
     /// The action of blkparse that counts.
     pub action: u8,
-    /// The columns, where the caller names them.
+    /// The columns, if the caller names them.
     pub columns: Option<columns::Columns>,
 }
 
 impl Parser {
-    /// A parser at the beginning of a trace. `None` where the caller has to name columns.
+    /// Makes a parser at the beginning of a trace. `None` if the caller has to name columns.
     pub fn new(format: FormatId, options: ParserOptions) -> Option<Parser> {
         let ParserOptions { block_bytes, action, columns } = options;
         Some(match format {

@@ -1,11 +1,13 @@
-//! Which of the binary formats a trace may have: records of a virtual SCSI disk, libCacheSim's oracleGeneral, or a bare list of block
-//! numbers.
+//! Names the binary formats that a trace may have.
 //!
-//! None has a mark, so detection chooses none: these are the candidates that it names to the caller. A record of a virtual SCSI disk has
-//! its version in one byte. A record of oracleGeneral has a size, most often of whole sectors. It has the number of the next request for
-//! the same object, too: a later one, or -1. A list of numbers has one sign alone: each number is one of a device below 1 TiB.
+//! They are the records of a virtual SCSI disk, libCacheSim's oracleGeneral, and a bare list of
+//! block numbers. None has a mark, so detection chooses none: these are the candidates that it
+//! names to the caller. A record of a virtual SCSI disk has its version in one byte. A record of
+//! oracleGeneral has a size, most often of whole sectors. It has the number of the next request for
+//! the same object, too: a later one, or -1. A list of numbers has one sign alone: each number lies
+//! on a device below 1 TiB.
 //!
-//! What it does not do: tell binary files from text.
+//! It does not tell binary files from text.
 
 use crate::{
     formats::{
@@ -16,14 +18,14 @@ use crate::{
     record::REQUEST_BYTES_MAX,
 };
 
-/// Block numbers of a bare list are below this (1 TiB in blocks of 4 KiB).
+/// The bound of block numbers in a bare list (1 TiB in blocks of 4 KiB).
 const BLOCK_ID_MAX: u32 = 1 << 28;
-/// Requests of a trace are fewer: so many are 96 GiB.
+/// The bound of requests of a trace. This many records are 96 GiB.
 const REQUESTS_MAX: i64 = 1 << 32;
-/// So many plausible records are enough, whatever their sizes.
+/// Plausible records that are enough, with any sizes.
 const RECORDS_ENOUGH: usize = 4;
 
-/// The formats that may be a file's, the likeliest first.
+/// Returns the formats that the file may have, the likeliest first.
 pub(super) fn fitting(head: &[u8]) -> Vec<FormatId> {
     let fits = [
         (FormatId::Vscsi1, vscsi::looks_like::<{ vscsi::V1_BYTES }>(head)),
@@ -34,7 +36,7 @@ pub(super) fn fitting(head: &[u8]) -> Vec<FormatId> {
     fits.into_iter().filter(|(_, fits)| *fits).map(|(format, _)| format).collect()
 }
 
-/// The reasons why none fits.
+/// Returns the reasons why no format fits.
 pub(super) fn reasons(head: &[u8]) -> String {
     let told = |result: Result<(), String>| result.err().unwrap_or_default();
     format!(
@@ -45,19 +47,19 @@ pub(super) fn reasons(head: &[u8]) -> String {
     )
 }
 
-/// What the first records look like as oracleGeneral.
+/// Counts over the first records, read as oracleGeneral.
 #[derive(Default)]
 struct Oracle {
     records: usize,
     bad: usize,
     first_bad: Option<usize>,
-    /// Sizes of whole sectors.
+    /// Records with a size of whole sectors.
     in_sectors: usize,
     /// Requests that are the last for their object.
     last: usize,
-    /// Requests whose next request is among the records looked at, and is for their object.
+    /// Requests whose next request is among these records and is for the same object.
     right_links: usize,
-    /// Records whose high words are zero, as those of a small trace are.
+    /// Records whose high words are zero, as in a small trace.
     small: usize,
 }
 
@@ -68,7 +70,7 @@ impl Oracle {
         let mut oracle = Oracle { records: records.len(), ..Oracle::default() };
         for (at, bytes) in records.iter().enumerate() {
             let entry = Entry::decode(bytes);
-            // libCacheSim writes -1 for none, others the largest number.
+            // libCacheSim writes -1 for none, other programs the largest number.
             let is_last = entry.next == -1 || entry.next == i64::MAX;
             let is_later = entry.next > at as i64 && entry.next < REQUESTS_MAX;
             if !(is_last || is_later) || u64::from(entry.size_bytes) > REQUEST_BYTES_MAX {
@@ -81,7 +83,7 @@ impl Oracle {
             oracle.small += usize::from(is_later && entry.object < 1 << 32);
             let named = usize::try_from(entry.next).unwrap_or(usize::MAX);
             if is_later && named < records.len() {
-                // Counted from 1; some count from 0.
+                // Numbers count from 1; some files count from 0.
                 let is_right = object(named - 1) == Some(entry.object) || object(named) == Some(entry.object);
                 oracle.right_links += usize::from(is_right);
             }
@@ -89,7 +91,7 @@ impl Oracle {
         oracle
     }
 
-    /// Whether the records may well be such; else what is expected.
+    /// Returns the expectation that fails unless the records are plausible.
     fn fits(&self) -> Result<(), String> {
         if self.records == 0 {
             return Err("one record at least".into());
@@ -108,13 +110,13 @@ impl Oracle {
     }
 }
 
-/// Whether the file may be a bare list of block numbers; else what is expected.
+/// Returns the expectation that fails unless the file may be a bare list of block numbers.
 fn block_ids(head: &[u8]) -> Result<(), String> {
     let (ids, _) = head.as_chunks::<4>();
     if ids.is_empty() {
         return Err("one number of 4 bytes at least".into());
     }
-    // As a crash leaves a file, or a disk that nobody wrote to.
+    // A crash leaves such a file, and so does an unwritten disk.
     if ids.iter().all(|id| *id == [0; 4]) {
         return Err("a block number that is not 0 in the beginning".into());
     }

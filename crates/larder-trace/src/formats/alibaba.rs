@@ -1,6 +1,7 @@
-//! Alibaba's block traces (Li et al., IISWC 2020): `device_id,opcode,offset,length,timestamp`; R or W, bytes, microseconds.
+//! Alibaba's block traces: `device_id,opcode,offset,length,timestamp`; R or W, bytes, microseconds.
 //!
-//! Each device gets a region of its own, of 16 TiB. The first line may be a header with these names.
+//! Source: Li et al., IISWC 2020. Each device gets a region of its own, of 16 TiB. The first line
+//! may be a header with these names.
 
 use super::rows::{Column, Field, Ops, Rows, names_columns};
 use crate::sink::Regions;
@@ -13,12 +14,12 @@ const COLUMNS: [Column; 5] = [
     Column::new(Field::Time(1000), "the time in microseconds in column 5"),
 ];
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows() -> Rows {
     Rows::of(&COLUMNS, is_marked, Some("five columns and no more"), Regions::many())
 }
 
-/// Whether a file's first line says that it is such a trace.
+/// Returns whether a first line marks the file as such a trace.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     names_columns(line, &["device_id", "opcode", "offset", "length", "timestamp"])
 }

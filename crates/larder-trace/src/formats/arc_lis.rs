@@ -1,8 +1,9 @@
-//! The block references of ARC (Megiddo and Modha, FAST'03), `.lis`: `first_page pages ignored request`.
+//! The block references of ARC (Megiddo and Modha, FAST'03), `.lis`:
+//! `first_page pages ignored request`.
 //!
-//! A line stands for `pages` references, one after the other; no operation is given, so all are reads. The files do
-//! not say what a page is, and for hit ratios it is no matter: 4096 bytes, unless the caller knows better. Column 3 is
-//! not used. There are no times.
+//! A line stands for `pages` consecutive references. The file gives no operation, so all are reads.
+//! It does not give the size of a page either, which does not matter for hit ratios. A page is 4096
+//! bytes unless the caller gives another size. Column 3 is not used. There are no times.
 
 use super::LineFormat;
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
     sink::Sink,
 };
 
-/// Bytes of a page, where the caller says nothing.
+/// Bytes of a page if the caller gives no size.
 pub(crate) const PAGE_BYTES: u32 = 4096;
 
 /// The parser.

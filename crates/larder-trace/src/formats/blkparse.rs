@@ -1,18 +1,26 @@
-//! The default output of `blkparse`: `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`.
+//! The default output of `blkparse`:
+//! `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`.
 //!
-//! A request shows up several times, once for each action. One action counts: `Q` (queued) where the beginning of the
-//! file has any, since those are the requests as they were made, before merging and splitting; else `D` (sent to the
-//! driver), else `C` (completed). The caller may name another. All other lines are passed over, the summary at the end
-//! of the file and the list of its input files too.
+//! A request shows up several times, once for each action. One action counts. It is `Q` (queued) if
+//! the beginning of the file has any: those are the requests before merging and splitting. Else it
+//! is `D` (sent to the driver), else `C` (completed). The caller may name another. The parser
+//! passes over all other lines, the summary at the end of the file and the list of its input files
+//! too.
 //!
-//! RWBS: R read, W write, D discard; an F before it is a flush that precedes the write, an F after it (FUA) one that
-//! follows; a flush alone has no sectors. Other requests (N: no data) are passed over. Devices get regions of their own;
-//! the process is the tag, where the action tells it (`C` has an error number in its place).
+//! RWBS: R read, W write, D discard. An F before the letter is a flush that precedes the write. An
+//! F after it (FUA) is a flush that follows. A flush alone has no sectors. The parser passes over
+//! other requests (N: no data). Devices get regions of their own. The process is the tag if the
+//! action has it (`C` has an error number in its place).
 //!
-//! Source: blktrace's `blkparse_fmt.c`. Of Q, I, D and C it has three shapes: `sector + sectors`, perhaps with
-//! `(elapsed)`; a request without data, `[process]`, of C `sector [error]`; and a command that passes through to the
-//! driver (SCSI, NVMe), `bytes (its bytes) [process]`, of C without the number. The last two move no blocks and are
-//! passed over like any other line that is no request.
+//! Source: blktrace's `blkparse_fmt.c`. It has three shapes for Q, I, D and C:
+//!
+//! - `sector + sectors`, perhaps with `(elapsed)`;
+//! - a request without data: `[process]`, for C `sector [error]`;
+//! - a command that passes through to the driver (SCSI, NVMe): `bytes (its bytes) [process]`, for C
+//!   without the number.
+//!
+//! The last two move no blocks, and the parser passes over them as over any line that is no
+//! request.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{
@@ -25,17 +33,17 @@ use crate::{
 /// Actions that name a request, best first.
 const ACTIONS: [u8; 3] = *b"QDC";
 
-/// Lines that say which files were read; they stand before the requests or behind the summary.
+/// Lines that name the input files. They stand before the requests or behind the summary.
 const INPUT_FILE: &[u8] = b"Input file ";
 
-/// The parser: which action counts, which devices there are, and whether the summary has begun.
+/// The parser: the action that counts, the devices so far, and whether the summary has begun.
 pub(crate) struct Blkparse {
     action: u8,
     devices: Regions,
     is_in_summary: bool,
 }
 
-/// The best action that the beginning of a file has: Q, else D, else C.
+/// Returns the best action at the beginning of a file: Q, else D, else C.
 pub(crate) fn choose_action(head: &[u8]) -> u8 {
     let mut seen = [false; ACTIONS.len()];
     for line in head.split(|&byte| byte == b'\n') {
@@ -48,7 +56,7 @@ pub(crate) fn choose_action(head: &[u8]) -> u8 {
     ACTIONS.into_iter().zip(seen).find(|(_, seen)| *seen).map_or(b'Q', |(action, _)| action)
 }
 
-/// Whether a line begins with `major,minor`.
+/// Returns whether a line begins with `major,minor`.
 pub(crate) fn looks_like_device(line: &[u8]) -> bool {
     let Some(field) = Cursor::blanks(line).field() else { return false };
     let mut numbers = field.splitn(2, |&byte| byte == b',');
@@ -62,7 +70,7 @@ impl Blkparse {
     }
 }
 
-/// What RWBS says.
+/// The meaning of RWBS.
 #[derive(Debug, PartialEq, Eq)]
 struct Rwbs {
     op: Option<Op>,
@@ -85,7 +93,8 @@ fn rwbs(field: &[u8]) -> Rwbs {
     said
 }
 
-/// Whether a line that is no event begins what blkparse counted: of a process (`name (pid)`), of a CPU, or of all.
+/// Returns whether a line that is no event begins a summary of blkparse. The summary is for a
+/// process (`name (pid)`), for a CPU, or for all.
 fn begins_summary(line: &[u8]) -> bool {
     let begins = [&b"CPU"[..], b"Total", b"Throughput", b"Events"].iter().any(|word| line.starts_with(word));
     let pid = memchr::memrchr(b'(', line).and_then(|at| line.get(at + 1..)).and_then(|rest| rest.strip_suffix(b")"));
@@ -116,7 +125,7 @@ impl LineFormat for Blkparse {
         // Older versions print a flush without data with 0 sectors.
         let data = said.op.zip(place).filter(|(_, (_, sectors))| *sectors > 0 || !said.flush_before);
         if data.is_none() && !said.flush_before {
-            // No blocks are moved: no request to a cache.
+            // The line moves no blocks, so it is no request to a cache.
             return Ok(());
         }
         let mut record = Record::new(sink.next_request(), Op::Flush, 0, 0);
@@ -137,7 +146,7 @@ impl LineFormat for Blkparse {
     }
 }
 
-/// `sector + sectors`, where it stands there. Leaves what follows.
+/// Returns `sector + sectors` if it stands there, and leaves the rest.
 fn place(columns: &mut Cursor<'_>) -> Result<Option<(u64, u64)>, Complaint> {
     let mut ahead = *columns;
     let Some(sector) = ahead.field().and_then(decimal) else { return Ok(None) };
@@ -149,8 +158,8 @@ fn place(columns: &mut Cursor<'_>) -> Result<Option<(u64, u64)>, Complaint> {
     Ok(Some((sector, sectors)))
 }
 
-/// What stands behind the place, or in its stead: a number (of bytes, or a sector) and what is in round brackets may be
-/// there, what is in square ones must. Gives that.
+/// Returns the text in square brackets, which must follow the place or stand in its stead. A number
+/// (bytes or a sector) and text in round brackets may precede it.
 fn end(rest: &[u8], without_place: bool) -> Result<&[u8], Complaint> {
     let mut left = rest.trim_ascii();
     if without_place {
@@ -163,7 +172,7 @@ fn end(rest: &[u8], without_place: bool) -> Result<&[u8], Complaint> {
     }
     match left.strip_prefix(b"[").and_then(|left| left.strip_suffix(b"]")) {
         Some(name) => Ok(name),
-        // The place tells what line it is, whatever was done to the rest.
+        // The place identifies the line, with any rest.
         None if !without_place => Ok(b""),
         None => Err(Complaint::expected(
             "\"sector + sectors\" and [process] after the kind of request, or [process] alone where no blocks are moved",

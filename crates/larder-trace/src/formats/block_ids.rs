@@ -1,6 +1,8 @@
-//! Bare little-endian u32 block numbers, as in CloudPhysics' `w106`: 4 bytes a reference and nothing else.
+//! Bare little-endian u32 block numbers, as in CloudPhysics' `w106`: 4 bytes a reference and
+//! nothing else.
 //!
-//! No operation is given, so all are reads; a block is 4096 bytes unless the caller knows better. There are no times.
+//! The file gives no operation, so all are reads. A block is 4096 bytes unless the caller gives
+//! another size. There are no times.
 
 use super::BinaryFormat;
 use crate::{
@@ -9,7 +11,7 @@ use crate::{
     sink::Sink,
 };
 
-/// Bytes of a block, where the caller says nothing.
+/// Bytes of a block if the caller gives no size.
 pub(crate) const BLOCK_BYTES: u32 = 4096;
 
 /// The parser.

@@ -1,6 +1,7 @@
-//! Rows whose columns the caller names, in place of a format: `time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5`.
+//! Rows whose columns the caller names, in place of a format.
 //!
-//! Each key has the number of its column, from 1, and behind a colon its unit, which is never guessed:
+//! An example is `time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5`. Each key has the number
+//! of its column, from 1, and behind a colon its unit, which is never guessed:
 //!
 //! | key | unit |
 //! |---|---|
@@ -11,10 +12,10 @@
 //! | `device` | none; each gets a region of its own, of 16 TiB |
 //! | `separator` | in place of a number `comma`, `tab`, `semicolon`, `bar` or `blanks`; else the one that the first row has most of |
 //!
-//! The first row is a header if it has all columns, and none of time, offset and length has a digit. The parser passes over other
-//! columns.
+//! The first row is a header if it has all columns, and none of time, offset and length has a
+//! digit. The parser passes over other columns.
 //!
-//! What it does not do: read rows; `rows.rs` does.
+//! It does not read rows. It leaves this to `rows.rs`.
 
 use std::{fmt, str::FromStr};
 
@@ -30,10 +31,10 @@ const BLOCK_BYTES_MAX: u64 = 1 << 20;
 /// The keys that name a column.
 const KEYS: [&str; 5] = ["time", "op", "offset", "length", "device"];
 
-/// A column that is named.
+/// A named column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Named {
-    /// From 1.
+    /// The column's number, from 1.
     number: usize,
     field: Field,
 }
@@ -60,7 +61,7 @@ enum Separator {
     Blanks,
 }
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows(columns: &Columns) -> Rows {
     const MISSING: &str = "as many columns as --columns names";
     let named = || columns.named.iter().flatten();
@@ -86,7 +87,7 @@ pub(crate) fn rows(columns: &Columns) -> Rows {
     Rows::new(layout, Regions::many())
 }
 
-/// The value that belongs in a column, for the complaint.
+/// Returns the value that belongs in a column, for the complaint.
 fn expected(field: Field) -> &'static str {
     match field {
         Field::Time(_) => "a number in the column of the time",
@@ -103,7 +104,7 @@ fn expected(field: Field) -> &'static str {
     }
 }
 
-/// The field that a key and its unit name.
+/// Returns the field that a key and its unit name.
 fn field(key: &str, unit: Option<&str>) -> Result<Field, String> {
     match key {
         "time" => match unit {
@@ -132,7 +133,7 @@ fn field(key: &str, unit: Option<&str>) -> Result<Field, String> {
     }
 }
 
-/// The bytes of a unit of addresses.
+/// Returns the bytes of a unit of addresses.
 fn bytes(key: &str, unit: Option<&str>) -> Result<u64, String> {
     let wrong =
         || format!("{key} needs a unit: bytes, sectors, or the bytes of a block, as in {key}=3:bytes or {key}=3:4096");

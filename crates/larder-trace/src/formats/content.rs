@@ -1,12 +1,14 @@
-//! Our ten columns: the content traces of `shared/traces`, and what `write::ContentWriter` writes.
+//! Our ten columns: the content traces of `shared/traces`, and the output of
+//! `write::ContentWriter`.
 //!
-//! `time_us request tag lba sectors op c 0 fingerprint lz4_bytes`, one line for each 4 KiB block of a read or write (any
-//! other length up to 1 MiB is taken, too), one for a whole trim, one for a flush (address and length 0). The
-//! fingerprint is XXH3-64 in 16 digits; 32 digits are taken for 128 bits. Column `c` is 0 in a recording; a trace whose
-//! sizes we made up has 1 there, and one that is all made up 2, so that nobody takes it for a recording. A time, a
-//! fingerprint or a size of `-` is unknown, and a tag of `-` is none.
+//! The columns are `time_us request tag lba sectors op c 0 fingerprint lz4_bytes`. A read or write
+//! has one line for each 4 KiB block; any other length up to 1 MiB is taken, too. A trim has one
+//! line, and so has a flush (address and length 0). The fingerprint is XXH3-64 in 16 digits; 32
+//! digits stand for 128 bits. Column `c` is 0 in a recording, 1 in a trace with made-up sizes, and
+//! 2 in a made-up trace. So no made-up trace passes for a recording. A time, a fingerprint or a
+//! size of `-` is unknown, and a tag of `-` is none.
 //!
-//! What it does not do: join the blocks of a request.
+//! It does not join the blocks of a request.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{
@@ -17,7 +19,7 @@ use crate::{
     zero,
 };
 
-/// What the last column is.
+/// The expectation of the last column.
 const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 10";
 
 /// The parser; it keeps nothing.
@@ -58,7 +60,7 @@ impl LineFormat for ContentLines {
         let stored = columns.need("the compressed size in column 10")?;
         columns.end("ten columns and no more")?;
         let len_bytes = sectors.saturating_mul(SECTOR_BYTES);
-        // Before the compressed size, which would be compared with it.
+        // This check comes before the compressed size, which is compared with the length.
         if op != Op::Flush && len_bytes == 0 {
             return Err(Complaint::ZERO_SIZE);
         }
@@ -74,7 +76,8 @@ impl LineFormat for ContentLines {
     }
 }
 
-/// Fingerprint and compressed size of a read or write; `size` is what is expected of the latter.
+/// Parses fingerprint and compressed size of a read or write; `size` is the expectation of the
+/// latter.
 pub(super) fn content(
     digits: &[u8],
     stored: &[u8],

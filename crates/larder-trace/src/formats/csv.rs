@@ -1,16 +1,22 @@
 //! libCacheSim's csv: a header that names the columns, then a request a line.
 //!
-//! Columns stand apart by commas, tabs, semicolons or bars: by the one that the header has most of. libCacheSim takes a colon, too, but
-//! dates have colons. For a file without a header there is `--columns` ([`columns`](super::columns)).
+//! Commas, tabs, semicolons or bars separate columns: the header has most of the separator.
+//! libCacheSim takes a colon, too, but dates have colons. A file without a header needs `--columns`
+//! ([`columns`](super::columns)).
 //!
-//! Known names, in any order and case, others are passed over: `time` (also `timestamp`, `ts`; seconds, with a fraction
-//! if need be), `lbn` (`lba`, `obj_id`, `id`, `object`, `block`: a sector number, or one of `block_bytes`), `size`
-//! (`length`, `len`, `obj_size`, `sz`: bytes), `op` (`operation`, `opcode`, `type`). An operation is a word (R, W, T, F,
-//! read, write, trim, discard, unmap, flush, get, set) or a [SCSI opcode](super::scsi) in hexadecimal. Without that column all are
-//! reads; without sizes each is one block.
+//! The known names, in any order and case, are the following. The parser passes over others.
 //!
-//! A header with the names `time`, `op`, `size` and `lbn` marks a file as such a csv: no other format has these names. The units of any
-//! other csv are unknown until the caller names the format.
+//! - `time` (also `timestamp`, `ts`): seconds, perhaps with a fraction;
+//! - `lbn` (`lba`, `obj_id`, `id`, `object`, `block`): a sector number, or one of `block_bytes`;
+//! - `size` (`length`, `len`, `obj_size`, `sz`): bytes; without this column each request is one
+//!   block;
+//! - `op` (`operation`, `opcode`, `type`): a word (R, W, T, F, read, write, trim, discard, unmap,
+//!   flush, get, set) or a [SCSI opcode](super::scsi) in hexadecimal; without this column all are
+//!   reads.
+//!
+//! A header with the names `time`, `op`, `size` and `lbn` marks a file as such a csv: no other
+//! format has these names. The units of any other csv are unknown until the caller names the
+//! format.
 
 use super::{
     SECTOR_BYTES,
@@ -21,7 +27,7 @@ use crate::{error::Complaint, sink::Regions};
 /// The names of libCacheSim's own sample.
 const MARKS: [&[u8]; 4] = [b"time", b"op", b"size", b"lbn"];
 
-/// The parser; a block number stands for `block_bytes`.
+/// Makes the parser; a block number stands for `block_bytes`.
 pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     let block_bytes = block_bytes.map_or(SECTOR_BYTES, u64::from);
     let end = Some("no more columns than the header names");
@@ -31,7 +37,7 @@ pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     Rows::new(layout, Regions::few())
 }
 
-/// The separator and the columns that a header gives.
+/// Returns the separator and the columns that a header gives.
 pub(crate) fn columns(line: &[u8], block_bytes: u64) -> Result<(Option<u8>, Vec<Column>), Complaint> {
     const HEADER: &str = "a header that names its columns, lbn among them (version,time,op,size,lbn)";
     const ONCE: &str = "a header of at most 32 columns that names each once";
@@ -66,7 +72,7 @@ pub(crate) fn columns(line: &[u8], block_bytes: u64) -> Result<(Option<u8>, Vec<
     if has_address { Ok((Some(separator), columns)) } else { Err(Complaint::expected(HEADER)) }
 }
 
-/// Whether a file's first line says that it is such a csv.
+/// Returns whether a first line marks the file as such a csv.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     let separator = most_frequent(line).unwrap_or(b',');
     let mut seen = [false; MARKS.len()];

@@ -1,10 +1,10 @@
-//! Daily images of a disk: `day block fingerprint lz4_bytes`. Day 0 has every 4 KiB block, a later day those that
-//! changed since the day before.
+//! Daily images of a disk: `day block fingerprint lz4_bytes`.
 //!
-//! Each line becomes a write at the day's midnight; each day is one request to whoever groups by request, since an
+//! Day 0 has every 4 KiB block, a later day the blocks that changed since the day before. Each line
+//! becomes a write at the day's midnight. All lines of a day have one request number, since an
 //! image is taken as a whole.
 //!
-//! What it does not do: make reads of it; `generate::restore` does.
+//! It does not make reads of the images. It leaves this to `generate::restore`.
 
 use super::LineFormat;
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
 
 /// Bytes of a block.
 const BLOCK_BYTES: u64 = 4096;
-/// What the last column is.
+/// The expectation of the last column.
 const SIZE: &str = "the compressed size in bytes, from 1 to the block's own, in column 4";
 /// Microseconds of a day.
 pub(crate) const DAY_US: u64 = 24 * 60 * 60 * 1_000_000;

@@ -1,13 +1,16 @@
-//! fio iologs. Version 2: `file action [offset length]`, where `file wait microseconds` passes time. Version 3:
-//! `microseconds file action [offset length]` (that unit is what fio writes and reads).
+//! fio iologs, version 2 or 3.
 //!
-//! `read`, `write`, `trim` are requests; `sync`, `datasync` and `syncfs` are flushes. `add`, `open`, `close`, `unlink` and
-//! `file_operation` are none, and neither is `sync_file_range`: it starts writing, but no device is flushed (its manual
-//! page). A file's addresses are its own: each file gets a region, in the order in which they appear, and the end of its
-//! name is the tag. In version 2 requests have no time until a first `wait`.
+//! Version 2 has `file action [offset length]`, where `file wait microseconds` passes time. Version
+//! 3 has `microseconds file action [offset length]`; fio writes and reads that unit.
 //!
-//! Source: fio's `iolog.c` and `io_ddir.h`, and what its version 3.33 writes. fio appends to a log that is there, with the
-//! first line once more: times begin again.
+//! `read`, `write` and `trim` are requests; `sync`, `datasync` and `syncfs` are flushes. `add`,
+//! `open`, `close`, `unlink` and `file_operation` are no requests. Neither is `sync_file_range`: it
+//! starts writing, but flushes no device (its manual page). Each file gets a region of the address
+//! space, in the order of appearance. The end of its name is the tag. In version 2 requests have no
+//! time until the first `wait`.
+//!
+//! Source: fio's `iolog.c` and `io_ddir.h`, and the logs of its version 3.33. fio appends to an
+//! existing log, with the first line once more: times begin again.
 
 use super::LineFormat;
 use crate::{
@@ -37,18 +40,18 @@ enum Version {
     Three,
 }
 
-/// How the first line begins, of any version.
+/// The beginning of the first line, of any version.
 const HEAD: &[u8] = b"fio version ";
 const VERSION: &str = "\"fio version 2 iolog\" or \"fio version 3 iolog\" (the versions that are known)";
 
-/// The end of a path, which tells files apart better than its beginning.
+/// Returns the end of a path, which tells files apart better than its beginning.
 fn tag_of(file: &[u8]) -> Tag {
     let name = file.rsplit(|&byte| byte == b'/').next().unwrap_or(file);
     Tag::new(name)
 }
 
 impl LineFormat for Fio {
-    // A file's name may begin with anything.
+    // A file's name may begin with any character.
     const HAS_COMMENTS: bool = false;
 
     #[inline]

@@ -1,11 +1,13 @@
-//! FIU IODedup traces (Koller and Rangaswami, FAST'10): `ts_ns pid process lba sectors R|W major minor md5`.
+//! FIU IODedup traces (Koller and Rangaswami, FAST'10):
+//! `ts_ns pid process lba sectors R|W major minor md5`.
 //!
-//! Mail and web-vm have an MD5 for each block of 4 KiB (lines have one block, as a rule); homes has one for each sector
-//! of it, written without a gap. The length of the last column tells which. Each block, or sector, becomes a record; those
-//! of a line are one request. The process is the tag.
+//! Mail and web-vm have an MD5 for each block of 4 KiB (a line has one block, as a rule). Homes has
+//! one for each sector of a block, written without a gap. The length of the last column tells the
+//! two apart. Each block, or sector, becomes a record; the records of a line are one request. The
+//! process is the tag.
 //!
-//! Columns stand apart by blanks or tabs, and are taken from both ends, because the name of a process may have blanks. Major and minor are not used: a
-//! file is one device.
+//! Blanks or tabs separate columns. The parser takes them from both ends, because the name of a
+//! process may have blanks. Major and minor are not used: a file is one device.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{

@@ -1,8 +1,8 @@
-//! MSR Cambridge traces: `timestamp,host,disk,Read|Write,offset,size,response_time`, offset and size in bytes.
+//! MSR Cambridge traces: `timestamp,host,disk,Read|Write,offset,size,response_time`, in bytes.
 //!
-//! Timestamps are Windows file times (100 ns since 1601); the record has microseconds since then. The host is the tag.
-//! A file has one disk as a rule; disks of a joined file get regions of their own. The first line may be a header that names
-//! the columns: `Timestamp,Hostname,...`.
+//! Timestamps are Windows file times (100 ns since 1601); the record has microseconds since then.
+//! The host is the tag. A file has one disk as a rule; disks of a joined file get regions of their
+//! own. The first line may be a header that names the columns: `Timestamp,Hostname,...`.
 
 use super::rows::{Column, Field, Fields, Ops, Rows, names_columns};
 use crate::sink::Regions;
@@ -17,12 +17,13 @@ const COLUMNS: [Column; 7] = [
     Column::new(Field::Number, "the response time in column 7"),
 ];
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows() -> Rows {
     Rows::of(&COLUMNS, is_header, Some("seven columns and no more"), Regions::few())
 }
 
-/// Whether a line names the seven columns; of all but the first two the names differ from copy to copy.
+/// Returns whether a line names the seven columns. All names but the first two differ from copy to
+/// copy.
 fn is_header(line: &[u8]) -> bool {
     let mut columns = Fields::new(line, Some(b','));
     let mut is = |name: &[u8]| columns.next().is_some_and(|field| field.eq_ignore_ascii_case(name));
@@ -34,7 +35,7 @@ fn is_header(line: &[u8]) -> bool {
     begins && left == COLUMNS.len() - 2
 }
 
-/// Whether a file's first line says that it is such a trace.
+/// Returns whether a first line marks the file as such a trace.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     names_columns(line, &["Timestamp", "Hostname", "DiskNumber", "Type", "Offset", "Size", "ResponseTime"])
 }

@@ -1,8 +1,9 @@
-//! libCacheSim's `oracleGeneral`: 24 bytes a request, little-endian: u32 time in seconds, u64 object, u32 size in bytes,
-//! i64 number of the next request for the object (from 1; -1 for none).
+//! libCacheSim's `oracleGeneral`: little-endian records of 24 bytes a request.
 //!
-//! An object is taken for a sector number, which is what traces of block devices have there; `block_bytes` overrides
-//! the 512. Objects that are hashes lie past every device, and are refused. No operation is given, so all are reads.
+//! The fields are u32 time in seconds, u64 object, u32 size in bytes, and i64 number of the next
+//! request for the object. That number counts from 1 and is -1 for none. An object is taken as a
+//! sector number, as in traces of block devices; `block_bytes` overrides the 512. Objects that are
+//! hashes lie past every device, and are refused. The file gives no operation, so all are reads.
 
 use super::{BinaryFormat, SECTOR_BYTES};
 use crate::{

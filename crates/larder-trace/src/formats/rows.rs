@@ -1,12 +1,13 @@
-//! Rows of columns: the parts that all formats of a row a request have in common, csv with and without a header among them. A format
-//! gives the meaning and the unit of each column; this module does the rest.
+//! Rows of columns: the common part of all formats with one request a row.
 //!
-//! Columns stand apart by one byte, or by blanks. Blanks around a column are no part of it, nor are quotes (`"`). A separator in quotes
-//! is part of the column.
+//! Csv with and without a header is among them. A format gives the meaning and the unit of each
+//! column; this module does the rest. One byte separates columns, or blanks do. Blanks around a
+//! column are no part of it, nor are quotes (`"`). A separator in quotes is part of the column.
 //!
-//! Invariants: a unit is never guessed: it comes from the format, or from the caller that names the columns.
+//! Invariants: a unit is never guessed: it comes from the format, or from the caller that names the
+//! columns.
 //!
-//! What it does not do: know any format.
+//! It does not know any format.
 
 use super::{LineFormat, scsi};
 use crate::{
@@ -19,7 +20,7 @@ use crate::{
 /// The most columns that the parser looks at.
 pub(crate) const COLUMNS_MAX: usize = 32;
 
-/// The separators of columns. Of those that a line has equally many of, the first wins.
+/// The separators of columns. If a line has equally many of two, the first wins.
 const SEPARATORS: [u8; 4] = *b",\t;|";
 
 /// A second, in nanoseconds.
@@ -92,13 +93,13 @@ fn word(field: &[u8]) -> Option<Op> {
 /// The content of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Field {
-    /// The time, in units of so many nanoseconds, with a fraction or without.
+    /// The time, in units of this many nanoseconds, with a fraction or without.
     Time(u64),
     /// The operation.
     Op(Ops),
-    /// The address, in units of so many bytes.
+    /// The address, in units of this many bytes.
     Offset(u64),
-    /// The length, in units of so many bytes.
+    /// The length, in units of this many bytes.
     Length(u64),
     /// The device, or a part of its name.
     Device,
@@ -135,18 +136,18 @@ pub(crate) enum First {
     MayLackNumbers { is_parted: bool },
 }
 
-/// How rows are laid out.
+/// The layout of rows.
 #[derive(Clone)]
 pub(crate) struct Layout {
     pub columns: Vec<Column>,
-    /// `None`: blanks.
+    /// The separator; `None` for blanks.
     pub separator: Option<u8>,
     pub first: First,
     /// The complaint about a row with fewer columns; `None` takes the complaint of the missing column.
     pub missing: Option<&'static str>,
     /// The complaint about a row with more columns; `None` allows them.
     pub end: Option<&'static str>,
-    /// The length where no column has it.
+    /// The length if no column has it.
     pub len_bytes: u64,
 }
 
@@ -160,12 +161,12 @@ pub(crate) struct Rows {
 }
 
 impl Rows {
-    /// A parser of rows with this layout; `devices` gives each device its region.
+    /// Makes a parser of rows with this layout; `devices` gives each device its region.
     pub fn new(layout: Layout, devices: Regions) -> Rows {
         Rows { layout, devices, name: Vec::new(), has_begun: false }
     }
 
-    /// Columns that commas part, none but these, perhaps under a header.
+    /// Makes a parser of exactly these columns, separated by commas, perhaps under a header.
     pub fn of(columns: &[Column], is_header: fn(&[u8]) -> bool, end: Option<&'static str>, devices: Regions) -> Rows {
         let first = First::MayBeHeader(is_header);
         let layout =
@@ -173,7 +174,7 @@ impl Rows {
         Rows::new(layout, devices)
     }
 
-    /// Whether the first row is a header.
+    /// Returns whether the first row is a header.
     fn begin(&mut self, line: &[u8]) -> Result<bool, Complaint> {
         let is_header = match self.layout.first {
             First::MayBeHeader(is_header) => is_header(line),
@@ -192,7 +193,7 @@ impl Rows {
         Ok(is_header)
     }
 
-    /// Whether a line has all columns, and no column of a number has a digit.
+    /// Returns whether a line has all columns, and no column of a number has a digit.
     fn lacks_numbers(&self, line: &[u8]) -> bool {
         let mut fields = Fields::new(line, self.layout.separator);
         self.layout.columns.iter().all(|column| {
@@ -261,14 +262,14 @@ impl LineFormat for Rows {
     }
 }
 
-/// Whether a line names these columns, in any case, and no other.
+/// Returns whether a line names these columns, in any case, and no other.
 pub(crate) fn names_columns(line: &[u8], names: &[&str]) -> bool {
     let mut fields = Fields::new(line, Some(b','));
     let is_named = |name: &&str| fields.next().is_some_and(|field| field.eq_ignore_ascii_case(name.as_bytes()));
     names.iter().all(is_named) && !fields.has_more()
 }
 
-/// The separator that a line has most of.
+/// Returns the most frequent separator of a line.
 pub(crate) fn most_frequent(line: &[u8]) -> Option<u8> {
     let how_many = |separator: &u8| line.iter().filter(|byte| *byte == separator).count();
     // The search takes the last of the largest, so it goes backwards.
@@ -288,12 +289,12 @@ impl<'a> Fields<'a> {
         Fields { rest: Some(line), separator }
     }
 
-    /// Whether a column that is not empty is left.
+    /// Returns whether a column that is not empty is left.
     pub fn has_more(&self) -> bool {
         self.rest.is_some_and(|rest| !rest.trim_ascii().is_empty())
     }
 
-    /// The next column, without blanks around it and without quotes.
+    /// Returns the next column, without blanks around it and without quotes.
     #[inline]
     pub fn next(&mut self) -> Option<&'a [u8]> {
         let rest = self.rest?;
@@ -311,7 +312,7 @@ impl<'a> Fields<'a> {
         Some(field.trim_ascii())
     }
 
-    /// The next column, where blanks part columns.
+    /// Returns the next column if blanks separate columns.
     fn next_word(&mut self, rest: &'a [u8]) -> Option<&'a [u8]> {
         let rest = rest.trim_ascii_start();
         let len = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
@@ -321,7 +322,8 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// A column behind its opening quote, and the rest behind its separator. `None` where the quotes are no pair around the column.
+/// Returns a column behind its opening quote, and the rest behind its separator. `None` if the
+/// quotes are no pair around the column.
 fn quoted(inner: &[u8], separator: u8) -> Option<(&[u8], Option<&[u8]>)> {
     let (field, behind) = inner.split_at_checked(memchr::memchr(b'"', inner)?)?;
     let behind = behind.get(1..)?;

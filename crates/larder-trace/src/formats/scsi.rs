@@ -1,10 +1,10 @@
 //! Operations as SCSI opcodes: 08, 28, 88, a8 read; 0a, 2a, 8a, aa write; 42 unmap; 35, 91 flush.
 //!
-//! What it does not do: know of any other command; most of them move no blocks.
+//! It does not know other commands; most of them move no blocks.
 
 use crate::{parse::hex64, record::Op};
 
-/// The operation of an opcode, of those that a cache sees.
+/// Returns the operation of an opcode if a cache sees that operation.
 pub(crate) fn op(opcode: u64) -> Option<Op> {
     Some(match opcode {
         0x08 | 0x28 | 0x88 | 0xa8 => Op::Read,
@@ -15,7 +15,7 @@ pub(crate) fn op(opcode: u64) -> Option<Op> {
     })
 }
 
-/// The same, of hexadecimal digits, with `0x` or without.
+/// Returns the same for hexadecimal digits, with `0x` or without.
 pub(crate) fn op_of_digits(field: &[u8]) -> Option<Op> {
     let digits = field.strip_prefix(b"0x").or_else(|| field.strip_prefix(b"0X"));
     op(hex64(digits.unwrap_or(field))?)

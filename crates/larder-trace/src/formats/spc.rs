@@ -1,8 +1,8 @@
-//! The traces of the UMass repository, in the format of the Storage Performance Council: `asu,lba,size,opcode,timestamp`, and
-//! columns of the application's own behind.
+//! The traces of the UMass repository, in the format of the Storage Performance Council.
 //!
-//! The address is in sectors, the size in bytes, the time in seconds with a fraction. Each application storage unit (ASU) gets a
-//! region of its own. The first line may be a header with these names.
+//! The columns are `asu,lba,size,opcode,timestamp`; columns of the application may follow. The
+//! address is in sectors, the size in bytes, the time in seconds with a fraction. Each application
+//! storage unit (ASU) gets a region of its own. The first line may be a header with these names.
 //!
 //! Source: SPC Trace File Format Specification, revision 1.0.1.
 
@@ -20,12 +20,12 @@ const COLUMNS: [Column; 5] = [
     Column::new(Field::Time(SECOND_NS), "the time in seconds in column 5"),
 ];
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows() -> Rows {
     Rows::of(&COLUMNS, is_marked, None, Regions::few())
 }
 
-/// Whether a file's first line says that it is such a trace.
+/// Returns whether a first line marks the file as such a trace.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     names_columns(line, &["ASU", "LBA", "Size", "Opcode", "Timestamp"])
 }

@@ -1,6 +1,7 @@
-//! SSDsim's and MQSim's ASCII traces: `time_ns device lba sectors type`, type 0 for a write and 1 for a read.
+//! SSDsim's and MQSim's ASCII traces: `time_ns device lba sectors type`, type 0 for a write and 1
+//! for a read.
 //!
-//! Devices get regions of their own, in the order in which they appear.
+//! Devices get regions of their own, in the order of appearance.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{
@@ -10,7 +11,7 @@ use crate::{
     sink::{Regions, Sink},
 };
 
-/// The parser: which devices there are.
+/// The parser, with the devices so far.
 pub(crate) struct Ssdsim {
     devices: Regions,
 }

@@ -1,7 +1,9 @@
-//! The traces of SYSTOR '17 (Lee et al.): `Timestamp,Response,IOType,LUN,Offset,Size`; seconds with a fraction, R or W, bytes.
+//! The traces of SYSTOR '17 (Lee et al.): `Timestamp,Response,IOType,LUN,Offset,Size`.
 //!
-//! A file has one LUN as a rule; LUNs of a joined file get regions of their own. The first line is a header with these names; a
-//! part of a file may lack it. A row without an operation, which these traces have, is no request.
+//! Times are seconds with a fraction, operations R or W, addresses and sizes bytes. A file has one
+//! LUN as a rule; LUNs of a joined file get regions of their own. The first line is a header with
+//! these names; a part of a file may lack it. These traces have rows without an operation, which
+//! are no requests.
 
 use super::rows::{Column, Field, Ops, Rows, SECOND_NS, names_columns};
 use crate::sink::Regions;
@@ -15,12 +17,12 @@ const COLUMNS: [Column; 6] = [
     Column::new(Field::Length(1), "the length in bytes in column 6"),
 ];
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows() -> Rows {
     Rows::of(&COLUMNS, is_marked, Some("six columns and no more"), Regions::few())
 }
 
-/// Whether a file's first line says that it is such a trace.
+/// Returns whether a first line marks the file as such a trace.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     names_columns(line, &["Timestamp", "Response", "IOType", "LUN", "Offset", "Size"])
 }

@@ -1,7 +1,9 @@
-//! Tencent's block traces (Zhang et al., USENIX ATC 2020): `timestamp,offset,size,io_type,volume_id`; seconds, sectors, 0 for a
-//! read and 1 for a write.
+//! Tencent's block traces (Zhang et al., USENIX ATC 2020):
+//! `timestamp,offset,size,io_type,volume_id`.
 //!
-//! Each volume gets a region of its own, of 16 TiB. The first line may be a header: `Timestamp,Offset,Size,IOType,VolumeID`.
+//! Times are in seconds, addresses and sizes in sectors; type 0 is a read and 1 a write. Each
+//! volume gets a region of its own, of 16 TiB. The first line may be a header:
+//! `Timestamp,Offset,Size,IOType,VolumeID`.
 
 use super::{
     SECTOR_BYTES,
@@ -17,12 +19,12 @@ const COLUMNS: [Column; 5] = [
     Column::new(Field::Device, "the number of the volume in column 5"),
 ];
 
-/// The parser.
+/// Makes the parser.
 pub(crate) fn rows() -> Rows {
     Rows::of(&COLUMNS, is_marked, Some("five columns and no more"), Regions::many())
 }
 
-/// Whether a file's first line says that it is such a trace.
+/// Returns whether a first line marks the file as such a trace.
 pub(crate) fn is_marked(line: &[u8]) -> bool {
     names_columns(line, &["Timestamp", "Offset", "Size", "IOType", "VolumeID"])
 }

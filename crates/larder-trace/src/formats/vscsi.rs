@@ -1,9 +1,13 @@
-//! The traces of a virtual SCSI disk, as CloudPhysics has them: records of 32 bytes in version 1, of 40 in version 2, little-endian.
+//! The traces of a virtual SCSI disk, as CloudPhysics has them, little-endian.
 //!
-//! Version 1: u32 serial number, u32 bytes, u32 pieces, u16 command, u16 version, u64 sector, u64 microseconds. Version 2: u16 command,
-//! u16 version, u32 serial number, u32 bytes, u32 pieces, u64 sector, u64 microseconds, u64 response time. The high byte of the version
-//! is 1 or 2; the parser ignores the low byte. The low byte of the command is the [SCSI opcode](super::scsi). The parser passes over a
-//! command that neither reads, writes nor flushes. (UNMAP has its ranges in data that are not recorded.)
+//! Version 1 has records of 32 bytes: u32 serial number, u32 bytes, u32 pieces, u16 command, u16
+//! version, u64 sector, u64 microseconds. Version 2 has records of 40 bytes: u16 command, u16
+//! version, u32 serial number, u32 bytes, u32 pieces, u64 sector, u64 microseconds, u64 response
+//! time.
+//!
+//! The high byte of the version is 1 or 2; the parser ignores the low byte. The low byte of the
+//! command is the [SCSI opcode](super::scsi). The parser passes over a command that neither reads,
+//! writes nor flushes. (UNMAP has its ranges in data that are not recorded.)
 //!
 //! Source: the record layouts of libCacheSim's `vscsi.h`.
 
@@ -19,7 +23,7 @@ pub(crate) const V1_BYTES: usize = 32;
 /// Bytes of a record of version 2.
 pub(crate) const V2_BYTES: usize = 40;
 
-/// The parser of records of so many bytes; it keeps nothing.
+/// The parser of records of this many bytes; it keeps nothing.
 pub(crate) struct Vscsi<const BYTES: usize>;
 
 /// The fields of a record that the parser uses.
@@ -51,12 +55,12 @@ impl Command {
     }
 }
 
-/// The version of records of so many bytes.
+/// Returns the version of records of this many bytes.
 const fn version_of(record_bytes: usize) -> u16 {
     if record_bytes == V1_BYTES { 1 } else { 2 }
 }
 
-/// Whether most of the first records have the version of records of so many bytes.
+/// Returns whether most of the first records have the version of records of this many bytes.
 pub(crate) fn looks_like<const BYTES: usize>(head: &[u8]) -> bool {
     let (records, _) = head.as_chunks::<BYTES>();
     let is_its =
