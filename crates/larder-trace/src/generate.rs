@@ -1,10 +1,12 @@
-//! Generators of traces with content, one file each. All are seeded and stream: iterators over `TraceResult<Record>`,
-//! as readers are.
+//! Generators of traces with content, one file each.
 //!
-//! Invariants: the same configuration and seed give the same records, on every machine. Content that was made up says so.
-//! What cannot be met (a working set larger than the disk, say) is refused before the first record.
+//! All are seeded and stream: they are iterators over `TraceResult<Record>`, like readers.
 //!
-//! What it does not do: write files; `write.rs` does.
+//! Invariants: the same configuration and seed give the same records, on every machine. Made-up
+//! content is labelled so. A configuration that cannot be met (a working set larger than the disk,
+//! say) is refused before the first record.
+//!
+//! It does not write files. It leaves this to `write.rs`.
 
 pub mod boot_storm;
 pub mod bursts;
@@ -28,7 +30,8 @@ use crate::{
     record::ADDRESS_MAX,
 };
 
-/// How many whole chunks `bytes` are; refused where there is none, or where the address space ends.
+/// Returns the number of whole chunks in `bytes`. Refuses less than one chunk, and bytes past the
+/// address space.
 fn whole_chunks(what: &str, bytes: u64, chunk_bytes: u32) -> TraceResult<u64> {
     check_chunk_bytes(chunk_bytes)?;
     let chunks = bytes / u64::from(chunk_bytes);
@@ -39,7 +42,7 @@ fn whole_chunks(what: &str, bytes: u64, chunk_bytes: u32) -> TraceResult<u64> {
     Ok(chunks)
 }
 
-/// Refuses a number that is not in a range.
+/// Refuses a number outside a range.
 fn within(what: &str, value: f64, range: std::ops::RangeInclusive<f64>) -> TraceResult<()> {
     if range.contains(&value) {
         return Ok(());

@@ -1,10 +1,12 @@
-//! Bytes of a trace file, unpacked on the fly: plain, zstd, gzip or xz, told by their first bytes and not by the name.
-//! And a window over them, from which lines and binary records are taken without copying.
+//! Bytes of a trace file, unpacked on the fly, behind a window.
 //!
-//! Invariants: memory is the window ([`WINDOW_BYTES`], or one line of at most [`LINE_BYTES_MAX`]) and what the
-//! decompressor needs (128 MiB of zstd, [`packed::XZ_MEMORY_KIB_MAX`]); never the file.
+//! The file is plain, zstd, gzip or xz; its first bytes tell, not its name. Lines and binary
+//! records are taken from the window without copying.
 //!
-//! What it does not do: know any format.
+//! Invariants: memory is the window ([`WINDOW_BYTES`], or one line of at most [`LINE_BYTES_MAX`])
+//! and the decompressor's (128 MiB of zstd, [`packed::XZ_MEMORY_KIB_MAX`]). It is never the file.
+//!
+//! It does not know any format.
 
 mod packed;
 
@@ -24,15 +26,16 @@ use packed::{BytesBehind, Streams};
 
 use crate::error::{Position, TraceError, TraceErrorKind, TraceResult};
 
-/// Bytes that are read at a time.
+/// Bytes of one read.
 const WINDOW_BYTES: usize = 256 << 10;
-/// The longest line of a text trace, in bytes: a line of 1 MiB of content in MD5s of 512 bytes is 64 KiB.
+/// The longest line of a text trace, in bytes. A line of 1 MiB of content in MD5s of 512 bytes is
+/// 64 KiB.
 pub(crate) const LINE_BYTES_MAX: usize = 128 << 10;
 
-/// How a file was packed.
+/// The packing of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Packing {
-    /// Not at all.
+    /// Not packed.
     Plain,
     /// zstd.
     Zstd,
@@ -43,10 +46,10 @@ pub enum Packing {
 }
 
 impl Packing {
-    /// Told by a file's first bytes (six suffice).
+    /// Finds the packing from a file's first bytes (six suffice).
     pub fn of(head: &[u8]) -> Packing {
         match head {
-            // Or a frame that is to be skipped, as pzstd writes first.
+            // A zstd frame, or a skippable frame, which pzstd writes first.
             [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Packing::Zstd,
             [0x1f, 0x8b, 0x08, ..] => Packing::Gzip,
             [0xfd, b'7', b'z', b'X', b'Z', 0, ..] => Packing::Xz,
@@ -54,7 +57,7 @@ impl Packing {
         }
     }
 
-    /// Its name in lower case.
+    /// Returns the packing's name in lower case.
     pub fn name(self) -> &'static str {
         match self {
             Packing::Plain => "plain",
@@ -65,7 +68,7 @@ impl Packing {
     }
 }
 
-/// A file, and how many bytes of it (packed ones) were read.
+/// A file, and a count of its packed bytes that were read.
 struct Counted {
     inner: Box<dyn Read + Send>,
     count: Arc<AtomicU64>,
@@ -81,17 +84,17 @@ impl Read for Counted {
 
 /// A line of text.
 pub(crate) struct Line<'a> {
-    /// Without its end. Where the line is too long, its last piece.
+    /// The line without its end. If the line is too long, its last piece.
     pub bytes: &'a [u8],
-    /// From 1.
+    /// The line's number, from 1.
     pub number: u64,
-    /// Whether it has its LF: the last line of a file may lack it.
+    /// Whether the line has its LF: the last line of a file may lack it.
     pub is_ended: bool,
-    /// Whether it is longer than [`LINE_BYTES_MAX`].
+    /// Whether the line is longer than [`LINE_BYTES_MAX`].
     pub is_too_long: bool,
 }
 
-/// A trace's bytes after unpacking, seen through a window.
+/// A trace's bytes after unpacking, behind a window.
 pub(crate) struct Input {
     name: String,
     source: Box<dyn Read + Send>,
@@ -99,7 +102,7 @@ pub(crate) struct Input {
     packed_bytes_read: Arc<AtomicU64>,
     packed_bytes: Option<u64>,
     window: Vec<u8>,
-    /// What of the window is still to be taken.
+    /// The first byte of the window that was not taken.
     start: usize,
     end: usize,
     /// Bytes taken so far, after unpacking.
@@ -107,7 +110,7 @@ pub(crate) struct Input {
     /// Lines taken so far.
     lines: u64,
     is_at_end: bool,
-    /// What a look at the head met, for whoever reads that far.
+    /// The failure of a look at the head. The read that gets there returns it.
     failure: Option<io::Error>,
 }
 
@@ -126,7 +129,7 @@ impl Input {
         Input::new(&name, Box::new(file), bytes)
     }
 
-    /// Over any source of bytes; `name` is for errors.
+    /// Reads from any source of bytes; `name` is for errors.
     pub fn new(name: &str, mut source: Box<dyn Read + Send>, packed_bytes: Option<u64>) -> TraceResult<Input> {
         let cannot = |error| TraceError::io(name, Position::Whole, "cannot read the trace", error);
         let mut head = [0u8; 6];
@@ -166,27 +169,27 @@ impl Input {
         })
     }
 
-    /// The name for errors.
+    /// Returns the name for errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// How the file is packed.
+    /// Returns the packing of the file.
     pub fn packing(&self) -> Packing {
         self.packing
     }
 
-    /// Packed bytes read so far, and the file's length where it is known.
+    /// Returns the packed bytes read so far, and the file's length if it is known.
     pub fn progress(&self) -> (u64, Option<u64>) {
         (self.packed_bytes_read.load(Ordering::Relaxed), self.packed_bytes)
     }
 
-    /// Bytes taken so far.
+    /// Returns the bytes taken so far.
     pub fn taken_bytes(&self) -> u64 {
         self.taken_bytes
     }
 
-    /// What is in the window, filled up to `bytes` if the file has as many. Takes nothing.
+    /// Returns the window, filled up to `bytes` if the file has as many. Takes nothing.
     pub fn peek(&mut self, bytes: usize) -> TraceResult<&[u8]> {
         while self.end - self.start < bytes && !self.is_at_end {
             self.fill()?;
@@ -194,8 +197,8 @@ impl Input {
         Ok(self.in_window())
     }
 
-    /// The same, or as much of it as can be unpacked: what comes then fails whoever reads on. Fails itself where there is
-    /// nothing.
+    /// Returns the same, or as much of it as can be unpacked; the failure then ends a later read.
+    /// Fails if there is nothing.
     pub fn peek_head(&mut self, bytes: usize) -> TraceResult<&[u8]> {
         self.glimpse(bytes);
         match self.failure.take() {
@@ -205,7 +208,8 @@ impl Input {
         Ok(self.in_window())
     }
 
-    /// As much of the first bytes as can be unpacked, perhaps none. A failure of the unpacking fails the next read.
+    /// Returns as many of the first bytes as can be unpacked, perhaps none. A failure of the
+    /// unpacking fails the next read.
     pub fn glimpse(&mut self, bytes: usize) -> &[u8] {
         while self.end - self.start < bytes && !self.is_at_end && self.failure.is_none() {
             self.failure = self.fill_or().err();
@@ -213,12 +217,12 @@ impl Input {
         self.in_window()
     }
 
-    /// What [`Input::peek_head`] met behind what it gave.
+    /// Takes the failure that [`Input::peek_head`] left for later.
     pub fn take_failure(&mut self) -> Option<TraceError> {
         self.failure.take().map(|failure| self.broken(failure))
     }
 
-    /// Whether the file ends where the window ends.
+    /// Returns whether the file ends at the end of the window.
     pub fn is_at_end(&self) -> bool {
         self.is_at_end
     }
@@ -255,15 +259,15 @@ impl Input {
         Ok(Some(Line { bytes, number: self.lines, is_ended, is_too_long }))
     }
 
-    /// The whole binary records of `record_bytes` that are in the window, at least one unless the file is at its end.
-    /// Takes nothing: call [`Input::take`].
+    /// Returns the whole binary records of `record_bytes` in the window, at least one unless the
+    /// file is at its end. Takes nothing: call [`Input::take`].
     pub fn peek_records(&mut self, record_bytes: usize) -> TraceResult<&[u8]> {
         let len = self.peek(record_bytes)?.len();
         let whole = len - len % record_bytes.max(1);
         Ok(self.in_window().get(..whole).unwrap_or_default())
     }
 
-    /// Bytes left in the window.
+    /// Returns the bytes left in the window.
     pub fn left(&self) -> usize {
         self.end - self.start
     }
@@ -285,7 +289,7 @@ impl Input {
         result.map_err(|error| self.broken(error))
     }
 
-    /// Moves what is left in the window to its front, and grows it where a line needs that.
+    /// Moves the rest of the window to its front, and grows the window if a line needs that.
     fn fill_or(&mut self) -> io::Result<()> {
         if self.start > 0 {
             self.window.copy_within(self.start..self.end, 0);

@@ -1,13 +1,14 @@
-//! Block traces: readers for the formats that are about, chunking, statistics, generators and writers.
+//! Block traces: readers for the common formats, chunking, statistics, generators and writers.
 //!
-//! Role: [`open`] reads a trace of any format as a stream of [`Record`]s. Everything that makes or changes a trace is
-//! an iterator over `TraceResult<Record>`, too, so that readers, generators and adapters combine.
+//! Role: [`open`] reads a trace of any format as a stream of [`Record`]s. Everything that makes or
+//! changes a trace is an iterator over `TraceResult<Record>`, too, so that readers, generators and
+//! adapters combine.
 //!
-//! Invariants: traces stream; what is kept grows with the working set at most, and each module says by how many bytes.
-//! Bytes of a file never panic. Randomness comes from a seed alone, and the same seed gives the same trace on every
-//! machine and in every version.
+//! Invariants: traces stream. Memory grows with the working set at most, and each module gives the
+//! bytes. Bytes of a file never cause a panic. Randomness comes from a seed alone, and the same
+//! seed gives the same trace on every machine and in every version.
 //!
-//! What it does not do: replay a trace, or know what a cache is.
+//! It does not replay a trace, or know about caches.
 
 mod block_size;
 pub mod chunk;

@@ -1,29 +1,30 @@
-//! Taking fields and numbers off a line of bytes.
+//! Parses fields and numbers of a line of bytes.
 //!
-//! Invariants: no allocation, no panic, no UTF-8 needed; numbers that overflow 64 bits are refused, not wrapped.
+//! Invariants: parsing allocates nothing, never panics, and needs no UTF-8. Numbers that overflow
+//! 64 bits are refused, not wrapped.
 //!
-//! What it does not do: know which column means what.
+//! It does not know the meaning of a column.
 
 use crate::{error::Complaint, record::Fingerprint};
 
-/// A line and how far it was read. Columns stand apart by blanks or tabs.
+/// A line and the place of the next column. Blanks or tabs separate columns.
 #[derive(Clone, Copy)]
 pub(crate) struct Cursor<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Cursor<'a> {
-    /// Columns apart by blanks or tabs.
+    /// Begins a line whose columns blanks or tabs separate.
     pub fn blanks(line: &'a [u8]) -> Cursor<'a> {
         Cursor { rest: line }
     }
 
-    /// What was not taken yet.
+    /// Returns the bytes that were not taken yet.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// The next column, `None` at the end of the line.
+    /// Returns the next column, `None` at the end of the line.
     #[inline]
     pub fn field(&mut self) -> Option<&'a [u8]> {
         self.skip_blanks();
@@ -33,17 +34,17 @@ impl<'a> Cursor<'a> {
         (!field.is_empty()).then_some(field)
     }
 
-    /// The next column, or a complaint.
+    /// Returns the next column, or a complaint.
     #[inline]
     pub fn need(&mut self, expected: &'static str) -> Result<&'a [u8], Complaint> {
         self.field().ok_or(Complaint::expected(expected))
     }
 
-    /// The next column as a decimal number.
+    /// Returns the next column as a decimal number.
     #[inline]
     pub fn number(&mut self, expected: &'static str) -> Result<u64, Complaint> {
         self.skip_blanks();
-        // Digits are looked at once: the number ends where the column must end.
+        // Each digit is read once: the number ends at the end of the column.
         let mut value = 0u64;
         let mut rest = self.rest;
         let mut digits = 0;
@@ -66,7 +67,7 @@ impl<'a> Cursor<'a> {
         Ok(value)
     }
 
-    /// Nothing but blanks may be left.
+    /// Complains if anything but blanks is left.
     #[inline]
     pub fn end(&mut self, expected: &'static str) -> Result<(), Complaint> {
         self.skip_blanks();
@@ -86,7 +87,7 @@ fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }
 
-/// A decimal number and nothing else.
+/// Parses a decimal number and nothing else.
 pub(crate) fn decimal(field: &[u8]) -> Option<u64> {
     if field.is_empty() {
         return None;
@@ -97,13 +98,14 @@ pub(crate) fn decimal(field: &[u8]) -> Option<u64> {
     })
 }
 
-/// Seconds with up to nine digits after the point, in nanoseconds.
+/// Parses seconds with up to nine digits after the point, in nanoseconds.
 pub(crate) fn seconds_as_ns(field: &[u8]) -> Option<u64> {
     let (whole, billionths) = fixed_point(field)?;
     whole.checked_mul(1_000_000_000)?.checked_add(billionths)
 }
 
-/// A time in units of so many nanoseconds, a second at most, with a fraction or without, in microseconds.
+/// Parses a time in units of `unit_ns` (at most a second), perhaps with a fraction, in
+/// microseconds.
 pub(crate) fn time_as_us(field: &[u8], unit_ns: u64) -> Option<u64> {
     let (whole, billionths) = fixed_point(field)?;
     let unit_ns = u128::from(unit_ns);
@@ -111,7 +113,7 @@ pub(crate) fn time_as_us(field: &[u8], unit_ns: u64) -> Option<u64> {
     u64::try_from(ns / 1000).ok()
 }
 
-/// A number with a fraction or without: the part before the point, and billionths.
+/// Parses a number, perhaps with a fraction: the part before the point, and billionths.
 fn fixed_point(field: &[u8]) -> Option<(u64, u64)> {
     let (whole, fraction) = match memchr::memchr(b'.', field) {
         Some(at) => (field.get(..at)?, field.get(at + 1..)?),
@@ -132,7 +134,7 @@ fn fixed_point(field: &[u8]) -> Option<(u64, u64)> {
     Some((decimal(whole)?, billionths))
 }
 
-/// A number with a fraction, as ratios are written: digits, a point, digits; no sign, no exponent.
+/// Parses a ratio: digits, a point, digits; no sign, no exponent.
 pub(crate) fn ratio(field: &[u8]) -> Option<f64> {
     let is_plain = field.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.');
     if !is_plain || field.len() > 40 {
@@ -155,7 +157,7 @@ static HEX: [u8; 256] = {
     table
 };
 
-/// 1 to 16 hexadecimal digits.
+/// Parses 1 to 16 hexadecimal digits.
 #[inline]
 pub(crate) fn hex64(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() || digits.len() > 16 {
@@ -172,7 +174,7 @@ pub(crate) fn hex64(digits: &[u8]) -> Option<u64> {
     (seen < 16).then_some(value)
 }
 
-/// A fingerprint of 16 or 32 hexadecimal digits, or the first 32 of 40 (SHA-1).
+/// Parses a fingerprint of 16 or 32 hexadecimal digits, or the first 32 of 40 (SHA-1).
 #[inline]
 pub(crate) fn fingerprint(digits: &[u8]) -> Option<Fingerprint> {
     match digits.len() {

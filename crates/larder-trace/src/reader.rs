@@ -1,11 +1,12 @@
 //! Reads a trace of any format as a stream of [`Record`]s.
 //!
-//! Invariants: memory does not grow with the file. Records come in the file's order; a time that steps back is counted
-//! and kept. A bad line or record ends the stream with an error that names file, line (or byte) and what was expected,
-//! unless `skip_bad` is set: then it is counted, none of it is passed on, and reading goes on. What makes reading on
-//! impossible (a damaged compressed stream, an I/O error) always ends it.
+//! Invariants: memory does not grow with the file. Records come in the file's order; a time that
+//! steps back is counted and kept. A bad line or record ends the stream. Its error has file, line
+//! (or byte) and expectation. With `skip_bad` the reader counts it, passes none of it on, and
+//! continues. A failure that stops reading (a damaged compressed stream, an I/O error) always ends
+//! the stream.
 //!
-//! What it does not do: interpret what it reads.
+//! It does not interpret the records.
 
 use std::{io::Read, path::Path};
 
@@ -20,26 +21,29 @@ use crate::{
     sink::{BackSteps, Sink},
 };
 
-/// Records that are parsed at a time: they stay in the nearest cache.
+/// Records of a batch: they stay in the nearest cache.
 const BATCH_RECORDS: usize = 128;
 /// The largest block that a block number may stand for, in bytes.
 const BLOCK_BYTES_MAX: u32 = 1 << 20;
 
-/// How a trace is opened.
+/// The options of a reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Count bad lines and go on.
+    /// Whether the reader counts bad lines and continues.
     pub skip_bad: bool,
     /// The size of the device: a request past it is bad.
     pub device_bytes: Option<u64>,
-    /// What a block number stands for in `arc-lis` and `block-ids` (else 4096 bytes), `csv` and `oracle-general` (512).
+    /// The bytes of a block number in `arc-lis` and `block-ids` (else 4096), `csv` and
+    /// `oracle-general` (else 512).
     pub block_bytes: Option<u32>,
-    /// Which action of `blkparse` is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of these that the file has.
+    /// The action of `blkparse` that is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of
+    /// these that the file has.
     pub action: Option<u8>,
     /// The meaning of each column, for [`FormatId::Columns`].
     pub columns: Option<Columns>,
-    /// A block of content of another size than the first, or not at a multiple of its size, is a bad line, since the trace
-    /// is to be replayed or re-chunked; else it is kept, and [`TraceReader::other_block_size`] tells of it.
+    /// Whether content of another block size, or not at a multiple of it, is a bad line. Replay and
+    /// re-chunking need that. Else the reader keeps it, and [`TraceReader::other_block_size`]
+    /// returns it.
     pub one_block_size: bool,
 }
 
@@ -56,13 +60,13 @@ pub struct TraceReader {
     skipped: Skipped,
     block_size: BlockSize,
     one_block_size: bool,
-    /// The first block of another size, or out of place, that was kept.
+    /// The first block of another size, or out of place, that the reader kept.
     other_block_size: Option<TraceError>,
-    /// What ends the stream once the batch is through.
+    /// The end of the stream, which follows the batch.
     end: Option<Result<(), TraceError>>,
 }
 
-/// What `skip_bad` passed over.
+/// The input that `skip_bad` passed over.
 #[derive(Default)]
 struct Skipped {
     count: u64,
@@ -75,8 +79,8 @@ impl Skipped {
         self.first.get_or_insert(error);
     }
 
-    /// What is read no further ends here: a packed file that was cut, or that other bytes follow, where bad input may be
-    /// skipped.
+    /// Ends the reading at bytes that cannot be read. If bad input may be skipped, a packed file
+    /// that was cut or that other bytes follow just ends there.
     fn cut(&mut self, skip_bad: bool, error: TraceError) -> TraceResult<()> {
         if skip_bad && matches!(error.kind(), TraceErrorKind::Truncated | TraceErrorKind::Behind) {
             self.add(error);
@@ -148,43 +152,44 @@ impl TraceReader {
         })
     }
 
-    /// The format, given or found.
+    /// Returns the format, given or found.
     pub fn format(&self) -> FormatId {
         self.format
     }
 
-    /// How the file is packed.
+    /// Returns the packing of the file.
     pub fn packing(&self) -> Packing {
         self.input.packing()
     }
 
-    /// Bad lines or records that were passed over so far.
+    /// Returns the bad lines or records passed over so far.
     pub fn skipped(&self) -> u64 {
         self.skipped.count
     }
 
-    /// What was wrong with the first of them.
+    /// Returns the error of the first of them.
     pub fn first_skipped(&self) -> Option<&TraceError> {
         self.skipped.first.as_ref()
     }
 
-    /// The first block of content so far whose size is not that of the first, or that is not at a multiple of its size: which
-    /// line, and what was expected. `None` where `one_block_size` refuses such lines.
+    /// Returns the line and the expectation of the first block that breaks the first block's size
+    /// or alignment. `None` if `one_block_size` refuses such lines.
     pub fn other_block_size(&self) -> Option<&TraceError> {
         self.other_block_size.as_ref()
     }
 
-    /// Times that stepped back so far.
+    /// Returns the times that stepped back so far.
     pub fn back_steps(&self) -> BackSteps {
         self.sink.clock.back_steps
     }
 
-    /// Bytes of the file read so far (packed, if it is), and its length where it is known.
+    /// Returns the bytes of the file read so far (packed, if it is), and its length if it is known.
     pub fn progress_bytes(&self) -> (u64, Option<u64>) {
         self.input.progress()
     }
 
-    /// The next records, up to a hundred or so; empty at the end. Quicker than one at a time.
+    /// Returns the next records, up to a hundred or so; empty at the end. Quicker than one at a
+    /// time.
     pub fn next_batch(&mut self) -> TraceResult<&[Record]> {
         if self.passed == self.sink.records.len() {
             self.fill()?;
@@ -222,7 +227,7 @@ impl TraceReader {
                 self.end = Some(Err(error));
             }
         }
-        // What was parsed before an error is passed on before it.
+        // Records parsed before an error are passed on before it.
         if !self.sink.records.is_empty() {
             return Ok(());
         }
@@ -326,7 +331,7 @@ fn take_line<P: LineFormat>(line: &Line<'_>, parser: &mut P, sink: &mut Sink) ->
     parser.line(line.bytes, sink)
 }
 
-/// The error of a line. One that lacks its end was cut.
+/// Makes the error of a line. A line without its end was cut.
 #[cold]
 fn complaint_at(complaint: Complaint, line: &Line<'_>, name: &str) -> TraceError {
     let position = Position::Line(line.number);

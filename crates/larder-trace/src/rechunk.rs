@@ -1,25 +1,28 @@
 //! Content traces at another chunk size than their own, by the two passes of the papers.
 //!
-//! Source: Nitro §5.2 ("fingerprint generation") and AustereCache §5.1 ("two-phase trace conversion"). Pass 1 ([`Rechunker::learn`]) records
-//! the fingerprint of each block that is read: the state of the disk before the trace. Pass 2 ([`Rechunker::replay`])
-//! runs the trace, keeps the content of each block, and composes a chunk's fingerprint from its blocks' after each
-//! request. A block whose first access is a write was something unknown until then, and so was a block that the trace
-//! never touches. Nitro takes a unique value for each of these, AustereCache zeroes: [`Unknown`]. [`Initial::FirstSeen`]
-//! takes what is first written for what was there before; that is no paper's, and makes more duplicates.
+//! Source: Nitro §5.2 ("fingerprint generation") and AustereCache §5.1 ("two-phase trace
+//! conversion"). Pass 1 ([`Rechunker::learn`]) records the fingerprint of each block that is read:
+//! the state of the disk before the trace. Pass 2 ([`Rechunker::replay`]) runs the trace, keeps the
+//! content of each block, and composes a chunk's fingerprint from its blocks' after each request. A
+//! block is unknown if its first access is a write, or if the trace never touches it. Nitro takes a
+//! unique value for each of these, AustereCache zeroes: [`Unknown`]. [`Initial::FirstSeen`] takes
+//! the first written content as the content before. No paper has that, and it makes more
+//! duplicates.
 //!
-//! Departures: the papers hash with SHA-1, we with XXH3-128. A chunk of one block keeps its block's fingerprint, and a
-//! chunk of zeroes is the chunk of zeroes, whatever hash the trace uses. A trim makes whole blocks zero; the papers'
-//! traces have none.
+//! Departures: the papers hash with SHA-1, Larder with XXH3-128. A chunk of one block keeps its
+//! block's fingerprint, and a chunk of zeroes is the chunk of zeroes under every hash of a trace. A
+//! trim makes whole blocks zero; the papers' traces have none.
 //!
-//! A chunk's compressed size is the sum of its blocks', since a sum is all that a trace of blocks can tell; together they
-//! might take less. An unknown block counts as the known ones of its chunk do on average, or whole where none is known.
+//! A chunk's compressed size is the sum of its blocks', since a trace of blocks tells only a sum.
+//! Compressed together, the blocks might take less. An unknown block counts as the known ones of
+//! its chunk do on average, or whole if none is known.
 //!
-//! Invariants: only blocks that the trace touches take memory, whatever the size of a chunk and however few of its blocks
-//! are touched: 28 to 42 bytes for each that is read or written, and 47 at the worst in the moments in which a table grows
-//! (`rechunk/first.rs` and `rechunk/disk.rs`). A run of trimmed blocks takes up to 48 more. Blocks of one request that lie in
-//! one chunk and follow one another in the trace are one request of the chunk.
+//! Invariants: only blocks that the trace touches take memory, at every chunk size. Each block that
+//! is read or written takes 28 to 42 bytes, and 47 at most while a table grows (`rechunk/first.rs`
+//! and `rechunk/disk.rs`). A run of trimmed blocks takes up to 48 more. Consecutive blocks of one
+//! request in one chunk are one request of the chunk.
 //!
-//! What it does not do: split blocks. A chunk is at least a block.
+//! It does not split blocks. A chunk is at least a block.
 
 mod block;
 mod compose;
@@ -35,7 +38,7 @@ use crate::{
     record::{Content, Op, Record, Tag},
 };
 
-/// What an unknown block is taken for.
+/// The content that stands for an unknown block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Unknown {
     /// Content that no other block has (Nitro §5.2).
@@ -45,7 +48,7 @@ pub enum Unknown {
     Zero,
 }
 
-/// Which first access tells what a block held before the trace.
+/// The kind of first access that tells a block's content before the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Initial {
     /// A read only (both papers).
@@ -55,19 +58,19 @@ pub enum Initial {
     FirstSeen,
 }
 
-/// How a trace is re-chunked.
+/// The options of re-chunking.
 #[derive(Clone, Copy, Debug)]
 pub struct RechunkOptions {
     /// Bytes of a chunk: a power of two, at least a block of the trace.
     pub chunk_bytes: u32,
-    /// What an unknown block is taken for.
+    /// The content that stands for an unknown block.
     pub unknown: Unknown,
-    /// Which first access tells what was there before.
+    /// The kind of first access that tells the content before.
     pub initial: Initial,
 }
 
 impl RechunkOptions {
-    /// As in Nitro.
+    /// Returns Nitro's options.
     pub fn new(chunk_bytes: u32) -> RechunkOptions {
         RechunkOptions { chunk_bytes, unknown: Unknown::default(), initial: Initial::default() }
     }
@@ -77,19 +80,21 @@ fn content_error(message: String) -> TraceError {
     TraceError::new(TraceErrorKind::Content, "", Position::Whole, message)
 }
 
-/// What both passes know of the trace: the size of its blocks, and whether it has compressed sizes.
+/// The facts about a trace that both passes have: its block size, and whether it has compressed
+/// sizes.
 #[derive(Clone, Copy)]
 struct Grain {
-    /// Bytes of a block: the length of the first record with content; 0 before that. A power of two, since chunks are.
+    /// Bytes of a block: the length of the first record with content; 0 before that. It is a power
+    /// of two, like a chunk.
     block_bytes: u32,
-    /// Of `block_bytes`, the exponent.
+    /// The exponent of `block_bytes`.
     block_shift: u32,
     chunk_bytes: u32,
     has_sizes: bool,
 }
 
 impl Grain {
-    /// The content of a record, if it is a whole block of the trace's granularity.
+    /// Returns the content of a record if it is a whole block of the trace's granularity.
     #[inline]
     fn check(&mut self, record: &Record) -> TraceResult<Content> {
         let Some(content) = record.content else { return Err(no_content(record)) };
@@ -104,7 +109,7 @@ impl Grain {
         Ok(content)
     }
 
-    /// The first record says what a block is.
+    /// Takes the block size from the first record.
     fn begin(&mut self, record: &Record) -> TraceResult<()> {
         let chunk_bytes = self.chunk_bytes;
         let is_part = u64::from(chunk_bytes).is_multiple_of(record.len_bytes);
@@ -116,19 +121,19 @@ impl Grain {
         Ok(())
     }
 
-    /// The block that begins at a byte.
+    /// Returns the block that begins at a byte.
     #[inline]
     fn block(&self, offset_bytes: u64) -> u64 {
         offset_bytes >> self.block_shift
     }
 
-    /// The chunk that has a byte.
+    /// Returns the chunk that has a byte.
     #[inline]
     fn chunk(&self, offset_bytes: u64) -> u64 {
         offset_bytes >> self.chunk_bytes.trailing_zeros()
     }
 
-    /// The whole blocks of a trim, if there are any; before the first block nothing matters.
+    /// Returns the whole blocks of a trim, if there are any; none before the first block.
     fn trimmed(&self, record: &Record) -> Option<Range<u64>> {
         let block_bytes = u64::from(self.block_bytes);
         let first = record.offset_bytes.checked_next_multiple_of(block_bytes)? / block_bytes;
@@ -136,7 +141,7 @@ impl Grain {
         (first < end).then_some(first..end)
     }
 
-    /// A chunk has two to the power of so many blocks.
+    /// Returns the exponent of the number of blocks in a chunk.
     fn chunk_shift(&self) -> u32 {
         self.chunk_bytes.trailing_zeros() - self.block_shift
     }
@@ -163,14 +168,14 @@ pub struct Rechunker {
 }
 
 impl Rechunker {
-    /// Knows nothing yet.
+    /// Makes a re-chunker without any block.
     pub fn new(options: RechunkOptions) -> TraceResult<Rechunker> {
         check_chunk_bytes(options.chunk_bytes)?;
         let grain = Grain { block_bytes: 0, block_shift: 0, chunk_bytes: options.chunk_bytes, has_sizes: false };
         Ok(Rechunker { options, grain, first: First::default() })
     }
 
-    /// Pass 1: what the disk held before the trace.
+    /// Runs pass 1: learns the content of the disk before the trace.
     pub fn learn(&mut self, records: impl IntoIterator<Item = TraceResult<Record>>) -> TraceResult<()> {
         for record in records {
             let record = record?;
@@ -193,7 +198,8 @@ impl Rechunker {
         Ok(())
     }
 
-    /// Pass 2 over the same trace: requests of chunks with their content. A block that pass 1 has not seen is an error.
+    /// Runs pass 2 over the same trace: returns requests of chunks with their content. A block that
+    /// pass 1 has not seen is an error.
     pub fn replay<I>(self, records: I) -> Rechunked<I::IntoIter>
     where
         I: IntoIterator<Item = TraceResult<Record>>,
@@ -210,7 +216,8 @@ impl Rechunker {
         }
     }
 
-    /// The requests that [`Rechunker::replay`] gives, without their content: no pass 1 is needed, and no block is kept.
+    /// Returns the requests of [`Rechunker::replay`] without their content. It needs no pass 1, and
+    /// keeps no block.
     pub fn outline<I>(self, records: I) -> Rechunked<I::IntoIter>
     where
         I: IntoIterator<Item = TraceResult<Record>>,
@@ -219,7 +226,7 @@ impl Rechunker {
         Rechunked { unknown: options.unknown, grain, disk: None, records: records.into_iter(), open: None, trim: None }
     }
 
-    /// Bytes of memory that are held.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> u64 {
         self.first.memory_bytes() as u64
     }
@@ -229,10 +236,10 @@ impl Rechunker {
 pub struct Rechunked<I> {
     unknown: Unknown,
     grain: Grain,
-    /// What blocks hold; none where nobody asks.
+    /// The content of the blocks; `None` for an outline.
     disk: Option<Disk>,
     records: I,
-    /// The request of a chunk whose blocks are coming in.
+    /// The request of a chunk whose blocks arrive.
     open: Option<Open>,
     trim: Option<Pieces>,
 }
@@ -244,19 +251,19 @@ struct Open {
     tag: Tag,
     op: Op,
     chunk: u64,
-    /// Where the disk has the chunk's blocks.
+    /// The place of the chunk's blocks on the disk.
     group: usize,
     start_bytes: u64,
     end_bytes: u64,
 }
 
 impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
-    /// Bytes of a chunk.
+    /// Returns the bytes of a chunk.
     pub fn chunk_bytes(&self) -> u32 {
         self.grain.chunk_bytes
     }
 
-    /// Bytes of memory that are held.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> u64 {
         self.disk.as_ref().map_or(0, Disk::memory_bytes) as u64
     }
@@ -282,7 +289,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
         })
     }
 
-    /// Takes a record in, and gives the request of a chunk that it ends.
+    /// Takes a record, and returns the request of a chunk that it ends.
     fn step(&mut self, record: &Record) -> TraceResult<Option<ChunkRequest>> {
         if !record.is_data() {
             let closed = self.close();
@@ -310,7 +317,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
         Ok(closed)
     }
 
-    /// What is read is what is there, whatever the trace said before.
+    /// Keeps the content of a record. A read replaces earlier content, too.
     fn keep(&mut self, record: &Record, content: &Content, group: usize) -> TraceResult<()> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         let block = Block::of(self.grain.block(record.offset_bytes), content);

@@ -1,21 +1,22 @@
-//! What a trace says, one block or request at a time: [`Record`], its content, and the limits that hold for all formats.
+//! The record of a trace, one block or request: [`Record`], its content, and the limits of all
+//! formats.
 //!
-//! Invariants: a record is small, `Copy` and owns no memory. A record with content covers exactly one content block,
-//! so its length is the granularity of the content. Reads, writes and trims have a length above 0; flushes have none.
-//! Every address ends at or below [`ADDRESS_MAX`].
+//! Invariants: a record is small, `Copy` and owns no memory. A record with content covers exactly
+//! one content block, so its length is the granularity of the content. Reads, writes and trims have
+//! a length above 0; flushes have none. Every address ends at or below [`ADDRESS_MAX`].
 //!
-//! What it does not do: hold data. A trace has fingerprints and sizes only.
+//! It does not hold data. A trace has fingerprints and sizes only.
 
 use std::fmt;
 
-/// No address of a trace reaches past this byte (1 EiB): sums of two stay far from overflow.
+/// The bound of all addresses of a trace (1 EiB): sums of two stay far from overflow.
 pub const ADDRESS_MAX: u64 = 1 << 60;
 /// The longest read or write of a trace, in bytes. Trims may be longer.
 pub const REQUEST_BYTES_MAX: u64 = 1 << 30;
 /// The longest content block, in bytes.
 pub const CONTENT_BYTES_MAX: u64 = 1 << 20;
 
-/// What a request does.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
     /// A read.
@@ -28,18 +29,18 @@ pub enum Op {
     Flush,
 }
 
-/// The fingerprint of a content block: what the trace says, widened to 128 bits. Equal fingerprints are equal content,
-/// within one trace and one granularity.
+/// The fingerprint of a content block, from the trace, widened to 128 bits. Equal fingerprints are
+/// equal content, within one trace and one granularity.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Fingerprint(pub [u64; 2]);
 
 impl Fingerprint {
-    /// From a number, as hexadecimal digits are read.
+    /// Makes a fingerprint from a number, in the order of its hexadecimal digits.
     pub const fn from_u128(value: u128) -> Self {
         Fingerprint([(value >> 64) as u64, value as u64])
     }
 
-    /// The number.
+    /// Returns the number.
     pub const fn to_u128(self) -> u128 {
         (self.0[0] as u128) << 64 | self.0[1] as u128
     }
@@ -57,15 +58,15 @@ impl fmt::Debug for Fingerprint {
     }
 }
 
-/// Where the content of a record comes from. What we made up is never taken for what was recorded.
+/// The source of a record's content. Made-up content is never taken for recorded content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Provenance {
-    /// The trace says it.
+    /// The trace has it.
     #[default]
     Recorded,
     /// The trace has the fingerprint; the stored size was made up.
     SizeMade,
-    /// All of it was made up: a generator, or content for a trace that has none.
+    /// All of it was made up, by a generator or for a trace without content.
     Made,
 }
 
@@ -74,18 +75,20 @@ pub enum Provenance {
 pub struct Content {
     /// The fingerprint that the trace gives. For SHA-1 its first 128 bits.
     pub fingerprint: Fingerprint,
-    /// Bytes that the compressed block takes, where known; at most the block's length.
+    /// Bytes of the compressed block, if they are known; at most the block's length.
     pub stored_bytes: Option<u32>,
-    /// The block is all zeroes: its fingerprint is that of the block of zeroes for the trace's hash and granularity.
+    /// Whether the block is all zeroes. Its fingerprint is that of zeroes for the trace's hash and
+    /// granularity.
     pub is_zero: bool,
-    /// Who says so.
+    /// The source of the content.
     pub provenance: Provenance,
 }
 
-/// Bytes of a tag that are kept; the rest is cut off.
+/// The most bytes of a tag; the rest is cut off.
 const TAG_BYTES_MAX: usize = 15;
 
-/// A short name that a trace gives a request: workload, guest, process or host. At most 15 bytes are kept.
+/// A short name that a trace gives a request: workload, guest, process or host. At most 15 bytes
+/// are kept.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Tag {
     len: u8,
@@ -96,7 +99,7 @@ impl Tag {
     /// No tag.
     pub const NONE: Tag = Tag { len: 0, bytes: [0; TAG_BYTES_MAX] };
 
-    /// The first 15 bytes of `name`.
+    /// Makes a tag of the first 15 bytes of `name`.
     pub fn new(name: &[u8]) -> Tag {
         let mut bytes = [0; TAG_BYTES_MAX];
         let mut len = 0;
@@ -107,7 +110,7 @@ impl Tag {
         Tag { len, bytes }
     }
 
-    /// The bytes of the name.
+    /// Returns the bytes of the name.
     pub fn as_bytes(&self) -> &[u8] {
         self.bytes.get(..usize::from(self.len)).unwrap_or_default()
     }
@@ -128,37 +131,37 @@ impl fmt::Debug for Tag {
 /// One line of a trace: a request, or one content block of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// Arrival in microseconds since an instant that the trace chose; `None` where the format has no times. Records
-    /// stand in the order in which they are to be replayed, and times may step back.
+    /// Arrival in microseconds since an instant of the trace's choice; `None` if the format has no
+    /// times. Records stand in the order of their replay, and times may step back.
     pub time_us: Option<u64>,
-    /// Records that follow one another with the same number belong to one request.
+    /// The number of the request. Consecutive records with the same number belong to it.
     pub request: u64,
     /// Name of workload, guest, process or host.
     pub tag: Tag,
-    /// What is done.
+    /// The operation.
     pub op: Op,
-    /// First byte.
+    /// The first byte.
     pub offset_bytes: u64,
-    /// Length in bytes.
+    /// The length in bytes.
     pub len_bytes: u64,
-    /// What was read or written, where the trace knows it.
+    /// The read or written content, if the trace knows it.
     pub content: Option<Content>,
 }
 
 const _: () = assert!(size_of::<Record>() <= 112, "templates and batches count on it");
 
 impl Record {
-    /// A record without time, tag or content.
+    /// Makes a record without time, tag or content.
     pub const fn new(request: u64, op: Op, offset_bytes: u64, len_bytes: u64) -> Record {
         Record { time_us: None, request, tag: Tag::NONE, op, offset_bytes, len_bytes, content: None }
     }
 
-    /// The byte after the last.
+    /// Returns the byte after the last.
     pub fn end_bytes(&self) -> u64 {
         self.offset_bytes.saturating_add(self.len_bytes)
     }
 
-    /// Whether data moves: a read or a write.
+    /// Returns whether the record moves data: a read or a write.
     pub fn is_data(&self) -> bool {
         matches!(self.op, Op::Read | Op::Write)
     }

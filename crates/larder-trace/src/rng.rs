@@ -1,10 +1,10 @@
 //! Seeded random numbers: one seed, one stream, on every machine and in every version of Larder.
 //!
-//! That promise is why this is not a crate's generator: the streams of `rand` change with its versions, and a trace that
-//! a paper or a bug report names by its seed must stay what it was. The generator is SplitMix64 (Steele, Lea and Flood,
-//! OOPSLA'14), the normal deviates are Box and Muller's (1958).
+//! That promise excludes a crate's generator: the streams of `rand` change with its versions. A
+//! trace that a paper or a bug report names by its seed must stay the same. The generator is
+//! SplitMix64 (Steele, Lea and Flood, OOPSLA'14), the normal deviates are Box and Muller's (1958).
 //!
-//! What it does not do: cryptography.
+//! It does not serve cryptography.
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
@@ -20,12 +20,12 @@ pub fn mix(value: u64) -> u64 {
     value ^ value >> 31
 }
 
-/// The upper 53 bits as a number from 0 to just below 1.
+/// Returns the upper 53 bits as a number from 0 to just below 1.
 pub fn unit(bits: u64) -> f64 {
     (bits >> 11) as f64 / (1u64 << 53) as f64
 }
 
-/// A normal deviate (mean 0, variance 1) of two random words.
+/// Returns a normal deviate (mean 0, variance 1) of two random words.
 pub fn normal(a: u64, b: u64) -> f64 {
     // Above 0, so that the logarithm is finite.
     let u = 1.0 - unit(a);
@@ -33,35 +33,35 @@ pub fn normal(a: u64, b: u64) -> f64 {
 }
 
 impl Rng {
-    /// The stream of a seed.
+    /// Begins the stream of a seed.
     pub fn new(seed: u64) -> Rng {
         Rng { state: mix(seed) }
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next_u64(&mut self) -> u64 {
         let value = mix(self.state);
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         value
     }
 
-    /// A number below `bound`; 0 where the bound is 0.
+    /// Returns a number below `bound`; 0 if the bound is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // The upper word of the product; its bias is below 2^-20 for all bounds below 2^44.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// A number from 0 to just below 1.
+    /// Returns a number from 0 to just below 1.
     pub fn unit(&mut self) -> f64 {
         unit(self.next_u64())
     }
 
-    /// True with a probability.
+    /// Returns true with a probability.
     pub fn chance(&mut self, probability: f64) -> bool {
         self.unit() < probability
     }
 
-    /// A normal deviate.
+    /// Returns a normal deviate.
     pub fn normal(&mut self) -> f64 {
         normal(self.next_u64(), self.next_u64())
     }

@@ -1,13 +1,14 @@
 //! A set of numbers as runs that neither overlap nor touch.
 //!
-//! Invariants: there is at least one number outside between two runs, so there are never more runs than numbers that were
-//! added. Memory: [`RUN_BYTES_MAX`] a run.
+//! Invariants: at least one number outside the set lies between two runs, so there are never more
+//! runs than added numbers. Memory: [`RUN_BYTES_MAX`] a run.
 //!
-//! What it does not do: forget, or know which number came when; `trimmed.rs` does.
+//! It does not forget. It leaves the order of additions to `trimmed.rs`.
 
 use std::{collections::BTreeMap, ops::Range};
 
-/// Bytes that a run takes at most: a node of the tree has at least 5 runs and room for 11, and inner nodes come on top.
+/// The most bytes of a run. A node of the tree has at least 5 runs and room for 11; inner nodes
+/// come on top.
 pub(crate) const RUN_BYTES_MAX: usize = 48;
 
 /// See the module.
@@ -18,15 +19,16 @@ pub(crate) struct Runs {
 }
 
 impl Runs {
-    /// How many runs there are.
+    /// Counts the runs.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Adds a run. It must not be empty.
+    /// Adds a run, which must not be empty.
     pub fn add(&mut self, run: Range<u64>) {
         let Range { mut start, mut end } = run;
-        // All that overlap it or touch it become one with it: what begins before it, then what begins in it.
+        // All runs that overlap or touch it become one with it: first the run that begins before
+        // it, then those that begin in it.
         if let Some((&at, &old_end)) = self.ends.range(..start).next_back()
             && old_end >= start
         {
@@ -42,14 +44,14 @@ impl Runs {
         self.ends.insert(start, end);
     }
 
-    /// The numbers around this one of which none is in the set; nothing if it is.
+    /// Returns the numbers around this one, none of which is in the set; empty if it is in the set.
     pub fn gap(&self, number: u64) -> Range<u64> {
         let start = self.ends.range(..=number).next_back().map_or(0, |(_, &end)| end);
         let end = self.ends.range(number..).next().map_or(u64::MAX, |(&start, _)| start);
         if start <= number { start..end } else { 0..0 }
     }
 
-    /// The parts of runs that lie in `within`, in order.
+    /// Returns the parts of runs that lie in `within`, in order.
     pub fn parts(&self, within: Range<u64>) -> impl Iterator<Item = Range<u64>> + '_ {
         let before = self.ends.range(..within.start).next_back();
         let runs = before.into_iter().chain(self.ends.range(within.clone()));

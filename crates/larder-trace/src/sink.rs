@@ -1,9 +1,9 @@
-//! Where parsers put their records: one check for all formats of sizes, addresses and times.
+//! The sink of the parsers: one check of sizes, addresses and times for all formats.
 //!
-//! Invariants: whatever a file says, what passes here obeys the limits of `record.rs`. A time that steps back is
-//! counted, and the record stands where the file has it.
+//! Invariants: every record that passes obeys the limits of `record.rs`, for any file. A time that
+//! steps back is counted, and the record keeps its place in the file's order.
 //!
-//! What it does not do: read or parse.
+//! It does not read or parse.
 
 use hashbrown::HashMap;
 
@@ -12,19 +12,19 @@ use crate::{
     record::{ADDRESS_MAX, Op, REQUEST_BYTES_MAX, Record},
 };
 
-/// Traces of several devices or files: each gets a region of the address space, in the order in which they appear.
+/// Bytes of the region that each device or file of a trace gets, in the order of appearance.
 const REGION_BYTES: u64 = 1 << 52;
-/// Devices or files of one trace.
+/// The most devices or files of one trace.
 const REGIONS_MAX: u64 = 256;
-/// The same, of the many volumes of a cloud.
+/// Bytes of the region that each of a cloud's many volumes gets.
 const VOLUME_BYTES: u64 = 1 << 44;
 const VOLUMES_MAX: u64 = 65_536;
 const _: () = assert!(REGION_BYTES * REGIONS_MAX == ADDRESS_MAX && VOLUME_BYTES * VOLUMES_MAX == ADDRESS_MAX);
 
-/// Times that are less than the greatest before.
+/// Times below the greatest time before them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackSteps {
-    /// How many records.
+    /// Number of such records.
     pub count: u64,
     /// The greatest distance, in microseconds.
     pub worst_us: u64,
@@ -58,19 +58,19 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// `device_bytes`: no request may reach past it.
+    /// Makes a sink. No request may reach past `device_bytes`.
     pub fn new(device_bytes: Option<u64>) -> Sink {
         let device_bytes = device_bytes.unwrap_or(ADDRESS_MAX).min(ADDRESS_MAX);
         Sink { records: Vec::new(), clock: Clock::default(), device_bytes, requests: 0 }
     }
 
-    /// A number for the next request, where the format has none: from 1.
+    /// Returns a number for the next request, from 1, if the format has none.
     pub fn next_request(&mut self) -> u64 {
         self.requests += 1;
         self.requests
     }
 
-    /// Takes a record, or says what is wrong with it.
+    /// Takes a record, or returns a complaint about it.
     #[inline]
     pub fn push(&mut self, record: Record) -> Result<(), Complaint> {
         check(&record, self.device_bytes)?;
@@ -132,24 +132,24 @@ pub(crate) struct Region {
     bytes: u64,
 }
 
-/// The devices or files of a trace, by the order in which they appear.
+/// The devices or files of a trace, in the order of appearance.
 pub(crate) struct Regions {
     names: HashMap<Box<[u8]>, u64>,
     region_bytes: u64,
 }
 
 impl Regions {
-    /// 256 at most, of 4 PiB.
+    /// Makes at most 256 regions, of 4 PiB.
     pub fn few() -> Regions {
         Regions { names: HashMap::new(), region_bytes: REGION_BYTES }
     }
 
-    /// 65,536 at most, of 16 TiB.
+    /// Makes at most 65,536 regions, of 16 TiB.
     pub fn many() -> Regions {
         Regions { region_bytes: VOLUME_BYTES, ..Regions::few() }
     }
 
-    /// The region of `name`.
+    /// Returns the region of `name`.
     #[inline]
     pub fn region(&mut self, name: &[u8]) -> Result<Region, Complaint> {
         let number = match self.names.get(name) {

@@ -1,15 +1,18 @@
-//! Made-up content and sizes, for traces that have none. All of it is labelled: [`Provenance::Made`] and
-//! [`Provenance::SizeMade`].
+//! Made-up content and sizes, for traces that have none.
 //!
-//! Source: Nitro §5.2 and AustereCache §5.1 give each fingerprint a compression ratio that follows a normal distribution
-//! with mean 2 and variance 0.25. (AustereCache's own generator, going by its output, took 0.25 for the deviation; set
-//! a variance of 0.0625 for that.) A ratio below 1 is content that does not shrink.
+//! All of it is labelled: [`Provenance::Made`] and [`Provenance::SizeMade`].
 //!
-//! Invariants: a size is a function of seed and fingerprint, so equal content compresses equally wherever it shows up. A
-//! read gives what was last written there, or what the block held before the trace. Memory: nothing for sizes; for
-//! content a slot of 17 bytes for each distinct block (in a map of which 44 to 87% are full).
+//! Source: Nitro §5.2 and AustereCache §5.1 give each fingerprint a compression ratio that follows
+//! a normal distribution with mean 2 and variance 0.25. (The output of AustereCache's own generator
+//! has 0.25 for the deviation; set a variance of 0.0625 for that.) A ratio below 1 is content that
+//! does not shrink.
 //!
-//! What it does not do: replace what a trace says.
+//! Invariants: a size is a function of seed and fingerprint, so equal content compresses equally
+//! everywhere. A read gives the last written content, or the block's content before the trace.
+//! Sizes take no memory. Content takes a slot of 17 bytes for each distinct block (in a map of
+//! which 44 to 87% are full).
+//!
+//! It does not replace content or sizes of a trace.
 
 use hashbrown::HashMap;
 
@@ -19,7 +22,7 @@ use crate::{
     rng::{Rng, mix, normal},
 };
 
-/// How well content compresses.
+/// The distribution of the compression ratio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Compressibility {
     /// Mean of the ratio of raw to compressed bytes.
@@ -37,7 +40,7 @@ impl Default for Compressibility {
 }
 
 impl Compressibility {
-    /// The compression ratio of a fingerprint, at least 1.
+    /// Returns the compression ratio of a fingerprint, at least 1.
     pub fn ratio(&self, fingerprint: Fingerprint) -> f64 {
         let [a, b] = fingerprint.0;
         let word = mix(a ^ mix(b ^ mix(self.seed)));
@@ -45,31 +48,33 @@ impl Compressibility {
         if ratio >= 1.0 { ratio } else { 1.0 }
     }
 
-    /// What `bytes` of that content take, compressed.
+    /// Returns the compressed size of `bytes` of that content.
     pub fn stored_bytes(&self, fingerprint: Fingerprint, bytes: u32) -> u32 {
         (f64::from(bytes) / self.ratio(fingerprint)).ceil() as u32
     }
 }
 
-/// The fingerprint of the content with a number: distinct numbers give distinct fingerprints.
+/// Returns the fingerprint of the content with a number: distinct numbers give distinct
+/// fingerprints.
 pub(crate) fn made_fingerprint(seed: u64, number: u64) -> Fingerprint {
     // `mix` is a bijection, so the second word alone tells numbers apart.
     Fingerprint([mix(mix(seed) ^ mix(number)), mix(number ^ mix(seed ^ 0x6d61_6465))])
 }
 
-/// Content with a number.
+/// Returns the content with a number.
 pub(crate) fn made_content(seed: u64, number: u64, bytes: u32, compress: &Compressibility) -> Content {
     let fingerprint = made_fingerprint(seed, number);
     let stored_bytes = Some(compress.stored_bytes(fingerprint, bytes));
     Content { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Made }
 }
 
-/// A number from 1 to `count`, small ones more often: the k-th about 1/k as often as the first.
+/// Draws a number from 1 to `count`, small ones more often: the k-th about 1/k as often as the
+/// first.
 pub(crate) fn skewed(rng: &mut Rng, count: u64) -> u64 {
     ((count as f64).powf(rng.unit()) as u64).clamp(1, count.max(1))
 }
 
-/// Gives sizes to content that has none, as the FIU traces.
+/// Gives sizes to content that has none, as in the FIU traces.
 pub fn with_sizes<I>(records: I, compress: Compressibility) -> impl Iterator<Item = TraceResult<Record>>
 where
     I: IntoIterator<Item = TraceResult<Record>>,
@@ -78,7 +83,7 @@ where
         let mut record = record?;
         if let Some(content) = record.content.as_mut().filter(|content| content.stored_bytes.is_none()) {
             let bytes = record.len_bytes.min(CONTENT_BYTES_MAX) as u32;
-            // Zeroes compress as LZ4 has it, not at random.
+            // Zeroes have LZ4's size, not a random one.
             let stored = if content.is_zero {
                 bytes.div_ceil(255) + 9
             } else {
@@ -91,17 +96,17 @@ where
     })
 }
 
-/// How content is made up.
+/// The options of made-up content.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntheticOptions {
     /// Bytes of a content block. A request is rounded out to whole blocks.
     pub block_bytes: u32,
-    /// The share (0 to 1) of writes, and of blocks that are read before they are written, that repeat earlier content.
-    /// Recent content is repeated more often.
+    /// The share (0 to 1) of writes, and of blocks that are read before they are written, that
+    /// repeat earlier content. Recent content is repeated more often.
     pub duplication: f64,
-    /// How well it compresses.
+    /// The distribution of the compression ratio.
     pub compress: Compressibility,
-    /// Another seed makes other content.
+    /// The seed; another seed makes other content.
     pub seed: u64,
 }
 
@@ -111,7 +116,7 @@ impl Default for SyntheticOptions {
     }
 }
 
-/// Gives content to reads and writes that have none; each becomes a record a block, of one request.
+/// Gives content to reads and writes that have none. Each becomes a record a block, of one request.
 pub fn with_content<I>(records: I, options: SyntheticOptions) -> TraceResult<WithContent<I::IntoIter>>
 where
     I: IntoIterator<Item = TraceResult<Record>>,
@@ -136,7 +141,7 @@ pub struct WithContent<I> {
     held: HashMap<u64, u64>,
     /// Contents made so far.
     contents: u64,
-    /// The record that is being split, and the blocks of it that are left.
+    /// The record that is being split, and its remaining blocks.
     open: Option<(Record, std::ops::Range<u64>)>,
 }
 

@@ -1,23 +1,24 @@
-//! Which bytes were trimmed last when: a map of ranges to the number of the trim.
+//! The last trim of each byte: a map of ranges to the number of the trim.
 //!
-//! Invariants: ranges do not overlap; a later trim replaces what it covers. There are at most two ranges for each trim,
-//! whatever is written between.
+//! Invariants: ranges do not overlap; a later trim replaces the ranges that it covers. There are at
+//! most two ranges for each trim, with any writes between.
 //!
-//! What it does not do: know of writes; whoever asks compares numbers.
+//! It does not know writes. It leaves the comparison of numbers to the caller.
 
 use std::collections::BTreeMap;
 
 /// Trimmed ranges.
 #[derive(Default)]
 pub(crate) struct Trimmed {
-    /// First byte to the byte after the last, and the number of the trim.
+    /// Maps the first byte to the byte after the last, and the number of the trim.
     ranges: BTreeMap<u64, (u64, u64)>,
 }
 
 impl Trimmed {
     /// Takes the trim of `start..end` with its number.
     pub fn add(&mut self, start: u64, end: u64, number: u64) {
-        // Whatever begins before and reaches in keeps its head, and its tail if it reaches out again.
+        // A range that begins before and reaches in keeps its head, and its tail if it reaches out
+        // again.
         if let Some((&at, &(old_end, old))) = self.ranges.range(..start).next_back()
             && old_end > start
         {
@@ -35,13 +36,13 @@ impl Trimmed {
         self.ranges.insert(start, (end, number));
     }
 
-    /// The number of the trim that covers `start..end`, if one does.
+    /// Returns the number of the trim that covers `start..end`, if one does.
     pub fn covering(&self, start: u64, end: u64) -> Option<u64> {
         let (_, &(range_end, number)) = self.ranges.range(..=start).next_back()?;
         (range_end >= end).then_some(number)
     }
 
-    /// The number of the last trim that touches `start..end`, whether it covers it or not.
+    /// Returns the number of the last trim that touches `start..end`, in whole or in part.
     pub fn touching(&self, start: u64, end: u64) -> Option<u64> {
         let before = self.ranges.range(..start).next_back().filter(|(_, (range_end, _))| *range_end > start);
         before.into_iter().chain(self.ranges.range(start..end)).map(|(_, &(_, number))| number).max()

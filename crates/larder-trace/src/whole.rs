@@ -1,11 +1,12 @@
-//! Requests as wholes, of a trace that has a record for each block of them.
+//! Whole requests of a trace that has a record for each block of them.
 //!
-//! Consecutive records of one request become one record without content, where they do the same and lie end to end. A request becomes
-//! several records where it is longer than any read or write, or where its blocks lie apart.
+//! Consecutive records of one request become one record without content if they have the same
+//! operation and lie end to end. A request becomes several records if it is longer than any read or
+//! write, or if its blocks lie apart.
 //!
 //! Invariants: bytes, operations and order stay. One record is kept in memory.
 //!
-//! What it does not do: put together requests that the trace has apart.
+//! It does not join requests that are separate in the trace.
 
 use std::iter::Fuse;
 
@@ -14,7 +15,7 @@ use crate::{
     record::{REQUEST_BYTES_MAX, Record},
 };
 
-/// The requests of `records`, whole.
+/// Returns the requests of `records`, whole.
 pub fn whole_requests<I>(records: I) -> WholeRequests<I::IntoIter>
 where
     I: IntoIterator<Item = TraceResult<Record>>,
@@ -47,7 +48,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Iterator for WholeRequests<I> {
     }
 }
 
-/// Whether a block is the next of a request.
+/// Returns whether a block continues a request.
 fn goes_on(whole: &Record, block: &Record) -> bool {
     let is_its = (whole.request, whole.op) == (block.request, block.op) && whole.is_data();
     is_its && whole.end_bytes() == block.offset_bytes && whole.len_bytes + block.len_bytes <= REQUEST_BYTES_MAX

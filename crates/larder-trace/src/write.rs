@@ -1,9 +1,10 @@
-//! Writers: any stream of records into one of our formats, and what came of it.
+//! Writers of any stream of records into one of our formats.
 //!
-//! Invariants: what a format cannot say is counted ([`Written::dropped`]) or refused, never bent silently: the head of each file
-//! says which. Nothing of the trace is kept in memory, but for `oracleGeneral`, which tells when an address comes next.
+//! Invariants: a record that a format cannot express is counted ([`Written::dropped`]) or refused,
+//! never bent silently. The head of each file gives the choice. Nothing of the trace is kept in
+//! memory, except for `oracleGeneral`, which has the next access of each address.
 //!
-//! What it does not do: choose a name, or keep a half-written file from staying after an error.
+//! It does not choose a name, or remove a half-written file after an error.
 
 mod austere;
 mod content;
@@ -23,7 +24,7 @@ use crate::{
     record::Record,
 };
 
-/// What was written.
+/// The counts of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     /// Records written.
@@ -32,12 +33,12 @@ pub struct Written {
     pub dropped: u64,
 }
 
-/// Something that records are written to.
+/// A writer of records.
 pub trait RecordWriter {
-    /// Writes a record; false where the format has no place for it.
+    /// Writes a record; false if the format has no place for it.
     fn write(&mut self, record: &Record) -> TraceResult<bool>;
 
-    /// Writes what is left, and the end of the file.
+    /// Writes the remaining bytes, and the end of the file.
     fn finish(self) -> TraceResult<()>
     where
         Self: Sized;
@@ -64,7 +65,7 @@ fn cannot_write(error: io::Error) -> TraceError {
     TraceError::io("", Position::Whole, "cannot write the trace", error)
 }
 
-/// The sectors that a record touches: first and count.
+/// Returns the sectors that a record touches: first and count.
 fn sectors(record: &Record) -> (u64, u64) {
     let first = record.offset_bytes / SECTOR_BYTES;
     (first, record.end_bytes().div_ceil(SECTOR_BYTES) - first)

@@ -1,15 +1,15 @@
-//! The fingerprint of a block of zeroes under each hash that traces use.
+//! The fingerprint of a block of zeroes under each hash of the traces.
 //!
 //! Invariants: the constants are those of `md5sum`, `sha1sum` and `xxh3sum` over files of zeroes.
 //!
-//! What it does not do: hash anything.
+//! It does not hash.
 
 use crate::record::Fingerprint;
 
 /// XXH3-64 of 4096 zeroes.
 pub const XXH3_4K: Fingerprint = Fingerprint([0, 0x93d7_6fe1_48c6_89ba]);
 
-/// MD5 of `len_bytes` zeroes, for the lengths in FIU traces.
+/// Returns the MD5 of `len_bytes` zeroes, for the lengths in FIU traces.
 pub(crate) const fn md5(len_bytes: u64) -> Option<Fingerprint> {
     match len_bytes {
         512 => Some(Fingerprint::from_u128(0xbf61_9eac_0cdf_3f68_d496_ea93_4413_7e8b)),
@@ -18,7 +18,7 @@ pub(crate) const fn md5(len_bytes: u64) -> Option<Fingerprint> {
     }
 }
 
-/// The first 128 bits of the SHA-1 of `len_bytes` zeroes, for chunks of 4 to 128 KiB.
+/// Returns the first 128 bits of the SHA-1 of `len_bytes` zeroes, for chunks of 4 to 128 KiB.
 pub(crate) const fn sha1(len_bytes: u64) -> Option<Fingerprint> {
     Some(Fingerprint::from_u128(match len_bytes {
         4096 => SHA_4K,

@@ -1,9 +1,11 @@
-//! Numbers that follow Zipf's law, each drawn in constant time and without a table, by rejection-inversion (Hörmann and
-//! Derflinger, 1996); and seeded permutations, so that the popular numbers lie anywhere.
+//! Numbers that follow Zipf's law, and seeded permutations.
 //!
-//! Invariants: memory is a few words, whatever the range.
+//! Each number is drawn in constant time and without a table, by rejection-inversion (Hörmann and
+//! Derflinger, 1996). With a permutation the popular numbers lie anywhere.
 //!
-//! What it does not do: exponents below 0.
+//! Invariants: memory is a few words, for any range.
+//!
+//! It does not take exponents below 0.
 
 use crate::rng::{Rng, mix};
 
@@ -12,14 +14,15 @@ use crate::rng::{Rng, mix};
 pub struct Zipf {
     count: u64,
     exponent: f64,
-    /// The integral of the hat function from its first to its last point, and how close to a rank needs no test.
+    /// The integral of the hat function from its first to its last point, and the distance to a
+    /// rank that needs no test.
     integral_first: f64,
     integral_last: f64,
     near: f64,
 }
 
 impl Zipf {
-    /// `count` ranks (at least one), an exponent of 0 (uniform) or more.
+    /// Makes the law of `count` ranks (at least one), with an exponent of 0 (uniform) or more.
     pub fn new(count: u64, exponent: f64) -> Zipf {
         let count = count.max(1);
         let exponent = exponent.max(0.0);
@@ -30,7 +33,7 @@ impl Zipf {
         zipf
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn sample(&self, rng: &mut Rng) -> u64 {
         loop {
             let area = self.integral_last + rng.unit() * (self.integral_first - self.integral_last);
@@ -42,12 +45,13 @@ impl Zipf {
         }
     }
 
-    /// x^-exponent.
+    /// Returns x^-exponent.
     fn hat(&self, x: f64) -> f64 {
         (-self.exponent * x.ln()).exp()
     }
 
-    /// The integral of the hat from 1 to x: (x^(1 - exponent) - 1) / (1 - exponent), or ln x.
+    /// Returns the integral of the hat from 1 to x: (x^(1 - exponent) - 1) / (1 - exponent), or ln
+    /// x.
     fn integral(&self, x: f64) -> f64 {
         let log = x.ln();
         let scaled = (1.0 - self.exponent) * log;
@@ -65,8 +69,8 @@ impl Zipf {
 /// Rounds of the Feistel network.
 const ROUNDS: u64 = 4;
 
-/// A seeded permutation of 0 to `count` - 1: a Feistel network over the next even power of two, walked until it is back
-/// in the range.
+/// A seeded permutation of 0 to `count` - 1. It is a Feistel network over the next even power of
+/// two, walked until it is back in the range.
 #[derive(Clone, Debug)]
 pub struct Permutation {
     count: u64,
@@ -75,14 +79,14 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A permutation of `count` numbers (at least one), at most 2^62.
+    /// Makes a permutation of `count` numbers (at least one), at most 2^62.
     pub fn new(count: u64, seed: u64) -> Permutation {
         let count = count.clamp(1, 1 << 62);
         let bits = 64 - (count - 1).leading_zeros();
         Permutation { count, half_bits: bits.div_ceil(2).max(1), seed: mix(seed) }
     }
 
-    /// Where `number` goes. Numbers out of the range are taken modulo it.
+    /// Returns the image of `number`. Numbers out of the range are taken modulo it.
     pub fn apply(&self, number: u64) -> u64 {
         let mut value = number % self.count;
         loop {
@@ -118,7 +122,8 @@ mod tests {
             (0..draws).for_each(|_| hits[zipf.sample(&mut rng) as usize] += 1);
             let weight = |rank: usize| ((rank + 1) as f64).powf(-exponent);
             let total: f64 = (0..count as usize).map(weight).sum();
-            // The whole distribution: the largest distance of the sums (Kolmogorov and Smirnov, far beyond 1 in 10^6).
+            // The test covers the whole distribution: the largest distance of the sums (Kolmogorov
+            // and Smirnov, far beyond 1 in 10^6).
             let (mut seen, mut expected, mut worst) = (0.0, 0.0, 0.0f64);
             for (rank, hits) in hits.iter().enumerate() {
                 seen += *hits as f64 / draws as f64;

@@ -1,21 +1,25 @@
 //! A boot storm: one boot, made into many machines that boot at once from one storage system.
 //!
-//! Source: Nitro §5.2 ("Boot-storm trace") and §6.2 (60 machines: the recorded one and 59 made of it). "Content overlap was set at 90%
-//! between VMs, and the addresses of duplicates were shifted by 0-15% of the address space."
+//! Source: Nitro §5.2 ("Boot-storm trace") and §6.2 (60 machines: the recorded one and 59 made of
+//! it). "Content overlap was set at 90% between VMs, and the addresses of duplicates were shifted
+//! by 0-15% of the address space."
 //!
-//! Ours: the overlap is over distinct contents, and between any two machines: 90% of the boot's contents, always the same ones,
-//! are those of all machines, and in place of each of the others every machine has one of its own. A machine
-//! shifts all its addresses by one amount, wrapping at the end of its disk, since shifting the duplicates alone would put
-//! two contents on one address. Zeroes stay zeroes. Machines start at random within `spread_us`, their requests are merged
-//! by time, and a request's blocks stay together. Each machine has a disk of its own, side by side.
+//! In our reading the overlap is over distinct contents, and holds between any two machines. All
+//! machines have 90% of the boot's contents, always the same ones. In place of each of the others
+//! every machine has a content of its own. A machine shifts all its addresses by one amount, and
+//! wraps at the end of its disk. A shift of the duplicates alone would put two contents on one
+//! address. Zeroes stay zeroes. Machines start at random within `spread_us`. Their requests are
+//! merged by time, and a request's blocks stay together. Each machine has a disk of its own, side
+//! by side.
 //!
-//! The boot is a recording (`vm-boot` of `shared/traces`, through [`boot_template`]) or made up ([`SyntheticBoot`]) by the figures
-//! that Nitro gives of its own: 18 MB, 99% reads, 14% of the I/O random, 1.2 for deduplication.
+//! The boot is a recording (`vm-boot` of `shared/traces`, through [`boot_template`]) or made up
+//! ([`SyntheticBoot`]). The made-up boot follows Nitro's figures for its own boot: 18 MB, 99%
+//! reads, 14% of the I/O random, 1.2 for deduplication.
 //!
-//! Invariants: memory is the boot (112 bytes a record, at most [`TEMPLATE_RECORDS_MAX`]) and a few words for each
-//! machine; a made-up boot keeps a slot of 17 bytes for each block that it touches.
+//! Invariants: memory is the boot (112 bytes a record, at most [`TEMPLATE_RECORDS_MAX`]) and a few
+//! words for each machine. A made-up boot keeps a slot of 17 bytes for each block that it touches.
 //!
-//! What it does not do: make machines differ in what they do; only in content, addresses and start.
+//! It does not vary the requests of the machines, only their content, addresses and start.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
@@ -37,11 +41,14 @@ pub const VMS_MAX: u32 = 100_000;
 /// Tags that a complaint names.
 const TAGS_NAMED_MAX: usize = 8;
 
-/// Takes one machine's boot out of a recording: the records with `tag` (any, if `None`) that lie in `disk`, until
-/// `until_us`. Addresses then begin at 0.
+/// Takes one machine's boot out of a recording.
+///
+/// The boot has the records with `tag` (any, if `None`) that lie in `disk`, until `until_us`. Its
+/// addresses then begin at 0.
 ///
 /// # Errors
-/// A bad record, too many of them, or none with `tag`.
+///
+/// A bad record, too many records, or none with `tag`.
 pub fn boot_template(
     records: impl IntoIterator<Item = TraceResult<Record>>,
     tag: Option<&str>,
@@ -49,7 +56,7 @@ pub fn boot_template(
     until_us: Option<u64>,
 ) -> TraceResult<Vec<Record>> {
     let mut template = Vec::new();
-    // One more than are named, so that it is known whether there are others.
+    // One tag more than a complaint names tells that there are others.
     let mut tags: Vec<Tag> = Vec::new();
     let mut is_known = tag.is_none();
     for record in records {
@@ -88,7 +95,7 @@ fn no_such_tag(asked: &str, tags: &[Tag]) -> TraceError {
     TraceError::parameter(format!("no record of the boot has the tag {asked:?}: {there_are}"))
 }
 
-/// What the storm is like.
+/// The parameters of a boot storm.
 #[derive(Clone, Copy, Debug)]
 pub struct BootStormConfig {
     /// Machines, the recorded one included.
@@ -99,7 +106,7 @@ pub struct BootStormConfig {
     pub shift_max: f64,
     /// Size of a machine's disk.
     pub disk_bytes: u64,
-    /// Machines start within so many microseconds.
+    /// Machines start within this many microseconds.
     pub spread_us: u64,
     /// Another seed is another storm.
     pub seed: u64,
@@ -124,12 +131,12 @@ pub struct BootStorm {
     config: BootStormConfig,
     template: Vec<Record>,
     vms: Vec<Vm>,
-    /// When each machine's next request is due.
+    /// The time of each machine's next request.
     due: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The machine whose request goes on, and the request in the boot.
+    /// The machine whose request continues, and the request in the boot.
     open: Option<(u32, u64)>,
-    /// Contents are each machine's own from this lot on. Which they are is the same for all machines: else two of them would
-    /// share 90% of 90%.
+    /// The least lot of the contents that are each machine's own. These are the same contents for
+    /// all machines; else two machines would share 90% of 90%.
     own_from: Option<u64>,
     /// The part of a trim that wrapped.
     wrapped: Option<Record>,
@@ -137,7 +144,7 @@ pub struct BootStorm {
 }
 
 impl BootStorm {
-    /// A storm of one boot, whose addresses lie in `disk_bytes`.
+    /// Makes a storm of one boot, whose addresses lie in `disk_bytes`.
     pub fn new(template: Vec<Record>, config: BootStormConfig) -> TraceResult<BootStorm> {
         within("an overlap", config.overlap, 0.0..=1.0)?;
         within("a shift", config.shift_max, 0.0..=1.0)?;
@@ -174,7 +181,7 @@ impl BootStorm {
         Ok(BootStorm { config, template, vms, due, open: None, own_from, wrapped: None, requests: 0 })
     }
 
-    /// The machine whose request is next, and that request's record; goes on with an open request first.
+    /// Returns the next record and its machine. An open request continues first.
     fn pick(&mut self) -> Option<(u32, Record)> {
         if let Some((vm, request)) = self.open {
             let state = self.vms.get_mut(vm as usize)?;
@@ -213,13 +220,14 @@ impl BootStorm {
     }
 }
 
-/// The lot that a content draws.
+/// Returns the lot that a content draws.
 fn lot(content: &Content, seed: u64) -> u64 {
     let [a, b] = content.fingerprint.0;
     mix(a ^ mix(b ^ mix(seed)))
 }
 
-/// The least lot of the contents that are not shared: of all but zeroes, as many as `config` says, to the nearest one.
+/// Returns the least lot of the contents that are not shared. `config` gives their share, which is
+/// rounded to the nearest content; zeroes are never among them.
 fn own_from(template: &[Record], config: &BootStormConfig) -> Option<u64> {
     let contents = template.iter().filter_map(|record| record.content.as_ref()).filter(|content| !content.is_zero);
     let mut lots: Vec<u64> = contents.map(|content| lot(content, config.seed)).collect();
@@ -248,7 +256,7 @@ impl Iterator for BootStorm {
         record.offset_bytes = base + at;
         record.content = record.content.map(|content| self.content(vm, content));
         if at + record.len_bytes > disk {
-            // Only a trim, or a block across the end of an odd disk.
+            // This is a trim, or a block across the end of an odd disk.
             let head = disk - at;
             self.wrapped = Some(Record { offset_bytes: base, len_bytes: record.len_bytes - head, ..record });
             record.len_bytes = head;
@@ -257,22 +265,22 @@ impl Iterator for BootStorm {
     }
 }
 
-/// A boot that is made up.
+/// The parameters of a made-up boot.
 #[derive(Clone, Copy, Debug)]
 pub struct SyntheticBootConfig {
-    /// Bytes that are read and written in all.
+    /// Bytes read and written in all.
     pub boot_bytes: u64,
-    /// The disk.
+    /// Size of the disk.
     pub disk_bytes: u64,
     /// The share of requests that read.
     pub read_share: f64,
-    /// The share of requests that do not go on where the last ended.
+    /// The share of requests that do not begin at the end of the last.
     pub random_share: f64,
     /// Blocks for each distinct content.
     pub dedup_ratio: f64,
     /// Bytes of a request.
     pub request_bytes: u32,
-    /// How well content compresses.
+    /// The distribution of the compression ratio.
     pub compress: Compressibility,
     /// Another seed is another boot.
     pub seed: u64,
@@ -305,11 +313,11 @@ pub struct SyntheticBoot {
     blocks_left: u64,
     disk_blocks: u64,
     at: u64,
-    /// Blocks of the request that are left.
+    /// Remaining blocks of the request.
     open: u64,
     op: Op,
     requests: u64,
-    /// What each block that was touched holds.
+    /// The content of each block that was touched.
     held: HashMap<u64, u64>,
     contents: u64,
     contents_left: u64,
@@ -344,7 +352,8 @@ impl SyntheticBoot {
         })
     }
 
-    /// The content of the block at hand: what it holds; else new as often as new content is left to be brought.
+    /// Returns the content of the block at hand. A new block gets new content as often as new
+    /// content is left to place.
     fn content(&mut self) -> u64 {
         if self.op == Op::Read
             && let Some(number) = self.held.get(&self.at)

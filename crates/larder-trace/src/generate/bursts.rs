@@ -1,19 +1,22 @@
-//! Requests of several blocks each, in bursts with idle time between them: what a drive gets from a file system or a database
-//! that writes out its dirty pages.
+//! Requests of several blocks each, in bursts with idle time between them.
 //!
-//! Source: CAFTL §4.1.3 tells of its workloads for how long each ran, that desktops have small requests and irregular idle
-//! time, Hadoop intensive large writes of temporary data, and transactions intensive writes; §4.2.1 which share of some
-//! workloads' writes are duplicates. All else is whoever configures it to say.
+//! A drive gets such requests from a file system or a database that writes out its dirty pages.
 //!
-//! A burst has a number of requests, evenly from 1 to twice its mean, which come as fast as a link of 300 MB/s (SATA of 3 Gbit/s)
-//! carries them; the times between bursts are exponential. A request is a run of blocks at an even place, of a length evenly from its range. Of the
-//! duplicates one half are whole requests, each the content of an earlier one, as of a file that is copied; the other half are
-//! single blocks, each the content of any earlier one. A read is of a place that was written, whole.
+//! Source: CAFTL §4.1.3 gives the run time of its workloads. It says that desktops have small
+//! requests and irregular idle time, Hadoop intensive large writes of temporary data, and
+//! transactions intensive writes. CAFTL §4.2.1 gives the share of duplicates among the writes of
+//! some workloads. The configuration gives all else.
 //!
-//! Invariants: memory is 8 bytes for each block of the footprint, and 8 for each that is written. A read has the content that
-//! was last written there.
+//! A burst has a number of requests, evenly from 1 to twice its mean. They come at the speed of a
+//! link of 300 MB/s (SATA of 3 Gbit/s). The times between bursts are exponential. A request is a
+//! run of blocks at an even place, of a length evenly from its range. One half of the duplicates
+//! are whole requests, each the content of an earlier one, like a copied file. The other half are
+//! single blocks, each the content of any earlier one. A read covers a whole earlier write.
 //!
-//! What it does not do: make sequential streams, or content that is more often repeated than other content.
+//! Invariants: memory is 8 bytes for each block of the footprint, and 8 for each block that is
+//! written. A read has the content that was last written there.
+//!
+//! It does not make sequential streams, or content that is repeated more often than other content.
 
 use super::within;
 use crate::{
@@ -27,36 +30,37 @@ use crate::{
 const BLOCK_BYTES: u32 = 4096;
 /// The share of duplicates that come as whole requests.
 const WHOLE_SHARE: f64 = 0.5;
-/// Microseconds of a block on the link.
+/// Microseconds that a block takes on the link.
 const BLOCK_US: u64 = 14;
-/// Blocks of a footprint: 4 TiB of them.
+/// The most blocks of a footprint: 4 TiB of them.
 const BLOCKS_MAX: u64 = 1 << 30;
-/// The content that a block has before it is written.
+/// The content of a block before its first write.
 const UNWRITTEN: u64 = u64::MAX;
 
-/// What is generated.
+/// The parameters of the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct BurstsConfig {
-    /// From the first request to about the last.
+    /// Approximate seconds from the first request to the last.
     pub seconds: f64,
-    /// Blocks that are written in all, about.
+    /// Approximate blocks written in all.
     pub blocks_written: u64,
-    /// Blocks of a request, at least and at most.
+    /// The least and the most blocks of a request.
     pub request_blocks: (u32, u32),
     /// The share of requests that write.
     pub write_share: f64,
-    /// The share of written blocks whose content was written before.
+    /// The share of written blocks that repeat earlier content.
     pub duplication: f64,
-    /// Blocks that are written at all.
+    /// Blocks that writes may touch.
     pub footprint_blocks: u64,
-    /// Requests of a burst, in the mean.
+    /// Mean requests of a burst.
     pub burst_requests: u32,
     /// Another seed is another trace.
     pub seed: u64,
 }
 
 impl BurstsConfig {
-    /// The same of a share of the time, the writes and the footprint; requests and bursts are as large, and as far apart.
+    /// Scales the time, the writes and the footprint. Requests and bursts stay as large, and as far
+    /// apart.
     pub fn scaled(self, scale: f64) -> BurstsConfig {
         let scaled = |blocks: u64| (blocks as f64 * scale) as u64;
         BurstsConfig {
@@ -72,20 +76,20 @@ impl BurstsConfig {
 pub struct Bursts {
     config: BurstsConfig,
     rng: Rng,
-    /// What each block of the footprint holds.
+    /// The content of each block of the footprint.
     held: Vec<u64>,
     /// The contents of all blocks that were written, in order.
     written: Vec<u64>,
-    /// Where each write was: its first block, how many, and where its contents begin in `written`.
+    /// Each write: its first block, its length, and the place of its contents in `written`.
     writes: Vec<(u32, u32, u64)>,
     contents: u64,
     requests: u64,
     time_us: u64,
-    /// Microseconds of the last request on the link.
+    /// Microseconds that the last request takes on the link.
     last_us: u64,
-    /// Requests that this burst still has.
+    /// Remaining requests of this burst.
     left: u32,
-    /// What is left of the request that is under way.
+    /// Remaining blocks of the current request.
     blocks: std::vec::IntoIter<Record>,
 }
 
@@ -125,7 +129,7 @@ impl Bursts {
         })
     }
 
-    /// Makes the next request; none once enough was written.
+    /// Makes the next request; `None` once enough was written.
     fn next_request(&mut self) -> Option<Vec<Record>> {
         if self.written.len() as u64 >= self.config.blocks_written {
             return None;
@@ -142,7 +146,8 @@ impl Bursts {
         Some(records)
     }
 
-    /// Microseconds until the next burst, so that all come to the time that there is.
+    /// Begins a burst and returns the microseconds until it. All bursts together take the
+    /// configured time.
     fn begin_burst(&mut self) -> u64 {
         let BurstsConfig {
             seconds, blocks_written, request_blocks: (least, most), write_share, burst_requests, ..
@@ -176,7 +181,7 @@ impl Bursts {
         Some(self.records(Op::Write, first, blocks))
     }
 
-    /// The content of one block: one of the earlier ones by that chance, else a new one.
+    /// Returns the content of one block: an earlier one with that chance, else a new one.
     fn content(&mut self, duplicate: f64) -> u64 {
         if self.rng.chance(duplicate)
             && let Some(earlier) = self.written.get(self.rng.below(self.written.len() as u64) as usize)

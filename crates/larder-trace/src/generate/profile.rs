@@ -1,19 +1,24 @@
-//! Traces that are like FIU's WebVM, Homes and Mail (and CacheDedup's Hadoop) in the figures that papers print of them.
+//! Traces with the published figures of FIU's WebVM, Homes and Mail, and of CacheDedup's Hadoop.
 //!
-//! Sources: CacheDedup Table 2 (blocks of 4 KiB); AustereCache Table 2 (chunks of 32 KiB); Nitro §5.2 (size of the file
-//! systems, share of it accessed, write-to-read ratio) and §2 with Figure 1 (deduplication to about 2.0 at 4 KiB). Their figures
-//! differ, so each has profiles of its own. What a paper lacks is taken from elsewhere: the number of I/Os of Nitro's and
-//! AustereCache's profiles is CacheDedup's, since all three replay the same recordings; with 32 KiB each such I/O is a chunk. GB
-//! are read as 2^30 bytes.
+//! Sources: CacheDedup Table 2 (blocks of 4 KiB); AustereCache Table 2 (chunks of 32 KiB); Nitro
+//! §5.2 (size of the file systems, share of it accessed, write-to-read ratio) and §2 with Figure 1
+//! (deduplication to about 2.0 at 4 KiB). Their figures differ, so each paper has profiles of its
+//! own. Nitro's and AustereCache's profiles take the number of I/Os from CacheDedup, since all
+//! three papers replay the same recordings. With 32 KiB each such I/O is a chunk. GB are read as
+//! 2^30 bytes.
 //!
-//! A profile fixes total I/O, working set, unique data and write-to-read ratio, and a trace has them exactly, but for
-//! rounding and the share of first reads. What no table says is ours: the working set grows with the square root of
-//! time; other requests go to addresses already touched, the k-th of them in proportion to 1/k (writes by age, reads
-//! by age or recency, as often); repeated content is drawn likewise; new addresses come in runs of eight chunks.
+//! A profile fixes total I/O, working set, unique data and write-to-read ratio. A trace has them
+//! exactly, but for rounding and the share of first reads. All else is ours:
+//!
+//! - The working set grows with the square root of time.
+//! - Other requests go to addresses already touched, the k-th of them in proportion to 1/k (writes
+//!   by age, reads by age or recency, as often).
+//! - Repeated content is drawn likewise.
+//! - New addresses come in runs of eight chunks.
 //!
 //! Invariants: memory is 8 bytes for each chunk of the working set.
 //!
-//! What it does not do: times, request sizes or anything else of the recordings.
+//! It does not have times, request sizes or anything else of the recordings.
 
 use super::within;
 use crate::{
@@ -25,15 +30,15 @@ use crate::{
 };
 
 const GIB: f64 = (1u64 << 30) as f64;
-/// Chunks that lie side by side and are first touched one after the other.
+/// Adjacent chunks whose first touches follow one another.
 const RUN_CHUNKS: u64 = 8;
 
-/// What a paper prints of a trace.
+/// The figures that a paper prints of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Profile {
     /// Trace and paper.
     pub name: &'static str,
-    /// Where the figures are from.
+    /// The source of the figures.
     pub source: &'static str,
     /// Bytes of a chunk: each request is one.
     pub chunk_bytes: u32,
@@ -41,11 +46,11 @@ pub struct Profile {
     pub disk_gib: f64,
     /// Reads and writes in all, in GiB.
     pub io_gib: f64,
-    /// Distinct addresses, in GiB.
+    /// Size of the distinct addresses, in GiB.
     pub working_set_gib: f64,
-    /// Distinct content, in GiB.
+    /// Size of the distinct content, in GiB.
     pub unique_gib: f64,
-    /// Writes for each read.
+    /// Writes per read.
     pub write_to_read: f64,
 }
 
@@ -58,7 +63,8 @@ const fn profile(name: &'static str, source: &'static str, chunk_bytes: u32, fig
     Profile { name, source, chunk_bytes, disk_gib, io_gib, working_set_gib, unique_gib, write_to_read }
 }
 
-/// The profiles. Nitro: working set is file system times share accessed, unique data is all I/O over 2.0.
+/// The profiles. For Nitro the working set is the file system times the accessed share. Unique data
+/// is all I/O over 2.0.
 pub const PROFILES: [Profile; 10] = [
     profile("webvm@cachededup", CACHEDEDUP, 4096, [70.0, 54.5, 2.1, 23.4, 3.6]),
     profile("homes@cachededup", CACHEDEDUP, 4096, [470.0, 67.3, 5.9, 44.4, 31.5]),
@@ -73,7 +79,7 @@ pub const PROFILES: [Profile; 10] = [
 ];
 
 impl Profile {
-    /// The profile of that name.
+    /// Returns the profile with a name.
     pub fn named(name: &str) -> TraceResult<Profile> {
         PROFILES.into_iter().find(|profile| profile.name == name).ok_or_else(|| {
             let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
@@ -81,7 +87,7 @@ impl Profile {
         })
     }
 
-    /// Chunks of a size in GiB, at a scale.
+    /// Converts a size in GiB to chunks, at a scale.
     fn chunks(&self, gib: f64, scale: f64) -> u64 {
         (gib * GIB * scale / f64::from(self.chunk_bytes)).round() as u64
     }
@@ -98,16 +104,17 @@ pub struct ProfileTrace {
     working_set: u64,
     made: u64,
     writes_left: u64,
-    /// Content of each address that was touched, in the order of the first touch.
+    /// The content of each touched address, in the order of the first touch.
     held: Vec<u64>,
     contents_left: u64,
     contents: u64,
-    /// Requests that can bring content, still to come: writes, and first reads as many as are expected.
+    /// Expected remaining requests that can bring content: writes and first reads.
     chances_left: f64,
 }
 
 impl ProfileTrace {
-    /// A trace of `scale` times the profile's sizes (1.0: all of it; 0.01: a hundredth of requests, addresses and content).
+    /// Makes a trace of `scale` times the profile's sizes. 1.0 is all of it; 0.01 a hundredth of
+    /// requests, addresses and content.
     pub fn new(profile: Profile, scale: f64, compress: Compressibility, seed: u64) -> TraceResult<ProfileTrace> {
         within("a scale", scale, 0.0..=1000.0)?;
         let chunks = |gib| profile.chunks(gib, scale);
@@ -138,12 +145,13 @@ impl ProfileTrace {
         })
     }
 
-    /// Requests in all.
+    /// Returns the number of requests in all.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// Content for a request that can bring some: new as often as is left to be brought, else repeated.
+    /// Draws content for a request that can bring some. It is new as often as new content is left
+    /// to place, else repeated.
     fn draw(&mut self) -> u64 {
         let is_new = self.rng.unit() * self.chances_left < self.contents_left as f64;
         self.chances_left = (self.chances_left - 1.0).max(0.0);
@@ -156,7 +164,8 @@ impl ProfileTrace {
         if self.rng.chance(0.5) { rank - 1 } else { self.contents - rank }
     }
 
-    /// The number of the address for a request, by its first touch; one more than there are is a new one.
+    /// Returns the number of a request's address, in the order of first touches. A new address has
+    /// the number of addresses so far.
     fn address(&mut self, is_write: bool) -> u64 {
         let touched = self.held.len() as u64;
         let share = self.made as f64 / self.requests as f64;

@@ -1,13 +1,14 @@
 //! Nitro's random reads, for its sensitivity analysis.
 //!
-//! Source: Nitro §6.2 ("Sensitivity analysis", Figure 7): random reads of a working set that is 1 to 10 times the cache, with a
-//! deduplication ratio of 1 to 10. Reads are uniform. Deduplication: the working set has as many distinct contents as
-//! its chunks divided by the ratio, each about equally often, spread over all addresses. The example there is a cache
-//! of 16 GB; chunks are Nitro's 8 KiB.
+//! Source: Nitro §6.2 ("Sensitivity analysis", Figure 7). The reads cover a working set that is 1
+//! to 10 times the cache, with a deduplication ratio of 1 to 10. Reads are uniform. The working set
+//! has as many distinct contents as its chunks divided by the ratio. Each content is about equally
+//! frequent, and spread over all addresses. The example there is a cache of 16 GB; chunks are
+//! Nitro's 8 KiB.
 //!
 //! Invariants: memory is a few words.
 //!
-//! What it does not do: writes, which "would equivalently decrease the cache size".
+//! It does not write, since writes "would equivalently decrease the cache size".
 
 use super::{whole_chunks, within};
 use crate::{
@@ -21,15 +22,15 @@ use crate::{
 /// One point of the grid.
 #[derive(Clone, Copy, Debug)]
 pub struct RandomReadsConfig {
-    /// Size of the cache that the working set is a multiple of.
+    /// Size of the cache; the working set is a multiple of it.
     pub cache_bytes: u64,
-    /// Working set over cache.
+    /// The working set divided by the cache.
     pub working_set_ratio: f64,
-    /// Chunks of the working set for each distinct content, at least 1.
+    /// Chunks of the working set per distinct content, at least 1.
     pub dedup_ratio: f64,
     /// Bytes of a chunk: each request is one.
     pub chunk_bytes: u32,
-    /// How well content compresses.
+    /// The distribution of the compression ratio.
     pub compress: Compressibility,
     /// Requests in all.
     pub requests: u64,
@@ -52,7 +53,7 @@ impl Default for RandomReadsConfig {
 }
 
 impl RandomReadsConfig {
-    /// The paper's grid: both ratios from 1 to 10, else as here.
+    /// Returns the paper's grid: both ratios from 1 to 10, else this configuration.
     pub fn grid(self) -> impl Iterator<Item = RandomReadsConfig> {
         let points = (1..=10).flat_map(|dedup| (1..=10).map(move |size| (size, dedup)));
         points.map(move |(size, dedup)| RandomReadsConfig {
@@ -85,7 +86,8 @@ impl RandomReads {
         Ok(RandomReads { config, rng: Rng::new(config.seed), chunks, contents, spread, made: 0 })
     }
 
-    /// A read of each chunk of the working set, by address: what a cache is warmed with. Numbered from 1, as the trace is.
+    /// Returns one read of each chunk of the working set, by address, to warm a cache. Requests
+    /// count from 1, as in the trace.
     pub fn each(&self) -> impl Iterator<Item = Record> + '_ {
         (0..self.chunks).map(|chunk| self.read(chunk + 1, chunk))
     }
@@ -99,7 +101,7 @@ impl RandomReads {
         record
     }
 
-    /// Bytes of the working set: the size of the disk.
+    /// Returns the bytes of the working set, which is the size of the disk.
     pub fn working_set_bytes(&self) -> u64 {
         self.chunks * u64::from(self.config.chunk_bytes)
     }

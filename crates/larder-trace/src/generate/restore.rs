@@ -1,15 +1,17 @@
-//! Restores of daily snapshots: the disk is written day by day, and then snapshots are read back whole.
+//! Restores of daily snapshots: the disk is written day by day, then snapshots are read back whole.
 //!
-//! Source: Nitro §5.2 ("Restore trace") and §6.3 ("Snapshot restore"): "large read I/Os (512KB) were issued while restoring the entire
-//! VM", each snapshot from the state after the last was made. The days come from a recording in the `days` format or from
-//! `snapshots.rs`; they are read twice, once to write them and once to restore them.
+//! Source: Nitro §5.2 ("Restore trace") and §6.3 ("Snapshot restore"): "large read I/Os (512KB)
+//! were issued while restoring the entire VM", each snapshot from the state after the last was
+//! made. The days come from a recording in the `days` format or from `snapshots.rs`. They are read
+//! twice, once to write them and once to restore them.
 //!
-//! Each restored snapshot has addresses of its own behind the disk, as a snapshot has in a storage system: snapshot n lies
-//! n + 1 disks behind the beginning. Content ties it to the disk. Blocks that day 0 lacks are zeroes.
+//! Each restored snapshot has addresses of its own behind the disk, like a snapshot in a storage
+//! system. Snapshot n lies n + 1 disks behind the beginning. Content ties it to the disk. Blocks
+//! that day 0 lacks are zeroes.
 //!
 //! Invariants: memory is 32 bytes for each block of the disk.
 //!
-//! What it does not do: reset a cache between restores; whoever replays does, at the tag `restoreN`.
+//! It does not reset a cache between restores. It leaves this to the replay, at the tag `restoreN`.
 
 use std::collections::BTreeSet;
 
@@ -20,15 +22,15 @@ use crate::{
     zero,
 };
 
-/// Blocks of a disk: 16 TiB of 4 KiB.
+/// The most blocks of a disk: 16 TiB of 4 KiB.
 const BLOCKS_MAX: u64 = 1 << 32;
 /// Microseconds between the reads of a restore.
 const READ_US: u64 = 1000;
 
-/// What is restored.
+/// The parameters of a restore.
 #[derive(Clone, Debug)]
 pub struct RestoreConfig {
-    /// Which days, or all where empty.
+    /// The days to restore; empty for all.
     pub days: BTreeSet<u64>,
     /// Bytes of a read.
     pub io_bytes: u32,
@@ -59,12 +61,12 @@ pub struct Restore<F, I> {
     last_us: u64,
 }
 
-/// What is going on.
+/// The current phase.
 enum Phase {
     Writing,
-    /// Taking in a day that will be restored, or not.
+    /// Applies a day, which may be restored next.
     Taking,
-    /// Reading the snapshot of `day` back, from this block on.
+    /// Reads the snapshot of `day` back, from this block on.
     Reading(u64),
     Done,
 }
@@ -74,7 +76,7 @@ where
     F: FnMut() -> TraceResult<I>,
     I: Iterator<Item = TraceResult<Record>>,
 {
-    /// Opens the days for the first time.
+    /// Makes the trace, and opens the days for the first time.
     pub fn new(mut open: F, config: RestoreConfig) -> TraceResult<Restore<F, I>> {
         if config.io_bytes == 0 || !config.io_bytes.is_multiple_of(4096) {
             return Err(TraceError::parameter("expected reads of a multiple of 4096 bytes"));
@@ -97,7 +99,7 @@ where
         })
     }
 
-    /// The writes of the days, one request for each run of a day's blocks that follow one another.
+    /// Returns the next write of the days. A run of consecutive blocks of a day is one request.
     fn write(&mut self) -> TraceResult<Option<Record>> {
         let Some(record) = self.days.next() else {
             self.days = (self.open)()?;
@@ -114,7 +116,7 @@ where
         Ok(Some(record))
     }
 
-    /// Takes a day in.
+    /// Applies a day to the disk.
     fn take(&mut self) -> TraceResult<()> {
         let day_of = |record: &Record| record.time_us.unwrap_or(0) / DAY_US;
         let mut day = None;
@@ -158,7 +160,7 @@ where
         Ok(())
     }
 
-    /// One block of the snapshot that is read back.
+    /// Returns one block of the snapshot that is read back.
     fn read(&mut self, block: u64) -> Option<Record> {
         let Some(held) = self.disk.get(block as usize) else {
             self.phase = Phase::Taking;

@@ -1,16 +1,18 @@
-//! Daily snapshots of a disk, made up: on day 0 all of it, then what changed each day. The same records as the reader of
-//! the `days` format gives.
+//! Made-up daily snapshots of a disk: all of it on day 0, then each day's changes.
 //!
-//! Source: Nitro §5.2 ("Restore trace"): 100 daily snapshots of a workstation's disk of 38 GB, the median over-write rate
-//! 2.3% a day; §6.3: the newest 25 snapshots share 80% of their content with the disk at the end on average, the oldest 25
-//! share 20%. Those are the defaults. To meet both, a tenth of the disk never changes, and the rest changes evenly.
+//! The records are those of the reader of the `days` format.
 //!
-//! Ours: changes come in runs of 32 KiB; a day's rate is log-normal about the median; a share of what is written
-//! repeats earlier content.
+//! Source: Nitro §5.2 ("Restore trace"): 100 daily snapshots of a workstation's disk of 38 GB, with
+//! a median over-write rate of 2.3% a day. §6.3: the newest 25 snapshots share 80% of their content
+//! with the disk at the end on average, the oldest 25 share 20%. Those are the defaults. To meet
+//! both, a tenth of the disk never changes, and the rest changes evenly.
+//!
+//! Ours: changes come in runs of 32 KiB. A day's rate is log-normal about the median. A share of
+//! the written blocks repeats earlier content.
 //!
 //! Invariants: memory is a few words.
 //!
-//! What it does not do: restore; `restore.rs` does, from these or from recorded days.
+//! It does not restore. It leaves this to `restore.rs`, for these and for recorded days.
 
 use super::{whole_chunks, within};
 use crate::{
@@ -30,7 +32,7 @@ const FROZEN_SHARE: f64 = 0.1;
 /// The deviation of the logarithm of a day's rate.
 const RATE_DEVIATION: f64 = 0.3;
 
-/// What is generated.
+/// The parameters of the snapshots.
 #[derive(Clone, Copy, Debug)]
 pub struct SnapshotsConfig {
     /// Size of the disk.
@@ -41,7 +43,7 @@ pub struct SnapshotsConfig {
     pub overwrite_share: f64,
     /// The share of written blocks that repeat earlier content.
     pub duplication: f64,
-    /// How well content compresses.
+    /// The distribution of the compression ratio.
     pub compress: Compressibility,
     /// Another seed is another disk.
     pub seed: u64,
@@ -81,7 +83,8 @@ impl Snapshots {
         Ok(Snapshots { config, rng: Rng::new(config.seed), blocks, day: 0, next_block: 0, rate: 1.0, contents: 0 })
     }
 
-    /// Goes to the next run that changes, on this day or a later one; false at the end of the days.
+    /// Moves to the next run that changes, on this day or a later one. False at the end of the
+    /// days.
     fn find_run(&mut self) -> bool {
         while self.day < u64::from(self.config.days) {
             while self.next_block < self.blocks {

@@ -1,16 +1,17 @@
 //! AustereCache's synthetic traces.
 //!
-//! Source: AustereCache §5.1 ("Synthetic"). A working set of chunks lies anywhere on the disk; reads and writes each
-//! follow a Zipf distribution over it, with popular chunks of their own; a share of the writes, the I/O deduplication ratio, can
-//! be removed because their content was written before; compression ratios follow N(2, 0.25). The defaults are the
-//! paper's: 128 MiB of 5 GiB, constant 1.0, chunks of 32 KiB, writes to reads 7:3, half of the writes duplicates.
+//! Source: AustereCache §5.1 ("Synthetic"). A working set of chunks lies anywhere on the disk.
+//! Reads and writes each follow a Zipf distribution over it, with popular chunks of their own. The
+//! I/O deduplication ratio is the share of writes that can be removed because their content was
+//! written before. Compression ratios follow N(2, 0.25). The defaults are the paper's: 128 MiB of 5
+//! GiB, constant 1.0, chunks of 32 KiB, writes to reads 7:3, half of the writes duplicates.
 //!
-//! Ours: a duplicate repeats any content written so far, all alike, as the paper does not say which. A chunk that was
-//! not written yet reads as content of its own.
+//! Ours: a duplicate repeats any content written so far, all alike, since the paper does not choose
+//! one. A chunk reads as content of its own before its first write.
 //!
 //! Invariants: memory is 8 bytes for each chunk of the working set.
 //!
-//! What it does not do: times.
+//! It does not give times.
 
 use super::{whole_chunks, within};
 use crate::{
@@ -21,22 +22,22 @@ use crate::{
     zipf::{Permutation, Zipf},
 };
 
-/// What is generated.
+/// The parameters of the trace.
 #[derive(Clone, Copy, Debug)]
 pub struct ZipfConfig {
     /// Size of the disk.
     pub storage_bytes: u64,
-    /// Distinct addresses.
+    /// Size of the distinct addresses.
     pub working_set_bytes: u64,
     /// Bytes of a chunk: each request is one.
     pub chunk_bytes: u32,
     /// Zipf constant of reads and of writes.
     pub zipf: f64,
-    /// Writes for each read.
+    /// Writes per read.
     pub write_to_read: f64,
     /// The share of writes whose content was written before.
     pub io_dedup_ratio: f64,
-    /// How well content compresses.
+    /// The distribution of the compression ratio.
     pub compress: Compressibility,
     /// Requests in all.
     pub requests: u64,
@@ -61,7 +62,7 @@ impl Default for ZipfConfig {
     }
 }
 
-/// Content that was there before the trace has numbers from here on.
+/// The first number of content that was there before the trace.
 const INITIAL: u64 = 1 << 63;
 
 /// The trace.
@@ -69,9 +70,9 @@ pub struct ZipfTrace {
     config: ZipfConfig,
     rng: Rng,
     law: Zipf,
-    /// From the chunk's number in the working set to its place on the disk.
+    /// Maps the chunk's number in the working set to its place on the disk.
     places: Permutation,
-    /// From the rank in popularity to the chunk's number.
+    /// Maps the rank in popularity to the chunk's number.
     read_ranks: Permutation,
     write_ranks: Permutation,
     held: Vec<u64>,

@@ -1,8 +1,9 @@
 //! Collects statistics, record by record.
 //!
-//! Invariants: a record is looked at once. A read or write of any length is counted block by block, a trim by its range.
+//! Invariants: the collector reads a record once. It counts a read or write of any length block by
+//! block, a trim by its range.
 //!
-//! What it does not do: decide what a statistic means; `info.rs` does.
+//! It does not define the statistics. It leaves this to `info.rs`.
 
 use hashbrown::{HashMap, hash_map::Entry};
 
@@ -14,32 +15,34 @@ use crate::{
     trimmed::Trimmed,
 };
 
-/// A request is sequential when it begins where one of this many requests before it ended: so many streams are seen.
+/// Recent requests that a sequential request may continue, so this many streams are seen.
 const STREAMS_MAX: usize = 32;
-/// Bytes of a block, where neither the caller nor the trace says.
+/// Bytes of a block if neither the caller nor the trace gives them.
 const BLOCK_BYTES: u64 = 4096;
 
-/// What is known of an address.
+/// The history of an address.
 #[derive(Default)]
 struct Address {
-    /// What was last written, if anything was. Where a trim has cut the block since, what the first read after that found.
+    /// The last written content. After a trim cut the block, the content of the first read.
     written: Option<Fingerprint>,
-    /// The event (a write or a trim has a number) of the last write, or the last before that read.
+    /// The number of the last write, or of the last event before that read. Writes and trims are
+    /// numbered.
     written_at: u64,
 }
 
-/// What trims did to a block since the trace knows what it held.
+/// The effect of trims on a block since its content was last known.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Since {
-    /// Nothing.
+    /// No trim touched it.
     Untouched,
-    /// One covers it, and was the last: it is zeroes.
+    /// One trim covers it, and was the last: the block is zeroes.
     Trimmed,
-    /// They cover a part of it, or several do together: nobody knows what it holds until it is written or read.
+    /// A trim covers a part of it, or several cover it together. The content is unknown until a
+    /// write or read.
     Cut,
 }
 
-/// Where a fingerprint was seen; seen at all is to be in the map.
+/// The mark of a written fingerprint. Every fingerprint seen is in the map.
 const WRITTEN: u8 = 1;
 
 /// Statistics of a trace so far.
@@ -47,10 +50,10 @@ pub struct InfoCollector {
     info: Info,
     block_bytes: Option<u64>,
     addresses: HashMap<u64, Address>,
-    /// A fingerprint, and whether it was written.
+    /// Each fingerprint, and whether it was written.
     fingerprints: HashMap<Fingerprint, u8>,
     trimmed: Trimmed,
-    /// Writes and trims so far, so that the later of two is known.
+    /// Writes and trims so far, which order two events.
     events: u64,
     clock: Clock,
     first_us: Option<u64>,
@@ -60,7 +63,7 @@ pub struct InfoCollector {
     next_end: usize,
 }
 
-/// The request whose records are coming in.
+/// The request whose records arrive.
 struct Open {
     request: u64,
     op: Op,
@@ -70,7 +73,8 @@ struct Open {
 }
 
 impl InfoCollector {
-    /// Nothing so far. `block_bytes` is what is counted in, where the trace has no content; else 4096.
+    /// Makes an empty collector. `block_bytes` is the unit for a trace without content; 4096 if
+    /// `None`.
     pub fn new(block_bytes: Option<u32>) -> InfoCollector {
         InfoCollector {
             info: Info::default(),
@@ -88,7 +92,7 @@ impl InfoCollector {
         }
     }
 
-    /// The statistics of all records.
+    /// Returns the statistics of all records.
     pub fn collect(
         block_bytes: Option<u32>,
         records: impl IntoIterator<Item = TraceResult<Record>>,
@@ -100,7 +104,7 @@ impl InfoCollector {
         Ok(collector.finish())
     }
 
-    /// Takes a record in.
+    /// Counts a record.
     pub fn observe(&mut self, record: &Record) {
         if let Some(time_us) = record.time_us {
             self.clock.observe(time_us);
@@ -113,7 +117,7 @@ impl InfoCollector {
             Op::Flush => self.info.flushes += 1,
             Op::Trim => {
                 self.info.trims += 1;
-                // Many trims of all that can be addressed are more than 64 bits.
+                // Many trims of the whole address space exceed 64 bits.
                 self.info.trim_bytes = self.info.trim_bytes.saturating_add(record.len_bytes);
                 self.events += 1;
                 self.trimmed.add(record.offset_bytes, record.end_bytes(), self.events);
@@ -130,7 +134,7 @@ impl InfoCollector {
         }
     }
 
-    /// The statistics.
+    /// Returns the statistics.
     pub fn finish(mut self) -> Info {
         self.close();
         self.info.block_bytes = self.block_bytes.unwrap_or(BLOCK_BYTES);
@@ -170,7 +174,7 @@ impl InfoCollector {
         }
         self.info.data_requests += 1;
         match self.ends.iter_mut().find(|end| **end == open.start) {
-            // The stream goes on in its place.
+            // The new end takes the place of the stream's old one.
             Some(end) => {
                 self.info.sequential_requests += 1;
                 *end = open.end;
@@ -184,12 +188,12 @@ impl InfoCollector {
         }
     }
 
-    /// A read or write, block by block. Gives the number of blocks.
+    /// Counts a read or write, block by block. Returns the number of blocks.
     fn data(&mut self, record: &Record) -> u64 {
         let own = record.content.map_or(BLOCK_BYTES, |_| record.len_bytes);
         let block_bytes = match (self.block_bytes, record.content) {
             (Some(bytes), _) => bytes,
-            // The first content decides; until then nothing is said.
+            // The first content decides; until then the size is unknown.
             (None, _) => *self.block_bytes.insert(own.max(1)),
         };
         let first = record.offset_bytes / block_bytes;
@@ -261,7 +265,7 @@ fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>
     }
 }
 
-/// What was written there before, and what trims did since.
+/// Compares a request with the last written content of its block, and with the trims since.
 fn count_history(info: &mut ContentInfo, address: &Address, since: Since, op: Op, content: &Content) {
     let is_same = address.written == Some(content.fingerprint) && since == Since::Untouched;
     match (op, since) {
@@ -274,7 +278,7 @@ fn count_history(info: &mut ContentInfo, address: &Address, since: Since, op: Op
             info.reads_checked += 1;
             info.reads_mismatched += u64::from(!is_same);
         }
-        // Of a block that was cut, this read tells what it holds.
+        // This read tells the content of a block that was cut.
         _ => {}
     }
 }

@@ -1,13 +1,13 @@
 //! The distribution of request sizes: exact percentiles, and a histogram of powers of two.
 //!
-//! Invariants: memory is 16 bytes for each distinct size; sizes are multiples of a sector up to 1 GiB, and real traces
-//! have a few hundred.
+//! Invariants: memory is 16 bytes for each distinct size. Sizes are multiples of a sector up to 1
+//! GiB, and real traces have a few hundred.
 //!
-//! What it does not do: keep the order of requests.
+//! It does not keep the order of requests.
 
 use std::collections::BTreeMap;
 
-/// How often each size was asked for.
+/// The number of requests of each size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
     counts: BTreeMap<u64, u64>,
@@ -22,17 +22,17 @@ impl Sizes {
         self.bytes += bytes;
     }
 
-    /// Requests counted.
+    /// Returns the number of requests counted.
     pub fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// The mean size in bytes.
+    /// Returns the mean size in bytes.
     pub fn mean_bytes(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.bytes as f64 / self.requests as f64)
     }
 
-    /// The smallest size that at least `share` (0 to 1) of the requests do not exceed.
+    /// Returns the smallest size that at least `share` (0 to 1) of the requests do not exceed.
     pub fn percentile_bytes(&self, share: f64) -> Option<u64> {
         let wanted = (share * self.requests as f64).ceil() as u64;
         let mut seen = 0;
@@ -43,12 +43,13 @@ impl Sizes {
         found.or(self.counts.last_key_value()).map(|(bytes, _)| *bytes)
     }
 
-    /// The largest size.
+    /// Returns the largest size.
     pub fn max_bytes(&self) -> Option<u64> {
         self.counts.last_key_value().map(|(bytes, _)| *bytes)
     }
 
-    /// Powers of two and how many requests are at most as large and larger than the power before; empty ones are left out.
+    /// Returns powers of two, each with its number of requests. A request counts at the least power
+    /// that is not below its size. Empty powers are left out.
     pub fn histogram(&self) -> Vec<(u64, u64)> {
         let mut powers: Vec<(u64, u64)> = Vec::new();
         for (&bytes, &count) in &self.counts {

@@ -1,8 +1,8 @@
-//! Packed streams one behind the other, as `cat` joins zstd frames, gzip members and xz streams; and what lies behind the last.
+//! Concatenated packed streams, as `cat` joins zstd frames, gzip members and xz streams.
 //!
 //! Invariants: bytes that begin no further stream are told apart from a stream that was cut.
 //!
-//! What it does not do: unpack; libraries do.
+//! It does not unpack. It leaves this to libraries.
 
 use std::{
     fmt,
@@ -11,11 +11,11 @@ use std::{
 
 use lzma_rust2::XzReader;
 
-/// Bytes of packed input that are read at a time.
+/// Bytes of one read of packed input.
 const BUFFER_BYTES: usize = 128 << 10;
-/// The largest zstd window is 2^27 bytes (128 MiB): what plain `zstd -d` opens.
+/// The largest zstd window is 2^27 bytes (128 MiB), as for plain `zstd -d`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
-/// The most that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
+/// The most memory that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
 pub const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
 /// The error that other bytes follow the last stream.
@@ -32,19 +32,19 @@ impl std::error::Error for BytesBehind {}
 
 /// One packed stream: a zstd frame, a gzip member, or an xz stream.
 pub trait Stream: Read + Sized {
-    /// What it is read from.
+    /// The source of its bytes.
     type Source: BufRead;
 
-    /// At its first byte.
+    /// Begins a stream at its first byte.
     fn begin(source: Self::Source) -> io::Result<Self>;
 
-    /// Behind its last byte.
+    /// Returns the source behind the stream's last byte.
     fn end(self) -> Self::Source;
 
-    /// Whether these bytes, one or more, may be the first of one.
+    /// Returns whether these bytes, one or more, may begin a stream.
     fn is_begun_by(head: &[u8]) -> bool;
 
-    /// Passes over what a format allows between two streams and at the end.
+    /// Passes over the padding that a format allows between two streams and at the end.
     fn pass_padding(_source: &mut Self::Source) -> io::Result<()> {
         Ok(())
     }
@@ -65,7 +65,7 @@ impl<R: Read> Stream for zstd::Decoder<'static, BufReader<R>> {
 
     fn is_begun_by(head: &[u8]) -> bool {
         let begins = |magic: [u8; 4]| head.iter().zip(magic).all(|(byte, expected)| *byte == expected);
-        // Frames that are to be skipped have one of 16 numbers.
+        // Skippable frames have one of 16 numbers.
         begins([0x28, 0xb5, 0x2f, 0xfd])
             || head.first().is_some_and(|first| begins([0x50 | first & 15, 0x2a, 0x4d, 0x18]))
     }
@@ -102,7 +102,7 @@ impl<R: Read> Stream for XzReader<BufReader<R>> {
         head.iter().zip(b"\xfd7zXZ\0").all(|(byte, expected)| byte == expected)
     }
 
-    /// Zeroes, four at a time (The .xz File Format, §2.2).
+    /// Passes over zeroes, four at a time (The .xz File Format, §2.2).
     fn pass_padding(source: &mut BufReader<R>) -> io::Result<()> {
         let mut zeroes = 0usize;
         loop {
@@ -120,12 +120,12 @@ impl<R: Read> Stream for XzReader<BufReader<R>> {
 
 /// See the module.
 pub struct Streams<S> {
-    /// `None` behind the last, and after an error of the library.
+    /// The current stream; `None` behind the last, and after an error of the library.
     current: Option<S>,
 }
 
 impl<R: Read, S: Stream<Source = BufReader<R>>> Streams<S> {
-    /// From the first byte of the first stream.
+    /// Begins at the first byte of the first stream.
     pub fn new(source: R) -> io::Result<Streams<S>> {
         Ok(Streams { current: Some(S::begin(BufReader::with_capacity(BUFFER_BYTES, source))?) })
     }

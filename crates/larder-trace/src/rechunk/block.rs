@@ -1,9 +1,9 @@
-//! One block that a trace reads or writes, and what is known of it: [`Block`].
+//! One block that a trace reads or writes, and its known content: [`Block`].
 //!
-//! Invariants: [`BLOCK_BYTES`] of memory, whatever is known. A block of zeroes has the fingerprint [`zero::XXH3_4K`],
-//! whatever hash the trace uses.
+//! Invariants: a block always takes [`BLOCK_BYTES`] of memory. A block of zeroes has the
+//! fingerprint [`zero::XXH3_4K`], under every hash of a trace.
 //!
-//! What it does not do: stand for a block that is trimmed only, or not touched at all.
+//! It does not stand for a block that is only trimmed, or not touched at all.
 
 use crate::{
     record::{CONTENT_BYTES_MAX, Content, Fingerprint, Provenance},
@@ -14,10 +14,10 @@ use crate::{
 pub(super) const BLOCK_BYTES: usize = size_of::<Block>();
 const _: () = assert!(BLOCK_BYTES == 28, "the documents say 28");
 
-/// What is known of a block.
+/// The knowledge of a block's content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// Its first access does not tell what it held.
+    /// The first access does not tell the content before it.
     Nothing,
     Zero,
     Content,
@@ -33,12 +33,12 @@ pub(super) struct Block {
     rest: u32,
 }
 
-/// Two to the power of so many blocks that follow one another are a page.
+/// The exponent of the number of consecutive blocks in a page.
 pub(super) const PAGE_SHIFT: u32 = 3;
 
 /// A size that the trace does not give.
 const NO_SIZE: u32 = (1 << SIZE_BITS) - 1;
-/// Beyond all sizes of blocks and chunks, so that what is as large is cut without a difference.
+/// Beyond all sizes of blocks and chunks, so that the cut of a larger size makes no difference.
 const SIZE_MAX: u32 = NO_SIZE - 1;
 /// Sizes are [`CONTENT_BYTES_MAX`] at most.
 const SIZE_BITS: u32 = 21;
@@ -48,7 +48,7 @@ const PAGE_BITS_SHIFT: u32 = SIZE_BITS + 4;
 const _: () = assert!(u32::BITS - PAGE_BITS_SHIFT >= (1 << PAGE_SHIFT) - 1, "a bit for each other block of a page");
 
 impl Block {
-    /// A block, the `number`th of the disk, with this content.
+    /// Makes a block, the `number`th of the disk, with this content.
     #[inline]
     pub fn of(number: u64, content: &Content) -> Block {
         let size = content.stored_bytes.map_or(NO_SIZE, |bytes| bytes.min(SIZE_MAX));
@@ -64,12 +64,12 @@ impl Block {
         Block { number, fingerprint, rest: size | provenance << SIZE_BITS | known << KNOWN_SHIFT }
     }
 
-    /// A block of which nothing is known.
+    /// Makes a block of unknown content.
     pub fn unknown(number: u64) -> Block {
         Block { number, fingerprint: zero::XXH3_4K, rest: NO_SIZE }
     }
 
-    /// A block that a trim made zeroes.
+    /// Makes a block that a trim made zeroes.
     pub fn trimmed(number: u64) -> Block {
         Block { number, fingerprint: zero::XXH3_4K, rest: NO_SIZE | 1 << KNOWN_SHIFT }
     }
@@ -84,7 +84,7 @@ impl Block {
         self.rest != before
     }
 
-    /// Which block of the disk it is.
+    /// Returns the block's number on the disk.
     #[inline]
     pub fn number(&self) -> u64 {
         self.number
@@ -95,7 +95,7 @@ impl Block {
         self.fingerprint
     }
 
-    /// The compressed size, where the trace gives it.
+    /// Returns the compressed size if the trace gives it.
     #[inline]
     pub fn stored_bytes(&self) -> Option<u32> {
         let size = self.rest & NO_SIZE;

@@ -1,9 +1,10 @@
 //! The content of a chunk from that of its blocks, told one after the other: [`Composer`].
 //!
-//! Invariants: the fingerprint is XXH3-128 over those of the blocks; a chunk of one block has that block's, and a chunk
-//! of zeroes that of zeroes. Each unknown block counts as itself only, or as zeroes, as [`Rules`] say.
+//! Invariants: the fingerprint is XXH3-128 over those of the blocks. A chunk of one block has that
+//! block's, and a chunk of zeroes that of zeroes. [`Rules`] say whether an unknown block counts as
+//! unique or as zeroes.
 //!
-//! What it does not do: know which blocks there are.
+//! It does not know the blocks of the disk.
 
 use std::{iter::Peekable, ops::Range};
 
@@ -18,7 +19,7 @@ use crate::{
     zero,
 };
 
-/// What holds for all chunks of a trace.
+/// The rules for all chunks of a trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rules {
     pub block_bytes: u32,
@@ -40,14 +41,14 @@ pub(super) struct Composer<'a> {
 }
 
 impl<'a> Composer<'a> {
-    /// A chunk without blocks so far; `scratch` is memory to be used again.
+    /// Begins a chunk; `scratch` is memory for reuse.
     pub fn new(rules: &'a Rules, mut scratch: Vec<u8>) -> Self {
         scratch.clear();
         let (provenance, sizes) = (Provenance::Recorded, Sizes::default());
         Composer { rules, bytes: scratch, last: zero::XXH3_4K, is_zero: true, provenance, sizes }
     }
 
-    /// The next block is one that the trace reads or writes.
+    /// Adds a block that the trace reads or writes.
     #[inline]
     pub fn block(&mut self, block: &Block) {
         self.provenance = self.provenance.max(block.provenance());
@@ -65,8 +66,8 @@ impl<'a> Composer<'a> {
         }
     }
 
-    /// The next blocks are some that the trace neither reads nor writes; `trimmed` are the runs that were trimmed, in
-    /// order, from no later than the first of them on.
+    /// Adds blocks that the trace neither reads nor writes. `trimmed` are the trimmed runs, in
+    /// order, from no later than the first block on.
     #[inline]
     pub fn absent(&mut self, blocks: Range<u64>, trimmed: &mut Peekable<impl Iterator<Item = Range<u64>>>) {
         for block in blocks {
@@ -100,7 +101,7 @@ impl<'a> Composer<'a> {
         self.bytes.extend(fingerprint.to_u128().to_be_bytes());
     }
 
-    /// The content, and the memory that was lent.
+    /// Returns the content, and the memory that was lent.
     pub fn finish(self) -> (Content, Vec<u8>) {
         let Composer { rules, bytes, last, is_zero, provenance, sizes } = self;
         let fingerprint = match bytes.len() {
@@ -119,7 +120,7 @@ struct Sizes {
     sum: u64,
     known: u64,
     unknown: u64,
-    /// A known block without a size: then the chunk has none.
+    /// Whether a known block lacks a size: then the chunk has none.
     is_missing: bool,
 }
 
@@ -139,12 +140,13 @@ impl Sizes {
     }
 }
 
-/// LZ4's size of `bytes` zeroes.
+/// Returns LZ4's size of `bytes` zeroes.
 fn zeroes_stored_bytes(bytes: u32) -> u32 {
     bytes.div_ceil(255) + 9
 }
 
-/// Content that no other block has: a hash of the block's number that no trace's hash gives.
+/// Returns content that no other block has: a hash of the block's number that no trace's hash
+/// gives.
 fn unique(block: u64) -> Fingerprint {
     Fingerprint::from_u128(XxHash3_128::oneshot_with_seed(u64::from_be_bytes(*b"unwritte"), &block.to_be_bytes()))
 }

@@ -1,13 +1,15 @@
 //! The disk as pass 2 sees it, request by request, and the content of its chunks: [`Disk`].
 //!
-//! Only blocks that the trace reads or writes are kept, sorted by their numbers, so that those of one chunk lie together; a
-//! table finds the first of each chunk. What the other blocks of a chunk hold is made up when the chunk is asked for: they
-//! are unknown, or zeroes where a trim covered them, and stay so, since no request touches them.
+//! It keeps only blocks that the trace reads or writes, sorted by number, so that the blocks of one
+//! chunk lie together. A table finds the first of each chunk. The content of a chunk's other blocks
+//! is made up when the chunk is asked for. They are unknown, or zeroes if a trim covered them. They
+//! stay so, since no request touches them.
 //!
-//! Invariants: blocks are neither added nor moved. Memory is what pass 1 leaves (28 bytes a block, a sixteenth more at
-//! most), a table slot of 5 bytes a chunk of which 44 to 87% are full, and the runs of trimmed blocks.
+//! Invariants: blocks are neither added nor moved. Memory is three parts: the blocks of pass 1 (28
+//! bytes a block, a sixteenth more at most), a table, and the runs of trimmed blocks. The table has
+//! a slot of 5 bytes a chunk, and 44 to 87% of its slots are full.
 //!
-//! What it does not do: know where requests begin and end.
+//! It does not know the bounds of requests.
 
 use std::ops::Range;
 
@@ -27,18 +29,18 @@ use crate::{
 pub(super) struct Disk {
     /// Sorted by number.
     blocks: Vec<Block>,
-    /// Where in `blocks` those of a chunk begin.
+    /// The place in `blocks` of each chunk's first block.
     groups: HashTable<u32>,
-    /// A chunk has two to the power of so many blocks.
+    /// The exponent of the number of blocks in a chunk.
     chunk_shift: u32,
-    /// Blocks that trims made zeroes; it decides for those only that are not in `blocks`.
+    /// Blocks that trims made zeroes. It decides only for blocks that are not in `blocks`.
     trimmed: Runs,
     /// The fingerprints of a chunk's blocks, one after the other.
     scratch: Vec<u8>,
 }
 
 impl Disk {
-    /// Of `blocks` that are sorted by their numbers, 2^32 at most.
+    /// Makes the disk of `blocks`, which are sorted by number, 2^32 at most.
     pub fn new(blocks: Vec<Block>, chunk_shift: u32) -> Disk {
         let chunk = |block: &Block| block.number() >> chunk_shift;
         let chunks = blocks.chunk_by(|a, b| chunk(a) == chunk(b)).count();
@@ -52,7 +54,7 @@ impl Disk {
         Disk { blocks, groups, chunk_shift, trimmed: Runs::default(), scratch: Vec::new() }
     }
 
-    /// Where a chunk's blocks begin, if it has any.
+    /// Returns the place of a chunk's blocks, if it has any.
     #[inline]
     pub fn group(&self, chunk: u64) -> Option<usize> {
         let is_this =
@@ -60,11 +62,12 @@ impl Disk {
         self.groups.find(mix(chunk), is_this).map(|&at| at as usize)
     }
 
-    /// Keeps what a block of the chunk at `group` holds from now on. `None` if there is no such block.
+    /// Sets the content of a block of the chunk at `group`. `None` if there is no such block.
     #[inline]
     pub fn set(&mut self, group: usize, block: Block) -> Option<()> {
         let number = block.number();
-        // In a chunk of which all blocks are there it is where its number says; in others, nearer to the beginning.
+        // In a chunk that has all its blocks the number gives the place. In others the block is
+        // nearer to the beginning.
         let at = (number & ((1 << self.chunk_shift) - 1)) as usize;
         let blocks = self.blocks.get_mut(group..)?;
         let kept = match blocks.get(at).is_some_and(|kept| kept.number() == number) {
@@ -89,7 +92,7 @@ impl Disk {
         self.trimmed.add(blocks);
     }
 
-    /// The content of a chunk, of which the blocks begin at `group`, as it is now.
+    /// Returns the current content of a chunk, whose blocks begin at `group`.
     pub fn compose(&mut self, chunk: u64, group: usize, rules: &Rules) -> Content {
         let first = chunk << self.chunk_shift;
         let end = first + (1 << self.chunk_shift);
@@ -108,7 +111,7 @@ impl Disk {
         content
     }
 
-    /// Bytes of memory that are held.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * BLOCK_BYTES + self.groups.allocation_size() + self.trimmed.len() * RUN_BYTES_MAX
     }

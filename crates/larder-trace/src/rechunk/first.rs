@@ -1,15 +1,17 @@
-//! What a disk held before a trace, as pass 1 finds out: [`First`].
+//! The content of a disk before a trace, as pass 1 finds it: [`First`].
 //!
-//! Only what is touched is kept: a [`Block`] for each block that is read or written, in the order of their first accesses,
-//! and the runs of blocks that trims cover. All that has to be found again is whether a block was touched. The first of
-//! a page of 8 that follow one another is in a table, and has a bit for each of the others.
+//! It keeps only touched blocks: a [`Block`] for each block that is read or written, in the order
+//! of their first accesses, and the runs of trimmed blocks. A lookup has to find only whether a
+//! block was touched. A page is 8 consecutive blocks. A table has the first touched block of each
+//! page, and that block has a bit for each of the others.
 //!
-//! Invariants: a block keeps what its first access told. Memory is 28 bytes a block, a sixteenth more while it grows, and a
-//! table slot of 5 bytes a page, of which 44 to 87% are full: 33 to 42 bytes where each page has one block only, and 47 in
-//! the moment in which the table grows; 28 to 32 where pages are touched whole. Sorting is in place, and the table goes
-//! before.
+//! Invariants: a block keeps the content of its first access. Memory is 28 bytes a block, a
+//! sixteenth more while it grows, and a table slot of 5 bytes a page. 44 to 87% of the slots are
+//! full. So a block takes 33 to 42 bytes if each page has one block only, and 47 in the moment in
+//! which the table grows. It takes 28 to 32 bytes if pages are touched whole. Sorting is in place,
+//! after the table is freed.
 //!
-//! What it does not do: know of chunks.
+//! It does not know about chunks.
 
 use std::ops::Range;
 
@@ -24,20 +26,20 @@ use crate::{
 /// See the module.
 #[derive(Default)]
 pub(super) struct First {
-    /// Where in `blocks` the first of a page is.
+    /// The place in `blocks` of each page's first block.
     table: HashTable<u32>,
     blocks: Vec<Block>,
-    /// The page that was found last, and where its first is: requests are of blocks that follow one another.
+    /// The page found last, and the place of its first block: requests touch consecutive blocks.
     last: Option<(u64, usize)>,
-    /// Blocks that trims made zeroes, whatever else is done with them.
+    /// Blocks that trims made zeroes, with or without other accesses.
     trimmed: Runs,
-    /// Numbers near the last that was looked for in `trimmed`, none of which is in it.
+    /// Numbers around the last one looked up in `trimmed`, none of which is in it.
     untrimmed: Range<u64>,
 }
 
 impl First {
-    /// Takes an access of a block. `make` tells what it held before, if no access came earlier. `None` where 32 bits do
-    /// not count the blocks.
+    /// Takes an access of a block. `make` gives its content before, if this is the first access.
+    /// `None` if 32 bits do not count the blocks.
     #[inline]
     pub fn touch(&mut self, number: u64, make: impl FnOnce() -> Block) -> Option<()> {
         let page = number >> PAGE_SHIFT;
@@ -51,14 +53,15 @@ impl First {
         };
         if is_new {
             u32::try_from(self.blocks.len()).ok()?;
-            // What it held before a trim is not asked after it, so what is read then does not tell it.
+            // A read after a trim does not tell the content before the trim.
             let block = if self.is_trimmed(number) { Block::unknown(number) } else { make() };
             self.push(block);
         }
         Some(())
     }
 
-    /// Where the first block of a page is. If there is none, the next that is pushed is taken for it.
+    /// Returns the place of a page's first block. If there is none, the next pushed block becomes
+    /// it.
     fn find(&mut self, page: u64) -> Option<Option<usize>> {
         let blocks = &self.blocks;
         // Each place of the table has its block.
@@ -95,7 +98,7 @@ impl First {
         self.untrimmed = 0..0;
     }
 
-    /// All blocks that were read or written, sorted by their numbers.
+    /// Returns all blocks that were read or written, sorted by number.
     pub fn into_sorted(self) -> Vec<Block> {
         let First { table, mut blocks, trimmed, .. } = self;
         drop((table, trimmed));
@@ -103,7 +106,7 @@ impl First {
         blocks
     }
 
-    /// Bytes of memory that are held.
+    /// Returns the bytes of memory in use.
     pub fn memory_bytes(&self) -> usize {
         self.blocks.capacity() * BLOCK_BYTES + self.table.allocation_size() + self.trimmed.len() * RUN_BYTES_MAX
     }

@@ -1,8 +1,9 @@
 //! Writes AustereCache's format: `address length R|W sha1 compression_ratio`.
 //!
-//! Trims and flushes are dropped, and so are times and tags. A fingerprint becomes the first 32 of 40 digits, the rest
-//! is 0; zeroes get their SHA-1 where the length is a chunk's. The ratio is rounded up to nine digits, so that length over
-//! ratio gives the size again. A read or write without content or size is refused: give it some first (`synthetic.rs`).
+//! Trims and flushes are dropped, and so are times and tags. A fingerprint becomes the first 32 of
+//! 40 digits, the rest is 0. Zeroes get their SHA-1 if the length is a chunk's. The ratio is
+//! rounded up to nine digits, so that length over ratio gives the size again. A read or write
+//! without content or size is refused: give it some first (`synthetic.rs`).
 
 use std::io::{BufWriter, Write};
 

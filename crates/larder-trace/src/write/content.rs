@@ -1,8 +1,9 @@
-//! Writes our ten columns, packed with zstd: the format of `shared/traces`, described in `formats/content.rs`.
+//! Writes our ten columns, packed with zstd: the format of `shared/traces`, described in
+//! `formats/content.rs`.
 //!
-//! Everything that a record has is kept, with these limits: addresses and lengths are rounded out to sectors; blanks in a tag
-//! become `_`; zeroes are written with XXH3-64's fingerprint, whatever the trace's hash was. A record without a time
-//! has `-` in column 1.
+//! The format keeps all of a record, with three limits. Addresses and lengths are rounded out to
+//! sectors. Blanks in a tag become `_`. Zeroes are written with XXH3-64's fingerprint, after every
+//! hash of a trace. A record without a time has `-` in column 1.
 
 use std::io::Write;
 
@@ -13,7 +14,7 @@ use crate::{
     zero,
 };
 
-/// zstd's level: what is quick and packs well.
+/// zstd's level, which is quick and packs well.
 const ZSTD_LEVEL: i32 = 9;
 
 /// The writer.
@@ -31,7 +32,7 @@ impl<W: Write> ContentWriter<W> {
     }
 }
 
-/// The tag as a column.
+/// Appends the tag as a column.
 fn push_tag(line: &mut Vec<u8>, tag: &[u8]) {
     if tag.is_empty() {
         line.push(b'-');

@@ -1,8 +1,9 @@
-//! Writes libCacheSim's csv, with the header of its own sample: `version,time,op,size,lbn`, operations as SCSI opcodes.
+//! Writes libCacheSim's csv, with the header of its own sample: `version,time,op,size,lbn`.
 //!
-//! The csv keeps reads, writes, trims (42) and flushes (35, no size); it has no content, no tags and no grouping to requests. A record is
-//! a line: give the writer [whole requests](crate::whole) for one line a request. Times are in
-//! seconds, with a fraction where there is one, and 0 where the trace has none. An address is rounded down to a sector.
+//! Operations are SCSI opcodes. The csv keeps reads, writes, trims (42) and flushes (35, no size).
+//! It has no content, no tags and no grouping to requests. A record is a line: give the writer
+//! [whole requests](crate::whole) for one line a request. Times are in seconds, perhaps with a
+//! fraction, and 0 if the trace has none. An address is rounded down to a sector.
 
 use std::io::{BufWriter, Write};
 

@@ -1,11 +1,14 @@
-//! Writes libCacheSim's `oracleGeneral`: 24 bytes a request, each with the number of the next request for its object.
+//! Writes libCacheSim's `oracleGeneral`: 24 bytes a request, with the number of the object's next
+//! request.
 //!
-//! An object is the first sector of a record. Trims and flushes are dropped (the format has no operations, so writes become plain
-//! accesses), and so is all but times in seconds, addresses and sizes. What cannot be said is refused: times past 2^32
-//! seconds (times since 1601, say, want another zero), sizes past 2^32 bytes.
+//! An object is the first sector of a record. Trims and flushes are dropped. The format has no
+//! operations, so writes become plain accesses. It keeps only times in seconds, addresses and
+//! sizes. Values that do not fit are refused: times past 2^32 seconds (times since 1601, say, need
+//! another zero), sizes past 2^32 bytes.
 //!
-//! The next request is known only from the end, so the file is written forwards and then filled in backwards, in blocks of
-//! [`BLOCK_RECORDS`]. That needs a file that can be read and sought, and a slot of 17 bytes for each distinct object.
+//! The next request is known only from the end. So the file is written forwards and then filled in
+//! backwards, in blocks of [`BLOCK_RECORDS`]. That needs a file that can be read and sought, and a
+//! slot of 17 bytes for each distinct object.
 
 use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 
@@ -21,7 +24,7 @@ use crate::{
     record::Record,
 };
 
-/// Records that are filled in at a time.
+/// Records that one step fills in.
 const BLOCK_RECORDS: u64 = 32 << 10;
 
 /// The writer.
@@ -65,7 +68,7 @@ impl<F: Read + Write + Seek> RecordWriter for OracleGeneralWriter<F> {
     }
 }
 
-/// Goes back through the records and gives each the number, from 1, of the next one for its object.
+/// Goes back through the records and gives each the number, from 1, of its object's next record.
 fn fill_in(file: &mut (impl Read + Write + Seek), records: u64) -> std::io::Result<()> {
     let mut next_of: HashMap<u64, i64> = HashMap::new();
     let mut bytes = Vec::new();
