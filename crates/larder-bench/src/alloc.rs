@@ -1,9 +1,10 @@
-//! [`Counting`]: the system's allocator, with a count of live bytes that can be switched on.
+//! [`Counting`]: the system's allocator, with a switchable count of live bytes.
 //!
-//! Invariants: off, it costs one relaxed load an allocation, so that the timed measurements do not feel it. On, it
-//! counts the bytes asked for, of everything in the process; what the allocator adds on top is not in it.
+//! Invariants: off, it costs one relaxed load an allocation, so that the timed measurements do not
+//! feel it. On, it counts the requested bytes of the whole process, without the allocator's
+//! overhead.
 //!
-//! What it does not do: tell who allocated.
+//! It does not tell allocations apart by their caller.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -60,7 +61,7 @@ impl Live {
         Live(())
     }
 
-    /// Bytes allocated since the beginning and not freed.
+    /// Returns the bytes allocated since the beginning and not freed.
     pub fn bytes(&self) -> i64 {
         LIVE.load(Relaxed)
     }

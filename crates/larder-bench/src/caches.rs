@@ -1,8 +1,9 @@
-//! Making, filling and reopening the caches that are measured.
+//! Makes, fills and reopens the measured caches.
 //!
-//! Invariants: a filled cache was closed and opened again, so that all of its data is on flash and none in an open WEU.
+//! Invariants: a filled cache was closed and opened again, so that all of its data is on flash and
+//! none in an open WEU.
 //!
-//! What it does not do: choose sizes.
+//! It does not choose sizes.
 
 use crate::{
     data::{PIECE_BYTES, Source},
@@ -14,15 +15,15 @@ use larder_device::{
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, create};
 use std::sync::Arc;
 
-/// Distance of chunks that are looked at one after the other; it has no divisor in common with a power of two.
+/// The distance of consecutive reads in chunks. It has no common divisor with a power of two.
 const STRIDE: u64 = 7919;
 
-/// A real runtime with `workers` workers.
+/// Makes a real runtime with `workers` workers.
 pub fn runtime(workers: usize) -> Arc<ThreadRuntime> {
     ThreadRuntime::new(ThreadRuntimeOptions { workers, name: "bench".into() })
 }
 
-/// Options of a write-back cache.
+/// Returns the options of a write-back cache.
 pub fn options(chunk_bytes: usize, compression: Compression) -> CreateOptions {
     CreateOptions {
         chunk_bytes: chunk_bytes as u32,
@@ -33,7 +34,7 @@ pub fn options(chunk_bytes: usize, compression: Compression) -> CreateOptions {
     }
 }
 
-/// Tuning that leaves dirty data where it is, so that nothing is destaged while something else is measured.
+/// Returns tuning that leaves dirty data in the cache, so that no destaging disturbs a measurement.
 pub fn no_destaging() -> Tuning {
     Tuning { dirty_low_percent: 97, dirty_high_percent: 98, dirty_max_percent: 99, ..Tuning::default() }
 }
@@ -50,7 +51,7 @@ pub fn fill(cache: &Cache, source: &Source, chunk_bytes: usize, bytes: u64) -> R
     Ok(())
 }
 
-/// A cache that holds `bytes` of `source`, all on flash.
+/// Makes a cache that holds `bytes` of `source`, all on flash.
 pub fn filled(
     flash: Arc<dyn BlockDevice>,
     origin: Arc<dyn BlockDevice>,
@@ -66,7 +67,7 @@ pub fn filled(
     drop(cache);
     let cache = block_on(Cache::open(flash, origin, runtime, no_destaging()))?;
     let chunks = bytes / chunk_bytes as u64;
-    // In no sequence that a prefetch would follow.
+    // The order is no sequence that a prefetch would follow.
     for number in (0..chunks).map(|look| look * STRIDE % chunks) {
         let chunk = block_on(cache.read(number * chunk_bytes as u64, IoBuf::new(chunk_bytes)))?;
         if chunk.get(..8) != Some(&source.stamp(number)[..]) {
@@ -83,12 +84,12 @@ pub fn end(cache: &Cache, runtime: &ThreadRuntime) -> Res<()> {
     Ok(())
 }
 
-/// Fails where a cache that should only have hit had to ask its origin, or found damage.
+/// Fails if a cache that should only have hit asked its origin, or found damage.
 pub fn only_hits(cache: &Cache) -> Res<()> {
     only_hits_since(cache, [0; 4])
 }
 
-/// As [`only_hits`], from when [`not_hits`] were so many.
+/// Fails like [`only_hits`], counted from these values of [`not_hits`].
 pub fn only_hits_since(cache: &Cache, before: [u64; 4]) -> Res<()> {
     let now = not_hits(cache);
     let [misses, damaged, errors, origin] = std::array::from_fn(|at| now[at] - before[at]);
@@ -101,7 +102,7 @@ pub fn only_hits_since(cache: &Cache, before: [u64; 4]) -> Res<()> {
     Ok(())
 }
 
-/// Misses, damaged records, flash errors and reads of the origin.
+/// Returns misses, damaged records, flash errors and reads of the origin.
 pub fn not_hits(cache: &Cache) -> [u64; 4] {
     let counts = cache.status().counts;
     [counts.read_misses, counts.corrupt_records, counts.flash_read_errors, counts.origin_reads]

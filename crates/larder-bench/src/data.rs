@@ -1,9 +1,9 @@
-//! What is written: text-like data that LZ4 halves, and noise that it does not, each chunk unlike any other.
+//! The written data: text-like data that LZ4 halves, and noise that it does not, each chunk unique.
 //!
-//! Invariants: a seed gives the same bytes everywhere. A chunk's first 8 bytes are its stamp, which makes it unique
-//! and tells later whether a read returned the right one.
+//! Invariants: a seed gives the same bytes everywhere. A chunk's first 8 bytes are its stamp. The
+//! stamp makes the chunk unique, and later shows that a read returned the right one.
 //!
-//! What it does not do: imitate a particular application; compressors behave on it about as on text.
+//! It does not imitate a particular application; compressors behave on it about as on text.
 
 use larder_device::{IoBuf, SharedBuf, rng::Rng, rng::mix64};
 
@@ -13,10 +13,10 @@ pub const PIECE_BYTES: usize = 1 << 20;
 const PIECES: usize = 16;
 /// Words of the made-up language.
 const WORDS: usize = 3000;
-/// How often a repetition follows instead of a word.
+/// Percentage of repetitions in place of words.
 const REPEATS_PERCENT: u64 = 45;
 
-/// What compression makes of the data.
+/// The compressibility of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// LZ4 halves it, about.
@@ -33,7 +33,7 @@ pub struct Source {
 }
 
 impl Source {
-    /// A source of chunks of `chunk_bytes`. Different seeds give different chunks.
+    /// Makes a source of chunks of `chunk_bytes`. Different seeds give different chunks.
     pub fn new(kind: Kind, chunk_bytes: usize, seed: u64) -> Source {
         let mut rng = Rng::new(seed);
         let words: Vec<Vec<u8>> = (0..WORDS)
@@ -55,12 +55,12 @@ impl Source {
         Source { pieces, chunk_bytes, salt: rng.next_u64() }
     }
 
-    /// The stamp of chunk `number`.
+    /// Returns the stamp of chunk `number`.
     pub fn stamp(&self, number: u64) -> [u8; 8] {
         mix64(number ^ self.salt).to_le_bytes()
     }
 
-    /// A piece whose first chunk has number `first`, the next `first + 1`, and so on.
+    /// Returns a piece whose first chunk has number `first`, the next `first + 1`, and so on.
     pub fn piece(&self, first: u64) -> IoBuf {
         let index = first as usize * self.chunk_bytes / PIECE_BYTES % PIECES;
         let mut piece = IoBuf::copy_of(self.pieces.get(index).expect("the index is below the number of pieces"));
@@ -70,7 +70,7 @@ impl Source {
         piece
     }
 
-    /// The chunks `first..`, `bytes` of them in whole pieces.
+    /// Returns the chunks `first..`, `bytes` of them in whole pieces.
     pub fn pieces(&self, first: u64, bytes: usize) -> Vec<SharedBuf> {
         let step = PIECE_BYTES / self.chunk_bytes;
         let firsts = (first..).step_by(step).take(bytes / PIECE_BYTES);
@@ -78,10 +78,10 @@ impl Source {
     }
 }
 
-/// Words of which few are frequent and most are rare, and now and then a repetition of what was said before, as in any
-/// text, log or source file.
+/// Writes words, few of them frequent and most rare, with a repetition of earlier text now and
+/// then. Any text, log or source file looks so.
 fn write_text(out: &mut [u8], words: &[Vec<u8>], rng: &mut Rng) {
-    /// How far back a repetition reaches, in bytes.
+    /// The longest distance of a repetition, in bytes.
     const BACK_MAX: usize = 2000;
     let mut at = 0;
     while at < out.len() {
@@ -101,7 +101,7 @@ fn write_text(out: &mut [u8], words: &[Vec<u8>], rng: &mut Rng) {
     }
 }
 
-/// How many times smaller LZ4 makes the chunks of `kind`, taken over one piece.
+/// Returns LZ4's compression ratio of the source's chunks, over one piece.
 pub fn lz4_ratio(source: &Source) -> f64 {
     let piece = source.piece(0);
     let stored: usize = piece

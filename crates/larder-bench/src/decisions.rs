@@ -1,13 +1,17 @@
-//! (k) What each design of the engine decides with, without any I/O: nanoseconds a request in `larder-core`, bytes allocated
-//! for each mapped chunk, and for how long a checkpoint keeps requests waiting, which asks for all of it piece by piece.
+//! (k) The cost of each design's decisions in `larder-core`, without any I/O.
 //!
-//! The load is write-through: three reads for each write, over four times as many addresses as the cache has room for,
-//! drawn by Zipf's law (exponent 0.8), two addresses to each content, whose fingerprint is known. A design is asked in the order in
-//! which the engine asks it: lookup; what a miss or a write inserts is looked up by content, mapped as a duplicate or
-//! stored; where slots run out, victims are chosen and evicted; one step of cleaning for each. The requests are drawn before,
-//! and a first pass fills the cache. The metadata slots of a design that has such on flash are in RAM here, which is not counted.
+//! It has nanoseconds a request, bytes allocated for each mapped chunk, and the time that a
+//! checkpoint keeps requests waiting. A checkpoint asks the design for its data piece by piece.
 //!
-//! What it does not do: make records, log entries or checksums; (a) to (g) time the whole.
+//! The load is write-through, three reads for each write. Zipf's law (exponent 0.8) draws from four
+//! times as many addresses as the cache has chunks. Two addresses have each content, and its
+//! fingerprint is known. A request asks the design in the engine's order. First comes the lookup. A
+//! miss or a write then looks up its content, and maps it as a duplicate or stores it. If slots run
+//! out, victims are chosen and evicted. One step of cleaning ends each request. The requests are
+//! drawn before, and a first pass fills the cache. If a design has metadata slots on flash, they
+//! are in RAM here, which is not counted.
+//!
+//! It does not make records, log entries or checksums; (a) to (g) time the whole.
 
 use crate::{Options, alloc::Live, measure::Res, report::Row};
 use larder_core::{
@@ -25,17 +29,17 @@ use larder_trace::zipf::Zipf;
 use std::time::{Duration, Instant};
 
 const CHUNK_BYTES: u32 = 4096;
-/// Whole chunks that the flash holds.
+/// Whole chunks on the flash.
 const CHUNKS: u64 = 1 << 17;
 const ADDRESSES: u64 = 4 * CHUNKS;
 /// A WEU of 2 MiB.
 const WEU_CHUNKS: u32 = 512;
 const REQUESTS: usize = 4 << 20;
-/// What the evictor lets go of at a time, where the design has something to let go of by itself.
+/// The most chunks that the evictor lets go in one step, if the design lets chunks go by itself.
 const DROPPED_MAX: usize = 64;
-/// Slots of one chunk that go together.
+/// Slots of one chunk that are evicted together.
 const SLOT_BATCH: usize = 256;
-/// Checkpoints that are timed.
+/// Timed checkpoints.
 const CHECKPOINTS: usize = 5;
 
 #[derive(Clone, Copy)]
@@ -45,12 +49,12 @@ struct Request {
     fingerprint: Fingerprint,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let requests = requests(bench.scaled(REQUESTS));
     let mut rows = Vec::new();
     for design in DESIGNS {
-        // What is on flash is no RAM of the design.
+        // The metadata slots on flash are no RAM of the design.
         let region = MemoryRegion::new(match design.kind() {
             StoreKind::Buckets => config(design)?.slot_count as usize,
             StoreKind::Weus | StoreKind::Slots => 0,
@@ -96,7 +100,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-/// How long each piece took that a checkpoint asked of a design.
+/// The time of each piece that a checkpoint asks of a design.
 #[derive(Default)]
 struct Pieces(Vec<Duration>);
 
@@ -124,7 +128,7 @@ fn requests(count: usize) -> Vec<Request> {
         .collect()
 }
 
-/// How a cache is created for it.
+/// Returns the options to create a cache of the design.
 fn options(design: &EngineDesign) -> CreateOptions {
     let weu_bytes = WEU_CHUNKS * CHUNK_BYTES;
     let mut options = CreateOptions { chunk_bytes: CHUNK_BYTES, weu_bytes, ..CreateOptions::default() };
@@ -145,7 +149,7 @@ fn config(design: &EngineDesign) -> Res<DesignConfig> {
 /// A design, and the slot that it fills.
 struct Driven {
     design: Box<dyn Design>,
-    /// Where it has its metadata slots, if it has any.
+    /// The design's metadata slots, if it has any.
     region: MemoryRegion,
     /// Chunks of a slot.
     slot_chunks: u32,
@@ -173,7 +177,8 @@ impl Driven {
             }
         }
         self.insert(request);
-        // Write-through, and the origin's next flush is not waited for: what is held for that is as little as it can be.
+        // Write-through that does not wait for the origin's next flush: as little as possible is
+        // held for it.
         self.design.settle(request.lba, true);
         self.region.write(&mut *self.design);
     }
@@ -199,7 +204,7 @@ impl Driven {
         self.seal_if_full();
     }
 
-    /// Where the next chunk goes.
+    /// Returns the place of the next chunk.
     fn place(&mut self, request: &Request) -> Option<Place> {
         if self.open.is_none() {
             while self.design.free_slots() < 2 {
@@ -230,7 +235,8 @@ impl Driven {
         }
     }
 
-    /// The time of each piece, the least of several checkpoints: whatever else runs on the machine interrupts some piece of each.
+    /// Returns the time of each piece, the least of several checkpoints. Other programs of the
+    /// machine interrupt some piece of each checkpoint.
     fn checkpoints(&mut self) -> Vec<Duration> {
         let checkpoints = (0..CHECKPOINTS).map(|_| self.checkpoint().0);
         let least =
@@ -238,7 +244,7 @@ impl Driven {
         checkpoints.reduce(least).unwrap_or_default()
     }
 
-    /// Asks for what a checkpoint writes, in the order in which the engine does.
+    /// Asks for the data of a checkpoint, in the engine's order.
     fn checkpoint(&mut self) -> Pieces {
         let (design, mut pieces) = (&mut self.design, Pieces::default());
         design.begin_export();
@@ -257,7 +263,7 @@ impl Driven {
         pieces
     }
 
-    /// Evicts slots, as many as the engine evicts with one commit. False where none can go.
+    /// Evicts slots, as many as the engine evicts with one commit. False if none can go.
     fn make_room(&mut self) -> bool {
         self.design.drop_clean_zeroes(false, DROPPED_MAX);
         let batch = if self.slot_chunks == 1 && self.design.has_room(1) { SLOT_BATCH } else { 1 };

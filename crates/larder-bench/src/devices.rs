@@ -1,11 +1,12 @@
 //! Devices that only measurements need.
 //!
-//! [`FlatRam`] is flat memory in huge pages that is there from the start and stays, as that of a RAM disk: neither page
-//! faults nor the tables of a sparse device are charged to the cache. [`Memory`] is the same for the other side.
-//! [`Sink`] keeps its first bytes and forgets the others: a large flash that takes no memory, for counting the cache's
-//! own. [`Made`] makes up what it is read: an origin that costs a copy.
+//! [`FlatRam`] is flat memory in huge pages that is there from the start and stays, like the memory
+//! of a RAM disk. So the cache is not charged for page faults or for the tables of a sparse device.
+//! [`Memory`] is the same for the other side. [`Sink`] keeps its first bytes and forgets the
+//! others: a large flash that takes no memory, for counting the cache's own. [`Made`] makes up the
+//! content that is read: an origin that costs a copy.
 //!
-//! What they do not do: fail, or take time.
+//! They do not fail, or take time.
 
 use larder_device::{
     BlockDevice, DeviceInfo, IoBuf, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, rng::mix64,
@@ -20,7 +21,7 @@ use std::{
 /// Bytes behind one lock.
 const STRIPE_BYTES: usize = 64 << 10;
 
-/// Zeroed memory in huge pages, where the system has them.
+/// Zeroed memory in huge pages, if the system has them.
 pub struct Memory {
     start: NonNull<u8>,
     bytes: usize,
@@ -28,15 +29,16 @@ pub struct Memory {
 
 // SAFETY: plain memory, which belongs to no thread.
 unsafe impl Send for Memory {}
-// SAFETY: a shared `Memory` hands out its address; whoever uses that keeps writers apart from everyone else.
+// SAFETY: a shared `Memory` hands out its address; the user of that address keeps writers apart
+// from all other threads.
 unsafe impl Sync for Memory {}
 
 impl Memory {
-    /// Reserves `bytes`; they take memory as they are touched.
+    /// Reserves `bytes`; they take memory at their first touch.
     pub fn new(bytes: usize) -> io::Result<Memory> {
         let (access, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE);
-        // SAFETY: a new mapping, wherever the system likes.
+        // SAFETY: a new mapping, at any address of the system's choice.
         let start = unsafe { libc::mmap(ptr::null_mut(), bytes, access, flags, -1, 0) };
         let Some(start) = NonNull::new(start.cast::<u8>()).filter(|_| start != libc::MAP_FAILED) else {
             return Err(io::Error::last_os_error());
@@ -46,7 +48,7 @@ impl Memory {
         Ok(Memory { start, bytes })
     }
 
-    /// All of it.
+    /// Returns all of it.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
         // SAFETY: the mapping is alive, zeroed by the system, and borrowed exclusively.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
@@ -55,7 +57,7 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        // SAFETY: the mapping was made by `new`, and nobody borrows it any more.
+        // SAFETY: the mapping was made by `new`, and no borrow of it is left.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }
@@ -63,13 +65,13 @@ impl Drop for Memory {
 /// A RAM disk: flat memory, present from the start, that ignores discards.
 pub struct FlatRam {
     memory: Memory,
-    /// One for each stripe. Whoever copies into a stripe holds its lock alone.
+    /// One lock for each stripe. A copy into a stripe holds its lock alone.
     locks: Box<[RwLock<()>]>,
     info: DeviceInfo,
 }
 
 impl FlatRam {
-    /// A device of `size_bytes` zeroes, the first `present_bytes` of which are touched.
+    /// Makes a device of `size_bytes` zeroes, the first `present_bytes` of which are touched.
     pub fn new(size_bytes: u64, present_bytes: u64) -> io::Result<FlatRam> {
         let mut memory = Memory::new(size_bytes as usize)?;
         let present = present_bytes.min(size_bytes) as usize;
@@ -79,8 +81,8 @@ impl FlatRam {
         Ok(FlatRam { memory, locks, info: DeviceInfo { discard_zeroes: false, zeroes_fast: false, ..info } })
     }
 
-    /// Calls `copy` with each stripe's lock, and the part of the operation that lies in it: its address, where in the
-    /// operation it begins, and its length. The range must have passed [`DeviceInfo::check`].
+    /// Calls `copy` for each stripe of an operation with the stripe's lock, address, begin in the
+    /// operation, and length. The range must have passed [`DeviceInfo::check`].
     fn pieces(&self, offset: u64, len: usize, mut copy: impl FnMut(&RwLock<()>, *mut u8, usize, usize)) {
         let mut done = 0;
         while done < len {
@@ -107,7 +109,8 @@ impl BlockDevice for FlatRam {
         let to = buf.as_mut_ptr();
         self.pieces(offset, buf.len(), |lock, from, done, len| {
             let _guard = lock.read();
-            // SAFETY: the source is mapped and nobody writes it while the lock is held; the target is the buffer's.
+            // SAFETY: the source is mapped, and the lock keeps writers away from it; the target is
+            // the buffer's.
             unsafe { ptr::copy_nonoverlapping(from, to.add(done), len) };
         });
         IoFuture::ready(Ok(buf))
@@ -119,7 +122,8 @@ impl BlockDevice for FlatRam {
         let from = data.as_ptr();
         self.pieces(offset, data.len(), |lock, to, done, len| {
             let _guard = lock.write();
-            // SAFETY: the source is the caller's data; the target is mapped, and the lock keeps everyone else away.
+            // SAFETY: the source is the caller's data; the target is mapped, and the lock keeps all
+            // other threads away.
             unsafe { ptr::copy_nonoverlapping(from.add(done), to, len) };
         });
         IoFuture::ready(Ok(()))
@@ -135,27 +139,27 @@ impl BlockDevice for FlatRam {
     }
 }
 
-/// Keeps what is written below `kept_bytes`.
+/// A device that keeps only its bytes below `kept_bytes`.
 pub struct Sink<D = RamDevice> {
     kept: D,
     info: DeviceInfo,
 }
 
 impl Sink {
-    /// A device of `size_bytes`.
+    /// Makes a device of `size_bytes`.
     pub fn new(size_bytes: u64, kept_bytes: u64) -> Sink {
         Sink::over(RamDevice::new("sink", kept_bytes, 512), size_bytes)
     }
 }
 
 impl<D: BlockDevice> Sink<D> {
-    /// A device of `size_bytes` whose beginning is kept in `kept`.
+    /// Makes a device of `size_bytes` whose beginning is kept in `kept`.
     pub fn over(kept: D, size_bytes: u64) -> Sink<D> {
         let info = DeviceInfo { size_bytes, discard_zeroes: false, ..kept.info().clone() };
         Sink { kept, info }
     }
 
-    /// Bytes that are kept.
+    /// Returns the number of kept bytes.
     pub fn kept_bytes(&self) -> u64 {
         self.kept.info().size_bytes
     }
@@ -196,14 +200,16 @@ impl<D: BlockDevice> BlockDevice for Sink<D> {
     }
 }
 
-/// An origin whose content is made from a template as it is read: each 4 KiB block begins with a number of its own.
+/// An origin that makes its content from a template when it is read. Each 4 KiB block begins with a
+/// number of its own.
 pub struct Made {
     info: DeviceInfo,
     template: Vec<u8>,
 }
 
 impl Made {
-    /// A device of `size_bytes` whose blocks look like those of `template`, a multiple of 4 KiB long.
+    /// Makes a device of `size_bytes` whose blocks look like those of `template`, a multiple of 4
+    /// KiB long.
     pub fn new(size_bytes: u64, template: Vec<u8>) -> Made {
         let info = RamDevice::new("made", size_bytes, 512).info().clone();
         Made { info, template }

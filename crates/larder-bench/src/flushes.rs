@@ -1,9 +1,10 @@
 //! (g) Writes with a FLUSH every 16 blocks: bytes written to flash for each byte stored.
 //!
-//! Random blocks of one chunk over a large volume, on virtual time, so that the figure is the same in every run:
-//! flash like a SATA SSD, origin like a disk of 7,200 turns, default tuning, destaging on. *Stored* counts the payloads
-//! of records; *written* all that goes to flash: segments with their tables and padding, the metadata log, checkpoints
-//! and superblocks.
+//! The writes are random blocks of one chunk over a large volume. Time is virtual, so that the
+//! figure is the same in every run. Flash is like a SATA SSD, the origin like a disk of 7,200
+//! turns. Tuning is the default, and destaging is on. *Stored* counts the payloads of records.
+//! *Written* counts all bytes that go to flash: segments with their tables and padding, the
+//! metadata log, checkpoints and superblocks.
 
 use crate::{
     Options,
@@ -36,7 +37,7 @@ struct Written {
     metadata: f64,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (chunk, kind, id) in [

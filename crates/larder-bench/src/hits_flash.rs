@@ -1,11 +1,12 @@
 //! (b) Random reads that hit, from a flash file with O_DIRECT, against the file itself.
 //!
-//! Both sides use the same open device, driver and flags, at depth 1 and 32 on one thread. The base reads exactly the
-//! records that the cache reads: their places come from the record tables on flash. Without compression the base only
-//! reads; with LZ4 it reads the sectors around the stored bytes and decompresses them, one after the other, on the
-//! thread that reads.
+//! Both sides use the same open device, driver and flags, at depth 1 and 32 on one thread. The base
+//! reads exactly the records that the cache reads: their places come from the record tables on
+//! flash. Without compression the base only reads. With LZ4 it reads the sectors around the stored
+//! bytes and decompresses them, one after the other, on the thread that reads.
 //!
-//! What it does not do: drop the host's caches; both sides read the same few hundred MiB, and so find them alike.
+//! It does not drop the host's caches; both sides read the same few hundred MiB, so the caches
+//! serve them alike.
 
 use crate::{
     Options,
@@ -32,7 +33,7 @@ use std::{hint::black_box, path::Path, rc::Rc, sync::Arc};
 const SET_BYTES: u64 = 256 << 20;
 const FLASH_BYTES: u64 = 512 << 20;
 const ORIGIN_BYTES: u64 = 1 << 30;
-/// Depths, and the reads in a round: a few hundredths of a second of them.
+/// Depths, and the reads in a round, which take a few hundredths of a second.
 const ROUND_READS: [(usize, usize); 2] = [(1, 640), (32, 3200)];
 const ROUNDS: usize = 161;
 const RAW_AIM: f64 = 0.97;
@@ -46,14 +47,14 @@ struct Record {
     encoding: Encoding,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let path = bench.dir.join("flash");
     let mut rows = Vec::new();
     for (name, chunk) in [("4", 4096), ("8", 8192)] {
         for compression in [Compression::Off, Compression::Lz4] {
             let result = one_cache(bench, &path, name, chunk, compression);
-            // Gone already, or in the way of nobody.
+            // The file is gone already, or disturbs nothing.
             let _ = std::fs::remove_file(&path);
             rows.extend(result?);
         }
@@ -144,9 +145,9 @@ async fn read_records(flash: &FileDevice, records: &[Record], chunk: usize, read
     Ok(reads as u64)
 }
 
-/// Every record in the segments on flash.
+/// Returns every record in the segments on flash.
 fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
-    // The same request gives the same layout as it did when the cache was made.
+    // The same options give the same layout as at the cache's creation.
     let info = flash.info();
     let layout = Layout::plan(LayoutRequest {
         flash_bytes: status.flash_bytes,

@@ -1,8 +1,10 @@
 //! (a) Random reads that hit, over RAM, against a copy and a checksum of as many bytes.
 //!
-//! One thread, no compression, chunk and request of one size. The base copies a random chunk of as large a memory into
-//! the same kind of buffer and takes its CRC32C; both memories are in huge pages where there are any. The cache's reads are one async loop under one `block_on`, as an
-//! embedder or a front end would make them; a `block_on` for each read is told beside it.
+//! There is one thread and no compression; chunk and request have one size. The base copies a
+//! random chunk of an equally large memory into the same kind of buffer and takes its CRC32C. Both
+//! memories are in huge pages if there are any. The cache's reads are one async loop under one
+//! `block_on`, as in an embedder or a front end. The report also has the rate with a `block_on` for
+//! each read.
 
 use crate::{
     Options,
@@ -18,13 +20,13 @@ use std::{hint::black_box, sync::Arc};
 
 /// Bytes in the cache, and in the base's memory.
 const SET_BYTES: u64 = 256 << 20;
-/// Reads in a round: a millisecond of them, so that most rounds see no other process.
+/// Reads in a round, which take a millisecond, so that most rounds see no other process.
 const ROUND_READS: usize = 1024;
 const ROUNDS: usize = 3000;
 const READS_PER_SECOND_AIM: f64 = 1e6;
 const RATIO_AIM: f64 = 0.5;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, chunk) in [("4", 4096), ("8", 8192)] {

@@ -1,14 +1,16 @@
-//! (l) Random reads that hit, over RAM, by 1, 2, 4 and more threads at once, in each design, against one of these threads.
+//! (l) Random reads that hit, over RAM, by 1, 2, 4 and more threads, in each design, against one
+//! thread.
 //!
-//! As many threads as the machine can run at once, at most. Each reads whole chunks of 4 KiB, stored raw, in one async loop under
-//! one `block_on`, from one open cache. A round runs each number of threads once, so that what disturbs the machine for longer
-//! disturbs all of them; the median of the rounds' ratios counts. In turn with the reads as many threads copy random chunks of a memory
-//! of the same size and take their CRC32C: what the machine itself gives then.
+//! There are at most as many threads as the machine can run at once. Each reads whole chunks of 4
+//! KiB, stored raw, in one async loop under one `block_on`, from one open cache. A round runs each
+//! number of threads once, so that a longer disturbance of the machine disturbs all of them. The
+//! median of the rounds' ratios counts. In turn with the reads as many threads copy random chunks
+//! of an equally large memory and take their CRC32C. That shows the machine's own scaling.
 //!
-//! A design with metadata slots on flash reads clean chunks, each of them by one more read, of its metadata slot; chunks that its
-//! hashes confuse with others are left out.
+//! A design with metadata slots on flash reads clean chunks, with one more read of the metadata
+//! slot for each. Chunks that its hashes confuse with others are left out.
 //!
-//! What it does not do: pin threads to cores, or read through a front end.
+//! It does not pin threads to cores, or read through a front end.
 
 use crate::{
     Options,
@@ -28,15 +30,15 @@ use larder_format::StoreKind;
 use std::{hint::black_box, sync::Arc};
 
 const CHUNK_BYTES: usize = 4096;
-/// Bytes in a cache, and in the memory that is copied.
+/// Bytes in a cache, and in the memory of the copies.
 const SET_BYTES: u64 = 256 << 20;
-/// Reads of each thread in a round: some hundredths of a second of them.
+/// Reads of each thread in a round, which take some hundredths of a second.
 const ROUND_READS: usize = 40_000;
 const ROUNDS: usize = 16;
-/// Chunks that are left out together, where one of them is not there.
+/// Chunks that are left out together if one of them is not there.
 const GROUP: u64 = 64;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut memory = Memory::new(SET_BYTES as usize)?;
     let memory = memory.bytes_mut();
@@ -100,7 +102,7 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
     Ok(rows)
 }
 
-/// The chunks that hit, whichever of them are read, once none is dirty.
+/// Destages all, and returns the chunks that hit after any order of reads.
 fn clean_chunks(cache: &Cache) -> Res<Vec<u64>> {
     if !block_on(cache.destage_all()) {
         return Err("what is dirty could not be destaged".into());
@@ -118,7 +120,7 @@ fn clean_chunks(cache: &Cache) -> Res<Vec<u64>> {
                 kept.push(group);
             }
         }
-        // What a miss brought in may have taken the place of something.
+        // A miss inserts a chunk, which may have evicted another.
         block_on(cache.settle());
         if kept.len() == groups.len() {
             return Ok(groups.into_iter().flat_map(|group| group * GROUP..(group + 1) * GROUP).collect());

@@ -1,8 +1,9 @@
-//! (h) RAM for each mapped chunk: what is really allocated, and what the status says.
+//! (h) RAM for each mapped chunk: the bytes really allocated, and the figure of the status.
 //!
-//! A cache of about a million mapped 4 KiB chunks is filled while a counting allocator watches; flash and origin
-//! forget what they are given, and a first cache fills the pools of buffers. Counted is everything that the open cache
-//! holds: indices, slots, versions, queues, open WEUs. Dirty chunks come from write-back, clean ones from write-through.
+//! A cache of about a million mapped 4 KiB chunks is filled under a counting allocator. Flash and
+//! origin forget their data, and a first cache fills the pools of buffers. The count covers all
+//! that the open cache holds: indices, slots, versions, queues, open WEUs. Dirty chunks come from
+//! write-back, clean ones from write-through.
 
 use crate::{
     Options,
@@ -25,7 +26,7 @@ const ORIGIN_BYTES: u64 = 16 << 30;
 /// More than the metadata area of the flash.
 const KEPT_BYTES: u64 = 1 << 30;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let chunks = bench.scaled(CHUNKS);
     filled(CHUNKS / 64, 1, WriteMode::Back)?;
@@ -44,7 +45,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-/// Mapped chunks, and for each of them the bytes allocated and the bytes that the status tells.
+/// Returns the mapped chunks, and for each of them the bytes allocated and the bytes of the status.
 fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
     let source = Source::new(Kind::Noise, CHUNK_BYTES, 9);
     let flash = Arc::new(Sink::new(FLASH_BYTES, KEPT_BYTES));

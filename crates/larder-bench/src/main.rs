@@ -1,14 +1,15 @@
-//! `larder-bench`: measures the cache against what it is compared with, and says which aims are met.
+//! `larder-bench`: measures the cache against a base of comparison, and reports its aims.
 //!
-//! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a file: [`hits_ram`]
-//! (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f), [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i),
-//! [`no_flip`] (j), [`decisions`] (k), [`hits_threads`] (l), [`writes_threads`] (m),
-//! [`writes_one_chunk`] (n).
+//! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a
+//! file: [`hits_ram`] (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f),
+//! [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i), [`no_flip`] (j), [`decisions`] (k),
+//! [`hits_threads`] (l), [`writes_threads`] (m), [`writes_one_chunk`] (n).
 //!
-//! Invariants: whatever is compared is measured in one run, in turns, and the median of the turns' ratios counts, since
-//! machines are noisy. An aim that is missed is printed as missed. Both sides touch as much memory, in the same pattern.
+//! Invariants: both sides of a comparison run in one program run, in turns. The median of the
+//! turns' ratios counts, since machines are noisy. A missed aim is printed as missed. Both sides
+//! touch as much memory, in the same pattern.
 //!
-//! What it does not do: fail because an aim is missed, or measure a durable medium's latency.
+//! It does not fail if an aim is missed, or measure a durable medium's latency.
 
 mod alloc;
 mod caches;
@@ -46,7 +47,7 @@ const USAGE: &str = "usage: larder-bench [--only a,b,…] [--quick] [--dir FOLDE
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
 
-/// What was asked for.
+/// The options of the command line.
 pub struct Options {
     only: Option<Vec<char>>,
     /// Fewer and shorter rounds.
@@ -57,12 +58,12 @@ pub struct Options {
 }
 
 impl Options {
-    /// Rounds of a comparison; odd, so that the median is one of them.
+    /// Returns the rounds of a comparison; odd, so that the median is one of them.
     pub fn rounds(&self) -> usize {
         if self.quick { 5 } else { 15 }
     }
 
-    /// `full`, or a quarter of it for a quick look.
+    /// Returns `full`, or a quarter of it for a quick look.
     pub fn scaled(&self, full: usize) -> usize {
         if self.quick { full / 4 } else { full }
     }

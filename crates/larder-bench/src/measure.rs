@@ -1,10 +1,10 @@
-//! Measuring in turns: both sides of a comparison run alternately, and medians count.
+//! Measures in turns: both sides of a comparison run alternately, and medians count.
 //!
-//! Invariants: each round runs both sides, the first of them in turn; a first round warms up and is not counted. The
-//! ratio of a comparison is the median of its rounds' ratios, not the ratio of medians: what disturbs the machine
-//! for longer than a round then disturbs both sides of it.
+//! Invariants: each round runs both sides, the first of them in turn. A first round warms up and is
+//! not counted. The ratio of a comparison is the median of its rounds' ratios, not the ratio of
+//! medians. So a disturbance that outlasts a round disturbs both sides of it.
 //!
-//! What it does not do: decide how long a round is.
+//! It does not choose the length of a round.
 
 use larder_device::{IoFuture, IoResult, driver::spawn_local};
 use std::{error::Error, future::Future, io, mem, time::Duration, time::Instant};
@@ -12,12 +12,12 @@ use std::{error::Error, future::Future, io, mem, time::Duration, time::Instant};
 /// Result of a measurement.
 pub type Res<T> = Result<T, Box<dyn Error>>;
 
-/// The side of a comparison that is to run.
+/// The side of a comparison that runs next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// The cache.
     Ours,
-    /// What it is compared with.
+    /// The base of the comparison.
     Base,
 }
 
@@ -26,9 +26,9 @@ pub enum Side {
 pub struct Sample {
     /// Work done, in the unit of the comparison.
     pub units: f64,
-    /// Time it took.
+    /// Elapsed time.
     pub wall: Duration,
-    /// Processor time of the whole process meanwhile; zero where another process did the work.
+    /// Processor time of the whole process meanwhile; zero if another process did the work.
     pub cpu: Duration,
 }
 
@@ -45,19 +45,19 @@ impl Sample {
 /// Medians of a comparison.
 #[derive(Clone, Copy, Debug)]
 pub struct Comparison {
-    /// Units a second of the cache.
+    /// The cache's rate, in units a second.
     pub ours: f64,
-    /// Units a second of the other side.
+    /// The base's rate, in units a second.
     pub base: f64,
-    /// How many times the base's rate the cache's is.
+    /// The cache's rate over the base's.
     pub ratio: f64,
-    /// The same by processor time instead of elapsed time: less disturbed, but blind to waiting.
+    /// The same by processor time in place of elapsed time: less disturbed, but blind to waiting.
     pub cpu_ratio: f64,
-    /// Units for each second of processor time of the cache.
+    /// The cache's units for each second of processor time.
     pub ours_cpu: f64,
 }
 
-/// Runs `work`, which returns the units it did, and times it.
+/// Runs and times `work`, which returns its units.
 pub fn time(work: impl FnOnce() -> Res<f64>) -> Res<Sample> {
     let (began, cpu) = (Instant::now(), cpu_time());
     let units = work()?;
@@ -93,13 +93,13 @@ pub fn compare(rounds: usize, mut run: impl FnMut(usize, Side) -> Res<Sample>) -
     })
 }
 
-/// The median; 0 of nothing.
+/// Returns the median; 0 of nothing.
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is that of a live value of the type asked for. The clock exists on every Linux.
@@ -113,7 +113,7 @@ pub struct OneCore {
 }
 
 impl OneCore {
-    /// Pins to the last core that may be used.
+    /// Pins the thread to the last core that it may use.
     pub fn pin() -> Res<OneCore> {
         // SAFETY: a CPU set is plain bits, and zero of them are set in it.
         let (mut before, mut one): (libc::cpu_set_t, libc::cpu_set_t) = unsafe { (mem::zeroed(), mem::zeroed()) };
@@ -133,7 +133,7 @@ impl OneCore {
 
 impl Drop for OneCore {
     fn drop(&mut self) {
-        // It was allowed before.
+        // This set was allowed before.
         let _ = set_affinity(&self.before);
     }
 }
@@ -146,8 +146,8 @@ fn set_affinity(set: &libc::cpu_set_t) -> io::Result<()> {
     }
 }
 
-/// Runs `depth` lanes side by side on this thread, inside `block_on`, and adds up what they return. One lane runs
-/// without a task of its own.
+/// Runs `depth` lanes side by side on this thread, inside `block_on`, and adds up their results.
+/// One lane runs without a task of its own.
 pub async fn lanes<F>(depth: usize, mut lane: impl FnMut(u64) -> F) -> IoResult<u64>
 where
     F: Future<Output = IoResult<u64>> + 'static,

@@ -1,10 +1,11 @@
 //! (c) Random reads that miss, against the origin alone, a disk of 7,200 turns a minute.
 //!
-//! On virtual time computing costs nothing: what is left is what the cache asks of its origin, and when. In real time
-//! the cache's computing and hand-overs are in it, too; but a request that comes a little later may wait a turn longer,
-//! which adds half a percent of chance to a round. So the time that the cache adds to a read is also measured on an
-//! origin that answers at once, and told as a share of a read of the disk.
-//! Both sides read the same places in the same order; every round has new places and a new, empty cache.
+//! On virtual time computing costs nothing: the figure shows the cache's requests to its origin,
+//! and their times. In real time the cache's computing and hand-overs are in it, too. But a request
+//! that comes a little later may wait a turn longer, which adds half a percent of chance to a
+//! round. So the time that the cache adds to a read is also measured on an origin that answers at
+//! once. The report has it as a share of a read of the disk. Both sides read the same places in the
+//! same order; every round has new places and a new, empty cache.
 
 use crate::{
     Options,
@@ -38,11 +39,11 @@ const READS_REAL: usize = 120;
 const ROUNDS_VIRTUAL: usize = 3;
 /// Reads of a round from an origin that answers at once.
 const READS_AT_ONCE: usize = 20_000;
-/// What the disk's profile makes of small random reads, one at a time.
+/// The rate of small random reads in the disk's profile, one at a time.
 const DISK_READS_PER_SECOND: f64 = 78.5;
 const PERCENT_AIM: f64 = 1.0;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (name, bytes) in [("4", 4096), ("8", 8192)] {
@@ -84,7 +85,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-/// Offsets of chunks, each once.
+/// Returns offsets of chunks, each once.
 fn places(reads: usize, seed: u64) -> Vec<u64> {
     let mut rng = Rng::new(seed);
     let mut seen = HashSet::new();
@@ -98,7 +99,7 @@ fn places(reads: usize, seed: u64) -> Vec<u64> {
     places
 }
 
-/// The origin; with the time of a disk, or without.
+/// Makes the origin, with the time of a disk or without.
 fn origin(runtime: &Arc<impl Runtime + 'static>, disk: bool) -> Arc<dyn BlockDevice> {
     let content = Source::new(Kind::Text, CHUNK_BYTES, 5).piece(0).to_vec();
     let made = Made::new(ORIGIN_BYTES, content);
@@ -130,7 +131,7 @@ fn virtually(places: &Arc<Vec<u64>>, bytes: usize, depth: usize, side: Side, see
     Ok(Sample { units: places.len() as f64, wall, cpu: wall })
 }
 
-/// Reads every place, `depth` at a time; how long it took on the simulation's clock.
+/// Reads every place, `depth` at a time. Returns the time on the simulation's clock.
 async fn read_all(
     sim: &Arc<SimRuntime>,
     device: Arc<dyn BlockDevice>,

@@ -1,9 +1,10 @@
 //! (f) 4 KiB random reads through NBD, against `nbdkit memory`, with the same fio job.
 //!
-//! Larder's server runs in this process over a cache on RAM devices; `nbdkit` is a child. Both listen on Unix sockets,
-//! and both were filled with data first. fio runs for a second or two on one and then the other.
+//! Larder's server runs in this process over a cache on RAM devices; `nbdkit` is a child. Both
+//! listen on Unix sockets, and both were filled with data first. fio runs for a second or two on
+//! one and then the other.
 //!
-//! Where fio or nbdkit is missing the measurement is left out with a word.
+//! If fio or nbdkit is missing, the measurement is left out and the report has a note.
 
 use crate::{
     Options,
@@ -24,7 +25,7 @@ use std::{
 
 const SET_BYTES: u64 = 256 << 20;
 const RATIO_AIM: f64 = 1.0;
-/// How long nbdkit may take to listen.
+/// The longest time until nbdkit listens.
 const START_WAIT: Duration = Duration::from_secs(10);
 
 /// A child that is killed when it is dropped.
@@ -32,13 +33,13 @@ struct Killed(Child);
 
 impl Drop for Killed {
     fn drop(&mut self) {
-        // Gone already, or not ours any more.
+        // The child is gone already, or no child of this process any more.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     for tool in ["fio", "nbdkit"] {
         let there = Command::new(tool).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
@@ -46,7 +47,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
             return Ok(vec![Row::without_value("f", &format!("4 KiB reads through NBD: left out, {tool} is missing"))]);
         }
     }
-    // The path of a Unix socket is short: not the scratch folder, which may lie deep.
+    // The path of a Unix socket is short; the scratch folder may lie too deep.
     let folder = std::env::temp_dir().join(format!("larder-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let rows = measure(bench, &folder);
@@ -82,7 +83,7 @@ fn measure(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
         let kind = if compression == Compression::Off { Kind::Noise } else { Kind::Text };
         let source = Source::new(kind, chunk, 1);
         let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
-        // The cache's volume is larger than what is read of it.
+        // The cache's volume is larger than the part that is read.
         let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
         let runtime = runtime(0);
         let cache = filled(flash, origin, runtime.clone(), &options(chunk, compression), (&source, SET_BYTES))?;
@@ -117,7 +118,7 @@ fn read(socket: &Path, depth: u32, quick: bool) -> Res<Sample> {
     Ok(Sample { units: rate, wall: Duration::from_secs(1), cpu: Duration::from_secs(1) })
 }
 
-/// Runs one fio job; its reads a second.
+/// Runs one fio job, and returns its reads a second.
 fn fio(socket: &Path, args: &[&str]) -> Res<f64> {
     let output = Command::new("fio")
         .args(["--name=bench", "--ioengine=nbd", "--output-format=json", "--randrepeat=1"])
@@ -126,7 +127,7 @@ fn fio(socket: &Path, args: &[&str]) -> Res<f64> {
         .args(args)
         .stderr(Stdio::piped())
         .output()?;
-    // fio may say something before its JSON.
+    // fio may print a line before its JSON.
     let text = String::from_utf8_lossy(&output.stdout);
     let json: serde_json::Value = match text.find('{').and_then(|at| text.get(at..)) {
         Some(json) if output.status.success() => serde_json::from_str(json)?,

@@ -1,13 +1,17 @@
-//! (j) What it costs that a write can never be undone by a stale copy: overwrites of cached chunks in write-through and
-//! write-around, against the same writes to chunks that are not cached.
+//! (j) The cost of the rule that a stale copy never undoes a write.
 //!
-//! Before such a write goes to the origin, the chunk's mapping is forgotten durably: an entry in the metadata log, in a
-//! frame that all writers share who wait at that moment. Counted are the log's bytes on flash, the commits, and the time
-//! of a write, on virtual time, so that the figures are the same in every run: flash like a SATA SSD, origin like a disk
-//! of 7,200 turns with its write cache. In write-through both sides also store what was written, which is no part of this
-//! cost: the difference is. Beside them, the same writes to the origin without a cache.
+//! The measurement overwrites cached chunks in write-through and write-around, and compares the
+//! same writes to chunks that are not cached.
 //!
-//! What it does not do: judge; no aim is set.
+//! Before such a write goes to the origin, the cache forgets the chunk's mapping durably. That
+//! takes an entry in the metadata log, in a frame that all writers share which wait at that moment.
+//! The measurement counts the log's bytes on flash, the commits, and the time of a write. Time is
+//! virtual, so that the figures are the same in every run. Flash is like a SATA SSD, the origin
+//! like a disk of 7,200 turns with its write cache. In write-through both sides also store the
+//! written data. This is no part of the cost; the difference is. Beside them run the same writes to
+//! the origin without a cache.
+//!
+//! It does not judge; there is no aim.
 
 use crate::{
     Options,
@@ -33,25 +37,25 @@ const UNCACHED_AT: u64 = 1 << 30;
 const ORIGIN_BYTES: u64 = 4 << 30;
 const FLASH_BYTES: u64 = 1 << 30;
 const WRITES: usize = 4096;
-/// Chunks of the neighbourhood that local writes stay in.
+/// Chunks of the neighbourhood of local writes.
 const LOCAL_CHUNKS: usize = 8192;
 
-/// How the written chunks lie.
+/// The places of the written chunks.
 #[derive(Clone, Copy, PartialEq)]
 enum Places {
     Random,
-    /// One after the other.
+    /// Consecutive chunks of a neighbourhood.
     Local,
 }
 
-/// What a write costs.
+/// The cost of a write.
 struct Cost {
     log_bytes: f64,
     commits: f64,
     micros: f64,
 }
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (mode, name) in [(WriteMode::Around, "around"), (WriteMode::Through, "through")] {
@@ -83,7 +87,8 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-/// The cost of overwriting cached chunks, and of writing others; each on devices of its own.
+/// Returns the cost of overwriting cached chunks, and of writing others; each on devices of its
+/// own.
 fn compared(writes: usize, mode: WriteMode, places: Places, clients: usize) -> Res<(Cost, Cost)> {
     Ok((measured(writes, mode, places, clients, 0)?, measured(writes, mode, places, clients, UNCACHED_AT)?))
 }
@@ -109,7 +114,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
         let before = cache.status().counts;
         let took = write_all(&sim, cache.clone(), places, &source, clients).await?;
         cache.settle().await;
-        // Mappings of what was written become durable in their own time.
+        // Mappings of the written data become durable in their own time.
         sim.delay(Duration::from_secs(3)).await?;
         let after = cache.status().counts;
         let each = |now: u64, then: u64| (now - then) as f64 / writes as f64;
@@ -123,7 +128,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
     Ok(cost)
 }
 
-/// The time of a write to the origin alone.
+/// Returns the time of a write to the origin alone.
 fn bare_micros(writes: usize, places: Places, clients: usize) -> Res<f64> {
     let sim = SimRuntime::timed(31);
     let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());
@@ -133,12 +138,12 @@ fn bare_micros(writes: usize, places: Places, clients: usize) -> Res<f64> {
     Ok(micros_a_write(took, clients, writes))
 }
 
-/// Of one client: the others write meanwhile.
+/// Returns the time for one client: the others write meanwhile.
 fn micros_a_write(took: Duration, clients: usize, writes: usize) -> f64 {
     took.as_secs_f64() * 1e6 * clients as f64 / writes as f64
 }
 
-/// Offsets of chunks, each once.
+/// Returns offsets of chunks, each once.
 fn chunks(places: Places, writes: usize) -> Vec<u64> {
     let mut rng = Rng::new(33);
     let all = match places {
@@ -153,7 +158,7 @@ fn chunks(places: Places, writes: usize) -> Vec<u64> {
     chunks
 }
 
-/// Writes a chunk of `source` to each place, `clients` at a time; how long that took.
+/// Writes a chunk of `source` to each place, `clients` at a time. Returns the time.
 async fn write_all(
     sim: &Arc<SimRuntime>,
     device: Arc<dyn BlockDevice>,

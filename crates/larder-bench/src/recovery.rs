@@ -1,14 +1,17 @@
-//! (i) Recovery, against reading the same bytes from the same device with as many large reads in flight.
+//! (i) Recovery, against reading the same bytes from the same device with as many large reads in
+//! flight.
 //!
-//! One cache is filled: clean chunks, duplicates among them, dirty chunks, trimmed runs. Its clean end is recovered again
-//! and again, since recovery writes nothing; then it is opened, more is written with a FLUSH now and then, and it is
-//! dropped without an end, as a crash would leave it, and that is recovered again and again. The other side reads the
-//! same bytes: those of the checkpoint, and of the log behind it, or after a crash all of the log.
+//! One cache is filled with clean chunks, duplicates among them, dirty chunks and trimmed runs. Its
+//! clean end is recovered again and again, since recovery writes nothing. Then it is opened, more
+//! is written with a FLUSH now and then, and it is dropped without an end, as in a crash. That end
+//! is recovered again and again, too. The other side reads the same bytes: those of the checkpoint
+//! and of the log behind it, or after a crash all of the log.
 //!
-//! The devices are memory with the timing of an SSD, in real time, and a file. Only the metadata of the flash is kept:
-//! recovery reads nothing else.
+//! The devices are memory with the timing of an SSD, in real time, and a file. Only the metadata of
+//! the flash is kept: recovery reads nothing else.
 //!
-//! What it does not do: count the two flushes and the superblock that opening adds, which take as long for any cache.
+//! It does not count the two flushes and the superblock of the opening, which take as long for any
+//! cache.
 
 use crate::{
     Options,
@@ -37,7 +40,8 @@ use std::{hint::black_box, path::Path, sync::Arc};
 const CHUNK_BYTES: usize = 4096;
 /// Chunks that are filled before the clean end, a quarter of them duplicates.
 const CHUNKS: usize = 1 << 20;
-/// Of them, what part is then overwritten at random, and stays dirty; and what part after the clean end, for the log.
+/// One in this many chunks is then overwritten at random, and stays dirty. `LOGGED_SHARE` is the
+/// same for the log after the clean end.
 const DIRTY_SHARE: usize = 16;
 const LOGGED_SHARE: usize = 4;
 const WRITES_A_FLUSH: usize = 64;
@@ -46,15 +50,15 @@ const ORIGIN_BYTES: u64 = 8 << 30;
 /// Trimmed runs, of this many chunks each.
 const TRIMS: usize = 64;
 const TRIMMED_CHUNKS: usize = 32;
-/// Metadata of such a flash at most.
+/// The most metadata of such a flash.
 const KEPT_BYTES: u64 = 1 << 30;
-/// Bytes of a read of the other side, and how many of them are in flight.
+/// Bytes of a read of the other side; `DEPTH` reads are in flight.
 const READ_BYTES: usize = larder_engine::walk::READ_BYTES as usize;
 const DEPTH: usize = larder_engine::walk::READS_IN_FLIGHT;
 const MIB: f64 = (1 << 20) as f64;
 const AIM: f64 = 1.2;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let chunks = bench.scaled(CHUNKS);
     let flash = Arc::new(Metadata::over(FlatRam::new(KEPT_BYTES, 0)?, FLASH_BYTES));
@@ -95,7 +99,7 @@ fn fill(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
     Ok(())
 }
 
-/// What the crash finds in the log.
+/// Writes the data whose log the crash leaves.
 fn write_on(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
     let before = cache.status().counts.checkpoints;
     write_at_random(cache, source, (chunks, chunks / LOGGED_SHARE), 2)?;
@@ -140,7 +144,7 @@ fn one_end(bench: &Options, metadata: &Arc<Metadata>, workers: &Arc<ThreadRuntim
     }
     let path = bench.dir.join("recovery");
     let result = on_a_file(bench, metadata, &path, workers, name);
-    // Gone already, or in the way of nobody.
+    // The file is gone already, or disturbs nothing.
     let _ = std::fs::remove_file(&path);
     rows.push(result?);
     Ok(rows)
@@ -191,7 +195,7 @@ fn one_device(
     let bytes = (found.checkpoint_bytes + log_bytes) as f64;
     let ranges = [(checkpoint_at, pointer.bytes), (log_at, log_bytes)];
     let result = compare(bench.rounds(), |_, side| {
-        // Freed outside of the time, since a cache that opens keeps it.
+        // The drop is outside of the time, since a cache that opens keeps it.
         let mut kept: Option<Recovered> = None;
         time(|| match side {
             Side::Ours => {
@@ -235,5 +239,5 @@ async fn read_lane(device: Arc<dyn BlockDevice>, start: u64, bytes: u64, lane: u
     Ok(sum)
 }
 
-/// A flash of which the metadata is kept, in flat memory.
+/// A flash whose metadata is kept, in flat memory.
 type Metadata = Sink<FlatRam>;

@@ -1,14 +1,14 @@
-//! The rows of the report: what was measured, what was aimed at, and whether it was reached.
+//! The rows of the report: measured values, aims, and the verdict.
 //!
-//! Invariants: a row's value is in the unit that its text names, in the table and in the JSON alike.
+//! Invariants: a row's value is in the unit of its text, in the table and in the JSON alike.
 //!
-//! What it does not do: measure, or judge by anything but the number.
+//! It does not measure, or judge by anything but the number.
 
 use crate::measure::Res;
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// What a value should be.
+/// The aim of a value.
 #[derive(Clone, Copy)]
 pub enum Aim {
     /// This or more.
@@ -21,23 +21,23 @@ pub enum Aim {
 pub struct Row {
     id: String,
     what: String,
-    /// `None` where nothing could be measured; `what` says why.
+    /// `None` if there is no measurement; `what` has the reason.
     value: Option<f64>,
     aim: Option<Aim>,
 }
 
 impl Row {
-    /// A figure with an aim.
+    /// Makes a figure with an aim.
     pub fn aimed(id: &str, what: impl Into<String>, value: f64, aim: Aim) -> Row {
         Row { id: id.into(), what: what.into(), value: Some(value), aim: Some(aim) }
     }
 
-    /// A figure that is only told.
+    /// Makes a figure without an aim.
     pub fn told(id: &str, what: impl Into<String>, value: f64) -> Row {
         Row { id: id.into(), what: what.into(), value: Some(value), aim: None }
     }
 
-    /// A figure that could not be had, and why.
+    /// Makes a row without a figure, and with the reason.
     pub fn without_value(id: &str, what: &str) -> Row {
         Row { id: id.into(), what: what.into(), value: None, aim: None }
     }
@@ -68,7 +68,7 @@ impl Row {
     }
 }
 
-/// A number for people: grouped thousands above 1000, else up to three decimals.
+/// Formats a number for people: grouped thousands above 1000, else up to three decimals.
 fn number(value: f64) -> String {
     if value.abs() < 1000.0 {
         let text = format!("{value:.3}");
@@ -85,7 +85,7 @@ fn number(value: f64) -> String {
     if value < 0.0 { format!("-{text}") } else { text }
 }
 
-/// Prints the table, and how many aims are met.
+/// Prints the table, and the number of aims that are met.
 pub fn print_table(rows: &[Row]) {
     let cells: Vec<[String; 5]> = rows
         .iter()

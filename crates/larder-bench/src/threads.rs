@@ -1,16 +1,16 @@
 //! Work of several threads at once, against that of one of them.
 //!
-//! Invariants: a time is from when all threads are ready to when the last is done. As many threads as the machine can run at once, at
-//! most.
+//! Invariants: a time begins when all threads are ready and ends when the last is done. There are
+//! at most as many threads as the machine can run at once.
 //!
-//! What it does not do: pin threads to cores.
+//! It does not pin threads to cores.
 
 use crate::measure::{Res, median};
 use std::{error::Error, sync::Barrier, thread, time::Instant};
 
 const THREADS_MAX: usize = 256;
 
-/// 1, 2, 4 and so on, and as many as can run at once.
+/// Returns 1, 2, 4 and so on, and the number that can run at once.
 pub fn thread_counts() -> Vec<usize> {
     let cores = thread::available_parallelism().map_or(1, |cores| cores.get()).min(THREADS_MAX);
     let mut counts: Vec<usize> = (0..).map(|power| 1 << power).take_while(|&count| count < cores).collect();
@@ -18,12 +18,12 @@ pub fn thread_counts() -> Vec<usize> {
     counts
 }
 
-/// The median of how many times the rate of one thread that of many is, round by round.
+/// Returns the median ratio of the rate of many threads to that of one, round by round.
 pub fn times(many: &[f64], one: &[f64]) -> f64 {
     median(many.iter().zip(one).map(|(many, one)| many / one).collect())
 }
 
-/// Seconds that so many threads take, each of which has its number.
+/// Returns the seconds of `count` threads at work, each with its number.
 pub fn seconds_of<E: Error + Send + 'static>(
     count: usize,
     work: &(impl Fn(usize) -> Result<(), E> + Sync),

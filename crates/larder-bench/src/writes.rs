@@ -1,9 +1,10 @@
-//! (d) Unique writes and (e) duplicate writes in write-back, against the serial cost of the computing that they need.
+//! (d) Unique and (e) duplicate writes in write-back, against the serial cost of their computing.
 //!
-//! One core: this thread, the runtime's driver thread and everything else of the process share it, and there are no
-//! workers. Flash is memory that is already there. Each round of (d) writes data that was never seen, to addresses that
-//! were never written, and ends with a FLUSH; the base hashes and compresses the same bytes into a buffer. In (e) the
-//! content is stored already, and the base only hashes it. Nothing is destaged meanwhile.
+//! All is on one core: this thread, the runtime's driver thread and everything else of the process
+//! share it, and there are no workers. Flash is memory that is already there. Each round of (d)
+//! writes new data to new addresses, and ends with a FLUSH. The base hashes and compresses the same
+//! bytes into a buffer. In (e) the content is stored already, and the base only hashes it. Nothing
+//! is destaged meanwhile.
 
 use crate::{
     Options,
@@ -21,14 +22,15 @@ const CHUNK_BYTES: usize = 8192;
 /// Bytes written in a round; more than any cache of the processor.
 const ROUND_BYTES: usize = 64 << 20;
 const ORIGIN_BYTES: u64 = 16 << 30;
-/// So large that nothing has to be destaged. Slots are used from the first on, so that only these take memory.
+/// A size that needs no destaging. The cache uses slots from the first on, so that only these take
+/// memory.
 const FLASH_BYTES: u64 = 8 << 30;
 const UNIQUE_AIM: f64 = 0.85;
 const DUPLICATE_AIM: f64 = 0.6;
 const KEY: [u8; 32] = [7; 32];
 const MIB: f64 = 1_048_576.0;
 
-/// A cache that fills `present_bytes` of its flash at most.
+/// Opens a cache that fills at most `present_bytes` of its flash.
 fn open_cache(runtime: &Arc<ThreadRuntime>, present_bytes: u64) -> Res<Cache> {
     let flash = Arc::new(FlatRam::new(FLASH_BYTES, present_bytes)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
@@ -67,7 +69,8 @@ pub fn unique(bench: &Options) -> Res<Vec<Row>> {
 fn unique_of(bench: &Options, source: &Source, request: usize, lz4_ratio: f64) -> Res<Comparison> {
     let bytes = bench.scaled(ROUND_BYTES);
     let all = (bytes * (bench.rounds() + 1)) as f64;
-    // A tenth more than the data, for tables; metadata lies before the slots, and is a tenth of the flash at most.
+    // A tenth more than the data, for tables. Metadata lies before the slots, and is at most a
+    // tenth of the flash.
     let present_bytes = (all / lz4_ratio.max(1.0) * 1.1) as u64 + FLASH_BYTES / 10;
     let runtime = runtime(0);
     let cache = open_cache(&runtime, present_bytes)?;
@@ -113,7 +116,8 @@ pub fn duplicate(bench: &Options) -> Res<Vec<Row>> {
         let result = compare(bench.rounds(), |round, side| {
             time(|| {
                 match side {
-                    // Two regions in turn, so that a round also replaces mappings, as rewriting does.
+                    // Two regions in turn, so that a round also replaces mappings, as a rewrite
+                    // does.
                     Side::Ours => {
                         let at = (1 + round % 2) * bytes;
                         block_on(write_all(&cache, &pieces, at as u64, request, true))?;
@@ -171,7 +175,7 @@ fn hash_all(pieces: &[SharedBuf], compress: bool) {
         for chunk in piece.chunks(CHUNK_BYTES) {
             black_box(blake3::keyed_hash(&KEY, chunk));
             if compress {
-                // A chunk that does not shrink needs no more than this, either.
+                // This size also suffices for a chunk that does not shrink.
                 let _ = black_box(lz4::block::compress_to_buffer(chunk, None, false, &mut scratch));
             }
         }

@@ -1,10 +1,12 @@
-//! (n) Writes of 48 clients to one chunk, over RAM, against the same to a chunk for each of them: processor time a write.
+//! (n) Writes of 48 clients to one chunk, over RAM, against the same to a chunk for each of them.
 //!
-//! Overlapping writes take effect one after the other, in the order of their requests. So one client at a time writes the one chunk, and
-//! hands over to the next. The figure shows that a write that ends wakes the next one alone, and not all waiters. Each client has a
-//! thread, and some writes under way. Both sides run in turns; the median of the rounds' ratios counts.
+//! The figure is processor time a write. Overlapping writes take effect one after the other, in the
+//! order of their requests. So one client at a time writes the one chunk, and hands over to the
+//! next. The figure shows that the end of a write wakes only the next write, and not all waiters.
+//! Each client has a thread, and some writes under way. Both sides run in turns; the median of the
+//! rounds' ratios counts.
 //!
-//! What it does not do: read, destage, or measure the same through NBD.
+//! It does not read, destage, or measure the same through NBD.
 
 use crate::{
     Options,
@@ -27,10 +29,10 @@ const WRITES: usize = 16;
 const ROUNDS: usize = 9;
 const ORIGIN_BYTES: u64 = 1 << 30;
 const FLASH_BYTES: u64 = 2 << 30;
-/// The limit for a write to the same chunk: so many times the processor time of a disjoint write.
+/// The limit for a write to the same chunk, in processor times of a disjoint write.
 const AIM: f64 = 3.0;
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (id, mode) in [("back", WriteMode::Back), ("through", WriteMode::Through)] {

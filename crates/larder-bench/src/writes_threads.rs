@@ -1,13 +1,16 @@
-//! (m) Whole chunks written in write-back, over RAM, by 1, 2, 4 and more threads at once, in each design, against one of these
-//! threads; and how many times one thread's computing theirs is: the fingerprints, LZ4 and CRC32C that these writes need, without a
-//! cache. With the feature `lock-times` it says besides for how much of a write the state is locked.
+//! (m) Whole chunks written in write-back, over RAM, by 1, 2, 4 and more threads, in each design.
 //!
-//! Each thread writes contents that are new, a chunk a request, and then the same to other addresses. Chunks of 4 KiB that do not
-//! shrink need least computing, so decisions, which are made one at a time, weigh most; 32 KiB with LZ4 is what AustereCache's paper
-//! has (section 5.1). A round runs each number of threads once, in turn with the computing; a time ends with a FLUSH. The median of the
-//! rounds' ratios counts. Hardly anything is destaged meanwhile, or evicted.
+//! The base is one of these threads. The report also has the ratio of one thread's computing: the
+//! fingerprints, LZ4 and CRC32C that these writes need, without a cache. With the feature
+//! `lock-times` it also has the time that a write locks the state.
 //!
-//! What it does not do: read, or write to a full cache.
+//! Each thread writes new contents, a chunk a request, and then the same to other addresses. Chunks
+//! of 4 KiB that do not shrink need least computing. So decisions weigh most, which are made one at
+//! a time. 32 KiB with LZ4 is the load of AustereCache's paper (section 5.1). A round runs each
+//! number of threads once, in turn with the computing. A time ends with a FLUSH. The median of the
+//! rounds' ratios counts. Hardly anything is destaged or evicted meanwhile.
+//!
+//! It does not read, or write to a full cache.
 
 use crate::{
     Options,
@@ -29,18 +32,18 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 const ROUND_BYTES: usize = 64 << 20;
 const ROUNDS: usize = 8;
 const ORIGIN_BYTES: u64 = 1 << 40;
-/// So few of all: one in as many.
+/// The bound of few: one in this many.
 const FEW: u64 = 1000;
 const KEY: [u8; 32] = [7; 32];
 const MIB: f64 = 1_048_576.0;
 
-/// What is written.
+/// A kind of written data.
 #[derive(Clone, Copy)]
 struct Load {
     name: &'static str,
     chunk_bytes: usize,
     kind: Kind,
-    /// Where the design can have it.
+    /// The compression, if the design can have it.
     compression: Compression,
 }
 
@@ -49,7 +52,7 @@ const LOADS: [Load; 2] = [
     Load { name: "32K", chunk_bytes: 32 << 10, kind: Kind::Text, compression: Compression::Lz4 },
 ];
 
-/// Measures.
+/// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let counts = thread_counts();
     let mut rows = Vec::new();
@@ -64,7 +67,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load) -> Res<Vec<Row>> {
     let rounds = bench.scaled(ROUNDS);
     let all = (ROUND_BYTES * counts.len() * (rounds + 1)) as u64;
-    // Room for all that is ever written, and where it goes: twice, for a content is written to two addresses.
+    // Room for all writes and their places, twice, since a content is written to two addresses.
     let flash_bytes = 8 * all;
     let source = Source::new(load.kind, load.chunk_bytes, 5);
     let mut asked = options(load.chunk_bytes, load.compression);
@@ -128,7 +131,8 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
     Ok(rows)
 }
 
-/// Fails where more than a few had to be destaged, as where hashes fall together, so that writers waited for more than each other.
+/// Fails if more than a few chunks were destaged. Then hashes fell together, say, and writers
+/// waited for more than each other.
 fn hardly_any_left(cache: &Cache) -> Res<()> {
     let status = cache.status();
     let (written, destaged) = (status.counts.inserted_chunks, status.counts.destaged_chunks);
@@ -141,7 +145,7 @@ fn hardly_any_left(cache: &Cache) -> Res<()> {
     }
 }
 
-/// Writes what a thread has, chunk by chunk, and then the same behind it.
+/// Writes a thread's data, chunk by chunk, and then the same behind it.
 async fn write_twice(cache: &Cache, pieces: &[SharedBuf], start: u64, chunk_bytes: usize) -> Result<(), EngineError> {
     for (number, piece) in pieces.iter().chain(pieces).enumerate() {
         let at = start + (number * PIECE_BYTES) as u64;
@@ -152,8 +156,8 @@ async fn write_twice(cache: &Cache, pieces: &[SharedBuf], start: u64, chunk_byte
     cache.flush().await
 }
 
-/// The computing of the same: fingerprints where the design has those, LZ4 likewise, and the CRC32C of what is stored. The second time
-/// a content is known, where there are fingerprints, and not stored.
+/// Computes for the same writes: fingerprints and LZ4 if the design has them, and the CRC32C of the
+/// stored bytes. The second time a content is known, if there are fingerprints, and not stored.
 fn compute_twice(pieces: &[SharedBuf], options: &CreateOptions) {
     let (dedups, compresses) = (options.dedup, options.compression != Compression::Off);
     let chunk_bytes = options.chunk_bytes as usize;
@@ -167,7 +171,7 @@ fn compute_twice(pieces: &[SharedBuf], options: &CreateOptions) {
                 continue;
             }
             let stored = match compresses {
-                // A chunk that does not shrink needs no more than this, either.
+                // This size also suffices for a chunk that does not shrink.
                 true => lz4::block::compress_to_buffer(chunk, None, false, &mut scratch).unwrap_or(chunk_bytes),
                 false => chunk_bytes,
             };
@@ -176,7 +180,7 @@ fn compute_twice(pieces: &[SharedBuf], options: &CreateOptions) {
     }
 }
 
-/// How long the state was locked for each write, and how many times.
+/// The time that each write locks the state, and the number of locks.
 struct Locked {
     nanoseconds: f64,
     times: f64,
@@ -190,7 +194,8 @@ impl Locked {
     }
 }
 
-/// How long the state was locked so far, and how many times; only with the feature `lock-times`.
+/// Returns the time that the state was locked so far, and the number of locks; only with the
+/// feature `lock-times`.
 fn locked() -> Option<(Duration, u64)> {
     #[cfg(feature = "lock-times")]
     return Some(larder_engine::lock_times::locked());

@@ -1,6 +1,7 @@
-//! How fast each kind of format is read: lines and binary records a second, on one core, from memory.
+//! The reading speed of each kind of format: lines and binary records a second, on one core, from
+//! memory.
 //!
-//! What it does not do: judge. Run with `cargo bench -p larder-trace`.
+//! It does not judge. Run with `cargo bench -p larder-trace`.
 
 use std::{fmt::Write as _, io::Cursor, sync::Arc};
 
@@ -13,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-/// A number that looks random.
+/// Returns a number that looks random.
 fn mix(n: u64) -> u64 {
     let z = (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9).wrapping_add(0x9e37_79b9);
     z ^ z >> 27

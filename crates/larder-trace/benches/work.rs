@@ -1,6 +1,7 @@
-//! How fast records are chunked, re-chunked, counted, generated and written: records a second, on one core.
+//! The speed of chunking, re-chunking, counting, generating and writing: records a second, on one
+//! core.
 //!
-//! What it does not do: judge. Run with `cargo bench -p larder-trace --bench work`.
+//! It does not judge. Run with `cargo bench -p larder-trace --bench work`.
 
 use std::io::sink;
 
@@ -17,7 +18,7 @@ fn main() {
     divan::main();
 }
 
-/// Blocks of 4 KiB over a working set of 512 MiB.
+/// Returns blocks of 4 KiB over a working set of 512 MiB.
 fn config() -> ZipfConfig {
     ZipfConfig { chunk_bytes: 4096, working_set_bytes: 512 << 20, requests: RECORDS, ..ZipfConfig::default() }
 }
@@ -33,7 +34,7 @@ fn chunk(bencher: Bencher<'_, '_>) {
     bencher.counter(ItemsCount::new(RECORDS)).bench(count);
 }
 
-/// Requests of 16 blocks that follow one another, strewn over 512 MiB, of which nearly all is touched.
+/// Returns requests of 16 consecutive blocks, strewn over 512 MiB, of which nearly all is touched.
 fn trace_of_runs() -> Vec<Record> {
     let mut rng = Rng::new(1);
     let blocks = trace().into_iter().filter_map(|record| record.content);

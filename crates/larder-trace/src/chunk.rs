@@ -38,7 +38,7 @@ pub struct ChunkRequest {
     pub start_bytes: u32,
     /// Touched bytes of the chunk; for a run, of each chunk. 0 for a flush.
     pub len_bytes: u32,
-    /// Whether the request touches whole chunks.
+    /// True if the request touches whole chunks.
     pub is_whole: bool,
     /// The content of the whole chunk after the request, if it is known.
     pub content: Option<Content>,

@@ -194,7 +194,7 @@ pub(crate) const SECTOR_BYTES: u64 = 512;
 
 /// A format of text lines.
 pub(crate) trait LineFormat {
-    /// Whether the reader passes over lines that begin with `#`.
+    /// True if the reader passes over lines that begin with `#`.
     const HAS_COMMENTS: bool = true;
 
     /// Takes one line, which may hold no request.

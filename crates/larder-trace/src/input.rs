@@ -88,9 +88,9 @@ pub(crate) struct Line<'a> {
     pub bytes: &'a [u8],
     /// The line's number, from 1.
     pub number: u64,
-    /// Whether the line has its LF: the last line of a file may lack it.
+    /// True if the line has its LF: the last line of a file may lack it.
     pub is_ended: bool,
-    /// Whether the line is longer than [`LINE_BYTES_MAX`].
+    /// True if the line is longer than [`LINE_BYTES_MAX`].
     pub is_too_long: bool,
 }
 

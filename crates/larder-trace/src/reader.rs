@@ -29,7 +29,7 @@ const BLOCK_BYTES_MAX: u32 = 1 << 20;
 /// The options of a reader.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Whether the reader counts bad lines and continues.
+    /// True if the reader counts bad lines and continues.
     pub skip_bad: bool,
     /// The size of the device: a request past it is bad.
     pub device_bytes: Option<u64>,
@@ -41,7 +41,7 @@ pub struct OpenOptions {
     pub action: Option<u8>,
     /// The meaning of each column, for [`FormatId::Columns`].
     pub columns: Option<Columns>,
-    /// Whether content of another block size, or not at a multiple of it, is a bad line. Replay and
+    /// True if content of another block size, or not at a multiple of it, is a bad line. Replay and
     /// re-chunking need that. Else the reader keeps it, and [`TraceReader::other_block_size`]
     /// returns it.
     pub one_block_size: bool,

@@ -77,7 +77,7 @@ pub struct Content {
     pub fingerprint: Fingerprint,
     /// Bytes of the compressed block, if they are known; at most the block's length.
     pub stored_bytes: Option<u32>,
-    /// Whether the block is all zeroes. Its fingerprint is that of zeroes for the trace's hash and
+    /// True if the block is all zeroes. Its fingerprint is that of zeroes for the trace's hash and
     /// granularity.
     pub is_zero: bool,
     /// The source of the content.

@@ -1,5 +1,5 @@
-//! The fuzz target of this crate, from seeds: readers of traces over bytes that are no traces. `fuzz/src/trace.rs` says
-//! what must hold.
+//! The fuzz target of this crate, from seeds: readers of traces over bytes that are no traces.
+//! `fuzz/src/trace.rs` has the properties.
 
 #[path = "../../../fuzz/src/seeded.rs"]
 mod seeded;

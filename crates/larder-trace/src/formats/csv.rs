@@ -10,9 +10,10 @@
 //! - `lbn` (`lba`, `obj_id`, `id`, `object`, `block`): a sector number, or one of `block_bytes`;
 //! - `size` (`length`, `len`, `obj_size`, `sz`): bytes; without this column each request is one
 //!   block;
-//! - `op` (`operation`, `opcode`, `type`): a word (R, W, T, F, read, write, trim, discard, unmap,
-//!   flush, get, set) or a [SCSI opcode](super::scsi) in hexadecimal; without this column all are
-//!   reads.
+//! - `op` (`operation`, `opcode`, `type`); without this column all are reads.
+//!
+//! An operation is a word (R, W, T, F, read, write, trim, discard, unmap, flush, get, set) or a
+//! [SCSI opcode](super::scsi) in hexadecimal.
 //!
 //! A header with the names `time`, `op`, `size` and `lbn` marks a file as such a csv: no other
 //! format has these names. The units of any other csv are unknown until the caller names the

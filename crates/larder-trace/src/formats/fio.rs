@@ -9,8 +9,8 @@
 //! space, in the order of appearance. The end of its name is the tag. In version 2 requests have no
 //! time until the first `wait`.
 //!
-//! Source: fio's `iolog.c` and `io_ddir.h`, and the logs of its version 3.33. fio appends to an
-//! existing log, with the first line once more: times begin again.
+//! Source: fio's `iolog.c` and `io_ddir.h`, and the logs of its version 3.33. If the log exists,
+//! fio appends to it, with the first line once more: times begin again.
 
 use super::LineFormat;
 use crate::{

@@ -156,7 +156,7 @@ pub(crate) struct Rows {
     layout: Layout,
     devices: Regions,
     name: Vec<u8>,
-    /// Whether a row was seen: only the first may be a header.
+    /// True once a row was seen: only the first may be a header.
     has_begun: bool,
 }
 

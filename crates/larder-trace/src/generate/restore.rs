@@ -34,7 +34,7 @@ pub struct RestoreConfig {
     pub days: BTreeSet<u64>,
     /// Bytes of a read.
     pub io_bytes: u32,
-    /// Whether the trace begins with the writes of all days.
+    /// True if the trace begins with the writes of all days.
     pub with_writes: bool,
 }
 

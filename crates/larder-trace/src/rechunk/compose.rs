@@ -25,7 +25,7 @@ pub(super) struct Rules {
     pub block_bytes: u32,
     pub chunk_bytes: u32,
     pub unknown: Unknown,
-    /// Whether the trace gives sizes.
+    /// True if the trace gives sizes.
     pub has_sizes: bool,
 }
 
@@ -120,7 +120,7 @@ struct Sizes {
     sum: u64,
     known: u64,
     unknown: u64,
-    /// Whether a known block lacks a size: then the chunk has none.
+    /// True if a known block lacks a size: then the chunk has none.
     is_missing: bool,
 }
 

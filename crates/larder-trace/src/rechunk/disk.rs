@@ -5,9 +5,9 @@
 //! is made up when the chunk is asked for. They are unknown, or zeroes if a trim covered them. They
 //! stay so, since no request touches them.
 //!
-//! Invariants: blocks are neither added nor moved. Memory is three parts: the blocks of pass 1 (28
-//! bytes a block, a sixteenth more at most), a table, and the runs of trimmed blocks. The table has
-//! a slot of 5 bytes a chunk, and 44 to 87% of its slots are full.
+//! Invariants: blocks are neither added nor moved. Memory is the blocks of pass 1 (28 bytes a
+//! block, a sixteenth more at most), a table, and the trimmed runs. The table has a slot of 5 bytes
+//! a chunk, and 44 to 87% of its slots are full.
 //!
 //! It does not know the bounds of requests.
 

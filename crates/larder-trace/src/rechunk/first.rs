@@ -1,15 +1,15 @@
 //! The content of a disk before a trace, as pass 1 finds it: [`First`].
 //!
-//! It keeps only touched blocks: a [`Block`] for each block that is read or written, in the order
-//! of their first accesses, and the runs of trimmed blocks. A lookup has to find only whether a
-//! block was touched. A page is 8 consecutive blocks. A table has the first touched block of each
-//! page, and that block has a bit for each of the others.
+//! It keeps only touched blocks: a [`Block`] for each block that is read or written, and the runs
+//! of trimmed blocks. Blocks are in the order of their first accesses. A lookup has to find only
+//! whether a block was touched. A page is 8 consecutive blocks. A table has the first touched block
+//! of each page, and that block has a bit for each of the others.
 //!
 //! Invariants: a block keeps the content of its first access. Memory is 28 bytes a block, a
-//! sixteenth more while it grows, and a table slot of 5 bytes a page. 44 to 87% of the slots are
-//! full. So a block takes 33 to 42 bytes if each page has one block only, and 47 in the moment in
-//! which the table grows. It takes 28 to 32 bytes if pages are touched whole. Sorting is in place,
-//! after the table is freed.
+//! sixteenth more while it grows, and a table slot of 5 bytes a page. Between 44 and 87% of the
+//! slots are full. So a block takes 33 to 42 bytes if each page has one block only, and 47 in the
+//! moment in which the table grows. It takes 28 to 32 bytes if pages are touched whole. Sorting is
+//! in place, after the table is freed.
 //!
 //! It does not know about chunks.
 

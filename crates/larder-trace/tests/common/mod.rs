@@ -1,4 +1,4 @@
-//! What the tests of traces share: records of bytes, and where the traces beside the checkout lie.
+//! The shared part of the tests of traces: records of bytes, and the folder of traces.
 
 use std::{
     io::{Cursor, Write},
@@ -7,7 +7,7 @@ use std::{
 
 use larder_trace::{FormatId, OpenOptions, Record, TraceError, TraceReader, TraceResult};
 
-/// The folder of traces beside the checkout, or `None` with a printed line.
+/// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 pub fn traces(test: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
@@ -22,13 +22,13 @@ pub fn reader(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> T
     TraceReader::from_read("t", Cursor::new(bytes.to_vec()), format, options)
 }
 
-/// All records of a trace that is sound.
+/// Returns all records of a sound trace.
 pub fn records(bytes: &[u8], format: FormatId) -> Vec<Record> {
     let reader = reader(bytes, Some(format), OpenOptions::default()).expect("opens");
     reader.map(|record| record.expect("a sound record")).collect()
 }
 
-/// How reading ends: the records before the first error, and that error.
+/// Returns the number of records before the first error, and that error.
 pub fn first_error(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> (usize, Option<TraceError>) {
     let reader = match reader(bytes, format, options) {
         Ok(reader) => reader,
@@ -44,7 +44,7 @@ pub fn first_error(bytes: &[u8], format: Option<FormatId>, options: OpenOptions)
     (count, None)
 }
 
-/// gzip.
+/// Packs with gzip.
 pub fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).expect("packs");

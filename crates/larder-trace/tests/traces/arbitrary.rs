@@ -1,14 +1,14 @@
-//! Arbitrary bytes, plain and packed, in every format: records or an error, never a panic. And what a format can say is
-//! read as it was said.
+//! Arbitrary bytes, plain and packed, in every format: records or an error, never a panic. A reader
+//! returns the fields that a format expresses.
 
 use crate::common::{gzip, reader};
 use larder_trace::{FormatId, Op, OpenOptions};
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// All cases of a run; a failure prints the case.
+/// The seed of all cases of a run; a failure prints the case.
 const SEED: RngSeed = RngSeed::Fixed(20_260);
 
-/// Bytes of which traces are made, so that more than the first column is reached.
+/// Makes bytes like a trace, so that parsers get past the first column.
 fn trace_like() -> impl Strategy<Value = Vec<u8>> {
     let token = prop_oneof![
         any::<u64>().prop_map(|number| number.to_string()),

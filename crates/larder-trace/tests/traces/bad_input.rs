@@ -1,4 +1,5 @@
-//! Bad input of each kind: the error names file, line or byte, and what was expected; or it is counted and passed over.
+//! Bad input of each kind: the error names file, line or byte, and expectation; or the reader
+//! counts it and passes over it.
 
 use crate::common::{first_error, gzip, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
@@ -13,7 +14,7 @@ const SKIP: OpenOptions = OpenOptions {
 };
 const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
 
-/// The error after one sound line.
+/// Returns the error after one sound line.
 fn error_after(first: &str, bad: &str, format: FormatId) -> String {
     let (count, error) = first_error(format!("{first}\n{bad}\n").as_bytes(), Some(format), STRICT);
     let error = error.unwrap_or_else(|| panic!("{format} takes {bad:?}"));
@@ -22,7 +23,7 @@ fn error_after(first: &str, bad: &str, format: FormatId) -> String {
         (if first.starts_with("fio") || first.starts_with("lbn") { 0 } else { 1 }, Position::Line(2)),
         "{error}"
     );
-    // With skip_bad the rest is read.
+    // With skip_bad the reader reads the rest.
     let text = format!(
         "{first}\n{bad}\n{}\n",
         if first.starts_with("fio") {
@@ -173,7 +174,7 @@ fn truncated_and_damaged_streams() {
         }
         let kind = |options| first_error(&damaged, Some(FormatId::ArcLis), options).1.map(|error| error.kind());
         assert!(kind(STRICT).is_some(), "{name} is damaged");
-        // Damage that looks like the end of the file is passed over, no other.
+        // The reader passes over damage that looks like the end of the file, and over no other.
         assert!(matches!(kind(SKIP), Some(TraceErrorKind::Corrupt) | None), "{name}: {:?}", kind(SKIP));
     }
     let xz = include_bytes!("../fixtures/two.lis.xz");
@@ -217,7 +218,7 @@ fn unknown_formats_say_why() {
     assert_eq!(reader(mostly.as_bytes(), None, SKIP).unwrap().format(), FormatId::Content);
 }
 
-/// Of a packed file that was cut, what there is can be read.
+/// The readable part of a packed file that was cut gives records.
 #[test]
 fn a_packed_trace_that_was_cut_is_read_up_to_there_where_bad_input_may_be_skipped() {
     let line = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26\n";
@@ -236,7 +237,7 @@ fn a_packed_trace_that_was_cut_is_read_up_to_there_where_bad_input_may_be_skippe
     }
 }
 
-/// A file that is shorter than what the format is told by is no less a trace for being cut.
+/// A cut file is still a trace, even if it is shorter than the bytes that detection reads.
 #[test]
 fn the_format_of_a_short_packed_trace_that_was_cut_is_found_out() {
     let line = "1 1 a 0 8 R 0 0 93d76fe148c689ba 26\n";
@@ -285,7 +286,7 @@ fn other_bytes_behind_a_packed_trace_are_called_so() {
             let mut reader = reader(&bytes, lis, SKIP).expect("opens");
             assert_eq!((reader.by_ref().count(), reader.skipped()), (2 * records, 1), "{name}");
         }
-        // What begins another stream is one that was cut.
+        // The beginning of another stream is a stream that was cut.
         let error = first_error(&[&whole[..], &whole[..8]].concat(), lis, STRICT).1.unwrap();
         assert_eq!(error.kind(), TraceErrorKind::Truncated, "{name}: {error}");
         // xz allows zeroes behind a stream, four at a time.
@@ -317,7 +318,7 @@ fn no_block_takes_more_than_its_own_size_when_it_is_compressed() {
     }
 }
 
-/// Replay and re-chunking need blocks of one size; whoever looks is told where another begins.
+/// Replay and re-chunking need blocks of one size; the reader names the first line with another.
 #[test]
 fn a_block_of_another_size_is_named_by_its_line() {
     let block = |n: u64, sectors: u64| format!("{n} {n} a {} {sectors} W 0 0 00000000000000aa 9\n", n * 16);
@@ -334,7 +335,7 @@ fn a_block_of_another_size_is_named_by_its_line() {
     let mut looking = reader(text.as_bytes(), None, STRICT).expect("opens");
     assert_eq!(looking.by_ref().filter(|record| record.is_ok()).count(), 6);
     assert_eq!(looking.other_block_size().expect("one is there").to_string(), said);
-    // A block within another is no better.
+    // A block within another is bad, too.
     let text = format!("{}1 1 a 20 8 W 0 0 00000000000000aa 9\n", block(1, 8));
     let error = first_error(text.as_bytes(), None, strict).1.expect("a block out of place");
     let said = "t, line 2: expected a block of 4096 bytes of content at a multiple of that, found one at byte 10240";

@@ -1,4 +1,4 @@
-//! Chunking and re-chunking: chunk by chunk what a cache is asked, against a model that holds the whole disk.
+//! Chunking and re-chunking, chunk by chunk, against a model that holds the whole disk.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,7 +8,7 @@ use larder_trace::{
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// All cases of a run; a failure prints the case.
+/// The seed of all cases of a run; a failure prints the case.
 const SEED: RngSeed = RngSeed::Fixed(20_260);
 
 fn block(request: u64, op: Op, block: u64, content: u64, stored: u32) -> Record {
@@ -52,7 +52,8 @@ fn a_chunk_of_one_block_is_the_block() {
 
 #[test]
 fn blocks_that_a_request_does_not_touch_are_known_from_pass_one() {
-    // Block 1 is read only at the end, but was there all the time; so chunk 0 twice has the content (7, 8).
+    // Block 1 is read only at the end, but was there all the time. So chunk 0 has the content (7,
+    // 8) twice.
     let records = [
         block(1, Op::Write, 0, 7, 100),
         block(2, Op::Write, 2, 7, 100),
@@ -68,7 +69,8 @@ fn blocks_that_a_request_does_not_touch_are_known_from_pass_one() {
         [(0, 4096, false), (0, 8192, true), (4096, 4096, false)]
     );
     assert_eq!(requests[0].content.unwrap().stored_bytes, Some(160));
-    // What one request writes is one request of the chunk, in one time and with the last content.
+    // The writes of one request are one request of the chunk, in one time and with the last
+    // content.
     assert_eq!(requests[1].lba, 1);
 }
 
@@ -166,7 +168,7 @@ fn model(records: &[Record], per_chunk: u64) -> Vec<(Op, u64, Vec<Option<u64>>)>
 proptest! {
     #![proptest_config(ProptestConfig { rng_seed: SEED, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Two chunks have the same fingerprint exactly where the model says that all their blocks are the same.
+    /// Two chunks have the same fingerprint exactly if all their blocks are the same in the model.
     #[test]
     fn fingerprints_are_equal_where_blocks_are(
         accesses in prop::collection::vec((any::<bool>(), 0u64..24, 1u64..4, any::<bool>()), 1..80),

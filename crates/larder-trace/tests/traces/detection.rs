@@ -1,4 +1,5 @@
-//! Finding out formats: bad lines do not hide them, what two formats fit is told, and each complaint says where and what.
+//! Detection of formats: bad lines do not hide them, several fitting formats are named, and each
+//! complaint has place and expectation.
 //!
 //! The evidence itself is tested in `src/detect/binary.rs`.
 
@@ -19,8 +20,8 @@ fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
     [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size_bytes.to_le_bytes(), &next.to_le_bytes()].concat()
 }
 
-/// The error of a file, the number of records before it, and the number of records without the bad ones. Detection finds the format,
-/// unless `named` gives it.
+/// Returns the error of a file, the number of records before it, and the number of records without
+/// the bad ones. Detection finds the format, unless `named` gives it.
 fn found_out(bytes: &[u8], format: FormatId, named: Option<FormatId>) -> (String, Position, usize, usize) {
     let (before, error) = first_error(bytes, named, STRICT);
     let error = error.unwrap_or_else(|| panic!("{format}: no error in {}", bytes.escape_ascii()));
@@ -92,7 +93,7 @@ fn a_header_of_csv_says_that_the_file_is_csv() {
 #[test]
 fn a_line_of_other_bytes_does_not_make_a_trace_binary() {
     let line = |n: u32| format!("{n} {n} a 0 8 R 0 0 93d76fe148c689ba 26\n").into_bytes();
-    // Zeroes are what a crash leaves; others are noise.
+    // A crash leaves zeroes; the others are noise.
     for junk in [vec![0; 4096], vec![0xff; 300], b"\x01\x02 \x7f".to_vec()] {
         for before in [0, 1, 20] {
             let lines: Vec<u8> = (0..before).flat_map(line).collect();

@@ -1,9 +1,10 @@
-//! Files that are no trace, each named by its kind: archives, text in UTF-16, files packed in other ways; under each format.
+//! Files that are no trace, each named by its kind: archives, text in UTF-16, files in other
+//! packings; under each format.
 
 use crate::common::{first_error, gzip, reader, records};
 use larder_trace::{FormatId, OpenOptions, TraceErrorKind};
 
-/// A tar archive of one empty file, with `ustar` or as old programs wrote it.
+/// Makes a tar archive of one empty file, with `ustar` or in the old layout.
 fn tar(magic: &[u8]) -> Vec<u8> {
     let mut header = vec![0u8; 512];
     header[..9].copy_from_slice(b"trace.csv");
@@ -17,7 +18,7 @@ fn tar(magic: &[u8]) -> Vec<u8> {
     header
 }
 
-/// The complaint about a file: the same under each of these formats, or without a format.
+/// Returns the complaint about a file: the same under each of these formats, or without a format.
 fn told(bytes: &[u8], formats: impl IntoIterator<Item = Option<FormatId>>) -> String {
     let mut said: Option<String> = None;
     for format in formats {
@@ -36,7 +37,7 @@ fn any() -> impl Iterator<Item = Option<FormatId>> {
     FormatId::ALL.into_iter().map(Some).chain([None])
 }
 
-/// Formats of text, or none named.
+/// Returns formats of text, and none.
 fn text() -> impl Iterator<Item = Option<FormatId>> {
     any().filter(|format| format.is_none_or(|format| !format.is_binary()))
 }

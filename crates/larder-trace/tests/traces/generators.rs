@@ -1,5 +1,5 @@
-//! Generators: what each makes has the figures that its paper gives, by the statistics of this crate; and one seed makes
-//! one trace.
+//! Generators: each trace has its paper's figures, by the statistics of this crate; and one seed
+//! makes one trace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -119,7 +119,7 @@ fn check_storm(template: Vec<Record>, config: BootStormConfig) {
     let by_tag = contents_by_tag(&records);
     assert_eq!(by_tag.len() as u64, vms);
     let original = &by_tag["vm0"];
-    // Between any two machines, be one the original or not; and between all.
+    // Between any two machines, with and without the original, and between all.
     let tags: Vec<&String> = by_tag.keys().collect();
     for (at, &one) in tags.iter().enumerate() {
         for &other in &tags[..at] {
@@ -134,7 +134,7 @@ fn check_storm(template: Vec<Record>, config: BootStormConfig) {
     let distinct: HashSet<&Fingerprint> = by_tag.values().flatten().collect();
     let expected = original.len() as f64 * (1.0 + (vms - 1) as f64 * (1.0 - config.overlap));
     assert!(is_near(distinct.len() as f64, expected, 0.01), "{} of {expected}", distinct.len());
-    // Addresses are shifted by 0 to 15% of a disk, each machine's by its own amount.
+    // Addresses are shifted by 0 to 15% of a disk, by one amount a machine.
     let mut shifts = BTreeSet::new();
     for vm in 1..vms {
         let first = records.iter().find(|record| record.tag.to_string() == format!("vm{vm}")).expect("a record");
@@ -231,7 +231,7 @@ fn snapshots_age_as_nitros_do() {
     assert!(is_near(rates[49], 0.023, 0.15), "median {}", rates[49]);
     // A day has each block once, by address, as a recording has.
     assert!(by_day.values().all(|day| day.windows(2).all(|two| two[0].offset_bytes < two[1].offset_bytes)));
-    // Content that snapshots share with the last, on average over the newest and the oldest 25.
+    // The content that snapshots share with the last, on average over the newest and the oldest 25.
     let mut disk = vec![Fingerprint::default(); blocks];
     let mut images = Vec::new();
     for day in by_day.values() {
@@ -284,7 +284,8 @@ fn restores_read_each_snapshot_back() {
     assert!(Restore::new(open, odd).is_err());
 }
 
-/// CAFTL's: the time, the writes, the duplicates and the sizes that were asked for; and reads find what was written.
+/// CAFTL's bursts have the configured time, writes, duplicates and sizes; and reads find the
+/// written content.
 #[test]
 fn bursts_are_as_long_as_large_and_as_often_duplicates_as_asked() {
     let config = BurstsConfig {

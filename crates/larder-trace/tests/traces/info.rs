@@ -23,7 +23,7 @@ fn a_small_trace_counted_by_hand() {
     assert_eq!((info.working_set_blocks, info.written_set_blocks, info.end_bytes), (4, 4, 4 * 4096));
     assert_eq!((info.duration_us, info.back_steps.count, info.back_steps.worst_us), (Some(800), 1, 50));
     assert_eq!((info.read_sizes.max_bytes(), info.read_sizes.requests()), (Some(8192), 3));
-    // 3 goes on where 2 ended, 6 where 4 ended, 9 where 8 ended, and 10 where 9 ended.
+    // 3 begins at the end of 2, 6 of 4, 9 of 8, and 10 of 9.
     assert_eq!((info.sequential_requests, info.data_requests), (4, 8));
     let content = info.content.expect("content");
     assert_eq!((content.unique_blocks, content.zero_blocks, content.zero_writes), (3, 3, 1));
@@ -64,7 +64,8 @@ struct Row {
     ratios: [f64; 3],
     back_steps: (u64, u64),
     reads_checked: u64,
-    /// Not in the table, which counts blocks only that the trace wrote before: counted with another program.
+    /// Not in the table, which counts only blocks that the trace wrote before: counted with another
+    /// program.
     reads_after_trim: u64,
 }
 

@@ -1,6 +1,8 @@
-//! The tests of traces, in one program: a module for each suite, so that what they share is compiled once.
+//! The tests of traces, in one program: a module for each suite, so that common code is compiled
+//! once.
 //!
-//! Apart is `fuzz_seeds.rs`: it includes sources of the fuzz targets, which expect to lie in the root of their crate.
+//! `fuzz_seeds.rs` is apart: it includes sources of the fuzz targets, which expect to lie in the
+//! root of their crate.
 
 mod arbitrary;
 mod bad_input;

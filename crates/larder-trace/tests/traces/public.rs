@@ -1,4 +1,4 @@
-//! The traces beside the checkout, where there are any: counts of public traces as their README gives them.
+//! The traces beside the checkout, if there are any: counts of public traces, as in their README.
 
 use std::{collections::HashSet, path::Path};
 

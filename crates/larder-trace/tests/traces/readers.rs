@@ -1,4 +1,5 @@
-//! Each format: a small sample, read field by field; and how files are packed, found out and opened.
+//! Each format: a small sample, read field by field; and the packing, detection and opening of
+//! files.
 
 use crate::common::{first_error, gzip, reader, records};
 use larder_trace::{Content, Fingerprint, FormatId, Op, OpenOptions, Packing, Provenance, Record, Tag, TraceErrorKind};
@@ -58,7 +59,7 @@ const SAMPLES: &[(FormatId, &[u8])] = &[
     (FormatId::Spc, include_bytes!("../fixtures/umass.spc")),
 ];
 
-/// The formats whose files say which they have.
+/// The formats whose files have a mark.
 const SAYS_WHICH: [FormatId; 8] = [
     FormatId::Content,
     FormatId::Days,
@@ -126,7 +127,7 @@ fn content_lines() {
     let mut reader = reader(sample(FormatId::Content), None, OpenOptions::default()).unwrap();
     assert_eq!(reader.by_ref().count(), 4);
     assert_eq!((reader.back_steps().count, reader.back_steps().worst_us), (1, 1146));
-    // What was made up says so, and wide fingerprints keep all bits.
+    // Made-up content is labelled, and wide fingerprints keep all bits.
     let made = records(b"1 1 - 0 8 W 2 0 00112233445566778899aabbccddeeff -\n2 2 - 0 8 R 0 0 - -\n", FormatId::Content);
     let content = made[0].content.unwrap();
     assert_eq!(content.fingerprint.to_u128(), 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff);
@@ -162,7 +163,7 @@ fn fiu_of_4k() {
     assert_eq!(read, expected);
 }
 
-/// Columns may stand apart by tabs in every format of columns.
+/// Tabs may separate columns in every format of columns.
 #[test]
 fn tabs_are_blanks() {
     for format in
@@ -236,7 +237,7 @@ fn blkparse_takes_one_action() {
         record(Some(1_700_000), 4, "fstrim", Op::Trim, 0, 1 << 20),
     ];
     assert_eq!(records(sample(FormatId::Blkparse), FormatId::Blkparse), expected);
-    // Without Q the requests to the driver count; or what the caller says.
+    // Without Q the requests to the driver count; or the caller's choice.
     let without: Vec<u8> = sample(FormatId::Blkparse).iter().map(|&b| if b == b'Q' { b'I' } else { b }).collect();
     let from_driver = reader(&without, None, OpenOptions::default()).unwrap();
     assert_eq!(from_driver.map(|record| record.unwrap().time_us).collect::<Vec<_>>(), [Some(5)]);
@@ -246,8 +247,9 @@ fn blkparse_takes_one_action() {
     assert_eq!(first_error(b"", None, options).1.unwrap().kind(), TraceErrorKind::Parameter);
 }
 
-/// What blkparse 1.2.0 printed of events of each action: of data, of none, of flushes, and of SCSI commands that pass
-/// through to the disk; plain, and with `-t -s` (times that requests took, figures of each process).
+/// The output of blkparse 1.2.0 for events of each action. It has data, no data, flushes, and SCSI
+/// commands that pass through to the disk. It is plain, and with `-t -s` (times of requests,
+/// figures of each process).
 #[test]
 fn blkparse_lines_of_every_action() {
     let plain = include_bytes!("../fixtures/blkparse.txt");
@@ -294,7 +296,7 @@ fn fio_of_both_versions() {
 
 #[test]
 fn fio_actions_of_every_kind() {
-    // As fio 3.33 writes it, and once more into the same log; with the actions of later versions.
+    // The log of fio 3.33, and once more into the same log; with the actions of later versions.
     let once = "fio version 3 iolog\n1 f add\n2 f open\n7 f write 0 4096\n8 f sync_file_range 0 4096\n9 f sync 0 4096\n\
                 9 f datasync 0 4096\n10 f syncfs 0 0\n11 g file_operation 0 4096\n12 f close\n13 f unlink\n";
     let flush = |time_us, request| record(Some(time_us), request, "f", Op::Flush, 0, 0);
@@ -307,7 +309,7 @@ fn fio_actions_of_every_kind() {
         ]
     };
     assert_eq!(records(once.repeat(2).as_bytes(), FormatId::Fio), [run(1), run(5)].concat());
-    // Version 2 waits from anew.
+    // Version 2 waits anew.
     let two = "fio version 2 iolog\nf wait 100 0\nf read 0 512\n";
     let times: Vec<_> = records(two.repeat(2).as_bytes(), FormatId::Fio).iter().map(|record| record.time_us).collect();
     assert_eq!(times, [Some(100), Some(100)]);
@@ -379,7 +381,7 @@ fn binary_formats() {
 #[test]
 fn packed_files_are_told_by_their_first_bytes() {
     let plain = sample(FormatId::Content);
-    // Two frames, one after the other, as recorders that append leave them.
+    // Two consecutive frames, as recorders that append leave them.
     let halves = plain.split_at(70);
     let zstd = [halves.0, halves.1].map(|half| zstd::encode_all(half, 19).unwrap()).concat();
     let packed = [(plain.to_vec(), Packing::Plain), (zstd, Packing::Zstd), (gzip(plain), Packing::Gzip)];
@@ -392,7 +394,7 @@ fn packed_files_are_told_by_their_first_bytes() {
     }
 }
 
-/// pzstd writes a frame to be skipped before each of data, with the size of that.
+/// pzstd writes a skippable frame before each frame of data, with its size.
 #[test]
 fn zstd_may_begin_with_a_frame_to_be_skipped() {
     let plain = sample(FormatId::Content);

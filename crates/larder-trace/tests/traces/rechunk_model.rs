@@ -1,5 +1,7 @@
-//! Re-chunking against a model that holds every block of every chunk and makes each chunk anew: all fields of all requests
-//! are equal, for traces that touch a block here and there and for such that touch nearly all, with trims of any length.
+//! Re-chunking against a model that holds every block of every chunk and makes each chunk anew.
+//!
+//! All fields of all requests are equal. Some traces touch a block here and there, others nearly
+//! all blocks, with trims of any length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +12,10 @@ use larder_trace::{
 use proptest::{prelude::*, test_runner::RngSeed};
 use twox_hash::XxHash3_128;
 
-/// All cases of a run; a failure prints the case.
+/// The seed of all cases of a run; a failure prints the case.
 const SEED: RngSeed = RngSeed::Fixed(20_261);
 
-/// What a block holds; `None` is unknown.
+/// The content of a block; `None` is unknown.
 type Held = Option<Content>;
 
 const TRIMMED: Content =
@@ -27,14 +29,14 @@ struct Model {
     disk: BTreeMap<u64, Held>,
 }
 
-/// The whole blocks of a trim.
+/// Returns the whole blocks of a trim.
 fn whole_blocks(trim: &Record, block_bytes: u64) -> std::ops::Range<u64> {
     let first = trim.offset_bytes.div_ceil(block_bytes);
     first..(trim.end_bytes() / block_bytes).max(first)
 }
 
 impl Model {
-    /// Pass 1.
+    /// Runs pass 1.
     fn new(records: &[Record], options: RechunkOptions) -> Model {
         let data = || records.iter().filter(|record| record.is_data());
         let block_bytes = data().next().map_or(1, |record| record.len_bytes);
@@ -60,7 +62,7 @@ impl Model {
         Model { options, block_bytes, has_sizes, disk }
     }
 
-    /// Pass 2.
+    /// Runs pass 2.
     fn requests(&mut self, records: &[Record]) -> Vec<ChunkRequest> {
         let chunk_bytes = u64::from(self.options.chunk_bytes);
         let mut requests: Vec<ChunkRequest> = Vec::new();
@@ -158,17 +160,17 @@ impl Model {
     }
 }
 
-/// One step of a trace, before it is known how large blocks are.
+/// One step of a trace, before the size of blocks is known.
 #[derive(Clone, Debug)]
 enum Step {
-    /// Blocks that follow one another: whether they are read, the first, how many, and the first's content.
+    /// Consecutive blocks: read or not, the first, the count, and the first's content.
     Access(bool, u64, u64, u64),
-    /// Bytes in 512: the first, and how many.
+    /// A trim, in units of 512 bytes: the first, and the count.
     Trim(u64, u64),
     Flush,
 }
 
-/// Places near one another, and few far away.
+/// Draws places near one another, and few far away.
 fn place() -> impl Strategy<Value = u64> {
     let base = prop::sample::select(vec![0u64, 0, 0, 1 << 12, 1 << 30, 1 << 50]);
     (base, 0u64..96).prop_map(|(base, at)| base + at)
@@ -205,7 +207,8 @@ fn records(steps: &[Step], block_bytes: u64, sizes: u64) -> Vec<Record> {
                     provenance: [Provenance::Recorded, Provenance::SizeMade, Provenance::Made][(content % 3) as usize],
                 };
                 let op = if is_read { Op::Read } else { Op::Write };
-                // A place is one of 512 bytes or of a block, so that trims cut blocks, and whole chunks are touched.
+                // A place counts in 512 bytes or in blocks, so that trims cut blocks, and whole
+                // chunks are touched.
                 Record {
                     op,
                     offset_bytes: (at + block) * block_bytes,

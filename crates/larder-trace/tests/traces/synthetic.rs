@@ -1,4 +1,4 @@
-//! Made-up content: labelled, consistent, and as duplicate and compressible as it was asked to be.
+//! Made-up content: labelled, consistent, and with the configured duplication and compressibility.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,8 @@ use larder_trace::{
     TraceResult, with_content, with_sizes, zero,
 };
 
-/// Reads and writes all over 1000 blocks of 4 KiB, some of two blocks, some across a block's end.
+/// Returns reads and writes all over 1000 blocks of 4 KiB, some of two blocks, some across a
+/// block's end.
 fn plain() -> Vec<Record> {
     (0..40_000u64)
         .map(|n| {
@@ -34,7 +35,8 @@ fn ratios_follow_the_normal_distribution_of_the_papers() {
     let ratios: Vec<f64> = (0..100_000).map(|n| compress.ratio(Fingerprint([n, n * 31]))).collect();
     let mean = ratios.iter().sum::<f64>() / ratios.len() as f64;
     let variance = ratios.iter().map(|ratio| (ratio - mean).powi(2)).sum::<f64>() / ratios.len() as f64;
-    // What falls below 1 (2.3%) is cut off there, which lifts the mean by 0.004 and takes 0.012 off the variance.
+    // Ratios below 1 (2.3%) are cut off there, which lifts the mean by 0.004 and takes 0.012 off
+    // the variance.
     assert!((mean - 2.0).abs() < 0.012 && (variance - 0.24).abs() < 0.015, "mean {mean}, variance {variance}");
     assert!(ratios.iter().all(|ratio| *ratio >= 1.0));
     let fingerprint = Fingerprint([1, 2]);

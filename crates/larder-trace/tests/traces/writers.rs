@@ -1,4 +1,4 @@
-//! What is written is read back; and the formats of others are as their own programs write them.
+//! Readers return the written records; and foreign formats have their own programs' bytes.
 
 use std::io::Cursor;
 
@@ -11,10 +11,10 @@ use larder_trace::{
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// All cases of a run; a failure prints the case.
+/// The seed of all cases of a run; a failure prints the case.
 const SEED: RngSeed = RngSeed::Fixed(20_260);
 
-/// A sink that stays when the writer is gone.
+/// Writes records to a sink that stays when the writer is gone.
 fn written<W, F>(records: &[Record], make: F) -> TraceResult<(Vec<u8>, Written)>
 where
     W: RecordWriter,
@@ -26,7 +26,7 @@ where
     Ok((bytes, written))
 }
 
-/// A file in memory that two can hold.
+/// A file in memory with two holders.
 #[derive(Clone, Default)]
 struct Shared(std::sync::Arc<std::sync::Mutex<Cursor<Vec<u8>>>>);
 
