@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes for real, one target after the other: fuzz/run.sh [SECONDS [TARGET...]]. It wants a nightly toolchain and
-# cargo-fuzz (`cargo install cargo-fuzz`). Inputs that it finds stay in fuzz/corpus, failing ones in fuzz/artifacts;
+# Fuzzes for real, one target after the other: fuzz/run.sh [SECONDS [TARGET...]].
+# It needs a nightly toolchain and cargo-fuzz (`cargo install cargo-fuzz`). New inputs stay in
+# fuzz/corpus, failing ones in fuzz/artifacts.
 # `cargo +nightly fuzz run TARGET fuzz/artifacts/TARGET/crash-…` replays one.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -19,12 +20,12 @@ targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then
     mapfile -t targets < <(cargo +nightly fuzz list)
 fi
-# Rust's own checks find what there is to find: the unsafe code is small, and C code is not ours.
+# Rust's own checks find all there is to find: the unsafe code is small, and C code is not ours.
 cargo +nightly fuzz build --sanitizer none
 for target in "${targets[@]}"; do
     options=(-max_total_time="$seconds" -timeout=20 -rss_limit_mb=2048 -print_final_stats=1)
     case $target in
-        # The damage to an image is told in few bytes, and each costs time.
+        # The input tells the damage to an image in few bytes, and each costs time.
         mutated_image | repaired_image) options+=(-max_len=300 -len_control=0) ;;
         nbd_server_bytes) options+=(-dict=fuzz/nbd.dict) ;;
         option_file) options+=(-max_len=1500) ;;

@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with Larder before it, and a
-# table of what the cache did. Root on Debian 12; about two minutes after the build; all its files stay in target/demo, nothing else does.
+# `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with
+# Larder before it. It ends with a table of the cache's counters. It needs root on Debian 12, and
+# about two minutes after the build. All its files stay in target/demo.
 #
-# The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk, so that the demo shows the same on
-# any machine. Both runs reach it in the same way: NBD, nbdfuse, loop device, ext4. Between steps the file system is
-# mounted anew, so that files come from the volume and not from memory.
+# The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk. So the demo
+# shows the same on any machine. Both runs reach it in the same way: NBD, nbdfuse, loop device,
+# ext4. Between steps the file system is mounted anew, so that files come from the volume and not
+# from memory.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -34,12 +36,13 @@ trap 'exit 143' TERM
 rm -rf --one-file-system "$folder"
 mkdir -p "$folder"
 
-# What is worked on: the sources that the build above has fetched. One archive, the same for both runs.
+# The material of the work: the sources that the build above has fetched. One archive, the same for
+# both runs.
 stage="$folder/stage"
 mkdir -p "$stage/sources"
 collect() {
   local crate total=0 kib
-  # The two with C code first: they are what is compiled.
+  # The two with C code come first: they are compiled.
   for crate in $(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/{zstd-sys,lz4-sys}-*.crate 2>/dev/null) \
     $(ls "${CARGO_HOME:-$HOME/.cargo}"/registry/cache/*/*.crate 2>/dev/null | LC_ALL=C sort); do
     tar -C "$stage/sources" -xzf "$crate"
@@ -67,7 +70,7 @@ remount() {
   mount_device "$loop_device" "$mnt"
 }
 
-# step RUN NAME COMMAND...: runs it on the freshly mounted volume, and remembers how long it took with its sync.
+# step RUN NAME COMMAND...: runs it on the freshly mounted volume, and keeps its time with its sync.
 step() {
   local run=$1 name=$2 begin end
   shift 2
@@ -94,7 +97,7 @@ notes() {
     head -c 6000 "$stage/sources.tar" | dd of="$mnt/notes/$note" bs=8K conv=fsync status=none
   done
 }
-# The image is mounted from its file, so that its files are read where they lie in it.
+# The image is mounted from its file, so that its files are read at their places in it.
 inside() {
   mkdir -p "$folder/guest"
   mount -o loop,ro "$mnt/$1.img" "$folder/guest"
@@ -112,7 +115,7 @@ build() {
   ar rcs "$out/libcodecs.a" "$out"/*.o
 }
 
-# One run. Its middle is a restart of the server; the caller's function does it.
+# Runs the work once. Its middle is a restart of the server; the caller's function does it.
 work() {
   local run=$1
   step "$run" "unpack the sources" unpack tree-1
@@ -189,7 +192,7 @@ work cached
 "$LARDER" status --flash "$folder/flash" --json >"$folder/status-2.json"
 detach_all
 
-# Counters are those since the server's start: the two halves add up.
+# Counters begin at the server's start: the two halves add up.
 both() { printf '%s' $(($(number "$folder/status-1.json" "$1") + $(number "$folder/status-2.json" "$1"))); }
 mib() { awk -v bytes="$1" 'BEGIN { printf "%.0f MiB", bytes / 1048576 }'; }
 ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# cargo-deny over the workspace. Licences, bans and sources always; advisories where their database can be fetched.
+# Runs cargo-deny over the workspace. Licences, bans and sources always; advisories if their
+# database can be fetched.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"

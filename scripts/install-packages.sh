@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Installs the client programs that the tests and the demo use. Says in one line what it does; where it cannot
-# install, it says what is missing and leaves with 0: the tests skip what they cannot run, each with a printed line.
-# With LARDER_REQUIRE_TOOLS=1 a program that stays missing is an error.
+# Installs the client programs of the tests and the demo.
+# It prints one line about its work. If it cannot install, it prints the missing programs and exits
+# with 0: the tests skip these, each with a printed line. With LARDER_REQUIRE_TOOLS=1 a program that
+# stays missing is an error.
 set -euo pipefail
 
 # program=package

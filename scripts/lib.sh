@@ -1,7 +1,7 @@
 # Sourced by the other scripts: a served volume with a file system on it, and its undoing.
 #
-# Every process, loop device and mount that a function here starts is recorded by its id and undone by `undo_all`, last
-# first; nothing else is ever touched. Sourcing scripts call `trap undo_all EXIT`.
+# A function here records every process, loop device and mount that it starts, by its id. `undo_all`
+# undoes them, last first; nothing else is ever touched. Sourcing scripts call `trap undo_all EXIT`.
 
 say() { printf '%s\n' "$*"; }
 die() {
@@ -46,7 +46,8 @@ unmount() {
   return 1
 }
 
-# start_server LOG COMMAND...: starts it in the background, and returns once it has printed its line `ready: URI`.
+# start_server LOG COMMAND...: starts it in the background, and returns once it has printed its line
+# `ready: URI`.
 # Sets server_uri.
 start_server() {
   local log=$1 pid try
@@ -64,7 +65,8 @@ start_server() {
   die "the server did not say that it serves after $((try / 10)) seconds: $(cat "$log.err")"
 }
 
-# attach URI FOLDER: the export as a file by nbdfuse, and that file as a loop device. Sets loop_device.
+# attach URI FOLDER: makes the export a file by nbdfuse, and that file a loop device. Sets
+# loop_device.
 attach() {
   local uri=$1 folder=$2 pid try
   mkdir -p "$folder"
@@ -88,14 +90,15 @@ mount_device() {
   undo+=("unmount '$2'")
 }
 
-# The commands here need root, /dev/fuse and a free loop device: one sentence if this machine lacks one.
+# The commands here need root, /dev/fuse and a free loop device: one sentence if this machine lacks
+# one.
 need_mounts() {
   [ "$(id -u)" = 0 ] || die "$1 mounts a file system and so must run as root: try sudo -E $0"
   [ -e /dev/fuse ] || die "$1 needs /dev/fuse, which this machine or container does not have"
   losetup -f >/dev/null 2>&1 || die "$1 needs a free loop device, which this machine or container does not have"
 }
 
-# number FILE KEY: one value of a flat JSON object.
+# number FILE KEY: prints one value of a flat JSON object.
 number() {
   local value
   value=$(grep -oE "\"$2\" *: *-?[0-9.eE+-]+" "$1" | head -n 1 | sed 's/.*: *//')

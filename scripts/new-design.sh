@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
-# `make new-design`: adds a design to a copy of the committed tree, and runs the engine's suites over it. So it is shown, and not only
-# said, that a new design is a file of its own and a line in each table of names: neither the engine nor anything else that is there is
-# touched. Exit 0 if that holds and all suites pass.
+# `make new-design`: adds a design to a copy of the committed tree, and runs the engine's suites
+# over it. That shows that a new design is a file of its own and a line in each table of names. It
+# touches neither the engine nor any other file. Exit 0 if that holds and all suites pass.
 #
-# The design is scripts/new-design/fifo.rs. All is built in target/new-design, where the dependencies stay for the next time. Never in the
-# folder of this tree itself: Cargo takes crates of two copies of one workspace for the same, and would go on with those that know the new
-# design. Nothing else is left behind, also where it fails.
+# The design is scripts/new-design/fifo.rs. The build folder is target/new-design, where the
+# dependencies stay for the next time. It is never the folder of this tree itself. Cargo takes
+# crates of two copies of one workspace for the same, and would use those that know the new design.
+# Nothing else is left behind, even after a failure.
 #
-# It shows that the compiler, the rules of the house and the suites below want nothing more than those lines. It does not run what is listed
-# nowhere here: the tests of larder-core and larder-sim, and those of the program with real clients.
+# It shows that the compiler, the rules of the house and the suites below need nothing more than
+# those lines. It does not run other tests: those of larder-core and larder-sim, and those of the
+# program with real clients.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -17,9 +19,9 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
 name=fifo
 design=scripts/new-design/fifo.rs
-# Where it goes: the one file that is new.
+# The place of the one new file.
 home=crates/larder-core/src/designs/fifo.rs
-# The tables of names, in the order of `git`: all that changes of what is there.
+# The tables of names, in the order of `git`: all other changed files.
 tables=(
   Makefile
   crates/larder-core/src/designs.rs
@@ -28,8 +30,9 @@ tables=(
   crates/larder/tests/program/designs_agree/logs.rs
   docs/FORMAT.md
 )
-# What is run, each line with LARDER_DESIGN: the rules of the house, which miss a table that lacks the design; that the simulator decides
-# what the engine logs; and the engine's contract, recovery, crash sweep with its sample, and seeds of the simulation.
+# The suites, each line with LARDER_DESIGN. First come the rules of the house, which miss a table
+# that lacks the design, and the check that the simulator decides the engine's log. Then come the
+# engine's contract, recovery, crash sweep with its sample, and seeds of the simulation.
 suites=(
   "--test program -- house:: designs_agree::logs::$name designs_agree::logs::every"
   "--test engine -- contract:: recovery::"
@@ -45,7 +48,8 @@ trap 'exit 143' TERM
 export CARGO_TARGET_DIR=$PWD/target/new-design
 tree=$work/tree
 mkdir "$tree"
-# All as new as now, or Cargo would take what the last copy left for as new as this one.
+# All files are as new as now; else Cargo would take the build of the last copy for as new as this
+# one.
 git archive HEAD | tar -x -m -C "$tree"
 cp "$design" "$work/design.rs"
 cd "$tree"
@@ -53,7 +57,8 @@ git init -q
 git add -A
 git -c user.name=larder -c user.email=larder@localhost -c commit.gpgsign=false commit -q -m "As it was"
 
-# add FILE BEGIN END LINE...: the lines, before the first line that is END after one that begins with BEGIN.
+# add FILE BEGIN END LINE...: adds the lines before the first line END after a line that begins with
+# BEGIN.
 add() {
   local file=$1 begin=$2 end=$3
   shift 3
@@ -89,7 +94,7 @@ cargo fmt --all --check || die "the design is not formatted"
 
 for suite in "${suites[@]}"; do
   say "cargo test --workspace $suite"
-  # The words of a line are arguments. Of what passes the closing lines are enough.
+  # The words of a line are arguments. If a suite passes, its closing lines are enough.
   # shellcheck disable=SC2086
   if ! LARDER_DESIGN=$name cargo test --quiet --locked --workspace $suite >"$work/log" 2>&1; then
     tail -n 60 "$work/log" >&2
@@ -97,7 +102,7 @@ for suite in "${suites[@]}"; do
   fi
   # A filter that selects no test passes, too.
   grep -qE '^\.*test result: ok\. [1-9][0-9]* passed|^[0-9]+ seeds' "$work/log" || die "no test is selected: cargo test --workspace $suite"
-  # Between the lines of one test there are the dots of those that passed.
+  # Between the lines of one test stand the dots of those that passed.
   { grep -E '^test result: |crash points|^[0-9]+ seeds' "$work/log" || true; } | sed 's/^\.*//'
 done
 

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# `make reproduction`: prints the papers' experiments again, and compares with docs/REPRODUCTION.md, line by line. Exit 1, with what differs,
-# where the page has other figures than this tree.
+# `make reproduction`: prints the papers' experiments again, and compares with docs/REPRODUCTION.md,
+# line by line. Exit 1, with the difference, if the page has other figures than this tree.
 #
-#   scripts/reproduction.sh [NAME...]     these experiments alone
+#   scripts/reproduction.sh [NAME...] runs these experiments alone
 #
-# The lines of each block of a section that begins with `larder paper run NAME` have to be among those that this prints, in their order;
-# a page may leave lines out. Not compared, and named, are experiments on the real clock, whose figures differ from run to run, and
-# blocks of files, of another scale or of a command of their own, which the paragraph before them, or their first line, says.
+# A section's block begins with `larder paper run NAME`. Its lines have to be among those that this
+# prints, in their order; a page may leave lines out. Two kinds of block are not compared but named.
+# The first are experiments on the real clock, whose figures differ from run to run. The second are
+# blocks of files, of another scale or of a command of their own. The paragraph before them, or
+# their first line, shows this.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -22,7 +24,8 @@ trap undo_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Each block as a file NAME/NUMBER, or NAME/NUMBER.not where it is of something else than the command alone.
+# Each block is a file NAME/NUMBER, or NAME/NUMBER.not if it is of something else than the command
+# alone.
 awk -v work="$work" -v other="[Rr]ecording|--[a-z]|shared/traces|[.]zst" '
   /^`larder paper run [a-z0-9-]+`/ {
     split($0, word, /[ `]+/); name = word[5]; number = 0; system("mkdir -p " work "/" name)
@@ -58,7 +61,7 @@ for folder in "$work"/*/; do
     [[ $block == *.not ]] || blocks+=("$block")
   done
   [ "${#blocks[@]}" -gt 0 ] || continue
-  # An experiment that counts has no clock, and is asked again without.
+  # An experiment that counts has no clock, and runs again without.
   ran=yes
   "$larder" paper run "$name" --clock virtual >"$work/$name.out" 2>"$work/$name.err" || ran=no
   if grep -q "on the real clock only" "$work/$name.err"; then

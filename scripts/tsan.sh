@@ -1,13 +1,16 @@
 #!/usr/bin/env bash
-# ThreadSanitizer over the tests with real threads: the engine's stress, the driver, the runtime, files and simulation
-# of larder-device, and the NBD server. Exit 0 no race, 1 a race or a failed test, 2 it cannot run here.
+# ThreadSanitizer over the tests with real threads. They are the engine's stress, the driver, the
+# runtime, files and simulation of larder-device, and the NBD server. Exit 0 no race, 1 a race or a
+# failed test, 2 it cannot run here.
 #
-# The standard library is built with the sanitizer, too, else its locks and reference counts would look like races. That
-# takes its sources (the component `rust-src`, fetched where rustup can) and flags which a stable compiler only takes when
-# told to (RUSTC_BOOTSTRAP); the toolchain itself is the usual one. A build folder of its own: target/tsan.
+# The standard library is built with the sanitizer, too, else its locks and reference counts would
+# look like races. That takes its sources (the component `rust-src`, fetched if rustup can) and
+# flags that a stable compiler takes only with RUSTC_BOOTSTRAP. The toolchain itself is the usual
+# one. It has a build folder of its own: target/tsan.
 #
-# It does not see what happens in the kernel: the devices run with blocking calls (LARDER_IO=threads), for a completion
-# that comes through an io_uring is no synchronisation in its eyes. LZ4 and zstd are C and not instrumented.
+# It does not see the kernel. So the devices run with blocking calls (LARDER_IO=threads):
+# ThreadSanitizer sees no synchronisation in a completion that comes through an io_uring. LZ4 and
+# zstd are C and not instrumented.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
@@ -32,7 +35,8 @@ export RUSTC_BOOTSTRAP=1
 export CARGO_TARGET_DIR=${CARGO_TARGET_DIR:-$PWD/target}/tsan
 mkdir -p "$CARGO_TARGET_DIR"
 
-# Does it find a race where there is one? A sanitizer that finds nothing anywhere would pass for a clean bill.
+# The sanitizer must find this race. A sanitizer that finds nothing anywhere would pass for a clean
+# bill.
 cat >"$CARGO_TARGET_DIR/racy.rs" <<'RACY'
 static mut COUNT: u64 = 0;
 fn main() {
@@ -57,7 +61,7 @@ run() {
   cargo test -Zbuild-std --target "$target" "$@"
 }
 run -p larder-engine --test threads
-# The program is started a second time by one of the tests, which waits for its last words.
+# One of the tests starts the program a second time, and waits for its last words.
 run -p larder-device --lib -- driver:: threads:: file:: ram:: buf:: future::
 run -p larder-serve --test nbd -- client lifecycle requests
 echo "tsan: no race found"

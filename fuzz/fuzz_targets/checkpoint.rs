@@ -1,4 +1,5 @@
-//! The header and the blocks of a checkpoint: `cargo +nightly fuzz run checkpoint`. What must hold stands in `larder_fuzz::format`.
+//! The header and the blocks of a checkpoint: `cargo +nightly fuzz run checkpoint`.
+//! `larder_fuzz::format` has the properties.
 
 #![no_main]
 

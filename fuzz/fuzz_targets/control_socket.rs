@@ -1,4 +1,5 @@
-//! Both sides of the control socket: `cargo +nightly fuzz run control_socket`. What must hold stands in `larder_fuzz::config`.
+//! Both sides of the control socket: `cargo +nightly fuzz run control_socket`.
+//! `larder_fuzz::config` has the properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The division of a flash: `cargo +nightly fuzz run layout`. What must hold stands in `larder_fuzz::format`.
+//! The division of a flash: `cargo +nightly fuzz run layout`. `larder_fuzz::format` has the
+//! properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A frame of the metadata log: `cargo +nightly fuzz run log_frame`. What must hold stands in `larder_fuzz::format`.
+//! A frame of the metadata log: `cargo +nightly fuzz run log_frame`. `larder_fuzz::format` has the
+//! properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A slot of the metadata region: `cargo +nightly fuzz run metadata_slot`. What must hold stands in `larder_fuzz::format`.
+//! A slot of the metadata region: `cargo +nightly fuzz run metadata_slot`. `larder_fuzz::format`
+//! has the properties.
 
 #![no_main]
 

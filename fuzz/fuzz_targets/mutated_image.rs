@@ -1,4 +1,5 @@
-//! Recovery over a damaged image: `cargo +nightly fuzz run mutated_image`. What must hold stands in `larder_fuzz::image`.
+//! Recovery over a damaged image: `cargo +nightly fuzz run mutated_image`. `larder_fuzz::image` has
+//! the properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! Sizes and addresses as people write them: `cargo +nightly fuzz run names`. What must hold stands in `larder_fuzz::config`.
+//! Sizes and addresses as people write them: `cargo +nightly fuzz run names`. `larder_fuzz::config`
+//! has the properties.
 
 #![no_main]
 

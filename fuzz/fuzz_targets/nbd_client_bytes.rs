@@ -1,5 +1,5 @@
-//! Any bytes as a server's side of an NBD session: `cargo +nightly fuzz run nbd_client_bytes`. What must hold stands in
-//! `larder_device::nbd::fuzz`.
+//! Any bytes as a server's side of an NBD session: `cargo +nightly fuzz run nbd_client_bytes`.
+//! `larder_device::nbd::fuzz` has the properties.
 
 #![no_main]
 

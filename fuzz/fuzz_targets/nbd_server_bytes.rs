@@ -1,7 +1,7 @@
 //! Any bytes as a client's side of an NBD session: `cargo +nightly fuzz run nbd_server_bytes`.
 //!
-//! Role: the outer shell; what is fuzzed, and what must hold, stands in `larder_serve::nbd::fuzz`, which the tests of
-//! that crate run with seeded bytes, too.
+//! Role: the outer shell. The target and its properties stand in `larder_serve::nbd::fuzz`, which
+//! the tests of that crate run with seeded bytes, too.
 
 #![no_main]
 

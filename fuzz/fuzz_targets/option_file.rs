@@ -1,4 +1,5 @@
-//! An option file of `larder serve`: `cargo +nightly fuzz run option_file`. What must hold stands in `larder_fuzz::config`.
+//! An option file of `larder serve`: `cargo +nightly fuzz run option_file`. `larder_fuzz::config`
+//! has the properties.
 
 #![no_main]
 

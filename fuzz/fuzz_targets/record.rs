@@ -1,4 +1,5 @@
-//! A stored record and a walk through segments: `cargo +nightly fuzz run record`. What must hold stands in `larder_fuzz::record`.
+//! A stored record and a walk through segments: `cargo +nightly fuzz run record`.
+//! `larder_fuzz::record` has the properties.
 
 #![no_main]
 

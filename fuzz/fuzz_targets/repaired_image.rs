@@ -1,5 +1,5 @@
-//! Repair of a damaged image: `cargo +nightly fuzz run repaired_image`. What must hold stands in
-//! `larder_fuzz::image::repair`.
+//! Repair of a damaged image: `cargo +nightly fuzz run repaired_image`.
+//! `larder_fuzz::image::repair` has the properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! A segment header and its record table: `cargo +nightly fuzz run segment`. What must hold stands in `larder_fuzz::format`.
+//! A segment header and its record table: `cargo +nightly fuzz run segment`. `larder_fuzz::format`
+//! has the properties.
 
 #![no_main]
 

@@ -1,4 +1,5 @@
-//! The state file of a cache: `cargo +nightly fuzz run state_file`. What must hold stands in `larder_fuzz::config`.
+//! The state file of a cache: `cargo +nightly fuzz run state_file`. `larder_fuzz::config` has the
+//! properties.
 
 #![no_main]
 

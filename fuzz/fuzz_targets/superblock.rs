@@ -1,4 +1,5 @@
-//! A superblock and its twin: `cargo +nightly fuzz run superblock`. What must hold stands in `larder_fuzz::format`.
+//! A superblock and its twin: `cargo +nightly fuzz run superblock`. `larder_fuzz::format` has the
+//! properties.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Any bytes as a trace: `cargo +nightly fuzz run trace`. What must hold stands in `larder_fuzz::trace`.
+//! Any bytes as a trace: `cargo +nightly fuzz run trace`. `larder_fuzz::trace` has the properties.
 
 #![no_main]
 

@@ -1,10 +1,13 @@
-//! Targets: what people and other processes write: the option file of `larder serve`, sizes and addresses, both sides of
-//! the control socket, and the state file.
+//! Targets: the texts of people and of other processes.
 //!
-//! What must hold: a value, or one sentence on one line; no memory out of proportion; a value reads back from how it is
-//! printed; and the control socket answers each line that it takes, in order, until one is too long.
+//! They are the option file of `larder serve`, sizes and addresses, both sides of the control
+//! socket, and the state file.
 //!
-//! What it does not do: open what is named.
+//! Properties: parsing gives a value, or one sentence on one line. Memory is in proportion. A
+//! printed value reads back. The control socket answers each line that it takes, in order, until
+//! one is too long.
+//!
+//! It does not open the named files.
 
 use super::{args, config_file, control, error, memory, size, state_dir};
 use larder_serve::nbd::ServeAddress;
@@ -16,17 +19,18 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-/// Bytes that parsing an option file may allocate for each of its bytes, and for every file (the definition of the
-/// command line, mostly).
+/// Bytes that parsing an option file may allocate per byte. `ALLOCATED_BYTES` is for every file
+/// (the definition of the command line, mostly).
 const ALLOCATED_PER_BYTE: usize = 1 << 10;
 const ALLOCATED_BYTES: usize = 4 << 20;
-/// Longest request line that is answered: the server reads ahead by so much.
+/// Longest request line that gets an answer: the server reads ahead by this much.
 const LINE_BYTES_MAX: usize = 1024 + 256;
-/// What a client sends without reading must fit the sockets' buffers, answers too.
+/// Most bytes that a client sends without reading. They and the answers must fit the sockets'
+/// buffers.
 const SENT_BYTES_MAX: usize = 4096;
 const SENT_LINES_MAX: usize = 100;
 
-/// Bytes as the option file of `larder serve`.
+/// Parses bytes as the option file of `larder serve`.
 pub fn option_file(data: &[u8]) {
     let line: Vec<OsString> = ["larder", "serve", "--flash=/line", "--workers=3"].map(OsString::from).to_vec();
     let (_, matches) = args::parse(line.clone()).expect("a good line").expect("no help");
@@ -45,7 +49,7 @@ pub fn option_file(data: &[u8]) {
     }
 }
 
-/// Bytes as a size, an address to serve at, the address of a server.
+/// Parses bytes as a size, an address to serve at, and the address of a server.
 pub fn names(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     if let Ok(bytes) = size::parse(&text) {
@@ -68,7 +72,7 @@ pub fn names(data: &[u8]) {
     // The commands of all processes take words from their users.
     let line = ["larder", "create", "--flash=f", "--origin=o"].map(OsString::from);
     let options = ["--chunk", "--weu", "--ram", "--size", "--fp-index", "--mode", "--design"];
-    // One of them, since reading a command line takes its time.
+    // One of them, since parsing a command line takes its time.
     let option = options[data.iter().map(|&byte| usize::from(byte)).sum::<usize>() % options.len()];
     let word = OsString::from(format!("{option}={text}"));
     if let Err(failure) = args::parse(line.into_iter().chain([word])) {
@@ -76,7 +80,7 @@ pub fn names(data: &[u8]) {
     }
 }
 
-/// Bytes as what a client sends to the control socket, and as what a server answers.
+/// Takes bytes as a client's lines to the control socket, and as a server's answer.
 pub fn control_socket(data: &[u8]) {
     reply(data);
     let lines = data.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
@@ -93,7 +97,7 @@ pub fn control_socket(data: &[u8]) {
     control::serve(&theirs, &handler);
     drop(theirs);
     let mut answers = Vec::new();
-    // Where the server hung up on a long line, the end is an error.
+    // If the server hung up on a long line, the end is an error.
     let _ = (&ours).read_to_end(&mut answers);
     let answers = String::from_utf8(answers).expect("answers are text");
     let mut answers = answers.lines();
@@ -121,7 +125,7 @@ fn reply(data: &[u8]) {
     }
 }
 
-/// Bytes as the state file of a cache.
+/// Parses bytes as the state file of a cache.
 pub fn state_file(data: &[u8]) {
     let (parsed, peak) = memory::peak_of(|| state_dir::parse(data));
     assert!(peak <= ALLOCATED_BYTES + ALLOCATED_PER_BYTE * data.len(), "{peak} bytes for {}", data.len());
@@ -137,7 +141,7 @@ pub fn state_file(data: &[u8]) {
     }
 }
 
-/// First inputs of [`state_file`].
+/// Returns first inputs of [`state_file`].
 pub fn state_file_seeds() -> Vec<Vec<u8>> {
     let good = r#"{"version":1,"flash_uuid":"07","flash":"/ssd/cache","volume":"disk","origin":"file:///disk","origin_bytes":1073741824,"mode":"write-through","fence":"the device is gone"}"#;
     let texts =
@@ -147,7 +151,7 @@ pub fn state_file_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// First inputs of [`option_file`].
+/// Returns first inputs of [`option_file`].
 pub fn option_file_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "",
@@ -164,7 +168,7 @@ pub fn option_file_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// First inputs of [`names`].
+/// Returns first inputs of [`names`].
 pub fn names_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "8K",
@@ -187,7 +191,7 @@ pub fn names_seeds() -> Vec<Vec<u8>> {
     texts.iter().map(|text| text.as_bytes().to_vec()).collect()
 }
 
-/// First inputs of [`control_socket`].
+/// Returns first inputs of [`control_socket`].
 pub fn control_socket_seeds() -> Vec<Vec<u8>> {
     let texts = [
         "status\nflush\nset-mode write-back\n",

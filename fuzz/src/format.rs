@@ -1,12 +1,15 @@
-//! Targets: the structures on flash, each alone: superblock, segment header and record table, log frame, checkpoint
-//! header and blocks, metadata slot, and the division of a flash.
+//! Targets: the structures on flash, each alone.
 //!
-//! What must hold: any bytes give a value or an error. A value encodes to the bytes that it came from. Decoding takes
-//! memory in proportion to the bytes that are there, whatever lengths they name.
+//! They are superblock, segment header and record table, log frame, checkpoint header and blocks,
+//! metadata slot, and the division of a flash.
 //!
-//! An input is raw bytes, or a list of changes to a sound structure, with or without a right checksum.
+//! Properties: any bytes give a value or an error. A value encodes to the bytes that it came from.
+//! Decoding takes memory in proportion to the bytes that are there, for any lengths in them.
 //!
-//! What it does not do: read devices; `image` does.
+//! An input is raw bytes, or a list of changes to a sound structure, with or without a right
+//! checksum.
+//!
+//! It does not read devices. It leaves them to `image`.
 
 use super::{
     input::{Input, patch},
@@ -30,7 +33,7 @@ macro_rules! fixture {
 /// The tag, checkpoint and place of the fixtures.
 const TAG: u64 = 0xa7a6_a5a4_a3a2_a1a0;
 const CHECKPOINT_ID: u64 = 3;
-/// Bytes that decoding may allocate for each byte of a structure, and some for every input.
+/// Bytes that decoding may allocate per byte of a structure. `ALLOCATED_BYTES` is for every input.
 const ALLOCATED_PER_BYTE: usize = 8;
 const ALLOCATED_BYTES: usize = 64 << 10;
 
@@ -44,10 +47,10 @@ const BLOCKS: [&[u8]; 6] = [
 ];
 
 const METADATA_SLOTS: [&[u8]; 2] = [fixture!("metadata-slot-good"), fixture!("metadata-slot-full")];
-/// The data slot of the first of them; the second is the next one's.
+/// The data slot of the first of them; the next data slot has the second.
 const METADATA_SLOT: u32 = 640;
 
-/// Bytes for a decoder: raw ones, or a changed fixture. The first byte chooses.
+/// Returns bytes for a decoder: raw ones, or a changed fixture. The first byte chooses.
 fn bytes(fixtures: &[&[u8]], crc_at: usize, crc_covers: Option<usize>, data: &[u8]) -> Vec<u8> {
     let mut input = Input(data);
     let choice = input.byte();
@@ -77,7 +80,7 @@ fn frugally<T>(bytes: usize, decode: impl FnOnce() -> T) -> T {
     value
 }
 
-/// A superblock, alone and as one of two twins.
+/// Checks a superblock, alone and as one of two twins.
 pub fn superblock(data: &[u8]) {
     let bytes = bytes(&[fixture!("superblock-good"), fixture!("superblock-buckets")], 16, None, data);
     let decoded = frugally(bytes.len(), || Superblock::decode(&bytes));
@@ -90,7 +93,7 @@ pub fn superblock(data: &[u8]) {
     let good = fixture!("superblock-good");
     for (a, b, this) in [(bytes.as_slice(), good, 0), (good, bytes.as_slice(), 1), (&bytes, &bytes, 0)] {
         match (choose(a, b), &decoded) {
-            // A twin that is damaged must not keep the other from being used; a newer or foreign one must.
+            // A damaged twin must not block the other; a newer or foreign one must.
             (Err(error), Err(FormatError::BadChecksum(_) | FormatError::BadMagic(_))) => {
                 assert!(a == b, "one damaged twin: {error}");
             }
@@ -131,7 +134,7 @@ fn check_layout(layout: &Layout) {
     }
 }
 
-/// Sizes, as a layout is planned for them.
+/// Checks the plan of a layout for any sizes.
 pub fn layout(data: &[u8]) {
     let mut input = Input(data);
     let size = |input: &mut Input<'_>| {
@@ -169,7 +172,7 @@ pub fn layout(data: &[u8]) {
     }
 }
 
-/// A segment: its header and its record table.
+/// Checks a segment: its header and its record table.
 pub fn segment(data: &[u8]) {
     let mut bytes = bytes(&[fixture!("segment-good"), fixture!("segment-table-corrupt")], 12, Some(64), data);
     let Ok(header) = frugally(bytes.len(), || decode_header(&bytes)) else { return };
@@ -197,7 +200,7 @@ fn check_table(header: &SegmentHeader, bytes: &[u8]) {
     }
 }
 
-/// A frame of the log.
+/// Checks a frame of the log.
 pub fn log_frame(data: &[u8]) {
     let bytes =
         bytes(&[fixture!("frame-good"), fixture!("frame-torn"), fixture!("frame-unknown-entry")], 12, None, data);
@@ -207,7 +210,7 @@ pub fn log_frame(data: &[u8]) {
     assert_eq!(peeked, Ok(header), "a header that was peeked at is the one that is decoded");
     assert_eq!(entries.len(), header.entry_count as usize);
     assert!(header.start.frame_seq < COUNTER_MAX && header.entry_seq_next() >= header.start.first_entry_seq);
-    // Padding says nothing of the sector size but that it divides the frame.
+    // The padding tells only that the sector size divides the frame.
     let sector_bytes = 1 << header.frame_bytes.trailing_zeros().min(12);
     let again = encode_frame(&header.start, &entries, sector_bytes).expect("as many as before");
     assert!(again == bytes[..header.frame_bytes as usize], "it encodes to other bytes");
@@ -227,7 +230,7 @@ pub fn log_frame(data: &[u8]) {
     }
 }
 
-/// The header of a checkpoint, and a block of one.
+/// Checks the header of a checkpoint, and a block of one.
 pub fn checkpoint(data: &[u8]) {
     let header = bytes(&[fixture!("checkpoint-header-good"), fixture!("checkpoint-header-pages")], 12, None, data);
     if let Ok(decoded) = frugally(header.len(), || CheckpointHeader::decode(&header, TAG)) {
@@ -245,10 +248,10 @@ pub fn checkpoint(data: &[u8]) {
     }
 }
 
-/// A slot of the metadata region.
+/// Checks a slot of the metadata region.
 pub fn metadata_slot(data: &[u8]) {
     let bytes = bytes(&METADATA_SLOTS, 12, None, data);
-    // As they are read who come for the first one, and for the second.
+    // As read for the first data slot, and for the second.
     for slot in [METADATA_SLOT, METADATA_SLOT + 1] {
         let Ok(decoded) = frugally(0, || MetadataSlot::decode(&bytes, TAG, slot)) else { continue };
         assert_eq!(decoded.encode().as_slice(), &bytes[..decoded.encode().len()], "it encodes to other bytes");
@@ -260,7 +263,7 @@ pub fn metadata_slot(data: &[u8]) {
     }
 }
 
-/// First inputs of a structure whose fixtures are `count` many: whole, raw, and with fields changed.
+/// Returns first inputs of a structure with `count` fixtures: whole, raw, and with fields changed.
 fn seeds(count: u8, raw: &[&[u8]]) -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![], vec![1], vec![5]];
     for fixture in 0..count {
@@ -275,15 +278,16 @@ fn seeds(count: u8, raw: &[&[u8]]) -> Vec<Vec<u8>> {
     seeds
 }
 
-/// First inputs of [`superblock`].
+/// Returns first inputs of [`superblock`].
 pub fn superblock_seeds() -> Vec<Vec<u8>> {
     let mut seeds = seeds(2, &[]);
-    // Slots of a bucket, where the region starts, and pages of the design: the first bytes of each.
+    // The first bytes of the slots of a bucket, the start of the region, and the pages of the
+    // design.
     seeds.extend([(92, 64), (92, 0), (97, 127), (104, 0), (104, 5)].map(|(at, value)| vec![13, 4, at, 7, value]));
     seeds
 }
 
-/// First inputs of [`layout`].
+/// Returns first inputs of [`layout`].
 pub fn layout_seeds() -> Vec<Vec<u8>> {
     let sizes = [(36, 42, 1, 3, 1), (22, 30, 0, 1, 1), (40, 50, 2, 4, 4), (23, 20, 5, 1, 1), (62, 63, 8, 8, 8)];
     let weus = sizes.iter().map(|&(flash, origin, a, b, c)| vec![flash, 0, origin, 0, a, b, c, 0, 1, 12, 9]);
@@ -295,17 +299,17 @@ pub fn layout_seeds() -> Vec<Vec<u8>> {
     weus.chain(buckets).collect()
 }
 
-/// First inputs of [`segment`].
+/// Returns first inputs of [`segment`].
 pub fn segment_seeds() -> Vec<Vec<u8>> {
     seeds(2, &[fixture!("segment-good")])
 }
 
-/// First inputs of [`log_frame`].
+/// Returns first inputs of [`log_frame`].
 pub fn log_frame_seeds() -> Vec<Vec<u8>> {
     seeds(3, &[fixture!("frame-good"), fixture!("frame-unknown-entry")])
 }
 
-/// First inputs of [`metadata_slot`].
+/// Returns first inputs of [`metadata_slot`].
 pub fn metadata_slot_seeds() -> Vec<Vec<u8>> {
     let mut seeds = seeds(2, &METADATA_SLOTS);
     // The length of the list, and its oldest.
@@ -313,10 +317,10 @@ pub fn metadata_slot_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// First inputs of [`checkpoint`].
+/// Returns first inputs of [`checkpoint`].
 pub fn checkpoint_seeds() -> Vec<Vec<u8>> {
     let mut seeds = seeds(6, &[]);
-    // The count of pages in a header; of a page, its number, the bytes that it has, and reserved ones.
+    // The count of pages in a header; the number of a page, its bytes, and reserved ones.
     seeds.extend([(112, 9), (64, 33), (68, 6), (69, 15), (70, 1)].map(|(at, value)| vec![45, 0, at, value]));
     seeds
 }

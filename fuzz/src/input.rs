@@ -1,12 +1,13 @@
 //! Fuzz input as a stream of choices: numbers are taken off its front, and zeroes follow its end.
 //!
-//! Invariants: the same bytes make the same choices; every choice is possible with an input of any length.
+//! Invariants: the same bytes make the same choices; every choice is possible with an input of any
+//! length.
 //!
-//! What it does not do: draw anything at random.
+//! It does not draw at random.
 
 #![allow(dead_code, reason = "each crate that includes this file uses a part of it")]
 
-/// Numbers that lie at the ends of what fields hold.
+/// Numbers at the ends of the ranges of fields.
 const EDGES: [u64; 16] = [
     0,
     1,
@@ -26,16 +27,16 @@ const EDGES: [u64; 16] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// What is left of an input.
+/// The rest of an input.
 pub struct Input<'a>(pub &'a [u8]);
 
 impl<'a> Input<'a> {
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The next byte, 0 past the end.
+    /// Takes the next byte, 0 past the end.
     pub fn byte(&mut self) -> u8 {
         match self.0.split_first() {
             Some((&first, rest)) => {
@@ -46,12 +47,12 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// The next two bytes as a number.
+    /// Takes the next two bytes as a number.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// A number at the end of a range, or the next eight bytes as one.
+    /// Takes a number at the end of a range, or the next eight bytes as one.
     pub fn u64(&mut self) -> u64 {
         match self.byte() {
             edge @ 0..=15 => EDGES[usize::from(edge)],
@@ -60,7 +61,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// A number below `bound`, which is not 0; at most two bytes are taken.
+    /// Takes a number below `bound`, which is not 0; at most two bytes.
     pub fn below(&mut self, bound: usize) -> usize {
         match bound {
             0..=256 => usize::from(self.byte()) % bound.max(1),
@@ -68,7 +69,7 @@ impl<'a> Input<'a> {
         }
     }
 
-    /// Up to `max` bytes off the front.
+    /// Takes up to `max` bytes off the front.
     pub fn bytes(&mut self, max: usize) -> &'a [u8] {
         let (head, rest) = self.0.split_at(max.min(self.0.len()));
         self.0 = rest;
@@ -76,8 +77,8 @@ impl<'a> Input<'a> {
     }
 }
 
-/// Overwrites 1, 2, 4 or 8 bytes of `bytes` at a place and with a value that `input` names. Most choices fall into the
-/// first `front` bytes.
+/// Overwrites 1, 2, 4 or 8 bytes of `bytes`; `input` names the place and the value. Most choices
+/// fall into the first `front` bytes.
 pub fn patch(bytes: &mut [u8], front: usize, input: &mut Input<'_>) {
     if bytes.is_empty() {
         return;

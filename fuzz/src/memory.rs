@@ -1,10 +1,11 @@
-//! An allocator that counts, so that a target can say how much memory an input may cost.
+//! An allocator that counts, so that a target can limit the memory of an input.
 //!
-//! Role: a test or a fuzz target installs it with `#[global_allocator] static ALLOCATOR: Counting = Counting;`.
+//! Role: a test or a fuzz target installs it with
+//! `#[global_allocator] static ALLOCATOR: Counting = Counting;`.
 //!
 //! Invariants: counts are of one thread, so tests side by side do not disturb each other.
 //!
-//! What it does not do: see what C code allocates.
+//! It does not see the allocations of C code.
 
 #![allow(dead_code, reason = "each crate that includes this file uses a part of it")]
 
@@ -14,7 +15,8 @@ use std::{
 };
 
 thread_local! {
-    /// Bytes that this thread allocated and did not free. What another thread frees stays counted.
+    /// Bytes that this thread allocated and did not free. Bytes that another thread frees stay
+    /// counted.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static PEAK: Cell<isize> = const { Cell::new(0) };
 }
@@ -51,8 +53,8 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Runs `f`: its result, and the most bytes that this thread held meanwhile beyond what it held before. 0 where the
-/// allocator is not installed.
+/// Runs `f`. Returns its result, and the most bytes that this thread held meanwhile beyond those
+/// before. 0 if the allocator is not installed.
 pub fn peak_of<T>(f: impl FnOnce() -> T) -> (T, usize) {
     let before = HELD.get();
     PEAK.set(before);
@@ -60,7 +62,7 @@ pub fn peak_of<T>(f: impl FnOnce() -> T) -> (T, usize) {
     (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
 }
 
-/// Whether this program counts its allocations.
+/// Returns whether this program counts its allocations.
 pub fn is_installed() -> bool {
     peak_of(|| drop(std::hint::black_box(vec![1_u8; 1 << 16]))).1 >= 1 << 16
 }

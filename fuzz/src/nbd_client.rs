@@ -1,8 +1,9 @@
-//! Target: an NBD server's side of a session, as the client sees it. What must hold stands in `larder_device::nbd::fuzz`.
+//! Target: an NBD server's side of a session, as the client sees it. `larder_device::nbd::fuzz` has
+//! the properties.
 //!
-//! What it does not do: play the client; `larder_serve::nbd::fuzz` does.
+//! It does not play the client. It leaves this to `larder_serve::nbd::fuzz`.
 
-/// First inputs: greetings, sessions that go well, and each kind of wrong answer.
+/// Returns first inputs: greetings, sessions that go well, and each kind of wrong answer.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![0], b"\0NBDMAGICIHAVEOPT\0\x03".to_vec(), vec![1]];
     // A greeting and one reply to GO, raw.

@@ -1,11 +1,12 @@
-//! Target: a record as it was stored, and the bytes of a whole WEU: decoding, the overlay of a fragment, the walk through
-//! segments.
+//! Target: a stored record, and the bytes of a whole WEU.
 //!
-//! What must hold: whatever the stored bytes and the lengths in them say, decoding fills exactly the buffer that it was
-//! given or fails, and costs no more memory than a chunk. What the codec encodes it decodes again, and no changed byte of
-//! it passes the record's checksum.
+//! It covers decoding, the overlay of a fragment, and the walk through segments.
 //!
-//! What it does not do: find records; `image` does.
+//! Properties, for any stored bytes and any lengths in them: decoding fills exactly the given
+//! buffer or fails. It costs no more memory than a chunk. The codec decodes its own output, and no
+//! changed byte of it passes the record's checksum.
+//!
+//! It does not find records. It leaves this to `image`.
 
 use super::{
     input::{Input, patch},
@@ -25,10 +26,10 @@ const SLOT: u32 = 5;
 const GENERATION: u32 = 2;
 const OFFSET: u32 = 8256;
 const TAG: u64 = 0xa7a6_a5a4_a3a2_a1a0;
-/// The changed buffer's content before decoding: to see what was not written.
+/// The buffer's content before decoding, which shows unwritten bytes.
 const CANARY: u8 = 0xa5;
 
-/// The fuzz target.
+/// Runs the fuzz target.
 pub fn run(data: &[u8]) {
     let mut input = Input(data);
     if input.byte() & 1 == 0 { record(&mut input) } else { weu(&mut input) }
@@ -42,7 +43,7 @@ fn record(input: &mut Input<'_>) {
     let stored = match input.byte() {
         0..=127 => input.0.to_vec(),
         pattern => {
-            // What the codec made of a chunk, changed.
+            // The codec's output for a chunk, changed.
             let chunk: Vec<u8> = (0..chunk_bytes).map(|at| (at / usize::from(pattern - 126) * 7 % 251) as u8).collect();
             let mut stored = encoded(compression, &chunk);
             while !input.is_empty() {
@@ -75,7 +76,7 @@ fn record(input: &mut Input<'_>) {
     if is_whole {
         again(compression, &chunk);
     }
-    // As a fragment: the sectors that it does not hold stay as they were.
+    // As a fragment: the sectors that it does not hold keep their bytes.
     chunk.fill(CANARY);
     let (is_overlaid, peak) = memory::peak_of(|| overlay_fragment(&place, &sectors, &stored, &mut chunk));
     assert!(peak <= ALLOCATED_BYTES + larder_core::types::CHUNK_BYTES_MAX, "{peak} bytes were allocated");
@@ -90,7 +91,7 @@ fn encoded(compression: Compression, chunk: &[u8]) -> Vec<u8> {
     codec.encode(chunk).bytes.unwrap_or_else(|| chunk.to_vec())
 }
 
-/// What was decoded encodes, and decodes again.
+/// Encodes a decoded chunk, and decodes it again.
 fn again(compression: Compression, chunk: &[u8]) {
     let codec = Codec::new([1; 32], compression, 1, true);
     let encoded = codec.encode(chunk);
@@ -99,7 +100,7 @@ fn again(compression: Compression, chunk: &[u8]) {
     assert!(decode(encoded.encoding, stored, &mut out) && out == chunk, "what is encoded decodes to something else");
 }
 
-/// A WEU of which the front is a sound segment, or what the input says.
+/// Checks a WEU that begins with a sound segment, or with the input's bytes.
 fn weu(input: &mut Input<'_>) {
     let good = include_bytes!("../../crates/larder-format/tests/fixtures/v1/segment-good.bin");
     let mut weu = if input.byte() & 1 == 0 { input.0.to_vec() } else { good.repeat(3) };
@@ -126,7 +127,7 @@ fn weu(input: &mut Input<'_>) {
     }
 }
 
-/// First inputs.
+/// Returns first inputs.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![1, 1], vec![1, 1, 2, 40, 4], vec![1, 0]];
     for encoding in 0..3 {

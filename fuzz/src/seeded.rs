@@ -1,10 +1,10 @@
-//! Runs a fuzz target on its seeds and on seeded mutants of them: what `make test` does with each target, without any
+//! Runs a fuzz target on its seeds and on seeded mutants of them, as `make test` does without any
 //! fuzzer.
 //!
-//! Invariants: one seed gives one input, on every machine; a failing one is named, with the environment variable that
-//! replays it alone and the input as hexadecimal digits.
+//! Invariants: one seed gives one input, on every machine. A failing input is named, with the
+//! environment variable that replays it alone and its hexadecimal digits.
 //!
-//! What it does not do: look at coverage; cargo-fuzz does.
+//! It does not look at coverage. It leaves this to cargo-fuzz.
 
 use std::{
     fs, io,
@@ -24,12 +24,12 @@ const PRINTED_BYTES_MAX: usize = 4096;
 pub struct Random(u64);
 
 impl Random {
-    /// The stream of a seed.
+    /// Begins the stream of a seed.
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,13 +37,13 @@ impl Random {
         z ^ z >> 31
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which is not 0.
     pub fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }
 }
 
-/// A mutant of one of `seeds`, or noise.
+/// Returns a mutant of one of `seeds`, or noise.
 pub fn mutant(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     if seeds.is_empty() || random.below(8) == 0 {
         return (0..random.below(600)).map(|_| random.next() as u8).collect();
@@ -76,12 +76,16 @@ pub fn mutant(seeds: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
     bytes
 }
 
-/// Runs `target` on all of `seeds`, then on `cases` mutants, `LARDER_FUZZ_FACTOR` times as many where that is set, on all
-/// cores. `LARDER_SEED=N` runs the mutant of that seed alone. `LARDER_FUZZ_CORPUS=DIR` has the seeds written to `DIR/name`, for
-/// cargo-fuzz to begin with. How many inputs it ran.
+/// Runs `target` on all of `seeds`, then on `cases` mutants, on all cores. Returns the number of
+/// inputs.
+///
+/// `LARDER_FUZZ_FACTOR` multiplies the mutants if it is set. `LARDER_SEED=N` runs the mutant of
+/// that seed alone. `LARDER_FUZZ_CORPUS=DIR` has the seeds written to `DIR/name`, for cargo-fuzz to
+/// begin with.
 ///
 /// # Panics
-/// Where the target does; what led to it is printed first.
+///
+/// Panics if the target does. The input that led to it is printed first.
 pub fn check(name: &str, seeds: &[Vec<u8>], cases: u64, target: impl Fn(&[u8]) + Sync) -> u64 {
     let run = |what: &str, bytes: &[u8]| {
         let outcome = catch_unwind(AssertUnwindSafe(|| target(bytes)));
@@ -104,7 +108,7 @@ pub fn check(name: &str, seeds: &[Vec<u8>], cases: u64, target: impl Fn(&[u8]) +
     if let Some(corpus) = std::env::var_os("LARDER_FUZZ_CORPUS") {
         write_out(&Path::new(&corpus).join(name), seeds).expect("the corpus can be written");
     }
-    // The seed inputs by their number, then the mutants, of which the first has seed 1.
+    // The seed inputs come by their number, then the mutants, of which the first has seed 1.
     let (first_mutant, next) = (seeds.len() as u64, AtomicU64::new(0));
     let failure = Mutex::new(None);
     let work = || {

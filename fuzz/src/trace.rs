@@ -1,10 +1,12 @@
-//! Target: the readers of traces. The first byte chooses a format, or that it is to be found out; the rest is the file.
-//! Whatever it is: records within the limits or an error, never a panic, and the same with and without `skip_bad` up to
-//! the first error.
+//! Target: the readers of traces.
 //!
-//! What was read is then chunked, re-chunked, counted, written in our own format, and read back.
+//! The first byte chooses a format, or detection; the rest is the file. Properties, for any file:
+//! records within the limits or an error, and never a panic. The records are the same with and
+//! without `skip_bad` up to the first error.
 //!
-//! What it does not do: the other formats that we write; the round trips of `larder-trace` do.
+//! The records are then chunked, re-chunked, counted, written in our own format, and read back.
+//!
+//! It does not write other formats. It leaves this to the round trips of `larder-trace`.
 
 use std::io::Cursor;
 
@@ -14,13 +16,13 @@ use larder_trace::{
     record::{ADDRESS_MAX, REQUEST_BYTES_MAX},
 };
 
-/// Records that are looked at: packed noise may be long.
+/// The most records that a run reads: packed noise may be long.
 const RECORDS_MAX: usize = 20_000;
 
-/// Longest read or write that is worked on: counting blocks of a gigabyte takes long.
+/// Longest read or write of the work: counting blocks of a gigabyte takes long.
 const WORKED_BYTES_MAX: u64 = 1 << 20;
 
-/// First inputs: a few lines of each format, plain, and packed.
+/// Returns first inputs: a few lines of each format, plain, and packed.
 pub fn seeds() -> Vec<Vec<u8>> {
     let lines: [(FormatId, &[u8]); 24] = [
         (
@@ -82,7 +84,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seeds.push([&[chosen], bytes].concat());
         seeds.push([&[0xff], bytes].concat());
     }
-    // "1 1 0 0\n2 1 0 1\n" as zstd (plain, and behind a frame to be skipped), gzip and xz pack it.
+    // "1 1 0 0\n2 1 0 1\n" as zstd (plain, and behind a skippable frame), gzip and xz pack it.
     seeds.push(
         b"\xff\x50\x2a\x4d\x18\x04\x00\x00\x00\x19\x00\x00\x00\x28\xb5\x2f\xfd\x00\x58\x81\x00\x00\x31\x20\x31\
           \x20\x30\x20\x30\x0a\x32\x20\x31\x20\x30\x20\x31\x0a"
@@ -124,7 +126,7 @@ pub fn run(input: &[u8]) {
     work(lenient);
 }
 
-/// What is done with records takes whatever a reader gives.
+/// Works on records: each step takes every record of a reader.
 fn work(mut records: Vec<Record>) {
     records.retain(|record| record.op == Op::Trim || record.len_bytes <= WORKED_BYTES_MAX);
     let all = || records.iter().copied().map(Ok);
@@ -145,7 +147,8 @@ fn work(mut records: Vec<Record>) {
     read_back(&records);
 }
 
-/// Our own format says all of a record; blanks and the like in tags aside, and what is no whole sector.
+/// Checks that our own format keeps all of a record, except for blanks and the like in tags, and
+/// for parts of sectors.
 fn read_back(records: &[Record]) {
     let mut packed = Vec::new();
     let writer = ContentWriter::new(&mut packed).expect("memory takes all");

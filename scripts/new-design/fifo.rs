@@ -1,8 +1,11 @@
-//! FIFO: no data reduction, each address has a slot of its own, and the address that came first leaves, however often it was used.
+//! FIFO: no data reduction, and the address that came first leaves.
 //!
-//! Invariants: a node's number in the address list is its slot's; the list is in the order in which addresses came.
+//! Each address has a slot of its own. Uses do not change the order.
 //!
-//! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
+//! Invariants: a node's number in the address list is its slot's; the list is in the order of
+//! arrival.
+//!
+//! It does not look at fingerprints. Every write is stored, even with the same content.
 
 use crate::{
     design::Use,
@@ -27,7 +30,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |slots, chunk_bytes| of_slots(slots, |size| Fifo::for_flash(size, chunk_bytes)),
     }),
 };
-/// Bytes of an entry: an address, its flags in the bits that it does not use.
+/// Bytes of an entry: an address, with flags in its unused bits.
 const ENTRY_BYTES: u32 = 8;
 
 /// The design.
@@ -37,14 +40,14 @@ pub struct Fifo {
 }
 
 impl Fifo {
-    /// A cache that fills `flash`.
+    /// Makes a cache that fills `flash`.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let formula = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries: |chunks| chunks };
         let data_chunks = check_chunks(NAME, formula.data_chunks(flash)?)?;
         Ok(Fifo { addresses: Addresses::new(data_chunks as usize), data_chunks })
     }
 
-    /// Where `lba` goes, which is new, and whether another leaves for it.
+    /// Returns the place of the new address `lba`, and whether another leaves for it.
     fn come(&mut self, lba: Lba, decision: &mut Decision) -> (u32, bool) {
         let first = self.addresses.oldest(0).filter(|_| self.addresses.len(0) == self.data_chunks as usize);
         if let Some(first) = first {
@@ -53,7 +56,7 @@ impl Fifo {
             }
             self.addresses.remove(first);
         }
-        // The number that was freed last is used next: the slot of what left.
+        // The number that was freed last is used next: the slot of the address that left.
         (self.addresses.insert(lba, 0, ()), first.is_some())
     }
 }

@@ -1,11 +1,14 @@
-//! The sound images that are damaged: made by the engine itself, over each of its stores, each with all that such a flash can hold.
+//! The sound images for the damage: made by the engine, over each of its stores, with all that a
+//! flash can hold.
 //!
-//! Role: a scripted life of a small cache in simulation. Of each sector of the volume every version is kept, with the
-//! *step* that wrote it; each step ends with a flush, so that a log that ends in a step says what may be read.
+//! Role: a scripted life of a small cache in simulation. Every version of each sector of the volume
+//! is kept, with the
+//! *step* that wrote it. Each step ends with a flush, so that a log that ends in a step gives the
+//! right versions.
 //!
-//! Invariants: the same image each time. [`Base::make`] checks that the image holds what it is made for.
+//! Invariants: the same image each time. [`Base::make`] checks the content of the image.
 //!
-//! What it does not do: damage anything.
+//! It does not damage anything.
 
 use super::medium::{Medium, OldSector, SECTOR};
 use larder_core::{Lookup, Place};
@@ -43,7 +46,7 @@ pub enum Kind {
         durable: u64,
     },
     SegmentHeader,
-    /// Of a run of slots in a bucket.
+    /// The metadata slot of a run of slots in a bucket.
     MetadataSlot,
     /// With the offset of its segment's header on flash.
     Table {
@@ -58,7 +61,7 @@ pub struct Structure {
     pub bytes: usize,
 }
 
-/// A mapped record, and where its stored bytes are.
+/// A mapped record, and the place of its stored bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Record {
     pub lba: u64,
@@ -66,7 +69,7 @@ pub struct Record {
     pub offset: usize,
 }
 
-/// A sound image and what is known of it.
+/// A sound image and the facts about it.
 pub struct Base {
     pub name: &'static str,
     pub flash: Arc<Vec<u8>>,
@@ -76,13 +79,14 @@ pub struct Base {
     pub records: Vec<Record>,
     /// Dirty chunks, zeroes and trimmed ones included.
     pub dirty: BTreeSet<u64>,
-    /// Where the log ends.
+    /// The end of the log.
     pub log_end: walk::LogEnd,
-    /// Sectors of the flash as they once were.
+    /// Old versions of the flash's sectors.
     pub old: Vec<OldSector>,
-    /// Of each sector of the volume each version: the step that wrote it, and the bytes. The last one is the newest.
+    /// Each version of each sector of the volume: the step that wrote it, and the bytes. The last
+    /// one is the newest.
     pub versions: Vec<Vec<(usize, [u8; SECTOR])>>,
-    /// The frame that would come next when a step began.
+    /// The number of the next frame at the beginning of each step.
     pub step_frames: Vec<u64>,
 }
 
@@ -115,7 +119,7 @@ fn noise(number: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Bytes that compress.
+/// Returns bytes that compress.
 fn text(number: u64, len: usize) -> Vec<u8> {
     let word = mix64(number).to_le_bytes();
     (0..len).map(|i| if i % 64 < 8 { word[i % 8] ^ (i / 64) as u8 } else { b'a' + (i % 7) as u8 }).collect()
@@ -172,7 +176,7 @@ impl Life {
         assert!(self.runtime.block_on(self.cache.destage_all()), "destaged");
     }
 
-    /// A bit of everything in chunks `at..at + 32`.
+    /// Puts a bit of everything in chunks `at..at + 32`.
     fn variety(&mut self, at: u64) {
         self.step(|life| (at..at + 8).for_each(|lba| life.fresh(lba)));
         self.step(|life| {
@@ -202,7 +206,7 @@ impl Life {
 }
 
 impl Base {
-    /// All images.
+    /// Makes all images.
     pub fn all() -> Vec<Base> {
         let lz4 = CreateOptions {
             chunk_bytes: CHUNK as u32,
@@ -234,7 +238,7 @@ impl Base {
 
     fn make(name: &'static str, options: &CreateOptions, has_checkpoint: bool, is_closed: bool) -> Base {
         let runtime = runtime(1, Schedule::Timed);
-        // WEUs are few, and large; slots so many that all of them are used.
+        // WEUs are few, and large; there are so many slots that all of them are used.
         let is_of_weus = designs::find(options.design).expect("a design").kind() == StoreKind::Weus;
         let flash_bytes: u64 = if is_of_weus { 4 << 20 } else { 7 << 18 };
         let flash = Medium::new("flash", Arc::new(vec![0; flash_bytes as usize]), flash_bytes, true);
@@ -345,7 +349,8 @@ impl Base {
                 records.push(Record { lba: mapping.lba.0, place, offset });
             }
         }
-        // Of clean chunks a design over buckets knows where a record may lie; its metadata slot says the rest.
+        // For clean chunks a design over buckets knows the places of possible records; the metadata
+        // slot has the rest.
         for (slot, _) in design.stored_runs() {
             let offset = layout.metadata_slot_offset(slot.0).expect("a metadata slot") as usize;
             let bytes = &flash[offset..offset + METADATA_SLOT_BYTES];
@@ -364,7 +369,7 @@ impl Base {
         Base { name, flash, origin, superblock, structures, records, dirty, log_end, old, versions, step_frames }
     }
 
-    /// The image holds what it is made for.
+    /// Checks the intended content of the image.
     fn check(&self, options: &CreateOptions, has_checkpoint: bool, is_closed: bool) {
         let count = |wanted: fn(&Kind) -> bool| self.structures.iter().filter(|s| wanted(&s.kind)).count();
         let frames = count(|kind| matches!(kind, Kind::Frame { .. }));
@@ -389,14 +394,15 @@ impl Base {
         assert_eq!(used_again, has_checkpoint, "{}: slots are used again", self.name);
     }
 
-    /// The offset and size of the region of WEU slots.
+    /// Returns the range of WEU slots on the flash.
     pub fn slots(&self) -> std::ops::Range<usize> {
         let layout = &self.superblock.layout;
         let from = layout.weu_offset as usize;
         from..from + layout.slot_count as usize * layout.weu_bytes as usize
     }
 
-    /// Where superblocks, checkpoints and log end. What lies between that and the slots speaks of single records.
+    /// Returns the end of superblocks, checkpoints and log. The bytes between it and the slots
+    /// speak of single records.
     pub fn metadata_end(&self) -> usize {
         match self.superblock.layout.region_offset {
             0 => self.slots().start,
@@ -404,7 +410,7 @@ impl Base {
         }
     }
 
-    /// The step to which frame `seq` belongs.
+    /// Returns the step to which frame `seq` belongs.
     pub fn step_of(&self, seq: u64) -> usize {
         self.step_frames.iter().rposition(|&first| first <= seq).unwrap_or(0)
     }

@@ -1,9 +1,11 @@
-//! What an input does to a sound image: rot, sectors that were lost, misdirected, torn or rolled back, a shorter device;
-//! and changes that are *sealed*: made under a right checksum, as only a defect or an adversary makes them.
+//! The damage that an input does to a sound image.
 //!
-//! Invariants: the same input does the same damage. Whether any of it was sealed is told.
+//! It is rot, a shorter device, and sectors that are lost, misdirected, torn or rolled back.
+//! *Sealed* changes are made under a right checksum, as only a defect or an adversary makes them.
 //!
-//! What it does not do: judge what comes of it.
+//! Invariants: the same input does the same damage. The result tells of sealed changes.
+//!
+//! It does not judge the consequences.
 
 use super::{
     super::input::{Input, patch},
@@ -16,16 +18,16 @@ use larder_format::{FrameStart, LogEntry, RecordIdentity, crc32c, decode_frame, 
 /// Changes that one input can make.
 const CHANGES_MAX: usize = 24;
 
-/// What became of an image.
+/// An image after the damage.
 pub struct Damaged {
     pub flash: Vec<u8>,
-    /// Size of the device; shorter than the image where it was cut.
+    /// Size of the device; shorter than the image if it was cut.
     pub size_bytes: u64,
-    /// Something was changed under a right checksum.
+    /// True if a byte was changed under a right checksum.
     pub sealed: bool,
 }
 
-/// Damages the flash of `base` as `input` says.
+/// Damages the flash of `base` by the choices of `input`.
 pub fn damage(base: &Base, input: &mut Input<'_>) -> Damaged {
     let mut damaged = Damaged { flash: base.flash.to_vec(), size_bytes: base.flash.len() as u64, sealed: false };
     let mut log = Log { end: base.log_end.next_offset_in_log, appended: None };
@@ -38,10 +40,10 @@ pub fn damage(base: &Base, input: &mut Input<'_>) -> Damaged {
     damaged
 }
 
-/// Where frames may be appended.
+/// The end of the log, for more frames.
 struct Log {
     end: u64,
-    /// The last frame that was: number, next entry, checksum.
+    /// The last appended frame: number, next entry, checksum.
     appended: Option<FrameStart>,
 }
 
@@ -70,7 +72,7 @@ fn change(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut Input<'
             sector_mut(damaged, *sector as usize).copy_from_slice(bytes);
         }
         7 => {
-            // A whole structure as it once was: an old version of each of its sectors, as old as the input says.
+            // An old version of each sector of a structure, with the input's age.
             let structure = base.structures[input.below(base.structures.len())];
             let age = usize::from(input.byte());
             let range = structure.offset / SECTOR..(structure.offset + structure.bytes).div_ceil(SECTOR);
@@ -87,7 +89,7 @@ fn change(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut Input<'
             sector_mut(damaged, at)[..bytes.len()].copy_from_slice(bytes);
         }
         9 if choice & 16 != 0 => {
-            // Cut at any sector, or by little.
+            // The device is cut at any sector, or by little.
             let cut = if choice & 32 == 0 { 1 + usize::from(input.byte()) } else { usize::from(input.u16()) % sectors };
             damaged.size_bytes = ((sectors - cut) * SECTOR) as u64;
         }
@@ -111,7 +113,7 @@ fn change(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut Input<'
     }
 }
 
-/// A byte of the flash: anywhere, in a structure, or in a record that is mapped.
+/// Chooses a byte of the flash: anywhere, in a structure, or in a mapped record.
 fn place(base: &Base, input: &mut Input<'_>) -> usize {
     match input.byte() % 4 {
         0 => usize::from(input.u16()) * SECTOR % base.flash.len() + usize::from(input.byte()),
@@ -130,7 +132,7 @@ fn sector_mut(damaged: &mut Damaged, sector: usize) -> &mut [u8] {
     &mut damaged.flash[sector * SECTOR..][..SECTOR]
 }
 
-/// Where a structure keeps its checksum.
+/// Returns the place of a structure's checksum.
 fn crc_offset(kind: Kind) -> usize {
     if kind == Kind::Superblock { 16 } else { 12 }
 }
@@ -192,7 +194,7 @@ fn sealed_patch(base: &Base, damaged: &mut Damaged, input: &mut Input<'_>) {
     }
 }
 
-/// Appends a frame of entries that other frames hold, changed: a log that goes on in a strange way.
+/// Appends a frame with changed entries of other frames: a log that continues in a strange way.
 fn append_frame(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut Input<'_>) {
     let tag = base.superblock.flash_tag();
     let frames = base.structures.iter().filter(|s| matches!(s.kind, Kind::Frame { .. }));
@@ -247,8 +249,8 @@ fn append_frame(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut I
     });
 }
 
-/// Changes the stored bytes of a record and the checksums that speak of them, in the log and in the record table: what
-/// is behind the checksum must bear them, too.
+/// Changes the stored bytes of a record and the checksums that speak of them, in the log and in the
+/// record table. So the code behind the checksum must bear them, too.
 fn forge_record(base: &Base, damaged: &mut Damaged, input: &mut Input<'_>) {
     let Record { place, offset, .. } = base.records[input.below(base.records.len())];
     let stored = &mut damaged.flash[offset..offset + place.stored_len as usize];

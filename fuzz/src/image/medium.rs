@@ -1,8 +1,8 @@
-//! A device in memory over an image that many runs share: what a run writes goes to pages of its own.
+//! A device in memory over an image that many runs share: a run's writes go to pages of its own.
 //!
 //! Invariants: an operation is over when its call returns; the image below never changes.
 //!
-//! What it does not do: lose anything. The damage is done before.
+//! It does not lose anything. The damage is done before.
 
 use larder_device::{BlockDevice, DeviceInfo, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags};
 use parking_lot::Mutex;
@@ -11,7 +11,7 @@ use std::sync::Arc;
 pub const SECTOR: usize = 512;
 const PAGE: usize = 4096;
 
-/// A sector as it was before it was overwritten: its number and its bytes.
+/// A sector before an overwrite: its number and its bytes.
 pub type OldSector = (u64, [u8; SECTOR]);
 
 pub struct Medium {
@@ -26,7 +26,8 @@ struct State {
 }
 
 impl Medium {
-    /// A device of `size_bytes`, at most those of the image. With `keeps_old` it remembers what is overwritten.
+    /// Makes a device of `size_bytes`, at most those of the image. With `keeps_old` it keeps
+    /// overwritten sectors.
     pub fn new(name: &str, image: Arc<Vec<u8>>, size_bytes: u64, keeps_old: bool) -> Arc<Medium> {
         let info = DeviceInfo {
             name: name.into(),
@@ -44,14 +45,14 @@ impl Medium {
         Arc::new(Medium { info, image, state: Mutex::new(state) })
     }
 
-    /// All bytes as they are now.
+    /// Returns all bytes as they are now.
     pub fn bytes(&self) -> Vec<u8> {
         let mut out = vec![0; self.info.size_bytes as usize];
         self.copy_out(&self.state.lock(), 0, &mut out);
         out
     }
 
-    /// What was overwritten.
+    /// Takes the overwritten sectors.
     pub fn take_old(&self) -> Vec<OldSector> {
         self.state.lock().old.take().unwrap_or_default()
     }

@@ -1,18 +1,21 @@
-//! Target: the whole recovery over a damaged image. Opening, every sector, more work, `verify`, an end, another opening.
+//! Target: the whole recovery over a damaged image.
 //!
-//! What must hold, whatever the damage: no panic, no endless run (the simulation counts steps), no allocation out of
-//! proportion. And where checksums can tell:
+//! A run opens the cache, reads every sector, works on, runs `verify`, ends, and opens again.
 //!
-//! - A read gives the newest bytes of a sector, or an error. Where the log lost its end, and no frame that is left proves
-//!   it, what a crash there would leave is right, too.
-//! - Damage to records and metadata slots refuses no opening, and costs clean chunks nothing: the origin has them.
+//! Properties, after any damage: no panic, no endless run (the simulation counts steps), no
+//! allocation out of proportion. If checksums can tell the damage, there are more:
+//!
+//! - A read gives the newest bytes of a sector, or an error. If the log lost its end, and no
+//!   remaining frame proves it, the bytes after a crash there are right, too.
+//! - Damage to records and metadata slots refuses no opening, and costs clean chunks nothing: the
+//!   origin has them.
 //! - One damaged superblock costs nothing.
 //! - `verify` calls no image clean whose opening is refused or whose reads fail.
-//! - What is written after the opening is read back, now and after another one.
+//! - Writes after the opening read back, now and after another opening.
 //!
-//! Invariants: the bytes alone decide what is done.
+//! Invariants: the bytes alone decide the run.
 //!
-//! What it does not do: crash in the middle; the simulation of the engine's tests does.
+//! It does not crash in the middle. It leaves this to the simulation of the engine's tests.
 
 pub mod base;
 pub mod damage;
@@ -33,13 +36,13 @@ const ALLOCATED_BYTES_MAX: usize = 64 << 20;
 /// Operations after the opening.
 const OPERATIONS_MAX: usize = 6;
 
-/// What a run came to, for a test that wants to know that all of it happens.
+/// The outcome of a run, for tests that all kinds of outcome happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub sealed: bool,
     pub opened: bool,
     pub chunks_failed: usize,
-    /// The log lost its end without a proof.
+    /// True if the log lost its end without a proof.
     pub rolled_back: bool,
     pub verified_clean: bool,
 }
@@ -49,7 +52,7 @@ fn bases() -> &'static [Base] {
     BASES.get_or_init(Base::all)
 }
 
-/// What a read of a sector may give.
+/// The bytes that a read of a sector may give.
 enum Expected {
     /// Anything.
     Anything,
@@ -60,20 +63,20 @@ enum Expected {
 struct Run {
     base: &'static Base,
     expected: Expected,
-    /// Bytes that were written after the opening.
+    /// The bytes of each sector written after the opening.
     written: Vec<Option<[u8; SECTOR]>>,
     /// Sectors that may read as any version of themselves.
     older: Vec<bool>,
     chunks_failed: usize,
 }
 
-/// The fuzz target, and what a run came to.
+/// Runs the fuzz target, and returns the outcome.
 pub fn look(data: &[u8]) -> Seen {
     let all = bases();
     let mut input = Input(data);
     let base = &all[input.below(all.len())];
     let seed = u64::from(input.byte());
-    // The work after the opening has its own bytes, in front, so that the damage can be of any length.
+    // The input has the work after the opening in front, so that the damage can be of any length.
     let work = input.bytes(3 * OPERATIONS_MAX);
     let damaged = damage::damage(base, &mut input);
     let (seen, peak) = memory::peak_of(|| look_at(base, &damaged, seed, work));
@@ -122,10 +125,10 @@ fn look_at(base: &'static Base, damaged: &Damaged, seed: u64, work: &[u8]) -> Se
     seen
 }
 
-/// What a damage hit.
+/// The structures that a damage hit.
 struct Touched {
     records: bool,
-    /// Anything but records, the metadata slots that speak of them, and one superblock.
+    /// True for anything but records, the metadata slots that speak of them, and one superblock.
     metadata: bool,
     one_superblock: bool,
 }
@@ -150,7 +153,8 @@ impl Touched {
     }
 }
 
-/// What reads may give after this damage, and whether that is less than the newest.
+/// Returns the bytes that reads may give after this damage, and whether the log lost its end
+/// unproven.
 fn expectation(base: &Base, damaged: &Damaged) -> (Expected, bool) {
     if damaged.sealed {
         return (Expected::Anything, false);
@@ -170,8 +174,8 @@ fn expectation(base: &Base, damaged: &Damaged) -> (Expected, bool) {
             _ => None,
         })
     };
-    // What a frame that is left calls durable was there: opening is refused where it is lost. Behind that, a lost end looks
-    // like a crash.
+    // The data that a remaining frame calls durable was there: opening is refused if it is lost.
+    // Behind that, a lost end looks like a crash.
     let proven = frames().filter(|(_, _, is_whole)| *is_whole).map(|(_, durable, _)| durable).max().unwrap_or(0);
     let mut lost = frames().filter(|(_, _, is_whole)| !is_whole).map(|(seq, _, _)| seq);
     let is_refused = lost.clone().any(|seq| seq <= proven);
@@ -187,7 +191,7 @@ impl Run {
         Run { base, expected, written: vec![None; sectors], older: vec![false; sectors], chunks_failed: 0 }
     }
 
-    /// Reads every chunk. `must_succeed` says of which chunks an error is a failure.
+    /// Reads every chunk. An error is a failure for a chunk with `must_succeed`.
     fn read_all(&mut self, runtime: &SimRuntime, cache: &Cache, must_succeed: impl Fn(u64) -> bool) {
         let volume = larder_device::BlockDevice::info(cache).size_bytes.min(VOLUME_BYTES);
         for lba in 0..volume.div_ceil(CHUNK as u64) {
@@ -198,7 +202,7 @@ impl Run {
                 Err(error) => {
                     assert!(!must_succeed(lba), "{}: clean chunk {lba} cannot be read: {error}", self.base.name);
                     self.chunks_failed += 1;
-                    // Its sectors, each for itself: some may be readable, none may be wrong.
+                    // Each of its sectors alone: some may be readable, none may be wrong.
                     for at in (0..len).step_by(SECTOR) {
                         let at = offset + at as u64;
                         if let Ok(bytes) = runtime.block_on(cache.read(at, IoBuf::new(SECTOR))) {
@@ -227,7 +231,7 @@ impl Run {
         }
     }
 
-    /// Some operations; what they wrote is noted.
+    /// Runs some operations, and notes their writes.
     fn work(&mut self, runtime: &SimRuntime, cache: &Cache, work: &[u8]) {
         let volume = larder_device::BlockDevice::info(cache).size_bytes.min(VOLUME_BYTES) / SECTOR as u64;
         for (number, operation) in work.chunks(3).enumerate() {
@@ -286,7 +290,7 @@ impl Run {
         }
     }
 
-    /// A later opening of what the first one left.
+    /// Opens the flash that the first opening left.
     fn open_again(&mut self, flash: &Arc<Medium>, origin: &Arc<Medium>, seed: u64) {
         let runtime = runtime(seed ^ 1, Schedule::Chaos);
         let opening = Cache::open(flash.clone(), origin.clone(), runtime.clone(), tuning());
@@ -301,7 +305,7 @@ impl Run {
     }
 }
 
-/// Prints every part of the flash, to nobody.
+/// Formats every part of the flash, and drops the output.
 fn dump_all(runtime: &SimRuntime, flash: &Medium) {
     const LIMIT: usize = 50;
     runtime.block_on(async {
@@ -331,11 +335,13 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
     });
 }
 
-/// Inputs that once failed: sealed changes of one field, eight bytes wide, with work after the opening.
+/// Returns inputs that once failed: sealed changes of one field, eight bytes wide, with work after
+/// the opening.
 fn found() -> Vec<Vec<u8>> {
     /// Write, trim, flush, partial write, checkpoint, flush.
     const WORK: [u8; 18] = [0, 20, 0, 3, 90, 1, 6, 0, 0, 17, 9, 2, 5, 0, 0, 6, 0, 0];
-    // In the first image: the structure, the field's offset in it (as `Input::below` takes it), the value's code.
+    // In the first image: the structure, the field's offset in it (as `Input::below` takes it), the
+    // value's code.
     let found: [(usize, &[u8], u8); 5] = [
         // A checkpoint whose log starts past the end of the log, by little or by a lot.
         (2, &[88], 6),
@@ -357,8 +363,8 @@ fn found() -> Vec<Vec<u8>> {
         .collect()
 }
 
-/// Inputs to begin with: what once failed; one of each kind of damage, on each image; and a flipped bit in each of its structures, where a
-/// frame has an address.
+/// Returns first inputs. They are the inputs that once failed, and one of each kind of damage on
+/// each image. A flipped bit in each of its structures follows, at the address field of a frame.
 pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = found();
     for image in 0..bases().len() as u8 {

@@ -1,11 +1,12 @@
 //! Target: `verify --repair` over a damaged image, then opening it and reading every sector.
 //!
-//! What must hold, whatever the damage: no panic, no endless run; a dry run writes nothing; what is called whole opens, with
-//! the origin that it names, and every sector of it can be read. And where checksums can tell: what opens without a repair can be repaired; each repair
-//! ends whole; a sector reads as its newest bytes, or as older ones of its own where the report lists it as lost, suspect
-//! or unknown.
+//! Properties, after any damage: no panic and no endless run. A dry run writes nothing. An image
+//! that the report calls whole opens, with the origin that it names, and every sector of it can be
+//! read. If checksums can tell the damage, there are more. An image that opens without a repair can
+//! be repaired. Each repair ends whole. A sector reads as its newest bytes, or as older ones of its
+//! own if the report lists it as lost, suspect or unknown.
 //!
-//! What it does not do: crash in the middle of a repair.
+//! It does not crash in the middle of a repair.
 
 use super::super::{input::Input, memory};
 use super::{
@@ -21,7 +22,7 @@ use larder_engine::{
 };
 use std::sync::Arc;
 
-/// What a run came to.
+/// The outcome of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Seen {
     pub sealed: bool,
@@ -31,7 +32,7 @@ pub struct Seen {
     pub whole: bool,
 }
 
-/// The fuzz target, and what a run came to.
+/// Runs the fuzz target, and returns the outcome.
 pub fn look(data: &[u8]) -> Seen {
     let all = bases();
     let mut input = Input(data);
@@ -56,7 +57,8 @@ pub fn look(data: &[u8]) -> Seen {
                 (seen.needed, seen.loses_data, seen.whole) = (report.needed, report.loses_data(), report.whole);
                 assert!(damaged.sealed || report.whole, "{}: a repair that leaves problems: {report:?}", base.name);
                 let error = opened.as_ref().err();
-                // A repair knows no origin: a superblock that names another one, under a right checksum, stays so.
+                // A repair knows no origin: a superblock that names another one, under a right
+                // checksum, stays so.
                 let is_foreign = damaged.sealed && matches!(error, Some(EngineError::WrongOrigin(_)));
                 assert!(
                     error.is_none() || !report.whole || is_foreign,
@@ -79,7 +81,8 @@ pub fn look(data: &[u8]) -> Seen {
     seen
 }
 
-/// Damage that leaves odd numbers in dead frames of the log, which a repair has not to take for a loss.
+/// Damage that leaves odd numbers in dead frames of the log. A repair must not take them for a
+/// loss.
 const ODD_FRAMES: &[u8] = &[
     0x20, 0x00, 0x03, 0x01, 0x01, 0x00, 0x01, 0x02, 0x07, 0xa2, 0xc9, 0xc0, 0xd8, 0xf6, 0xbc, 0x40, 0x27, 0x00, 0xf5,
     0x0e, 0x38, 0xea, 0xa4, 0x61, 0x20, 0x14, 0xa6, 0x85, 0x55, 0x0d, 0xca, 0xf7, 0x5f, 0xf6, 0xf7, 0x1e, 0x62, 0xa9,
@@ -93,8 +96,9 @@ const OTHER_ORIGIN: &[u8] = &[
     0x2f, 0x78, 0xca, 0x2e, 0x43, 0x61, 0x62, 0x63, 0x64,
 ];
 
-/// Inputs to begin with: those of the damage to images, without the work; one that loses a frame in the middle of a log, which
-/// the rest tells of, and the last one, which nothing does; and [`ODD_FRAMES`].
+/// Returns first inputs: the damage to images, without the work, and three more. The first loses a
+/// frame in the middle of a log, which the rest shows, and the last frame, which nothing shows.
+/// Then come [`ODD_FRAMES`] and [`OTHER_ORIGIN`].
 pub fn seeds() -> Vec<Vec<u8>> {
     let cut = 2 + 3 * super::OPERATIONS_MAX;
     let two_frames = [&[0xfa, 4, 0, 9, 3][..], &[0x89; 84]].concat();

@@ -98,7 +98,7 @@ fn bad_lines_are_named() {
     ];
     for (format, first, bad, expected) in cases {
         if bad == "f read 0 1" {
-            // The sound line that follows differs by version; the error is what counts.
+            // The next sound line differs by version; only the error counts.
             let error = first_error(format!("{first}\n{bad}\n").as_bytes(), Some(format), STRICT).1.unwrap();
             assert!(error.to_string().starts_with("t, line 2: expected ") && error.to_string().contains(expected));
             continue;
