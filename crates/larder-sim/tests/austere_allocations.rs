@@ -1,4 +1,5 @@
-//! AustereCache allocates nothing for a request, but where a table has to grow: every allocation of this process is counted.
+//! AustereCache allocates nothing for a request, except to grow a table. The test counts every
+//! allocation of this process.
 
 #[allow(dead_code, unused_imports, reason = "another program uses the rest")]
 mod common;
@@ -19,7 +20,7 @@ struct Counting;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
-// SAFETY: every call goes to the system's allocator as it came.
+// SAFETY: every call goes to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
@@ -50,7 +51,8 @@ fn run(cache: &mut AustereCache, rng: &mut Rng, requests: u64) {
     }
 }
 
-/// Allocations of as many requests as follow the first ones: some shard of the simulated metadata region holds more than ever before.
+/// The most allocations of a second run of as many requests: some shard of the simulated metadata
+/// region holds more than ever before.
 const GROWN_MAX: u64 = 10;
 
 #[test]
@@ -59,7 +61,8 @@ fn requests_do_not_allocate() {
         let config = AustereConfig::new(512 * (32 << 10), 32 << 10, true);
         let mut cache = AustereCache::new(config, policy).expect("a cache");
         let mut rng = Rng::new(7);
-        // The sketch's table of large counts, the metadata region and the list of what was destaged grow to what is needed.
+        // The sketch's table of large counts, the metadata region and the list of destaged chunks
+        // grow to their final size.
         run(&mut cache, &mut rng, 100_000);
         let before = ALLOCATIONS.load(Ordering::Relaxed);
         assert!(before > 0, "allocations are counted");

@@ -1,6 +1,6 @@
-//! The RAM that caches of equal slots and of WEUs say that they have, against what they really allocate: counted by the allocator.
+//! The reported RAM of caches of equal slots and of WEUs, against their allocations.
 //!
-//! Counted is what the test's own thread allocates: the harness has others.
+//! The allocator counts only the test's own thread, since the harness has others.
 
 #[allow(dead_code, unused_imports, reason = "another program uses the rest")]
 mod common;
@@ -61,7 +61,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Replays a loop that is larger than the cache, with overwrites and trims; all that is allocated is told.
+/// Replays a loop that is larger than the cache, with overwrites and trims. The report covers all
+/// allocations.
 fn check(name: &str, design: impl FnOnce() -> Box<dyn ReplayCache>) {
     let before = live_bytes();
     let mut cache = design();
@@ -111,7 +112,8 @@ fn index_ram_is_what_is_allocated() {
     }
 }
 
-/// Whatever is dirty, a fragment or trimmed is told as it is allocated: in order, strewn, and while it goes again.
+/// Checks that the report covers dirty, fragmented and trimmed chunks: in order, strewn, and while
+/// they go again.
 fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) {
     const CHUNKS: u64 = 200_000;
     let before = live_bytes();

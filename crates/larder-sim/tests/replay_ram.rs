@@ -1,7 +1,9 @@
-//! What a replay takes in RAM beside the cache: at most 48 bytes for each unique block of the trace, counted by the
-//! allocator at its worst moment; and where AustereCache's lists are full, how much more.
+//! The RAM of a replay beside the cache: at most 48 bytes for each unique block of the trace.
 //!
-//! One test in its process, so that nothing else allocates meanwhile.
+//! The allocator counts at the worst moment. A second check covers AustereCache with full lists,
+//! which takes more.
+//!
+//! There is one test in this process, so that nothing else allocates meanwhile.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
@@ -55,7 +57,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Bytes that `work` had allocated at its worst moment, beside what was there before.
+/// Returns the bytes that `work` had allocated at its worst moment, beside those before.
 fn peak<T>(work: impl FnOnce() -> T) -> (i64, T) {
     let before = LIVE_BYTES.load(Relaxed);
     PEAK_BYTES.store(before, Relaxed);
@@ -65,16 +67,17 @@ fn peak<T>(work: impl FnOnce() -> T) -> (i64, T) {
 
 const AUSTERE: &str = "austere";
 const BLOCK: u64 = 4096;
-/// What does not grow with the trace: batches, and what remembers the regions that were touched.
+/// RAM that does not grow with the trace: batches, and the record of touched regions.
 const FIXED_BYTES: i64 = 256 << 10;
 
-/// Bytes for an address and a fingerprint at most, of the statistics of a trace: where both tables grow, 3 * 41 and 3 * 25 bytes
-/// for each 7/8 of a slot.
+/// Most bytes of a trace's statistics for an address and a fingerprint. While both tables grow,
+/// these are 3 * 41 and 3 * 25 bytes for each 7/8 of a slot.
 const INFO_BYTES_MAX: i64 = 227;
-/// Of them, those for an address.
+/// The part of `INFO_BYTES_MAX` for an address.
 const INFO_ADDRESS_BYTES_MAX: i64 = 141;
 
-/// All of `blocks` twice, out of order, each with a content that few share. One in `stride` blocks of the disk is one.
+/// Returns reads and writes of all of `blocks` twice, out of order, each with a content that few
+/// share. One in `stride` blocks of the disk is touched.
 fn records(blocks: u64, stride: u64) -> impl Iterator<Item = TraceResult<Record>> {
     (0..2 * blocks).map(move |n| {
         let block = n * 7919 % blocks;
@@ -86,7 +89,7 @@ fn records(blocks: u64, stride: u64) -> impl Iterator<Item = TraceResult<Record>
     })
 }
 
-/// What both passes of re-chunking took, and the requests.
+/// Returns the bytes of both passes of re-chunking, and the requests.
 fn rechunk(blocks: u64, stride: u64, chunk_bytes: u32) -> (i64, usize) {
     peak(|| {
         let mut rechunker = Rechunker::new(RechunkOptions::new(chunk_bytes)).expect("a size");
@@ -95,7 +98,7 @@ fn rechunk(blocks: u64, stride: u64, chunk_bytes: u32) -> (i64, usize) {
     })
 }
 
-/// What a cache took in a replay, from nothing, and what of that is its own at the worst moment.
+/// Returns the bytes of a replay, from nothing, and the cache's own part at the worst moment.
 fn replay(
     design: &'static Design,
     flash_chunks: u64,
@@ -115,12 +118,13 @@ fn replay(
         meter.finish()
     });
     let own = measures.figures.index_ram_bytes as i64;
-    // AustereCache's has its size from the beginning. Others grow by steps that double them: then old and new are there.
+    // AustereCache's table has its size from the beginning. Others grow by doubling: then old and
+    // new are there.
     (bytes, if design.name == AUSTERE { own } else { 2 * own })
 }
 
-/// Each of `blocks` is written with 60 contents, each of which all 60 times another block has: all lists of AustereCache's
-/// metadata slots are full, mostly of addresses that have other content by now.
+/// Returns writes of 60 contents to each of `blocks`; each content reaches 60 blocks. All lists of
+/// AustereCache's metadata slots are full, mostly of addresses that have other content by now.
 fn restless(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
     (0..60 * blocks).map(move |n| {
         let (round, block) = (n / blocks, n % blocks);
@@ -131,7 +135,8 @@ fn restless(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
     })
 }
 
-/// Bytes for each of `count` addresses, contents, or both, that the statistics of `records` take.
+/// Returns the bytes that the statistics of `records` take for each of `count` addresses, contents,
+/// or both.
 fn statistics(records: impl Iterator<Item = TraceResult<Record>>, count: u64, most: i64) -> f64 {
     let (bytes, info) = peak(|| InfoCollector::collect(None, records).expect("sound records"));
     assert_eq!(info.blocks, 2 * count);
@@ -142,10 +147,11 @@ fn statistics(records: impl Iterator<Item = TraceResult<Record>>, count: u64, mo
 
 #[test]
 fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
-    // Just beyond a power of two, where what grows in steps is largest; and just below it.
+    // Just above a power of two, where tables that double are largest; and just below it.
     for blocks in [(1u64 << 17) + 1, (1 << 17) - 1, 150_001, 114_689] {
         let most = 48 * blocks as i64 + FIXED_BYTES;
-        // What `larder trace info` counts: of blocks with content of their own, of many with one content, of one with many.
+        // The count of `larder trace info`: blocks with content of their own, many with one
+        // content, one with many.
         let shared = records(1, 1).take(1).filter_map(Result::ok).find_map(|record| record.content);
         let of_one_content = records(blocks, 1).map(|record| record.map(|record| Record { content: shared, ..record }));
         let at_one_block = records(blocks, 1).map(|record| record.map(|record| Record { offset_bytes: 0, ..record }));
@@ -160,7 +166,8 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
         assert!(bytes <= most, "a survey of {blocks} blocks: {bytes} bytes");
         for (design, flash_chunks) in DESIGNS.iter().flat_map(|design| [(design, 8192), (design, blocks)]) {
             let (bytes, own) = replay(design, flash_chunks, records(blocks, 1));
-            // The metadata slots of AustereCache are on flash, and are simulated in RAM: no other design has any.
+            // The metadata slots of AustereCache are on flash, and are simulated in RAM: no other
+            // design has any.
             let is_austere = design.name == AUSTERE;
             let (name, beside, most) = (design.name, bytes - own, if is_austere { most } else { FIXED_BYTES });
             if is_austere {
@@ -169,7 +176,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
             }
             assert!(beside <= most, "{name}, {flash_chunks} chunks, {blocks} blocks: {beside} bytes beside {own}");
         }
-        // Chunks that are touched whole; of which an eighth is; and of which one block is, whatever their size.
+        // Chunks that are touched whole, to an eighth, and by one block, at any size.
         for stride in [1, 8, 32] {
             for chunk_bytes in [8192, 32 << 10, 128 << 10] {
                 let (bytes, requests) = rechunk(blocks, stride, chunk_bytes);
@@ -183,7 +190,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
             }
         }
     }
-    // More than that is only where contents share addresses again and again.
+    // Only contents that share addresses again and again take more.
     let (blocks, austere) = (20_000, DESIGNS.iter().find(|design| design.name == AUSTERE).expect("is there"));
     let (bytes, own) = replay(austere, 2 * blocks, restless(blocks));
     let each = (bytes - own) as f64 / blocks as f64;

@@ -1,5 +1,7 @@
-//! Memory of drives, counted by the allocator: what they say is what they allocate, and a 1 TB drive of 16 KiB
-//! pages fits in 1 GiB altogether, with any layer but CAFTL.
+//! Memory of drives, counted by the allocator.
+//!
+//! The reported bytes are the allocated bytes. A 1 TB drive of 16 KiB pages fits in 1 GiB
+//! altogether, with any layer but CAFTL.
 
 #[path = "../benches/common/live.rs"]
 mod live;
@@ -18,7 +20,7 @@ fn make(kind: &FtlKind, profile: &Profile) -> Box<dyn Ftl> {
     (kind.make)(profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name))
 }
 
-/// Every page is written, and then so many at random that blocks are collected.
+/// Writes every page, and then so many at random that blocks are collected.
 fn fill_and_overwrite(ftl: &mut dyn Ftl) {
     let pages = ftl.logical_pages();
     let spare = ftl.array().geometry().pages() - pages;
@@ -31,7 +33,7 @@ fn fill_and_overwrite(ftl: &mut dyn Ftl) {
     assert!(ftl.counts().pages_copied() > 0, "nothing was collected");
 }
 
-/// One test alone: the allocator counts all threads.
+/// There is one test alone: the allocator counts all threads.
 #[test]
 fn memory_is_what_is_told_and_fits() {
     let caftl = Profile::named("caftl").expect("a profile");
@@ -50,14 +52,15 @@ fn memory_is_what_is_told_and_fits() {
                 pages.clear();
                 pages.extend((first..first + unit).map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }));
                 ftl.write(&pages, &mut Nobody);
-                // What it sorts for a merge passes.
+                // Memory of the sort for a merge is temporary.
                 told = told.max(ftl.ram_bytes());
             }
             told
         });
         println!("{}: {told} bytes told, {peak} at most", kind.name);
         assert!(peak >= told, "{}: {told} bytes told, {peak} allocated", kind.name);
-        // Passing ones, and the box itself. While CAFTL writes its tables out they are on flash twice.
+        // The rest is temporary memory and the box itself. While CAFTL writes its tables out, they
+        // are on flash twice.
         assert!(peak - told < told / 16 + 4096, "{}: {told} bytes told, {peak} allocated", kind.name);
     }
 
@@ -67,7 +70,8 @@ fn memory_is_what_is_told_and_fits() {
         let kind = FtlKind::named(name).expect("a layer");
         let (peak, told) = live::peak(|| {
             let mut ftl = make(kind, &tlc);
-            // Of the rest it is enough to be made: what grows with use is seen above.
+            // The others need only to be made: the loop above covers the memory that grows with
+            // use.
             if name == "page-trim" {
                 fill_and_overwrite(&mut *ftl);
             }

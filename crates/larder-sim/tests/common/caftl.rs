@@ -1,6 +1,6 @@
-//! A CAFTL drive beside a shadow flash and what the host wrote, for tests that look inside it.
+//! A CAFTL drive beside a shadow flash and the host's data, for tests that look inside it.
 //!
-//! What it does not do: judge.
+//! It does not judge.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -44,7 +44,7 @@ pub struct Drive {
     pub ftl: Caftl,
     pub shadow: Shadow,
     pub model: BTreeMap<u32, Option<Fingerprint>>,
-    /// Starts whose reads were compared with what lies on flash.
+    /// Starts whose reads were compared with the pages on flash.
     pub starts_compared: u32,
 }
 
@@ -83,7 +83,7 @@ impl Drive {
         self.ftl.locate(Lpn(lpn)).unwrap_or_else(|| panic!("page {lpn} is somewhere"))
     }
 
-    /// The content that flash holds where a page is.
+    /// Returns the content on flash at the place of a page.
     pub fn held(&self, lpn: u32) -> Option<Fingerprint> {
         match self.shadow.held(self.ftl.locate(Lpn(lpn))?) {
             Held::Host { content, .. } => content,
@@ -91,7 +91,7 @@ impl Drive {
         }
     }
 
-    /// References of what a page shares; 1 where it shares nothing.
+    /// Returns the references to a page's shared content; 1 if it shares nothing.
     pub fn references(&self, lpn: u32) -> u32 {
         match self.ftl.maps().location(Lpn(lpn)).at() {
             Some(At::Virtual(vba)) => self.ftl.maps().shared(vba).references,
@@ -100,14 +100,14 @@ impl Drive {
         }
     }
 
-    /// The layer's own pages that lie on flash and were programmed for one of `causes`.
+    /// Returns the layer's own valid pages on flash that were programmed for one of `causes`.
     pub fn own_pages(&self, causes: &[Cause]) -> BTreeSet<Ppa> {
         let valid = (0..GEOMETRY.pages()).map(Ppa).filter(|&ppa| self.ftl.array().is_valid(ppa));
         valid.filter(|&ppa| matches!(self.shadow.held(ppa), Held::Internal(cause) if causes.contains(&cause))).collect()
     }
 
-    /// The power goes, and comes back: what the start reads is what lies on flash, each page of it once, the tables and
-    /// the journal before the metadata.
+    /// Cuts the power and starts again. The start reads exactly the pages on flash, each once, the
+    /// tables and the journal before the metadata.
     pub fn lose_power(&mut self) -> Recovered {
         let (mut read, mut changed_since) = (Vec::new(), false);
         let Drive { ftl, shadow, .. } = self;
@@ -134,21 +134,21 @@ impl Drive {
         recovered
     }
 
-    /// Entries of the store that mean a page that is not deleted.
+    /// Returns entries of the store for pages that are not deleted.
     pub fn live_entries(&self) -> Vec<Entry> {
         let mut entries: Vec<Entry> = self.ftl.store().entries().filter(|entry| entry.reference > 0).copied().collect();
         entries.sort_by_key(|entry| entry.digest);
         entries
     }
 
-    /// Physical pages that hold the host's data, and how many contents there are.
+    /// Returns the number of physical pages that hold the host's data, and of contents.
     pub fn pages_and_contents(&self) -> (usize, usize) {
         let pages: BTreeSet<Ppa> = self.model.keys().map(|&lpn| self.locate(lpn)).collect();
         let contents: HashSet<Option<Fingerprint>> = self.model.values().copied().collect();
         (pages.len(), contents.len())
     }
 
-    /// What it believes, and that each page reads what was written.
+    /// Checks the layer's own beliefs, and that each page reads its written content.
     pub fn check(&self) {
         self.ftl.check();
         for lpn in 0..self.ftl.logical_pages() {

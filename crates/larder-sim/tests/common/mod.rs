@@ -1,4 +1,5 @@
-//! What the tests of replays share: traces beside the checkout, replaying them, and seeded randomness.
+//! The shared part of the tests of replays: traces beside the checkout, their replay, and seeded
+//! randomness.
 
 pub mod caftl;
 #[path = "../../../larder-core/tests/common/mod.rs"]
@@ -16,7 +17,7 @@ use larder_sim::{
 };
 use larder_trace::{FormatId, Op, OpenOptions, Record};
 
-/// The folder of traces beside the checkout, or `None` with a printed line.
+/// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 pub fn traces(test: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
@@ -26,13 +27,13 @@ pub fn traces(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// All records of a trace that says which format it has.
+/// Returns all records of a trace whose file names its format.
 pub fn read(path: &Path) -> impl Iterator<Item = Record> {
     let reader = larder_trace::open(path, None, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     reader.map(|record| record.unwrap_or_else(|error| panic!("{error}")))
 }
 
-/// The chunks that a trace without content refers to, one after the other.
+/// Returns the chunks that a trace without content refers to, one after the other.
 pub fn references(path: &Path, format: FormatId, chunk_bytes: u32) -> Vec<u32> {
     let records = larder_trace::open(path, Some(format), OpenOptions::default());
     let records = records.unwrap_or_else(|error| panic!("{error}"));

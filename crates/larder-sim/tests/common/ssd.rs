@@ -1,7 +1,9 @@
-//! A shadow of a drive's flash: driven by the operations that a sink hears and by nothing else, it knows what each page
-//! holds, and checks the rules of flash by itself. And small drives for tests.
+//! A shadow of a drive's flash, and small drives for tests.
 //!
-//! What it does not do: believe the array of the simulator: it counts for itself.
+//! Only the operations that a sink hears drive the shadow. It knows the content of each page, and
+//! checks the rules of flash by itself.
+//!
+//! It does not believe the array of the simulator: it counts for itself.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -17,14 +19,14 @@ use larder_sim::ssd::{
     profile::{PROFILES, Profile},
 };
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Held {
-    /// What the host wrote with this request.
+    /// The host's data of this request.
     Host { lpn: Lpn, content: Option<Fingerprint>, request: u64 },
     /// Nothing.
     Padding,
-    /// A page of the layer's own, programmed for this.
+    /// A page of the layer's own, programmed for this cause.
     Internal(Cause),
 }
 
@@ -34,22 +36,24 @@ pub struct Shadow {
     pages: Vec<Option<Held>>,
     written: Vec<u32>,
     erases: Vec<u64>,
-    /// The number of the request that is answered: unknown content is told apart by it.
+    /// The number of the current request, which tells unknown contents apart.
     pub request: u64,
-    /// Pages that were read for the host since this was last cleared.
+    /// Pages that were read for the host since the last clear.
     pub host_reads: Vec<Ppa>,
-    /// Logical pages that the drive dropped (true) or programmed for the host since this was last cleared, in order.
+    /// Logical pages that the drive dropped (true) or programmed for the host since the last clear,
+    /// in order.
     pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: Counts,
-    /// Pages hashed, by why.
+    /// Pages hashed, by cause.
     pub hashed_for: [u64; Cause::COUNT],
-    /// Why pages of a block were programmed since it was erased, a bit for each cause.
+    /// The causes of a block's programs since its erasure, a bit for each cause.
     pub causes_in: Vec<u32>,
-    /// The power goes after so many programs and erasures more: who hears of the last unwinds with [`PowerCut`].
+    /// The power goes after this many more programs and erasures: the call that hears the last
+    /// unwinds with [`PowerCut`].
     pub power_goes_after: Option<u64>,
-    /// Of these alone, where that is said.
+    /// Counts only operations of this cause, if it is set.
     pub power_counts: Option<Cause>,
-    /// Why flash was last changed, and whether that was an erasure.
+    /// The cause of the last change of flash, and whether that was an erasure.
     pub last_change: (Cause, bool),
 }
 
@@ -75,7 +79,7 @@ impl Shadow {
         }
     }
 
-    /// Does something, and says whether the power went meanwhile.
+    /// Does some work, and returns whether the power went meanwhile.
     pub fn until_power_goes(work: impl FnOnce()) -> bool {
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
             Ok(()) => false,
@@ -121,7 +125,7 @@ impl Shadow {
         self.causes_in[block as usize] |= 1 << cause as u32;
     }
 
-    /// How often each block was erased.
+    /// Returns the number of erasures of each block.
     pub fn erases(&self) -> &[u64] {
         &self.erases
     }
@@ -173,7 +177,7 @@ impl Sink for Shadow {
     }
 }
 
-/// Operations that the shadow hears, and somebody else.
+/// Returns a sink for the shadow and for another listener.
 fn both(shadow: &mut Shadow, sink: &mut dyn Sink) -> impl FnMut(&Op) {
     |op| {
         shadow.op(op);
@@ -181,13 +185,13 @@ fn both(shadow: &mut Shadow, sink: &mut dyn Sink) -> impl FnMut(&Op) {
     }
 }
 
-/// What the host wrote last, by logical page: its content and the request.
+/// The host's last writes, by logical page: content and request.
 #[derive(Default)]
 pub struct Model {
     pages: BTreeMap<u32, (Option<Fingerprint>, u64)>,
 }
 
-/// A drive beside its shadow and what the host knows.
+/// A drive beside its shadow and the host's knowledge.
 pub struct Watched {
     pub name: &'static str,
     pub ftl: Box<dyn Ftl>,
@@ -206,7 +210,8 @@ impl Watched {
         self.learn(&[]);
     }
 
-    /// What the drive said, in order: what is written may be dropped before the request ends, and the other way round.
+    /// Takes the drive's programs and drops in order: a written page may be dropped before the
+    /// request ends, and the other way round.
     fn learn(&mut self, written: &[PageWrite]) {
         let heard = std::mem::take(&mut self.shadow.came_and_went);
         let content_of: BTreeMap<u32, _> = written.iter().map(|page| (page.lpn.0, page.content)).collect();
@@ -227,7 +232,7 @@ impl Watched {
         }
     }
 
-    /// The host says that pages are dirty, if they may be, or clean.
+    /// Tells the drive that pages are dirty, if they may be, or clean.
     pub fn tell_dirty(&mut self, first: u32, len: u32, is_dirty: bool) {
         let logical = self.ftl.logical_pages();
         let first = first % logical;
@@ -254,7 +259,7 @@ impl Watched {
         self.write_pages(&pages, &mut Nobody);
     }
 
-    /// Writes these pages, and has somebody hear of it, too.
+    /// Writes these pages; `sink` hears of it, too.
     pub fn write_pages(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
         let len = pages.len() as u32;
         self.shadow.request += 1;
@@ -266,12 +271,12 @@ impl Watched {
         written
     }
 
-    /// Reads a page: exactly the physical page where it is, or nothing.
+    /// Reads a page: the drive reads exactly its physical page, or nothing.
     pub fn read(&mut self, lpn: u32) {
         self.read_page(Lpn(lpn % self.ftl.logical_pages()), &mut Nobody);
     }
 
-    /// The same, and has somebody hear of it, too.
+    /// Reads a page; `sink` hears of it, too.
     pub fn read_page(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
         self.shadow.host_reads.clear();
         let found = self.ftl.read(lpn, &mut both(&mut self.shadow, sink));
@@ -290,7 +295,7 @@ impl Watched {
         self.trim_pages(first..first.saturating_add(len).min(logical), &mut Nobody);
     }
 
-    /// Trims these pages, and has somebody hear of it, too.
+    /// Trims these pages; `sink` hears of it, too.
     pub fn trim_pages(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
         let Range { start: first, end } = pages;
         self.ftl.trim(first..end, &mut both(&mut self.shadow, sink));
@@ -308,7 +313,7 @@ impl Watched {
         self.flush_for(&mut Nobody);
     }
 
-    /// Flushes, and has somebody hear of it, too.
+    /// Flushes; `sink` hears of it, too.
     pub fn flush_for(&mut self, sink: &mut dyn Sink) {
         self.ftl.flush(&mut both(&mut self.shadow, sink));
         self.forget_evicted();
@@ -318,14 +323,14 @@ impl Watched {
         self.idle_for(budget, &mut Nobody);
     }
 
-    /// Leaves the drive idle, and has somebody hear of it, too.
+    /// Leaves the drive idle; `sink` hears of it, too.
     pub fn idle_for(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
         let used = self.ftl.idle(budget, &mut both(&mut self.shadow, sink));
         self.forget_evicted();
         used
     }
 
-    /// The content that flash has of a page; `None` where nothing of known content is there.
+    /// Returns the content of a page on flash; `None` if it is not there or unknown.
     pub fn on_flash(&self, lpn: Lpn) -> Option<Fingerprint> {
         match self.shadow.held(self.ftl.locate(lpn)?) {
             Held::Host { content, .. } => content,
@@ -337,7 +342,7 @@ impl Watched {
         self.ftl.tell_buffer_fill(percent);
     }
 
-    /// Everything that has to hold at any time.
+    /// Checks everything that has to hold at any time.
     pub fn check(&self) {
         let name = self.name;
         self.ftl.check();
@@ -368,7 +373,7 @@ impl Watched {
         assert!(counts.blocks_erased() * per_block + pages >= counts.pages_programmed(), "{name}");
     }
 
-    /// Each logical page is where its newest content is.
+    /// Checks that each logical page is at the place of its newest content.
     fn check_contents(&self) {
         for lpn in (0..self.ftl.logical_pages()).map(Lpn) {
             let located = self.ftl.locate(lpn);
@@ -379,7 +384,7 @@ impl Watched {
             let ppa = located.unwrap_or_else(|| panic!("{}: page {} is lost", self.name, lpn.0));
             assert!(self.ftl.array().is_valid(ppa), "{}: page {} is on a valid page", self.name, lpn.0);
             let held = self.shadow.held(ppa);
-            // Known content may be another's page of the same content; unknown content is that of one request.
+            // A page of known content may be shared; unknown content is that of one request.
             let is_newest = match (held, content) {
                 (Held::Host { content: held, .. }, Some(_)) => held == content,
                 (Held::Host { lpn: of, request: held, content: None }, None) => of == lpn && held == request,
@@ -390,12 +395,12 @@ impl Watched {
     }
 }
 
-/// The content with a number.
+/// Returns the content with a number.
 pub fn content(number: u64) -> Option<Fingerprint> {
     Some(Fingerprint(u128::from(number).to_le_bytes()))
 }
 
-/// A drive of `geometry`, with the rest of the first profile's.
+/// Makes a drive of `geometry`, with the rest of the first profile's.
 pub fn profile(geometry: Geometry) -> Profile {
     Profile { geometry, ..PROFILES[0] }
 }

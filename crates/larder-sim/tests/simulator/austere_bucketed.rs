@@ -1,5 +1,7 @@
-//! AustereCache as an engine runs it, over a metadata region and with dirty chunks apart, against its replay: the same
-//! hits, chunks and bytes, request for request, in each write policy, among collisions.
+//! AustereCache as an engine runs it, against its replay.
+//!
+//! It runs over a metadata region and with dirty chunks apart. Hits, chunks and bytes are the same,
+//! request for request, in each write policy, among collisions.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -18,14 +20,15 @@ const CHUNK: u32 = 32 << 10;
 const SUBCHUNK: u32 = 8 << 10;
 const CHUNKS: u64 = 400;
 
-/// What an engine does, with one request at a time and all its work done before the next.
+/// The work of an engine, with one request at a time and all its work done before the next.
 struct Engine {
     design: Bucketed,
     policy: WritePolicy,
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     traffic: Traffic,
     seq: u64,
-    /// Hits are looked up without the design being told of metadata slots, as an engine does that shares its lock.
+    /// True if a hit is looked up without telling the design of metadata slots, as in an engine
+    /// that shares its lock.
     is_short: bool,
     /// Metadata slots that were read to look an address up.
     address_reads: u64,
@@ -143,7 +146,7 @@ impl Engine {
             self.design.entry_written(&entry);
         }
         if is_dirty {
-            // At once, so that nothing stays readable that the indices lose.
+            // At once, so that no chunk that the indices lose stays readable.
             assert!(self.design.mark_clean(lba, self.seq), "{place:?}");
         }
     }
@@ -198,14 +201,16 @@ fn an_engine_and_a_replay_decide_alike() {
                 for Engine { traffic: b, .. } in &engines {
                     assert_eq!(a.flash_data_bytes_written, b.flash_data_bytes_written);
                     assert_eq!(a.flash_metadata_bytes_written, b.flash_metadata_bytes_written);
-                    // What an engine read a moment ago, or wrote, it does not read again to look for a duplicate.
+                    // An engine does not read a metadata slot again for a duplicate if it just read
+                    // or wrote it.
                     assert!(
                         b.flash_metadata_bytes_read <= a.flash_metadata_bytes_read + a.flash_metadata_bytes_written
                     );
                 }
                 let [long, short] = &engines;
-                // A lookup of what is clean reads once, but where the slot was read just then to look for a duplicate; and the long
-                // way leaves behind what it read, so that a duplicate is looked for without a read.
+                // The lookup of a clean chunk reads once, unless the search for a duplicate just
+                // read the slot. The long way keeps the slots that it read, so that the search for
+                // a duplicate reads nothing.
                 let (long, short) = (long.address_reads, short.address_reads);
                 assert!(
                     long.abs_diff(short) * 50 <= long,

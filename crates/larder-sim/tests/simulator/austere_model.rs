@@ -1,6 +1,8 @@
-//! AustereCache against a model without prefixes, packing and sketch: whole addresses and fingerprints in plain vectors, and
-//! counts that are counted anew. Addresses and contents are chosen so that no two have one hash; then each hit, each byte
-//! of traffic, each destaged chunk and each slot must be the same.
+//! AustereCache against a model without prefixes, packing and sketch.
+//!
+//! The model has whole addresses and fingerprints in plain vectors, and counts anew each time. No
+//! two addresses or contents of the test have one hash. So each hit, each byte of traffic, each
+//! destaged chunk and each slot must be the same.
 
 use std::collections::VecDeque;
 
@@ -114,7 +116,8 @@ impl Model {
         let fingerprint = content.fingerprint;
         let is_duplicate = self.chunk(&fingerprint).is_some();
         self.traffic.flash_metadata_bytes_read += 512 * u64::from(is_duplicate);
-        // What gives way: another content of this address, or the least recent of a full bucket.
+        // This mapping gives way: another content of this address, or the least recent of a full
+        // bucket.
         let bucket = self.bucket_mut(lba);
         let own = bucket.iter().flatten().find(|mapping| mapping.lba == lba);
         let is_full = bucket.iter().all(Option::is_some);
@@ -154,7 +157,8 @@ impl Model {
         let count = content.stored_bytes.div_ceil(SUBCHUNK) as usize;
         let bucket = self.fp_space.bucket(self.fp_space.of_content(&content.fingerprint));
         self.map(Mapping { lba, fingerprint: content.fingerprint, is_dirty });
-        // The chunk with the lowest count goes first, among equals the first from the hand on, until there is room.
+        // The chunk with the lowest count goes first, among equals the first from the hand on,
+        // until there is room.
         let from_hand = |i: usize| (self.chunks[bucket][i].slots.start + self.slots - self.hands[bucket]) % self.slots;
         let counts: Vec<usize> = self.chunks[bucket].iter().map(|chunk| self.references(&chunk.fingerprint)).collect();
         let mut stays: Vec<usize> = (0..counts.len()).collect();
@@ -256,7 +260,7 @@ impl Model {
     }
 }
 
-/// The first `count` numbers, as addresses and as contents, that have hashes of their own.
+/// Returns the first `count` numbers, as addresses and as contents, that have hashes of their own.
 fn unique<T: Copy>(count: u64, make: impl Fn(u64) -> T, key: impl Fn(&T) -> u64) -> Vec<T> {
     let mut keys = std::collections::HashSet::new();
     (1..).map(make).filter(|item| keys.insert(key(item))).take(count as usize).collect()

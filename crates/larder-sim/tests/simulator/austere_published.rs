@@ -1,4 +1,4 @@
-//! AustereCache on the trace of its authors' generator, beside what their own code makes of it.
+//! AustereCache on the trace of its authors' generator, beside the results of their own code.
 
 use std::path::Path;
 
@@ -37,13 +37,16 @@ fn replay(path: &Path, config: AustereConfig) -> (u64, u64, Traffic) {
     (reads, hits, cache.traffic())
 }
 
-/// What the authors' code printed for this trace: read hits in percent, and MB (10^6 bytes) written to flash as data and as
-/// metadata, where it was noted. Its counter of data also counts each metadata slot (`IOModule::write` adds to both), so that
-/// its 2086 MB have the 64 MB in them; ours must be near in either reading.
+/// The output of the authors' code for this trace.
+///
+/// It has read hits in percent, and MB (10^6 bytes) written to flash as data and as metadata, if
+/// noted. Its counter of data also counts each metadata slot (`IOModule::write` adds to both), so
+/// that its 2086 MB have the 64 MB in them. Ours must be near in either reading.
 struct Published {
     hit_percent: f64,
-    /// Points by which ours may differ. Theirs leaves the order of equals to its sort; ours has a hand (departure 10 of `austere.rs`).
-    /// The hand costs hits where Zipf's law draws the contents: the newest goes last, even if the oldest is popular.
+    /// The largest difference in points. The authors' code leaves the order of equals to its sort;
+    /// ours has a hand (departure 10 of `austere.rs`). The hand costs hits if Zipf's law draws the
+    /// contents: the newest goes last, even if the oldest is popular.
     points: f64,
     written: Option<(f64, f64)>,
 }

@@ -1,5 +1,7 @@
-//! AustereCache among collisions: short prefixes, tiny buckets, overwrites, trims, every policy. Volume and origin are kept
-//! beside it, chunk by chunk. A hit must have the content of its address, and what the origin lacks must be dirty, always.
+//! AustereCache among collisions: short prefixes, tiny buckets, overwrites, trims, every policy.
+//!
+//! Volume and origin are kept beside it, chunk by chunk. A hit must have the content of its
+//! address. A chunk that differs from the origin must be dirty, always.
 
 use std::collections::HashMap;
 
@@ -19,10 +21,11 @@ struct World {
     lbas: u64,
     contents: u64,
     trims_percent: u64,
-    /// What clients wrote, and what the origin has. Where nothing was written both have zeroes.
+    /// The clients' data in `volume`, and the origin's in `origin`. Unwritten chunks are zeroes in
+    /// both.
     volume: HashMap<Lba, Fingerprint>,
     origin: HashMap<Lba, Fingerprint>,
-    /// How often what happened: read hits, destaged chunks.
+    /// Counts of read hits and of destaged chunks.
     hits: u64,
     destaged: u64,
 }
@@ -89,7 +92,8 @@ impl World {
         }
     }
 
-    /// What was destaged is what the volume had before the request; what is being overwritten is not.
+    /// Checks that a destaged chunk has the volume's content before the request, and that no
+    /// overwritten chunk is destaged.
     fn destage(&mut self, overwritten: Option<Lba>) {
         for &(lba, fingerprint) in self.cache.destaged() {
             assert!(overwritten != Some(lba), "{lba:?} is overwritten and need not be destaged");
@@ -99,7 +103,8 @@ impl World {
         }
     }
 
-    /// What is dirty is all that the origin lacks, and has the newest content.
+    /// Checks that the dirty chunks are all chunks that the origin lacks, with their newest
+    /// content.
     fn check(&self) {
         self.cache.core().check();
         let dirty: HashMap<Lba, Fingerprint> = self.cache.dirty().collect();

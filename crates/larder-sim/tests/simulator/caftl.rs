@@ -1,7 +1,10 @@
-//! What CAFTL does, looked at from inside: in-line deduplication, sampling, pre-hashing, the switch, references, and
-//! what out-of-line deduplication finds of what was missed.
+//! CAFTL from inside: deduplication in line and out of line.
 //!
-//! What it does not do: random workloads over all options (`ssd_conservation.rs`), or power losses.
+//! The tests cover in-line deduplication, sampling, pre-hashing, the switch and references.
+//! Out-of-line deduplication finds duplicates that were missed in line.
+//!
+//! They leave random workloads over all options to `ssd_conservation.rs`, and power losses to
+//! others.
 
 use crate::common::{
     Rng,
@@ -38,7 +41,7 @@ fn what_is_there_is_not_programmed_again() {
     assert_eq!(drive.write(0, &[7, 8]), Written { programmed: 0, deduplicated: 2 });
     assert_eq!(drive.ftl.caftl_counts().same_content, 2);
     assert_eq!((drive.references(0), drive.references(1)), (2, 1));
-    // One refers to something else, then the other: the page of 7 is deleted, and found again.
+    // One refers to another content, then the other: the page of 7 is deleted, and found again.
     let shared = drive.locate(0);
     drive.write(0, &[9]);
     assert_eq!(drive.references(2), 1);
@@ -88,7 +91,7 @@ fn references_are_exact_in_the_table_and_stop_at_255_in_the_store() {
     assert_eq!(drive.ftl.counts().programs[Cause::Host as usize], 1);
 }
 
-/// Collection moves a page once, whoever shares it.
+/// Collection moves a page once, with any number of sharers.
 #[test]
 fn a_shared_page_is_copied_once() {
     let mut drive = Drive::new(PLAIN());
@@ -123,13 +126,13 @@ fn the_sample_page_decides_for_its_unit() {
     // 2 is there: all of the unit are fingerprinted, though they were not before and are not found.
     assert_eq!(drive.write(10, &[1, 3, 2, 4]), Written { programmed: 3, deduplicated: 1 });
     assert_eq!(hashes(&drive), [0, 6]);
-    // Now they are.
+    // The second time they are found.
     assert_eq!(drive.write(20, &[1, 3, 2, 4]), Written { programmed: 0, deduplicated: 4 });
     assert_eq!(hashes(&drive), [0, 10]);
     // 7 is greater and is not there: 2 is missed.
     assert_eq!(drive.write(30, &[2, 7, 1]), Written { programmed: 3, deduplicated: 0 });
     assert_eq!(hashes(&drive), [0, 11]);
-    // Of equals the first: 2, which is there; then 5, which is not.
+    // Among equals the first: 2, which is there; then 5, which is not.
     assert_eq!(drive.write(40, &[2, 5]), Written { programmed: 1, deduplicated: 1 });
     assert_eq!(drive.write(50, &[6, 8]), Written { programmed: 2, deduplicated: 0 });
     let counts = drive.ftl.caftl_counts();
@@ -172,7 +175,7 @@ fn a_full_buffer_switches_it_off() {
     assert_eq!(drive.write(0, &[1, 1]).deduplicated, 1);
 }
 
-/// Writes with much that is missed in line: a store of a few entries, and off now and then.
+/// Writes with many duplicates missed in line: a store of a few entries, and off now and then.
 fn missing(drive: &mut Drive, rng: &mut Rng, writes: u32) {
     for _ in 0..writes {
         drive.ftl.tell_buffer_fill(if rng.chance(30) { 100 } else { 0 });
@@ -181,7 +184,8 @@ fn missing(drive: &mut Drive, rng: &mut Rng, writes: u32) {
     }
 }
 
-/// Idle time until nothing is left to do; a few times, for what was moved while it was sorted is found the next time.
+/// Runs idle time until nothing is left to do. It takes a few times, since a page that moved during
+/// the sort is found the next time.
 fn deduplicated(drive: &mut Drive) {
     for number in 0..5 {
         drive.write(500, &[1_000 + number]);
@@ -277,7 +281,8 @@ fn collection_fingerprints_what_it_moves_where_that_is_asked_for() {
     }
 }
 
-/// The external merge needs no idle time then: duplicates that were missed are found while requests have blocks erased.
+/// The external merge needs no idle time then: requests that have blocks erased find the missed
+/// duplicates.
 #[test]
 fn merging_goes_on_with_collection_where_that_is_asked_for() {
     for merges_collecting in [true, false] {
@@ -308,8 +313,8 @@ fn merging_goes_on_with_collection_where_that_is_asked_for() {
     }
 }
 
-/// It goes on for as many operations as the erased blocks have pages, whether those are few or many: no write waits for more, and what a
-/// block of many pages is worth is used.
+/// The merge continues for as many operations as the erased blocks have pages, few or many. No
+/// write waits for more, and the whole worth of a block of many pages is used.
 #[test]
 fn merging_with_collection_takes_as_many_operations_as_erased_blocks_have_pages() {
     for pages_per_block in [8, 32] {
@@ -347,13 +352,14 @@ fn merging_with_collection_takes_as_many_operations_as_erased_blocks_have_pages(
     }
 }
 
-/// Operations that fingerprint what was missed.
+/// Returns the operations that fingerprint missed pages.
 fn out_of_line(drive: &Drive) -> u64 {
     let counts = drive.ftl.counts();
     counts.reads[Cause::OutOfLine as usize] + drive.shadow.hashed_for[Cause::OutOfLine as usize]
 }
 
-/// What idle time fingerprints it reads first, once; what collection moves is read to be moved, and only hashed beside.
+/// Idle time reads each page that it fingerprints first, once. Collection reads a page to move it,
+/// and only hashes it besides.
 #[test]
 fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {
     let mut drive = Drive::new(CaftlOptions { in_line: false, ..PLAIN() });
@@ -379,8 +385,8 @@ fn metadata_reads(drive: &Drive) -> u64 {
     drive.ftl.counts().reads[Cause::Metadata as usize]
 }
 
-/// 700 pages are in five metadata pages. The last of them to come has sent the first to flash. Gathering, 0 sends 1 there, 1 sends 2, and so on: each is
-/// read where its turn comes.
+/// 700 pages are in five metadata pages. The last of them to come has sent the first to flash.
+/// Gathering, 0 sends 1 there, 1 sends 2, and so on: each is read in its turn.
 #[test]
 fn metadata_pages_are_read_to_be_gathered() {
     let mut drive = Drive::of(ONE_PLANE, CaftlOptions { metadata_pages_in_ram: Some(4), ..PLAIN() });
@@ -395,14 +401,14 @@ fn metadata_pages_are_read_to_be_gathered() {
     drive.check();
 }
 
-/// Pages that collection moves take their metadata along, which is read where it is in flash alone, and once; that of the pages they move
-/// to is in RAM, as pages beside these were written last.
+/// A page that collection moves takes its metadata along, which is read once if it is in flash
+/// alone. The metadata of its new place is in RAM, since the pages beside it were written last.
 #[test]
 fn the_metadata_of_a_collected_page_is_read() {
     let mut drive = Drive::of(ONE_PLANE, CaftlOptions { metadata_pages_in_ram: Some(4), ..PLAIN() });
     let logical = drive.ftl.maps().logical_pages();
-    // The first block keeps page 0 alone, the second pages 16 and 17, all others three quarters of theirs, or half. The block that copies go to is
-    // taken of the free ones: so two have to be emptied.
+    // The first block keeps page 0 alone, the second pages 16 and 17, all others three quarters of
+    // theirs, or half. Copies go to a free block: so two have to be emptied.
     let again = (1..16).chain(18..32).chain((32..logical).step_by(4)).chain((33..logical).step_by(4));
     let mut erased = 0;
     let mut number = 0;
@@ -422,7 +428,7 @@ fn the_metadata_of_a_collected_page_is_read() {
     drive.check();
 }
 
-/// Figures 8 and 9: writes that are removed, and erase blocks that are not occupied, beside the baseline.
+/// Figures 8 and 9: removed writes, and unoccupied erase blocks, beside the baseline.
 #[test]
 fn fewer_pages_and_blocks_than_the_baseline() {
     let mut drive = Drive::new(PLAIN());

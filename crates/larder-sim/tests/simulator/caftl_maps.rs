@@ -1,6 +1,7 @@
-//! CAFTL's two-level mapping against a naive one, and its tables in flash, journal and log against both.
+//! CAFTL's two-level mapping against a naive one, and its tables in flash, journal and log against
+//! both.
 //!
-//! What it does not do: simulate a drive.
+//! It does not simulate a drive.
 
 use std::collections::BTreeMap;
 
@@ -13,24 +14,24 @@ use larder_sim::ssd::{
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// Of the drawn operations.
+/// The seed of the drawn operations.
 const SEED: u64 = 20_263;
 const LOGICAL_PAGES: u32 = 40;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// A new page.
+    /// Maps a new page.
     Map(u32),
-    /// The first refers to what the second refers to.
+    /// Makes the first refer to the page of the second.
     Share(u32, u32),
     Unmap(u32),
-    /// What it refers to is moved.
+    /// Moves the page that it refers to.
     Move(u32),
-    /// Contents of the second are found to be those of the first, each by its page.
+    /// Joins the contents of the second to those of the first, each by its page.
     Join(u32, u32),
-    /// So many records go to the journal.
+    /// Writes this many records to the journal.
     Journal(usize),
-    /// The tables are written out as they were before so many of the last records.
+    /// Writes the tables out as they were before this many of the last records.
     Sync(usize),
 }
 
@@ -48,14 +49,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..300)
 }
 
-/// Who refers to which page.
+/// The physical page that each logical page refers to.
 type Model = BTreeMap<u32, Ppa>;
 
 fn referring(model: &Model, ppa: Ppa) -> u32 {
     model.values().filter(|other| **other == ppa).count() as u32
 }
 
-/// `lpn` refers to `to`: what was released is what nobody refers to.
+/// Checks that `lpn` refers to `to`, and that the released page has no reference left.
 fn released(model: &mut Model, maps: &Maps, lpn: u32, to: Option<Ppa>, released: Released) {
     let old = match to {
         Some(to) => model.insert(lpn, to),
@@ -72,7 +73,7 @@ fn released(model: &mut Model, maps: &Maps, lpn: u32, to: Option<Ppa>, released:
     }
 }
 
-/// The VBA of a page, made where there is none.
+/// Returns the VBA of a page, and makes one if there is none.
 fn shared(maps: &mut Maps, lpn: u32, log: &mut Log) -> Option<Vba> {
     match maps.location(Lpn(lpn)).at()? {
         At::Virtual(vba) => Some(vba),
@@ -80,7 +81,7 @@ fn shared(maps: &mut Maps, lpn: u32, log: &mut Log) -> Option<Vba> {
     }
 }
 
-/// What flash holds of the tables.
+/// The tables' content on flash.
 struct Flash {
     tables: Tables,
     journal: Vec<Record>,
@@ -91,7 +92,7 @@ impl Flash {
         Flash { tables: Tables::new(LOGICAL_PAGES), journal: Vec::new() }
     }
 
-    /// The tables are written out as they were after these records of the log. The journal begins anew.
+    /// Writes the tables as they were after these records of the log. The journal begins anew.
     fn write_tables(&mut self, logged: &[Record]) {
         self.tables = self.load(logged);
         self.journal.clear();
@@ -107,7 +108,7 @@ impl Flash {
         let tables = self.load(log.records());
         assert!(tables.primary == maps.primary(), "tables, journal and log are the primary table");
         assert!(tables.secondary == maps.secondary(), "tables, journal and log are the secondary table");
-        // However much of the log is lost: what is left is whole once references are counted anew.
+        // After a loss of any part of the log, the rest is whole once references are counted anew.
         for kept in 0..log.len() {
             let mut maps = self.load(&log.records()[..kept]).into_maps();
             maps.recount(&mut Log::new(512));
@@ -171,7 +172,7 @@ proptest! {
                     let (from, to) = (model[&lpn], new());
                     match at {
                         At::Page(_) => maps.page_moved(Lpn(lpn), to, &mut log),
-                        // One change, whoever refers to it.
+                        // One change, for all pages that refer to it.
                         At::Virtual(vba) => {
                             let before = log.len();
                             maps.shared_moved(vba, to, &mut log);
@@ -205,7 +206,7 @@ proptest! {
                 prop_assert_eq!(maps.resolve(maps.location(Lpn(lpn))), model.get(&lpn).copied());
             }
         }
-        // Only what is in the journal is there after the power went.
+        // Only the journal is there after the power went.
         let records = log.len();
         flash.journal.extend(log.take(records));
         let loaded = flash.load(&[]).into_maps();

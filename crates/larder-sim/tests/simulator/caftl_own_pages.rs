@@ -1,13 +1,15 @@
-//! Why CAFTL copies more than the page-mapped layer it stands on, under uniform random writes: its own pages, cause by cause.
+//! The reason why CAFTL copies more than its page-mapped layer under uniform random writes: its own
+//! pages.
 //!
-//! A full drive of 15% over-provisioning is written over at random. What is switched off one by one: deduplication in line,
-//! metadata pages in flash (all are in RAM), the tables (their journal never ends), all of it. And the page-mapped layer has
-//! fewer and fewer blocks for the same logical pages, which says how many blocks what CAFTL has for itself is worth.
+//! A full drive of 15% over-provisioning is written over at random. One by one these are switched
+//! off: deduplication in line, metadata pages in flash (all are in RAM), the tables (their journal
+//! never ends), all of it. Beside them the page-mapped layer has fewer and fewer blocks for the
+//! same logical pages. That gives CAFTL's own pages their worth in blocks.
 //!
-//! The drive has 8 planes of 177 blocks, a tenth of CAFTL's scaled to 3 GB; `LARDER_PACKAGES=10` makes it that one. `--nocapture`
-//! prints the figures that docs/REPRODUCTION.md has.
+//! The drive has 8 planes of 177 blocks, a tenth of CAFTL's scaled to 3 GB; `LARDER_PACKAGES=10`
+//! makes it that one. `--nocapture` prints the figures that docs/REPRODUCTION.md has.
 //!
-//! What it does not do: time.
+//! It does not measure time.
 
 use crate::common::{Rng, ssd::content};
 use larder_sim::ssd::{
@@ -21,7 +23,7 @@ use larder_sim::ssd::{
     space::SpaceOptions,
 };
 
-/// Knows which pages are the layer's own, and how many copies are of these.
+/// A sink that knows the layer's own pages, and counts the copies of these.
 struct Watch {
     is_own: Vec<bool>,
     own_copies: u64,
@@ -41,7 +43,7 @@ impl Sink for Watch {
     }
 }
 
-/// What came of the writes after the first of each page.
+/// The results of the writes after the first of each page.
 struct Found {
     copies: u64,
     own_copies: u64,
@@ -49,7 +51,7 @@ struct Found {
     counts: Counts,
 }
 
-/// The drive of so many packages, and how often it is written.
+/// A drive with a number of packages, and a number of writes.
 struct Bench {
     geometry: Geometry,
     writes: u32,
@@ -90,7 +92,8 @@ impl Bench {
         found
     }
 
-    /// The page-mapped layer with so many blocks less in each plane, for as many logical pages.
+    /// Makes the page-mapped layer with `blocks_less` fewer blocks in each plane, for as many
+    /// logical pages.
     fn page_mapped(&self, blocks_less: u32) -> PageMapped {
         let mut geometry = self.geometry;
         geometry.blocks_per_plane -= blocks_less;
@@ -144,10 +147,10 @@ fn what_caftl_copies_more_is_for_its_own_pages() {
     let repeating = Bench { duplicates_percent: 20, ..bench };
     let deduplicating = repeating.run("CAFTL, 20% duplicates", repeating.caftl(options));
 
-    // Contents are all distinct: what is deduplicated or not makes no difference, and nothing is shared.
+    // Contents are all distinct: deduplication makes no difference, and nothing is shared.
     assert_eq!(caftl.counts.pages_deduplicated, 0);
     assert_eq!(caftl.copies, off_line.copies);
-    // Without pages of its own it is the page-mapped layer, copy by copy.
+    // Without pages of its own CAFTL copies exactly as the page-mapped layer.
     if nothing.counts.programs[Cause::Journal as usize] == 0 {
         assert_eq!(nothing.copies, plain.copies);
     }
@@ -155,12 +158,12 @@ fn what_caftl_copies_more_is_for_its_own_pages() {
     assert!(caftl.copies > no_metadata.copies && no_metadata.copies > plain.copies);
     assert!(2 * (no_metadata.copies - plain.copies) < caftl.copies - plain.copies);
     assert!(no_tables.copies > caftl.copies && no_tables.own_valid > caftl.own_valid);
-    // The host's data alone is copied as with 2 to 4 blocks a plane less: more than its own valid pages are, for they lie among
-    // their own former versions, but not much.
+    // The host's data alone is copied as with 2 to 4 blocks a plane less. That is more than CAFTL's
+    // own valid pages are, since these lie among their own former versions, but not much.
     let of_data = caftl.copies - caftl.own_copies;
     assert!(fewer[1].copies < of_data && of_data < fewer[3].copies, "{of_data}");
     let own_blocks = caftl.own_valid as f64 / f64::from(geometry.planes() * geometry.pages_per_block);
     assert!((0.5..2.0).contains(&own_blocks), "{own_blocks}");
-    // What is deduplicated makes spare space, which wins back more than that.
+    // Deduplication makes spare space, which wins back more than that.
     assert!(deduplicating.copies < plain.copies && deduplicating.counts.pages_deduplicated > 0);
 }

@@ -1,11 +1,13 @@
-//! CAFTL when the power goes within a request, after any change of the flash: random workloads, with a cut after so many programs
-//! and erasures, again and again on the same drive. Whatever was acknowledged is there; of what was under way each
-//! page is as before or as after; and the drive is whole: pages add up, none is programmed twice or out of order (the shadow
-//! flash checks that by itself), and it goes on.
+//! CAFTL when the power goes within a request, after any change of the flash.
+//!
+//! Random workloads have a cut after a number of programs and erasures, again and again on the same
+//! drive. All acknowledged data is there. Each page of the request under way is as before or as
+//! after. The drive is whole: pages add up, and none is programmed twice or out of order (the
+//! shadow flash checks that by itself). It continues after each cut.
 //!
 //! `LARDER_SEEDS=N` takes N seeds.
 //!
-//! What it does not do: half an operation.
+//! It does not cut half an operation.
 
 use std::{
     cell::RefCell,
@@ -30,10 +32,12 @@ use larder_sim::ssd::{
     space::SpaceOptions,
 };
 
-/// A small log, journal, store and sort, so that all that writes of its own accord is always at it.
+/// Returns a small log, journal, store and sort, so that all background writing is under way all
+/// the time.
 ///
-/// With every other seed no more blocks are kept free than the layer needs by itself, and the log has four pages; with some
-/// much metadata is in RAM; with every third, merging goes on with collection, too.
+/// With every other seed the layer keeps no more free blocks than it needs by itself, and the log
+/// has four pages. With some seeds much metadata is in RAM. With every third, merging runs with
+/// collection, too.
 fn options(seed: u64) -> CaftlOptions {
     let collection_threshold_percent = if seed.is_multiple_of(2) { 0.0 } else { 5.0 };
     CaftlOptions {
@@ -50,7 +54,8 @@ fn options(seed: u64) -> CaftlOptions {
     }
 }
 
-/// One plane or two, and pages of 4096 or 512 bytes, of which the log, the tables and the metadata fill more.
+/// Returns one plane or two, and pages of 4096 or 512 bytes. Log, tables and metadata fill more of
+/// the small pages.
 fn geometry(seed: u64) -> Geometry {
     match seed % 4 {
         0 => Geometry { page_bytes: 512, over_provisioning_percent: 100.0, ..GEOMETRY },
@@ -93,11 +98,11 @@ fn request(rng: &mut Rng, logical: u32) -> Request {
 
 type Content = Option<Fingerprint>;
 
-/// What each logical page may hold: none is there, or this.
+/// The allowed contents of each logical page, among them none.
 struct Allowed {
-    /// The newest that was acknowledged.
+    /// The newest acknowledged content.
     newest: BTreeMap<u32, Content>,
-    /// Since the last flush: what else a drive without capacitor may have kept.
+    /// Older contents since the last flush, which a drive without capacitor may have kept.
     older: BTreeMap<u32, HashSet<Option<Content>>>,
 }
 
@@ -110,7 +115,7 @@ impl Allowed {
         self.older.entry(lpn).or_default().insert(before);
     }
 
-    /// Takes what is found for what is there from now on.
+    /// Checks the found contents, and takes them as the newest from now on.
     fn check(&mut self, drive: &Drive, under_way: &BTreeMap<u32, Option<Content>>, has_capacitor: bool) {
         for lpn in 0..drive.ftl.logical_pages() {
             let found = drive.ftl.locate(Lpn(lpn)).map(|_| drive.held(lpn));
@@ -131,7 +136,7 @@ impl Allowed {
     }
 }
 
-/// What the power has cut, and how often.
+/// The causes of the operations that the cuts hit, with their counts.
 #[derive(Default)]
 struct Cuts {
     by_cause: BTreeMap<(Cause, bool), u64>,
@@ -141,7 +146,7 @@ struct Cuts {
     merges: u64,
 }
 
-/// A drive on which the power goes after each `every`-th operation or so.
+/// Runs a drive whose power goes after about each `every`-th operation.
 fn run(seed: u64, geometry: Geometry, options: CaftlOptions, every: u64, requests: u32, cuts: &RefCell<Cuts>) {
     let mut rng = Rng::new(seed);
     let mut drive = Drive::of(geometry, options);
@@ -157,7 +162,7 @@ fn run(seed: u64, geometry: Geometry, options: CaftlOptions, every: u64, request
         armed_for += 1;
         if drive.shadow.power_goes_after.is_none() || drive.shadow.power_counts.is_some() && armed_for > 40 {
             armed_for = 0;
-            // Some causes are rare: at one of the next of these, now and then.
+            // Some causes are rare: now and then the cut comes at one of their next operations.
             let rare = [Cause::MapTable, Cause::Journal, Cause::Metadata, Cause::WearLevelling];
             let counted = rng.chance(30).then(|| rare[rng.below(4) as usize]);
             let most = if counted.is_some() { 6 } else { 2 * every };
@@ -173,7 +178,8 @@ fn run(seed: u64, geometry: Geometry, options: CaftlOptions, every: u64, request
                 Request::Write(first, numbers) => {
                     let page = |(lpn, mixed): (u32, &u64)| {
                         number += 1;
-                        // Half of them are like no other; some have no fingerprint that the host knows of.
+                        // Half of them are like no other; some have no fingerprint that the host
+                        // knows.
                         let mixed = if mixed % 2 == 0 { *mixed } else { number << 20 | mixed };
                         PageWrite { lpn: Lpn(lpn), content: content(mixed) }
                     };
@@ -206,7 +212,8 @@ fn run(seed: u64, geometry: Geometry, options: CaftlOptions, every: u64, request
             }
             continue;
         }
-        // Once in a while it goes again while the capacitor saves the rest, or within the start.
+        // Now and then the power goes again while the capacitor saves the rest, or within the
+        // start.
         let mut cuts = cuts.borrow_mut();
         drive.shadow.power_counts = None;
         *cuts.by_cause.entry(drive.shadow.last_change).or_default() += 1;
@@ -238,7 +245,7 @@ fn run(seed: u64, geometry: Geometry, options: CaftlOptions, every: u64, request
     cuts.merges += drive.ftl.caftl_counts().merges;
 }
 
-/// Seeds of this run: `LARDER_SEEDS`, or so many.
+/// Runs the test with `LARDER_SEEDS` seeds, or this many.
 fn for_each_seed(many: u64, test: impl Fn(u64)) {
     let many = std::env::var("LARDER_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(many);
     crate::common::for_seeds(1..many + 1, test);

@@ -1,9 +1,11 @@
-//! CAFTL when the power goes between two requests: what is built up again is what was there before, or, without a
-//! capacitor, what was there when the journal was last written. What a start reads is compared with what lies on flash,
-//! and what a change of metadata costs with a count by hand.
+//! CAFTL when the power goes between two requests.
 //!
-//! What it does not do: cut the power within a request, be it of the host or of idle time, or within a start:
-//! `caftl_power.rs` does.
+//! A start rebuilds the state before, or, without a capacitor, the state at the last write of the
+//! journal. The reads of a start are compared with the pages on flash. The cost of a change of
+//! metadata is compared with a count by hand.
+//!
+//! It does not cut the power within a request, of the host or of idle time, or within a start. It
+//! leaves this to `caftl_power.rs`.
 
 use std::collections::BTreeSet;
 
@@ -48,8 +50,8 @@ fn fingerprinted(drive: &Drive) -> impl Iterator<Item = u32> {
     drive.model.keys().copied().filter(|&lpn| drive.ftl.is_fingerprinted(Lpn(lpn)))
 }
 
-/// Metadata pages that were programmed and read while something was done and the power went after it. What it read at
-/// the start is not among them.
+/// Returns the metadata pages programmed and read by a request and the power loss after it. The
+/// reads of the start are not among them.
 fn metadata_of<R>(drive: &mut Drive, request: impl FnOnce(&mut Drive) -> R) -> (u64, u64) {
     let of = |drive: &Drive| {
         let counts = drive.ftl.counts();
@@ -63,8 +65,8 @@ fn metadata_of<R>(drive: &mut Drive, request: impl FnOnce(&mut Drive) -> R) -> (
     (after.0 - before.0, after.1 - before.1)
 }
 
-/// Section 3.3.3: a page's fingerprint and its LBA or VBA are in its metadata page. All pages here have the same one,
-/// of which nothing is in RAM after a start.
+/// Section 3.3.3: a page's fingerprint and its LBA or VBA are in its metadata page. All pages here
+/// have the same one, of which nothing is in RAM after a start.
 #[test]
 fn a_change_of_metadata_is_one_page_read_and_one_programmed() {
     let mut drive = Drive::new(CaftlOptions { journal_pages_max: Some(100), ..options() });
@@ -90,7 +92,8 @@ fn a_change_of_metadata_is_one_page_read_and_one_programmed() {
     assert_eq!(fingerprinted(drive).collect::<Vec<_>>(), [0, 1, 4, 5]);
     assert_eq!(drive.ftl.caftl_counts().fingerprinted_idle, 1);
     assert_eq!(drive.own_pages(&[Cause::Metadata]).len(), 1);
-    // A log that is not empty is one page of the journal: seven requests left one. No table was written yet.
+    // A log that is not empty is one page of the journal: seven requests left one. No table was
+    // written yet.
     let journal = drive.own_pages(&[Cause::Journal, Cause::MapTable]).len();
     assert_eq!((journal, drive.ftl.caftl_counts().syncs), (7, 0));
     let recovered = drive.lose_power();
@@ -109,7 +112,8 @@ fn with_a_capacitor_all_is_as_it_was() {
             let references: Vec<u32> = (0..600).map(|lpn| drive.references(lpn)).collect();
             let recovered = drive.lose_power();
             assert_eq!(recovered.records_lost, 0);
-            // The start may have moved pages: contents, references and hotness stay; places are checked by the drive.
+            // The start may have moved pages: contents, references and hotness stay; the drive
+            // checks places.
             let after = drive.live_entries();
             let what = |entries: &[_]| -> Vec<_> {
                 entries
@@ -127,7 +131,8 @@ fn with_a_capacitor_all_is_as_it_was() {
     });
 }
 
-/// Contents that were missed are there twice, and what idle time had begun is forgotten: nothing else is lost.
+/// Contents that were missed are there twice, and work that idle time had begun is forgotten:
+/// nothing else is lost.
 #[test]
 fn power_goes_in_the_midst_of_out_of_line_work() {
     for_seeds(1..5, |seed| {
@@ -146,7 +151,7 @@ fn power_goes_in_the_midst_of_out_of_line_work() {
         let counts = drive.ftl.caftl_counts();
         assert!(counts.fingerprinted_idle > 100 && drive.ftl.counts().pages_copied() > 0, "{counts:?}");
         assert!(drive.starts_compared > 20, "{} starts", drive.starts_compared);
-        // What was moved while it was sorted is found the next time.
+        // A page that moved during the sort is found the next time.
         for number in 0..5 {
             drive.write(600, &[(1 << 50) + number]);
             while drive.idle(u64::MAX) > 0 {}
@@ -178,8 +183,8 @@ fn without_one_what_was_flushed_is_there() {
     });
 }
 
-/// The tail of the log is lost: some logical pages are as they were before. What was flushed is there, though collection
-/// moves and erases all the time.
+/// The tail of the log is lost: some logical pages are as they were before. Flushed data is there,
+/// though collection moves and erases all the time.
 #[test]
 fn without_one_the_tail_is_lost_and_nothing_else() {
     let lost = std::cell::Cell::new(0);

@@ -1,6 +1,7 @@
-//! CAFTL's fingerprint store against a naive one: a map. And what replacement and the ways to find sooner do.
+//! CAFTL's fingerprint store against a naive one, which is a map. The tests cover replacement and
+//! the faster ways to search, too.
 //!
-//! What it does not do: simulate a drive.
+//! It does not simulate a drive.
 
 use std::collections::BTreeMap;
 
@@ -15,12 +16,12 @@ use larder_sim::ssd::{
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// Of the drawn operations.
+/// The seed of the drawn operations.
 const SEED: u64 = 20_262;
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// Inserts, or changes what is there.
+    /// Inserts an entry, or changes the one that is there.
     Put(u64, u32, u8),
     LookUp(u64),
     Remove(u64),
@@ -118,7 +119,7 @@ fn entry(number: u64, reference: u8) -> Entry {
     Entry { digest: digest(number), location: Location::page(Ppa(number as u32)), reference }
 }
 
-/// One segment of two buckets of 4 entries each, all full.
+/// Returns one segment of two buckets of 4 entries each, all full.
 fn full(order: Order) -> Store {
     let options = StoreOptions { segments: 1, bucket_bytes: 100, buckets_max: 2, range_check: true, order };
     let mut store = Store::new(options, false).expect("a store");
@@ -144,7 +145,8 @@ fn the_coldest_of_the_bucket_in_turn_gives_way_unless_the_new_one_is_colder() {
     store.check();
 }
 
-/// Under equal references none stays for its value: what was inserted is forgotten in about the order it came.
+/// Under equal references no entry stays for its value: entries are forgotten in about the order of
+/// their insertion.
 #[test]
 fn of_equals_each_gives_way_in_its_turn() {
     for order in [Order::Allocated, Order::Hotness, Order::Fingerprint] {
@@ -193,7 +195,8 @@ fn comparisons_are_those_that_are_made() {
     // The largest: above the first two buckets, in the third. By halves: above the middle, in the last.
     assert_eq!(compared(Order::Allocated, true, 5).1, 2 + 2 + 2);
     assert_eq!(compared(Order::Fingerprint, true, 5).1, 2 + 2);
-    // Without the check all buckets are searched; the range check saves the searches of the first two.
+    // Without the check all buckets are searched; the range check saves the searches of the first
+    // two.
     let (all, ranges) = compared(Order::Allocated, false, 5);
     assert_eq!(ranges, 0);
     let (with, ranges) = compared(Order::Allocated, true, 5);
@@ -210,7 +213,7 @@ fn what_finds_sooner_compares_less() {
         for number in 0..20_000 {
             store.insert(entry(number, if number < 200 { 9 } else { 1 }));
         }
-        // Hot ones at the end of the list where nothing reorganises it.
+        // Hot ones are at the end of the list unless it is reorganised.
         for number in 20_000..20_200 {
             store.insert(entry(number, 200));
         }

@@ -1,4 +1,5 @@
-//! Logs of decisions, worked out by hand: what they come to, and that no log is believed that says something else.
+//! Logs of decisions, worked out by hand: their outcome, and that a log with another answer is
+//! refused.
 
 use larder_core::decisions::text::LINE_BYTES_MAX;
 use larder_sim::decisions::{Decided, replay};
@@ -6,12 +7,12 @@ use larder_sim::decisions::{Decided, replay};
 /// Chunks of 4 KiB in seven WEUs of 512 KiB; headers and entries of 64 bytes, sectors of 4 KiB.
 const OPENED: &str = "opened nitro 4096 524288 4096 64 64 7 2000 2000 5 0";
 
-/// A fingerprint.
+/// Returns a fingerprint.
 fn fp(number: u64) -> String {
     format!("{number:032x}")
 }
 
-/// A first read, a fill, what hits then, and what is written for it.
+/// Returns a first read, a fill, hits after it, and the writes of the fill.
 fn small() -> Vec<String> {
     vec![
         "larder-decisions 1".into(),
@@ -53,7 +54,8 @@ fn small() -> Vec<String> {
     ]
 }
 
-/// The same over slots of one chunk, with D-LRU: what a record has to itself it fills, and is written at once.
+/// Returns the same over slots of one chunk, with D-LRU. A record fills its slot, and is written at
+/// once.
 fn small_slots() -> Vec<String> {
     vec![
         "larder-decisions 1".into(),
@@ -71,7 +73,8 @@ fn small_slots() -> Vec<String> {
         "read 9 0 4 : hit 1 0 2048".into(),
         "read 9 3 5 : miss".into(),
         "written 6 : count 2048".into(),
-        // Two slots are the design's: what was used least recently makes way, and its slot goes once it is clean.
+        // The design has two slots: the chunk used least recently makes way, and its slot goes once
+        // it is clean.
         format!("open clean 10 {} 4096 : slot 2", fp(2)),
         format!("insert 10 clean {} raw 4096 : stored 2 0 4096", fp(2)),
         "choose : slot 0".into(),
@@ -89,8 +92,8 @@ fn small_slots() -> Vec<String> {
     ]
 }
 
-/// Over slots for parts of a chunk, with AustereCache: one bucket of eight slots of 4 KiB, for chunks of 8 KiB. Metadata slots that
-/// change are numbered among the segments.
+/// Returns the same over slots for parts of a chunk, with AustereCache: one bucket of eight slots
+/// of 4 KiB, for chunks of 8 KiB. Metadata slots that change are numbered among the segments.
 fn small_parts() -> Vec<String> {
     vec![
         "larder-decisions 1".into(),
@@ -107,14 +110,15 @@ fn small_parts() -> Vec<String> {
         "written 6 : count 0".into(),
         "told 0 : hit 0 0 3000".into(),
         "read 7 0 16 : hit 0 0 3000".into(),
-        // Another one has it, too: until the origin is said to have the first, that leaves the list.
+        // Another one has it, too: until the origin has the first, that leaves the list.
         format!("insert 8 20 {} known : hit 0 0 3000", fp(1)),
         "taken 7 : slot 0".into(),
         "written 7 : count 0".into(),
         "read 8 0 16 : hit 0 0 3000".into(),
-        // What is below this number is in the log: nothing that waits is.
+        // Entries below this number are in the log: no waiting entry is.
         "committed 20".into(),
-        // Now chunk 8 joins the list, and then chunk 7; a write that found nothing new is over as well.
+        // Now chunk 8 joins the list, and then chunk 7; a write that found nothing new is over as
+        // well.
         "committed 21".into(),
         "settled 7 durable".into(),
         "taken 9 : slot 0".into(),
@@ -144,7 +148,7 @@ fn small_parts() -> Vec<String> {
         "read 7 0 16 : miss".into(),
         format!("insert 7 clean {} known : hit 0 0 3000", fp(1)),
         "settled 7 gone".into(),
-        // The bucket is full, and of what is in it nothing refers to chunk 9's data any more.
+        // The bucket is full, and nothing refers to the data of chunk 9 in it any more.
         format!("open clean 20 {} 8192 : slot 4", fp(3)),
         format!("insert 20 clean {} raw 8192 : stored 4 0 8192", fp(3)),
         format!("open clean 21 {} 8192 : slot 6", fp(4)),
@@ -161,7 +165,7 @@ fn small_parts() -> Vec<String> {
         "read 20 0 16 : hit 4 0 8192".into(),
         "read 21 0 16 : hit 6 0 8192".into(),
         "read 22 0 16 : hit 1 0 4000".into(),
-        // Until its metadata slot is written, that is the one of the chunk that was there before.
+        // Until its metadata slot is written, that slot has the chunk that was there before.
         format!("insert 20 25 {} known : hit 1 0 4000", fp(5)),
         "told 1 : hit 1 0 8192".into(),
         "written 19 : count 0".into(),
@@ -188,7 +192,7 @@ fn a_log_comes_to_what_was_worked_out() {
         weus_evicted: 1,
     };
     assert_eq!(replayed(&small()), Ok(decided));
-    // Without answers nothing is compared, and it comes to the same.
+    // Without answers nothing is compared, and the outcome is the same.
     let bare: Vec<String> = small().iter().map(|line| line.split(" : ").next().unwrap().to_owned()).collect();
     assert_eq!(replayed(&bare), Ok(decided));
 }
@@ -258,7 +262,7 @@ fn inputs_that_are_changed_are_noticed() {
     // The content of the fill is another one: then the write's is not known.
     let fill = format!("insert 7 clean {} packed 1000 : stored 0 64 1000", fp(2));
     assert!(with("insert 7", fill).contains("the content is not known here"));
-    // A record of another length is somewhere else, and its segment longer.
+    // A record of another length lies elsewhere, and its segment is longer.
     let longer = format!("insert 7 clean {} packed 4000 : stored 0 64 4000", fp(1));
     assert!(with("insert 7", longer).contains("line 7"));
     // No slot was opened, or chosen, or evicted.
@@ -292,7 +296,7 @@ fn what_cannot_be_is_refused_with_its_line() {
     let other = "opened larder 32768 8192 512 0 0 240 2000 0 1 7";
     let refused = format!("line 2: no log of the design \"larder\" can be followed; {names} (`{other}`)");
     assert_eq!(opened(other), refused);
-    // What has slots for parts of a chunk has buckets, and whole slots a record.
+    // A design with slots for parts of a chunk has buckets, and whole slots a record.
     let parts = |sizes: &str| opened(&format!("opened austere {sizes}"));
     assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0").contains("does not say how many slots a bucket has"));
     assert!(
@@ -303,7 +307,7 @@ fn what_cannot_be_is_refused_with_its_line() {
     );
     assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 500 99").contains("500"));
     assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 32 0").contains("the number of chunks is 0"));
-    // What has slots of one chunk has nothing else.
+    // A design with slots of one chunk has nothing else.
     let slots = |sizes: &str| opened(&format!("opened lru {sizes} 200 2000 0 1 0"));
     assert!(slots("4096 8192 4096 0 0").contains("the size of a WEU is 8192; it is from 4096 to 4096"));
     assert!(slots("4096 4096 4096 64 0").contains("the size of a segment's header is 64; it is from 0 to 0"));
@@ -322,7 +326,7 @@ fn what_cannot_be_is_refused_with_its_line() {
 
 #[test]
 fn no_log_panics() {
-    // Lines in another order, twice, or left out: whatever it comes to, it comes to something.
+    // Lines in another order, twice, or left out: every log has an outcome.
     let over_slots = ["d-lru", "d-arc", "lru", "arc"].map(|design| (design, small_slots(), "d-lru"));
     let over_weus = ["nitro", "cd-arc"].map(|design| (design, small(), "nitro"));
     let over_parts = [("austere", small_parts(), "austere")];

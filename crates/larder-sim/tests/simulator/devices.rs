@@ -1,5 +1,7 @@
-//! What caches ask of their devices, over random workloads: the bytes are those that `Traffic` counts, all of it lies in the
-//! layout, and what is read from the flash is what was written there.
+//! The requests of caches to their devices, over random workloads.
+//!
+//! The bytes are those that `Traffic` counts, and all of them lie in the layout. Reads of the flash
+//! return the data written there.
 
 use std::collections::HashMap;
 
@@ -13,7 +15,7 @@ use larder_sim::{
 };
 
 const CHUNK: u32 = 8192;
-/// What a shadow of the flash is kept by.
+/// The unit of the flash's shadow.
 const SECTOR: u64 = 512;
 
 fn content(number: u64) -> Content {
@@ -26,7 +28,7 @@ fn content(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes }
 }
 
-/// Each design as it is, and with what it can do without.
+/// Returns each design with its default options, and without its optional parts.
 fn setups(policy: WritePolicy, flash: FlashAmount) -> Vec<Setup> {
     let mut all = Vec::new();
     for design in DESIGNS {
@@ -48,7 +50,7 @@ fn setups(policy: WritePolicy, flash: FlashAmount) -> Vec<Setup> {
     all
 }
 
-/// Reads, writes, trims and flushes of a disk, each read of what is there.
+/// Returns reads, writes, trims and flushes of a disk, each read with the disk's content.
 fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
     let chunks = 6000 + rng.below(4000);
     let mut disk: Vec<u64> = (0..chunks).map(|_| rng.below(9000)).collect();
@@ -62,7 +64,7 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
                     Request::Trim(Lba(at), count)
                 }
                 1 => {
-                    // Nobody knows what it holds then, but a later read tells.
+                    // The content is unknown then, but a later read tells.
                     disk[at as usize] = 20_000 + step;
                     Request::Forget(Lba(at), 1)
                 }
@@ -82,7 +84,7 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
 struct Shadow {
     /// Sectors that were written since they were trimmed.
     written: HashMap<u64, ()>,
-    /// Uncompressed chunks, by where they begin.
+    /// Uncompressed chunks, by their first byte.
     raw: HashMap<u64, Fingerprint>,
 }
 
@@ -103,7 +105,7 @@ impl Shadow {
     }
 }
 
-/// Sums of what was asked for, as a cache counts it.
+/// Adds a request to sums like those of a cache.
 fn add(sums: &mut Traffic, request: &larder_sim::devices::DeviceRequest) {
     let data = request.len - request.metadata_bytes;
     match (request.device, request.action) {
@@ -201,7 +203,7 @@ fn caches_ask_for_the_bytes_that_they_count() {
     });
 }
 
-/// Uncompressed chunks of contents of their own, in write-back.
+/// Returns a cache of uncompressed chunks of contents of their own, in write-back.
 fn weus() -> Setup {
     let raw = Options { compress: Some(false), dedup: Some(false), ..Options::default() };
     let design = DESIGNS.iter().find(|design| design.name == "nitro").expect("a design");
@@ -214,7 +216,7 @@ fn what_the_drive_drops_is_destaged_and_forgotten_and_nothing_else() {
     let mut cache = weus().build(0).expect("a cache").cache;
     cache.gather(true);
     let mut asked = Requests::default();
-    // Where each chunk lies; a segment is asked for when it is full.
+    // The place of each chunk; the cache writes a segment when it is full.
     let mut places: HashMap<Fingerprint, u64> = HashMap::new();
     for number in 1..700 {
         cache.write(Lba(number), &content(number));
@@ -229,7 +231,7 @@ fn what_the_drive_drops_is_destaged_and_forgotten_and_nothing_else() {
     let gone: Vec<u64> = (1..700).filter(|&number| lies_there(number)).collect();
     assert!((200..257).contains(&gone.len()), "{} chunks", gone.len());
     assert!(cache.expect_drops());
-    // A byte of a WEU is all of it.
+    // A drop of one byte of a WEU drops all of it.
     cache.evict_range(first..first + 1);
     cache.take_requests(&mut asked);
     let of = |device, action| asked.iter().filter(move |one| (one.device, one.action) == (device, action));
@@ -242,12 +244,12 @@ fn what_the_drive_drops_is_destaged_and_forgotten_and_nothing_else() {
     );
     let dirty_before = destaged.len() as u64 + cache.traffic().origin_chunks_written;
     assert!(dirty_before > 0);
-    // What is free already may go again.
+    // A free WEU may go again.
     cache.evict_range(weu.clone());
     for number in 1..700 {
         let is_gone = gone.contains(&number);
         assert_eq!(cache.read(Lba(number), &content(number)), !is_gone, "chunk {number}");
-        // Else what is inserted evicts others.
+        // Else the insertion evicts others.
         if is_gone {
             cache.trim(Lba(number));
         }

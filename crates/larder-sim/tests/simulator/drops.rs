@@ -1,5 +1,8 @@
-//! Drives that drop data by themselves: a cache's metadata stays, whatever its mode. Under caches that write back: however much one request
-//! makes dirty, and however small blocks are beside a chunk, what is dirty finds room, or the cache is refused before it begins.
+//! Drives that drop data by themselves.
+//!
+//! A cache's metadata stays, in every mode. In write-back dirty data finds room, or the cache is
+//! refused before it begins. This holds for any amount that one request makes dirty, and for blocks
+//! of any size beside a chunk.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
@@ -25,7 +28,7 @@ fn content(number: u64, chunk_bytes: u32) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: 1 + (number * 977 % u64::from(chunk_bytes)) as u32 }
 }
 
-/// Requests of up to `most` chunks each, most of them writes, over `bytes` of a volume.
+/// Returns requests of up to `most` chunks each, most of them writes, over `bytes` of a volume.
 fn clients(rng: &mut Rng, count: u64, most: u64, chunk_bytes: u32, bytes: u64) -> Vec<ClientRequest> {
     let chunks = (bytes / u64::from(chunk_bytes)).max(2);
     let mut made = 0;
@@ -59,7 +62,7 @@ fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, 
     Setup { design, chunk_bytes, flash, policy: WritePolicy::Back, options }
 }
 
-/// The cache and its drive with a clock.
+/// Makes the cache and its drive with a clock.
 fn clocked(setup: &Setup) -> Result<Whole, String> {
     let Built { cache, drive, .. } = setup.build(0)?;
     let origin = OriginProfile::named("nvme-ssd").expect("it is one");
@@ -68,8 +71,8 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
     Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
 }
 
-/// As a profile is, the drive of each design with slots of a chunk has too little room for all of them, and drops some; what the cache finds its data by is
-/// never among that.
+/// With its own profile, the drive of each design with slots of a chunk has too little room for all
+/// of them, and drops some. It never drops metadata that the cache needs to find its data.
 #[test]
 fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
     let requests = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB);
@@ -101,7 +104,8 @@ fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
             }
             let (dropped, physical) = (host.drive_counts().pages_evicted, host.profile().geometry.physical_bytes());
             println!("{label}: {dropped} pages dropped by {physical} bytes of flash");
-            // Around a cache that is mostly written to, little comes into it; and one in few WEUs always has one that is free.
+            // Few chunks enter a write-around cache that is mostly written to. A cache of few WEUs
+            // always has a free one.
             let is_full = policy != WritePolicy::Around && cache.flash_weu_bytes().is_none();
             assert!(dropped > 0 || !is_full, "{label}: nothing was dropped");
             host.ftl().check();

@@ -1,5 +1,7 @@
-//! Every design on every translation layer, over random workloads: the drive gets the bytes that the cache writes, finds
-//! what it reads, and deduplicates what is known to be equal; and the cache answers as it does without a drive.
+//! Every design on every translation layer, over random workloads.
+//!
+//! The drive gets the bytes that the cache writes, finds the data of its reads, and deduplicates
+//! pages that are known to be equal. The cache answers as without a drive.
 
 use std::ops::Range;
 
@@ -28,7 +30,7 @@ fn content(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: 1 + (number * 977 % u64::from(CHUNK)) as u32 }
 }
 
-/// Reads, writes, trims and flushes, of few contents.
+/// Returns reads, writes, trims and flushes, of few contents.
 fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
     let mut disk: Vec<u64> = (0..6000).map(|_| 1 + rng.below(5000)).collect();
     (0..count)
@@ -50,7 +52,7 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
 fn drive(profile: &str, ftl: &'static FtlKind) -> Option<DriveSetup> {
     let profile = Profile::named(profile).expect("a profile");
     let drive = DriveSetup::new(profile, ftl).with("over_provisioning_percent", 25.0).expect("a number");
-    // Far smaller than the caches here, so that parts of units do not all stay in it.
+    // Far smaller than the caches here, so that some parts of units leave it.
     Some(drive.with("buffer_bytes", f64::from(256 << 10)).expect("a number"))
 }
 
@@ -61,8 +63,8 @@ fn replayed(setup: &Setup, requests: &[Request]) -> Measures {
     meter.finish()
 }
 
-/// In write-through as in write-back: what a drive drops is clean, so that the cache has nothing to write back for it, and nothing is
-/// read that was dropped. And however much is dirty, it finds room.
+/// In write-through as in write-back a drive drops only clean data. So the cache writes nothing
+/// back for it, and never reads dropped data. Any amount of dirty data finds room.
 #[test]
 fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
     let totals = std::cell::Cell::new((0, 0));
@@ -74,7 +76,8 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
                 for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
                     let ftl = FtlKind::named(name).expect("a layer");
                     let orphans = ["d-lru", "d-arc"].contains(&design.name).then_some(Orphans::Forget);
-                    // As much flash as the cache takes, of which the log has a tenth: something is always dropped.
+                    // The drive has as much flash as the cache takes, of which the log has a tenth:
+                    // it always drops data.
                     let drive = drive("caftl", ftl).expect("a drive").with("over_provisioning_percent", 0.0);
                     let drive = Some(drive.expect("a number"));
                     let options = Options { drive, orphans, ..Options::default() };
@@ -94,7 +97,8 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
                             for bytes in &dropped {
                                 cache.evict_range(bytes.clone());
                                 cache.take_requests(&mut asked);
-                                // Of a larger WEU what is dirty elsewhere may be written back.
+                                // The drop of a larger WEU may write back dirty chunks elsewhere in
+                                // it.
                                 let reads = asked
                                     .iter()
                                     .filter(|one| (one.device, one.action) == (Device::Flash, Action::Read));
@@ -127,7 +131,8 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
     assert!(dropped > 10_000 && cleaned > 100, "{dropped} pages dropped, {cleaned} blocks cleaned");
 }
 
-/// A layer may keep more for itself than its profile does: what it has for the host is told, and not what the geometry leaves.
+/// A layer may keep more for itself than its profile does: the reported size is its space for the
+/// host, and not that of the geometry.
 #[test]
 fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
     let of = |name: &str| {
@@ -164,7 +169,7 @@ fn every_design_lies_on_every_layer() {
             for ftl in FTLS {
                 let options = Options { drive: drive("caftl", ftl), ..bare.options };
                 let label = format!("{} on {}", design.name, ftl.name);
-                // What no address has cannot be forgotten where a layer drops it.
+                // A layer that drops a slot without an address cannot have it forgotten.
                 let keeps_orphans = ["d-lru", "d-arc"].contains(&design.name);
                 let mut options = options;
                 if keeps_orphans && ftl.name.starts_with("flashtier") {
@@ -176,8 +181,8 @@ fn every_design_lies_on_every_layer() {
                 assert_eq!(alone.drive, None);
                 let measures = replayed(&Setup { options, ..bare }, &requests);
                 let DriveMeasures { counts, host, wear, geometry, .. } = measures.drive.clone().expect("a drive");
-                // Whom the drive tells what to evict evicts something else, and whom it forgets something for, or has write
-                // something back, too.
+                // A cache evicts other chunks if the drive chooses its victims, makes it forget
+                // data, or has it write data back.
                 if counts.pages_evicted == 0 && ftl.name != "weu" && !ftl.name.starts_with("flashtier") {
                     assert_eq!((measures.tally, measures.traffic), (alone.tally, alone.traffic), "{label}");
                 }
@@ -224,7 +229,8 @@ fn a_drive_deduplicates_what_a_cache_leaves_double() {
     }
     // Raw chunks of a WEU begin at a sector, so that equal chunks are equal pages.
     assert!(share("nitro", raw) > 0.1);
-    // What the cache has dropped and stores again may lie on the drive still, as an invalid page.
+    // Content that the cache dropped and stores again may still lie on the drive, as an invalid
+    // page.
     let left = share("d-lru", Options::default());
     assert!(left < 0.5 * share("lru", Options::default()), "little is left to the drive: {left}");
     assert_eq!(
@@ -257,7 +263,8 @@ fn parts_of_pages_wait_for_the_rest_of_them() {
     }
 }
 
-/// Reads, and a few writes, of chunks whose contents are all different: skewed, over three times the cache.
+/// Returns reads, and a few writes, of chunks whose contents are all different: skewed, over three
+/// times the cache.
 fn mostly_reads(count: u64) -> Vec<Request> {
     let mut rng = Rng::new(3);
     (0..count)
@@ -298,7 +305,7 @@ fn the_drive_made_for_weus_takes_the_caches_as_its_units() {
         assert_eq!(drive.counts.pages_copied(), 0, "WEUs of {weu_bytes}");
         assert_eq!(drive.host.pages_read_to_complete, 0, "WEUs of {weu_bytes}: padding is of no page");
     }
-    // Blocks are smaller where a WEU is not whole ones; what halving them does not do is refused.
+    // Blocks shrink if a WEU is not whole ones; a size that halving does not reach is refused.
     let on = |pages_per_block: f64| {
         let profile = Profile::named("nitro-mlc").expect("a profile");
         let drive = DriveSetup::new(profile, FtlKind::named("weu").expect("a layer"));

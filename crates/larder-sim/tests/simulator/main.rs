@@ -1,7 +1,8 @@
-//! The tests of the simulator, in one program: a module for each suite, so that what they share is compiled once, and long tests of
-//! one suite run beside those of the next.
+//! The tests of the simulator, in one program, with a module for each suite.
 //!
-//! Apart are those with an allocator that counts: `austere_allocations.rs`, `index_ram.rs`, `replay_ram.rs`, `ssd_ram.rs`.
+//! So common code is compiled once, and long tests of one suite run beside those of the next. Tests
+//! with an allocator that counts are apart: `austere_allocations.rs`, `index_ram.rs`,
+//! `replay_ram.rs`, `ssd_ram.rs`.
 
 mod austere_bucketed;
 mod austere_model;

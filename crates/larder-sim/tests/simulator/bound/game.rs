@@ -1,8 +1,9 @@
-//! Small random games of reads, writes and trims of addresses, played by every possible cache at once: the best of them is
-//! what the bound must give, or must enclose.
+//! Small random games of reads, writes and trims of addresses, played by every possible cache at
+//! once. The bound must give the best of them, or enclose it.
 //!
-//! The search knows nothing of intervals. Its states are the sets of contents that a cache may hold; after each request, a
-//! cache holds any subset, of what it held and what passed by, that fits.
+//! The search knows nothing of intervals. Its states are the sets of contents that a cache may
+//! hold. After each request, a cache holds any fitting subset of its contents and those that passed
+//! by.
 
 use larder_core::Fingerprint;
 use larder_sim::{
@@ -24,14 +25,14 @@ enum Op {
     Trim(usize),
 }
 
-/// A content with a number.
+/// Returns a content with a number.
 pub fn content(number: u64, stored_bytes: u32) -> Content {
     let mut fingerprint = [0; 16];
     fingerprint[..8].copy_from_slice(&number.to_le_bytes());
     Content { fingerprint: Fingerprint(fingerprint), stored_bytes }
 }
 
-/// What a game comes to: the content of each read (true) and write, in order.
+/// Plays a game, and returns the content of each read (true) and write, in order.
 fn play(held: [usize; ADDRESSES], ops: &[Op]) -> Vec<(usize, bool)> {
     let mut held = held;
     let mut played = Vec::new();
@@ -59,7 +60,7 @@ fn collect(played: &[(usize, bool)], bytes: [u32; CONTENTS], zeroes: Zeroes) -> 
     collector.finish()
 }
 
-/// The most reads that any cache hits.
+/// Returns the most reads that any cache hits.
 fn best(played: &[(usize, bool)], bytes: [u32; CONTENTS], zeroes: Zeroes, capacity_bytes: u64) -> u64 {
     let is_free = |number| zeroes == Zeroes::Free && number == ZERO;
     let needs = |set: usize| -> u64 {

@@ -7,7 +7,8 @@ use larder_trace::{rng::Rng, zipf::Zipf};
 
 use super::game::content;
 
-/// LRU over contents: what is read or written comes in, what was used longest ago leaves. Hits of reads.
+/// Counts the read hits of LRU over contents. A read or written content comes in, and the one used
+/// longest ago leaves.
 pub fn lru_hits(requests: &[(u64, u32, bool)], capacity_bytes: u64) -> u64 {
     let (mut last_use, mut by_use, mut used, mut hits) = (BTreeMap::new(), BTreeMap::new(), 0u64, 0u64);
     for (now, &(number, bytes, is_read)) in requests.iter().enumerate() {
@@ -29,7 +30,7 @@ pub fn lru_hits(requests: &[(u64, u32, bool)], capacity_bytes: u64) -> u64 {
     hits
 }
 
-/// The same requests, as the bound takes them.
+/// Returns the same requests, as the bound takes them.
 pub fn collect(requests: &[(u64, u32, bool)]) -> BoundTrace {
     let mut collector = BoundCollector::new(Zeroes::Free);
     for &(number, bytes, is_read) in requests {
@@ -40,7 +41,8 @@ pub fn collect(requests: &[(u64, u32, bool)]) -> BoundTrace {
     collector.finish()
 }
 
-/// Contents drawn by Zipf's law, with scans between, and some writes. Sizes of 1 to `bytes_max`, each content's its own.
+/// Returns contents drawn by Zipf's law, with scans between, and some writes. Sizes are 1 to
+/// `bytes_max`, each content's its own.
 pub fn requests(seed: u64, count: u64, bytes_max: u64) -> Vec<(u64, u32, bool)> {
     let mut rng = Rng::new(seed);
     let zipf = Zipf::new(count / 8, 0.4 + rng.unit());
@@ -85,7 +87,8 @@ fn lru_never_beats_the_bound_with_sizes() {
             let lru = lru_hits(&requests, capacity);
             assert!(lru <= bound.read_hits_upper, "seed {seed}, {capacity} bytes: {lru} hits, {bound:?}");
             assert!(bound.read_hits_lower <= bound.read_hits_upper, "seed {seed}, {capacity} bytes: {bound:?}");
-            // How close the bounds come is luck in theory. This is what they do here, where many chunks fit.
+            // In theory the closeness of the bounds is luck. These are their figures here, where
+            // many chunks fit.
             let apart = bound.read_hits_upper - bound.read_hits_lower;
             assert!(capacity < 100 || apart <= bound.read_hits_upper / 20, "seed {seed}, {capacity} bytes: {bound:?}");
         }

@@ -4,7 +4,8 @@ use larder_sim::bound::{Bound, BoundCollector, BoundTrace, Zeroes};
 
 use super::game::content;
 
-/// Letters are contents: lower case reads them, upper case writes them. Each is as large as `bytes` says.
+/// Parses a sequence. Letters are contents: lower case reads them, upper case writes them. `bytes`
+/// gives their sizes.
 pub fn sequence(requests: &str, bytes: impl Fn(char) -> u32) -> BoundTrace {
     let mut collector = BoundCollector::new(Zeroes::Free);
     for letter in requests.chars().filter(|letter| letter.is_alphanumeric()) {
@@ -26,9 +27,10 @@ fn hits(requests: &str, capacity_chunks: u64) -> u64 {
 
 #[test]
 fn the_reference_string_of_the_operating_systems_books() {
-    // 7 0 1 2 0 3 0 4 2 3 0 3 2 1 2 0 1 7 0 1, with letters for digits (h is 7). The books' OPT takes in each page that it
-    // reads, and hits 11 with 3 frames. Here h (7) and the first b (1) are passed over, so that a, c and d stay until b is
-    // read again: of the 14 reads that are not first ones, only the first repeats of h and b miss.
+    // 7 0 1 2 0 3 0 4 2 3 0 3 2 1 2 0 1 7 0 1, with letters for digits (h is 7). The books' OPT
+    // takes in each page that it reads, and hits 11 with 3 frames. Here h (7) and the first b (1)
+    // are passed over, so that a, c and d stay until b is read again. Of the 14 reads that are not
+    // first ones, only the first repeats of h and b miss.
     let books = "habcadaecdadcbcabhab";
     assert_eq!(hits(books, 3), 12);
     // One place: a from request 1 to 4, 6 and 10, c from 12 to 14, a from 15 to 18.
@@ -40,7 +42,7 @@ fn the_reference_string_of_the_operating_systems_books() {
 
 #[test]
 fn passing_over_pays() {
-    // A scan past one that is read again and again.
+    // A scan past one content that is read again and again.
     assert_eq!(hits("a b a c a d a", 1), 3);
     // A loop over one more than fits: LRU hits nothing; 2 of 3 hit each time but the first.
     assert_eq!(hits("abcabcabcabc", 2), 6);

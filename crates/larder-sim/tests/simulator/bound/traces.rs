@@ -1,4 +1,4 @@
-//! The traces beside the checkout, where there are any.
+//! The traces beside the checkout, if there are any.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use larder_sim::{
 };
 use larder_trace::{Op, OpenOptions};
 
-/// The folder of traces beside the checkout, or `None` with a printed line.
+/// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 fn traces(test: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
@@ -19,7 +19,8 @@ fn traces(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// What a trace with content comes to, in its own chunks of 4 KiB, and the bytes of its working set.
+/// Returns the bound's trace of a trace with content, in its own chunks of 4 KiB, and the bytes of
+/// its working set.
 fn collect(path: &Path, zeroes: Zeroes) -> (BoundTrace, u64) {
     let mut collector = BoundCollector::new(zeroes);
     let mut touched = std::collections::HashSet::new();
@@ -57,7 +58,8 @@ fn bounds_of_shared_traces_are_sane() {
                 sized.read_hits_lower <= sized.read_hits_upper && sized.read_hits_upper <= all,
                 "{name}: {sized:?}"
             );
-            // The exact optimum in bytes grows with the capacity, so each upper bound is above each lower one before.
+            // The exact optimum in bytes grows with the capacity, so each upper bound is above each
+            // lower one before.
             assert!(sized.read_hits_upper >= before.1, "{name}: {bytes} bytes");
             // No content takes more than its place.
             assert!(sized.read_hits_upper >= places.read_hits_lower, "{name}: {bytes} bytes");
