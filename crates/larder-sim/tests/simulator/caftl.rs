@@ -378,7 +378,8 @@ fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {
     drive.check();
 }
 
-/// One plane of 1024 pages, so that pages are programmed from the first on: a metadata page has 170 of them, and four are in RAM.
+/// One plane of 1024 pages, so that pages are programmed from the first on. A metadata page has 170
+/// of them, and four metadata pages are in RAM.
 const ONE_PLANE: Geometry = Geometry { packages: 1, pages_per_block: 16, over_provisioning_percent: 45.0, ..GEOMETRY };
 
 fn metadata_reads(drive: &Drive) -> u64 {

@@ -1,8 +1,8 @@
 //! The reason why CAFTL copies more than its page-mapped layer under uniform random writes: its own
 //! pages.
 //!
-//! A full drive of 15% over-provisioning is written over at random. One by one these are switched
-//! off: deduplication in line, metadata pages in flash (all are in RAM), the tables (their journal
+//! A full drive of 15% over-provisioning is written over at random. Parts are switched off one by
+//! one: deduplication in line, metadata pages in flash (all are in RAM), the tables (their journal
 //! never ends), all of it. Beside them the page-mapped layer has fewer and fewer blocks for the
 //! same logical pages. That gives CAFTL's own pages their worth in blocks.
 //!

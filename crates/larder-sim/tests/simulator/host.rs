@@ -131,7 +131,7 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
     assert!(dropped > 10_000 && cleaned > 100, "{dropped} pages dropped, {cleaned} blocks cleaned");
 }
 
-/// A layer may keep more for itself than its profile does: the reported size is its space for the
+/// A layer may keep more for itself than its profile does. The reported size is its space for the
 /// host, and not that of the geometry.
 #[test]
 fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
@@ -169,7 +169,7 @@ fn every_design_lies_on_every_layer() {
             for ftl in FTLS {
                 let options = Options { drive: drive("caftl", ftl), ..bare.options };
                 let label = format!("{} on {}", design.name, ftl.name);
-                // A layer that drops a slot without an address cannot have it forgotten.
+                // The cache cannot forget content without an address if a layer drops it.
                 let keeps_orphans = ["d-lru", "d-arc"].contains(&design.name);
                 let mut options = options;
                 if keeps_orphans && ftl.name.starts_with("flashtier") {

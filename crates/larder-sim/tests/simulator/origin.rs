@@ -1,5 +1,6 @@
-//! Origins: their times against what can be calculated, their queues against formulas, and random requests on every profile, each
-//! over once and not before its parts.
+//! Origins: their times against calculated ones, and their queues against formulas.
+//!
+//! Random requests on every profile are each over once, and not before their parts.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ fn of(figures: Figures) -> Origin {
     Origin::new(&Profile { name: "test", about: "for a test", figures }, SIZE).expect("it is sound")
 }
 
-/// Makes each as soon as fewer than so many are under way.
+/// Makes each request as soon as fewer than `outstanding` are under way.
 fn full_load(origin: &mut Origin, outstanding: usize, requests: impl IntoIterator<Item = Request>) {
     for request in requests {
         while origin.in_flight() >= outstanding && origin.step() {}
@@ -41,7 +42,7 @@ fn full_load(origin: &mut Origin, outstanding: usize, requests: impl IntoIterato
     origin.finish();
 }
 
-/// Makes them at random moments, so that there are so many a second.
+/// Makes the requests at random moments, at a mean rate of `per_second`.
 fn poisson(origin: &mut Origin, rng: &mut Rng, per_second: f64, requests: impl IntoIterator<Item = Request>) {
     let mut at = origin.now() as f64;
     for request in requests {
@@ -78,7 +79,8 @@ fn a_random_read_of_a_disk_is_a_mean_seek_and_half_a_turn() {
 
 #[test]
 fn streams_go_at_the_rate_of_their_place() {
-    // With one request at a time, the next is there when the head is: reading ahead makes up for the command.
+    // With one request at a time, the next is there when the head is: reading ahead makes up for
+    // the command.
     for (first, rate) in [(0, 180e6), (SIZE - (257 << 20), 100e6)] {
         for (kind, outstanding) in [(Kind::Read, 1), (Kind::Read, 4), (Kind::Write, 2)] {
             let mut disk = origin("hdd-7200");
@@ -113,9 +115,9 @@ fn a_queue_shortens_the_way_and_nobody_starves() {
     assert!(longest < 1_000_000_000 + 32 * 30_000_000, "{longest}");
 }
 
-/// One arm, first come, first served, random reads: M/G/1, where the mean wait is the load's second moment over twice what is left
-/// (Pollaczek and Khinchine). The root of the distance has mean 8/15 and mean square 1/3; a wait for the angle is
-/// uniform.
+/// One arm, first come, first served, random reads. This is M/G/1, where the mean wait is the
+/// load's second moment over twice the remaining capacity (Pollaczek and Khinchine). The root of
+/// the distance has mean 8/15 and mean square 1/3; a wait for the angle is uniform.
 #[test]
 fn a_disks_queue_is_as_long_as_the_formula_says() {
     let rates = DiskFigures { outer_bytes_per_second: 100_000_000, read_ahead_bytes: 0, ..DISK_7200 };
@@ -137,7 +139,8 @@ fn a_disks_queue_is_as_long_as_the_formula_says() {
     }
 }
 
-/// The gate of a network volume, and the interface of a flash drive: M/D/1, and what passes beside the queue.
+/// The gate of a network volume, and the interface of a flash drive: M/D/1, and the latency beside
+/// the queue.
 #[test]
 fn gates_are_queues_of_one_constant_service() {
     let network = NetworkFigures {
@@ -185,7 +188,8 @@ fn caps_and_data_sheets_are_kept() {
         full_load(&mut origin, outstanding, offsets.iter().map(|&at| make(at.min(SIZE - len), len)));
         offsets.len() as f64 * 1e9 / origin.now() as f64
     };
-    // The data sheets' figures at their depths; the model takes latency and interface apart, so depth 32 is a little less.
+    // The data sheets' figures at their depths. The model takes latency and interface apart, so
+    // depth 32 is a little less.
     assert_near(per_second("sata-ssd", 1, read, 4096), 10_000.0, 1.0, "SATA, reads at depth 1");
     assert_near(per_second("sata-ssd", 32, read, 4096), 98_000.0, 3.0, "SATA, reads at depth 32");
     assert_near(per_second("sata-ssd", 1, write, 4096), 42_000.0, 1.0, "SATA, writes at depth 1");
@@ -222,7 +226,8 @@ fn small_writes_are_four_requests_of_raid_5_and_six_of_raid_6() {
     }
 }
 
-/// Every byte of the array has one place, no disk holds two of them at one, and a row's parity is where its data is not.
+/// Every byte of the array has one place. No disk holds two of them at one place, and a row's
+/// parity is on another disk than its data.
 #[test]
 fn rows_have_a_place_for_everything() {
     for rows in
@@ -254,7 +259,8 @@ fn a_small_write_waits_for_its_reads_and_then_a_turn() {
     let mut raid = origin("raid5-7200");
     full_load(&mut raid, 1, anywhere(&mut rng, 5000).into_iter().map(|offset| write(offset, 4096)));
     let mean = raid.times().writes.mean_ns();
-    // The later of two disks' reads is a little more than one's mean, and the writes end a turn after the reads.
+    // The later of two disks' reads is a little more than one's mean, and the writes end a turn
+    // after the reads.
     let least = (8_500_000 + TURN / 2 + TURN) as f64;
     assert!(mean > least && mean < 1.4 * least, "{mean} for {least} and more");
 }
@@ -279,7 +285,8 @@ fn random_requests(rng: &mut Rng, count: usize) -> Vec<(Nanos, Request)> {
         .collect()
 }
 
-/// What requests are on the parts of an origin: (reads, writes, bytes read, bytes written).
+/// Returns the requests' work on the parts of an origin: (reads, writes, bytes read, bytes
+/// written).
 fn expected_work(profile: &Profile, requests: &[(Nanos, Request)]) -> [u64; 4] {
     let rows = match profile.figures {
         Figures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, .. }) => {
@@ -305,8 +312,9 @@ fn expected_work(profile: &Profile, requests: &[(Nanos, Request)]) -> [u64; 4] {
     work
 }
 
-/// The least time that a request can take, whatever the queue: what its bytes take alone on the way to or from the medium, and the
-/// latencies that none is without. A disk may have what is read in its buffer.
+/// Returns the least time that a request can take, with any queue. It is the time of its bytes
+/// alone on the way to or from the medium, and the latencies of every request. A disk may have the
+/// data of a read in its buffer.
 fn least_ns(profile: &Profile, request: &Request) -> Nanos {
     let bytes_ns = |rate: u64| request.len * 1_000_000_000 / rate;
     match (profile.figures, request.kind) {

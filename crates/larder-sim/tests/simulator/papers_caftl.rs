@@ -1,7 +1,9 @@
-//! CAFTL's experiments, over workloads so small that a run takes a moment: each is whole, and has the shape that the design must
-//! give any workload of this kind. docs/REPRODUCTION.md has figures that mean something.
+//! CAFTL's experiments, over workloads so small that a run takes a moment.
 //!
-//! What it does not do: compare with the paper.
+//! Each is whole, and has the shape that the design must give any workload of this kind.
+//! docs/REPRODUCTION.md has meaningful figures.
+//!
+//! It does not compare with the paper.
 
 use larder_sim::{
     paper::{Experiment, Lab, Records, Report, Span, Table, Workload, experiments},
@@ -53,7 +55,7 @@ fn line(table: &Table, name: &str) -> Vec<f64> {
     line.iter().map(|value| value.expect("a figure")).collect()
 }
 
-/// Each of `less` is no more than its neighbour in `more`.
+/// Asserts that each of `less` is no more than its neighbour in `more`.
 fn assert_below(less: &[f64], more: &[f64]) {
     assert!(less.iter().zip(more).all(|(less, more)| less <= more), "{less:?} {more:?}");
 }
@@ -67,7 +69,7 @@ fn all_of_the_papers_figures_with_figures_are_listed() {
     assert_eq!(of_disks, ["caftl-fig1", "caftl-fig7"]);
 }
 
-/// A disk of these contents; 0 is zeroes.
+/// Returns a disk of these contents; 0 is zeroes.
 fn disk(contents: &'static [u128]) -> Workload<'static> {
     let record = |(at, &number): (usize, &u128)| {
         let mut record = Record::new(0, Op::Write, at as u64 * 4096, 4096);
@@ -151,7 +153,7 @@ fn deduplication_costs_time_where_the_buffer_is_small() {
 
 #[test]
 fn a_slower_processor_costs_more() {
-    // So much at once that even 16 MB are full.
+    // Requests that come at once fill even 16 MB.
     let many = BurstsConfig { burst_requests: 256, ..HADOOP };
     let report = report_of("caftl-fig11", vec![bursts("h1", many)]);
     assert!(report.tables[0].ours("304 MHz").is_some());
@@ -170,7 +172,8 @@ fn ordered_buckets_save_comparisons() {
     let fewer = line(&report.tables[1], "Bucket-level binary search")[0];
     assert!((100.0 * (plain - fewer) / plain - ordered).abs() < 1e-9, "{plain} {fewer} {ordered}");
     assert_eq!(report.comparisons[1].what, "Bucket-level binary search, up to (%)");
-    // The paper's figure is d2's: where there is a d2, it stands beside that, and not beside what another saves.
+    // The paper's figure is d2's: it stands beside d2's savings if there is a d2, and beside no
+    // other's.
     let report = report_of("caftl-fig12", vec![bursts("h1", many), bursts("d2", DESKTOP)]);
     let saved = line(&report.tables[0], "Bucket-level binary search");
     assert!(saved[1] < saved[0], "{saved:?}");
@@ -181,10 +184,11 @@ fn ordered_buckets_save_comparisons() {
 #[test]
 fn sampling_is_faster_with_larger_units_and_finds_less() {
     let report = run("caftl-fig13");
-    // Reads need not be: what is programmed sooner is in the buffer no more, and its planes are busy.
+    // Reads need not be: a page that is programmed sooner is no longer in the buffer, and its
+    // planes are busy.
     let [small, large] = ["8 KB", "128 KB"].map(|name| line(&report.tables[1], name));
     assert!(small[0] > 1.0 && large[0] > small[0], "{small:?} {large:?}");
-    // Where they wait behind the writes they are.
+    // If they wait behind the writes they are.
     let [reads, queue] = [0, 2].map(|at| line(&report.tables[at], "128 KB"));
     assert!(queue[0] > 2.0 && queue[0] > reads[0], "{reads:?} {queue:?}");
     let report = run("caftl-fig14");
@@ -222,7 +226,7 @@ fn all_three_win_back_most() {
     assert!(line(&report.tables[2], "all three")[0] > 0.0);
 }
 
-/// Where a trace reaches, how it is refused, and what it is without times.
+/// A trace runs at any size, without times too, or is refused with a reason.
 #[test]
 fn traces_of_any_kind_run_or_are_refused() {
     let of = |name: &str, records: Vec<Record>| {

@@ -1,7 +1,9 @@
-//! Nitro's and CacheDedup's experiments, over traces so small that a run takes a moment: each is whole, and has the shape
-//! that its design must give any trace of this kind. docs/REPRODUCTION.md has figures that mean something.
+//! Nitro's and CacheDedup's experiments, over traces so small that a run takes a moment.
 //!
-//! What it does not do: compare with the papers.
+//! Each is whole, and has the shape that its design must give any trace of this kind.
+//! docs/REPRODUCTION.md has meaningful figures.
+//!
+//! It does not compare with the papers.
 
 use larder_sim::{
     paper::{Experiment, Lab, Records, Report, SEED, Table, Workload, experiments},
@@ -12,14 +14,14 @@ use larder_trace::{
     generate::{Profile, ProfileTrace},
 };
 
-/// Runs an experiment over small traces, under the names that it has for them.
+/// Runs an experiment over small traces, under its names for them.
 fn run(name: &str) -> Report {
     let experiment = Experiment::named(name).expect("an experiment");
     let chunk_bytes = if name.starts_with("nitro") && name != "nitro-fig1" { 8192 } else { 4096 };
     let workloads = experiment.stand_ins.iter().map(|stand_in| {
         let open = move |_: &str| {
             let of = Profile::named("webvm@cachededup")?;
-            // 64 MiB are touched: the smallest of the caches have a few WEUs.
+            // The trace touches 64 MiB: the smallest of the caches have a few WEUs.
             let per_chunk = f64::from(chunk_bytes) / 8192.0;
             let [io_gib, unique_gib] = [0.5 * per_chunk, 0.2 * per_chunk];
             let profile = Profile { chunk_bytes, io_gib, unique_gib, working_set_gib: 0.0625, ..of };
@@ -94,7 +96,8 @@ fn what_nitro_saves_in_space_it_has_in_read_hits() {
 fn with_fewer_fingerprints_nitro_finds_fewer_duplicates_and_with_none_none() {
     let report = run("nitro-fig5");
     for trace in ["WebVM", "Homes", "Mail"] {
-        // Ratios are those at the end, of caches of a few WEUs: between a full index and a quarter they may step back.
+        // Ratios are those at the end, of caches of a few WEUs. Between a full index and a quarter
+        // they may step back.
         let [hits, ratios, ram] = [0, 1, 2].map(|at| line(&report.tables[at], trace));
         assert!(ratios.iter().take(4).all(|ratio| *ratio > 1.05) && ratios[4] == 1.0, "{ratios:?}");
         assert!(hits[0] > hits[4] && ram[0] > ram[4], "{hits:?} {ram:?}");
@@ -110,11 +113,12 @@ fn weus_are_erased_less_than_extents_but_on_a_drive_that_the_cache_follows() {
         assert_eq!(base[at], 1.0);
         assert!(trim[at] <= 1.05 && extent[at] > 1.5 && (naive[at] / extent[at] - 1.0).abs() < 0.1, "{report:?}");
     }
-    // A cache that fills what its drive dropped, from the beginning, has it erase as much as if extents were WEUs.
+    // If a cache fills the dropped places of its drive, from the beginning, the drive erases as
+    // much as if extents were WEUs.
     for extents in ["extent-LRU-mod", "extent, FlashTier SE-Util"].map(erased) {
         assert!(extents.iter().all(|extents| (0.8..1.2).contains(extents)), "{report:?}");
     }
-    // Who leaves the choice of what goes to its drive has about the same hits.
+    // A cache that leaves the choice of victims to its drive has about the same hits.
     let [own, modified] = ["WEU-LRU", "WEU-LRU-mod"].map(|name| line(&report.tables[1], name));
     for (own, modified) in own.iter().zip(modified) {
         assert!((own - modified).abs() < 10.0, "{report:?}");
@@ -202,7 +206,7 @@ fn metadata_takes_its_space_from_the_data() {
     for table in &report.tables {
         for design in ["D-LRU", "D-ARC"] {
             let figures = line(table, design);
-            // Each cache is another one, and each is one that misses and writes.
+            // Each cache is another one, and each of them misses and writes.
             assert!(figures.iter().all(|figure| (0.1..100.0).contains(figure)), "{figures:?}");
             assert!(figures.windows(2).any(|pair| pair[0] != pair[1]), "{figures:?}");
         }
@@ -220,8 +224,9 @@ fn more_fits_where_chunks_compress_better() {
     assert!(line(&report.tables[2], "CD-ARC").iter().all(|stale| (0.0..100.0).contains(stale)));
 }
 
-/// Of a cache of 16,640 extents some layers would have blocks of 512 KiB and others of 1 MiB, each by itself. Whole WEUs that are
-/// written in order are erased once on all of them, and so are extents in order.
+/// For a cache of 16,640 extents some layers would have blocks of 512 KiB and others of 1 MiB, each
+/// by itself. Whole WEUs that are written in order are erased once on all of them, and so are
+/// extents in order.
 #[test]
 fn erasures_beside_one_another_are_of_blocks_of_one_size() {
     const EXTENTS: u64 = 44_096;

@@ -1,5 +1,7 @@
-//! Hit ratios of the designs with equal slots that others published, or that other implementations give, on public
-//! traces: to the digit where the algorithm leaves no choice.
+//! Hit ratios of the designs with equal slots on public traces, against published ones and other
+//! implementations.
+//!
+//! They agree to the digit if the algorithm leaves no choice.
 
 use crate::common::{read, references, replay_contents, replay_reads, traces};
 use larder_core::{
@@ -17,7 +19,7 @@ use larder_sim::{
 };
 use larder_trace::{FormatId, Record};
 
-/// Misses of `references` in a cache of `design`.
+/// Returns the miss ratio of `references` in a cache of `design`.
 fn miss_ratio(design: impl Slotted, references: &[u32], chunk_bytes: u32) -> f64 {
     let mut cache = SlottedCache::new(design, WritePolicy::Through, chunk_bytes);
     replay_reads(&mut cache, references, chunk_bytes).total_miss_ratio()
@@ -58,7 +60,7 @@ fn lru_and_arc_on_w106_and_p3() {
     }
 }
 
-/// Read hits in percent, and megabytes (10^6) of data written to flash.
+/// Returns read hits in percent, and megabytes (10^6) of data written to flash.
 fn replay_synthetic(design: impl Slotted, records: &[Record]) -> (f64, f64) {
     const CHUNK_BYTES: u32 = 32 << 10;
     let mut cache = SlottedCache::new(design, WritePolicy::Through, CHUNK_BYTES);
@@ -67,8 +69,9 @@ fn replay_synthetic(design: impl Slotted, records: &[Record]) -> (f64, f64) {
     (100.0 * tally.read_hit_ratio(), cache.traffic().flash_data_bytes_written as f64 / 1e6)
 }
 
-/// AustereCache's authors' versions of D-LRU and D-ARC, on a trace of their generator: 1024 chunks, an index of 4096
-/// addresses. Theirs of D-LRU is Algorithm 1; their D-ARC departs from the paper, as `d_arc.rs` says.
+/// The D-LRU and D-ARC of AustereCache's authors, on a trace of their generator: 1024 chunks, an
+/// index of 4096 addresses. Their D-LRU is Algorithm 1; their D-ARC departs from the paper (see
+/// `d_arc.rs`).
 #[test]
 fn d_lru_and_d_arc_on_a_synthetic_trace() {
     let Some(traces) = traces("d_lru_and_d_arc_on_a_synthetic_trace") else { return };
@@ -83,7 +86,7 @@ fn d_lru_and_d_arc_on_a_synthetic_trace() {
     assert!((megabytes / 3571.0 - 1.0).abs() < 0.05, "{megabytes:.1} MB");
 }
 
-/// AustereCache's authors' version of CD-ARC on that trace, in WEUs of 2 MiB.
+/// The CD-ARC of AustereCache's authors on that trace, in WEUs of 2 MiB.
 #[test]
 fn cd_arc_on_a_synthetic_trace() {
     const CHUNK_BYTES: u32 = 32 << 10;

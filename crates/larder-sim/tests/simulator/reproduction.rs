@@ -1,17 +1,18 @@
-//! docs/REPRODUCTION.md against itself: figures of Table 2 that it has twice are the same at both places.
+//! docs/REPRODUCTION.md against itself: figures of Table 2 that it has twice are the same at both
+//! places.
 //!
-//! What it does not do: make the figures again.
+//! It does not make the figures again.
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/REPRODUCTION.md");
 const TRACES: [&str; 3] = ["WebVM", "Homes", "Mail"];
 
-/// What lies between a line and the next heading of any depth.
+/// Returns the text between a line and the next heading of any depth.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
     let (_, rest) = page.split_once(&format!("\n{heading}\n")).unwrap_or_else(|| panic!("no {heading:?}"));
     rest.split("\n#").next().unwrap_or(rest)
 }
 
-/// A trace's line of a printed table: ours, and the paper's, which is in brackets.
+/// Returns a trace's line of a printed table: ours, and the paper's, which is in brackets.
 fn printed(section: &str, table: &str, trace: &str) -> (Vec<f64>, Vec<f64>) {
     let (_, rest) = section.split_once(table).unwrap_or_else(|| panic!("no table {table:?}"));
     let line = rest.lines().skip(2).find(|line| line.trim_start().starts_with(trace)).expect("a line of the trace");
@@ -25,8 +26,9 @@ fn number(word: &str) -> f64 {
     word.trim().parse().unwrap_or_else(|_| panic!("{word:?} is no number"))
 }
 
-/// "Model and engine side by side" is what the pages of `nitro-table2` and `nitro-table2-modelled` print, `off_by` at most. Ours of
-/// the model and of the engine, of each trace.
+/// Checks that "Model and engine side by side" has the figures of `nitro-table2` and
+/// `nitro-table2-modelled`, `off_by` at most. Returns those of the model and of the engine, of each
+/// trace.
 fn beside(page: &str, heads: &str, table: &str, off_by: f64) -> Vec<[Vec<f64>; 2]> {
     let engine = section(page, "### Table 2: IOPS and read response time");
     let model = section(page, "### Table 2 again, from modelled time");

@@ -1,4 +1,5 @@
-//! Caches of equal slots under replay: what D-LRU is without duplicates, and what requests cost under each write policy.
+//! Caches of equal slots under replay: D-LRU without duplicates, and the cost of requests under
+//! each write policy.
 
 use crate::common::{references, traces};
 use larder_core::{
@@ -27,7 +28,7 @@ fn cache<D: Slotted>(design: D, policy: WritePolicy) -> SlottedCache<D> {
     SlottedCache::new(design, policy, CHUNK_BYTES)
 }
 
-/// Asks both the same, and compares each answer.
+/// Asks both caches the same, and compares each answer.
 fn same_hits(chunks: u64, addresses: u64, requests: impl Iterator<Item = (u64, bool)>) {
     let mut lru = cache(Lru::new(chunks).expect("a size"), WritePolicy::Back);
     let mut d_lru = cache(DLru::new(chunks, addresses).expect("a size"), WritePolicy::Back);
@@ -66,7 +67,8 @@ proptest! {
     }
 }
 
-/// Two chunks and more requests than they hold, under each policy: reads, writes, origin, flash.
+/// Replays two chunks and more requests than they hold, under each policy: reads, writes, origin,
+/// flash.
 fn replay(mut cache: impl ReplayCache) -> (Vec<bool>, Traffic, Figures) {
     let hits = vec![
         cache.write(Lba(1), &content(10)),

@@ -1,9 +1,11 @@
-//! Drives with their write buffers, on every translation layer: whatever is written again, trimmed, read or flushed while it waits, each
-//! page is its newest content, before the buffer is drained and after it, and each page that was written is programmed, absorbed or
+//! Drives with their write buffers, on every translation layer.
+//!
+//! A waiting page may be written again, trimmed, read or flushed. Each page is its newest content,
+//! before the buffer is drained and after it. Each written page is programmed, absorbed or
 //! deduplicated.
 //!
-//! What it does not do: let a trim or a read overtake a write of the same page that is not over: what comes first is the drive's to
-//! say then.
+//! No trim or read overtakes a write of the same page that is under way: the drive chooses their
+//! order then.
 
 use std::{
     collections::BTreeMap,
@@ -36,12 +38,12 @@ const GEOMETRY: Geometry = Geometry {
     over_provisioning_percent: 60.0,
 };
 
-/// What the layer behind a buffer has told.
+/// The contents that the layer behind a buffer has reported.
 #[derive(Default)]
 struct Seen {
-    /// What flash has of the page that was located last.
+    /// The content on flash of the page that was located last.
     located: Option<Fingerprint>,
-    /// What was read of flash last.
+    /// The content of the last read of flash.
     read: Option<Fingerprint>,
 }
 
@@ -105,7 +107,7 @@ impl Ftl for Behind {
     }
 }
 
-/// How often what is to be tested has happened.
+/// Counts of the tested events.
 #[derive(Clone, Copy, Debug, Default)]
 struct Covered {
     /// Pages that a write found waiting.
@@ -118,21 +120,21 @@ struct Covered {
     read_of_flash: u64,
 }
 
-/// A drive with a buffer, and what its host knows.
+/// A drive with a buffer, and its host's knowledge.
 struct Buffered {
     name: &'static str,
     drive: Drive,
     seen: Arc<Mutex<Seen>>,
     /// The newest content; `None`: it was trimmed, or never written.
     newest: BTreeMap<u32, Option<Fingerprint>>,
-    /// Writes that are not over.
+    /// Writes under way.
     writes: BTreeMap<u64, Range<u32>>,
     pages_written: u64,
     covered: Covered,
 }
 
 impl Buffered {
-    /// With a buffer of so many pages, or of so many units.
+    /// Makes a drive with a buffer of this many pages, or of this many units.
     fn new(kind: &FtlKind, frames: u64) -> Buffered {
         let profile = Profile {
             timing: Timing { read_ns: 25_000, program_ns: 200_000, erase_ns: 1_500_000, transfer_ns: 100_000 },
@@ -183,14 +185,15 @@ impl Buffered {
     fn trim(&mut self, pages: Range<u32>) {
         self.settle(&pages);
         let trimmed = self.drive.ftl().counts().host_pages_trimmed;
-        // Frames that are free may be filled at once where writes wait.
+        // Free frames may be filled at once if writes wait.
         let absorbed = self.writes.is_empty().then(|| self.drive.times().absorbed);
         self.drive.submit(Request::Trim(pages.clone()));
         let trimmed = self.drive.ftl().counts().host_pages_trimmed - trimmed;
         self.covered.given_up += absorbed.map_or(0, |absorbed| self.drive.times().absorbed - absorbed);
         self.covered.trimmed_later += (pages.len() as u64).saturating_sub(trimmed);
         for lpn in pages {
-            // A layer that takes none has what came to it before, and nothing of what waited.
+            // A layer that takes no trims keeps the pages that it had before, and gets none of the
+            // waiting ones.
             let left = if self.drive.ftl().takes_trims() { None } else { self.on_flash(lpn) };
             self.newest.insert(lpn, left);
         }
@@ -219,7 +222,8 @@ impl Buffered {
         self.is_newest(lpn, read, "is read");
     }
 
-    /// Nothing is there instead, if the drive may have dropped it.
+    /// Checks that the content is the newest. The page may be missing if the drive may have dropped
+    /// it.
     fn is_newest(&self, lpn: u32, is: Option<Fingerprint>, when: &str) {
         let newest = self.newest.get(&lpn).copied().flatten();
         let is_dropped = is.is_none() && self.drive.ftl().counts().pages_evicted > 0;
@@ -241,7 +245,7 @@ impl Buffered {
         for lpn in 0..self.drive.ftl().logical_pages() {
             self.is_newest(lpn, self.on_flash(lpn), "is drained");
         }
-        // What was dropped is told, and nothing else is missing.
+        // The drive reports its drops, and nothing else is missing.
         let dropped: Vec<u32> = std::iter::from_fn(|| self.drive.take_evicted()).map(|lpn| lpn.0).collect();
         for lpn in dropped {
             self.newest.insert(lpn, None);

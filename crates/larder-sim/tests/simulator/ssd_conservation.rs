@@ -1,8 +1,9 @@
-//! Every translation layer of the table under random workloads, beside a shadow flash that only hears its operations:
-//! each logical page is where its newest content is, pages add up, programs are accounted for, and flash is programmed
-//! in order and once.
+//! Every translation layer of the table under random workloads, beside a shadow flash.
 //!
-//! What it does not do: judge how well a layer does.
+//! The shadow only hears the layer's operations. Each logical page is at the place of its newest
+//! content. Pages add up, programs are accounted for, and flash is programmed in order and once.
+//!
+//! It does not judge the performance of a layer.
 
 use crate::common::{
     Rng, for_seeds,
@@ -17,7 +18,7 @@ use larder_sim::ssd::{
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// Of the drawn workloads.
+/// The seed of the drawn workloads.
 const SEED: u64 = 20_261;
 
 #[derive(Clone, Debug)]
@@ -49,7 +50,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..400)
 }
 
-/// Large enough for the own pages of every layer.
+/// Returns a geometry that is large enough for the own pages of every layer.
 fn geometry() -> impl Strategy<Value = Geometry> {
     (1u32..=2, 1u32..=2, 1u32..=2, 32u32..48, 6u32..=12, 60u32..=100).prop_map(
         |(packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, percent)| Geometry {
@@ -106,7 +107,7 @@ proptest! {
     }
 }
 
-/// Long enough that each block is erased many times, on a drive that is full throughout, with little to spare.
+/// The run erases each block many times, on a drive that is full throughout, with little to spare.
 #[test]
 fn pages_are_conserved_over_many_erasures() {
     for_seeds(1..4, |seed| {
@@ -149,8 +150,9 @@ fn pages_are_conserved_over_many_erasures() {
     });
 }
 
-/// Layers over a space keep apart what dies apart: since a block was erased, its pages are all the host's, or all collected, or all the
-/// layer's own, or all moved to spread wear. So it is of CAFTL and of what it is compared with.
+/// Layers over a space separate pages of different lifetimes. Since a block was erased, its pages
+/// are all the host's, or all collected, or all the layer's own, or all moved to spread wear. This
+/// holds for CAFTL and for its baselines.
 #[test]
 fn a_block_has_pages_of_one_stream() {
     let geometry = Geometry {
@@ -167,7 +169,8 @@ fn a_block_has_pages_of_one_stream() {
     let streams = [bit(Cause::Host), bit(Cause::Collection), own, bit(Cause::WearLevelling)];
     let made = |name| (FtlKind::named(name).expect("a layer").make)(&profile(geometry)).expect("a drive");
     let drives = ["page", "page-trim", "caftl", "caftl-collecting", "caftl-accelerated"].map(|name| (name, made(name)));
-    // Without a capacitor the journal is programmed in the midst of a collection, too; and here wear is levelled often.
+    // Without a capacitor the journal is programmed in the midst of a collection, too; and here
+    // wear is levelled often.
     let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
     let options = CaftlOptions { capacitor: false, space, ..CaftlOptions::default() };
     let levelled: Box<dyn Ftl> = Box::new(Caftl::new(geometry, options).expect("a drive"));
@@ -196,7 +199,8 @@ fn a_block_has_pages_of_one_stream() {
     }
 }
 
-/// A drive may be asked to write the pages of one plane alone: the other planes take them, and none overflows.
+/// A workload may write the pages of one plane alone: the other planes take them, and none
+/// overflows.
 #[test]
 fn no_plane_overflows() {
     let geometry = Geometry {

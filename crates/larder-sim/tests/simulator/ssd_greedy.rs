@@ -1,25 +1,30 @@
-//! Greedy collection against its analysis: the page-mapped layer under uniform random writes programs as many pages as
-//! the mean-field model says, for the drive's over-provisioning and its pages a block.
+//! Greedy collection against its analysis: the page-mapped layer under uniform random writes.
 //!
-//! The model (Bux and Iliadis, Performance of greedy garbage collection in flash-based solid-state drives, Performance
-//! Evaluation 67 (11), 2010; Desnoyers, Analytic modeling of SSD write performance, SYSTOR 2012): U
-//! logical pages are all mapped and written uniformly; the blocks that hold data have T pages, n to a block. In the
-//! steady state c blocks are filled for each page that the host writes, and as many collected. A block is full of valid
-//! pages when it is closed, and each of its valid pages is written again with probability 1/U at each write of the
-//! host. So blocks with i valid pages, of which there are b(i), become blocks with i - 1 at the rate i b(i) / U. Greedy
-//! collection takes a block with the fewest: some m is such that a block that comes to m - 1 is taken at once, while
-//! those with m are taken only when there is none. Above m nothing is taken, and what flows in flows out:
+//! It programs as many pages as the mean-field model gives, for the drive's over-provisioning and
+//! its pages a block.
+//!
+//! The model is that of Bux and Iliadis (Performance of greedy garbage collection in flash-based
+//! solid-state drives, Performance Evaluation 67 (11), 2010) and Desnoyers (Analytic modeling of
+//! SSD write performance, SYSTOR 2012). U logical pages are all mapped and written uniformly. The
+//! blocks that hold data have T pages, n to a block. In the steady state c blocks are filled for
+//! each page that the host writes, and as many collected. A block is full of valid pages when it is
+//! closed. Each of its valid pages is written again with probability 1/U at each write of the host.
+//! Let b(i) be the number of blocks with i valid pages. They become blocks with i - 1 at the rate i
+//! b(i) / U. Greedy collection takes a block with the fewest valid pages. For some m, a block that
+//! comes to m - 1 is taken at once, while those with m are taken only when there is none. Above m
+//! nothing is taken, so inflow and outflow are equal:
 //!
 //!   i b(i) / U = c, that is b(i) = c U / i, for i = m + 1 ... n, and 0 <= b(m) <= c U / m.
 //!
 //! There are T / n blocks, with U valid pages:
 //!
-//!   b(m) + c U (1/(m+1) + ... + 1/n) = T / n,    m b(m) + c U (n - m) = U.
+//!   b(m) + c U (1/(m+1) + ... + 1/n) = T / n, m b(m) + c U (n - m) = U.
 //!
-//! For each m these are two linear equations for b(m) and c; one m gives a b(m) within its bounds. Write amplification
-//! is c n: all pages that are programmed, for one of the host. With many pages a block it tends to the closed formula
-//! a / (a + W(-a e^-a)) with a = T / U and Lambert's W (Desnoyers; Xiang and Kurkoski, An improved analytical
-//! expression for write amplification in NAND flash, 2012), which the model is compared with here.
+//! For each m these are two linear equations for b(m) and c; one m gives a b(m) within its bounds.
+//! Write amplification is c n: all programmed pages, for one of the host. With many pages a block
+//! it tends to the closed formula a / (a + W(-a e^-a)), with a = T / U and Lambert's W. The test
+//! compares the model with this formula (Desnoyers; Xiang and Kurkoski, An improved analytical
+//! expression for write amplification in NAND flash, 2012).
 
 use crate::common::Rng;
 use larder_sim::ssd::{
@@ -30,8 +35,8 @@ use larder_sim::ssd::{
     space::SpaceOptions,
 };
 
-/// Write amplification of greedy collection; see the module. `spread`: pages of blocks with data, for each logical
-/// page.
+/// Returns the write amplification of greedy collection; see the module. `spread`: pages of blocks
+/// with data, for each logical page.
 fn mean_field(spread: f64, pages_per_block: u32) -> f64 {
     let n = f64::from(pages_per_block);
     // Per logical page: b(m) and the sum of the blocks above it in terms of c.
@@ -49,8 +54,9 @@ fn mean_field(spread: f64, pages_per_block: u32) -> f64 {
     panic!("no steady state for {spread} with {pages_per_block} pages a block");
 }
 
-/// The same for blocks of very many pages: x = e^(-a (1 - x)) is the share of a victim that is valid, and 1 / (1 - x)
-/// the write amplification, which is Desnoyers' formula with Lambert's function written out.
+/// Returns the same for blocks of very many pages. x = e^(-a (1 - x)) is the valid share of a
+/// victim, and 1 / (1 - x) the write amplification. That is Desnoyers' formula with Lambert's
+/// function written out.
 fn closed_formula(spread: f64) -> f64 {
     let mut x = 0.5f64;
     for _ in 0..10_000 {
@@ -127,7 +133,7 @@ fn drive(over_provisioning_percent: f64, blocks_per_plane: u32, pages_per_block:
     }
 }
 
-/// The model's figure for the over-provisioning as it is named, with as few blocks kept free as may be.
+/// The model's figure for the nominal over-provisioning, with as few free blocks as possible.
 #[test]
 fn greedy_collection_does_as_its_analysis_says() {
     const SEED: u64 = 20_262;
@@ -143,8 +149,8 @@ fn greedy_collection_does_as_its_analysis_says() {
     }
 }
 
-/// Free blocks that are kept do no good: with them, the model's figure is that for the pages that hold data. And blocks
-/// of other sizes.
+/// Free blocks that a layer keeps do no good: with them, the model's figure is that for the pages
+/// that hold data. Blocks of other sizes follow.
 #[test]
 fn free_blocks_that_are_kept_count_as_less_over_provisioning() {
     const SEED: u64 = 20_263;

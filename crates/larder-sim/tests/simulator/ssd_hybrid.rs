@@ -1,5 +1,7 @@
-//! The hybrid log-block layer and FlashTier's silent eviction in it: merges of each kind, trims and evictions worked
-//! out by hand on drives of a few blocks, what they come to on larger ones, and what is refused.
+//! The hybrid log-block layer and FlashTier's silent eviction in it.
+//!
+//! Merges of each kind, trims and evictions are worked out by hand on drives of a few blocks.
+//! Larger drives show their totals, and bad options are refused.
 
 use crate::common::{
     Rng,
@@ -28,7 +30,7 @@ fn tiny(blocks: u32) -> Geometry {
     }
 }
 
-/// 16 blocks, of which so many are the log's.
+/// Makes a drive of 16 blocks, `log_blocks` of them the log's.
 fn hybrid(log_blocks: u32, takes_trims: bool) -> Hybrid {
     let log_share_percent = f64::from(log_blocks) * 100.0 / 16.0;
     let options = HybridOptions { log_share_percent, takes_trims, wear_spread_max: None };
@@ -42,7 +44,7 @@ fn write(ftl: &mut Hybrid, pages: impl IntoIterator<Item = u32>) {
     }
 }
 
-/// What was done meanwhile: merged and padded pages, and erasures by merges.
+/// Returns the work since `before`: merged and padded pages, and erasures by merges.
 fn merged(ftl: &Hybrid, before: &Counts) -> [u64; 3] {
     let since = ftl.counts().since(before);
     assert_eq!(since.reads[Cause::Merge as usize], since.programs[Cause::Merge as usize], "copies");
@@ -79,7 +81,7 @@ fn a_sequential_log_block_is_filled_up_for_the_next() {
     // Logical block 1 begins: pages 2 and 3 are copied behind 0 and 1, and the old data block goes.
     write(&mut ftl, [4]);
     assert_eq!((merged(&ftl, &before), ftl.merges()), ([2, 0, 1], merges(0, 1, 0)));
-    // What does not go on ends it, too: pages 5, 6 and 7 are copied, and page 6 goes to the log.
+    // A page out of sequence ends it, too: pages 5, 6 and 7 are copied, and page 6 goes to the log.
     let before = ftl.counts().clone();
     write(&mut ftl, [6]);
     assert_eq!((merged(&ftl, &before), ftl.merges()), ([3, 0, 1], merges(0, 2, 0)));
@@ -107,11 +109,13 @@ fn a_victim_merges_each_logical_block_that_it_has_pages_of() {
 #[test]
 fn what_is_missing_is_padded() {
     let mut ftl = hybrid(2, false);
-    // Logical block 0 has a data block with two pages, and page 3 in the log; logical block 1 is in the log alone.
+    // Logical block 0 has a data block with two pages, and page 3 in the log; logical block 1 is in
+    // the log alone.
     write(&mut ftl, [0, 1, 3, 5, 6, 7]);
     assert_eq!(ftl.counts().pages_programmed(), 6);
     write(&mut ftl, [9]);
-    // 0: page 2 is padded and page 3 copied, in the data block. 1: page 4 is padded and three are copied, to a new one.
+    // 0: page 2 is padded and page 3 copied, in the data block. 1: page 4 is padded and three are
+    // copied, to a new one.
     assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([4, 2, 1], merges(0, 1, 1)));
     assert!(ftl.locate(Lpn(2)).is_none() && ftl.locate(Lpn(4)).is_none() && ftl.locate(Lpn(3)).is_some());
     // A padded page cannot be written in place.
@@ -128,7 +132,8 @@ fn the_oldest_log_block_is_the_victim() {
     write(&mut ftl, [5, 6, 7, 7, 1, 1, 1, 1]);
     let kept = ftl.locate(Lpn(1));
     write(&mut ftl, [2]);
-    // Fewer of the second's pages are valid; the first goes: four copies, its data block and itself.
+    // Fewer of the second's pages are valid; the first goes: four copies, its data block and
+    // itself.
     assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([4, 0, 2], merges(0, 0, 1)));
     assert_eq!(ftl.locate(Lpn(1)), kept);
 }
@@ -154,7 +159,8 @@ fn trimmed_pages_are_not_copied() {
     ftl.trim(4..5, &mut Nobody);
     let before = ftl.counts().clone();
     write(&mut ftl, [10]);
-    // Logical block 0 needs no merge; of logical block 1 three pages are copied behind a padded one.
+    // Logical block 0 needs no merge; three pages of logical block 1 are copied behind a padded
+    // one.
     assert_eq!(merged(&ftl, &before), [3, 1, 2]);
 
     let mut deaf = hybrid(2, false);
@@ -175,7 +181,7 @@ fn larger() -> Geometry {
     }
 }
 
-/// Pages programmed for one of the host, of a full drive that is written over at random.
+/// Returns programmed pages for one of the host, of a full drive that is written over at random.
 fn random_writes(name: &str, geometry: Geometry) -> f64 {
     const SEED: u64 = 20_281;
     println!("seed {SEED}");
@@ -223,7 +229,8 @@ fn a_larger_log_merges_less() {
     assert!(large < small / 2, "{large} and {small}");
 }
 
-/// 8 blocks of which 2 are the log's and one the spare, and four times the addresses.
+/// Makes a drive of 8 blocks, two of them the log's and one the spare, with four times the
+/// addresses.
 fn flashtier(order: VictimOrder) -> Watched {
     let options = FlashTierOptions {
         order,
@@ -242,7 +249,7 @@ fn flashtier(order: VictimOrder) -> Watched {
     drive
 }
 
-/// The pages that are dropped when logical block 5 begins.
+/// Returns the pages that are dropped when logical block 5 begins.
 fn dropped(drive: &mut Watched) -> Vec<u32> {
     let mut dropped = Vec::new();
     let before = drive.ftl.counts().clone();
@@ -265,7 +272,7 @@ fn dropped(drive: &mut Watched) -> Vec<u32> {
 fn the_data_block_with_the_fewest_valid_pages_is_dropped() {
     let mut drive = flashtier(VictimOrder::FewestValid);
     assert_eq!(drive.ftl.next_eviction(), Some(8..12));
-    // What is in the log stays.
+    // Pages in the log stay.
     assert_eq!(dropped(&mut drive), [8, 11]);
     assert!(drive.ftl.locate(Lpn(9)).is_some() && drive.ftl.locate(Lpn(10)).is_some());
 }
@@ -298,7 +305,8 @@ fn what_is_dirty_stays() {
     assert_eq!(dropped(&mut drive), [8]);
 }
 
-/// Where all data blocks are dirty, clean pages go from the log, as there is no place to merge them to.
+/// If all data blocks are dirty, clean pages go from the log, as there is no place to merge them
+/// to.
 #[test]
 fn clean_pages_give_way_to_dirty_ones() {
     for order in [VictimOrder::FewestValid, VictimOrder::LeastRecent] {
@@ -327,7 +335,8 @@ fn more_than_fits_cannot_be_dirty() {
     drive.ftl.tell_dirty(0..21, true);
 }
 
-/// SE-Util leaves the log its blocks; in SE-Merge data has them until the log needs them, and then some data goes.
+/// SE-Util leaves the log its blocks. In SE-Merge data has them until the log needs them, and then
+/// some data goes.
 #[test]
 fn a_log_grows_by_what_is_dropped() {
     let drive = |options: FlashTierOptions| {
@@ -351,7 +360,7 @@ fn a_log_grows_by_what_is_dropped() {
     }
 }
 
-/// Where all has room nothing is dropped, and a FlashTier drive is a hybrid one.
+/// If all has room nothing is dropped, and a FlashTier drive is a hybrid one.
 #[test]
 fn nothing_is_dropped_where_all_fits() {
     let [hybrid, se_util, se_merge, lru] =
@@ -361,9 +370,9 @@ fn nothing_is_dropped_where_all_fits() {
     assert!(se_merge < se_util, "a larger log merges less: {se_merge} and {se_util}");
 }
 
-/// A cache of a disk of four times the size, by the disk's addresses: what is not there is written. A drive that drops
-/// what was used least recently follows what is hot; one that drops what has the fewest valid pages keeps what was,
-/// where that is whole.
+/// A cache of a disk of four times the size, by the disk's addresses, which writes missing pages. A
+/// drive that drops the data used least recently follows the hot pages. One that drops the fewest
+/// valid pages keeps former hot pages whose blocks are whole.
 #[test]
 fn recency_follows_what_is_hot() {
     let hits = |options: FlashTierOptions| {
@@ -372,7 +381,7 @@ fn recency_follows_what_is_hot() {
         let mut rng = Rng::new(20_286);
         let mut hits = 0;
         for step in 0..20_000 {
-            // 150 logical blocks, where there are some 230 data blocks; others after each 4000 requests.
+            // 150 logical blocks, for some 230 data blocks; others after each 4000 requests.
             let first = (step / 4000 * 150 + rng.below(150) as u32) * 32 + rng.below(4) as u32 * 8;
             let mut is_there = true;
             (first..first + 8).for_each(|lpn| is_there &= ftl.read(Lpn(lpn), &mut Nobody));

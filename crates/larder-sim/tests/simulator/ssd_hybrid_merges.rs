@@ -1,27 +1,32 @@
-//! How often a hybrid layer merges, against its analysis: under uniform random writes of single pages the layer erases as
-//! many blocks as its log's share of the data says, whatever the size of the drive.
+//! The number of a hybrid layer's merges, against its analysis.
 //!
-//! The analysis is ours. L logical blocks of B pages are all mapped and written uniformly; of the log R blocks are for
-//! random writes. Time is measured so that each page is written once in a unit of it: N = L B writes. A log block is the
-//! victim R - 1/2 fillings after a page of it was written, in the mean; a page at the first place of its block does not
-//! go there, so that a filling takes B^2 / (B - 1) writes, and a page lies in the log for
+//! Under uniform random writes of single pages the erased blocks depend on the log's share of the
+//! data, and not on the size of the drive.
+//!
+//! The analysis is ours. L logical blocks of B pages are all mapped and written uniformly; R blocks
+//! of the log are for random writes. Each page is written once in a unit of time: N = L B writes.
+//! In the mean, the log block of a page is the victim R - 1/2 fillings after the page was written.
+//! A page at the first place of its block does not go there, so that a filling takes B^2 / (B - 1)
+//! writes. So a page lies in the log for
 //!
 //!   w = (R - 1/2) / L * B / (B - 1).
 //!
-//! A logical block is merged when a page of it has lain in the log for w and was not written again meanwhile; all its
-//! pages have left the log then, and it begins anew. Of one page, that happens within t < 2 w at the rate e^-w from w
-//! on: a write at t - w, and none since. There are B - 1 such pages; the one at the first place of the block begins a
-//! sequential log block, which is merged soon, whatever lies in the log. So the time between two merges is, in the mean,
+//! A logical block is merged when a page of it has lain in the log for w and was not written again
+//! meanwhile. All its pages have left the log then, and it begins anew. For one page, that happens
+//! within t < 2 w at the rate e^-w from w on: a write at t - w, and none since. There are B - 1
+//! such pages. The one at the first place of the block begins a sequential log block, which is
+//! merged soon, with any pages in the log. So the time between two merges is, in the mean,
 //!
 //!   T = (1 - e^-w) + e^-w / (1 + (B - 1) e^-w).
 //!
-//! A merge erases the data block that was there, and (B - 1) / B log blocks are erased in B writes. Erasures for each B
-//! pages written, of which sequential writes of whole blocks have one, are
+//! A merge erases the old data block, and (B - 1) / B log blocks are erased in B writes. Sequential
+//! writes of whole blocks have one erasure for each B pages written. Here there are
 //!
 //!   1 / T + (B - 1) / B.
 //!
-//! With many pages a block that is some L / R + 3/2; where f of all blocks are the log's, R / L is f / (1 - f), and it is 1 / f +
-//! 1/2: ten and a half for a tenth. It is never more than B + 1, which it tends to as the log becomes small.
+//! With many pages a block that is some L / R + 3/2. If a share f of all blocks is the log's, R / L
+//! is f / (1 - f), and the result is 1 / f + 1/2: ten and a half for a tenth. It is never more than
+//! B + 1, its limit for a small log.
 
 use crate::common::Rng;
 use larder_sim::ssd::{
@@ -31,7 +36,7 @@ use larder_sim::ssd::{
     op::{Cause, Nobody},
 };
 
-/// Erasures for each block of pages that is written; see the module.
+/// Returns erasures for each block of pages that is written; see the module.
 fn analysis(random_log_blocks: f64, logical_blocks: f64, pages_per_block: f64) -> f64 {
     let others = pages_per_block - 1.0;
     let lain = (random_log_blocks - 0.5) / logical_blocks * pages_per_block / others;
@@ -52,9 +57,10 @@ fn drive(blocks: u32, pages_per_block: u32, over_provisioning_percent: f64) -> G
     }
 }
 
-/// Fills the drive, writes it over four times until it is steady, and measures twice as much: erasures for each block of
-/// pages, and those of the analysis. On a new drive all logical blocks are merged at about the same time, again and again,
-/// until those of the first places have scattered them: that takes the longest.
+/// Fills the drive, writes it over four times until it is steady, and measures twice as much.
+/// Returns erasures for each block of pages, and those of the analysis. On a new drive all logical
+/// blocks are merged at about the same time, again and again. Merges of the first places scatter
+/// them; that takes the longest.
 fn measure(geometry: Geometry, log_share_percent: f64, seed: u64) -> (f64, f64) {
     let options = HybridOptions { log_share_percent, takes_trims: false, wear_spread_max: None };
     let mut ftl = Hybrid::new(geometry, options).expect("a drive");
@@ -80,7 +86,7 @@ fn measure(geometry: Geometry, log_share_percent: f64, seed: u64) -> (f64, f64) 
     (found, analysis(random, f64::from(logical) / pages_per_block, pages_per_block))
 }
 
-/// Within 2%: the analysis is of means, and a measurement of some hundred merges at the least.
+/// Checks to 2%: the analysis is of means, and a measurement has at least some hundred merges.
 fn check(geometry: Geometry, log_share_percent: f64, seed: u64) -> f64 {
     let (found, expected) = measure(geometry, log_share_percent, seed);
     let off = found / expected - 1.0;

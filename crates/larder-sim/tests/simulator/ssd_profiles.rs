@@ -1,4 +1,4 @@
-//! Drives by name and by number: what is refused and how it is said, scaling, and what is derived.
+//! Drives by name and by number: refusals and their sentences, scaling, and derived values.
 
 use crate::common::ssd::profile;
 use larder_sim::ssd::{
@@ -31,7 +31,8 @@ fn every_profile_is_sound_and_runs_every_layer() {
     for profile in PROFILES {
         profile.check_time().unwrap_or_else(|error| panic!("{}: {error}", profile.name));
         assert_eq!(Profile::named(profile.name), Some(*profile));
-        // The whole of a large drive is much memory for a test: as built, at a hundredth of its capacity.
+        // A large drive takes too much memory for a test: it is built at a hundredth of its
+        // capacity.
         let logical_bytes = profile.geometry.logical_bytes() / 100;
         let small = profile.scaled_to(logical_bytes, Scale::BlockSize).unwrap_or_else(|error| panic!("{error}"));
         for kind in FTLS {
@@ -62,7 +63,8 @@ fn caftl_is_its_tables() {
 
 const ARM: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 47_548, crc32_cycles_4k: 4_120 };
 
-/// Section 5.4: 2 ms for blocks of 128 KiB and 3.8 ms for 2 MiB, 7% over-provisioned. What the paper does not say is as `about` tells.
+/// Section 5.4: 2 ms for blocks of 128 KiB and 3.8 ms for 2 MiB, 7% over-provisioned. `about` has
+/// the values that the paper lacks.
 #[test]
 fn nitro_mlc_is_its_figures() {
     let nitro = Profile::named("nitro-mlc").expect("a profile");
@@ -93,7 +95,8 @@ fn nitro_mlc_is_its_figures() {
     assert_eq!(nitro.timing.transfer_ns, (8192 * 1000 / 200_u64).next_multiple_of(1000));
 }
 
-/// 1 TiB sold as 1 TB: reads of 45 us, programs of 450 us, 1.2 Gb/s a pin of eight; blocks of 16 MiB, 3.5 ms, 3,000 cycles.
+/// 1 TiB sold as 1 TB: reads of 45 us, programs of 450 us, 1.2 Gb/s a pin of eight; blocks of 16
+/// MiB, 3.5 ms, 3,000 cycles.
 #[test]
 fn tlc_nvme_is_its_figures() {
     let tlc = Profile::named("tlc-nvme").expect("a profile");
@@ -124,7 +127,8 @@ fn tlc_nvme_is_its_figures() {
     a_page_at_1_2_gbit_a_pin(&tlc);
 }
 
-/// 4 TiB sold as 4 TB: reads of 110 us, programs of 2 ms, 1.2 Gb/s a pin of eight; blocks of 32 MiB, 5 ms, 1,000 cycles.
+/// 4 TiB sold as 4 TB: reads of 110 us, programs of 2 ms, 1.2 Gb/s a pin of eight; blocks of 32
+/// MiB, 5 ms, 1,000 cycles.
 #[test]
 fn qlc_nvme_is_its_figures() {
     let qlc = Profile::named("qlc-nvme").expect("a profile");
@@ -155,7 +159,7 @@ fn qlc_nvme_is_its_figures() {
     a_page_at_1_2_gbit_a_pin(&qlc);
 }
 
-/// The host has what the drive is sold as, to a thousandth.
+/// Checks that the host has the nominal size of the drive, to a thousandth.
 fn sold_as(profile: &Profile, bytes: f64) {
     let logical = profile.geometry.logical_bytes() as f64;
     assert!((logical / bytes - 1.0).abs() < 0.001, "{}: {logical} for the host", profile.name);
@@ -263,7 +267,8 @@ fn pages_tell_where_they_are() {
         assert_eq!(SOUND.block_in_plane(plane, SOUND.index_in_plane(block)), block);
         assert_eq!(SOUND.package_of(plane), SOUND.die_of(plane) % SOUND.packages);
     }
-    // Blocks in a row: other packages first, then other dies, then other planes, and then the first plane's next block.
+    // Blocks in a row: other packages first, then other dies, then other planes, and then the first
+    // plane's next block.
     let places = |block| {
         let plane = SOUND.plane_of(BlockId(block));
         (plane, SOUND.die_of(plane), SOUND.package_of(plane))

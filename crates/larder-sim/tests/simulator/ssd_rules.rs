@@ -1,5 +1,7 @@
-//! The rules of flash, which nobody gets around, and the space that translation layers are built over: pages of a layer's
-//! own beside the host's, and invalid pages that become valid again.
+//! The rules of flash, and the space under the translation layers.
+//!
+//! No layer gets around the rules. The space has a layer's own pages beside the host's, and invalid
+//! pages that become valid again.
 
 use std::collections::HashMap;
 
@@ -103,7 +105,7 @@ impl Relocate for Owned {
     }
 }
 
-/// Owners from here on are the layer's own.
+/// The first owner number that is the layer's own.
 const OWN: u32 = 1 << 31;
 
 #[test]
@@ -121,7 +123,7 @@ fn a_space_holds_pages_of_the_host_and_of_the_layer() {
             if rng.chance(20)
                 && let Some(old) = old
             {
-                // Something changes its mind: the page is invalid and valid again, with nothing written.
+                // The page is invalid and valid again, with nothing written.
                 space.invalidate(old);
                 space.revalidate(old);
                 continue;
@@ -154,7 +156,7 @@ fn a_space_holds_pages_of_the_host_and_of_the_layer() {
     });
 }
 
-/// What is not separate shares its block.
+/// Pages that are not separate share a block.
 #[test]
 fn collected_pages_lie_apart_or_not() {
     for separate_collected in [true, false] {
@@ -162,7 +164,7 @@ fn collected_pages_lie_apart_or_not() {
         let mut space = Space::new(GEOMETRY, options).expect("room");
         let (mut owned, mut rng) = (Owned::default(), Rng::new(9));
         let logical = u64::from(GEOMETRY.logical_pages());
-        // Which stream each page came from, by block: 1 host, 2 collection.
+        // The stream of each block's pages: 1 host, 2 collection.
         let mut streams = vec![0u8; GEOMETRY.blocks() as usize];
         let mut is_mixed = false;
         for _ in 0..5_000 {

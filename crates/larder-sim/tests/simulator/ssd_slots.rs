@@ -1,5 +1,7 @@
-//! What a cache that gives out slots and the drive beneath make of each other: which free slot is written next decides what
-//! becomes of a drive that drops data blocks by itself, and how long slots are free decides what TRIM is good for.
+//! A cache that gives out slots, and the drive beneath it.
+//!
+//! The choice of the next free slot decides the fate of a drive that drops data blocks by itself.
+//! The time that slots are free decides the worth of TRIM.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -40,7 +42,7 @@ const PAGES: u64 = 128 * 32;
 /// Beside 13 blocks of the log and a spare.
 const DATA_PAGES: u64 = (128 - 14) * 32;
 
-/// Which free slot is written next.
+/// The free slot that is written next.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Next {
     FreedLast,
@@ -51,14 +53,14 @@ enum Next {
 struct Found {
     /// Blocks erased for each block of pages that was written.
     erasures: f64,
-    /// How many writes ago what was dropped had been written, at least and at most.
+    /// The ages of the dropped pages in writes, at least and at most.
     ages: (u64, u64),
     /// Pages that are there since the drive was filled.
     oldest_kept: u64,
 }
 
-/// Slots of a page on all addresses of a drive, each written when it comes; all after the drive is full for the first time
-/// is counted, over five times its size.
+/// Writes slots of a page to all addresses of a drive, each when it comes. It counts after the
+/// drive is full for the first time, over five times its size.
 fn write_slots(options: FlashTierOptions, next: Next) -> Found {
     let mut ftl = Hybrid::flashtier(GEOMETRY, FlashTierOptions { wear_spread_max: None, ..options }).expect("a drive");
     let mut free: VecDeque<u32> = (0..PAGES as u32).collect();
@@ -99,7 +101,8 @@ fn write_slots(options: FlashTierOptions, next: Next) -> Found {
     }
 }
 
-/// What is dropped is written again first page first: the drive is a ring, whichever block it drops.
+/// The slots of dropped pages are written again first page first: the drive is a ring, whichever
+/// block it drops.
 #[test]
 fn slots_in_the_order_in_which_they_were_freed_make_the_drive_a_ring() {
     for options in [FlashTierOptions::default(), FlashTierOptions::lru()] {
@@ -110,8 +113,9 @@ fn slots_in_the_order_in_which_they_were_freed_make_the_drive_a_ring() {
     }
 }
 
-/// The slot that was freed last is the last of a block. The block is written from its end, into the log, and merged when it
-/// has all its pages: a block of the log and a data block are erased for each.
+/// The slot that was freed last is the last of a block. The block is written from its end, into the
+/// log, and merged when it has all its pages. That erases a block of the log and a data block for
+/// each.
 #[test]
 fn by_recency_slots_that_were_freed_last_cost_a_merge_for_each_block() {
     let found = write_slots(FlashTierOptions::lru(), Next::FreedLast);
@@ -119,8 +123,9 @@ fn by_recency_slots_that_were_freed_last_cost_a_merge_for_each_block() {
     assert!((found.erasures - 2.0).abs() < 0.05 && found.oldest_kept < PAGES / 50, "{found:?}");
 }
 
-/// SE-Util drops the block with the fewest valid pages: the one that was begun last. Its slot is free again, is written
-/// next, and begins a block again, for which that is dropped; all full blocks stay for ever.
+/// SE-Util drops the block with the fewest valid pages, which was begun last. Its slot is free
+/// again, is written next, and begins a block again, for which that block is dropped. All full
+/// blocks stay for ever.
 #[test]
 fn with_se_util_slots_that_were_freed_last_thrash() {
     let found = write_slots(FlashTierOptions::default(), Next::FreedLast);
@@ -129,7 +134,7 @@ fn with_se_util_slots_that_were_freed_last_thrash() {
     assert!(found.ages.1 < 10 && found.oldest_kept > DATA_PAGES - 64, "{found:?}");
 }
 
-/// Nitro's cache of 4096 extents on a drive, with an index of so many addresses.
+/// Makes Nitro's cache of 4096 extents on a drive, with an index of this many addresses.
 fn cache_of_extents(ftl: &str, lba_entries: u64) -> Built {
     setup_of_extents(ftl, lba_entries, true).build(0).expect("a cache")
 }
@@ -157,7 +162,7 @@ fn read(address: u64, content: u64) -> Request {
     Request::Read(Lba(address), own_content(Lba(content), EXTENT_BYTES))
 }
 
-/// What a drive did after the first quarter of the requests.
+/// Returns the drive's counts after the first quarter of the requests.
 fn erasures(ftl: &str, lba_entries: u64, requests: &[Request]) -> Counts {
     let mut meter = Meter::new(cache_of_extents(ftl, lba_entries), EXTENT_BYTES, requests.len() as u64 / 4);
     meter.take(requests);
@@ -177,8 +182,9 @@ fn a_cache_fills_what_its_drive_dropped_from_the_beginning() {
     }
 }
 
-/// With the cache's metadata on the drive, which is written again and again, it is nearly a ring still: metadata is kept. Were it dropped, its blocks
-/// would be those with the fewest valid pages.
+/// With the cache's metadata on the drive, which is written again and again, the drive is still
+/// nearly a ring: it keeps metadata. Else the metadata blocks would have the fewest valid pages,
+/// and be dropped.
 #[test]
 fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
     let mut rng = Rng::new(20_304);
@@ -198,7 +204,7 @@ fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
     }
 }
 
-/// Reads of 16384 addresses, two of which have one content each.
+/// Returns reads of 16384 addresses, two of which have one content each.
 fn random_reads() -> Vec<Request> {
     const SEED: u64 = 20_303;
     println!("seed {SEED}");
@@ -207,7 +213,7 @@ fn random_reads() -> Vec<Request> {
     addresses.map(|address| read(address, address / 2)).collect()
 }
 
-/// Extents that were trimmed and not written since: in the mean, and at most.
+/// Returns the extents that were trimmed and not written since: in the mean, and at most.
 fn trimmed(lba_entries: u64, requests: &[Request]) -> (f64, usize) {
     let mut cache = cache_of_extents("page-trim", lba_entries).cache;
     cache.gather(true);
@@ -229,8 +235,9 @@ fn trimmed(lba_entries: u64, requests: &[Request]) -> (f64, usize) {
     (sum as f64 / requests.len() as f64, most)
 }
 
-/// An extent goes when its slot is needed, and the slot is trimmed and written: there is one at most that is free, while what it
-/// gets is in memory. TRIM tells a drive nothing that the write would not.
+/// An extent goes when its slot is needed, and the slot is trimmed and written. So at most one slot
+/// is free, while its next content is in memory. TRIM tells a drive nothing that the write would
+/// not.
 #[test]
 fn a_slot_that_is_written_at_once_is_trimmed_for_nothing() {
     let requests = random_reads();
@@ -244,9 +251,9 @@ fn a_slot_that_is_written_at_once_is_trimmed_for_nothing() {
     }
 }
 
-/// A cache that its index limits, and not its flash, has slots that stay free. A page-mapped drive copies none of what lay
-/// there. A hybrid one copies less, and merges all the same: a merge is of a logical block, whatever of it is left, and free
-/// slots lie scattered.
+/// A cache whose index limits it, and not its flash, has slots that stay free. A page-mapped drive
+/// copies none of their old pages. A hybrid one copies less, and merges all the same: a merge
+/// covers the rest of a logical block, and free slots lie scattered.
 #[test]
 fn slots_that_stay_free_are_worth_trimming_on_a_page_mapped_drive() {
     let requests = random_reads();

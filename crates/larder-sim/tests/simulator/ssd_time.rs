@@ -1,5 +1,7 @@
-//! Time of a drive: what single requests take, to the nanosecond; queues against the formula; and random requests on every
-//! translation layer, each over once, with the programs that the buffer and deduplication leave.
+//! Time of a drive: single requests to the nanosecond, and queues against the formula.
+//!
+//! Random requests on every translation layer are each over once, with the programs that the buffer
+//! and deduplication leave.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -103,7 +105,7 @@ impl Ftl for Scripted {
     }
 }
 
-/// A layer that uses all the idle time that it is given, for reads of one page.
+/// A layer that uses all its idle time for reads of one page.
 struct Busy(Box<dyn Ftl>);
 
 impl Ftl for Busy {
@@ -192,7 +194,8 @@ fn a_read_goes_before_the_writes_that_wait() {
     assert_eq!(mean(&times.reads), BUS - 50_000 + PROGRAM + READ + BUS + LINK);
 }
 
-/// Four planes of one package: two programs wait for its bus, and a third page is on it, when a read has its page.
+/// Four planes of one package: two programs wait for its bus, and a third page is on it, when a
+/// read has its page.
 #[test]
 fn a_read_has_the_bus_before_the_writes_that_wait() {
     let mut drive = drive(&profile(1, 4, 64));
@@ -203,8 +206,8 @@ fn a_read_has_the_bus_before_the_writes_that_wait() {
     assert_eq!(drive.now(), begin + 4 * BUS + PROGRAM, "the writes are over later by one page");
 }
 
-/// The second page is found as soon as it is hashed, while the first, to which it refers, waits for its plane. Until that is
-/// programmed, the buffer has both.
+/// The second page is found as soon as it is hashed, while the first, to which it refers, waits for
+/// its plane. Until that is programmed, the buffer has both.
 #[test]
 fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
     let slow = Timing { read_ns: READ, program_ns: 10 * PROGRAM, erase_ns: ERASE, transfer_ns: BUS };
@@ -223,7 +226,8 @@ fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
     assert_eq!(drive.now(), programmed + 1 + READ + BUS + LINK);
 }
 
-/// Of four frames a read gets the next that is free, before six pages that wait for one; or, in its turn, the last.
+/// If four frames are full, a read gets the next free one before six pages that wait for one; or,
+/// in its turn, the last.
 #[test]
 fn a_read_takes_a_frame_before_the_writes_that_wait_or_in_its_turn() {
     let reads = |in_turn: bool| {
@@ -231,13 +235,14 @@ fn a_read_takes_a_frame_before_the_writes_that_wait_or_in_its_turn() {
         at_own_pace(&mut drive, [(0, write([50]))]);
         let begin = drive.now();
         let mut drive = if in_turn { drive.with_reads_in_turn() } else { drive };
-        // What is written behind the read waits for it.
+        // The writes behind the read wait for it.
         let requests = [(begin, write(0..10)), (begin, read(50)), (begin, write(20..30))];
         let times = at_own_pace(&mut drive, requests);
         assert_eq!((times.reads.count(), times.writes.count()), (1, 3));
         mean(&times.reads)
     };
-    // One page a program: the first is programmed, its frame is the read's, and the second goes on meanwhile.
+    // One page a program: the first is programmed, its frame is the read's, and the second runs
+    // meanwhile.
     let page = BUS + PROGRAM;
     assert!((page..3 * page).contains(&reads(false)), "{}", reads(false));
     // Six more pages have their frames first, the last of them when the sixth is programmed.
@@ -263,7 +268,8 @@ fn a_flush_ends_when_all_before_it_is_programmed() {
     assert_eq!(drive.now(), 8 * (BUS + PROGRAM));
 }
 
-/// What a trim or a flush has collected is hashed like all else: what it programs waits for that, and so does what comes behind it.
+/// Pages that a trim or a flush has collected are hashed like all others. The programs wait for
+/// that, and so do later requests.
 #[test]
 fn the_controller_hashes_what_trims_and_flushes_collect() {
     let profile = profile(1, 1, 8);
@@ -289,8 +295,8 @@ fn the_controller_hashes_what_trims_and_flushes_collect() {
     }
 }
 
-/// Nothing is asked for long, and the layer has always more to do: what is written and flushed then waits for a few of its operations, and
-/// not for all that there would have been time for.
+/// No request comes for long, and the layer always has more to do. A write and a flush then wait
+/// for a few of its operations, and not for all that would fill the time.
 #[test]
 fn what_comes_in_idle_time_waits_for_a_few_operations() {
     const FEW: u64 = 16;
@@ -306,7 +312,8 @@ fn what_comes_in_idle_time_waits_for_a_few_operations() {
     }
 }
 
-/// A copy inside a plane takes no bus, one between planes takes both, one after the other; an erasure waits for the copies before it.
+/// A copy inside a plane takes no bus. One between planes takes both, one after the other. An
+/// erasure waits for the copies before it.
 #[test]
 fn copies_inside_a_plane_take_no_bus() {
     let geometry = profile(1, 2, 8).geometry;
@@ -325,7 +332,7 @@ fn copies_inside_a_plane_take_no_bus() {
     assert_eq!(time_of(copy(page(0, 0), page(0, 1)).to_vec()), READ + PROGRAM);
     // The program begins when the page has been read, and both pass the one bus.
     assert_eq!(time_of(copy(page(0, 0), page(1, 1)).to_vec()), READ + 2 * BUS + PROGRAM);
-    // There and back: what waits behind a program that waits for its page waits, too.
+    // There and back: an operation behind a program that waits for its page waits, too.
     let both = [copy(page(0, 0), page(1, 1)), copy(page(1, 0), page(0, 1))].concat();
     assert_eq!(time_of(both), 2 * (READ + 2 * BUS + PROGRAM));
     let erase = Op::Erase { block: geometry.block_in_plane(PlaneId(0), 0), cause: Cause::Collection };
@@ -349,8 +356,8 @@ fn collection_is_in_the_way() {
     assert!(after > 1.3 * before, "{after:.0} ns after {before:.0}");
 }
 
-/// Reads of one plane at random moments, one at a time in the cells: M/D/1, where the mean wait is half the load by what is left
-/// of it, in services (Pollaczek and Khinchine).
+/// Reads of one plane at random moments, one at a time in the cells: M/D/1. The mean wait is half
+/// the load over the remaining capacity, in services (Pollaczek and Khinchine).
 #[test]
 fn queues_are_as_long_as_the_formula_says() {
     let mut profile = profile(1, 1, 4096);
@@ -382,7 +389,7 @@ fn hashing_takes_the_cycles_of_the_profile() {
     assert_eq!(profile(1, 1, 8).hash_ns(Hash::Sha1), 50_907);
 }
 
-/// Random requests at random moments: the same for each layer and each time.
+/// Returns random requests at random moments: the same for each layer and each time.
 fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)> {
     let mut rng = Rng::new(seed);
     let mut at = 0;
@@ -407,7 +414,7 @@ fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)>
     requests
 }
 
-/// The same request, of a whole unit of so many pages if it writes; trims are of parts and of several.
+/// Makes a write a whole unit of this many pages; trims are of parts and of several units.
 fn in_units(request: &mut Request, unit: u32) {
     match request {
         Request::Write(pages) if unit > 1 => {
@@ -434,7 +441,7 @@ fn each_request_is_over_once_on_every_layer() {
         for_seeds(0..6, |seed| {
             let mut profile = profile(2, 2, [4, 16, 64][seed as usize % 3]);
             let unit = (kind.make)(&profile).expect("it is sound").write_unit_pages();
-            // A unit and a little more, where writes are of whole ones.
+            // A unit and a little more, if writes are of whole ones.
             profile.buffer_bytes += u64::from(unit - 1) * 4096;
             let run = || {
                 let mut drive = drive_of(kind, &profile);
@@ -473,15 +480,15 @@ fn each_request_is_over_once_on_every_layer() {
     }
 }
 
-/// Units of 64 pages, in a buffer of two and a half.
+/// Makes a drive with units of 64 pages, in a buffer of two and a half.
 fn unit_drive() -> Drive {
     let drive = drive_of(FtlKind::named("weu").expect("it is one"), &profile(2, 2, 160));
     assert_eq!(drive.ftl().write_unit_pages(), 64);
     drive
 }
 
-/// While the first unit is programmed, the others wait: trimmed in part it is written whole, and then trimmed; trimmed
-/// whole it is not written.
+/// While the first unit is programmed, the others wait. Trimmed in part, a unit is written whole,
+/// and then trimmed; trimmed whole, it is not written.
 #[test]
 fn a_unit_that_waits_stays_whole() {
     for (trim, programmed) in [(130..140, 192), (128..192, 128), (0..192, 64), (100..150, 192)] {
@@ -517,7 +524,7 @@ fn a_part_of_a_unit_is_not_taken() {
     unit_drive().submit(write(64..127));
 }
 
-/// What the drive drops is told, unless it was written again since, or is about to be.
+/// The drive reports dropped pages, unless they were written again since, or are about to be.
 #[test]
 fn dropped_pages_are_told() {
     for name in ["flashtier", "flashtier-merge", "flashtier-lru"] {
@@ -531,7 +538,7 @@ fn dropped_pages_are_told() {
             drive.submit(write(run.clone()));
             there.extend(run);
             if step % 3 == 0 {
-                // Some of what was asked for is under way.
+                // Some of the requests are under way.
                 drive.advance_to(drive.now() + 5 * PROGRAM);
                 while let Some(lpn) = drive.take_evicted() {
                     there.remove(&lpn.0);
@@ -547,7 +554,7 @@ fn dropped_pages_are_told() {
             assert_eq!(drive.ftl().locate(Lpn(lpn)).is_some(), there.contains(&lpn), "{name}: page {lpn}");
         }
     }
-    // A drive with clocks knows what is dirty, too.
+    // A drive with clocks knows the dirty pages, too.
     let mut drive = drive_of(FtlKind::named("flashtier-lru").expect("it is one"), &profile(2, 2, 16));
     drive.submit(write(0..32));
     drive.finish();

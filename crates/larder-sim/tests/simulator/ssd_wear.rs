@@ -1,4 +1,4 @@
-//! Wear: what levelling does to it, what it costs, and the years that are told.
+//! Wear: the effect and the cost of levelling, and the reported years.
 
 use crate::common::{
     Rng,
@@ -31,7 +31,7 @@ const GEOMETRY: Geometry = Geometry {
     over_provisioning_percent: 25.0,
 };
 
-/// A drive of which nine tenths lie still, while the rest is written again and again.
+/// Makes a drive of which nine tenths lie still, while the rest is written again and again.
 fn worn(wear_spread_max: Option<u32>) -> Watched {
     let space = SpaceOptions { wear_spread_max, collection_threshold_percent: 0.0, ..SpaceOptions::default() };
     let options = PageMappedOptions { space, takes_trims: false };
@@ -62,8 +62,8 @@ fn static_levelling_bounds_the_spread() {
         let moved = with.ftl.counts().programs[Cause::WearLevelling as usize];
         let share = moved as f64 / with.ftl.counts().host_pages_written as f64;
         println!("at most {spread_max} apart: {levelled:?}, {:.2}% of the host's pages moved", share * 100.0);
-        // A plane is looked at once in `spread_max` erasures and one block is moved, so that the spread may pass the
-        // limit while others wait.
+        // A plane checks once in `spread_max` erasures and moves one block. So the spread may pass
+        // the limit while others wait.
         assert!(spread <= 2 * spread_max, "{spread_max}: {levelled:?}");
         assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{levelled:?} {wear:?}");
         assert!(levelled.max < wear.max, "the worst block lives longer");
@@ -71,7 +71,7 @@ fn static_levelling_bounds_the_spread() {
     }
 }
 
-/// The same of layers that take blocks from the whole drive: what lies still there are data blocks, or units.
+/// The same for layers that take blocks from the whole drive: data blocks or units lie still there.
 #[test]
 fn static_levelling_bounds_the_spread_of_other_layers() {
     type Make = fn(Option<u32>) -> Box<dyn Ftl>;
@@ -108,7 +108,8 @@ fn static_levelling_bounds_the_spread_of_other_layers() {
         for spread_max in [4, 20, 50] {
             let (levelled, moved) = worn(Some(spread_max));
             println!("{name}, at most {spread_max} apart: {levelled:?}, {moved} pages moved");
-            // Of data blocks one is moved in `spread_max` erasures, while others wait; a unit is before the next is written.
+            // One data block is moved in `spread_max` erasures, while others wait; a unit is moved
+            // before the next is written.
             let bound = if name == "weu" { spread_max + 1 } else { 3 * spread_max };
             assert!(levelled.max - levelled.min <= bound, "{name}, {spread_max}: {levelled:?}");
             assert!(levelled.standard_deviation < wear.standard_deviation / 4.0, "{name}: {levelled:?} {wear:?}");
@@ -117,8 +118,8 @@ fn static_levelling_bounds_the_spread_of_other_layers() {
     }
 }
 
-/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as often without static
-/// levelling.
+/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as
+/// often without static levelling.
 #[test]
 fn dynamic_levelling_is_enough_where_all_is_written() {
     let space = SpaceOptions { wear_spread_max: None, collection_threshold_percent: 5.0, ..SpaceOptions::default() };
@@ -133,8 +134,9 @@ fn dynamic_levelling_is_enough_where_all_is_written() {
     assert!(wear.mean > 100.0 && wear.standard_deviation < wear.mean / 10.0, "{wear:?}");
 }
 
-/// Figures that are derived, from what the shadow heard: copies for wear levelling are copies, pages programmed go over the pages that
-/// the host wrote and not over those that are left of them, and wear spreads over all blocks.
+/// Derived figures, from the operations that the shadow heard. Copies for wear levelling are
+/// copies. Programmed pages are divided by the host's written pages, and not by those left of them.
+/// Wear spreads over all blocks.
 #[test]
 fn derived_figures_are_those_of_their_definitions() {
     let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
@@ -185,7 +187,8 @@ fn years_are_cycles_by_rate() {
     let erased: u64 = drive.shadow.erases().iter().sum();
     assert_eq!(wear.mean, erased as f64 / f64::from(GEOMETRY.blocks()));
     assert_eq!(u64::from(wear.max), drive.shadow.erases().iter().copied().max().expect("blocks"));
-    // A tenth of a year in which the worst block is erased `max` times: 3,000 cycles last 300 / max years.
+    // A tenth of a year in which the worst block is erased `max` times: 3,000 cycles last 300 / max
+    // years.
     let life = Life::of(&wear, 3000, YEAR_SECONDS / 10.0);
     assert!((life.years_worst_block - 300.0 / f64::from(wear.max)).abs() < 1e-9);
     assert!((life.years_mean_block - 300.0 / wear.mean).abs() < 1e-9);

@@ -1,5 +1,7 @@
-//! The drive made for write-evict units: where pages go, overwriting and dropping without copies, trims, eviction by
-//! recency, random workloads with more units than places, and what is refused.
+//! The drive made for write-evict units: places of pages, overwriting and dropping without copies,
+//! trims, and eviction by recency.
+//!
+//! Random workloads have more units than places. Bad options are refused.
 
 use crate::common::{
     Rng, for_seeds,
@@ -109,7 +111,7 @@ fn a_trimmed_unit_is_erased_once_nothing_of_it_is_left() {
     // So there is room.
     write(&mut drive, 9, 9);
     assert_eq!(drive.ftl.counts().pages_evicted, 0);
-    // Of a unit that was trimmed in part, the rest is dropped.
+    // If a unit was trimmed in part, the rest of it is dropped.
     drive.trim(0, 3);
     write(&mut drive, 10, 10);
     drive.check();

@@ -1,4 +1,5 @@
-//! Trims, of whole chunks and of parts, in traces that are re-chunked: no design hits more reads than the bound allows.
+//! Trims, of whole chunks and of parts, in traces that are re-chunked: no design hits more reads
+//! than the bound allows.
 
 use crate::common::{Rng, for_seeds};
 use larder_sim::{
@@ -15,7 +16,7 @@ use larder_trace::{
 
 const BLOCK_BYTES: u32 = 4096;
 
-/// A read or write of a block; content 0 is zeroes.
+/// Returns a read or write of a block; content 0 is zeroes.
 fn block(request: u64, op: Op, block: u64, content: u64) -> Record {
     let fingerprint = if content == 0 { zero::XXH3_4K } else { Fingerprint::from_u128(u128::from(content)) };
     let stored_bytes = Some(1 + (content * 977 % u64::from(BLOCK_BYTES)) as u32);
@@ -38,8 +39,8 @@ fn requests(records: &[Record], chunk_bytes: u32, unknown: Unknown) -> Vec<Chunk
     made.expect("no error")
 }
 
-/// What each design makes of the requests, and that none of them hits more reads than the bound says. A design that does
-/// not work at that size is left out.
+/// Returns each design's measures of the requests, and checks that none hits more reads than the
+/// bound. A design that does not work at that size is left out.
 fn check(requests: &[ChunkRequest], chunk_bytes: u32, flash_bytes: u64, warmup: u64) -> Vec<(String, Measures)> {
     let mut listener = BoundListener::new(warmup, u64::MAX);
     let mut names = Vec::new();
@@ -87,8 +88,9 @@ fn what_is_left_of_a_chunk_is_not_what_it_was() {
     }
 }
 
-/// Reads, writes and trims of a disk of `blocks` blocks, each read of what is there. Trims begin and end at multiples of
-/// `unit` sectors; what one leaves of a block that it covers in part is new.
+/// Returns reads, writes and trims of a disk of `blocks` blocks, each read of the present content.
+/// Trims begin and end at multiples of `unit` sectors. A block that one covers in part has new
+/// content.
 fn random_trace(rng: &mut Rng, blocks: u64, count: u64, unit: u64) -> Vec<Record> {
     let sectors = u64::from(BLOCK_BYTES) / 512;
     let contents = 1 + rng.below(4 * blocks);
@@ -136,7 +138,8 @@ fn no_design_beats_the_bound_whatever_is_trimmed() {
         let mut rng = Rng::new(seed);
         let blocks = 2000 + rng.below(8000);
         let chunk_bytes = rng.one_of(&[4 << 10, 8 << 10, 32 << 10, 128 << 10]);
-        // Composed of blocks, a chunk in which a trim has cut through one has a content that only a later read tells.
+        // Composed of blocks, a chunk in which a trim has cut through one has a content that only a
+        // later read tells.
         let unit = if chunk_bytes == BLOCK_BYTES { 1 } else { u64::from(BLOCK_BYTES) / 512 };
         let mut records = random_trace(&mut rng, blocks, 500, unit);
         // Some traces have no content: a record of several chunks is one of each.
@@ -153,8 +156,8 @@ fn no_design_beats_the_bound_whatever_is_trimmed() {
     });
 }
 
-/// `info` and the bound count the same reads, in blocks: those of a trace whose trims cut blocks, in which some reads find
-/// something else than the disk holds.
+/// `info` and the bound count the same reads, in blocks, for a trace whose trims cut blocks. Some
+/// of its reads find other content than the disk holds.
 #[test]
 fn what_contradicts_a_trace_is_the_same_for_its_statistics_and_for_its_bound() {
     const BLOCKS: u64 = 24;
@@ -162,7 +165,7 @@ fn what_contradicts_a_trace_is_the_same_for_its_statistics_and_for_its_bound() {
     for_seeds(0..60, |seed| {
         let mut rng = Rng::new(seed);
         let is_sound = seed % 2 == 0;
-        // What each sector holds; a block whose sectors differ has content of its own.
+        // The content of each sector; a block whose sectors differ has content of its own.
         let mut disk = vec![0u64; (BLOCKS * SECTORS) as usize];
         let mut records = Vec::new();
         for at in 0..BLOCKS {

@@ -1,5 +1,7 @@
-//! Caches over WEU slots under replay: a hit is what was written last, in each write policy, whatever was deduplicated,
-//! evicted, destaged or trimmed; and bytes are those that the layout says.
+//! Caches over WEU slots under replay.
+//!
+//! A hit is the last written content, in each write policy, after any deduplication, eviction,
+//! destaging or trim. Bytes are those that the layout gives.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, cd_arc::CdArc, nitro::Nitro, packing::PackingRules};
@@ -41,7 +43,7 @@ fn cd_arc(config: DesignConfig) -> Box<dyn Design> {
     Box::new(CdArc::new(config))
 }
 
-/// Content `number`; 0 is zeroes.
+/// Returns content `number`; 0 is zeroes.
 fn content(number: u64) -> Content {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes());
@@ -49,7 +51,7 @@ fn content(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: 1 + (number * 977 % 4096) as u32 }
 }
 
-/// A cache, what each record holds, and what each chunk of the volume does.
+/// A cache, the content of each record, and that of each chunk of the volume.
 struct World {
     cache: WeuCache,
     records: HashMap<(u32, u32, u32), Fingerprint>,
@@ -69,7 +71,8 @@ impl World {
         self.cache.design().trimmed_from(Lba(lba)).is_some_and(|run| run.first.0 <= lba)
     }
 
-    /// A request that may have stored `number` for `lba`: the record is noted, or is one that holds the same.
+    /// Notes the record of a request that may have stored `number` for `lba`, or checks that the
+    /// record holds the same.
     fn note(&mut self, lba: u64, number: u64, stored_before: u64) {
         if self.cache.traffic().chunks_stored > stored_before
             && let Lookup::Chunk { place, .. } = self.cache.design().peek(Lba(lba))
@@ -86,7 +89,7 @@ impl World {
         let (held, dirty) = (self.held(lba), self.cache.design().dirty_seq(Lba(lba)));
         assert!(held.is_some() || dirty.is_none(), "chunk {lba} is dirty and gone");
         let stored = self.cache.traffic().chunks_stored;
-        // What was replaced may be found again by its content.
+        // Replaced content may be found again.
         let found = held.or_else(|| self.cache.design().remembered(Lba(lba)));
         let hit = self.cache.read(Lba(lba), &content(number));
         assert_eq!(hit, found.is_some());
@@ -158,7 +161,7 @@ fn a_write_into_a_trimmed_run_is_no_hit() {
             let mut cache = WeuCache::new(design, options(policy)).expect("large enough");
             cache.write(Lba(3), &content(3));
             cache.trim_run(Lba(0), 10);
-            // Neither what was cached before, nor what never was.
+            // Chunks that were cached before, and chunks that never were.
             let hits: Vec<bool> = [3, 4, 3, 4].map(|lba| cache.write(Lba(lba), &content(lba))).into();
             assert_eq!(hits, [false, false, true, true], "{policy:?}");
             // Zeroes that a client wrote are cached, as any other content.
@@ -169,7 +172,7 @@ fn a_write_into_a_trimmed_run_is_no_hit() {
     }
 }
 
-/// Entries that are in the log by now.
+/// Returns entries that are in the log by now.
 fn logged(cache: &mut WeuCache, before: u64) -> u64 {
     cache.flush();
     // Sectors of so small a frame: a head, and an entry of 64 bytes each.
@@ -202,7 +205,8 @@ fn trimmed_runs_are_destaged_by_address_and_logged() {
         assert_eq!(logged(&mut cache, before), 2, "a trim, and that the origin has it");
         assert!(!cache.read(Lba(20), &content(0)) && cache.read(Lba(20), &content(0)), "the origin was asked once");
         assert!(cache.read(Lba(30), &content(0)));
-        // A write in the middle makes two of one. Destaging goes on where it was, and around the end.
+        // A write in the middle makes two of one. Destaging continues at its place, and around the
+        // end.
         cache.write(Lba(32), &content(7));
         assert_eq!(runs(&cache), [(33, 2), (40, 5), (50, 5), (60, 5)]);
         assert_eq!(cache.design().dirty_counts().chunks, 1);
@@ -213,7 +217,7 @@ fn trimmed_runs_are_destaged_by_address_and_logged() {
         // The dirty chunk between them was destaged in its turn.
         assert_eq!((cache.design().dirty_counts().chunks, cache.traffic().origin_chunks_written), (0, 1));
         assert_eq!(cache.traffic().origin_chunks_read, 1);
-        // What is trimmed in part the origin is told of first.
+        // The origin first gets the trim of a part.
         cache.trim_part(Lba(52));
         assert_eq!(runs(&cache), [(10, 5), (50, 2), (53, 2), (60, 5), (70, 5)]);
     }
@@ -255,13 +259,14 @@ fn raw_chunks_fill_a_segment_to_the_byte() {
     let traffic = cache.traffic();
     // Header and padding up to the first record, three records, the table and its padding: five sectors.
     assert_eq!(traffic.flash_data_bytes_written + 4 * 64, 5 * 4096);
-    // Of them, header and table are metadata; and the frame of the log takes a sector.
+    // Header and table are metadata; and the frame of the log takes a sector.
     assert_eq!(traffic.flash_metadata_bytes_written, 4 * 64 + 4096);
     cache.flush();
     assert_eq!(cache.traffic(), traffic, "nothing is left to flush");
 }
 
-/// Nitro's four variants (§5.3: D/ND, C/NC) on ten reads of ten addresses with five contents: what each writes.
+/// The writes of Nitro's four variants (§5.3: D/ND, C/NC) on ten reads of ten addresses with five
+/// contents.
 #[test]
 fn variants_store_what_they_should() {
     let size = |number: u64| u64::from(content(number).stored_bytes);
@@ -279,13 +284,15 @@ fn variants_store_what_they_should() {
         let (traffic, figures) = (cache.traffic(), cache.figures());
         assert_eq!((traffic.chunks_stored, traffic.chunks_deduplicated), (chunks, 10 - chunks));
         assert_eq!((figures.live_chunks, figures.live_stored_bytes), (chunks, payload), "{dedup} {compress}");
-        // What a hit reads is what was stored: raw or compressed, one record for both addresses or one each.
+        // A hit reads the stored bytes: raw or compressed, one record for both addresses or one
+        // each.
         let read: u64 = if compress { 2 * compressed } else { 10 * 4096 };
         assert_eq!((traffic.flash_data_bytes_read, traffic.origin_chunks_read), (read, 10));
     }
 }
 
-/// Nitro §3.1: the FP index has a share of the entries and is evicted in LRU order, apart from the data, which stays.
+/// Nitro §3.1: the FP index has a share of the entries and is evicted in LRU order, apart from the
+/// data, which stays.
 #[test]
 fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
     let mut cache = cache(WeuOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });
@@ -294,7 +301,8 @@ fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
         cache.read(Lba(lba), &content(number));
         cache.traffic().chunks_stored - before
     };
-    // By request: a new address, its content; whether that is stored. The index has two contents, the older one first.
+    // By request: a new address, its content, and whether the cache stores it. The index has two
+    // contents, the older one first.
     for (lba, number, is_stored) in [
         (0, 1, 1), // 1
         (1, 2, 1), // 1 2
@@ -311,11 +319,12 @@ fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
     assert_eq!((figures.mapped_chunks, figures.live_chunks, figures.stale_chunks), (7, 5, 0));
 }
 
-/// Nitro §3.2: whole WEUs in LRU order, a hit on any of its chunks being a use; beside it the chunks themselves in LRU order.
+/// Nitro §3.2: whole WEUs in LRU order, a hit on any of its chunks being a use; beside it the
+/// chunks themselves in LRU order.
 #[test]
 fn weus_and_extents_are_replaced_in_lru_order() {
     let raw = WeuOptions { compress: false, fp_entries_max: 0, slot_count: 3, ..options(WritePolicy::Through) };
-    // 64 KiB: a sector with the header, 14 chunks, and what is left for the table.
+    // 64 KiB: a sector with the header, 14 chunks, and the rest for the table.
     let mut weus = cache(raw);
     (0..42).for_each(|lba| assert!(!weus.read(Lba(lba), &content(1 + lba))));
     assert!(weus.read(Lba(5), &content(6)), "the first WEU is used");
@@ -345,7 +354,8 @@ fn what_is_too_small_is_refused_with_the_least() {
     assert!(refusal(|options| options.chunk_bytes = 64 << 10).contains("does not fit"));
 }
 
-/// By the definition of docs/LAB.md, which is one for all designs: a miss by an address that is remembered, which is inserted.
+/// A ghost hit, by the one definition of docs/LAB.md for all designs, is a miss by a remembered
+/// address, which is inserted.
 #[test]
 fn ghost_hits_are_misses_by_addresses_that_are_remembered() {
     for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
@@ -364,7 +374,8 @@ fn ghost_hits_are_misses_by_addresses_that_are_remembered() {
         assert!(!read(&mut cache, 1) && cache.traffic().ghost_hits == 2);
         assert!(!cache.read(Lba(1000), &content(1 + 2)) && read(&mut cache, 2));
         assert_eq!(cache.traffic().ghost_hits, 2);
-        // So is a write that inserts; what was cached until the origin was written is no ghost, nor is an address that is new.
+        // So is a write that inserts. A chunk that was cached until the origin was written is no
+        // ghost, nor is a new address.
         assert!(!cache.write(Lba(3), &content(5000)) && cache.write(Lba(0), &content(5001)));
         assert!(!cache.write(Lba(2000), &content(5002)));
         assert_eq!(cache.traffic().ghost_hits, 2 + u64::from(policy != WritePolicy::Around), "{policy:?}");

@@ -1,5 +1,7 @@
-//! How a flash is divided for caches over WEUs: in bytes as the engine divides it, in data chunks to the chunk, and what is
-//! too small is refused with the least that works, which then does.
+//! The division of a flash for caches over WEUs.
+//!
+//! A size in bytes is divided as in the engine, one in data chunks to the chunk. A flash that is
+//! too small is refused with the least size that works, which then does.
 
 use larder_core::{DesignConfig, Lba, nitro::Nitro, slotted::FlashSize};
 use larder_format::{Layout, LayoutRequest, layout::ENTRIES_MIN};
@@ -26,7 +28,7 @@ fn cache(options: WeuOptions) -> WeuCache {
     WeuCache::new(|config: DesignConfig| Box::new(Nitro::new(config)), options).expect("what fits makes a cache")
 }
 
-/// How many chunks are found again after `count` different ones were read once.
+/// Returns the number of chunks that hit again after `count` different ones were read once.
 fn kept(options: WeuOptions, count: u64) -> u64 {
     let mut cache = cache(options);
     let content = |lba| own_content(Lba(lba), options.chunk_bytes);
@@ -53,7 +55,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
             history: None,
         })
         .expect("a layout");
-        // What `index_limits` of the engine makes of it.
+        // The result of the engine's `index_limits`.
         let is_whole = origin_bytes.is_some_and(|bytes| layout.mappings_max >= bytes / (8 << 10));
         let mappings = if is_whole { layout.mappings_max } else { layout.mappings_max - layout.mappings_max / 16 };
         assert_eq!((options.slot_count, options.log_bytes), (layout.slot_count, layout.log_bytes));
@@ -64,7 +66,8 @@ fn bytes_are_divided_as_the_engine_divides_them() {
 
 #[test]
 fn data_chunks_fit_to_the_chunk_and_metadata_comes_on_top() {
-    // A WEU of 2 MiB has 64 chunks of 32 KiB: 16 of them have 1024. Around them: a sector with the header, one with the table.
+    // A WEU of 2 MiB has 64 chunks of 32 KiB: 16 of them have 1024. Around them are a sector with
+    // the header and one with the table.
     let asked = WeuSizing { chunk_bytes: 32 << 10, compress: false, ..sizing(FlashSize::DataChunks(1024)) };
     let options = asked.options().expect("fits");
     assert_eq!((options.slot_count, options.rules.weu_bytes), (16, (2 << 20) + 2 * 4096));

@@ -1,5 +1,7 @@
-//! Time of a whole cache: single requests to the nanosecond, who waits for what, and random requests on every design, with the hits
-//! of a replay without time, each answered once.
+//! Time of a whole cache: single requests to the nanosecond, waits, and random requests on every
+//! design.
+//!
+//! Random requests have the hits of a replay without time, and are each answered once.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
@@ -25,7 +27,7 @@ use larder_trace::{Op, TraceError};
 
 const CHUNK: u32 = 8192;
 const SIZE: u64 = 1 << 38;
-/// What the origin of most tests takes: its gate, and its latency.
+/// The times of most tests' origin: its gate, and its latency.
 const GATE: Nanos = 1_000_000;
 const LATENCY: Nanos = 7_000_000;
 const READ: Nanos = 50_000;
@@ -145,7 +147,8 @@ fn write_through_waits_for_the_origin_and_insertions_for_nobody() {
     assert_eq!(figures.reads.max_ns() / 10_000, (GATE + LATENCY) / 10_000, "a miss waits for no flash");
 }
 
-/// Dirty chunks that leave are written to the origin, and writes go no faster than these, once the reserve is used.
+/// Evicted dirty chunks are written to the origin, and writes are no faster than these, once the
+/// reserve is used.
 #[test]
 fn at_full_load_writes_wait_for_the_room_that_evictions_make() {
     let mut whole = whole(nitro(WritePolicy::Back, 2000), network());
@@ -180,7 +183,7 @@ fn more_outstanding_take_less_time_and_longer_each() {
     let (one, many) = (of(1), of(16));
     assert!(many.iops() > 4.0 * one.iops(), "{} {}", many.iops(), one.iops());
     assert!(many.reads.mean_ns() > one.reads.mean_ns());
-    // Little's law: what is under way is the rate by the time.
+    // Little's law: the number under way is the rate times the time.
     for (figures, outstanding) in [(&one, 1.0), (&many, 16.0)] {
         let found = figures.iops() * figures.reads.mean_ns() / 1e9;
         assert!((found / outstanding - 1.0).abs() < 0.02, "{found} for {outstanding}");
@@ -205,7 +208,7 @@ fn a_drive_that_is_too_small_is_refused() {
     assert!(why.starts_with("capacity is ") && why.contains("the flash of the cache"), "{why}");
 }
 
-/// Reads, writes, trims and flushes, some of several chunks.
+/// Returns reads, writes, trims and flushes, some of several chunks.
 fn workload(rng: &mut Rng, count: u64) -> Vec<ClientRequest> {
     let chunks = 6000;
     let mut disk: Vec<u64> = (0..chunks).map(|_| rng.below(9000)).collect();
@@ -272,7 +275,7 @@ fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
     }
 }
 
-/// The drive says what it would drop next, and the cache drops that: with a clock as without.
+/// The drive names its next victim, and the cache drops that: with a clock as without.
 #[test]
 fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
     let ftl = FtlKind::named("weu").expect("it is one");
@@ -304,7 +307,7 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
     }
 }
 
-/// What waits in the drive's buffer takes no time, wherever in a request it lies.
+/// Chunks in the drive's buffer take no time, at any place in a request.
 #[test]
 fn what_waits_in_the_buffer_is_read_in_no_time() {
     let ftl = FtlKind::named("weu").expect("it is one");
@@ -325,8 +328,9 @@ fn what_waits_in_the_buffer_is_read_in_no_time() {
     }
 }
 
-/// What is written for the chunks of one request comes to the drive in the order of the cache, as without a clock: a cycle of reads
-/// through a flash with slots in the order of insertion writes the drive from end to end, and no block is copied.
+/// The chunks of one request come to the drive in the order of the cache, as without a clock. A
+/// cycle of reads through a flash with slots in the order of insertion writes the drive from end to
+/// end, and no block is copied.
 #[test]
 fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
     let ftl = FtlKind::named("page").expect("it is one");
@@ -361,7 +365,7 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
     }
 }
 
-/// What the drive does by itself in a pause before the first counted request is none of the time that is counted.
+/// The drive's own work in a pause before the first counted request is none of the counted time.
 #[test]
 fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
     let ftl = FtlKind::named("caftl-accelerated").expect("it is one");
@@ -374,14 +378,14 @@ fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
     let figures = run(&mut whole, requests, Pace::Own, count);
     let share = figures.drive_utilisation.expect("a drive");
     assert!((0.0..=1.0).contains(&share) && figures.writes.count() == 1, "{share}");
-    // Nor is what it was asked for until then: one chunk is written and read.
+    // Nor is the work of earlier requests: one chunk is written and read.
     let times = figures.drive.expect("a drive");
     let slowest = figures.writes.max_ns().max(figures.reads.max_ns());
     assert!((1..4).contains(&times.writes.count()) && times.reads.count() < 4, "{times:?}");
     assert!(times.reads.max_ns() <= slowest && times.last_ns > pause, "{times:?}");
 }
 
-/// Where all requests are warm-up, no time passes and nothing is at work.
+/// If all requests are warm-up, no time passes and nothing is at work.
 #[test]
 fn a_warm_up_that_is_all_of_the_trace_leaves_nothing_to_count() {
     for pace in [Pace::Own, Pace::Full(4)] {
@@ -395,7 +399,7 @@ fn a_warm_up_that_is_all_of_the_trace_leaves_nothing_to_count() {
     }
 }
 
-/// What is under way when the last request is answered is at work until then, and no longer.
+/// Work that is under way at the last answer counts until then, and no longer.
 #[test]
 fn nothing_is_at_work_for_longer_than_it_was() {
     for origin in larder_sim::origin::profile::PROFILES {
@@ -433,7 +437,7 @@ fn a_small_drive_is_as_parallel_as_its_profile() {
     assert!(small.iops() > 0.5 * large.iops(), "{} and {}", small.iops(), large.iops());
 }
 
-/// Bytes at the origin are those that the cache counts, where nothing is parity.
+/// Bytes at the origin are those that the cache counts, if nothing is parity.
 #[test]
 fn the_origins_work_is_what_the_cache_counted() {
     for design in DESIGNS {
