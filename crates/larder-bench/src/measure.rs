@@ -102,7 +102,8 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 /// Returns the processor time of this process.
 fn cpu_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is that of a live value of the type asked for. The clock exists on every Linux.
+    // SAFETY: the pointer is that of a live value of the type asked for. The clock exists on every
+    // Linux.
     unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }

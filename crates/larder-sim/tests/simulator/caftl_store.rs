@@ -189,10 +189,12 @@ fn comparisons_are_those_that_are_made() {
         assert!(store.look_up(digest(numbers[looked_for])).is_some());
         (store.counts().comparisons, store.counts().range_comparisons)
     };
-    // The smallest of all. The range of its bucket: not below the first, not above the last. Middle bucket first: below.
+    // The smallest of all. The range of its bucket: not below the first, not above the last. Middle
+    // bucket first: below.
     assert_eq!(compared(Order::Allocated, true, 0).1, 2);
     assert_eq!(compared(Order::Fingerprint, true, 0).1, 1 + 2);
-    // The largest: above the first two buckets, in the third. By halves: above the middle, in the last.
+    // The largest: above the first two buckets, in the third. By halves: above the middle, in the
+    // last.
     assert_eq!(compared(Order::Allocated, true, 5).1, 2 + 2 + 2);
     assert_eq!(compared(Order::Fingerprint, true, 5).1, 2 + 2);
     // Without the check all buckets are searched; the range check saves the searches of the first

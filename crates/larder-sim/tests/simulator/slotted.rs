@@ -109,7 +109,8 @@ fn each_policy_costs_what_it_should() {
 
 #[test]
 fn metadata_goes_in_pages_and_at_once_where_it_is_dirty() {
-    // Two entries of 24 bytes for each new chunk: 170 entries fill a page, the next one has it written.
+    // Two entries of 24 bytes for each new chunk: 170 entries fill a page, the next one has it
+    // written.
     let mut clean = cache(DLru::new(1000, 2000).unwrap(), WritePolicy::Through);
     let written = |cache: &SlottedCache<DLru>| cache.traffic().flash_metadata_bytes_written / METADATA_PAGE_BYTES;
     for lba in 0..85 {

@@ -314,7 +314,8 @@ fn clean_pages_give_way_to_dirty_ones() {
         drive.tell_dirty(0, 20, true);
         assert!(!drive.ftl.takes_dirty(Lpn(20)) && drive.ftl.takes_dirty(Lpn(19)));
         assert_eq!(drive.ftl.next_eviction(), None);
-        // The log block is full then; page 29 merges it. Logical block 2 is merged, 5 and 6 are dropped.
+        // The log block is full then; page 29 merges it. Logical block 2 is merged, 5 and 6 are
+        // dropped.
         [21, 25].into_iter().for_each(|lpn| drive.write(lpn, &[content(u64::from(lpn))]));
         let before = drive.ftl.counts().clone();
         drive.write(29, &[content(29)]);

@@ -257,7 +257,8 @@ fn raw_chunks_fill_a_segment_to_the_byte() {
     assert_eq!(cache.traffic().flash_data_bytes_written, 0, "the segment is open");
     cache.flush();
     let traffic = cache.traffic();
-    // Header and padding up to the first record, three records, the table and its padding: five sectors.
+    // Header and padding up to the first record, three records, the table and its padding: five
+    // sectors.
     assert_eq!(traffic.flash_data_bytes_written + 4 * 64, 5 * 4096);
     // Header and table are metadata; and the frame of the log takes a sector.
     assert_eq!(traffic.flash_metadata_bytes_written, 4 * 64 + 4096);

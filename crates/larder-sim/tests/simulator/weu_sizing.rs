@@ -105,7 +105,8 @@ fn extents_write_their_bytes_and_log_entries_in_whole_frames() {
     let traffic = cache.traffic();
     // The last one is written when the next one comes.
     assert_eq!(traffic.flash_data_bytes_written, 1023 * (8 << 10));
-    // 1023 mappings and 324 freed slots: five frames of 256 entries and a header each, none yet for the rest.
+    // 1023 mappings and 324 freed slots: five frames of 256 entries and a header each, none yet for
+    // the rest.
     assert_eq!(traffic.flash_metadata_bytes_written, 5 * (256 * 64 + 4096));
     let before = cache.traffic().flash_metadata_bytes_written;
     cache.write(Lba(1000), &own_content(Lba(1000), 8 << 10));

@@ -132,7 +132,8 @@ pub(crate) enum First {
     MayBeHeader(fn(&[u8]) -> bool),
     /// The header that names the columns; a block number counts in blocks of `block_bytes`.
     IsHeader { block_bytes: u64 },
-    /// A header, if none of the numbers is one. The first row tells the separator, unless that is known.
+    /// A header, if none of the numbers is one. The first row tells the separator, unless that is
+    /// known.
     MayLackNumbers { is_parted: bool },
 }
 
@@ -143,7 +144,8 @@ pub(crate) struct Layout {
     /// The separator; `None` for blanks.
     pub separator: Option<u8>,
     pub first: First,
-    /// The complaint about a row with fewer columns; `None` takes the complaint of the missing column.
+    /// The complaint about a row with fewer columns; `None` takes the complaint of the missing
+    /// column.
     pub missing: Option<&'static str>,
     /// The complaint about a row with more columns; `None` allows them.
     pub end: Option<&'static str>,

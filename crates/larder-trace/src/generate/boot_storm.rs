@@ -100,7 +100,8 @@ fn no_such_tag(asked: &str, tags: &[Tag]) -> TraceError {
 pub struct BootStormConfig {
     /// Machines, the recorded one included.
     pub vms: u32,
-    /// The share of a boot's distinct contents that all machines have. The rest is each machine's own.
+    /// The share of a boot's distinct contents that all machines have. The rest is each machine's
+    /// own.
     pub overlap: f64,
     /// A machine shifts its addresses by up to this share of its disk.
     pub shift_max: f64,

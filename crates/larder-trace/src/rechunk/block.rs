@@ -29,7 +29,8 @@ pub(super) enum Known {
 pub(super) struct Block {
     number: u64,
     fingerprint: Fingerprint,
-    /// The size or [`NO_SIZE`], two bits each of [`Provenance`] and [`Known`], and a bit for each other block of the page.
+    /// The size or [`NO_SIZE`], two bits each of [`Provenance`] and [`Known`], and a bit for each
+    /// other block of the page.
     rest: u32,
 }
 

@@ -55,7 +55,8 @@ fn zipf_popularity_follows_the_law() {
     }
     let mut hits: Vec<u64> = hits.into_values().collect();
     hits.sort_unstable_by(|a, b| b.cmp(a));
-    // Constant 1.0 over 4096 chunks: the first has a share of 1/H(4096) = 1/8.895, the tenth a tenth of that.
+    // Constant 1.0 over 4096 chunks: the first has a share of 1/H(4096) = 1/8.895, the tenth a
+    // tenth of that.
     assert!(is_near(hits[0] as f64, 200_000.0 / 8.895, 0.03), "{}", hits[0]);
     assert!(is_near(hits[9] as f64, 20_000.0 / 8.895, 0.1), "{}", hits[9]);
 }

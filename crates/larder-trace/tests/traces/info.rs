@@ -1,4 +1,5 @@
-//! Statistics: the published tables of the traces beside the checkout, and small traces counted by hand.
+//! Statistics: the published tables of the traces beside the checkout, and small traces counted by
+//! hand.
 
 use crate::common::{records, traces};
 use larder_trace::{FormatId, Info, InfoCollector, OpenOptions, Provenance};

@@ -71,7 +71,8 @@ fn several_small_ones_are_worth_more_than_a_large_one() {
     assert_eq!(hits(0), (0, 0));
     assert_eq!(hits(3), (3, 3));
     assert_eq!(hits(6), (4, 4));
-    // Belady's rule alone would keep a, whose next read is the first, and hit once where these hit twice.
+    // Belady's rule alone would keep a, whose next read is the first, and hit once where these hit
+    // twice.
     let trace = sequence("a b c  a b c", |name| if name == 'a' { 2 } else { 1 });
     assert_eq!(trace.with_sizes(&[2])[0].read_hits_lower, 2);
 }
