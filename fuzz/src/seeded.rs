@@ -1,5 +1,6 @@
-//! Runs a fuzz target on its seeds and on seeded mutants of them, as `make test` does without any
-//! fuzzer.
+//! Runs a fuzz target on its seeds and on seeded mutants of them.
+//!
+//! `make test` runs each target so, without any fuzzer.
 //!
 //! Invariants: one seed gives one input, on every machine. A failing input is named, with the
 //! environment variable that replays it alone and its hexadecimal digits.

@@ -147,8 +147,8 @@ fn work(mut records: Vec<Record>) {
     read_back(&records);
 }
 
-/// Checks that our own format keeps all of a record, except for blanks and the like in tags, and
-/// for parts of sectors.
+/// Checks that our own format keeps all of a record. Blanks and the like in tags, and parts of
+/// sectors, are exceptions.
 fn read_back(records: &[Record]) {
     let mut packed = Vec::new();
     let writer = ContentWriter::new(&mut packed).expect("memory takes all");

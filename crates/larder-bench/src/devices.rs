@@ -81,8 +81,8 @@ impl FlatRam {
         Ok(FlatRam { memory, locks, info: DeviceInfo { discard_zeroes: false, zeroes_fast: false, ..info } })
     }
 
-    /// Calls `copy` for each stripe of an operation with the stripe's lock, address, begin in the
-    /// operation, and length. The range must have passed [`DeviceInfo::check`].
+    /// Calls `copy` for each stripe of an operation. It gets the stripe's lock, its address, its
+    /// begin in the operation, and its length. The range must have passed [`DeviceInfo::check`].
     fn pieces(&self, offset: u64, len: usize, mut copy: impl FnMut(&RwLock<()>, *mut u8, usize, usize)) {
         let mut done = 0;
         while done < len {

@@ -1,11 +1,11 @@
-//! (l) Random reads that hit, over RAM, by 1, 2, 4 and more threads, in each design, against one
-//! thread.
+//! (l) Random reads that hit, over RAM, by 1, 2, 4 and more threads, in each design.
 //!
-//! There are at most as many threads as the machine can run at once. Each reads whole chunks of 4
-//! KiB, stored raw, in one async loop under one `block_on`, from one open cache. A round runs each
-//! number of threads once, so that a longer disturbance of the machine disturbs all of them. The
-//! median of the rounds' ratios counts. In turn with the reads as many threads copy random chunks
-//! of an equally large memory and take their CRC32C. That shows the machine's own scaling.
+//! The base is one of these threads. There are at most as many threads as the machine can run at
+//! once. Each reads whole chunks of 4 KiB, stored raw, in one async loop under one `block_on`, from
+//! one open cache. A round runs each number of threads once, so that a longer disturbance of the
+//! machine disturbs all of them. The median of the rounds' ratios counts. In turn with the reads as
+//! many threads copy random chunks of an equally large memory and take their CRC32C. That shows the
+//! machine's own scaling.
 //!
 //! A design with metadata slots on flash reads clean chunks, with one more read of the metadata
 //! slot for each. Chunks that its hashes confuse with others are left out.

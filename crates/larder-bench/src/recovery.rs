@@ -1,11 +1,11 @@
-//! (i) Recovery, against reading the same bytes from the same device with as many large reads in
-//! flight.
+//! (i) Recovery, against large reads of the same bytes from the same device.
 //!
-//! One cache is filled with clean chunks, duplicates among them, dirty chunks and trimmed runs. Its
-//! clean end is recovered again and again, since recovery writes nothing. Then it is opened, more
-//! is written with a FLUSH now and then, and it is dropped without an end, as in a crash. That end
-//! is recovered again and again, too. The other side reads the same bytes: those of the checkpoint
-//! and of the log behind it, or after a crash all of the log.
+//! As many reads are in flight on both sides. One cache is filled with clean chunks, duplicates
+//! among them, dirty chunks and trimmed runs. Its clean end is recovered again and again, since
+//! recovery writes nothing. Then it is opened, more is written with a FLUSH now and then, and it is
+//! dropped without an end, as in a crash. That end is recovered again and again, too. The other
+//! side reads the same bytes: those of the checkpoint and of the log behind it, or after a crash
+//! all of the log.
 //!
 //! The devices are memory with the timing of an SSD, in real time, and a file. Only the metadata of
 //! the flash is kept: recovery reads nothing else.
@@ -99,7 +99,7 @@ fn fill(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
     Ok(())
 }
 
-/// Writes the data whose log the crash leaves.
+/// Writes the data that a crash leaves in the log.
 fn write_on(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
     let before = cache.status().counts.checkpoints;
     write_at_random(cache, source, (chunks, chunks / LOGGED_SHARE), 2)?;

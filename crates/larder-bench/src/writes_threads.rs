@@ -156,8 +156,9 @@ async fn write_twice(cache: &Cache, pieces: &[SharedBuf], start: u64, chunk_byte
     cache.flush().await
 }
 
-/// Computes for the same writes: fingerprints and LZ4 if the design has them, and the CRC32C of the
-/// stored bytes. The second time a content is known, if there are fingerprints, and not stored.
+/// Computes for the same writes: fingerprints, LZ4, and the CRC32C of the stored bytes.
+/// Fingerprints and LZ4 are left out for a design without them. The second time a content is known,
+/// if there are fingerprints, and not stored.
 fn compute_twice(pieces: &[SharedBuf], options: &CreateOptions) {
     let (dedups, compresses) = (options.dedup, options.compression != Compression::Off);
     let chunk_bytes = options.chunk_bytes as usize;
@@ -194,7 +195,7 @@ impl Locked {
     }
 }
 
-/// Returns the time that the state was locked so far, and the number of locks; only with the
+/// Returns the time that the state was locked so far, and the number of locks. They need the
 /// feature `lock-times`.
 fn locked() -> Option<(Duration, u64)> {
     #[cfg(feature = "lock-times")]

@@ -51,7 +51,7 @@ fn run(cache: &mut AustereCache, rng: &mut Rng, requests: u64) {
     }
 }
 
-/// The most allocations of a second run of as many requests: some shard of the simulated metadata
+/// The most allocations of a second run of as many requests. Some shard of the simulated metadata
 /// region holds more than ever before.
 const GROWN_MAX: u64 = 10;
 

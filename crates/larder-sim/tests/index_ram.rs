@@ -112,8 +112,8 @@ fn index_ram_is_what_is_allocated() {
     }
 }
 
-/// Checks that the report covers dirty, fragmented and trimmed chunks: in order, strewn, and while
-/// they go again.
+/// Checks that the report covers dirty, fragmented and trimmed chunks. They come in order, strewn,
+/// and while they go again.
 fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) {
     const CHUNKS: u64 = 200_000;
     let before = live_bytes();

@@ -135,8 +135,8 @@ fn restless(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
     })
 }
 
-/// Returns the bytes that the statistics of `records` take for each of `count` addresses, contents,
-/// or both.
+/// Returns the bytes of the statistics of `records` for each of `count` addresses, contents, or
+/// both.
 fn statistics(records: impl Iterator<Item = TraceResult<Record>>, count: u64, most: i64) -> f64 {
     let (bytes, info) = peak(|| InfoCollector::collect(None, records).expect("sound records"));
     assert_eq!(info.blocks, 2 * count);

@@ -20,7 +20,7 @@ fn make(kind: &FtlKind, profile: &Profile) -> Box<dyn Ftl> {
     (kind.make)(profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name))
 }
 
-/// Writes every page, and then so many at random that blocks are collected.
+/// Writes every page, and then enough random pages to have blocks collected.
 fn fill_and_overwrite(ftl: &mut dyn Ftl) {
     let pages = ftl.logical_pages();
     let spare = ftl.array().geometry().pages() - pages;

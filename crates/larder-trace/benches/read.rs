@@ -1,5 +1,6 @@
-//! The reading speed of each kind of format: lines and binary records a second, on one core, from
-//! memory.
+//! The reading speed of each kind of format.
+//!
+//! It is lines and binary records a second, on one core, from memory.
 //!
 //! It does not judge. Run with `cargo bench -p larder-trace`.
 

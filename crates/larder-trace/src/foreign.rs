@@ -40,7 +40,7 @@ pub(crate) fn pass_mark(input: &mut Input) {
     }
 }
 
-/// Text without the mark that it may begin with.
+/// Returns text without the mark that it may begin with.
 pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
     head.strip_prefix(UTF8_MARK).unwrap_or(head)
 }

@@ -259,8 +259,8 @@ impl Input {
         Ok(Some(Line { bytes, number: self.lines, is_ended, is_too_long }))
     }
 
-    /// Returns the whole binary records of `record_bytes` in the window, at least one unless the
-    /// file is at its end. Takes nothing: call [`Input::take`].
+    /// Returns the whole binary records of `record_bytes` in the window. There is at least one
+    /// unless the file is at its end. Takes nothing: call [`Input::take`].
     pub fn peek_records(&mut self, record_bytes: usize) -> TraceResult<&[u8]> {
         let len = self.peek(record_bytes)?.len();
         let whole = len - len % record_bytes.max(1);

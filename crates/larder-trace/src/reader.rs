@@ -33,11 +33,11 @@ pub struct OpenOptions {
     pub skip_bad: bool,
     /// The size of the device: a request past it is bad.
     pub device_bytes: Option<u64>,
-    /// The bytes of a block number in `arc-lis` and `block-ids` (else 4096), `csv` and
-    /// `oracle-general` (else 512).
+    /// The bytes of a block number, for formats that count blocks. The default is 4096 for
+    /// `arc-lis` and `block-ids`, 512 for `csv` and `oracle-general`.
     pub block_bytes: Option<u32>,
-    /// The action of `blkparse` that is a request: `b'Q'`, `b'D'` or `b'C'`; else the first of
-    /// these that the file has.
+    /// The action of `blkparse` that is a request: `b'Q'`, `b'D'` or `b'C'`. The default is the
+    /// first of these that the file has.
     pub action: Option<u8>,
     /// The meaning of each column, for [`FormatId::Columns`].
     pub columns: Option<Columns>,
@@ -172,8 +172,8 @@ impl TraceReader {
         self.skipped.first.as_ref()
     }
 
-    /// Returns the line and the expectation of the first block that breaks the first block's size
-    /// or alignment. `None` if `one_block_size` refuses such lines.
+    /// Returns the error of the first block that breaks the first block's size or alignment. It has
+    /// the line and the expectation. `None` if `one_block_size` refuses such lines.
     pub fn other_block_size(&self) -> Option<&TraceError> {
         self.other_block_size.as_ref()
     }
@@ -199,7 +199,7 @@ impl TraceReader {
         Ok(self.sink.records.get(from..).unwrap_or_default())
     }
 
-    /// Parses the next batch. After an error there is none.
+    /// Parses the next batch. The batch after an error is empty.
     fn fill(&mut self) -> TraceResult<()> {
         self.sink.records.clear();
         self.passed = 0;

@@ -101,8 +101,8 @@ where
 pub struct SyntheticOptions {
     /// Bytes of a content block. A request is rounded out to whole blocks.
     pub block_bytes: u32,
-    /// The share (0 to 1) of writes, and of blocks that are read before they are written, that
-    /// repeat earlier content. Recent content is repeated more often.
+    /// The share (0 to 1) of writes and of first reads that repeat earlier content. A first read is
+    /// one of a block before its first write. Recent content is repeated more often.
     pub duplication: f64,
     /// The distribution of the compression ratio.
     pub compress: Compressibility,

@@ -14,8 +14,8 @@ use crate::rng::{Rng, mix};
 pub struct Zipf {
     count: u64,
     exponent: f64,
-    /// The integral of the hat function from its first to its last point, and the distance to a
-    /// rank that needs no test.
+    /// The integral of the hat function from its first to its last point. `near` is the distance to
+    /// a rank that needs no test.
     integral_first: f64,
     integral_last: f64,
     near: f64,

@@ -1,10 +1,10 @@
-//! The sound images for the damage: made by the engine, over each of its stores, with all that a
-//! flash can hold.
+//! The sound images for the damage, made by the engine over each of its stores.
+//!
+//! Each image holds all that a flash can hold.
 //!
 //! Role: a scripted life of a small cache in simulation. Every version of each sector of the volume
-//! is kept, with the
-//! *step* that wrote it. Each step ends with a flush, so that a log that ends in a step gives the
-//! right versions.
+//! is kept, with the *step* that wrote it. Each step ends with a flush, so that a log that ends in
+//! a step gives the right versions.
 //!
 //! Invariants: the same image each time. [`Base::make`] checks the content of the image.
 //!
@@ -238,7 +238,7 @@ impl Base {
 
     fn make(name: &'static str, options: &CreateOptions, has_checkpoint: bool, is_closed: bool) -> Base {
         let runtime = runtime(1, Schedule::Timed);
-        // WEUs are few, and large; there are so many slots that all of them are used.
+        // WEUs are few, and large. Slots are few enough that all of them are used.
         let is_of_weus = designs::find(options.design).expect("a design").kind() == StoreKind::Weus;
         let flash_bytes: u64 = if is_of_weus { 4 << 20 } else { 7 << 18 };
         let flash = Medium::new("flash", Arc::new(vec![0; flash_bytes as usize]), flash_bytes, true);

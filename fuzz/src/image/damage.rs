@@ -249,8 +249,8 @@ fn append_frame(base: &Base, damaged: &mut Damaged, log: &mut Log, input: &mut I
     });
 }
 
-/// Changes the stored bytes of a record and the checksums that speak of them, in the log and in the
-/// record table. So the code behind the checksum must bear them, too.
+/// Changes the stored bytes of a record and its checksums in the log and in the record table. So
+/// the code behind the checksum must bear them, too.
 fn forge_record(base: &Base, damaged: &mut Damaged, input: &mut Input<'_>) {
     let Record { place, offset, .. } = base.records[input.below(base.records.len())];
     let stored = &mut damaged.flash[offset..offset + place.stored_len as usize];

@@ -335,8 +335,8 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
     });
 }
 
-/// Returns inputs that once failed: sealed changes of one field, eight bytes wide, with work after
-/// the opening.
+/// Returns inputs that once failed. They are sealed changes of one field, eight bytes wide, with
+/// work after the opening.
 fn found() -> Vec<Vec<u8>> {
     /// Write, trim, flush, partial write, checkpoint, flush.
     const WORK: [u8; 18] = [0, 20, 0, 3, 90, 1, 6, 0, 0, 17, 9, 2, 5, 0, 0, 6, 0, 0];

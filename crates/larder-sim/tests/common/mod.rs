@@ -1,5 +1,4 @@
-//! The shared part of the tests of replays: traces beside the checkout, their replay, and seeded
-//! randomness.
+//! The shared part of the tests of replays: traces, their replay, and seeded randomness.
 
 pub mod caftl;
 #[path = "../../../larder-core/tests/common/mod.rs"]

@@ -40,15 +40,15 @@ pub struct Shadow {
     pub request: u64,
     /// Pages that were read for the host since the last clear.
     pub host_reads: Vec<Ppa>,
-    /// Logical pages that the drive dropped (true) or programmed for the host since the last clear,
-    /// in order.
+    /// Logical pages since the last clear, in order: dropped by the drive (true) or programmed for
+    /// the host.
     pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: Counts,
     /// Pages hashed, by cause.
     pub hashed_for: [u64; Cause::COUNT],
     /// The causes of a block's programs since its erasure, a bit for each cause.
     pub causes_in: Vec<u32>,
-    /// The power goes after this many more programs and erasures: the call that hears the last
+    /// The power goes after this many more programs and erasures. The call that hears the last
     /// unwinds with [`PowerCut`].
     pub power_goes_after: Option<u64>,
     /// Counts only operations of this cause, if it is set.
@@ -210,7 +210,7 @@ impl Watched {
         self.learn(&[]);
     }
 
-    /// Takes the drive's programs and drops in order: a written page may be dropped before the
+    /// Takes the drive's programs and drops in order. A written page may be dropped before the
     /// request ends, and the other way round.
     fn learn(&mut self, written: &[PageWrite]) {
         let heard = std::mem::take(&mut self.shadow.came_and_went);

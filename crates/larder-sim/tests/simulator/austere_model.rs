@@ -76,7 +76,7 @@ impl Model {
         self.chunks[bucket].iter_mut().find(|chunk| chunk.fingerprint == *fingerprint)
     }
 
-    /// Two for each address in a recent slot, one for each in an old one.
+    /// Counts two for each address in a recent slot, one for each in an old one.
     fn references(&self, fingerprint: &Fingerprint) -> usize {
         let of_slot = |(i, slot): (usize, &Option<Mapping>)| match slot {
             Some(mapping) if mapping.fingerprint == *fingerprint => 1 + usize::from(i < self.slots / 2),

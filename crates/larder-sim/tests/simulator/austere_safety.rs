@@ -92,8 +92,8 @@ impl World {
         }
     }
 
-    /// Checks that a destaged chunk has the volume's content before the request, and that no
-    /// overwritten chunk is destaged.
+    /// Checks that a destaged chunk has the volume's content before the request. No overwritten
+    /// chunk is destaged.
     fn destage(&mut self, overwritten: Option<Lba>) {
         for &(lba, fingerprint) in self.cache.destaged() {
             assert!(overwritten != Some(lba), "{lba:?} is overwritten and need not be destaged");

@@ -281,7 +281,7 @@ fn collection_fingerprints_what_it_moves_where_that_is_asked_for() {
     }
 }
 
-/// The external merge needs no idle time then: requests that have blocks erased find the missed
+/// The external merge needs no idle time then. Requests that have blocks erased find the missed
 /// duplicates.
 #[test]
 fn merging_goes_on_with_collection_where_that_is_asked_for() {

@@ -1,5 +1,4 @@
-//! CAFTL's two-level mapping against a naive one, and its tables in flash, journal and log against
-//! both.
+//! CAFTL's two-level mapping, and its tables in flash, journal and log, against a naive mapping.
 //!
 //! It does not simulate a drive.
 

@@ -1,10 +1,10 @@
-//! The reason why CAFTL copies more than its page-mapped layer under uniform random writes: its own
-//! pages.
+//! The cost of CAFTL's own pages: its copies under uniform random writes.
 //!
-//! A full drive of 15% over-provisioning is written over at random. Parts are switched off one by
-//! one: deduplication in line, metadata pages in flash (all are in RAM), the tables (their journal
-//! never ends), all of it. Beside them the page-mapped layer has fewer and fewer blocks for the
-//! same logical pages. That gives CAFTL's own pages their worth in blocks.
+//! CAFTL copies more than its page-mapped layer because of these pages. A full drive of 15%
+//! over-provisioning is written over at random. Parts are switched off one by one: deduplication in
+//! line, metadata pages in flash, the tables, all of it. With metadata off all of it is in RAM;
+//! with tables off their journal never ends. Beside them the page-mapped layer has fewer and fewer
+//! blocks for the same logical pages. That gives CAFTL's own pages their worth in blocks.
 //!
 //! The drive has 8 planes of 177 blocks, a tenth of CAFTL's scaled to 3 GB; `LARDER_PACKAGES=10`
 //! makes it that one. `--nocapture` prints the figures that docs/REPRODUCTION.md has.
@@ -92,7 +92,7 @@ impl Bench {
         found
     }
 
-    /// Makes the page-mapped layer with `blocks_less` fewer blocks in each plane, for as many
+    /// Makes the page-mapped layer with `blocks_less` fewer blocks in each plane. It has as many
     /// logical pages.
     fn page_mapped(&self, blocks_less: u32) -> PageMapped {
         let mut geometry = self.geometry;

@@ -32,8 +32,7 @@ use larder_sim::ssd::{
     space::SpaceOptions,
 };
 
-/// Returns a small log, journal, store and sort, so that all background writing is under way all
-/// the time.
+/// Returns a small log, journal, store and sort, so that background writing never rests.
 ///
 /// With every other seed the layer keeps no more free blocks than it needs by itself, and the log
 /// has four pages. With some seeds much metadata is in RAM. With every third, merging runs with

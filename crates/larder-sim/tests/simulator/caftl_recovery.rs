@@ -131,8 +131,8 @@ fn with_a_capacitor_all_is_as_it_was() {
     });
 }
 
-/// Contents that were missed are there twice, and work that idle time had begun is forgotten:
-/// nothing else is lost.
+/// Missed contents are there twice, and work that idle time had begun is forgotten. Nothing else is
+/// lost.
 #[test]
 fn power_goes_in_the_midst_of_out_of_line_work() {
     for_seeds(1..5, |seed| {

@@ -145,7 +145,7 @@ fn the_coldest_of_the_bucket_in_turn_gives_way_unless_the_new_one_is_colder() {
     store.check();
 }
 
-/// Under equal references no entry stays for its value: entries are forgotten in about the order of
+/// Under equal references no entry stays for its value. Entries are forgotten in about the order of
 /// their insertion.
 #[test]
 fn of_equals_each_gives_way_in_its_turn() {

@@ -92,7 +92,7 @@ fn small_slots() -> Vec<String> {
     ]
 }
 
-/// Returns the same over slots for parts of a chunk, with AustereCache: one bucket of eight slots
+/// Returns the same over slots for parts of a chunk, with AustereCache. One bucket has eight slots
 /// of 4 KiB, for chunks of 8 KiB. Metadata slots that change are numbered among the segments.
 fn small_parts() -> Vec<String> {
     vec![

@@ -71,8 +71,8 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
     Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
 }
 
-/// With an unchanged profile, the drive of each design with slots of a chunk has too little room
-/// for all of them, and drops some. It never drops metadata that the cache needs to find its data.
+/// An unchanged profile's drive has too little room for all slots of a chunk, and drops some. It
+/// never drops metadata that the cache needs to find its data.
 #[test]
 fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
     let requests = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB);

@@ -263,7 +263,7 @@ fn parts_of_pages_wait_for_the_rest_of_them() {
     }
 }
 
-/// Returns reads, and a few writes, of chunks whose contents are all different: skewed, over three
+/// Returns reads, and a few writes, of chunks with different contents. They are skewed, over three
 /// times the cache.
 fn mostly_reads(count: u64) -> Vec<Request> {
     let mut rng = Rng::new(3);

@@ -139,8 +139,8 @@ fn a_disks_queue_is_as_long_as_the_formula_says() {
     }
 }
 
-/// The gate of a network volume, and the interface of a flash drive: M/D/1, and the latency beside
-/// the queue.
+/// The gate of a network volume, and the interface of a flash drive. They are M/D/1, with the
+/// latency beside the queue.
 #[test]
 fn gates_are_queues_of_one_constant_service() {
     let network = NetworkFigures {

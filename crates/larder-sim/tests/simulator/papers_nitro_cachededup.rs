@@ -224,9 +224,9 @@ fn more_fits_where_chunks_compress_better() {
     assert!(line(&report.tables[2], "CD-ARC").iter().all(|stale| (0.0..100.0).contains(stale)));
 }
 
-/// For a cache of 16,640 extents some layers would have blocks of 512 KiB and others of 1 MiB, each
-/// by itself. Whole WEUs that are written in order are erased once on all of them, and so are
-/// extents in order.
+/// A cache of 16,640 extents would have blocks of 512 KiB on some layers and of 1 MiB on others.
+/// Whole WEUs that are written in order are erased once on all of them, and so are extents in
+/// order.
 #[test]
 fn erasures_beside_one_another_are_of_blocks_of_one_size() {
     const EXTENTS: u64 = 44_096;

@@ -1,7 +1,7 @@
-//! Hit ratios of the designs with equal slots on public traces, against published ones and other
-//! implementations.
+//! Hit ratios of the designs with equal slots on public traces.
 //!
-//! They agree to the digit if the algorithm leaves no choice.
+//! They are compared with published ones and other implementations. They agree to the digit if the
+//! algorithm leaves no choice.
 
 use crate::common::{read, references, replay_contents, replay_reads, traces};
 use larder_core::{
@@ -69,9 +69,9 @@ fn replay_synthetic(design: impl Slotted, records: &[Record]) -> (f64, f64) {
     (100.0 * tally.read_hit_ratio(), cache.traffic().flash_data_bytes_written as f64 / 1e6)
 }
 
-/// The D-LRU and D-ARC of AustereCache's authors, on a trace of their generator: 1024 chunks, an
-/// index of 4096 addresses. Their D-LRU is Algorithm 1; their D-ARC departs from the paper (see
-/// `d_arc.rs`).
+/// The D-LRU and D-ARC of AustereCache's authors, on a trace of their generator. It has 1024 chunks
+/// and an index of 4096 addresses. Their D-LRU is Algorithm 1; their D-ARC departs from the paper
+/// (see `d_arc.rs`).
 #[test]
 fn d_lru_and_d_arc_on_a_synthetic_trace() {
     let Some(traces) = traces("d_lru_and_d_arc_on_a_synthetic_trace") else { return };

@@ -1,4 +1,4 @@
-//! docs/REPRODUCTION.md against itself: figures of Table 2 that it has twice are the same at both
+//! docs/REPRODUCTION.md against itself: the repeated figures of Table 2 are the same at both
 //! places.
 //!
 //! It does not make the figures again.
@@ -26,9 +26,8 @@ fn number(word: &str) -> f64 {
     word.trim().parse().unwrap_or_else(|_| panic!("{word:?} is no number"))
 }
 
-/// Checks that "Model and engine side by side" has the figures of `nitro-table2` and
-/// `nitro-table2-modelled`, `off_by` at most. Returns those of the model and of the engine, of each
-/// trace.
+/// Checks "Model and engine side by side" against `nitro-table2` and `nitro-table2-modelled`.
+/// Figures differ by at most `off_by`. Returns those of the model and of the engine, of each trace.
 fn beside(page: &str, heads: &str, table: &str, off_by: f64) -> Vec<[Vec<f64>; 2]> {
     let engine = section(page, "### Table 2: IOPS and read response time");
     let model = section(page, "### Table 2 again, from modelled time");

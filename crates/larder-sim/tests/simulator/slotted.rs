@@ -1,5 +1,6 @@
-//! Caches of equal slots under replay: D-LRU without duplicates, and the cost of requests under
-//! each write policy.
+//! Caches of equal slots under replay.
+//!
+//! The tests cover D-LRU without duplicates, and the cost of requests under each write policy.
 
 use crate::common::{references, traces};
 use larder_core::{
@@ -67,8 +68,7 @@ proptest! {
     }
 }
 
-/// Replays two chunks and more requests than they hold, under each policy: reads, writes, origin,
-/// flash.
+/// Replays more requests than two chunks hold, under each policy: reads, writes, origin, flash.
 fn replay(mut cache: impl ReplayCache) -> (Vec<bool>, Traffic, Figures) {
     let hits = vec![
         cache.write(Lba(1), &content(10)),

@@ -149,7 +149,7 @@ fn greedy_collection_does_as_its_analysis_says() {
     }
 }
 
-/// Free blocks that a layer keeps do no good: with them, the model's figure is that for the pages
+/// Free blocks that a layer keeps do no good. With them, the model's figure is that for the pages
 /// that hold data. Blocks of other sizes follow.
 #[test]
 fn free_blocks_that_are_kept_count_as_less_over_provisioning() {

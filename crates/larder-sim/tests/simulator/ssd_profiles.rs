@@ -95,8 +95,8 @@ fn nitro_mlc_is_its_figures() {
     assert_eq!(nitro.timing.transfer_ns, (8192 * 1000 / 200_u64).next_multiple_of(1000));
 }
 
-/// 1 TiB sold as 1 TB: reads of 45 us, programs of 450 us, 1.2 Gb/s a pin of eight; blocks of 16
-/// MiB, 3.5 ms, 3,000 cycles.
+/// 1 TiB sold as 1 TB: reads of 45 us, programs of 450 us, 1.2 Gb/s a pin of eight. Blocks of 16
+/// MiB take 3.5 ms, and last 3,000 cycles.
 #[test]
 fn tlc_nvme_is_its_figures() {
     let tlc = Profile::named("tlc-nvme").expect("a profile");
@@ -127,8 +127,8 @@ fn tlc_nvme_is_its_figures() {
     a_page_at_1_2_gbit_a_pin(&tlc);
 }
 
-/// 4 TiB sold as 4 TB: reads of 110 us, programs of 2 ms, 1.2 Gb/s a pin of eight; blocks of 32
-/// MiB, 5 ms, 1,000 cycles.
+/// 4 TiB sold as 4 TB: reads of 110 us, programs of 2 ms, 1.2 Gb/s a pin of eight. Blocks of 32 MiB
+/// take 5 ms, and last 1,000 cycles.
 #[test]
 fn qlc_nvme_is_its_figures() {
     let qlc = Profile::named("qlc-nvme").expect("a profile");

@@ -101,7 +101,7 @@ fn write_slots(options: FlashTierOptions, next: Next) -> Found {
     }
 }
 
-/// The slots of dropped pages are written again first page first: the drive is a ring, whichever
+/// The slots of dropped pages are written again first page first. The drive is a ring, whichever
 /// block it drops.
 #[test]
 fn slots_in_the_order_in_which_they_were_freed_make_the_drive_a_ring() {
@@ -182,9 +182,9 @@ fn a_cache_fills_what_its_drive_dropped_from_the_beginning() {
     }
 }
 
-/// With the cache's metadata on the drive, which is written again and again, the drive is still
-/// nearly a ring: it keeps metadata. Else the metadata blocks would have the fewest valid pages,
-/// and be dropped.
+/// A drive with the cache's metadata, which is written again and again, is still nearly a ring. The
+/// drive keeps metadata. Else the metadata blocks would have the fewest valid pages, and be
+/// dropped.
 #[test]
 fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
     let mut rng = Rng::new(20_304);

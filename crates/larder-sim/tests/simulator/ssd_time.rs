@@ -194,8 +194,8 @@ fn a_read_goes_before_the_writes_that_wait() {
     assert_eq!(mean(&times.reads), BUS - 50_000 + PROGRAM + READ + BUS + LINK);
 }
 
-/// Four planes of one package: two programs wait for its bus, and a third page is on it, when a
-/// read has its page.
+/// Four planes of one package share a bus. Two programs wait for it, and a third page is on it,
+/// when a read has its page.
 #[test]
 fn a_read_has_the_bus_before_the_writes_that_wait() {
     let mut drive = drive(&profile(1, 4, 64));
@@ -206,8 +206,8 @@ fn a_read_has_the_bus_before_the_writes_that_wait() {
     assert_eq!(drive.now(), begin + 4 * BUS + PROGRAM, "the writes are over later by one page");
 }
 
-/// The second page is found as soon as it is hashed, while the first, to which it refers, waits for
-/// its plane. Until that is programmed, the buffer has both.
+/// The second page is found as soon as it is hashed. The first, to which it refers, waits for its
+/// plane. Until that is programmed, the buffer has both.
 #[test]
 fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
     let slow = Timing { read_ns: READ, program_ns: 10 * PROGRAM, erase_ns: ERASE, transfer_ns: BUS };
@@ -226,8 +226,8 @@ fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
     assert_eq!(drive.now(), programmed + 1 + READ + BUS + LINK);
 }
 
-/// If four frames are full, a read gets the next free one before six pages that wait for one; or,
-/// in its turn, the last.
+/// If four frames are full, a read gets the next free one before six pages that wait. In its turn
+/// it gets the last.
 #[test]
 fn a_read_takes_a_frame_before_the_writes_that_wait_or_in_its_turn() {
     let reads = |in_turn: bool| {

@@ -118,7 +118,7 @@ fn static_levelling_bounds_the_spread_of_other_layers() {
     }
 }
 
-/// Under uniform writes the least-worn free block comes next, so all blocks are erased about as
+/// Under uniform writes the least-worn free block comes next. So all blocks are erased about as
 /// often without static levelling.
 #[test]
 fn dynamic_levelling_is_enough_where_all_is_written() {

@@ -1,7 +1,7 @@
-//! The drive made for write-evict units: places of pages, overwriting and dropping without copies,
-//! trims, and eviction by recency.
+//! The drive made for write-evict units.
 //!
-//! Random workloads have more units than places. Bad options are refused.
+//! The tests cover places of pages, overwriting and dropping without copies, trims, and eviction by
+//! recency. Random workloads have more units than places. Bad options are refused.
 
 use crate::common::{
     Rng, for_seeds,

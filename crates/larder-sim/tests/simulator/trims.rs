@@ -1,5 +1,6 @@
-//! Trims, of whole chunks and of parts, in traces that are re-chunked: no design hits more reads
-//! than the bound allows.
+//! Trims, of whole chunks and of parts, in traces that are re-chunked.
+//!
+//! No design hits more reads than the bound allows.
 
 use crate::common::{Rng, for_seeds};
 use larder_sim::{

@@ -71,8 +71,8 @@ impl World {
         self.cache.design().trimmed_from(Lba(lba)).is_some_and(|run| run.first.0 <= lba)
     }
 
-    /// Notes the record of a request that may have stored `number` for `lba`, or checks that the
-    /// record holds the same.
+    /// Notes the record of a request that may have stored `number` for `lba`. Checks that the
+    /// chunk's record holds it.
     fn note(&mut self, lba: u64, number: u64, stored_before: u64) {
         if self.cache.traffic().chunks_stored > stored_before
             && let Lookup::Chunk { place, .. } = self.cache.design().peek(Lba(lba))
@@ -266,8 +266,8 @@ fn raw_chunks_fill_a_segment_to_the_byte() {
     assert_eq!(cache.traffic(), traffic, "nothing is left to flush");
 }
 
-/// The writes of Nitro's four variants (§5.3: D/ND, C/NC) on ten reads of ten addresses with five
-/// contents.
+/// The writes of Nitro's four variants (§5.3: D/ND, C/NC). The load is ten reads of ten addresses
+/// with five contents.
 #[test]
 fn variants_store_what_they_should() {
     let size = |number: u64| u64::from(content(number).stored_bytes);
@@ -292,8 +292,8 @@ fn variants_store_what_they_should() {
     }
 }
 
-/// Nitro §3.1: the FP index has a share of the entries and is evicted in LRU order, apart from the
-/// data, which stays.
+/// Nitro §3.1: the FP index has a share of the entries, and LRU evicts them. The data is apart, and
+/// stays.
 #[test]
 fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
     let mut cache = cache(WeuOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });
@@ -320,8 +320,8 @@ fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
     assert_eq!((figures.mapped_chunks, figures.live_chunks, figures.stale_chunks), (7, 5, 0));
 }
 
-/// Nitro §3.2: whole WEUs in LRU order, a hit on any of its chunks being a use; beside it the
-/// chunks themselves in LRU order.
+/// Nitro §3.2: whole WEUs in LRU order, where a hit on any chunk is a use. Beside it the chunks
+/// themselves are in LRU order.
 #[test]
 fn weus_and_extents_are_replaced_in_lru_order() {
     let raw = WeuOptions { compress: false, fp_entries_max: 0, slot_count: 3, ..options(WritePolicy::Through) };
@@ -355,8 +355,8 @@ fn what_is_too_small_is_refused_with_the_least() {
     assert!(refusal(|options| options.chunk_bytes = 64 << 10).contains("does not fit"));
 }
 
-/// A ghost hit, by the one definition of docs/LAB.md for all designs, is a miss by a remembered
-/// address, which is inserted.
+/// A ghost hit is a miss by a remembered address, which is inserted. That is the one definition of
+/// docs/LAB.md for all designs.
 #[test]
 fn ghost_hits_are_misses_by_addresses_that_are_remembered() {
     for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {

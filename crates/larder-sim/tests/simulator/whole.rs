@@ -1,7 +1,7 @@
-//! Time of a whole cache: single requests to the nanosecond, waits, and random requests on every
-//! design.
+//! Time of a whole cache: single requests to the nanosecond, and random requests on every design.
 //!
-//! Random requests have the hits of a replay without time, and are each answered once.
+//! The tests of single requests cover their waits. Random requests have the hits of a replay
+//! without time, and are each answered once.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
@@ -147,7 +147,7 @@ fn write_through_waits_for_the_origin_and_insertions_for_nobody() {
     assert_eq!(figures.reads.max_ns() / 10_000, (GATE + LATENCY) / 10_000, "a miss waits for no flash");
 }
 
-/// Evicted dirty chunks are written to the origin, and writes are no faster than these, once the
+/// Evicted dirty chunks are written to the origin. Writes are no faster than these, once the
 /// reserve is used.
 #[test]
 fn at_full_load_writes_wait_for_the_room_that_evictions_make() {

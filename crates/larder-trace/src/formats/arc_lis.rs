@@ -1,9 +1,9 @@
-//! The block references of ARC (Megiddo and Modha, FAST'03), `.lis`:
-//! `first_page pages ignored request`.
+//! The block references of ARC, `.lis`: `first_page pages ignored request`.
 //!
-//! A line stands for `pages` consecutive references. The file gives no operation, so all are reads.
-//! It does not give the size of a page either, which does not matter for hit ratios. A page is 4096
-//! bytes unless the caller gives another size. Column 3 is not used. There are no times.
+//! Source: Megiddo and Modha, FAST'03. A line stands for `pages` consecutive references. The file
+//! gives no operation, so all are reads. It does not give the size of a page either, which does not
+//! matter for hit ratios. A page is 4096 bytes unless the caller gives another size. Column 3 is
+//! not used. There are no times.
 
 use super::LineFormat;
 use crate::{

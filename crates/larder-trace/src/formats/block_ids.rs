@@ -1,8 +1,7 @@
-//! Bare little-endian u32 block numbers, as in CloudPhysics' `w106`: 4 bytes a reference and
-//! nothing else.
+//! Bare little-endian u32 block numbers, as in CloudPhysics' `w106`.
 //!
-//! The file gives no operation, so all are reads. A block is 4096 bytes unless the caller gives
-//! another size. There are no times.
+//! There are 4 bytes a reference and nothing else. The file gives no operation, so all are reads. A
+//! block is 4096 bytes unless the caller gives another size. There are no times.
 
 use super::BinaryFormat;
 use crate::{

@@ -1,10 +1,9 @@
-//! FIU IODedup traces (Koller and Rangaswami, FAST'10):
-//! `ts_ns pid process lba sectors R|W major minor md5`.
+//! FIU IODedup traces: `ts_ns pid process lba sectors R|W major minor md5`.
 //!
-//! Mail and web-vm have an MD5 for each block of 4 KiB (a line has one block, as a rule). Homes has
-//! one for each sector of a block, written without a gap. The length of the last column tells the
-//! two apart. Each block, or sector, becomes a record; the records of a line are one request. The
-//! process is the tag.
+//! Source: Koller and Rangaswami, FAST'10. Mail and web-vm have an MD5 for each block of 4 KiB (a
+//! line has one block, as a rule). Homes has one for each sector of a block, written without a gap.
+//! The length of the last column tells the two apart. Each block, or sector, becomes a record; the
+//! records of a line are one request. The process is the tag.
 //!
 //! Blanks or tabs separate columns. The parser takes them from both ends, because the name of a
 //! process may have blanks. Major and minor are not used: a file is one device.

@@ -1,7 +1,6 @@
-//! SSDsim's and MQSim's ASCII traces: `time_ns device lba sectors type`, type 0 for a write and 1
-//! for a read.
+//! SSDsim's and MQSim's ASCII traces: `time_ns device lba sectors type`.
 //!
-//! Devices get regions of their own, in the order of appearance.
+//! Type 0 is a write and 1 a read. Devices get regions of their own, in the order of appearance.
 
 use super::{LineFormat, SECTOR_BYTES};
 use crate::{

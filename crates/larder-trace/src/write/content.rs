@@ -1,9 +1,9 @@
-//! Writes our ten columns, packed with zstd: the format of `shared/traces`, described in
-//! `formats/content.rs`.
+//! Writes our ten columns, packed with zstd: the format of `shared/traces`.
 //!
-//! The format keeps all of a record, with three limits. Addresses and lengths are rounded out to
-//! sectors. Blanks in a tag become `_`. Zeroes are written with XXH3-64's fingerprint, after every
-//! hash of a trace. A record without a time has `-` in column 1.
+//! `formats/content.rs` describes it. The format keeps all of a record, with three limits.
+//! Addresses and lengths are rounded out to sectors. Blanks in a tag become `_`. Zeroes are written
+//! with XXH3-64's fingerprint, after every hash of a trace. A record without a time has `-` in
+//! column 1.
 
 use std::io::Write;
 

@@ -1,10 +1,10 @@
-//! Writes libCacheSim's `oracleGeneral`: 24 bytes a request, with the number of the object's next
-//! request.
+//! Writes libCacheSim's `oracleGeneral`: 24 bytes a request.
 //!
-//! An object is the first sector of a record. Trims and flushes are dropped. The format has no
-//! operations, so writes become plain accesses. It keeps only times in seconds, addresses and
-//! sizes. Values that do not fit are refused: times past 2^32 seconds (times since 1601, say, need
-//! another zero), sizes past 2^32 bytes.
+//! Each record has the number of the object's next request. An object is the first sector of a
+//! record. Trims and flushes are dropped. The format has no operations, so writes become plain
+//! accesses. It keeps only times in seconds, addresses and sizes. Values that do not fit are
+//! refused: times past 2^32 seconds (times since 1601, say, need another zero), sizes past 2^32
+//! bytes.
 //!
 //! The next request is known only from the end. So the file is written forwards and then filled in
 //! backwards, in blocks of [`BLOCK_RECORDS`]. That needs a file that can be read and sought, and a

@@ -1,5 +1,7 @@
-//! Bad input of each kind: the error names file, line or byte, and expectation; or the reader
-//! counts it and passes over it.
+//! Bad input of each kind, and its errors.
+//!
+//! The error has file, line or byte, and expectation. With `skip_bad` the reader counts the input
+//! and passes over it.
 
 use crate::common::{first_error, gzip, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};

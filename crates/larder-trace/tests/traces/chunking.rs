@@ -140,7 +140,8 @@ fn a_trace_that_changed_between_the_passes_is_refused() {
     }
 }
 
-/// The disk as pass 2 should see it, block by block, without any grouping: `None` is unknown.
+/// Returns the disk as pass 2 should see it, block by block, without any grouping. `None` is
+/// unknown.
 fn model(records: &[Record], per_chunk: u64) -> Vec<(Op, u64, Vec<Option<u64>>)> {
     let mut disk: HashMap<u64, Option<u64>> = HashMap::new();
     for record in records.iter().filter(|record| record.is_data()) {

@@ -3,8 +3,7 @@
 use crate::common::{first_error, records};
 use larder_trace::{FormatId, Op, OpenOptions, Position, Record, Tag, TraceErrorKind};
 
-/// The part of the address space of each volume in the formats of clouds, and of each device in the
-/// others.
+/// The region of each volume in the formats of clouds, and of each device in the others.
 const VOLUME: u64 = 1 << 44;
 const DEVICE: u64 = 1 << 52;
 

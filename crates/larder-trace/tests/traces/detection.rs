@@ -1,7 +1,7 @@
-//! Detection of formats: bad lines do not hide them, several fitting formats are named, and each
-//! complaint has place and expectation.
+//! Detection of formats.
 //!
-//! The evidence itself is tested in `src/detect/binary.rs`.
+//! Bad lines do not hide a format, several fitting formats are named, and each complaint has place
+//! and expectation. The evidence itself is tested in `src/detect/binary.rs`.
 
 use crate::common::{first_error, reader};
 use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
@@ -20,8 +20,8 @@ fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
     [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size_bytes.to_le_bytes(), &next.to_le_bytes()].concat()
 }
 
-/// Returns the error of a file, the number of records before it, and the number of records without
-/// the bad ones. Detection finds the format, unless `named` gives it.
+/// Returns the error of a file, and the numbers of records before it and without bad ones.
+/// Detection finds the format, unless `named` gives it.
 fn found_out(bytes: &[u8], format: FormatId, named: Option<FormatId>) -> (String, Position, usize, usize) {
     let (before, error) = first_error(bytes, named, STRICT);
     let error = error.unwrap_or_else(|| panic!("{format}: no error in {}", bytes.escape_ascii()));

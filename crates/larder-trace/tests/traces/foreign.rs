@@ -1,5 +1,6 @@
-//! Files that are no trace, each named by its kind: archives, text in UTF-16, files in other
-//! packings; under each format.
+//! Files that are no trace, each named by its kind, under each format.
+//!
+//! They are archives, text in UTF-16, and files in other packings.
 
 use crate::common::{first_error, gzip, reader, records};
 use larder_trace::{FormatId, OpenOptions, TraceErrorKind};

@@ -1,5 +1,5 @@
-//! Generators: each trace has its paper's figures, by the statistics of this crate; and one seed
-//! makes one trace.
+//! Generators: each trace has its paper's figures, by the statistics of this crate. One seed makes
+//! one trace.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
@@ -97,7 +97,7 @@ fn a_made_up_boot_is_like_nitros() {
     assert!(is_near(info.dedup_ratio().expect("content"), 1.2, 0.02), "{:?}", info.dedup_ratio());
 }
 
-/// Distinct contents by machine.
+/// Returns the distinct contents by machine.
 fn contents_by_tag(records: &[Record]) -> BTreeMap<String, HashSet<Fingerprint>> {
     let mut by_tag: BTreeMap<String, HashSet<Fingerprint>> = BTreeMap::new();
     for record in records {
@@ -285,8 +285,8 @@ fn restores_read_each_snapshot_back() {
     assert!(Restore::new(open, odd).is_err());
 }
 
-/// CAFTL's bursts have the configured time, writes, duplicates and sizes; and reads find the
-/// written content.
+/// CAFTL's bursts have the configured time, writes, duplicates and sizes. Reads find the written
+/// content.
 #[test]
 fn bursts_are_as_long_as_large_and_as_often_duplicates_as_asked() {
     let config = BurstsConfig {

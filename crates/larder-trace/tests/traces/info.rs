@@ -1,5 +1,4 @@
-//! Statistics: the published tables of the traces beside the checkout, and small traces counted by
-//! hand.
+//! Statistics: the published tables of the traces, and small traces counted by hand.
 
 use crate::common::{records, traces};
 use larder_trace::{FormatId, Info, InfoCollector, OpenOptions, Provenance};
@@ -65,8 +64,7 @@ struct Row {
     ratios: [f64; 3],
     back_steps: (u64, u64),
     reads_checked: u64,
-    /// Not in the table, which counts only blocks that the trace wrote before: counted with another
-    /// program.
+    /// Counted with another program. The table counts only blocks that the trace wrote before.
     reads_after_trim: u64,
 }
 

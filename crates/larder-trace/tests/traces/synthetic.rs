@@ -8,7 +8,7 @@ use larder_trace::{
     TraceResult, with_content, with_sizes, zero,
 };
 
-/// Returns reads and writes all over 1000 blocks of 4 KiB, some of two blocks, some across a
+/// Returns reads and writes all over 1000 blocks of 4 KiB. Some cover two blocks, some cross a
 /// block's end.
 fn plain() -> Vec<Record> {
     (0..40_000u64)

@@ -29,8 +29,8 @@ fn hits(requests: &str, capacity_chunks: u64) -> u64 {
 fn the_reference_string_of_the_operating_systems_books() {
     // 7 0 1 2 0 3 0 4 2 3 0 3 2 1 2 0 1 7 0 1, with letters for digits (h is 7). The books' OPT
     // takes in each page that it reads, and hits 11 with 3 frames. Here h (7) and the first b (1)
-    // are passed over, so that a, c and d stay until b is read again. 14 reads are not first ones;
-    // only the first repeats of h and b miss.
+    // are passed over, so that a, c and d stay until b is read again. Only the first repeats of h
+    // and b miss, among the 14 reads that are not first ones.
     let books = "habcadaecdadcbcabhab";
     assert_eq!(hits(books, 3), 12);
     // One place: a from request 1 to 4, 6 and 10, c from 12 to 14, a from 15 to 18.

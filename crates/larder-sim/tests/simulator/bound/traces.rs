@@ -19,8 +19,8 @@ fn traces(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns the bound's trace of a trace with content, in its own chunks of 4 KiB, and the bytes of
-/// its working set.
+/// Returns the bound's trace of a trace with content, and the bytes of its working set. Chunks are
+/// the trace's own, of 4 KiB.
 fn collect(path: &Path, zeroes: Zeroes) -> (BoundTrace, u64) {
     let mut collector = BoundCollector::new(zeroes);
     let mut touched = std::collections::HashSet::new();
