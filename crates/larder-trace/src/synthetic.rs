@@ -2,10 +2,10 @@
 //!
 //! All of it is labelled: [`Provenance::Made`] and [`Provenance::SizeMade`].
 //!
-//! Source: Nitro §5.2 and AustereCache §5.1 give each fingerprint a compression ratio that follows
-//! a normal distribution with mean 2 and variance 0.25. (The output of AustereCache's own generator
-//! has 0.25 for the deviation; set a variance of 0.0625 for that.) A ratio below 1 is content that
-//! does not shrink.
+//! Source: Nitro §5.2 and AustereCache §5.1 give each fingerprint a compression ratio that
+//! follows a normal distribution with mean 2 and variance 0.25. (The output of AustereCache's own
+//! generator has 0.25 for the deviation; set a variance of 0.0625 for that.) A ratio below 1 is
+//! content that does not shrink.
 //!
 //! Invariants: a size is a function of seed and fingerprint, so equal content compresses equally
 //! everywhere. A read gives the last written content, or the block's content before the trace.

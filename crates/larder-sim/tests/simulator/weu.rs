@@ -292,8 +292,8 @@ fn variants_store_what_they_should() {
     }
 }
 
-/// Nitro §3.1: the FP index has a share of the entries, and LRU evicts them. The data is apart, and
-/// stays.
+/// Nitro §3.1: the FP index has a share of the entries, and LRU evicts them. The data is apart,
+/// and stays.
 #[test]
 fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
     let mut cache = cache(WeuOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });

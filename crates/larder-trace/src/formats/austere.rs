@@ -1,8 +1,8 @@
 //! AustereCache's traces: `address length R|W sha1 compression_ratio`, in bytes.
 //!
-//! Source: its §5.1 and its generator. The fingerprint is the first 128 of the 160 bits. The stored
-//! size is the length over the ratio, rounded up; a ratio below 1 is content that does not shrink.
-//! There are no times, and a line is a request.
+//! Source: its §5.1 and its generator. The fingerprint is the first 128 of the 160 bits. The
+//! stored size is the length over the ratio, rounded up; a ratio below 1 is content that does not
+//! shrink. There are no times, and a line is a request.
 
 use super::LineFormat;
 use crate::{

@@ -1,8 +1,8 @@
 //! Traces with the published figures of FIU's WebVM, Homes and Mail, and of CacheDedup's Hadoop.
 //!
 //! Sources: CacheDedup Table 2 (blocks of 4 KiB); AustereCache Table 2 (chunks of 32 KiB); Nitro
-//! §5.2 (size of the file systems, share of it accessed, write-to-read ratio) and §2 with Figure 1
-//! (deduplication to about 2.0 at 4 KiB). Their figures differ, so each paper has profiles of its
+//! §5.2 (size of the file systems, share of it accessed, write-to-read ratio) and §2 with Figure
+//! 1 (deduplication to about 2.0 at 4 KiB). Their figures differ, so each paper has profiles of its
 //! own. Nitro's and AustereCache's profiles take the number of I/Os from CacheDedup, since all
 //! three papers replay the same recordings. With 32 KiB each such I/O is a chunk. GB are read as
 //! 2^30 bytes.

@@ -2,10 +2,10 @@
 //!
 //! The records are those of the reader of the `days` format.
 //!
-//! Source: Nitro §5.2 ("Restore trace"): 100 daily snapshots of a workstation's disk of 38 GB, with
-//! a median over-write rate of 2.3% a day. §6.3: the newest 25 snapshots share 80% of their content
-//! with the disk at the end on average, the oldest 25 share 20%. Those are the defaults. To meet
-//! both, a tenth of the disk never changes, and the rest changes evenly.
+//! Source: Nitro §5.2 ("Restore trace"): 100 daily snapshots of a workstation's disk of 38 GB,
+//! with a median over-write rate of 2.3% a day. §6.3: the newest 25 snapshots share 80% of their
+//! content with the disk at the end on average, the oldest 25 share 20%. Those are the defaults. To
+//! meet both, a tenth of the disk never changes, and the rest changes evenly.
 //!
 //! Ours: changes come in runs of 32 KiB. A day's rate is log-normal about the median. A share of
 //! the written blocks repeats earlier content.
