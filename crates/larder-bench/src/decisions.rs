@@ -7,9 +7,9 @@
 //! times as many addresses as the cache has chunks. Two addresses have each content, and its
 //! fingerprint is known. A request asks the design in the engine's order. First comes the lookup. A
 //! miss or a write then looks up its content, and maps it as a duplicate or stores it. If slots run
-//! out, victims are chosen and evicted. One step of cleaning ends each request. The requests are
-//! drawn before, and a first pass fills the cache. If a design has metadata slots on flash, they
-//! are in RAM here, which is not counted.
+//! out, victims are chosen and evicted. One step of cleaning follows each eviction. The requests
+//! are drawn before, and a first pass fills the cache. If a design has metadata slots on flash,
+//! they are in RAM here, which is not counted.
 //!
 //! It does not make records, log entries or checksums; (a) to (g) time the whole.
 

@@ -110,7 +110,7 @@ fn small_parts() -> Vec<String> {
         "written 6 : count 0".into(),
         "told 0 : hit 0 0 3000".into(),
         "read 7 0 16 : hit 0 0 3000".into(),
-        // Another one has it, too: until the origin has the first, that leaves the list.
+        // Another one has it, too: the first leaves the list until the origin has it.
         format!("insert 8 20 {} known : hit 0 0 3000", fp(1)),
         "taken 7 : slot 0".into(),
         "written 7 : count 0".into(),
