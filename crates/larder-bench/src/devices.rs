@@ -82,7 +82,7 @@ impl FlatRam {
     }
 
     /// Calls `copy` for each stripe of an operation. It gets the stripe's lock, its address, its
-    /// begin in the operation, and its length. The range must have passed [`DeviceInfo::check`].
+    /// start in the operation, and its length. The range must have passed [`DeviceInfo::check`].
     fn pieces(&self, offset: u64, len: usize, mut copy: impl FnMut(&RwLock<()>, *mut u8, usize, usize)) {
         let mut done = 0;
         while done < len {

@@ -1,7 +1,7 @@
 //! (m) Whole chunks written in write-back, over RAM, by 1, 2, 4 and more threads, in each design.
 //!
-//! The base is one of these threads. The report also has the ratio of one thread's computing: the
-//! fingerprints, LZ4 and CRC32C that these writes need, without a cache. With the feature
+//! The base is one of these threads. The report also has the same ratio for the computing alone:
+//! the fingerprints, LZ4 and CRC32C that these writes need, without a cache. With the feature
 //! `lock-times` it also has the time that a write locks the state.
 //!
 //! Each thread writes new contents, a chunk a request, and then the same to other addresses. Chunks

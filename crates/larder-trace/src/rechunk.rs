@@ -4,10 +4,10 @@
 //! conversion"). Pass 1 ([`Rechunker::learn`]) records the fingerprint of each block that is read:
 //! the state of the disk before the trace. Pass 2 ([`Rechunker::replay`]) runs the trace, keeps the
 //! content of each block, and composes a chunk's fingerprint from its blocks' after each request. A
-//! block is unknown if its first access is a write, or if the trace never touches it. Nitro takes a
-//! unique value for each of these, AustereCache zeroes: [`Unknown`]. [`Initial::FirstSeen`] takes
-//! the first written content as the content before. No paper has that, and it makes more
-//! duplicates.
+//! block is unknown until its first access if that is a write, and always if the trace never
+//! touches it. Nitro takes a unique value for each of these, AustereCache zeroes: [`Unknown`].
+//! [`Initial::FirstSeen`] takes the first written content as the content before. No paper has that,
+//! and it makes more duplicates.
 //!
 //! Departures: the papers hash with SHA-1, Larder with XXH3-128. A chunk of one block keeps its
 //! block's fingerprint, and a chunk of zeroes is the chunk of zeroes under every hash of a trace. A
