@@ -1,9 +1,12 @@
-//! Times random 4 KiB reads of a file: through [`FileDevice`] and the driver, and through a bare io_uring loop, at
-//! depth 1 and 32; and what `block_on` costs when there is nothing to wait for.
+//! Times random 4 KiB reads of a file at depth 1 and 32, through the driver and through a bare
+//! loop.
 //!
-//! Usage: `file_bench [FILE [SECONDS]]`. The file is made where it is missing, 1 GiB, filled with data.
+//! The driver's reads go through [`FileDevice`], the bare loop is one of io_uring. The program also
+//! times a `block_on` that has nothing to wait for.
 //!
-//! What it does not do: measure what an application would see; there is one thread, and no cache.
+//! Usage: `file_bench [FILE [SECONDS]]`. A missing file is created with 1 GiB of data.
+//!
+//! It does not measure an application's view; there is one thread, and no cache.
 
 use io_uring::{IoUring, opcode, types};
 use larder_device::{
@@ -25,10 +28,11 @@ const READ_BYTES: usize = 4096;
 const FILE_BYTES: u64 = 1 << 30;
 const FILL_BYTES: usize = 1 << 20;
 const DEPTHS: [usize; 2] = [1, 32];
-/// Rounds of one measurement each, in alternating order, so that a noisy host harms both alike; the median counts.
+/// Rounds of each measurement; the median counts. Their order alternates, so that a noisy host
+/// harms both alike.
 const ROUNDS: usize = 15;
 
-/// A small generator, so that both loops read in the same order.
+/// A small generator; both loops read in the same order.
 struct Rng(u64);
 
 impl Rng {
@@ -72,7 +76,7 @@ fn median(mut rates: Vec<f64>) -> f64 {
     rates.get(rates.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Writes the file once, so that reads do not find holes.
+/// Writes the file once, so that reads find no holes.
 fn fill(device: &FileDevice) -> Result<(), Box<dyn Error>> {
     let size_bytes = device.info().size_bytes;
     block_on(async {
@@ -98,7 +102,9 @@ fn ready_ns() -> f64 {
     began.elapsed().as_secs_f64() * 1e9 / f64::from(TIMES)
 }
 
-/// Reads per second through the device, `depth` tasks on one thread (at depth 1, the main future alone).
+/// Returns the reads per second through the device, from `depth` tasks on one thread.
+///
+/// At depth 1 the main future reads alone.
 fn read_device(device: &Rc<FileDevice>, depth: usize, time: Duration) -> f64 {
     let began = Instant::now();
     let count = Rc::new(Cell::new(0u64));
@@ -137,7 +143,7 @@ fn read_device(device: &Rc<FileDevice>, depth: usize, time: Duration) -> f64 {
     count.get() as f64 / began.elapsed().as_secs_f64()
 }
 
-/// Reads per second of the plainest loop there is.
+/// Returns the reads per second of a plain io_uring loop.
 fn read_bare(path: &Path, size_bytes: u64, depth: usize, time: Duration) -> Result<f64, Box<dyn Error>> {
     let file = File::options().read(true).custom_flags(libc::O_DIRECT).open(path)?;
     let mut ring: IoUring = IoUring::builder().setup_coop_taskrun().build(256)?;

@@ -1,14 +1,14 @@
 //! Buffers for device I/O: aligned, owned while an operation runs, split without copying, pooled.
 //!
-//! [`IoBuf`] is the only handle to its range of an allocation and may be written; [`SharedBuf`] is a shared,
-//! read-only handle. An `IoBuf` can be split into disjoint pieces (each piece is exclusive to its holder), the
-//! pieces joined again, and frozen into a `SharedBuf`.
+//! [`IoBuf`] is the only handle to its range of an allocation and may be written; [`SharedBuf`] is
+//! a shared, read-only handle. An `IoBuf` splits into disjoint pieces, each exclusive to its
+//! holder. The pieces join again, and freeze into a `SharedBuf`.
 //!
 //! Invariants: at any time each byte of an allocation is covered by at most one `IoBuf`, and by no `SharedBuf`
 //! while an `IoBuf` covers it. Allocations start at a multiple of [`BUF_ALIGN`] bytes and are always initialised.
 //!
-//! What it does not do: bound the memory in use. Front ends and the engine do that with named limits; `pool` bounds the memory
-//! kept for reuse.
+//! It does not bound the memory in use. Front ends and the engine do that with named limits; `pool`
+//! bounds the memory kept for reuse.
 
 mod pool;
 
@@ -21,17 +21,17 @@ use std::{
     sync::Arc,
 };
 
-/// Alignment of every allocation, in bytes: what O_DIRECT wants at most.
+/// Alignment of every allocation, in bytes: the most that O_DIRECT needs.
 pub const BUF_ALIGN: usize = 4096;
 
-/// One allocation. Freed, or kept for reuse, when the last handle goes.
+/// One allocation. The last handle's drop frees it, or keeps it for reuse.
 struct Alloc(Raw);
 
 // SAFETY: the bytes are reached only through `IoBuf` (exclusive range) and `SharedBuf` (read-only range).
 unsafe impl Sync for Alloc {}
 
 impl Alloc {
-    /// Allocates. The flag says whether the memory is fresh; fresh memory is all zeroes.
+    /// Allocates memory. The flag is set for fresh memory, which is all zeroes.
     fn new(len: usize) -> (Alloc, bool) {
         let (raw, fresh) = POOL.take(len);
         (Alloc(raw), fresh)
@@ -52,7 +52,8 @@ pub struct IoBuf {
 }
 
 impl IoBuf {
-    /// A buffer of `len` bytes whose content is arbitrary (but initialised: zeroes or an earlier buffer's bytes).
+    /// Returns a buffer of `len` bytes with arbitrary content: zeroes or the bytes of an earlier
+    /// buffer.
     pub fn new(len: usize) -> Self {
         IoBuf { alloc: Arc::new(Alloc::new(len).0), start: 0, len }
     }
@@ -62,7 +63,7 @@ impl IoBuf {
         pool::allocated(len)
     }
 
-    /// A buffer of `len` zeroes.
+    /// Returns a buffer of `len` zeroes.
     pub fn zeroed(len: usize) -> Self {
         let (alloc, fresh) = Alloc::new(len);
         let mut buf = IoBuf { alloc: Arc::new(alloc), start: 0, len };
@@ -72,7 +73,7 @@ impl IoBuf {
         buf
     }
 
-    /// A buffer that holds a copy of `bytes`.
+    /// Returns a buffer that holds a copy of `bytes`.
     pub fn copy_of(bytes: &[u8]) -> Self {
         let mut buf = IoBuf::new(bytes.len());
         buf.copy_from_slice(bytes);
@@ -91,7 +92,8 @@ impl IoBuf {
         head
     }
 
-    /// Joins `tail` onto the end again. Gives `tail` back where it does not follow this buffer in the same allocation.
+    /// Joins `tail` onto the end again. Gives `tail` back if it does not follow this buffer in the
+    /// same allocation.
     pub fn unsplit(&mut self, tail: IoBuf) -> Result<(), IoBuf> {
         if Arc::ptr_eq(&self.alloc, &tail.alloc) && self.start + self.len == tail.start {
             self.len += tail.len;
@@ -101,7 +103,7 @@ impl IoBuf {
         }
     }
 
-    /// Shortens the buffer to `len` bytes; the rest is given up.
+    /// Shortens the buffer to `len` bytes and gives up the rest.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
@@ -111,7 +113,7 @@ impl IoBuf {
         SharedBuf { alloc: self.alloc, start: self.start, len: self.len }
     }
 
-    /// Address of the first byte, for a kernel interface.
+    /// Returns the address of the first byte, for a kernel interface.
     pub fn as_mut_ptr(&mut self) -> *mut u8 {
         // SAFETY: `start` lies inside the allocation.
         unsafe { self.alloc.0.as_ptr().add(self.start) }
@@ -148,7 +150,7 @@ pub struct SharedBuf {
 }
 
 impl SharedBuf {
-    /// The part `range` of this buffer, sharing its memory.
+    /// Returns the part `range` of this buffer, sharing its memory.
     ///
     /// # Panics
     /// If the range is not inside the buffer.
@@ -157,7 +159,8 @@ impl SharedBuf {
         SharedBuf { alloc: self.alloc.clone(), start: self.start + range.start, len: range.end - range.start }
     }
 
-    /// Turns the buffer back into a writable one: itself where nothing else shares the allocation, else a copy.
+    /// Turns the buffer back into a writable one. Copies it if another handle shares the
+    /// allocation.
     pub fn into_iobuf(mut self) -> IoBuf {
         if Arc::get_mut(&mut self.alloc).is_some() {
             IoBuf { alloc: self.alloc, start: self.start, len: self.len }

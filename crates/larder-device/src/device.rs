@@ -1,20 +1,20 @@
-//! The [`BlockDevice`] trait: what origin, flash, every fake and the finished cache have in common.
+//! The [`BlockDevice`] trait, which origin, flash, every fake and the finished cache implement.
 //!
 //! Invariants of every implementation:
-//! - A completed write is visible to each later read. It is durable only after a later [`BlockDevice::flush`]
-//!   completes, or when it was issued with [`WriteFlags::fua`].
+//! - A completed write is visible to each later read. It is durable after a later
+//!   [`BlockDevice::flush`] completes, or at once with [`WriteFlags::fua`].
 //! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of them.
-//! - Each operation is started by the call, or by the first poll of its future at the latest. A future that is
-//!   dropped early does not stop the operation; the device keeps the buffer until it is over.
+//! - The call starts each operation, or at the latest the first poll of its future. A future
+//!   dropped early does not stop the operation; the device keeps the buffer until the end.
 //!
-//! What it does not do: ranges and alignment are the caller's business; [`DeviceInfo::check`] refuses the rest.
+//! It leaves ranges and alignment to the caller; [`DeviceInfo::check`] refuses the others.
 
 use crate::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 
-/// What a device is, fixed while it is open.
+/// The properties of a device, fixed while it is open.
 #[derive(Clone, Debug)]
 pub struct DeviceInfo {
-    /// For people: a path or URI.
+    /// The path or URI, for people.
     pub name: String,
     /// Size in bytes, a multiple of `sector_bytes`.
     pub size_bytes: u64,
@@ -35,7 +35,8 @@ pub struct DeviceInfo {
 }
 
 impl DeviceInfo {
-    /// Refuses a range that is empty, past the end, too long for one request, or not aligned.
+    /// Checks a range. Refuses one that is empty, past the end, too long for one request, or not
+    /// aligned.
     pub fn check(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
         let sector = u64::from(self.sector_bytes);
         if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
@@ -59,9 +60,9 @@ impl DeviceInfo {
 /// A device's mark: a change by another program while the device is closed changes the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeMark {
-    /// Its size in bytes.
+    /// The device's size in bytes.
     pub size_bytes: u64,
-    /// `changes` of two marks compare only while this is the same.
+    /// The run of the count: `changes` of two marks compare only with equal epochs.
     pub epoch: u64,
     /// A number that each write changes.
     pub changes: u64,
@@ -79,21 +80,21 @@ pub enum Standing {
     Truncated(u64),
 }
 
-/// How a write is to be done.
+/// The options of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteFlags {
     /// Force unit access: complete only when these bytes are durable.
     pub fua: bool,
 }
 
-/// How a range is to be zeroed.
+/// The options of zeroing a range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZeroFlags {
     /// Complete only when the zeroes are durable.
     pub fua: bool,
     /// Keep the range allocated (NBD's NO_HOLE).
     pub no_hole: bool,
-    /// Fail with [`IoErrorKind::Unsupported`] instead of writing zeroes the slow way (NBD's FAST_ZERO).
+    /// Fail with [`IoErrorKind::Unsupported`] instead of writing zeroes as data (NBD's FAST_ZERO).
     pub fast_only: bool,
 }
 
@@ -108,12 +109,12 @@ pub struct Extent {
     pub zero: bool,
 }
 
-/// A block device. See the module for what every implementation promises.
+/// A block device. The module lists the promises of every implementation.
 pub trait BlockDevice: Send + Sync {
-    /// Size, alignment and abilities.
+    /// Returns size, alignment and abilities.
     fn info(&self) -> &DeviceInfo;
 
-    /// Fills `buf` (all of it) from `offset` and hands it back.
+    /// Fills all of `buf` from `offset` and hands it back.
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf>;
 
     /// Writes all of `data` at `offset`.
@@ -123,25 +124,26 @@ pub trait BlockDevice: Send + Sync {
     fn flush(&self) -> IoFuture<()>;
 
     /// Tells the device that a range is not needed. Its content is then undefined unless
-    /// [`DeviceInfo::discard_zeroes`] is set. Advisory: a device that cannot discard completes at once.
+    /// [`DeviceInfo::discard_zeroes`] is set. This is a hint: a device without discards completes
+    /// at once.
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()>;
 
     /// Makes a range read as zeroes.
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()>;
 
-    /// The mark that shows a later change by another program; `None` of a device without one. Callers take it after the last
-    /// write.
+    /// Returns the mark that shows a later change by another program, or `None` without one.
+    /// Callers take it after the last write.
     fn change_mark(&self) -> Option<ChangeMark> {
         None
     }
 
-    /// The device's standing since it was opened. Callers ask often.
+    /// Returns the device's standing since it was opened. Callers ask often.
     fn standing(&self) -> Standing {
         Standing::Sound
     }
 
-    /// Allocation state of a range, in order, covering at least its first byte and at most all of it.
-    /// The default knows nothing: one extent of data.
+    /// Returns the allocation states of a range, in order. They cover at least its first byte and
+    /// at most all of it. The default is one extent of data.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         let _ = offset;
         IoFuture::ready(Ok(vec![Extent { len, hole: false, zero: false }]))

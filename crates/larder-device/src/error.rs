@@ -1,13 +1,13 @@
 //! The error of a device operation: a small kind to match on, the operation, the place, and the cause.
 //!
-//! What it does not do: format advice for users; the command line adds the name of the device.
+//! It does not format advice for users; the command line adds the name of the device.
 
 use std::{fmt, sync::Arc};
 
 /// Result of a device operation.
 pub type IoResult<T> = Result<T, IoError>;
 
-/// What went wrong, as far as a caller can act on it.
+/// The kind of a failure, as far as a caller can act on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum IoErrorKind {
     /// The device failed this operation; another may succeed.
@@ -28,7 +28,7 @@ pub enum IoErrorKind {
     ReadOnly,
     /// The device cannot do this operation, and the caller asked not to emulate it.
     Unsupported,
-    /// Stored bytes are not what was written.
+    /// The stored bytes differ from the written ones.
     Corrupt,
     /// Another process holds the device.
     InUse,
@@ -50,7 +50,7 @@ pub enum IoOp {
 }
 
 impl IoOp {
-    /// Its name, for people.
+    /// Returns its name, for people.
     pub fn name(self) -> &'static str {
         match self {
             IoOp::Open => "open",
@@ -64,32 +64,33 @@ impl IoOp {
     }
 }
 
-/// A failed device operation. Cheap to clone, so that every waiter of a shared operation gets it.
+/// A failed device operation. It clones cheaply, for every waiter of a shared operation.
 #[derive(Clone, Debug)]
 pub struct IoError {
-    /// What a caller can match on.
+    /// The kind, for callers to match on.
     pub kind: IoErrorKind,
-    /// Which operation failed.
+    /// The operation that failed.
     pub op: IoOp,
-    /// Byte offset of the operation on the device; 0 where it has none.
+    /// Byte offset of the operation on the device; 0 without one.
     pub offset: u64,
-    /// Length of the operation in bytes; 0 where it has none.
+    /// Length of the operation in bytes; 0 without one.
     pub len: u64,
-    /// The operating system's error number, where one is known.
+    /// The operating system's error number, if known.
     pub errno: Option<i32>,
-    /// What else is known, for people.
+    /// Further facts, for people.
     pub detail: Option<Arc<str>>,
 }
 
 impl IoErrorKind {
-    /// Whether the error is a shortage that ends by itself or by an operator's action: space, quota, descriptors.
+    /// Returns whether time or an operator ends the error: a shortage of space, quota or
+    /// descriptors.
     pub fn is_shortage(self) -> bool {
         matches!(self, IoErrorKind::NoSpace | IoErrorKind::Quota | IoErrorKind::TooManyFiles)
     }
 }
 
 impl IoError {
-    /// An error of `kind` for `op` at `offset..offset + len`.
+    /// Returns an error of `kind` for `op` at `offset..offset + len`.
     pub fn new(kind: IoErrorKind, op: IoOp, offset: u64, len: u64) -> Self {
         IoError { kind, op, offset, len, errno: None, detail: None }
     }
@@ -100,7 +101,7 @@ impl IoError {
         self
     }
 
-    /// From an operating system error number (positive).
+    /// Converts a (positive) error number of the operating system.
     pub fn from_errno(errno: i32, op: IoOp, offset: u64, len: u64) -> Self {
         let kind = match errno {
             libc::ENOSPC | libc::EFBIG => IoErrorKind::NoSpace,
@@ -114,7 +115,7 @@ impl IoError {
         IoError { kind, op, offset, len, errno: Some(errno), detail: None }
     }
 
-    /// From a `std::io::Error`.
+    /// Converts a `std::io::Error`.
     pub fn from_std(error: &std::io::Error, op: IoOp, offset: u64, len: u64) -> Self {
         match error.raw_os_error() {
             Some(errno) => Self::from_errno(errno, op, offset, len),

@@ -1,14 +1,15 @@
 //! [`Faulty`]: a device whose operations fail on demand, and are counted.
 //!
-//! Role: lets a test make any device (a file, memory, the finished cache) fail, vanish, or tell how often it was
-//! asked. [`FaultPlan`] and [`IoCounters`] serve the simulated device, too.
+//! Role: a test makes any device fail or vanish, and counts its operations. The device is a file,
+//! memory, or the finished cache. [`FaultPlan`] and [`IoCounters`] serve the simulated device, too.
 //!
-//! Invariants: an operation that a fault hits never reaches the inner device. Faults are taken in the order in which
-//! they were planned, each by the first operations that match it. Without faults an operation costs a few relaxed
-//! atomic additions and one load.
+//! Invariants: an operation that a fault hits never reaches the inner device. Faults apply in the
+//! order of their planning, each to the first operations that match it. Without faults an operation
+//! costs a few relaxed atomic additions and one load.
 //!
-//! What it does not do: lose, misdirect, tear, reorder or hold back operations, or run out of space, which needs a device
-//! that knows what it holds and what of it is durable ([`crate::sim::SimDevice`]); take time ([`crate::throttled`]).
+//! It does not lose, misdirect, tear, reorder or hold back operations, or run out of space.
+//! [`crate::sim::SimDevice`] does, because it knows its content and the durable part. It leaves
+//! time to [`crate::throttled`].
 
 use crate::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf,
@@ -28,14 +29,14 @@ const FAULTS_MAX: usize = 1024;
 /// One planned failure.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// The operation that fails; `None`: any.
+    /// The operation that fails; `None` matches any.
     pub op: Option<IoOp>,
-    /// Fails operations that overlap this range of bytes; `None`: wherever they are. A flush has no range and is
-    /// hit only by a fault without one.
+    /// The range of bytes that an operation must overlap; `None` matches any place. A flush has no
+    /// range: only a fault without a range hits it.
     pub range: Option<Range<u64>>,
-    /// How it fails.
+    /// The kind of the failure.
     pub kind: IoErrorKind,
-    /// How often; [`FOR_EVER`] does not wear out.
+    /// The number of failures; [`FOR_EVER`] does not wear out.
     pub times: u64,
 }
 
@@ -46,17 +47,17 @@ impl Fault {
     }
 }
 
-/// What is to fail on a device. Thread-safe.
+/// The planned failures of a device. Thread-safe.
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     faults: Mutex<Vec<Fault>>,
-    /// Whether anything at all is to fail: the one word that a healthy operation looks at.
+    /// Whether any failure is planned: the one word that a healthy operation reads.
     armed: AtomicBool,
     gone: AtomicBool,
 }
 
 impl FaultPlan {
-    /// Adds a failure behind those planned already.
+    /// Adds a failure after those planned already.
     ///
     /// # Panics
     /// If 1024 are planned and not used up.
@@ -67,7 +68,7 @@ impl FaultPlan {
         self.armed.store(true, Relaxed);
     }
 
-    /// Fails the next operation `op`, wherever it is.
+    /// Fails the next operation `op`, at any place.
     pub fn fail_next(&self, op: IoOp, kind: IoErrorKind) {
         self.add(Fault { op: Some(op), range: None, kind, times: 1 });
     }
@@ -77,7 +78,7 @@ impl FaultPlan {
         self.add(Fault { op: Some(op), range: Some(range), kind, times });
     }
 
-    /// How many planned failures are not used up.
+    /// Returns how many planned failures are not used up.
     pub fn left(&self) -> usize {
         self.faults.lock().len()
     }
@@ -88,19 +89,20 @@ impl FaultPlan {
         self.armed.store(self.gone.load(Relaxed), Relaxed);
     }
 
-    /// Makes the device vanish, or come back: while it is gone, each operation fails with [`IoErrorKind::Gone`].
+    /// Makes the device vanish or come back. While it is gone, each operation fails with
+    /// [`IoErrorKind::Gone`].
     pub fn set_gone(&self, gone: bool) {
         let faults = self.faults.lock();
         self.gone.store(gone, Relaxed);
         self.armed.store(gone || !faults.is_empty(), Relaxed);
     }
 
-    /// Whether the device vanished.
+    /// Returns whether the device vanished.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Relaxed)
     }
 
-    /// The failure of this operation, where one is planned; that uses it up once.
+    /// Fails if a failure is planned for this operation, and uses it up once.
     pub fn check(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
         if self.armed.load(Relaxed) { self.check_armed(op, offset, len) } else { Ok(()) }
     }
@@ -125,7 +127,7 @@ impl FaultPlan {
     }
 }
 
-/// How often a device was asked for what: operations and bytes, whether or not they succeeded.
+/// Counts of a device's operations and bytes, failed ones included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct IoCounters {
@@ -140,7 +142,8 @@ pub struct IoCounters {
     pub zeroed_bytes: u64,
 }
 
-/// [`IoCounters`] that count. Thread-safe; the counters of one snapshot may be a few operations apart.
+/// Meter behind [`IoCounters`]. Thread-safe; the counters of one snapshot may be a few operations
+/// apart.
 #[derive(Debug, Default)]
 pub struct IoMeter {
     ops: [AtomicU64; 5],
@@ -162,7 +165,7 @@ impl IoMeter {
         self.bytes[slot].fetch_add(len, Relaxed);
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub fn get(&self) -> IoCounters {
         let ops = |slot: usize| self.ops[slot].load(Relaxed);
         let bytes = |slot: usize| self.bytes[slot].load(Relaxed);
@@ -180,7 +183,7 @@ impl IoMeter {
     }
 }
 
-/// A device whose operations fail on demand, and are counted. See the module.
+/// A device whose operations fail on demand, and are counted.
 pub struct Faulty<D> {
     inner: D,
     plan: FaultPlan,
@@ -188,22 +191,22 @@ pub struct Faulty<D> {
 }
 
 impl<D: BlockDevice> Faulty<D> {
-    /// `inner`, with nothing planned.
+    /// Wraps `inner`, with nothing planned.
     pub fn new(inner: D) -> Self {
         Faulty { inner, plan: FaultPlan::default(), meter: IoMeter::default() }
     }
 
-    /// The device inside.
+    /// Returns the device inside.
     pub fn inner(&self) -> &D {
         &self.inner
     }
 
-    /// What is to fail.
+    /// Returns the planned failures.
     pub fn plan(&self) -> &FaultPlan {
         &self.plan
     }
 
-    /// What was asked so far, failures included; refused ranges count, too.
+    /// Returns the counts so far, failures and refused ranges included.
     pub fn counters(&self) -> IoCounters {
         self.meter.get()
     }

@@ -1,9 +1,9 @@
 //! [`IoFuture`]: the future of one device operation, without an allocation where the result is already known.
 //!
-//! Invariants: a future that came from [`IoFuture::pending`] resolves exactly once; a [`Completer`] dropped
-//! unused resolves it with [`IoErrorKind::Cancelled`], so that nothing waits for ever.
+//! Invariants: a future from [`IoFuture::pending`] resolves exactly once. A [`Completer`] dropped
+//! unused resolves it with [`IoErrorKind::Cancelled`], so that no waiter waits for ever.
 //!
-//! What it does not do: run anything. Whoever holds the [`Completer`] does.
+//! It does not run anything. It leaves that to the holder of the [`Completer`].
 
 use crate::{IoError, IoErrorKind, IoOp, IoResult};
 use parking_lot::Mutex;
@@ -32,23 +32,23 @@ struct Slot<T> {
 pub struct Completer<T>(Option<Arc<Mutex<Slot<T>>>>);
 
 impl<T> IoFuture<T> {
-    /// A future that is over already.
+    /// Returns a future that already has its result.
     pub fn ready(result: IoResult<T>) -> Self {
         IoFuture(Inner::Ready(Some(result)))
     }
 
-    /// A future that an `async` block computes.
+    /// Returns a future that an `async` block computes.
     pub fn boxed(future: impl Future<Output = IoResult<T>> + Send + 'static) -> Self {
         IoFuture(Inner::Boxed(Box::pin(future)))
     }
 
-    /// A future that resolves when its completer is told the result.
+    /// Returns a future that resolves when its completer delivers the result.
     pub fn pending() -> (Completer<T>, Self) {
         let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
         (Completer(Some(slot.clone())), IoFuture(Inner::Pending(slot)))
     }
 
-    /// The result, if the future was ready when it was made; else the future itself.
+    /// Returns the result if it was known at the future's making; else the future itself.
     pub fn try_ready(self) -> Result<IoResult<T>, Self> {
         match self.0 {
             Inner::Ready(Some(result)) => Ok(result),
@@ -65,7 +65,7 @@ impl<T> Completer<T> {
         }
     }
 
-    /// Whether the future was dropped: nobody waits for the result any more.
+    /// Returns whether the future was dropped, so that the result has no waiter.
     pub fn is_abandoned(&self) -> bool {
         self.0.as_ref().is_none_or(|slot| Arc::strong_count(slot) == 1)
     }

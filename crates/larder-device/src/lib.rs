@@ -1,12 +1,18 @@
 //! Block devices under and over the Larder cache.
 //!
-//! Role: the [`BlockDevice`] trait that origin, flash, test fakes and the finished cache share; the buffers
-//! that its operations move ([`IoBuf`], [`SharedBuf`]); the [`Runtime`] through which the engine spawns
-//! background work, waits and computes; and the *driver* that completes I/O on the calling thread.
+//! Role: this crate holds
 //!
-//! Invariants: no crate of ours is a dependency; nothing here knows what a cache is.
+//! - the [`BlockDevice`] trait that origin, flash, test fakes and the finished cache share,
 //!
-//! What it does not do: cache, retry, or hide a device's errors.
+//! - the buffers of its operations ([`IoBuf`], [`SharedBuf`]),
+//!
+//! - the [`Runtime`] through which the engine spawns background work, waits and computes,
+//!
+//! - the *driver* that completes I/O on the calling thread.
+//!
+//! Invariants: no crate of ours is a dependency; no type here knows the cache.
+//!
+//! It does not cache, retry, or hide a device's errors.
 
 pub mod buf;
 pub mod device;

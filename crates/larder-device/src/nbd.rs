@@ -1,10 +1,10 @@
-//! The network block device protocol: what client and server share, and the client.
+//! The network block device protocol: the parts that client and server share, and the client.
 //!
-//! Role: [`proto`] holds constants, parsing and encoding; [`socket`] the few system calls both sides need;
-//! [`client`] is [`NbdDevice`], a device behind an NBD server; [`fuzz`] plays a server that says anything. The real
-//! server lives in the crate `larder-serve`.
+//! Role: [`proto`] holds constants, parsing and encoding; [`socket`] the few system calls both
+//! sides need. [`client`] is [`NbdDevice`], a device behind an NBD server; [`fuzz`] plays an
+//! arbitrary server. The real server lives in the crate `larder-serve`.
 //!
-//! What it does not do: TLS, extended headers, or the old handshake without options.
+//! It does not implement TLS, extended headers, or the old handshake without options.
 
 pub mod client;
 pub(crate) mod connect;

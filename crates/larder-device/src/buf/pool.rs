@@ -6,7 +6,7 @@
 //! Invariants: each size class keeps a bounded number of bytes, and all of them together 272 MiB.
 //! [`give_back`] frees the kept memory that stayed unused since the last call.
 //!
-//! What it does not do: decide when to give back; that needs a clock and a thread.
+//! It does not decide when to give back; that needs a clock and a thread.
 
 use super::BUF_ALIGN;
 use parking_lot::Mutex;
@@ -43,7 +43,7 @@ pub struct Raw {
 unsafe impl Send for Raw {}
 
 impl Raw {
-    /// Address of the first byte.
+    /// Returns the address of the first byte.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
@@ -103,11 +103,11 @@ pub fn allocated(len: usize) -> usize {
 /// Memory of one size, kept.
 struct Class {
     kept: Vec<Raw>,
-    /// The fewest pieces kept since memory was last given back: this many stayed unused.
+    /// The fewest pieces kept since the last return of memory: this many stayed unused.
     unwanted: usize,
 }
 
-/// See the module.
+/// The pool, as the module describes it.
 pub struct Pool([Mutex<Class>; CLASSES]);
 
 impl Pool {
@@ -115,7 +115,7 @@ impl Pool {
         Pool([const { Mutex::new(Class { kept: Vec::new(), unwanted: 0 }) }; CLASSES])
     }
 
-    /// Takes memory for `len` bytes. The flag says whether it is fresh; fresh memory is all zeroes.
+    /// Takes memory for `len` bytes. The flag is set for fresh memory, which is all zeroes.
     pub fn take(&self, len: usize) -> (Raw, bool) {
         let bytes = allocated(len);
         if let Some(class) = class_of(bytes).and_then(|class| self.0.get(class)) {
@@ -139,7 +139,7 @@ impl Pool {
         }
     }
 
-    /// Frees the kept memory that stayed unused since the last call. Returns the bytes.
+    /// Frees the kept memory that stayed unused since the last call. Returns its bytes.
     fn free_unwanted(&self) -> usize {
         let mut freed = 0;
         for class in &self.0 {
@@ -156,9 +156,9 @@ impl Pool {
     }
 }
 
-/// Gives the memory back that stayed unused since the last call. Returns the bytes.
+/// Gives back the memory that stayed unused since the last call. Returns its bytes.
 ///
-/// The caller does so regularly, seconds apart.
+/// The caller repeats this regularly, seconds apart.
 pub fn give_back() -> usize {
     let freed = POOL.free_unwanted();
     if freed >= TRIMMED_BYTES_MIN {
@@ -194,7 +194,7 @@ mod tests {
             all.into_iter().for_each(|raw| pool.keep(raw));
             // The first look starts the interval in which they stay unused.
             assert_eq!(pool.free_unwanted(), 0);
-            // Three are in use at once meanwhile, and come from the kept memory.
+            // Three are in use at once meanwhile; they come from the kept memory.
             let wanted: Vec<(Raw, bool)> = (0..3).map(|_| pool.take(bytes)).collect();
             assert!(wanted.iter().all(|(_, fresh)| !fresh));
             wanted.into_iter().for_each(|(raw, _)| pool.keep(raw));

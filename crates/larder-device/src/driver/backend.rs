@@ -1,9 +1,10 @@
-//! Which kernel interface carries the I/O: io_uring where it works, else threads that make blocking calls.
+//! The choice of the kernel interface for I/O: io_uring if it works, else threads with blocking
+//! calls.
 //!
-//! Invariants: probed once in a process; the answer does not change afterwards. `LARDER_IO=threads` forces the
-//! fallback, `LARDER_IO=uring` makes a missing io_uring an error of every device that is opened.
+//! Invariants: the process probes once, and the answer stays. `LARDER_IO=threads` forces the
+//! fallback. `LARDER_IO=uring` makes a missing io_uring an error of every device that is opened.
 //!
-//! What it does not do: create the rings that carry I/O; each driver has its own.
+//! It does not create the rings that carry I/O; each driver has its own.
 
 use crate::{IoError, IoErrorKind, IoOp, IoResult};
 use io_uring::{IoUring, Probe, opcode};
@@ -15,7 +16,7 @@ use std::{
 /// Environment variable that chooses the backend: `uring` or `threads`.
 pub const BACKEND_ENV: &str = "LARDER_IO";
 
-/// What carries file and socket I/O in this process.
+/// The carrier of file and socket I/O in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoBackendKind {
     /// One io_uring for each thread that does I/O.
@@ -24,14 +25,14 @@ pub enum IoBackendKind {
     Threads,
 }
 
-/// The backend in use, and why. Displays as one line for a log.
+/// The backend in use and its reason. It displays as one line for a log.
 #[derive(Clone, Debug)]
 pub struct IoBackend {
-    /// What is used.
+    /// The backend in use.
     pub kind: IoBackendKind,
-    /// Why, for people.
+    /// The reason, for people.
     pub reason: Arc<str>,
-    /// The operator demanded a backend that cannot be had.
+    /// The operator demanded a backend that is missing.
     pub refused: bool,
 }
 
@@ -45,13 +46,13 @@ impl fmt::Display for IoBackend {
     }
 }
 
-/// The I/O backend of this process, probed on the first call.
+/// Returns the I/O backend of this process, probed on the first call.
 pub fn io_backend() -> &'static IoBackend {
     static BACKEND: OnceLock<IoBackend> = OnceLock::new();
     BACKEND.get_or_init(|| choose(std::env::var(BACKEND_ENV).ok().as_deref()))
 }
 
-/// Refuses to go on where the operator demanded a backend that cannot be had.
+/// Fails if the operator demanded a backend that is missing.
 pub(crate) fn demanded_backend_works() -> IoResult<()> {
     let backend = io_backend();
     if backend.refused {

@@ -1,11 +1,16 @@
-//! The process's background driver: one thread that carries the I/O of threads that drive nothing.
+//! The process's background driver: one thread for the I/O of threads without a running driver.
 //!
-//! It serves three callers: foreign executors, whose threads run no driver; drivers whose thread left `block_on` with
-//! operations in flight; and operations that such a driver could not finish itself.
+//! It serves three callers:
 //!
-//! Invariants: at most one such thread, started on first use, for the life of the process.
+//! - foreign executors, whose threads run no driver,
 //!
-//! What it does not do: run tasks.
+//! - drivers whose thread left `block_on` with operations in flight,
+//!
+//! - operations that such a driver could not finish itself.
+//!
+//! Invariants: a process has at most one such thread, started on first use and kept for its life.
+//!
+//! It does not run tasks.
 
 use super::{
     drive_forever,
@@ -26,21 +31,21 @@ pub(crate) fn driver() -> Option<&'static Arc<Shared>> {
     driver.as_ref()
 }
 
-/// Starts an operation on the background thread. Cancelled where the system refuses the thread.
+/// Starts an operation on the background thread. Cancels it if the system refuses the thread.
 pub(crate) fn start(op: Op) {
     if let Some(driver) = driver() {
         driver.send(Message::Start(op));
     }
 }
 
-/// Cancels what was started here under `id`.
+/// Cancels the operation started here under `id`.
 pub(crate) fn cancel(id: u64) {
     if let Some(driver) = driver() {
         driver.send(Message::Cancel(id));
     }
 }
 
-/// Cancels what may have moved here from `home`.
+/// Cancels an operation that may have moved here from `home`.
 pub(crate) fn cancel_for(home: &Arc<Shared>, id: u64) {
     if let Some(Some(driver)) = DRIVER.get()
         && !Arc::ptr_eq(driver, home)

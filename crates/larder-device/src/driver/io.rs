@@ -1,13 +1,14 @@
 //! The I/O half of a driver: its ring, the operations in the kernel's hands, and its timers.
 //!
-//! Invariants: an operation given to the kernel stays in `slots` until its completion was taken, so the kernel
-//! never touches freed memory. At most [`IN_FLIGHT_MAX`] operations are with the kernel; the rest wait in `backlog`
-//! in the order they came. Nothing is completed under the driver's lock: taken results go to a list that the caller
-//! works off afterwards.
+//! Invariants: an operation given to the kernel stays in `slots` until its completion was taken, so
+//! the kernel never touches freed memory. At most [`IN_FLIGHT_MAX`] operations are with the kernel;
+//! the rest wait in `backlog` in the order of arrival. The driver's lock covers no completion:
+//! results go to a list, and the caller works it off after the lock.
 //!
-//! Without io_uring the same type polls sockets with poll(2), and file operations are given back for the pool.
+//! Without io_uring the same type polls sockets with poll(2), and gives file operations back for
+//! the pool.
 //!
-//! What it does not do: run tasks, or decide when to sleep.
+//! It does not run tasks, or decide when to sleep.
 
 use super::{
     backend::{IoBackendKind, io_backend},
@@ -24,16 +25,17 @@ use std::{
 
 /// Entries of a ring's submission queue; a full queue is submitted at once.
 pub(crate) const RING_ENTRIES: u32 = 256;
-/// Entries of a ring's completion queue: those in flight, and room for cancellations and the wake-up.
+/// Entries of a ring's completion queue: those in flight, cancellations and the wake-up.
 const COMPLETION_ENTRIES: u32 = 2048;
 /// Operations with the kernel at once; more wait in user space.
 pub(crate) const IN_FLIGHT_MAX: usize = 1024;
-/// Kernel threads for blocking operations on regular files, for each thread that has a ring; the kernel starts them on demand.
-/// The limit exceeds the requests of a connection, because all of these may wait for one file.
+/// Kernel threads for blocking operations on regular files, for each thread with a ring. The kernel
+/// starts them on demand. The limit exceeds the requests of a connection, because all of these may
+/// wait for one file.
 const FILE_WORKERS_MAX: u32 = 512;
-/// Timers are searched for abandoned ones when their number doubles beyond this.
+/// The least number of timers at which a doubling starts a search for abandoned ones.
 const TIMERS_PURGE_MIN: usize = 1024;
-/// How often to look for wake-ups where the system has no descriptor left for an eventfd.
+/// The interval between looks for wake-ups if the system has no descriptor left for an eventfd.
 const BLIND_SLEEP: Duration = Duration::from_millis(1);
 
 /// User data of the read of the eventfd.
@@ -42,14 +44,14 @@ const WAKE: u64 = u64::MAX;
 const CANCEL: u64 = u64::MAX - 1;
 
 enum Ring {
-    /// Not made yet: nothing was submitted.
+    /// Not made yet, before the first submission.
     None,
     Uring(Box<IoUring>),
     /// This driver polls.
     Poll,
 }
 
-/// A timer: when, in which order among equals, and who waits.
+/// A timer: its time, its order among equal times, and its waiter.
 pub(crate) struct Timer {
     at: Instant,
     order: u64,
@@ -73,14 +75,14 @@ impl Ord for Timer {
     }
 }
 
-/// What became of operations, to be told to whoever waits once the lock is released.
+/// The results of operations, told to their waiters after the lock is released.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) done: Vec<(Op, i32)>,
     pub(crate) due: Vec<Completer<()>>,
 }
 
-/// See the module.
+/// The I/O half, as the module describes it.
 pub(crate) struct Io {
     ring: Ring,
     slots: Vec<Option<Op>>,
@@ -93,7 +95,7 @@ pub(crate) struct Io {
     timers_made: u64,
     timers_purge_at: usize,
     wake_armed: bool,
-    /// Where the kernel puts the eventfd's count. Boxed: it must not move.
+    /// The memory for the eventfd's count. The box keeps its place.
     wake_count: Box<u64>,
 }
 
@@ -114,17 +116,17 @@ impl Io {
         }
     }
 
-    /// Operations with the kernel, besides the driver's own wake-up.
+    /// Returns the number of operations with the kernel, besides the driver's own wake-up.
     pub(crate) fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
-    /// Operations not yet answered.
+    /// Returns the number of operations not yet answered.
     pub(crate) fn outstanding(&self) -> usize {
         self.in_flight() + self.backlog.len() + self.polled.len()
     }
 
-    /// The ring's descriptor, which can be polled for completions.
+    /// Returns the ring's descriptor, which can be polled for completions.
     pub(crate) fn ring_fd(&self) -> Option<RawFd> {
         match &self.ring {
             Ring::Uring(ring) => Some(ring.as_raw_fd()),
@@ -132,7 +134,7 @@ impl Io {
         }
     }
 
-    /// Starts an operation; gives it back where the pool must run it.
+    /// Starts an operation; gives it back if the pool must run it.
     pub(crate) fn start(&mut self, op: Op) -> Option<Op> {
         if let Ring::None = self.ring {
             self.ring = make_ring();
@@ -154,7 +156,7 @@ impl Io {
         None
     }
 
-    /// Puts an operation into the submission queue, submitting first where that is full.
+    /// Puts an operation into the submission queue. Submits first if the queue is full.
     fn push(&mut self, mut op: Op) -> Result<(), Op> {
         let Ring::Uring(ring) = &mut self.ring else { return Err(op) };
         if ring.submission().is_full() {
@@ -172,7 +174,7 @@ impl Io {
                 (self.slots.len() - 1) as u32
             }
         };
-        // SAFETY: the op, and with it all memory the entry names, stays in its slot until the completion came.
+        // SAFETY: the op and all memory the entry names stay in its slot until the completion came.
         let pushed = unsafe { ring.submission().push(&entry.user_data(u64::from(index))) };
         pushed.expect("room was checked above");
         if let Some(slot) = self.slots.get_mut(index as usize) {
@@ -219,12 +221,12 @@ impl Io {
         }
     }
 
-    /// How long to sleep at most: until the first timer.
+    /// Returns the longest sleep: until the first timer.
     fn sleep_max(&self) -> Option<Duration> {
         self.timers.peek().map(|timer| timer.0.at.saturating_duration_since(Instant::now()))
     }
 
-    /// Hands queued entries to the kernel and lets it deliver completions, without waiting.
+    /// Submits queued entries and lets the kernel deliver completions, without waiting.
     pub(crate) fn submit(&mut self) {
         self.drain_backlog();
         if let Ring::Uring(ring) = &mut self.ring {
@@ -232,13 +234,13 @@ impl Io {
             let needed = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
             drop(queue);
             if needed {
-                // Interrupted, or the completion queue is full: what was not submitted is next turn.
+                // Interrupted, or the completion queue is full: the next turn submits the rest.
                 let _ = ring.submit();
             }
         }
     }
 
-    /// Prepares for a sleep: a write to the eventfd will end it.
+    /// Prepares for a sleep, so that a write to the eventfd ends it.
     pub(crate) fn arm_wake(&mut self, wake_fd: Option<RawFd>) {
         let Some(fd) = wake_fd else { return };
         let Ring::Uring(ring) = &mut self.ring else { return };
@@ -249,11 +251,11 @@ impl Io {
             let _ = ring.submit();
         }
         let entry = opcode::Read::new(types::Fd(fd), (&raw mut *self.wake_count).cast(), 8).build().user_data(WAKE);
-        // SAFETY: the count is boxed and lives until the ring is torn down with nothing in flight.
+        // SAFETY: the box of the count lives until the ring is torn down with nothing in flight.
         self.wake_armed = unsafe { ring.submission().push(&entry) }.is_ok();
     }
 
-    /// Sleeps until something happens: a completion, a wake-up, a timer, or `at_most`.
+    /// Sleeps until a completion, a wake-up, a timer, or `at_most`.
     pub(crate) fn sleep(&mut self, wake_fd: Option<RawFd>, at_most: Option<Duration>, outcome: &mut Outcome) {
         let blind = wake_fd.is_none().then_some(BLIND_SLEEP);
         let limit = [self.sleep_max(), at_most, blind].into_iter().flatten().min();
@@ -263,12 +265,12 @@ impl Io {
         }
         match &mut self.ring {
             Ring::Uring(ring) => {
-                // With no way to be woken, waiting is a poll.
+                // Without a wake-up descriptor, waiting is a poll.
                 let limit = if self.wake_armed { limit } else { Some(limit.unwrap_or(BLIND_SLEEP).min(BLIND_SLEEP)) };
                 if let Some(limit) = limit {
                     let time = types::Timespec::from(limit);
                     let args = types::SubmitArgs::new().timespec(&time);
-                    // Errors are: timed out, interrupted, or to be met again next turn.
+                    // Errors: timed out, interrupted, or one that the next turn meets again.
                     let _ = ring.submitter().submit_with_args(1, &args);
                 } else {
                     let _ = ring.submit_and_wait(1);
@@ -285,7 +287,7 @@ impl Io {
         }
     }
 
-    /// Takes what has completed.
+    /// Takes the completions.
     pub(crate) fn reap(&mut self, outcome: &mut Outcome) {
         match &mut self.ring {
             Ring::Uring(ring) => {
@@ -307,7 +309,7 @@ impl Io {
         }
     }
 
-    /// One poll(2) of the eventfd and the sockets; does what became possible.
+    /// Polls the eventfd and the sockets once with poll(2), and runs the ready operations.
     fn poll(&mut self, wake_fd: Option<RawFd>, limit: Option<Duration>, outcome: &mut Outcome) {
         self.poll_fds.clear();
         let want = |fd, events| libc::pollfd { fd, events, revents: 0 };
@@ -341,8 +343,9 @@ impl Io {
         }
     }
 
-    /// Cancels a socket operation. What is not with the kernel comes back as done; the rest completes soon.
-    /// False where it is not here.
+    /// Cancels a socket operation; false if it is not here.
+    ///
+    /// An operation outside the kernel comes back as done; one in the kernel completes soon.
     pub(crate) fn cancel(&mut self, id: u64, outcome: &mut Outcome) -> bool {
         let is_it = |op: &Op| op.cancel_id() == Some(id);
         if let Some(index) = self.backlog.iter().position(is_it) {
@@ -350,8 +353,8 @@ impl Io {
         } else if let Some(index) = self.polled.iter().position(is_it) {
             outcome.done.push((self.polled.swap_remove(index), -libc::ECANCELED));
         } else if let Some(index) = self.slots.iter().position(|slot| slot.as_ref().is_some_and(is_it)) {
-            // An entry still in the queue goes to the kernel first, which then holds the socket itself: the caller
-            // may close its descriptor, and the number may be used again.
+            // An entry still in the queue goes to the kernel first, which then holds the socket
+            // itself. The caller may then close its descriptor, and the number may be used again.
             self.submit();
             self.push_cancel(index as u64);
             self.submit();
@@ -367,12 +370,13 @@ impl Io {
             let _ = ring.submit();
         }
         let entry = opcode::AsyncCancel::new(target).build().user_data(CANCEL);
-        // SAFETY: the entry names no memory. A queue that stays full loses the cancellation, which is only a hint.
+        // SAFETY: the entry names no memory. A full queue loses the cancellation, which is a hint.
         let _ = unsafe { ring.submission().push(&entry) };
     }
 
-    /// One step of the end: cancels what can be cancelled (once), waits a little, takes what completed.
-    /// True when the kernel holds nothing any more.
+    /// Takes one step of the end; true when the kernel holds nothing any more.
+    ///
+    /// The step cancels all operations (once), waits a little, and takes completions.
     pub(crate) fn wind_up(&mut self, first: bool, wait: Duration, outcome: &mut Outcome) -> bool {
         if first {
             self.timers.drain().for_each(|timer| outcome.due.push(timer.0.to));

@@ -1,18 +1,19 @@
 //! The driver of a thread: a small executor and the io_uring loop that completes its I/O.
 //!
-//! [`block_on`] runs a future on the calling thread, together with the tasks of [`spawn_local`], and completes the
-//! I/O that they begin. Operations are submitted in batches, once no task can go on. A thread's driver is made by
-//! its first `block_on` and reused; its ring is made by its first operation. A `block_on` inside a task uses another
-//! driver, and the tasks of the outer one stand still meanwhile.
+//! [`block_on`] runs a future on the calling thread, with the tasks of [`spawn_local`], and
+//! completes their I/O. It submits operations in batches, once no task can go on. A thread's first
+//! `block_on` makes its driver, and later calls use it again. The first operation makes the ring. A
+//! `block_on` inside a task uses another driver, and the tasks of the outer one stand still
+//! meanwhile.
 //!
-//! Futures of device operations work under any executor: an operation that begins on a thread outside `block_on`
-//! is carried by a background thread, and one that is still in flight when `block_on` returns is completed by it.
-//! Local tasks, and timers of [`sleep`], go on with the thread's next `block_on`.
+//! Futures of device operations work under any executor. A background thread carries an operation
+//! that begins outside `block_on`, and completes one still in flight when `block_on` returns. Local
+//! tasks, and timers of [`sleep`], go on with the thread's next `block_on`.
 //!
-//! Invariants: what the kernel may write stays alive until the kernel is done, whether its future was dropped or its
-//! thread ended. A waker makes a system call only where the woken thread sleeps.
+//! Invariants: memory that the kernel may write stays alive until the kernel is done, also after a
+//! dropped future or an ended thread. A waker makes a system call only if the woken thread sleeps.
 //!
-//! What it does not do: share work between threads.
+//! It does not share work between threads.
 
 mod backend;
 mod background;
@@ -40,7 +41,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A driver and the waker of the future it runs, made once.
+/// A driver and the waker of its future, made once.
 struct Driver {
     shared: Arc<Shared>,
     waker: Waker,
@@ -55,9 +56,9 @@ impl Driver {
 
 /// The drivers of this thread.
 struct Local {
-    /// The one that runs now; those of outer `block_on` calls are on their stacks.
+    /// The running driver; those of outer `block_on` calls are on their stacks.
     current: RefCell<Option<Rc<Driver>>>,
-    /// Those that may be used again; one, unless `block_on` was nested.
+    /// The drivers for later use: one, unless `block_on` was nested.
     idle: RefCell<Vec<Rc<Driver>>>,
 }
 
@@ -94,7 +95,8 @@ impl Entered {
             }
             Entered { driver, outer, keep }
         });
-        // A thread that is ending has no drivers any more: one for this call, with its I/O on the background driver.
+        // A thread that is ending has no drivers any more. This call gets one, with its I/O on the
+        // background driver.
         entered.unwrap_or_else(|_| Entered { driver: Driver::new(Shared::new()), outer: None, keep: false })
     }
 }
@@ -125,7 +127,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     drive(&entered.driver, pin!(future))
 }
 
-/// Drives `shared` on this thread until `future` is over, and closes it.
+/// Drives `shared` on this thread until `future` ends, and closes it.
 pub(crate) fn drive_to_the_end<F: Future>(shared: Arc<Shared>, future: F) -> F::Output {
     let entered = Entered::new(Some(Driver::new(shared)), false);
     drive(&entered.driver, pin!(future))
@@ -151,13 +153,13 @@ fn drive<F: Future>(driver: &Driver, mut future: Pin<&mut F>) -> F::Output {
     }
 }
 
-/// The driver that runs on this thread now.
+/// Returns the driver that runs on this thread now.
 fn current() -> Option<Rc<Driver>> {
     LOCAL.try_with(|local| local.current.borrow().clone()).ok().flatten()
 }
 
-/// Starts a task on this thread's driver. The task need not be `Send`. It runs inside `block_on` calls of this
-/// thread, and is dropped when the thread ends.
+/// Starts a task on this thread's driver. The task need not be `Send`. It runs inside `block_on`
+/// calls of this thread, and the end of the thread drops it.
 ///
 /// # Panics
 /// Outside of `block_on`.
@@ -166,7 +168,7 @@ pub fn spawn_local(future: impl Future<Output = ()> + 'static) {
     driver.shared.spawn_local(future);
 }
 
-/// Begins an operation on this thread's driver, on the background one where none runs here, or on the pool.
+/// Begins an operation on this thread's driver, else on the background driver or on the pool.
 pub(crate) fn submit(op: Op) {
     if op.is_file_op() && io_backend().kind == IoBackendKind::Threads {
         pool::run(op.file(), move || op.run_blocking());
@@ -178,8 +180,10 @@ pub(crate) fn submit(op: Op) {
     }
 }
 
-/// Resolves `after` this long. The time passes only for a thread that is inside `block_on`; elsewhere the background
-/// driver keeps it.
+/// Resolves `after` this long.
+///
+/// The time passes only while its thread is inside `block_on`; elsewhere the background driver
+/// keeps it.
 pub fn sleep(after: Duration) -> IoFuture<()> {
     let (completer, future) = IoFuture::pending();
     let at = Instant::now() + after;
@@ -194,21 +198,24 @@ pub fn sleep(after: Duration) -> IoFuture<()> {
     future
 }
 
-/// Receives up to `buf.len()` bytes from a socket: the buffer and how many bytes came (0: the peer closed).
+/// Receives up to `buf.len()` bytes from a socket.
 ///
-/// The socket must stay open until the future is over or dropped. Dropping it cancels the operation; bytes that had
-/// come by then are lost. The thread that received should drop it, before it closes the socket: a cancellation from
-/// elsewhere arrives later.
+/// Resolves to the buffer and the number of bytes; 0 means that the peer closed.
+///
+/// The socket must stay open until the future ends or is dropped. A drop cancels the operation and
+/// loses the bytes received by then. The receiving thread should drop it before it closes the
+/// socket: a cancellation from elsewhere arrives later.
 pub fn recv(fd: RawFd, buf: IoBuf) -> IoFuture<(IoBuf, usize)> {
     socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Recv { buf, id, wait_first: false, to }))
 }
 
-/// Resolves when a socket can be read, or a listening one accepted from. As for [`recv`], dropping it cancels it.
+/// Resolves when a socket is readable, or a listening one has a connection. As for [`recv`], a drop
+/// cancels it.
 pub fn readable(fd: RawFd) -> IoFuture<()> {
     socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLIN, id, to }))
 }
 
-/// Resolves when a socket can be written. As for [`recv`], dropping it cancels it.
+/// Resolves when a socket is writable. As for [`recv`], a drop cancels it.
 pub fn writable(fd: RawFd) -> IoFuture<()> {
     socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLOUT, id, to }))
 }
@@ -225,10 +232,10 @@ fn socket_op<T: Send + 'static>(op: impl FnOnce(u64, crate::Completer<T>) -> Op)
     IoFuture::boxed(SocketFuture { inner: Some(future), home, id })
 }
 
-/// Cancels its operation when it is dropped before that is over.
+/// A future that cancels its operation if it is dropped before the end.
 struct SocketFuture<T> {
     inner: Option<IoFuture<T>>,
-    /// Where the operation is; the background driver if nowhere else.
+    /// The operation's driver; `None` stands for the background driver.
     home: Option<Arc<Shared>>,
     id: u64,
 }
@@ -256,7 +263,7 @@ impl<T> Drop for SocketFuture<T> {
     }
 }
 
-/// Whether this thread is the driver's home, so that it may submit there.
+/// Returns whether this thread is the driver's home and may submit there.
 fn is_of_this_thread(shared: &Arc<Shared>) -> bool {
     let is_it = |driver: &Rc<Driver>| Arc::ptr_eq(&driver.shared, shared);
     LOCAL

@@ -1,11 +1,11 @@
-//! One operation in flight: what the kernel is asked, who waits for it, and what a result means.
+//! One operation in flight: the call to the kernel, its waiter, and the meaning of its result.
 //!
-//! Invariants: an [`Op`] owns everything the kernel may touch (the buffer, and the file where one is shared), and
-//! lives in a driver's slab, a queue, or a pool thread until the kernel is done with it. Each op is answered exactly
-//! once: through its completer, or with *cancelled* when it is dropped.
-//! Short transfers are continued, and interrupted calls repeated, here and nowhere else.
+//! Invariants: an [`Op`] owns all memory the kernel may touch, and the file if it is shared. It
+//! lives in a driver's slab, a queue, or a pool thread until the kernel is done with it. Each op is
+//! answered exactly once: through its completer, or with *cancelled* when it is dropped. Short
+//! transfers continue, and interrupted calls repeat, here and nowhere else.
 //!
-//! What it does not do: check ranges or alignment; the devices do.
+//! It leaves ranges and alignment to the devices.
 
 use super::shared::Shared;
 use crate::{Completer, IoBuf, IoError, IoErrorKind, IoOp, SharedBuf};
@@ -16,16 +16,16 @@ use std::{
     sync::Arc,
 };
 
-/// A transfer that was cut short goes on at a multiple of this many bytes: direct I/O wants aligned offsets.
+/// The unit of a resumed transfer, in bytes: direct I/O needs aligned offsets.
 const RESUME_ALIGN: usize = 512;
-/// An operation that the kernel keeps answering with "again" fails after this many attempts.
+/// The attempts after which an operation that the kernel keeps answering with "again" fails.
 const ATTEMPTS_MAX: u32 = 1 << 16;
 
 /// The file or socket of an operation.
 pub(crate) enum Fd {
-    /// A file that stays open for as long as the operation lives.
+    /// A file that stays open while the operation lives.
     Shared(Arc<File>),
-    /// A descriptor that its owner keeps open until the operation is over or cancelled.
+    /// A descriptor that its owner keeps open until the operation ends or is cancelled.
     Raw(RawFd),
 }
 
@@ -38,7 +38,7 @@ impl Fd {
     }
 }
 
-/// One operation, with what it needs and who waits for it.
+/// One operation, with its inputs and its waiter.
 pub(crate) struct Op {
     pub(crate) fd: Fd,
     pub(crate) offset: u64,
@@ -46,7 +46,7 @@ pub(crate) struct Op {
     pub(crate) kind: Kind,
 }
 
-/// What an operation does.
+/// The work of an operation.
 pub(crate) enum Kind {
     Read {
         buf: IoBuf,
@@ -68,7 +68,7 @@ pub(crate) enum Kind {
         name: IoOp,
         to: Completer<()>,
     },
-    /// `wait_first`: the socket is in non-blocking mode, so the kernel must be asked to wait for it.
+    /// `wait_first`: the socket does not block, so the kernel is asked to wait for it.
     Recv {
         buf: IoBuf,
         id: u64,
@@ -80,7 +80,7 @@ pub(crate) enum Kind {
         id: u64,
         to: Completer<()>,
     },
-    /// Completions wait in the ring of a driver whose thread does not drive it.
+    /// Completions wait in the ring of a driver that its thread does not drive.
     Tend {
         driver: Arc<Shared>,
     },
@@ -91,7 +91,7 @@ impl Op {
         Op { fd, offset, attempts: 0, kind }
     }
 
-    /// What to call the operation by when it is cancelled; disk operations cannot be.
+    /// Returns the operation's name for a cancellation; disk operations have none.
     pub(crate) fn cancel_id(&self) -> Option<u64> {
         match &self.kind {
             Kind::Recv { id, .. } | Kind::Ready { id, .. } => Some(*id),
@@ -100,12 +100,12 @@ impl Op {
         }
     }
 
-    /// Whether pool threads can carry it; else it waits for a socket.
+    /// Returns whether pool threads can carry it; else it waits for a socket.
     pub(crate) fn is_file_op(&self) -> bool {
         self.cancel_id().is_none()
     }
 
-    /// Events to poll(2) for; 0 for a file operation.
+    /// Returns the events to poll(2) for; 0 for a file operation.
     pub(crate) fn poll_events(&self) -> i16 {
         match &self.kind {
             Kind::Recv { .. } | Kind::Tend { .. } => libc::POLLIN,
@@ -118,7 +118,7 @@ impl Op {
         self.fd.raw()
     }
 
-    /// The submission entry. The memory it names stays valid for as long as the op is kept.
+    /// Returns the submission entry. The memory it names stays valid as long as the op is kept.
     pub(crate) fn entry(&mut self) -> squeue::Entry {
         let fd = types::Fd(self.fd.raw());
         let offset = self.offset;
@@ -147,7 +147,8 @@ impl Op {
         }
     }
 
-    /// Makes the blocking call (or, for a socket that poll(2) found ready, the non-blocking one).
+    /// Makes the blocking call, or the non-blocking one for a socket that poll(2) found ready.
+    ///
     /// The result is the kernel's: bytes, or a negative error number.
     pub(crate) fn call(&mut self) -> i32 {
         let fd = self.fd.raw();
@@ -163,7 +164,7 @@ impl Op {
                 let slice = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
                 let at = (offset + *done as u64) as i64;
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
-                // SAFETY: the one slice names memory that this op shares and that nobody writes.
+                // SAFETY: the one slice names memory that this op shares and nothing writes.
                 unsafe { libc::pwritev2(fd, &slice, 1, at, flags) }
             }
             // SAFETY: plain calls on a descriptor that this op keeps open.
@@ -182,7 +183,7 @@ impl Op {
         if result < 0 { -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 }
     }
 
-    /// The descriptor of the file or socket.
+    /// Returns the descriptor of the file or socket.
     pub(crate) fn file(&self) -> RawFd {
         self.fd.raw()
     }
@@ -198,7 +199,7 @@ impl Op {
         }
     }
 
-    /// Takes a result: answers whoever waits, or gives the op back because it must go on.
+    /// Takes a result: answers the waiter, or returns the op if it must go on.
     pub(crate) fn finish(mut self, result: i32) -> Option<Op> {
         if result == -libc::EINTR || result == -libc::EAGAIN {
             if let Kind::Recv { wait_first, .. } = &mut self.kind {
@@ -241,7 +242,7 @@ impl Op {
         }
     }
 
-    /// Goes on after a short transfer, from the last aligned byte; fails where that is no progress.
+    /// Goes on after a short transfer, from the last aligned byte; fails without progress.
     fn resume(mut self, count: usize) -> Option<Op> {
         if let Kind::Read { done, .. } | Kind::Write { done, .. } = &mut self.kind {
             let next = (*done + count) / RESUME_ALIGN * RESUME_ALIGN;
@@ -287,7 +288,7 @@ impl Op {
     }
 }
 
-/// A length as the kernel wants it; a longer transfer is cut short and goes on.
+/// Returns a length in the kernel's type. A longer transfer is cut short and goes on.
 fn entry_len(len: usize) -> u32 {
     const ENTRY_BYTES_MAX: usize = 1 << 30;
     len.min(ENTRY_BYTES_MAX) as u32

@@ -1,11 +1,12 @@
-//! Small pools of threads for blocking calls that no ring carries: ioctls, extent queries, and every file operation where
-//! io_uring is missing.
+//! Small pools of threads for blocking calls that no ring carries.
+//!
+//! These are ioctls and extent queries, and every file operation if io_uring is missing.
 //!
 //! Invariants: each file has a *lane* of its own, so a hanging file delays only its own calls. A lane has at most
 //! [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`] without work. A lane starts its calls in the
 //! order of arrival.
 //!
-//! What it does not do: bound its queues; the callers' queue depths do.
+//! It does not bound its queues; the callers' queue depths do.
 
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -34,7 +35,9 @@ struct Lane {
 /// The lanes that have threads, by descriptor.
 static LANES: Mutex<BTreeMap<RawFd, Lane>> = Mutex::new(BTreeMap::new());
 
-/// Runs `call`, which concerns this file, on a pool thread; on this thread when no pool thread can start.
+/// Runs `call`, which concerns this file, on a pool thread.
+///
+/// If no pool thread can start, this thread runs it.
 pub(crate) fn run(file: RawFd, call: impl FnOnce() + Send + 'static) {
     let mut lanes = LANES.lock();
     let lane = lanes.entry(file).or_default();
@@ -70,7 +73,8 @@ fn work(file: RawFd) {
         let Some(lane) = lanes.get_mut(&file) else { return };
         if let Some(call) = lane.calls.pop_front() {
             drop(lanes);
-            // A call that panics has dropped its completer, which answers whoever waits; the thread goes on.
+            // A call that panics has dropped its completer, which answers the waiter; the thread
+            // goes on.
             let _ = std::panic::catch_unwind(AssertUnwindSafe(call));
             lanes = LANES.lock();
             continue;
@@ -97,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_file_that_hangs_keeps_no_other_waiting() {
-        // These are no real descriptors: the calls here use none.
+        // These are no real descriptors; the calls here use none.
         let (hanging, other) = (-7, -8);
         let (release, released) = channel::<()>();
         let released = Arc::new(Mutex::new(released));

@@ -1,12 +1,14 @@
-//! A driver: what its thread and others share of it. Run queue, wake-ups, tasks, and the lock around its I/O.
+//! The part of a driver that other threads share: run queue, wake-ups, tasks, and the locked I/O.
 //!
-//! Invariants: only the home thread runs tasks and submits I/O here. Any thread may wake and send; it makes a system
-//! call only where the home thread sleeps: the sleeper sets `sleeping` and then looks for work, a waker leaves work
-//! and then looks at `sleeping`, so that one of the two sees the other.
-//! While the home thread is not inside `block_on`, the background driver *tends* the ring: it takes completions and
-//! answers whoever waits, so that a future may outlive the `block_on` in which it began.
+//! Invariants: only the home thread runs tasks and submits I/O here. Any thread may wake and send,
+//! and makes a system call only if the home thread sleeps. The sleeper sets `sleeping` and then
+//! looks for work; a waker leaves work and then looks at `sleeping`. So one of the two sees the
+//! other.
 //!
-//! What it does not do: bound the run queue; it holds at most one entry for each task.
+//! While the home thread is outside `block_on`, the background driver *tends* the ring. It takes
+//! completions and answers their waiters, so a future may outlive its `block_on`.
+//!
+//! It does not bound the run queue; it holds at most one entry for each task.
 
 use super::{
     background,
@@ -31,19 +33,20 @@ use std::{
 
 /// Tasks run between two looks at the I/O.
 const TASKS_PER_TURN_MAX: usize = 256;
-/// How long the end of a thread waits for the kernel to give back what it holds; then that memory is leaked.
+/// The longest wait of an ending thread for the memory that the kernel holds; later this memory is
+/// leaked.
 const WIND_UP_MAX: Duration = Duration::from_secs(30);
 /// One step of that wait.
 const WIND_UP_STEP: Duration = Duration::from_millis(100);
 
 static IDS: AtomicU64 = AtomicU64::new(0);
 
-/// A number for something that can be cancelled, unique in the process.
+/// Returns a number for a cancellable operation, unique in the process.
 pub(crate) fn next_id() -> u64 {
     IDS.fetch_add(1, Ordering::Relaxed)
 }
 
-/// What other threads ask of a driver.
+/// A request of another thread to a driver.
 pub(crate) enum Message {
     Start(Op),
     Timer(Instant, Completer<()>),
@@ -64,18 +67,19 @@ struct Inbox {
 struct Tasks {
     slots: Vec<Option<Task<()>>>,
     free: Vec<usize>,
-    /// Takes no new tasks. Under the lock of the slots: a task that found a place is among those that the end cancels.
+    /// Takes no new tasks. The lock of the slots covers it, so the end cancels every task with a
+    /// place.
     closed: bool,
 }
 
-/// See the module.
+/// A driver, as the module describes it.
 pub(crate) struct Shared {
     pub(crate) id: u64,
     inbox: Mutex<Inbox>,
     tasks: Mutex<Tasks>,
     io: Mutex<Io>,
     outcome: Mutex<Outcome>,
-    /// The future given to `block_on` wants to be polled.
+    /// The future of `block_on` is ready for a poll.
     main_woken: AtomicBool,
     /// The home thread sleeps, or is about to.
     sleeping: AtomicBool,
@@ -122,7 +126,8 @@ impl Shared {
             && let Some(fd) = self.wake_fd()
         {
             let one = 1u64;
-            // SAFETY: eight bytes from a local variable. It fails only where the count is at its end: awake anyway.
+            // SAFETY: eight bytes from a local variable. It fails only at the count's limit, which
+            // wakes anyway.
             unsafe { libc::write(fd, (&raw const one).cast(), 8) };
         }
     }
@@ -141,7 +146,7 @@ impl Shared {
         let mut inbox = self.inbox.lock();
         if inbox.ended {
             drop(inbox);
-            // A task that was being spawned while the driver ended; local tasks cannot be.
+            // The task was being spawned while the driver ended; local tasks cannot be.
             drop(runnable);
             return;
         }
@@ -150,7 +155,7 @@ impl Shared {
         self.nudge();
     }
 
-    /// Asks something of the driver, from any thread. Dropped, and so cancelled, where the driver is closed.
+    /// Sends a message to the driver, from any thread. A closed driver drops, and so cancels, it.
     pub(crate) fn send(&self, message: Message) {
         let mut inbox = self.inbox.lock();
         if inbox.closed {
@@ -170,7 +175,7 @@ impl Shared {
         !inbox.runnables.is_empty() || !inbox.messages.is_empty()
     }
 
-    /// Runs a task on the home thread. Dropped at once where the driver is closed.
+    /// Runs a task on the home thread. A closed driver drops it at once.
     pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
         let Some(place) = self.reserve_task() else { return };
         let index = place.index;
@@ -247,12 +252,12 @@ impl Shared {
         }
     }
 
-    /// The home thread begins to drive.
+    /// Begins to drive, on the home thread.
     pub(crate) fn enter(&self) {
         self.active.store(true, Ordering::Relaxed);
     }
 
-    /// The home thread stops driving: what is still in flight is left to the background driver.
+    /// Stops driving and leaves operations in flight to the background driver.
     pub(crate) fn leave(self: &Arc<Self>) {
         self.active.store(false, Ordering::Relaxed);
         if self.outstanding.load(Ordering::Relaxed) == 0 {
@@ -264,9 +269,9 @@ impl Shared {
         let waiting = if fd.is_none() { io.take_waiting() } else { Vec::new() };
         self.outstanding.store(io.outstanding(), Ordering::Relaxed);
         drop(io);
-        // The fallback has no ring to watch: its socket operations move.
+        // The fallback has no ring to watch, so its socket operations move.
         waiting.into_iter().for_each(background::start);
-        // Ordered after `active`: either the tender sees that nobody drives, or it is told here.
+        // Ordered after `active`: either the tender sees that no thread drives, or it is told here.
         fence(Ordering::SeqCst);
         if let Some(fd) = fd
             && !self.tended.swap(true, Ordering::SeqCst)
@@ -275,14 +280,14 @@ impl Shared {
         }
     }
 
-    /// Takes the completions of a driver whose thread does not; on the background thread.
+    /// Takes the completions of a driver that its thread does not drive; on the background thread.
     pub(crate) fn tend(self: &Arc<Self>) {
         self.tended.store(false, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         if self.active.load(Ordering::SeqCst) {
             return;
         }
-        // Who holds the lock is the home thread, which calls `leave` again when it is through.
+        // The home thread holds the lock, and calls `leave` again at its end.
         let Some(mut io) = self.io.try_lock() else { return };
         let mut outcome = Outcome::default();
         io.reap(&mut outcome);
@@ -303,12 +308,12 @@ impl Shared {
         }
     }
 
-    /// Nobody watches the ring: the watch failed.
+    /// Notes that the watch of the ring failed.
     pub(crate) fn stop_tending(&self) {
         self.tended.store(false, Ordering::SeqCst);
     }
 
-    /// Answers whoever waits, and starts again what must go on.
+    /// Answers the waiters, and starts unfinished operations again.
     fn settle(&self, outcome: &mut Outcome) {
         for (op, result) in outcome.done.drain(..) {
             if let Some(op) = op.finish(result) {
@@ -336,18 +341,19 @@ impl Shared {
         }
     }
 
-    /// Whether neither a ring nor a wake-up descriptor was made.
+    /// Returns whether neither a ring nor a wake-up descriptor was made.
     #[cfg(test)]
     pub(crate) fn is_untouched(&self) -> bool {
         self.io.lock().ring_fd().is_none() && self.wake_fd.get().is_none()
     }
 
-    /// Whether the main future wants to be polled; asking clears it.
+    /// Returns whether the main future is ready for a poll, and clears the flag.
     pub(crate) fn take_main_woken(&self) -> bool {
         self.main_woken.swap(false, Ordering::SeqCst)
     }
 
-    /// One turn of the loop: runs tasks, submits, and takes completions. Sleeps where there is nothing else to do.
+    /// Runs one turn of the loop: runs tasks, submits, and takes completions. Sleeps if there is
+    /// nothing else to do.
     pub(crate) fn turn(self: &Arc<Self>) {
         for _ in 0..TASKS_PER_TURN_MAX {
             let Some(runnable) = self.inbox.lock().runnables.pop_front() else { break };
@@ -378,8 +384,8 @@ impl Shared {
         *self.outcome.lock() = outcome;
     }
 
-    /// Ends the driver, on its home thread: cancels tasks and socket operations, and waits for the kernel to give
-    /// back every buffer it holds.
+    /// Ends the driver, on its home thread. Cancels tasks and socket operations, and waits until
+    /// the kernel has given back every buffer.
     pub(crate) fn close(self: &Arc<Self>) {
         self.active.store(true, Ordering::SeqCst);
         let messages = {
@@ -417,7 +423,7 @@ impl Shared {
                 if result == -libc::ECANCELED {
                     drop(op);
                 } else if let Some(op) = op.finish(result) {
-                    // The rest of a transfer that was cut short.
+                    // The rest of a short transfer.
                     if op.is_file_op() {
                         pool::run(op.file(), move || op.run_blocking());
                     }
@@ -437,7 +443,7 @@ impl Shared {
     }
 }
 
-/// A task's place among those of its driver; gone when its future is.
+/// A task's place among those of its driver; its future's end frees it.
 struct TaskPlace {
     driver: Arc<Shared>,
     index: usize,

@@ -1,4 +1,4 @@
-//! Tests of the driver. The whole binary also runs itself again on the fallback backend (the last test).
+//! Tests of the driver. The last one runs the whole binary again on the fallback backend.
 
 use super::*;
 use std::{
@@ -321,8 +321,8 @@ fn a_thread_ends_while_it_receives() {
     })
     .join()
     .unwrap();
-    // That of the background driver goes on. That of the ended thread is cancelled with its ring; the fallback has
-    // none, and moved it.
+    // The operation of the background driver goes on. That of the ended thread is cancelled with
+    // its ring; the fallback has none, and moved it.
     let (pending, inside) = left;
     drop(ours);
     match block_on(inside) {

@@ -1,10 +1,10 @@
-//! What tells a file or a block device from others of its size: a number that it keeps; and which one it is of all that
-//! are there now.
+//! The identity of a file or block device: a lasting number, and an id among those present now.
 //!
-//! Invariants: 0 says that there is none. The same device has the same number after a restart and under another name.
-//! Two that are there at once are never one [`FileId`], copies of a whole file system included.
+//! Invariants: the number 0 means that there is none. A device has the same number after a restart
+//! and under another name. Two devices present at once never share a [`FileId`], copies of a whole
+//! file system included.
 //!
-//! What it does not do: look at what is stored.
+//! It does not look at the content.
 
 use crate::rng::mix64;
 use std::{
@@ -13,25 +13,26 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Which file or block device this is, under whatever name, as long as the system runs and its file system is mounted.
+/// The id of a file or block device under any name, while the system runs and its file system is
+/// mounted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileId {
     /// A regular file.
     File {
-        /// The number of its file system's device.
+        /// The number of the file system's device.
         device: u64,
-        /// Its inode.
+        /// The inode.
         inode: u64,
     },
     /// A block device.
     BlockDevice {
-        /// Its number.
+        /// The device's number.
         device: u64,
     },
 }
 
 impl FileId {
-    /// Of what the system says of a file; `None` where it is neither of the two.
+    /// Returns the id from the system's metadata; `None` for anything else than the two kinds.
     pub fn of(meta: &Metadata) -> Option<FileId> {
         if meta.file_type().is_block_device() {
             return Some(FileId::BlockDevice { device: meta.rdev() });
@@ -50,11 +51,12 @@ impl std::fmt::Display for FileId {
     }
 }
 
-/// What a kernel says of a whole block device that is its alone, in the order in which it is believed: of a device mapper's
-/// or RAID's volume, of a SCSI, NVMe or virtio disk.
+/// The kernel's names of one whole block device, the most trusted first.
+///
+/// They belong to volumes of the device mapper and RAID, and to SCSI, NVMe and virtio disks.
 const NAMES: &[&str] = &["dm/uuid", "md/uuid", "wwid", "uuid", "nguid", "device/wwid", "device/serial", "serial"];
 
-/// The identity of what is open.
+/// Returns the identity of the open file or device.
 pub(super) fn identity(meta: &Metadata) -> u64 {
     match meta.file_type().is_block_device() {
         true => of_block_device(meta.rdev()),
@@ -62,20 +64,23 @@ pub(super) fn identity(meta: &Metadata) -> u64 {
     }
 }
 
-/// Its inode and the moment of its birth, for inodes are used again, and the first file of every new file system may have
-/// the same one.
+/// Returns the identity of a file from its inode and its time of birth.
+///
+/// Inodes are used again, and the first file of every new file system may have the same one.
 fn of_file(meta: &Metadata) -> u64 {
     let born = meta.created().ok().and_then(|born| born.duration_since(std::time::UNIX_EPOCH).ok());
     let born = born.map_or(0, |born| born.as_nanos() as u64);
     mix64(meta.ino() ^ mix64(born)).max(1)
 }
 
-/// What the kernel tells of it under `/sys`; of a partition, its disk's and where it begins; of a loop device, its file's.
+/// Returns the identity that the kernel tells under `/sys`.
+///
+/// A partition has its disk's identity and its start; a loop device has its file's.
 fn of_block_device(rdev: u64) -> u64 {
     at_sysfs(rdev).map_or(0, |at| of_sysfs(&at))
 }
 
-/// Where the attributes of a block device are.
+/// Returns the directory with the attributes of a block device.
 pub(super) fn at_sysfs(rdev: u64) -> Option<PathBuf> {
     PathBuf::from(format!("/sys/dev/block/{}:{}", libc::major(rdev), libc::minor(rdev))).canonicalize().ok()
 }

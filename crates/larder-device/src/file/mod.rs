@@ -1,11 +1,11 @@
 //! [`FileDevice`]: a regular file or a block device as a [`BlockDevice`], with direct I/O where the system allows it.
 //!
-//! Invariants: the file stays open, and its lock held, until the last operation is over. Memory that direct I/O
-//! would refuse is copied through an aligned buffer. A discarded or zeroed range of a regular file reads as zeroes.
-//! A write never gives a file that was cut short its full size again.
+//! Invariants: the file stays open, and its lock held, until the last operation ends. Memory that
+//! direct I/O would refuse is copied through an aligned buffer. A discarded or zeroed range of a
+//! regular file reads as zeroes. A write never gives a file that was cut short its full size again.
 //!
-//! What it does not do: grow the file after it was opened. A flush reports when another program cut the file short, and so does
-//! [`BlockDevice::standing`].
+//! It does not grow the file after opening. A flush reports that another program cut the file
+//! short, and so does [`BlockDevice::standing`].
 
 mod identity;
 mod open;
@@ -22,31 +22,32 @@ use crate::{
 };
 use std::{fs::File, path::Path, sync::Arc};
 
-/// A file or block device, open.
+/// An open file or block device.
 pub struct FileDevice {
     inner: Arc<Inner>,
 }
 
-/// What operations that outlive a call share.
+/// The state that operations share, since they may outlive a call.
 struct Inner {
     file: Arc<File>,
     info: DeviceInfo,
-    /// Memory handed to the kernel must be a multiple of this; 1 where it does not care.
+    /// The alignment of memory for the kernel; 1 if it takes any.
     memory_align: usize,
     is_direct: bool,
     is_block_device: bool,
-    /// Holes can be punched, and allocated ranges zeroed by the system.
+    /// The system can punch holes, and zero allocated ranges.
     punches: bool,
     identity: u64,
-    /// The file had a name when it was opened, as far as its file system counts names.
+    /// The file had a name at opening, as far as its file system counts names.
     had_name: bool,
     id: Option<FileId>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // A child that this process is just starting holds a copy of the descriptor until it execs, and would hold the
-        // lock with it. Unlocking lets it go now, unless an operation in flight still needs it.
+        // A child process that is starting holds a copy of the descriptor until it execs, and would
+        // hold the lock with it. Unlocking releases it now, unless an operation in flight still
+        // needs it.
         if Arc::strong_count(&self.file) == 1 {
             // SAFETY: a plain call on an open descriptor; without a lock it does nothing.
             unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&*self.file), libc::LOCK_UN) };
@@ -57,29 +58,32 @@ impl Drop for Inner {
 impl FileDevice {
     /// Opens the file or block device at `path`.
     ///
-    /// Fails with [`crate::IoErrorKind::InUse`] where `options.exclusive` is set and another process (or another
-    /// `FileDevice`) holds it, and with the system's error where it cannot be opened.
+    /// Fails with [`crate::IoErrorKind::InUse`] if `options.exclusive` is set and another process
+    /// or `FileDevice` holds it. Fails with the system's error if it cannot be opened.
     pub fn open(path: impl AsRef<Path>, options: OpenOptions) -> IoResult<FileDevice> {
         Ok(FileDevice { inner: Arc::new(open::open(path.as_ref(), options)?) })
     }
 
-    /// Whether I/O passes by the page cache. False where it was not asked for or the file system refuses it.
+    /// Returns whether I/O bypasses the page cache. False if the caller did not ask for it or the
+    /// file system refuses it.
     pub fn is_direct(&self) -> bool {
         self.inner.is_direct
     }
 
-    /// Whether this is a block device, not a regular file.
+    /// Returns whether this is a block device, not a regular file.
     pub fn is_block_device(&self) -> bool {
         self.inner.is_block_device
     }
 
-    /// A tag that tells it from others: of a file, its inode and its birth; of a block device, what the kernel says of it (a
-    /// serial number, a UUID), 0 where it says nothing.
+    /// Returns a tag that tells it from others; 0 without one.
+    ///
+    /// A file's tag is its inode and its birth; a block device's is the kernel's serial number or
+    /// UUID.
     pub fn identity(&self) -> u64 {
         self.inner.identity
     }
 
-    /// Which one it is of all that are there now, however it was named.
+    /// Returns its id among all present now, under any name.
     pub fn id(&self) -> Option<FileId> {
         self.inner.id
     }

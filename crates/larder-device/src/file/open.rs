@@ -1,8 +1,9 @@
-//! Opening a file or block device: direct I/O or not, the lock, and what the system says of size and sectors.
+//! Opening a file or block device: direct I/O, the lock, and the system's sizes and sectors.
 //!
-//! Invariants: nothing is changed before the lock is held. A device that takes no write is not opened for writing.
+//! Invariants: nothing changes before the lock is held. A device that takes no write is not opened
+//! for writing.
 //!
-//! What it does not do: read or write the content, but for a try at what direct I/O accepts.
+//! It does not read or write the content, but for a try of the alignments that direct I/O accepts.
 
 use super::{
     Inner,
@@ -21,7 +22,7 @@ use std::{
 
 /// Longest request in bytes.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
-/// Optimal request where the device names none, in bytes.
+/// Optimal request in bytes if the device names none.
 const OPTIMAL_IO_BYTES: u32 = 64 << 10;
 /// Smallest and largest sector that a [`DeviceInfo`] may name, in bytes.
 const SECTOR_BYTES_MIN: u32 = 512;
@@ -34,18 +35,18 @@ const BLKIOOPT: libc::Ioctl = 0x1279;
 const BLKPBSZGET: libc::Ioctl = 0x127b;
 const BLKGETSIZE64: libc::Ioctl = 0x8008_1272;
 
-/// How a file or block device is to be opened.
+/// The options of opening a file or block device.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OpenOptions {
-    /// Pass by the page cache (O_DIRECT). Where the file system refuses that, I/O is buffered.
+    /// Bypass the page cache (O_DIRECT). If the file system refuses that, I/O is buffered.
     pub direct: bool,
     /// Refuse writes.
     pub read_only: bool,
-    /// Refuse to share the device with anyone else who asks for this: a lock on a file, O_EXCL on a block device
-    /// (which also keeps mounted file systems safe).
+    /// Refuse a second opening that asks for this, too. The means are a lock on a file, and O_EXCL
+    /// on a block device, which also keeps mounted file systems safe.
     pub exclusive: bool,
-    /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty regular file gets the size, too;
-    /// a file with content keeps its own.
+    /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty
+    /// regular file gets the size, too; a file with content keeps its own.
     pub create_bytes: Option<u64>,
 }
 
@@ -60,7 +61,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         false => Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
             .with_detail("it is neither a regular file nor a block device")),
     };
-    // Before it is opened, too: the opening of a pipe may wait for ever.
+    // Checked before the opening, too: the opening of a pipe may wait for ever.
     std::fs::metadata(path).map_or(Ok(()), |meta| check_kind(&meta))?;
     let (file, mut is_direct) = open_file(path, options).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
@@ -86,7 +87,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         block_device_sizes(&file).map_err(fail)?
     } else {
         let align = if is_direct { direct_align(&file) } else { Some(SECTOR_BYTES_MIN) };
-        // A sector above 4096 bytes is no sector of ours: buffered I/O takes any.
+        // A sector above 4096 bytes is beyond our limit; buffered I/O takes any.
         is_direct &= align.is_some();
         let logical = align.unwrap_or(SECTOR_BYTES_MIN);
         Sizes {
@@ -128,7 +129,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
     })
 }
 
-/// The file, and whether it is open for direct I/O.
+/// Opens the file; the flag is set for direct I/O.
 fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)> {
     let is_block_device = std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
     let exclusive = if is_block_device && options.exclusive { libc::O_EXCL } else { 0 };
@@ -181,7 +182,7 @@ fn block_device_sizes(file: &File) -> std::io::Result<Sizes> {
     ask(BLKGETSIZE64, (&raw mut bytes).cast())?;
     ask(BLKSSZGET, (&raw mut logical).cast())?;
     ask(BLKPBSZGET, (&raw mut physical).cast())?;
-    // What these two say is of use, but not needed.
+    // These two answers are useful, but not needed.
     let _ = ask(BLKIOOPT, (&raw mut optimal).cast());
     let _ = ask(BLKROGET, (&raw mut read_only).cast());
     let logical = (logical.max(0) as u32).clamp(SECTOR_BYTES_MIN, SECTOR_BYTES_MAX);
@@ -194,7 +195,8 @@ fn block_device_sizes(file: &File) -> std::io::Result<Sizes> {
     })
 }
 
-/// The alignment that direct I/O on this file wants, in bytes; none where it is more than a sector may have.
+/// Returns the alignment for direct I/O on this file, in bytes; `None` if it exceeds the largest
+/// sector.
 fn direct_align(file: &File) -> Option<u32> {
     // SAFETY: all zeroes is a valid `statx`.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };
@@ -208,7 +210,7 @@ fn direct_align(file: &File) -> Option<u32> {
         let usable = stat.stx_dio_offset_align != 0 && align.is_power_of_two() && align <= SECTOR_BYTES_MAX;
         return usable.then_some(align);
     }
-    // An older kernel does not say: try.
+    // An older kernel does not tell, so try.
     let mut memory = crate::IoBuf::new(SECTOR_BYTES_MAX as usize);
     let fits = |len: u32, memory: &mut crate::IoBuf| {
         // SAFETY: `len` is at most the buffer's length.
@@ -217,8 +219,10 @@ fn direct_align(file: &File) -> Option<u32> {
     [SECTOR_BYTES_MIN, SECTOR_BYTES_MAX].into_iter().find(|&len| fits(len, &mut memory))
 }
 
-/// Whether the file system can punch holes. Where its kind does not tell, the call tries a hole in the block after the end, which
-/// has no content. That moves the file's modification time, and the call sets it back.
+/// Returns whether the file system can punch holes.
+///
+/// If its kind does not tell, the call tries a hole in the block after the end, which has no
+/// content. That moves the file's modification time, and the call sets it back.
 fn can_punch(file: &File, meta: &Metadata) -> bool {
     if is_known_to_punch(file) {
         return true;
@@ -235,7 +239,7 @@ fn can_punch(file: &File, meta: &Metadata) -> bool {
     can
 }
 
-/// Whether this is a file of a file system that always punches: XFS, btrfs, tmpfs, or ext4 with extents.
+/// Returns whether the file system always punches: XFS, btrfs, tmpfs, or ext4 with extents.
 fn is_known_to_punch(file: &File) -> bool {
     const EXT_MAGIC: i64 = 0xef53;
     const ALWAYS: [i64; 3] = [0x5846_5342, 0x9123_683e, 0x0102_1994];
@@ -255,7 +259,7 @@ fn is_known_to_punch(file: &File) -> bool {
     ALWAYS.contains(&kind) || (kind == EXT_MAGIC && has_flags() && flags & FS_EXTENT_FL != 0)
 }
 
-/// Whether a block device zeroes ranges by itself.
+/// Returns whether a block device zeroes ranges by itself.
 fn zeroes_offloaded(device: u64) -> bool {
     let (major, minor) = (libc::major(device), libc::minor(device));
     // A partition has its queue in its disk's directory.

@@ -1,17 +1,20 @@
-//! The state of a file or block device beside its content: the mark of changes by other programs while the device was closed, and
-//! whether the file still has its name and its size.
+//! The state of a file or block device beside its content: its change mark, its name and its size.
 //!
-//! A file's changes show in the time of its last modification. The time of its last status change moves with each `chmod` and
-//! `ln`, too, which change no byte, so the mark leaves it out. A restored copy with its old time passes, and rightly when it is
-//! the copy of the previous content.
+//! The mark shows changes by other programs while the device was closed.
 //!
-//! A block device counts its writes, from its own beginning or that of the system. So its counts compare only within one run of
-//! the system. Writes to the file under a loop device show in that file's time.
+//! A file's changes show in the time of its last modification. The mark leaves out the time of the
+//! last status change: it moves with each `chmod` and `ln`, which change no byte. A restored copy
+//! with its old time passes, and rightly if it is the copy of the previous content.
 //!
-//! Invariants: the mark of a device stays the same between writes; reading, opening and closing it keep it. A file that was cut
-//! stays [`Standing::Truncated`] until another program gives the file its size.
+//! A block device counts its writes since its own beginning or that of the system. So its counts
+//! compare only within one run of the system. Writes to the file under a loop device show in that
+//! file's time.
 //!
-//! What it does not do: notice a change whose author set the file's time back.
+//! Invariants: the mark of a device stays the same between writes; reading, opening and closing it
+//! keep it. A file that was cut stays [`Standing::Truncated`] until another program gives the file
+//! its size.
+//!
+//! It does not notice a change whose author set the file's time back.
 
 use super::{
     Inner,
@@ -58,8 +61,8 @@ impl Inner {
 
     /// Checks the file's size before a write of the last byte.
     ///
-    /// That write would grow a file that was cut short to its full size, with a hole in place of the lost bytes. Writes
-    /// before the last byte leave the file short, so each later look finds the cut.
+    /// That write would grow a cut file to its full size, with a hole in place of the lost bytes.
+    /// Writes before the last byte leave the file short, so each later look finds the cut.
     ///
     /// # Errors
     /// As [`check_size`](Inner::check_size).
@@ -68,12 +71,13 @@ impl Inner {
     }
 }
 
-/// The time of the last modification, in nanoseconds. Its only use is comparison.
+/// Returns the time of the last modification, in nanoseconds. Its only use is comparison.
 fn modified(meta: &Metadata) -> u64 {
     (meta.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
 }
 
-/// Epoch and count of the block device whose attributes are at this path; `None` when the system keeps no count.
+/// Returns epoch and count of the block device with attributes at this path; `None` if the system
+/// keeps no count.
 fn of_block_device(at: &Path) -> Option<(u64, u64)> {
     let text = |name: &str| fs::read_to_string(at.join(name)).ok();
     let backing = text("loop/backing_file").or_else(|| fs::read_to_string(at.join("../loop/backing_file")).ok());
@@ -114,7 +118,7 @@ mod tests {
             FileDevice::open(&self.0, OpenOptions { direct: true, ..OpenOptions::default() }).expect("opened")
         }
 
-        /// Leaves the file as an editor would a day later.
+        /// Leaves the file as an editor does a day later.
         fn touch(&self) {
             let file = fs::File::options().write(true).open(&self.0).expect("the file");
             file.set_modified(SystemTime::now() + Duration::from_secs(86_400)).expect("a time");
@@ -153,7 +157,7 @@ mod tests {
         assert_eq!(device.standing(), Standing::Truncated(4096));
         let refused = block_on(device.flush()).expect_err("what was written behind the end is gone");
         assert!(refused.kind == IoErrorKind::Io && refused.to_string().contains("cut to 4096 bytes"), "{refused}");
-        // A write of the last byte would give the file its size again, and none of its content.
+        // A write of the last byte would restore the file's size, and none of its content.
         let last = BYTES - 4096;
         let written = block_on(device.write(last, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default()));
         written.expect_err("the write would hide the cut");

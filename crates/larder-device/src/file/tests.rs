@@ -10,7 +10,7 @@ use std::{
     thread,
 };
 
-/// A path in a directory on a disk (not tmpfs, where there is one), removed at the end.
+/// A path in a directory on a disk (not tmpfs, if there is one), removed at the end.
 struct TempFile(PathBuf);
 
 impl TempFile {
@@ -139,7 +139,7 @@ fn a_file_is_created_once_and_keeps_its_content() {
 
 #[test]
 fn a_file_system_without_direct_io_is_served_buffered() {
-    // Whether this tmpfs takes O_DIRECT depends on the kernel; either way it must work.
+    // The kernel decides about O_DIRECT on this tmpfs; either way it must work.
     let path = PathBuf::from(format!("/dev/shm/larder-file-{}", std::process::id()));
     let temp = TempFile(path);
     let Ok(device) = FileDevice::open(&temp.0, options(true)) else { return };
@@ -230,7 +230,7 @@ fn dropped_futures_leave_the_kernel_its_buffers() {
                 drop(device.write(lane * 4096, data, WriteFlags::default()));
                 drop(device.read(lane * 4096 + 65536, IoBuf::new(32768)));
             }
-            // Memory freed too early would be found by these, which take it from the same pool.
+            // These buffers would find memory freed too early: they come from the same pool.
             let bufs: Vec<_> = (0..32).map(|_| IoBuf::copy_of(&[0xee; 32768])).collect();
             let read = device.read(0, IoBuf::new(4096)).await.unwrap();
             assert_eq!(read.len(), 4096);
@@ -290,7 +290,8 @@ fn devices_work_under_a_foreign_executor() {
     }
 }
 
-/// A loop device over a file, let go at the end. None where the system or our rights do not allow one.
+/// A loop device over a file, let go at the end. `None` if the system or our rights do not allow
+/// one.
 struct LoopDevice(String);
 
 impl LoopDevice {

@@ -1,11 +1,12 @@
-//! Discarding, zeroing, and asking what is allocated.
+//! Discarding, zeroing, and allocation queries.
 //!
 //! Invariants: a range is zeroed whole or the operation fails; `fast_only` never writes data.
 //!
-//! Both regular files and block devices are zeroed by fallocate(2): on a block device PUNCH_HOLE is the kernel's
-//! "zero by the device or not at all, may unmap", and ZERO_RANGE its "zero, keep the blocks".
+//! Both regular files and block devices are zeroed by fallocate(2). On a block device PUNCH_HOLE is
+//! the kernel's "zero by the device or not at all, may unmap". ZERO_RANGE is its "zero, keep the
+//! blocks".
 //!
-//! What it does not do: remember what is zero.
+//! It does not remember the zero ranges.
 
 use super::Inner;
 use crate::{
@@ -17,7 +18,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// Zeroes written by one request where the system cannot zero, in bytes.
+/// Bytes of zeroes in one request if the system cannot zero.
 const ZERO_WRITE_BYTES: usize = 1 << 20;
 /// Extents reported by one query; a caller asks again for the rest.
 const EXTENTS_MAX: usize = 1024;
@@ -36,7 +37,7 @@ impl Inner {
     }
 }
 
-/// A device that cannot discard is content: the operation is a hint.
+/// Accepts a device without discards: the operation is a hint.
 fn as_hint(result: IoResult<()>) -> IoResult<()> {
     match result {
         Err(error) if error.kind == IoErrorKind::Unsupported => Ok(()),
@@ -87,7 +88,7 @@ pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: Zer
     })
 }
 
-/// Zeroes the slow way.
+/// Zeroes by writing data.
 async fn write_data(inner: &Inner, offset: u64, len: u64) -> IoResult<()> {
     static ZEROES: OnceLock<crate::SharedBuf> = OnceLock::new();
     let zeroes = ZEROES.get_or_init(|| IoBuf::zeroed(ZERO_WRITE_BYTES).freeze());
@@ -113,8 +114,8 @@ pub(super) fn extents(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<Vec
 
 fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
     let end = offset + len;
-    // Where the next data or hole begins; none where there is no more data. Positions are cut to whole sectors, holes
-    // inwards.
+    // The start of the next data or hole; `None` after the last data. Positions are cut to whole
+    // sectors, holes inwards.
     let seek = |at: u64, whence: i32| {
         // SAFETY: a plain call; nothing else uses the file's position.
         let found = unsafe { libc::lseek(inner.file.as_raw_fd(), at as i64, whence) };
@@ -135,7 +136,7 @@ fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
             continue;
         }
         let hole = seek(at, libc::SEEK_HOLE)?.unwrap_or(end).next_multiple_of(sector).min(end);
-        // A file that was changed meanwhile may say that the data ends where it began.
+        // A file that changed meanwhile may report the data's end at its start.
         let stop = hole.max(at + sector).min(end);
         extents.push(Extent { len: stop - at, hole: false, zero: false });
         at = stop;

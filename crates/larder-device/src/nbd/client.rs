@@ -1,13 +1,14 @@
 //! [`NbdDevice`]: a device behind an NBD server.
 //!
-//! Invariants: many requests are in flight at once. When the connection is lost everything in flight fails with
-//! [`IoErrorKind::Gone`]; later requests connect again, no sooner than a backoff allows, and wait for the outcome. An
-//! export that comes back with another size or fewer abilities stays gone. Where writes were acknowledged and not flushed
-//! when the connection was lost, the next flush fails, once: the server may have lost them. Who shares the device
-//! among several that flush must tell them all.
+//! Invariants: many requests are in flight at once. A lost connection fails everything in flight
+//! with [`IoErrorKind::Gone`]. Later requests connect again, no sooner than a backoff allows, and
+//! wait for the outcome. An export that comes back with another size or fewer abilities stays gone.
+//! If the lost connection had acknowledged writes that were not flushed, the next flush fails,
+//! once: the server may have lost them. A user that shares the device among several flushing
+//! callers must tell them all.
 //!
-//! What it does not do: retry requests, find holes, or stop at once a `write_zeroes` by data whose future was dropped
-//! (it stops after the pieces sent so far).
+//! It does not retry requests or find holes. A `write_zeroes` by data whose future was dropped does
+//! not stop at once, but after the pieces sent so far.
 
 use super::{
     connect::{self, NbdUri, Opened},
@@ -23,15 +24,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a flush says that cannot keep its word.
+/// The error of a flush after such a loss.
 const WRITES_LOST: &str = "the connection was lost with writes that were not flushed";
 /// Longest request that callers may make; the server's own limit splits it.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
-/// Longest read or write that is sent, in bytes, whatever the server allows.
+/// Longest read or write that is sent, in bytes, under any limit of the server.
 const PIECE_BYTES_MAX: u32 = 32 << 20;
-/// Longest range of a TRIM or WRITE_ZEROES that is sent, in bytes.
+/// Longest range of a sent TRIM or WRITE_ZEROES, in bytes.
 const RANGE_BYTES_MAX: u32 = 1 << 30;
-/// Zeroes written at a time where the server has no WRITE_ZEROES.
+/// Zeroes in one write if the server has no WRITE_ZEROES.
 const ZERO_PIECE_BYTES: u32 = 1 << 20;
 /// Calls that wait for a connection attempt.
 const PARKED_MAX: usize = IN_FLIGHT_MAX;
@@ -43,7 +44,7 @@ pub const OPEN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Largest block size that a device may have here.
 const SECTOR_BYTES_MAX: u32 = 4096;
 
-/// See the module.
+/// A device behind an NBD server.
 pub struct NbdDevice {
     info: DeviceInfo,
     canonical_uri: String,
@@ -63,7 +64,7 @@ struct Remote {
 
 struct State {
     connection: Connection,
-    /// Acknowledged writes may be lost, and no flush has said so yet.
+    /// Acknowledged writes may be lost, and no flush has reported it yet.
     writes_lost: bool,
     closed: bool,
 }
@@ -80,15 +81,17 @@ impl NbdDevice {
         Self::connect_with(uri, false, OPEN_TIMEOUT)
     }
 
-    /// As [`NbdDevice::connect`]; with `read_only` set the device refuses writes, even where the server allows them. `timeout`
-    /// ends this connection attempt and each later one when the server does not answer.
+    /// As [`NbdDevice::connect`], with options.
+    ///
+    /// With `read_only` set the device refuses writes, even if the server allows them. `timeout`
+    /// ends this connection attempt and each later one if the server does not answer.
     pub fn connect_with(uri: &str, read_only: bool, timeout: Duration) -> IoResult<Arc<NbdDevice>> {
         let uri = NbdUri::parse(uri)?;
         let opened = connect::open(&uri, timeout)?;
         Self::over(uri, opened, read_only, timeout)
     }
 
-    /// A device over a connection past its handshake.
+    /// Returns a device over a connection past its handshake.
     pub(super) fn over(uri: NbdUri, opened: Opened, read_only: bool, timeout: Duration) -> IoResult<Arc<NbdDevice>> {
         let sector_bytes = opened.block_bytes_min.max(512);
         if sector_bytes > SECTOR_BYTES_MAX {
@@ -124,18 +127,19 @@ impl NbdDevice {
         Ok(Arc::new(NbdDevice { info, canonical_uri, remote: Arc::new(remote) }))
     }
 
-    /// The address in its one canonical form.
+    /// Returns the address in its one canonical form.
     pub fn canonical_uri(&self) -> &str {
         &self.canonical_uri
     }
 
-    /// Whether the server can flush. Where it cannot, a flush does nothing, and the server promises nothing about power
-    /// loss.
+    /// Returns whether the server can flush.
+    ///
+    /// Without that, a flush does nothing, and the server promises nothing about power loss.
     pub fn flush_supported(&self) -> bool {
         self.remote.has(flag::SEND_FLUSH)
     }
 
-    /// The pieces of a range, none longer than `piece_max`.
+    /// Returns the pieces of a range, none longer than `piece_max`.
     fn pieces(offset: u64, len: u64, piece_max: u32) -> impl Iterator<Item = (u64, u32)> {
         let piece_max = u64::from(piece_max);
         (0..len.div_ceil(piece_max)).map(move |i| {
@@ -152,7 +156,7 @@ impl NbdDevice {
         all(calls)
     }
 
-    /// Adds a flush after `first` where the server cannot do the command with FUA.
+    /// Adds a flush after `first` if the server lacks FUA for the command.
     fn then_flush(&self, first: IoFuture<()>) -> IoFuture<()> {
         let remote = self.remote.clone();
         IoFuture::boxed(async move {
@@ -161,7 +165,7 @@ impl NbdDevice {
         })
     }
 
-    /// Whether FUA must be made of a flush, and the flag where not.
+    /// Returns whether a flush must stand in for FUA, and the flag otherwise.
     fn fua(&self, fua: bool) -> (bool, u16) {
         match (fua, self.remote.has(flag::SEND_FUA)) {
             (false, _) => (false, 0),
@@ -328,11 +332,12 @@ impl Remote {
         }
     }
 
-    /// Sends a call, connecting first where that is due.
+    /// Sends a call. Connects first if that is due.
     fn call(self: &Arc<Self>, call: Call) {
         let mut state = self.state.lock();
         state.notice_loss();
-        // Under the lock that chooses the connection: one that comes up in between would answer for writes that it never had.
+        // The same lock chooses the connection: one that comes up in between would answer for
+        // writes that it never had.
         if call.command == command::FLUSH && state.tell_lost_writes() {
             drop(state);
             return call.fail(IoErrorKind::Io, WRITES_LOST);
@@ -374,7 +379,7 @@ impl Remote {
         self.settle(link);
     }
 
-    /// Ends an attempt to connect: the calls that waited for it go on, or fail.
+    /// Ends an attempt to connect; the calls that waited for it go on, or fail.
     fn settle(&self, link: IoResult<Arc<Link>>) {
         let mut state = self.state.lock();
         let next = match (&link, &state.connection) {
@@ -406,12 +411,13 @@ impl Remote {
 }
 
 impl State {
-    /// Whether acknowledged writes may be lost and no flush has said so; this one does.
+    /// Returns whether acknowledged writes may be lost without a report; the caller's flush reports
+    /// it.
     fn tell_lost_writes(&mut self) -> bool {
         std::mem::take(&mut self.writes_lost)
     }
 
-    /// Notices that the connection was lost, and whether acknowledged writes may be.
+    /// Notes that the connection was lost, and whether acknowledged writes may be.
     fn notice_loss(&mut self) {
         if let Connection::Up(link) = &self.connection
             && link.gone()

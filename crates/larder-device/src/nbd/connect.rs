@@ -3,7 +3,7 @@
 //! Invariants: connecting and the handshake end within the caller's time limit, against any server. They hold at most
 //! [`REPLY_BYTES_MAX`] bytes.
 //!
-//! What it does not do: TLS, structured replies, servers older than the option GO (2016).
+//! It does not implement TLS, structured replies, or servers older than the option GO (2016).
 
 use super::{
     proto::{
@@ -27,7 +27,7 @@ use std::{
 
 /// NBD's TCP port.
 const PORT_DEFAULT: u16 = 10809;
-/// How long one address may take to answer.
+/// The longest wait for an answer of one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause between two tries to connect to a Unix socket whose server has a full queue.
 const BACKLOG_PAUSE: Duration = Duration::from_millis(20);
@@ -35,7 +35,7 @@ const BACKLOG_PAUSE: Duration = Duration::from_millis(20);
 const REPLY_BYTES_MAX: u32 = 64 << 10;
 /// Replies to one option that are read.
 const REPLIES_MAX: usize = 256;
-/// The longest request where the server names no limit, as the protocol says.
+/// The protocol's longest request if the server names no limit.
 const REQUEST_BYTES_DEFAULT: u32 = 32 << 20;
 
 pub(super) fn failed(detail: impl Into<String>) -> IoError {
@@ -48,7 +48,7 @@ fn malformed(text: &str) -> IoError {
     ))
 }
 
-/// Where a server and its export are.
+/// The address of a server and its export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NbdUri {
     endpoint: Endpoint,
@@ -62,8 +62,9 @@ enum Endpoint {
 }
 
 impl NbdUri {
-    /// Parses `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`, percent-encoded. A socket's path is made
-    /// canonical where the file exists.
+    /// Parses `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`, percent-encoded.
+    ///
+    /// The path of an existing socket is made canonical.
     pub(crate) fn parse(text: &str) -> IoResult<NbdUri> {
         let wrong = || malformed(text);
         if let Some(rest) = text.strip_prefix("nbd+unix://") {
@@ -103,7 +104,7 @@ impl NbdUri {
         if self.export.len() > STRING_BYTES_MAX { Err(wrong()) } else { Ok(self) }
     }
 
-    /// The same address in its one canonical form.
+    /// Returns the same address in its one canonical form.
     pub(crate) fn canonical(&self) -> String {
         let export = percent_encode(&self.export);
         match &self.endpoint {
@@ -202,21 +203,22 @@ impl Read for &Stream {
     }
 }
 
-/// A connection past its handshake, and what the server said about the export.
+/// A connection past its handshake, and the server's facts of the export.
 #[derive(Debug)]
 pub(super) struct Opened {
     pub(super) stream: Stream,
     pub(super) size_bytes: u64,
     /// Transmission flags.
     pub(super) flags: u16,
-    /// Offsets and lengths must be multiples of this; 1 where the server did not say.
+    /// The unit of offsets and lengths; 1 if the server named none.
     pub(super) block_bytes_min: u32,
     pub(super) block_bytes_preferred: u32,
     pub(super) request_bytes_max: u32,
 }
 
-/// Connects and shakes hands, within `timeout`. Blocks; [`IoErrorKind::Gone`] when the server cannot be reached or does not
-/// answer.
+/// Connects and shakes hands within `timeout`. Blocks.
+///
+/// Fails with [`IoErrorKind::Gone`] if the server is out of reach or does not answer.
 pub(super) fn open(uri: &NbdUri, timeout: Duration) -> IoResult<Opened> {
     let until = Instant::now() + timeout;
     let stream = connect(&uri.endpoint, until).map_err(|error| {
@@ -285,8 +287,10 @@ fn connect(endpoint: &Endpoint, until: Instant) -> io::Result<Stream> {
     }
 }
 
-/// The addresses of a host. The system's resolver has no time limit, so a thread asks it; the call abandons the thread after the
-/// limit.
+/// Returns the addresses of a host.
+///
+/// The system's resolver has no time limit, so a thread asks it; the call abandons the thread after
+/// the limit.
 fn resolve(host: &str, port: u16, until: Instant) -> io::Result<Vec<SocketAddr>> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
@@ -372,7 +376,8 @@ fn go(opened: &mut Opened, uri: &NbdUri, until: Instant) -> io::Result<IoResult<
     Ok(Err(not_nbd(uri, "sent too many replies")))
 }
 
-/// Takes one item of information; whether it was the export itself. Nothing where it is malformed.
+/// Takes one item of information; `None` if it is malformed. Returns whether it was the export
+/// itself.
 fn take_info(data: &[u8], opened: &mut Opened) -> Option<bool> {
     let mut fields = Fields(data);
     match fields.u16()? {

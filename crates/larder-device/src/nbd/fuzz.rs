@@ -1,10 +1,11 @@
-//! Entry points for fuzzing: any bytes as a server's side of a session, and any text as an address.
+//! Entry points for fuzzing: arbitrary bytes as a server's side of a session, and text as an
+//! address.
 //!
-//! Role: the same code runs under cargo-fuzz and, with seeded bytes, in the tests. A server that follows a script sits at
-//! the other end of a socket pair; it answers, wrongly or rightly, once it has seen the requests, so that one input is
-//! one run.
+//! Role: the same code runs under cargo-fuzz and, with seeded bytes, in the tests. A scripted
+//! server sits at the other end of a socket pair. It answers, wrongly or rightly, after it has seen
+//! the requests, so that one input is one run.
 //!
-//! What it does not do: reach any server.
+//! It does not reach any server.
 
 use super::{
     client::{NbdDevice, OPEN_TIMEOUT},
@@ -23,9 +24,9 @@ use std::{
     time::Instant,
 };
 
-/// Bytes that a server sends before it is read from: they fit the socket's buffer.
+/// Bytes that the server sends before its first receive; they fit the socket's buffer.
 const HANDSHAKE_BYTES_MAX: usize = 32 << 10;
-/// Requests that the client makes; pieces of them stay below what it has in flight at once.
+/// Requests of the client; their pieces stay below its limit of requests in flight.
 const REQUESTS_MAX: usize = 12;
 /// More requests on the wire than one run makes.
 const COOKIES_AHEAD: u64 = 1000;
@@ -34,7 +35,7 @@ const FLAGS_ALL: u16 = !transmission_flag::READ_ONLY;
 /// Longest read or write, in sectors.
 const SECTORS_MAX: u64 = 8;
 
-/// Text as the address of a server: refused, or one with one canonical form.
+/// Parses text as the address of a server; an accepted one has one canonical form.
 pub fn nbd_uri(text: &str) {
     let Ok(uri) = NbdUri::parse(text) else { return };
     let canonical = uri.canonical();
@@ -42,11 +43,12 @@ pub fn nbd_uri(text: &str) {
     assert_eq!(again.as_ref().ok(), Some(&uri), "{text:?}: its canonical form {canonical:?} is another address");
 }
 
-/// Takes `data` as what a server does: handshake, then replies. Panics where an invariant breaks; hangs where a request
-/// is left without an answer.
+/// Plays `data` as a server: handshake, then replies.
+///
+/// Panics if an invariant breaks; hangs if a request stays without an answer.
 pub fn nbd_client_bytes(data: &[u8]) {
     let Some((&choice, data)) = data.split_first() else { return };
-    // Nothing listens there: a lost connection stays lost.
+    // No server listens there, so a lost connection stays lost.
     let uri = NbdUri::parse("nbd+unix:///disk?socket=/nowhere/larder-fuzz").expect("an address");
     let Ok((ours, theirs)) = UnixStream::pair() else { return };
     let mut server = Server { stream: theirs, received: Vec::new(), pending: Vec::new(), is_broken: false };
@@ -56,7 +58,7 @@ pub fn nbd_client_bytes(data: &[u8]) {
         if is_sound { handshake(&mut script) } else { data.get(..HANDSHAKE_BYTES_MAX).unwrap_or(data).to_vec() };
     server.send(&hello);
     if !is_sound {
-        // What is cut short must end the handshake, and not wait for more.
+        // A short stream must end the handshake, and not wait for more.
         let _ = server.stream.shutdown(Shutdown::Write);
     }
     let Ok(opened) = shake_hands(Stream::Unix(ours), &uri, Instant::now() + OPEN_TIMEOUT) else { return };
@@ -77,7 +79,7 @@ fn check_info(device: &NbdDevice) {
     assert!(info.physical_sector_bytes >= info.sector_bytes && info.optimal_io_bytes > 0, "{info:?}");
 }
 
-/// Numbers off the front of the input; zeroes follow its end.
+/// Numbers from the front of the input; zeroes follow its end.
 struct Script<'a>(&'a [u8]);
 
 impl Script<'_> {
@@ -96,7 +98,7 @@ impl Script<'_> {
     }
 }
 
-/// A handshake whose framing is right; what it says is the script's.
+/// Returns a handshake with correct framing; the script gives its content.
 fn handshake(script: &mut Script<'_>) -> Vec<u8> {
     let mut out = GREETING_MAGIC.to_be_bytes().to_vec();
     out.extend(OPTION_MAGIC.to_be_bytes());
@@ -128,10 +130,10 @@ fn handshake(script: &mut Script<'_>) -> Vec<u8> {
 /// A request that the server has received.
 struct Pending {
     request: Request,
-    /// Answered without an error, in good order, with these bytes.
+    /// The bytes of a correct answer without an error, if one was sent.
     answer: Option<Vec<u8>>,
     is_over: bool,
-    /// It was open when bytes came that may be anything, an answer among them.
+    /// The request was open when arbitrary bytes came, which may contain an answer.
     is_unknown: bool,
 }
 
@@ -140,12 +142,12 @@ struct Server {
     stream: UnixStream,
     received: Vec<u8>,
     pending: Vec<Pending>,
-    /// It sent something that is no reply to an open request: whatever follows must not be believed.
+    /// The server sent bytes that answer no open request; no later byte counts.
     is_broken: bool,
 }
 
 impl Server {
-    /// Sends what the socket takes. The client may have hung up.
+    /// Sends as many bytes as the socket takes. The client may have hung up.
     fn send(&mut self, bytes: &[u8]) {
         if self.stream.set_nonblocking(true).is_err() || self.stream.write_all(bytes).is_err() {
             self.is_broken = true;
@@ -172,7 +174,7 @@ impl Server {
         }
     }
 
-    /// Takes the client's side of the handshake off what was received.
+    /// Skips the client's side of the handshake in the received bytes.
     fn skip_handshake(&mut self) {
         self.receive();
         let mut fields = Fields(self.received.get(CLIENT_FLAGS_BYTES..).unwrap_or_default());
@@ -182,7 +184,7 @@ impl Server {
         self.received = fields.0.to_vec();
     }
 
-    /// Requests that came since the last call, noted as pending. Where they begin.
+    /// Notes the requests since the last call as pending. Returns their start.
     fn take_requests(&mut self) -> usize {
         let before = self.pending.len();
         self.receive();
@@ -200,7 +202,7 @@ impl Server {
         before
     }
 
-    /// One reply, or what a script takes for one.
+    /// Sends one reply, or a script's version of one.
     fn reply(&mut self, script: &mut Script<'_>) {
         let choice = script.byte();
         let error = if choice & 8 != 0 { u32::from(script.u16()) } else { 0 };
@@ -208,7 +210,7 @@ impl Server {
         let mut out = SIMPLE_REPLY_MAGIC.to_be_bytes().to_vec();
         out.extend(error.to_be_bytes());
         match choice % 8 {
-            // A reply to one of the requests: most of the time, so that sessions get somewhere.
+            // Mostly a reply to one of the requests, so that sessions make progress.
             0..=4 if !open.is_empty() => {
                 let at = open[usize::from(script.byte()) % open.len()];
                 let fill = script.byte();
@@ -225,25 +227,25 @@ impl Server {
                     }
                 }
                 if choice & 0x80 != 0 {
-                    // It hangs up in the middle.
+                    // The server hangs up in the middle.
                     out.truncate(usize::from(script.byte()) * out.len() / 256);
                     pending.answer = None;
                     return self.hang_up(&out);
                 }
             }
-            // One request twice, or one that nobody made.
+            // A repeated request, or one never made.
             0..=5 => {
                 let cookie = if choice & 0x40 != 0 { script.u64() } else { u64::from(script.byte()) };
                 out.extend(cookie.to_be_bytes());
                 let newest = self.pending.last().map_or(0, |pending| pending.request.cookie);
                 let is_open = open.iter().any(|&at| self.pending[at].request.cookie == cookie);
-                // One that the client is about to choose could be in time.
+                // A cookie that the client chooses soon could be in time.
                 if is_open || (newest..newest + COOKIES_AHEAD).contains(&cookie.wrapping_sub(1)) {
                     return;
                 }
                 self.is_broken = true;
             }
-            // A structured reply, which was not agreed on, or anything else.
+            // A structured reply without agreement, or anything else.
             6 => {
                 let kind =
                     [chunk::NONE, chunk::OFFSET_DATA, chunk::OFFSET_HOLE, chunk::ERROR][usize::from(script.byte() % 4)];
@@ -261,13 +263,13 @@ impl Server {
         let sent_all = !self.is_broken;
         self.send(&out);
         if sent_all && self.is_broken {
-            // The socket did not take it: what was meant as an answer is none.
+            // The socket refused the bytes, so they answer nothing.
             self.pending.iter_mut().for_each(|pending| pending.answer = None);
         }
     }
 }
 
-/// A request that the client made: its future, and the requests on the wire that it came to.
+/// A request of the client: its future, and its requests on the wire.
 struct Asked {
     result: Waiting,
     first: usize,
@@ -292,7 +294,7 @@ fn session(device: &Arc<NbdDevice>, is_able: bool, server: &mut Server, script: 
             server.reply(script);
         }
     }
-    // What is not answered by now never will be.
+    // A request without an answer by now stays without one.
     let _ = server.stream.shutdown(Shutdown::Both);
     for Asked { result, first, end } in asked {
         let pending = &server.pending[first..end];
@@ -305,7 +307,8 @@ fn session(device: &Arc<NbdDevice>, is_able: bool, server: &mut Server, script: 
                     assert!(sent == bytes[..], "a read gives other bytes than came");
                 }
                 (Ok(_), None) => assert!(is_unknown, "a read succeeds that was not answered"),
-                // A device without all abilities sends some requests late, and to nobody then; what came before may be lost.
+                // A device without all abilities sends some requests late, when the server is gone;
+                // earlier ones may be lost.
                 (Err(error), Some(answers)) => {
                     assert!(answers.is_empty() || !is_able, "a read that was answered fails: {error}");
                 }

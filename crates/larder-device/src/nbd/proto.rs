@@ -1,12 +1,12 @@
 //! NBD protocol: constants, and pure encoding and parsing of its fixed-size messages.
 //!
-//! Role: the one place that knows the bytes, for client and server alike (fixed newstyle handshake, simple and
-//! structured replies). All integers are big-endian.
+//! Role: the one place that knows the bytes, for client and server alike. It covers the fixed
+//! newstyle handshake, and simple and structured replies. All integers are big-endian.
 //!
-//! Invariants: parsing takes any bytes and never panics; nothing here does I/O or allocates for a length that it
-//! has read.
+//! Invariants: parsing takes any bytes and never panics. Nothing here does I/O or allocates for a
+//! length that it has read.
 //!
-//! What it does not do: check requests against a device; that is the server's.
+//! It does not check requests against a device; the server does.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -95,7 +95,7 @@ pub mod info {
     pub const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// The abilities of an export.
 #[allow(missing_docs)]
 pub mod transmission_flag {
     pub const HAS_FLAGS: u16 = 1 << 0;
@@ -154,7 +154,7 @@ pub mod state {
     pub const ZERO: u32 = 2;
 }
 
-/// Error numbers on the wire (fixed by the protocol, whatever the platform's are).
+/// Error numbers on the wire, fixed by the protocol on every platform.
 #[allow(missing_docs)]
 pub mod errno {
     pub const EPERM: u32 = 1;
@@ -167,8 +167,9 @@ pub mod errno {
     pub const ESHUTDOWN: u32 = 108;
 }
 
-/// The wire's error number for a failed device operation. `writes` tells whether the operation was to write: past the
-/// end is "no space" then.
+/// Returns the wire's error number for a failed device operation.
+///
+/// `writes` is set for a writing operation: an offset past the end is "no space" then.
 pub fn errno_of(kind: IoErrorKind, writes: bool) -> u32 {
     match kind {
         IoErrorKind::Io | IoErrorKind::Gone | IoErrorKind::Corrupt | IoErrorKind::InUse | IoErrorKind::TooManyFiles => {
@@ -183,7 +184,7 @@ pub fn errno_of(kind: IoErrorKind, writes: bool) -> u32 {
     }
 }
 
-/// What an error number on the wire means for a device operation.
+/// Returns the meaning of a wire's error number for a device operation.
 pub fn kind_of(error: u32) -> IoErrorKind {
     match error {
         errno::EPERM => IoErrorKind::ReadOnly,
@@ -199,7 +200,7 @@ pub fn kind_of(error: u32) -> IoErrorKind {
 pub struct Fields<'a>(pub &'a [u8]);
 
 impl<'a> Fields<'a> {
-    /// The next `n` bytes, or nothing where fewer are left.
+    /// Returns the next `n` bytes; `None` if fewer are left.
     pub fn bytes(&mut self, n: usize) -> Option<&'a [u8]> {
         let (head, rest) = self.0.split_at_checked(n)?;
         self.0 = rest;
@@ -210,19 +211,19 @@ impl<'a> Fields<'a> {
         self.0 = rest;
         Some(*head)
     }
-    /// The next 16-bit field.
+    /// Returns the next 16-bit field.
     pub fn u16(&mut self) -> Option<u16> {
         self.array().map(u16::from_be_bytes)
     }
-    /// The next 32-bit field.
+    /// Returns the next 32-bit field.
     pub fn u32(&mut self) -> Option<u32> {
         self.array().map(u32::from_be_bytes)
     }
-    /// The next 64-bit field.
+    /// Returns the next 64-bit field.
     pub fn u64(&mut self) -> Option<u64> {
         self.array().map(u64::from_be_bytes)
     }
-    /// A string with a 32-bit length before it, of at most [`STRING_BYTES_MAX`].
+    /// Returns a string with a 32-bit length before it, of at most [`STRING_BYTES_MAX`].
     pub fn string(&mut self) -> Option<&'a [u8]> {
         let len = usize::try_from(self.u32()?).ok()?;
         if len > STRING_BYTES_MAX {
@@ -239,7 +240,7 @@ pub struct Request {
     pub flags: u16,
     /// One of [`command`].
     pub command: u16,
-    /// Chosen by the client and repeated in the reply.
+    /// The client's number of the request, repeated in the reply.
     pub cookie: u64,
     /// Byte offset.
     pub offset: u64,
@@ -248,7 +249,7 @@ pub struct Request {
 }
 
 impl Request {
-    /// Parses a request's header. Nothing where the magic is wrong: the stream is lost then.
+    /// Parses a request's header; `None` for a wrong magic, after which the stream is lost.
     pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
@@ -263,7 +264,7 @@ impl Request {
         })
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; REQUEST_BYTES] {
         let mut out = [0; REQUEST_BYTES];
         let mut at = Filler(&mut out);
@@ -277,7 +278,8 @@ impl Request {
     }
 }
 
-/// Fills a fixed buffer from its front; what does not fit is left out (the buffers are sized by constants).
+/// A writer that fills a fixed buffer from its front and drops the excess. Constants size the
+/// buffers.
 struct Filler<'a>(&'a mut [u8]);
 
 impl Filler<'_> {
@@ -299,7 +301,7 @@ pub struct SimpleReply {
 }
 
 impl SimpleReply {
-    /// Parses a reply's header; nothing where the magic is wrong.
+    /// Parses a reply's header; `None` for a wrong magic.
     pub fn parse(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Option<SimpleReply> {
         let mut fields = Fields(bytes);
         if fields.u32()? != SIMPLE_REPLY_MAGIC {
@@ -308,7 +310,7 @@ impl SimpleReply {
         Some(SimpleReply { error: fields.u32()?, cookie: fields.u64()? })
     }
 
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; SIMPLE_REPLY_BYTES] {
         let mut out = [0; SIMPLE_REPLY_BYTES];
         let mut at = Filler(&mut out);
@@ -333,7 +335,7 @@ pub struct ChunkHeader {
 }
 
 impl ChunkHeader {
-    /// The header's bytes.
+    /// Returns the header's bytes.
     pub fn encode(&self) -> [u8; CHUNK_HEADER_BYTES] {
         let mut out = [0; CHUNK_HEADER_BYTES];
         let mut at = Filler(&mut out);
@@ -363,7 +365,8 @@ pub fn encode_option_reply(out: &mut Vec<u8>, option: u32, reply: u32, data: &[u
     out.extend_from_slice(data);
 }
 
-/// The header of a reply to an option: option, type, bytes of data. Nothing where the magic is wrong.
+/// Parses the header of a reply to an option: option, type, bytes of data; `None` for a wrong
+/// magic.
 pub fn parse_option_reply(bytes: &[u8; OPTION_REPLY_HEADER_BYTES]) -> Option<(u32, u32, u32)> {
     let mut fields = Fields(bytes);
     if fields.u64()? != OPTION_REPLY_MAGIC {

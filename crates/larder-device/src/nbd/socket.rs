@@ -1,8 +1,8 @@
-//! The few system calls on sockets that the standard library has no safe form of.
+//! The few system calls on sockets without a safe form in the standard library.
 //!
 //! Invariants: no call raises SIGPIPE; a caller's slices outlive the call that reads them.
 //!
-//! What it does not do: own sockets; callers pass descriptors that they keep open.
+//! It does not own sockets; callers pass descriptors that they keep open.
 
 use std::{
     io::{self, IoSlice},
@@ -13,11 +13,12 @@ use std::{
     path::Path,
 };
 
-/// Most slices that one call of [`send_slices`] passes on; the system's limit is 1024.
+/// Most slices of one call of [`send_slices`]; the system's limit is 1024.
 pub const SLICES_MAX: usize = 128;
 
-/// Sends from `slices` (the first [`SLICES_MAX`] of them): how many bytes the socket took. With
-/// `wait` unset, [`io::ErrorKind::WouldBlock`] when the socket takes none now.
+/// Sends from the first [`SLICES_MAX`] of `slices`. Returns how many bytes the socket took.
+///
+/// With `wait` unset, it fails with [`io::ErrorKind::WouldBlock`] if the socket takes none now.
 pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -> io::Result<usize> {
     // SAFETY: an all-zero msghdr is a valid, empty one.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -25,8 +26,8 @@ pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -
     message.msg_iovlen = slices.len().min(SLICES_MAX) as _;
     let flags = libc::MSG_NOSIGNAL | if wait { 0 } else { libc::MSG_DONTWAIT };
     loop {
-        // SAFETY: the header points to `msg_iovlen` slices, which have iovec's layout and live until the call is over;
-        // sendmsg only reads through them.
+        // SAFETY: the header points to `msg_iovlen` slices. They have iovec's layout and live until
+        // the call ends; sendmsg only reads through them.
         let sent = unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) };
         if let Ok(sent) = usize::try_from(sent) {
             return Ok(sent);
@@ -38,8 +39,9 @@ pub fn send_slices(socket: BorrowedFd<'_>, slices: &[IoSlice<'_>], wait: bool) -
     }
 }
 
-/// Receives into `buf`: how many bytes came, 0 where the peer closed. With `wait` unset,
-/// [`io::ErrorKind::WouldBlock`] where nothing is there now.
+/// Receives into `buf`. Returns the number of bytes, 0 if the peer closed.
+///
+/// With `wait` unset, it fails with [`io::ErrorKind::WouldBlock`] if no byte is there now.
 pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result<usize> {
     let flags = if wait { 0 } else { libc::MSG_DONTWAIT };
     loop {
@@ -55,8 +57,10 @@ pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result
     }
 }
 
-/// Connects to the Unix socket at `path` at once. [`io::ErrorKind::WouldBlock`] when its server's
-/// queue of unaccepted connections is full. The returned socket blocks, as usual.
+/// Connects to the Unix socket at `path` at once.
+///
+/// Fails with [`io::ErrorKind::WouldBlock`] if its server's queue of unaccepted connections is
+/// full. The returned socket blocks, as usual.
 pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     // SAFETY: an all-zero sockaddr_un is a valid one.
     let mut address: libc::sockaddr_un = unsafe { std::mem::zeroed() };
@@ -89,19 +93,19 @@ pub fn connect_unix(path: &Path) -> io::Result<UnixStream> {
     Ok(stream)
 }
 
-/// Which directions [`shutdown`] closes.
+/// The directions that [`shutdown`] closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
-    /// Nothing more is received.
+    /// Ends receiving.
     Receive,
-    /// Nothing more is sent.
+    /// Ends sending.
     Send,
-    /// Neither.
+    /// Ends both.
     Both,
 }
 
-/// Closes one or both directions of a connected socket and wakes its waiters. Errors (the peer is
-/// gone) do not matter.
+/// Closes one or both directions of a connected socket and wakes its waiters. Ignores errors of a
+/// peer that is gone.
 pub fn shutdown(socket: BorrowedFd<'_>, direction: Direction) {
     let how = match direction {
         Direction::Receive => libc::SHUT_RD,
@@ -112,7 +116,7 @@ pub fn shutdown(socket: BorrowedFd<'_>, direction: Direction) {
     unsafe { libc::shutdown(socket.as_raw_fd(), how) };
 }
 
-/// Sets an integer option of a socket. Best effort: options tune, nothing depends on them.
+/// Sets an integer option of a socket. Ignores errors: options tune, nothing depends on them.
 pub fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) {
     // SAFETY: the value's pointer and size are those of a live integer.
     unsafe {
@@ -145,7 +149,7 @@ impl Default for Keepalive {
 
 /// Sets up a TCP connection: small messages leave at once, and it ends with the peer's host.
 ///
-/// A host that acknowledges nothing is gone. A host that acknowledges is present, also while its
+/// A host that acknowledges nothing is gone. A host that acknowledges is present, even if its
 /// program reads nothing for long:
 /// - Nothing is under way: `keepalive` asks, and ends the connection.
 /// - Data is under way: Linux sends no keepalives. It sends the data again, ever less often, as
@@ -153,7 +157,7 @@ impl Default for Keepalive {
 /// - The peer's window is full: Linux asks for room as often. Each answer, also "no room", begins
 ///   the count anew.
 ///
-/// It sets no `TCP_USER_TIMEOUT`, under which those answers would not count.
+/// It leaves `TCP_USER_TIMEOUT` unset, because under it those answers would not count.
 pub fn tune_tcp(socket: BorrowedFd<'_>, keepalive: Keepalive) {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
     set_option(socket, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);

@@ -2,7 +2,8 @@
 //!
 //! Each step is a real kernel call for a part of the operation's length. The test then reports exactly that part as done.
 //!
-//! What it does not do: cut transfers short in the kernel. No file does that and takes the rest a moment later.
+//! It does not cut transfers short in the kernel. No file does that and takes the rest a moment
+//! later.
 
 use super::*;
 use crate::{IoFuture, IoResult, driver::block_on};
@@ -12,10 +13,10 @@ use std::{fs::File, io::Write as _, os::unix::fs::FileExt, path::PathBuf};
 /// The offset of the operation in its file. No buffer begins at this offset.
 const OFFSET: u64 = 8192;
 const LEN: usize = 40 << 10;
-/// The file's length: bytes around the range reveal a transfer to a wrong place.
+/// The file's length. Bytes around the range reveal a transfer to a wrong place.
 const FILE_BYTES: usize = OFFSET as usize + 2 * LEN;
 
-/// The way by which an operation reaches the kernel.
+/// The way of an operation to the kernel.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Ring,
@@ -80,7 +81,8 @@ fn a_write_that_was_cut_short_goes_on_where_it_stopped() {
         for (number, cuts) in CUTS.into_iter().enumerate() {
             let (before, data) = (noise(1, FILE_BYTES), noise(2 + number as u64, LEN));
             let (_scratch, file) = Scratch::new("cut-write", way, &before);
-            // The bytes that the kernel had not written are removed; otherwise the first try would have written all of them.
+            // The bytes that the kernel had not written are removed. Otherwise the first try would
+            // have written all of them.
             let shown = Shown { file: file.clone(), before: before.clone() };
             let (to, future): (_, IoFuture<()>) = IoFuture::pending();
             let kind = Kind::Write { data: IoBuf::copy_of(&data).freeze(), done: 0, dsync: number % 2 == 0, to };
@@ -106,7 +108,7 @@ fn a_write_that_was_cut_short_goes_on_where_it_stopped() {
     }
 }
 
-/// The file as it was before the write.
+/// The file before the write.
 struct Shown {
     file: Arc<File>,
     before: Vec<u8>,
