@@ -1,14 +1,15 @@
 //! [`RamDevice`]: a block device in memory. Every operation is over when its call returns.
 //!
-//! Role: the medium of tests, benches and embedders that need a device with no cost of its own; sparse, so that a
-//! device of many TiB costs only what was written to it.
+//! Role: the medium of tests, benches and embedders that need a device with no cost of its own. It
+//! is sparse: a device of many TiB costs only its written bytes.
 //!
-//! Invariants: the device is cut into stripes of [`STRIPE_BYTES`], each behind its own lock and allocated by the
-//! first write to it. An operation holds the lock of one stripe at a time, for the length of one copy, so no sector
-//! mixes two operations; an operation that spans stripes is not atomic as a whole (no block device is).
+//! Invariants: the device consists of stripes of [`STRIPE_BYTES`], each behind its own lock and
+//! allocated by its first write. An operation holds the lock of one stripe at a time, for the
+//! length of one copy, so no sector mixes two operations. An operation that spans stripes is not
+//! atomic as a whole (no block device is).
 //!
-//! What it does not do: survive the process, or lose anything before that: `flush` and FUA have nothing to do.
-//! Power loss is the business of [`crate::sim`].
+//! It does not survive the process. It loses nothing before that: `flush` and FUA have nothing to
+//! do. It leaves power loss to [`crate::sim`].
 
 use crate::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags,
@@ -17,23 +18,23 @@ use crate::{
 use parking_lot::RwLock;
 use std::sync::OnceLock;
 
-/// Bytes in one lock's care, and the unit of allocation.
+/// Bytes under one lock, and the unit of allocation.
 pub const STRIPE_BYTES: usize = 64 << 10;
 /// Largest device, in bytes (1 PiB); its empty table takes 64 MiB.
 pub const RAM_DEVICE_BYTES_MAX: u64 = 1 << 50;
 /// Longest request, in bytes.
 pub const RAM_REQUEST_BYTES_MAX: u32 = 64 << 20;
-/// Most extents that one query answers with.
+/// Most extents in one answer.
 const EXTENTS_MAX: usize = 4096;
 /// Stripes in a group; a group's table (64 KiB) is made by the first write to it.
 const GROUP_STRIPES: usize = 4096;
 const GROUP_BYTES: u64 = (STRIPE_BYTES * GROUP_STRIPES) as u64;
 
-/// A stripe that was never written, or was discarded whole, is `None` and reads as zeroes.
+/// A stripe; `None` reads as zeroes: the stripe was never written, or was discarded whole.
 type Stripe = RwLock<Option<Box<[u8; STRIPE_BYTES]>>>;
 type Group = OnceLock<Box<[Stripe]>>;
 
-/// A sparse block device in memory. See the module.
+/// A sparse block device in memory.
 pub struct RamDevice {
     info: DeviceInfo,
     groups: Box<[Group]>,
@@ -43,9 +44,9 @@ pub struct RamDevice {
 struct Piece {
     group: usize,
     stripe: usize,
-    /// Where in the stripe it begins.
+    /// Its start in the stripe.
     at: usize,
-    /// Where in the operation it begins.
+    /// Its start in the operation.
     done: usize,
     len: usize,
 }
@@ -77,11 +78,12 @@ fn new_stripe() -> Box<[u8; STRIPE_BYTES]> {
 }
 
 impl RamDevice {
-    /// A device of `size_bytes` zeroes with sectors of `sector_bytes` and physical sectors of 4 KiB.
+    /// Returns a device of `size_bytes` zeroes with sectors of `sector_bytes` and physical sectors
+    /// of 4 KiB.
     ///
     /// # Panics
-    /// If `sector_bytes` is not a power of two in 512..=4096, or `size_bytes` not a multiple of it or greater than
-    /// [`RAM_DEVICE_BYTES_MAX`].
+    /// If `sector_bytes` is not a power of two in 512..=4096. Also if `size_bytes` is not a
+    /// multiple of it or is greater than [`RAM_DEVICE_BYTES_MAX`].
     pub fn new(name: impl Into<String>, size_bytes: u64, sector_bytes: u32) -> RamDevice {
         assert!(
             sector_bytes.is_power_of_two() && (512..=4096).contains(&sector_bytes),
@@ -106,19 +108,19 @@ impl RamDevice {
         RamDevice { info, groups }
     }
 
-    /// The same device, refusing writes from now on.
+    /// Returns the same device, which refuses writes from now on.
     pub fn read_only(mut self) -> RamDevice {
         self.info.read_only = true;
         self
     }
 
-    /// Bytes of memory that hold data: whole stripes.
+    /// Returns the bytes of memory that hold data: whole stripes.
     pub fn allocated_bytes(&self) -> u64 {
         let stripes = self.groups.iter().filter_map(OnceLock::get).flatten();
         stripes.filter(|stripe| stripe.read().is_some()).count() as u64 * STRIPE_BYTES as u64
     }
 
-    /// A copy of all bytes. Consistent only while nobody writes.
+    /// Returns a copy of all bytes. It is consistent only without concurrent writes.
     pub fn snapshot(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.info.size_bytes as usize];
         self.copy_out(0, &mut bytes);
@@ -166,7 +168,7 @@ impl RamDevice {
         }
     }
 
-    /// Zeroes a range; with `keep` it is allocated afterwards, else whole stripes are given up.
+    /// Zeroes a range. With `keep` it is allocated afterwards, else whole stripes are given up.
     fn zero(&self, offset: u64, len: u64, keep: bool) {
         let (mut at, end) = (offset, offset + len);
         while at < end {
@@ -256,7 +258,7 @@ impl BlockDevice for RamDevice {
 impl RamDevice {
     fn zeroes_now(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoResult<()> {
         self.info.check(IoOp::WriteZeroes, offset, len)?;
-        // Zeroes that must stay allocated are written byte by byte, which is what `fast_only` wants to avoid.
+        // Zeroes that must stay allocated are written byte by byte, which `fast_only` forbids.
         if flags.no_hole && flags.fast_only {
             return Err(IoError::new(IoErrorKind::Unsupported, IoOp::WriteZeroes, offset, len));
         }

@@ -1,10 +1,10 @@
 //! [`Rng`]: a small seeded generator for simulations and tests (xoshiro256++, seeded by splitmix64; Blackman and
 //! Vigna, "Scrambled linear pseudorandom number generators", 2021).
 //!
-//! Invariants: the same seed gives the same numbers on every machine and in every version of this crate, so that a
-//! seed printed by a failure replays it.
+//! Invariants: a seed gives the same numbers on every machine and in every version of this crate.
+//! So the seed printed by a failure replays it.
 //!
-//! What it does not do: security, and anything but uniform numbers.
+//! It does not provide security, or any distribution but the uniform one.
 
 /// A seeded stream of uniform random numbers.
 #[derive(Clone, Debug)]
@@ -19,13 +19,13 @@ pub fn mix64(x: u64) -> u64 {
 }
 
 impl Rng {
-    /// The stream of `seed`. Any seed will do.
+    /// Returns the stream of `seed`, which may be any number.
     pub fn new(seed: u64) -> Rng {
         let state = |i: u64| mix64(seed.wrapping_add(i.wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         Rng([state(0), state(1), state(2), state(3)])
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn next_u64(&mut self) -> u64 {
         let s = &mut self.0;
         let result = s[0].wrapping_add(s[3]).rotate_left(23).wrapping_add(s[0]);
@@ -39,17 +39,18 @@ impl Rng {
         result
     }
 
-    /// A number in `0..bound`.
+    /// Returns a number in `0..bound`.
     ///
     /// # Panics
     /// If `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         assert!(bound > 0, "no number is below 0");
-        // The bias of a multiply without rejection is under bound / 2^64: nothing here can see it.
+        // The bias of a multiply without rejection is under bound / 2^64, which nothing here can
+        // see.
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// An index into something of `len` elements.
+    /// Returns an index into a list of `len` elements.
     ///
     /// # Panics
     /// If `len` is 0.
@@ -57,12 +58,12 @@ impl Rng {
         self.below(len as u64) as usize
     }
 
-    /// A number in `0.0..1.0`.
+    /// Returns a number in `0.0..1.0`.
     pub fn unit(&mut self) -> f64 {
         (self.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// True `yes` times out of `of`.
+    /// Returns true `yes` times out of `of`.
     ///
     /// # Panics
     /// If `of` is 0.
@@ -78,14 +79,16 @@ impl Rng {
         }
     }
 
-    /// A random permutation of `items`, in place.
+    /// Shuffles `items` in place into a random permutation.
     pub fn shuffle<T>(&mut self, items: &mut [T]) {
         for i in (1..items.len()).rev() {
             items.swap(i, self.index(i + 1));
         }
     }
 
-    /// A stream of its own for a part of the program, so that one part's appetite does not shift another's numbers.
+    /// Returns a stream of its own for a part of the program.
+    ///
+    /// The number of draws in one part then does not shift another's numbers.
     pub fn fork(&mut self) -> Rng {
         Rng::new(self.next_u64())
     }

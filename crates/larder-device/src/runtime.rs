@@ -1,9 +1,9 @@
 //! [`Runtime`]: the engine's only way to spawn background work, to wait for time, and to compute off the caller's path.
 //!
-//! Invariants: the engine takes time, threads and order from here alone, so that a simulated runtime with one
-//! seed replays a whole run.
+//! Invariants: the engine takes time, threads and order from here alone. So a simulated runtime
+//! with one seed replays a whole run.
 //!
-//! What it does not do: I/O; that is the devices' own.
+//! It leaves I/O to the devices.
 
 use crate::IoFuture;
 use std::{future::Future, pin::Pin, time::Duration};
@@ -14,26 +14,28 @@ pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// A piece of computing: hashing, compressing.
 pub type Job = Box<dyn FnOnce() + Send>;
 
-/// Where an engine's background work, time and computing come from.
+/// The source of an engine's background work, time and computing.
 pub trait Runtime: Send + Sync {
-    /// Runs `task` in the background until it is over.
+    /// Runs `task` in the background to its end.
     fn spawn(&self, task: BoxFuture);
 
     /// Resolves `after` this long, on the runtime's clock.
     fn delay(&self, after: Duration) -> IoFuture<()>;
 
-    /// Time since the runtime began, on its own clock.
+    /// Returns the time since the runtime began, on its own clock.
     fn now(&self) -> Duration;
 
     /// Runs `job` on a worker. Jobs may run at the same time and in any order.
     fn run_job(&self, job: Job);
 
-    /// Whether a job that a caller waits for is worth a worker's while: false where the caller would only wait
-    /// (no workers, or all of them busy).
+    /// Returns whether a job with a waiting caller is worth a worker.
+    ///
+    /// False if the caller would only wait: there are no workers, or all of them are busy.
     fn has_idle_worker(&self) -> bool;
 }
 
-/// Runs `f` on a worker of `runtime` and hands back its result. The future fails only when the runtime is torn down.
+/// Runs `f` on a worker of `runtime` and hands back its result. The future fails only if the
+/// runtime is torn down.
 pub fn compute<T: Send + 'static>(runtime: &dyn Runtime, f: impl FnOnce() -> T + Send + 'static) -> IoFuture<T> {
     let (completer, future) = IoFuture::pending();
     runtime.run_job(Box::new(move || completer.complete(Ok(f()))));

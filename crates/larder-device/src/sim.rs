@@ -1,20 +1,24 @@
-//! Deterministic simulation: a runtime whose scheduler and clock a seed decides, and devices that lose power.
+//! Deterministic simulation: a runtime with seeded scheduler and clock, and devices that lose
+//! power.
 //!
-//! Role: an engine that takes its tasks, time, jobs and I/O from here runs on one thread, in an order that one seed
-//! replays exactly. The scheduler meets interleavings that no real machine shows in a year; [`SimDevice`] keeps what
-//! is durable apart from what is not, so that a test can crash anywhere, reopen, and look.
+//! Role: an engine that takes its tasks, time, jobs and I/O from here runs on one thread, in an
+//! order that one seed replays exactly. The scheduler meets interleavings that no real machine
+//! shows in a year. [`SimDevice`] keeps durable and volatile changes apart, so that a test can
+//! crash anywhere, reopen, and look.
 //!
-//! A life: [`SimRuntime::new`], devices over it, [`SimRuntime::block_on`]; then [`SimRuntime::crash`] (power loss) or
-//! [`SimRuntime::kill`] (the process dies, the devices do not), a new runtime, [`SimDevice::attach`], and again.
-//! Or [`SimRuntime::freeze`], or a [`SimRuntime::capture`] on the way: the [`Frozen`] instant then ends in each way that a
-//! crash may end, one after the other.
-//! A runtime that is not ended this way lives as long as a task that holds it.
+//! A life has these steps: [`SimRuntime::new`], devices over it, [`SimRuntime::block_on`]. Then
+//! [`SimRuntime::crash`] (power loss) or [`SimRuntime::kill`] (the process dies, the devices do
+//! not), a new runtime, [`SimDevice::attach`], and again. [`SimRuntime::freeze`], or a
+//! [`SimRuntime::capture`] on the way, gives a [`Frozen`] instant instead. It ends in each way that
+//! a crash may end, one after the other. A runtime that is not ended this way lives as long as a
+//! task that holds it.
 //!
-//! Invariants: no real time, no threads, no randomness but the seed's. A panic inside a run prints the seed.
-//! Determinism ends where a task looks at addresses, real clocks, or the order of a randomly seeded hash map.
+//! Invariants: no real time, no threads, no randomness but the seed's. A panic inside a run prints
+//! the seed. Determinism ends if a task looks at addresses, real clocks, or the order of a randomly
+//! seeded hash map.
 //!
-//! What it does not do: model how long a medium takes ([`crate::throttled`] does, and runs on this clock), or race
-//! two threads on memory: tasks switch only where they await.
+//! It does not model the time of a medium; [`crate::throttled`] does, and runs on this clock. It
+//! does not race two threads on memory: tasks switch only at their awaits.
 
 mod device;
 mod frozen;

@@ -1,11 +1,12 @@
 //! [`ThreadRuntime`]: the [`Runtime`] of a real process: a driver thread for tasks and timers, and workers for jobs.
 //!
-//! Invariants: tasks run on one thread, so that an engine's background work needs no lock against itself, and the
-//! I/O they begin is completed there. Timers fire in the order of their deadlines, equal ones in the order they were
-//! asked for. At most [`JOBS_QUEUED_MAX`] jobs wait; the caller runs the next one itself, which slows it to the
-//! workers' speed. After [`ThreadRuntime::shutdown`] nothing runs any more: tasks are dropped, delays are cancelled.
+//! Invariants: tasks run on one thread, so that an engine's background work needs no lock against
+//! itself. Their I/O is completed there. Timers fire in the order of their deadlines, equal ones in
+//! the order of their requests. At most [`JOBS_QUEUED_MAX`] jobs wait; the caller runs the next one
+//! itself, which slows it to the workers' speed. After [`ThreadRuntime::shutdown`] nothing runs any
+//! more: tasks are dropped, delays are cancelled.
 //!
-//! What it does not do: spread tasks over threads; hashing and compressing belong into jobs.
+//! It does not spread tasks over threads; hashing and compressing belong into jobs.
 
 use crate::{
     BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
@@ -33,7 +34,7 @@ pub const JOBS_QUEUED_MAX: usize = 4096;
 /// Worker threads, at most.
 pub const WORKERS_MAX: usize = 256;
 
-/// How a [`ThreadRuntime`] is made.
+/// The options of a [`ThreadRuntime`].
 #[derive(Clone, Debug)]
 pub struct ThreadRuntimeOptions {
     /// Worker threads for jobs, up to [`WORKERS_MAX`]. With none, jobs run on their callers' threads.
@@ -49,7 +50,7 @@ impl Default for ThreadRuntimeOptions {
     }
 }
 
-/// See the module.
+/// A runtime of threads, as the module describes it.
 pub struct ThreadRuntime {
     driver: Arc<Shared>,
     workers: usize,
@@ -87,7 +88,7 @@ impl ThreadRuntime {
         let (stop, stopped) = IoFuture::pending();
         let workers = options.workers.min(WORKERS_MAX);
         let jobs = Arc::new(Jobs { queue: Mutex::default(), work: Condvar::new(), idle: AtomicUsize::new(0) });
-        // From here on, dropping the runtime stops whatever was started.
+        // From here on, a drop of the runtime stops all started threads.
         let runtime = Arc::new(ThreadRuntime {
             driver: Shared::new(),
             workers,
@@ -111,17 +112,19 @@ impl ThreadRuntime {
         Ok(runtime)
     }
 
-    /// Stops: drops the tasks that are not over, cancels the delays, lets queued jobs run to their end, and waits
-    /// for the threads. Later tasks and delays are dropped, later jobs run on their callers' threads.
+    /// Stops the runtime and waits for the threads.
+    ///
+    /// It drops the unfinished tasks, cancels the delays, and lets queued jobs run to their end.
+    /// Later tasks and delays are dropped, later jobs run on their callers' threads.
     pub fn shutdown(&self) {
         drop(self.stop.lock().take());
         self.jobs.queue.lock().stopped = true;
         self.jobs.work.notify_all();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
-            // The last handle may be dropped by a task or a job: that thread ends by itself.
+            // A task or a job may drop the last handle; that thread ends by itself.
             if thread.thread().id() != thread::current().id() {
-                // A panic of a thread was printed when it happened.
+                // A thread's panic was printed when it happened.
                 let _ = thread.join();
             }
         }
@@ -184,7 +187,7 @@ impl Jobs {
             if let Some(job) = queue.jobs.pop_front() {
                 self.note_idle(&queue);
                 drop(queue);
-                // The message was printed, and whoever waits for the job is told by its dropped completer.
+                // The message was printed, and the dropped completer tells the job's waiter.
                 let _ = catch_unwind(AssertUnwindSafe(job));
                 queue = self.queue.lock();
             } else if queue.stopped {
@@ -200,7 +203,7 @@ impl Jobs {
     }
 }
 
-/// A task that panics is over; the other tasks of its thread go on.
+/// A task whose panic ends it alone; the other tasks of its thread go on.
 struct CatchPanic(BoxFuture);
 
 impl Future for CatchPanic {

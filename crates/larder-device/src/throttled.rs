@@ -1,14 +1,16 @@
 //! [`Throttled`]: a device with the timing of another medium, a rotating disk above all.
 //!
-//! Role: caches are judged by what a slow origin costs; this makes memory or a file as slow as a disk, a RAID or an
-//! SSD, in benches and demonstrations as well as on a simulation's clock. A request goes to the inner device at once
-//! and is over when both that and the medium's model say so.
+//! Role: the cost of a slow origin decides the worth of a cache. This wrapper makes memory or a
+//! file as slow as a disk, a RAID or an SSD, in benches and demonstrations as well as on a
+//! simulation's clock. A request goes to the inner device at once, and ends when both the device
+//! and the medium's model have ended it.
 //!
-//! Invariants: time is the runtime's alone. Data, errors and durability are the inner device's: a flush reaches it
-//! after the model's write cache was drained. With one runtime clock and one order of requests the timing is the same.
+//! Invariants: time is the runtime's alone. Data, errors and durability are the inner device's: a
+//! flush reaches it after the model's write cache was drained. With one runtime clock and one order
+//! of requests the timing is the same.
 //!
-//! What it does not do: keep data in a cache that could be lost (lay it over [`crate::sim::SimDevice`] for that), or
-//! make a medium faster than the device inside.
+//! It does not keep data in a cache that could be lost (lay it over [`crate::sim::SimDevice`] for
+//! that), or make a medium faster than the device inside.
 
 mod hdd;
 mod model;
@@ -31,10 +33,13 @@ const WAITING_MAX: usize = 1 << 20;
 /// A medium whose timing a device can be given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
-    /// `hdd-7200`: one disk of 7200 turns a minute with NCQ, read-ahead and a volatile write cache. A random 4 KiB
-    /// read takes 12.7 ms; streams run at 180 MB/s outside to 100 MB/s inside.
+    /// `hdd-7200`: one disk of 7200 turns a minute with NCQ, read-ahead and a volatile write cache.
+    ///
+    /// A random 4 KiB read takes 12.7 ms; streams run at 180 MB/s outside to 100 MB/s inside.
     Hdd7200,
-    /// `raid5-7200`: five such disks, chunks of 64 KiB, rotating parity; a small write is two reads and two writes.
+    /// `raid5-7200`: five such disks, chunks of 64 KiB, rotating parity.
+    ///
+    /// A small write is two reads and two writes.
     Raid5Hdd7200,
     /// `sata-ssd`: random 4 KiB reads take 0.1 ms, up to 98,000 a second; streams 550 MB/s.
     SataSsd,
@@ -46,7 +51,7 @@ impl Profile {
     /// All profiles.
     pub const ALL: [Profile; 4] = [Profile::Hdd7200, Profile::Raid5Hdd7200, Profile::SataSsd, Profile::Nvme];
 
-    /// The name by which users ask for it.
+    /// Returns its name for users.
     pub fn name(self) -> &'static str {
         match self {
             Profile::Hdd7200 => "hdd-7200",
@@ -56,7 +61,7 @@ impl Profile {
         }
     }
 
-    /// The profile of this name. The error ([`IoErrorKind::Unsupported`]) lists the names there are.
+    /// Returns the profile of this name. The error ([`IoErrorKind::Unsupported`]) lists the names.
     pub fn named(name: &str) -> IoResult<Profile> {
         Profile::ALL.into_iter().find(|profile| profile.name() == name).ok_or_else(|| {
             let names = Profile::ALL.map(Profile::name).join(", ");
@@ -75,13 +80,13 @@ impl Profile {
     }
 }
 
-/// A device with the timing of a [`Profile`]. See the module.
+/// A device with the timing of a [`Profile`].
 pub struct Throttled<D> {
     inner: Arc<D>,
     clock: Arc<Clock>,
 }
 
-/// The model, and who waits for it.
+/// The model and its waiters.
 struct Clock {
     runtime: Arc<dyn Runtime>,
     state: Mutex<State>,
@@ -91,7 +96,7 @@ struct State {
     model: Box<dyn Model>,
     waiters: HashMap<u64, Completer<()>>,
     next_id: u64,
-    /// The earliest moment for which a timer runs.
+    /// The earliest moment with a running timer.
     timer: Option<Nanos>,
 }
 
@@ -103,7 +108,7 @@ impl<D: BlockDevice + 'static> Throttled<D> {
         Throttled { inner: Arc::new(inner), clock: Arc::new(Clock { runtime, state: Mutex::new(state) }) }
     }
 
-    /// The device inside.
+    /// Returns the device inside.
     pub fn inner(&self) -> &D {
         &self.inner
     }
@@ -154,13 +159,15 @@ impl Clock {
         self.runtime.now().as_nanos() as Nanos
     }
 
-    /// Lets the model's time follow the clock. `due`: the moment for which the timer was set that woke us; a timer
-    /// that fires a little early is set again.
+    /// Lets the model's time follow the clock.
+    ///
+    /// `due` is the moment of the timer that woke us; a timer that fires a little early is set
+    /// again.
     fn tick(self: &Arc<Self>, due: Nanos) {
         let mut over = Vec::new();
         {
             let mut state = self.state.lock();
-            // Under the lock, so that the model's time never runs backwards.
+            // The lock covers it, so that the model's time never runs backwards.
             let now = self.now();
             state.timer.take_if(|timer| *timer == due);
             state.advance(now, &mut over);
@@ -176,7 +183,7 @@ impl Clock {
             let clock = self.clone();
             let delay = self.runtime.delay(Duration::from_nanos(due.saturating_sub(now)));
             self.runtime.spawn(Box::pin(async move {
-                // Fails only when the runtime is torn down, and with it everyone who waits.
+                // It fails only if the runtime is torn down, and all waiters with it.
                 if delay.await.is_ok() {
                     clock.tick(due);
                 }
@@ -184,7 +191,9 @@ impl Clock {
         }
     }
 
-    /// When a timer is needed that does not run yet. None where nobody waits: the model catches up later.
+    /// Returns the moment for a new timer; `None` if one runs for it already.
+    ///
+    /// Without waiters there is none either: the model catches up later.
     fn next_timer(&self) -> Option<Nanos> {
         let mut state = self.state.lock();
         if state.waiters.is_empty() {

@@ -2,10 +2,11 @@
 //!
 //! Role: the one list of the kinds of devices that people can name.
 //!
-//! Invariants: two spellings of one device have the same canonical URI (symbolic links resolved, but for block devices;
-//! ports and host names spelled out), so that it can be stored and compared.
+//! Invariants: two spellings of one device have the same canonical URI, so that it can be stored
+//! and compared. Symbolic links are resolved, but for block devices; ports and host names are
+//! spelled out.
 //!
-//! What it does not do: create devices.
+//! It does not create devices.
 
 use crate::{
     BlockDevice, IoError, IoErrorKind, IoOp, IoResult,
@@ -18,32 +19,35 @@ use std::{
     time::Duration,
 };
 
-/// How a device is to be opened.
+/// The options of opening a device.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMode {
     /// Refuse writes. A device that only allows reading opens in this mode alone.
     pub read_only: bool,
-    /// Refuse to share the device with another process that asks for this, too. Files and block devices only: an NBD
-    /// server has no such notion.
+    /// Refuse to share the device with another process that asks for this, too.
+    ///
+    /// It applies to files and block devices only: NBD has no such notion.
     pub exclusive: bool,
-    /// Pass by the page cache where the device allows it. Files and block devices only.
+    /// Bypass the page cache if the device allows it. Files and block devices only.
     pub direct: bool,
     /// The time limit of a connection to a server; [`OPEN_TIMEOUT`] by default. NBD only.
     pub timeout: Option<Duration>,
 }
 
-/// An open device, and what tells it from others.
+/// An open device and its identity.
 pub struct OpenedDevice {
     /// The device.
     pub device: Arc<dyn BlockDevice>,
     /// Its name in the one canonical form: `file:///…`, `nbd://…` or `nbd+unix:///…`.
     pub canonical_uri: String,
-    /// A tag that tells it from other devices: [`FileDevice::identity`] for files and block devices, a hash of the canonical
-    /// URI for NBD; 0 where there is none.
+    /// A tag that tells it from other devices; 0 without one.
+    ///
+    /// It is [`FileDevice::identity`] for files and block devices, and a hash of the canonical URI
+    /// for NBD.
     pub identity: u64,
     /// It is a block device.
     pub is_block_device: bool,
-    /// Which file or block device it is of those that are there now; `None` for NBD.
+    /// The id of the file or block device among those present now; `None` for NBD.
     pub id: Option<FileId>,
 }
 
@@ -56,7 +60,7 @@ impl std::fmt::Debug for OpenedDevice {
 /// Opens a device by path, `file:///PATH`, `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`.
 ///
 /// # Errors
-/// What the device says; [`IoErrorKind::Unsupported`], with a sentence, for any other scheme.
+/// The device's errors; [`IoErrorKind::Unsupported`], with a sentence, for any other scheme.
 pub fn open_device(uri_or_path: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
     match scheme_of(uri_or_path) {
         None => open_file(Path::new(uri_or_path), mode),
@@ -84,7 +88,9 @@ fn unknown(text: &str) -> IoError {
     ))
 }
 
-/// The scheme, where the text is a URI. A path may hold a colon; a scheme is letters, digits and a few signs before `:/`.
+/// Returns the scheme, if the text is a URI.
+///
+/// A path may hold a colon; a scheme is letters, digits and a few signs before `:/`.
 fn scheme_of(text: &str) -> Option<&str> {
     let (scheme, rest) = text.split_once(':')?;
     let is_scheme = scheme.starts_with(|c: char| c.is_ascii_alphabetic())
@@ -110,7 +116,8 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
     let options =
         OpenOptions { direct: mode.direct, read_only: mode.read_only, exclusive: mode.exclusive, create_bytes: None };
     let device = FileDevice::open(&path, options).map_err(name)?;
-    // A block device keeps the name that it was given: /dev/disk/by-id/… survives a renumbering, what it links to does not.
+    // A block device keeps its given name: /dev/disk/by-id/… survives a renumbering, its target
+    // does not.
     let named = if device.is_block_device() { std::path::absolute(given).unwrap_or(path) } else { path };
     let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&named.to_string_lossy()));
     let (identity, is_block_device, id) = (device.identity(), device.is_block_device(), device.id());
@@ -127,7 +134,7 @@ fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
     Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false, id: None })
 }
 
-/// FNV-1a with 64 bits: the same for ever, which the standard library's hashers do not promise.
+/// Hashes with 64-bit FNV-1a: it stays the same for ever, unlike the standard library's hashers.
 fn hash(bytes: &[u8]) -> u64 {
     const BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x100_0000_01b3;

@@ -1,13 +1,14 @@
 //! One connection of the client: requests out, replies in, matched by cookie.
 //!
-//! Role: callers send as much as the socket takes at once, and leave the rest to a thread; another thread reads replies and
-//! completes requests as they arrive, in any order.
+//! Role: callers send as much as the socket takes at once, and leave the rest to a thread. Another
+//! thread reads replies and completes requests as they arrive, in any order.
 //!
-//! Invariants: each call is completed exactly once; once the connection has failed, with [`IoErrorKind::Gone`]. At most
-//! [`IN_FLIGHT_MAX`] requests are with the server; further ones wait, in their order, and so do requests for which the socket has
-//! no room. No caller waits: a hanging server delays only its own requests.
+//! Invariants: each call is completed exactly once; with [`IoErrorKind::Gone`] after the connection
+//! has failed. At most [`IN_FLIGHT_MAX`] requests are with the server. Further ones wait in their
+//! order, and so do requests without room in the socket. No caller waits: a hanging server delays
+//! only its own requests.
 //!
-//! What it does not do: connect again; the device does.
+//! It does not connect again; the device does.
 
 use super::{
     connect::Stream,
@@ -29,7 +30,7 @@ const BEHIND_MAX: usize = 1 << 16;
 /// Bytes of the reader's buffer: many small replies for one receive.
 const READ_BUFFER_BYTES: usize = 64 << 10;
 
-/// A request, with who waits for it.
+/// A request and its waiter.
 pub(super) struct Call {
     pub(super) command: u16,
     pub(super) flags: u16,
@@ -40,9 +41,9 @@ pub(super) struct Call {
     pub(super) to: Waiting,
 }
 
-/// Who waits for a request.
+/// The waiter of a request.
 pub(super) enum Waiting {
-    /// A read, and where its data goes.
+    /// A read and the buffer for its data.
     Read(IoBuf, Completer<IoBuf>),
     /// Anything else.
     Done(Completer<()>),
@@ -70,7 +71,7 @@ impl Call {
     }
 }
 
-/// See the module.
+/// A connection, as the module describes it.
 pub(super) struct Link {
     stream: Stream,
     /// The requests that the socket has not taken yet.
@@ -88,14 +89,14 @@ struct Table {
     behind: VecDeque<Call>,
     next_cookie: u64,
     gone: bool,
-    /// Writes that the server has answered and did not have to make durable.
+    /// Writes that the server has answered, perhaps before they were durable.
     written: u64,
-    /// How many of them a later flush has covered.
+    /// The number of those that a later flush has covered.
     flushed: u64,
 }
 
 impl Table {
-    /// The next call, when the server may have one more.
+    /// Takes the next call, if the server may have one more.
     fn take_next(&mut self) -> Option<Outgoing> {
         if self.waiting.len() >= IN_FLIGHT_MAX {
             return None;
@@ -119,14 +120,15 @@ struct Outgoing {
 }
 
 impl Outgoing {
-    /// The rest of head and payload.
+    /// Returns the rest of head and payload.
     fn rest(&self) -> [&[u8]; 2] {
         let data = self.data.as_deref().unwrap_or(&[]);
         let of_data = self.sent.saturating_sub(self.head.len());
         [self.head.get(self.sent..).unwrap_or(&[]), data.get(of_data..).unwrap_or(&[])]
     }
 
-    /// Sends as much as the socket takes; with `wait`, all of it. Returns whether all of it was sent.
+    /// Sends as much as the socket takes, or everything if `wait` is set. Returns whether all of it
+    /// was sent.
     fn send(&mut self, stream: &Stream, wait: bool) -> io::Result<bool> {
         loop {
             let [head, data] = self.rest();
@@ -167,12 +169,12 @@ impl Link {
         Ok(link)
     }
 
-    /// Whether the connection has failed.
+    /// Returns whether the connection has failed.
     pub(super) fn gone(&self) -> bool {
         self.table.lock().gone
     }
 
-    /// Whether writes were answered that no flush has covered.
+    /// Returns whether any answered write lacks a flush.
     pub(super) fn unflushed(&self) -> bool {
         let table = self.table.lock();
         table.written > table.flushed
@@ -215,7 +217,7 @@ impl Link {
         Ok(())
     }
 
-    /// The sender's thread: sends the requests for which the socket had no room.
+    /// Runs the sender's thread, which sends the requests that found no room in the socket.
     fn send_queued(&self) {
         loop {
             let mut outgoing = {
@@ -238,17 +240,17 @@ impl Link {
         }
     }
 
-    /// Says goodbye where nothing is in flight, and closes.
+    /// Says goodbye if nothing is in flight, and closes.
     pub(super) fn close(&self) {
         if !self.gone() && self.table.lock().waiting.is_empty() {
             let goodbye = Request { command: command::DISC, ..Request::default() };
-            // The server may be gone first; that is as good.
+            // The server may be gone first, which is as good.
             let _ = socket::send_slices(self.stream.as_fd(), &[IoSlice::new(&goodbye.encode())], false);
         }
         self.fail("the device was closed");
     }
 
-    /// Ends the connection: everything in flight fails.
+    /// Ends the connection and fails everything in flight.
     fn fail(&self, why: &str) {
         socket::shutdown(self.stream.as_fd(), Direction::Both);
         let (waiting, behind) = {
@@ -279,7 +281,7 @@ impl Link {
         self.fail(why);
     }
 
-    /// Reads one reply and completes its call. False where it is none.
+    /// Reads one reply and completes its call. False if the bytes are no reply.
     fn read_reply(&self, stream: &mut impl Read) -> io::Result<bool> {
         let mut header = [0; SIMPLE_REPLY_BYTES];
         stream.read_exact(&mut header)?;

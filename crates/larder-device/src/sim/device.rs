@@ -1,19 +1,21 @@
 //! [`SimDevice`]: a device whose operations take effect and complete when the simulation's scheduler says so.
 //!
 //! Invariants:
-//! - An operation takes effect at one moment between its submission and its completion, or, without FUA, at two:
-//!   some of its atoms first, the others at completion.
-//! - A write is volatile until a flush that was submitted after its completion completes; a FUA write is durable
-//!   when it completes, and it alone. Discards and zeroes are volatile like writes.
-//! - An atom of a write is old or new after a crash, never a mixture. Writes of different parts of one atom are kept or
-//!   dropped each on its own: harsher than drives, which write the whole atom.
-//! - A discarded sector, where zeroes are not promised, holds what it held, zeroes or garbage, and after the next power
-//!   loss perhaps another of these, flushed or not, until it is rewritten.
-//! - A failed write may have taken effect in full, in part, or not at all. A failed flush makes nothing durable, and may
-//!   forget what it should have: then no later flush makes that durable either, until it is written again.
+//! - An operation takes effect at one moment between its submission and its completion. Without FUA
+//!   it may take two: some of its atoms first, the others at completion.
+//! - A write is volatile until a flush that was submitted after its completion completes. A FUA
+//!   write is durable when it completes, and it alone. Discards and zeroes are volatile like
+//!   writes.
+//! - An atom of a write is old or new after a crash, never a mixture. Writes of different parts of
+//!   one atom are kept or dropped each on its own. Drives are less harsh and write the whole atom.
+//! - A discarded sector without a promise of zeroes holds its old bytes, zeroes or garbage. After
+//!   the next power loss it may hold another of these, flushed or not, until it is rewritten.
+//! - A failed write may have taken effect in full, in part, or not at all. A failed flush makes
+//!   nothing durable, and may forget its changes. Then no later flush makes them durable either,
+//!   until they are written again.
 //!
-//! What it does not do: choose the order of completions ([`super::SimRuntime`] does); refuse what a caller may not
-//! do, beyond range and alignment.
+//! It does not choose the order of completions ([`super::SimRuntime`] does). It refuses only a
+//! wrong range or alignment.
 
 use super::{
     SimRuntime,
@@ -41,17 +43,19 @@ use std::{
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 
-/// What a simulated device promises, beyond its size.
+/// The promises of a simulated device, beyond its size.
 #[derive(Clone, Debug)]
 pub struct SimDeviceOptions {
     /// Alignment of requests, in bytes.
     pub sector_bytes: u32,
     /// The medium's own sector, in bytes.
     pub physical_sector_bytes: u32,
-    /// A discarded range reads as zeroes; else as anything, after each power loss perhaps as something else.
+    /// A discarded range reads as zeroes; else as any bytes, which may change after each power
+    /// loss.
     pub discard_zeroes: bool,
-    /// The device's *atom*, in bytes: what is written at once or not at all, aligned to itself. 512, or 4096 as in most
-    /// SSDs; a part of an atom is then old or new as a whole.
+    /// The device's *atom*, in bytes, aligned to itself: it is written at once or not at all.
+    ///
+    /// It is 512, or 4096 as in most SSDs. A part of an atom is then old or new as a whole.
     pub tear_bytes: u32,
 }
 
@@ -61,7 +65,7 @@ impl Default for SimDeviceOptions {
     }
 }
 
-/// A simulated block device. Outlives the runtimes that it is attached to, one after the other.
+/// A simulated block device. It outlives the runtimes of its attachments, one after the other.
 pub struct SimDevice {
     me: Weak<SimDevice>,
     info: DeviceInfo,
@@ -74,7 +78,7 @@ pub struct SimDevice {
 }
 
 impl SimDevice {
-    /// A device of `size_bytes` zeroes, attached to `runtime`.
+    /// Returns a device of `size_bytes` zeroes, attached to `runtime`.
     ///
     /// # Panics
     /// If `sector_bytes` is not a power of two in 512..=4096, or `size_bytes` not a multiple of it.
@@ -83,7 +87,7 @@ impl SimDevice {
         SimDevice::with_options(runtime, name, size_bytes, options)
     }
 
-    /// [`SimDevice::new`] with more to choose.
+    /// As [`SimDevice::new`], with all options.
     ///
     /// # Panics
     /// As [`SimDevice::new`]; also if `tear_bytes` is neither 512 nor 4096.
@@ -122,7 +126,9 @@ impl SimDevice {
         device
     }
 
-    /// A device of another kind, attached to `runtime`, with a durable copy of the content that reads of this device see.
+    /// Returns a device of another kind with a durable copy of the content that reads see.
+    ///
+    /// It is attached to `runtime`.
     ///
     /// # Panics
     /// As [`SimDevice::with_options`].
@@ -133,24 +139,25 @@ impl SimDevice {
         copy
     }
 
-    /// Hands the device to another runtime, which completes what is submitted from now on.
+    /// Hands the device to another runtime, which completes later submissions.
     pub fn attach(&self, runtime: &Arc<SimRuntime>) {
         self.medium.lock().recall();
         *self.runtime.lock() = Arc::downgrade(runtime);
         runtime.adopt(self.me.clone());
     }
 
-    /// Flushes that failed so far, told or not.
+    /// Returns the number of failed flushes so far, reported or not.
     pub fn failed_flushes(&self) -> u64 {
         self.medium.lock().failed_flushes()
     }
 
-    /// Changes that failed flushes forgot so far.
+    /// Returns the number of changes that failed flushes forgot so far.
     pub fn forgotten(&self) -> u64 {
         self.medium.lock().forgotten()
     }
 
-    /// What is to fail. A failure is decided when an operation is submitted, and told when it completes.
+    /// Returns the planned failures. A failure is decided at an operation's submission, and told at
+    /// its completion.
     pub fn plan(&self) -> &FaultPlan {
         &self.plan
     }
@@ -165,25 +172,31 @@ impl SimDevice {
         self.plan.fail_range(op, range, kind, times);
     }
 
-    /// Makes the device vanish with what is in flight, or come back with all that it knew, durable or not.
+    /// Makes the device vanish with the operations in flight, or come back with its state, durable
+    /// or not.
     pub fn set_gone(&self, gone: bool) {
         self.plan.set_gone(gone);
     }
 
-    /// Makes this device alone lose power, behind the runtime's back: each change that is not durable is kept, dropped
-    /// or torn. With [`SimDevice::set_gone`] around it, a device that was unplugged.
+    /// Makes this device alone lose power, behind the runtime's back.
+    ///
+    /// Each volatile change is kept, dropped or torn. With [`SimDevice::set_gone`] around it, the
+    /// device was unplugged.
     pub fn power_cycle(&self, rng: &mut Rng) {
         self.power_loss(rng);
     }
 
-    /// Fills the device up, as a sparse file on a full file system is full: writes into pages of 4096 bytes that hold
-    /// nothing fail with [`IoErrorKind::NoSpace`], others succeed. Discards and zeroes free pages and need none.
+    /// Fills the device up, like a sparse file on a full file system.
+    ///
+    /// Writes into empty pages of 4096 bytes fail with [`IoErrorKind::NoSpace`], others succeed.
+    /// Discards and zeroes free pages and need none.
     pub fn set_full(&self, full: bool) {
         self.full.store(full, Relaxed);
     }
 
-    /// The next write lands at `to_offset` (or as near before the end as it fits), tells success, and leaves its own
-    /// place as it was.
+    /// Misdirects the next write to `to_offset`, or as near before the end as it fits.
+    ///
+    /// The write tells success, and leaves its own place unchanged.
     ///
     /// # Panics
     /// If `to_offset` is not a multiple of 512 bytes, or 1024 mischiefs are planned.
@@ -192,7 +205,7 @@ impl SimDevice {
         self.mischiefs.plan(Mischief::Misdirect(to_offset));
     }
 
-    /// The next write tells success and does nothing.
+    /// Loses the next write, which tells success and does nothing.
     ///
     /// # Panics
     /// If 1024 mischiefs are planned.
@@ -200,7 +213,7 @@ impl SimDevice {
         self.mischiefs.plan(Mischief::Lose);
     }
 
-    /// The next read returns bytes of which between one and eight bits are flipped; the medium is as it was.
+    /// Flips between one and eight bits in the answer of the next read; the medium is unchanged.
     ///
     /// # Panics
     /// If 1024 mischiefs are planned.
@@ -208,8 +221,9 @@ impl SimDevice {
         self.mischiefs.plan(Mischief::Misread(rng.next_u64()));
     }
 
-    /// The next operation `op` (`None`: any) takes `time` longer, on the simulation's clock. In every schedule others
-    /// overtake it for that long, unless nothing else is left to happen.
+    /// Delays the next operation `op` (`None`: any) by `time` on the simulation's clock.
+    ///
+    /// In every schedule others overtake it for that long, unless nothing else is left to happen.
     ///
     /// # Panics
     /// If 1024 mischiefs are planned.
@@ -217,12 +231,12 @@ impl SimDevice {
         self.mischiefs.plan(Mischief::Delay(op, time));
     }
 
-    /// Forgets planned mischief that has not happened: misdirected and lost writes, misreads, delays.
+    /// Forgets the mischief still planned: misdirected and lost writes, misreads, delays.
     pub fn clear_mischief(&self) {
         self.mischiefs.clear();
     }
 
-    /// Flips between one and eight bits of `offset..offset + len`, in what is read and in what survives a crash.
+    /// Flips between one and eight bits of `offset..offset + len`, durably and for reads.
     ///
     /// # Panics
     /// If the range is empty or not inside the device.
@@ -231,21 +245,21 @@ impl SimDevice {
         self.medium.lock().flip_bits(offset, len, rng);
     }
 
-    /// The bytes that a read would see now.
+    /// Returns the bytes that a read would see now.
     pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.medium.lock().read(offset, &mut bytes);
         bytes
     }
 
-    /// The bytes that survive a power loss that takes everything not flushed.
+    /// Returns the bytes that survive a power loss of everything not flushed.
     pub fn peek_durable(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
         self.medium.lock().read_durable(offset, &mut bytes);
         bytes
     }
 
-    /// Puts bytes on the medium, durably and at once, behind everyone's back: a misdirected write, an old image.
+    /// Puts bytes on the medium, durably, at once and unnoticed: a misdirected write, an old image.
     ///
     /// # Panics
     /// If offset or length are not multiples of 512 bytes, or not inside the device.
@@ -257,12 +271,12 @@ impl SimDevice {
         self.medium.lock().change_durably(&Change { offset, len, content });
     }
 
-    /// Bytes written, discarded or zeroed that a power loss may still take.
+    /// Returns the bytes written, discarded or zeroed that a power loss may still take.
     pub fn unflushed_bytes(&self) -> u64 {
         self.medium.lock().unflushed_bytes()
     }
 
-    /// What was asked of the device since it was made, over all its lives.
+    /// Returns the counts of the device's operations since its making, over all its lives.
     pub fn counters(&self) -> IoCounters {
         self.meter.get()
     }
@@ -279,7 +293,7 @@ impl SimDevice {
         &self.info.name
     }
 
-    /// The failure that an operation will end with, if any.
+    /// Fails if the operation will end with a failure.
     fn fate(&self, what: IoOp, offset: u64, len: u64) -> IoResult<()> {
         self.plan.check(what, offset, len)?;
         if what == IoOp::Write && self.full.load(Relaxed) && self.medium.lock().needs_space(offset, len) {
@@ -288,7 +302,7 @@ impl SimDevice {
         Ok(())
     }
 
-    /// Submits an operation, counted and with its fate decided. `make` gets what is to go wrong without a word.
+    /// Submits an operation, counted and with its fate decided. `make` gets its planned mischief.
     fn submit<T>(
         &self,
         what: IoOp,

@@ -1,12 +1,13 @@
 //! [`Frozen`]: the instant of a crash with everything still undecided, to be decided in every way, one after the other.
 //!
-//! Undecided is, of each device, what was written and not made durable, oldest first, and then what is in flight. Each
-//! such *piece* is kept, dropped or torn, whatever happens to the others.
+//! The undecided parts are, for each device, the volatile changes, oldest first, and then the
+//! operations in flight. Each such *piece* is kept, dropped or torn, independent of the others.
 //!
-//! Invariants: two choices differ in what some sector holds, but for pieces that are longer than three atoms, or cover
-//! each other. Atoms that a piece would leave as they are durable, and that no earlier piece touches, do not count.
+//! Invariants: two choices differ in the content of some sector. Exceptions are pieces longer than
+//! three atoms, and pieces that cover each other. An atom does not count if the piece leaves it as
+//! it is durable and no earlier piece touches it.
 //!
-//! What it does not do: cut a piece of more than three such atoms in every way; it takes six of them.
+//! It does not cut a piece of more than three such atoms in every way; it takes six of them.
 
 use super::{
     SimDevice,
@@ -21,15 +22,15 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// A piece of at most this many atoms is cut in every way.
+/// The most atoms of a piece that is cut in every way.
 const ATOMS_CUT_IN_EVERY_WAY_MAX: usize = 3;
 /// Ways to cut a longer one: none, all, the first atom, the last, the first half, all but one in the middle.
 const WAYS_TO_CUT_A_LONG_ONE: u64 = 6;
 
-/// The instant of a crash, undecided. See the module. Cheap: it shares its bytes with the devices.
+/// The instant of a crash, undecided. It is cheap, since it shares its bytes with the devices.
 pub struct Frozen {
     devices: Vec<FrozenDevice>,
-    /// In the order of submission: device, and what it may still change.
+    /// In the order of submission: the device, and the changes still possible.
     in_flight: Vec<(usize, Vec<Change>)>,
     pieces: OnceLock<Vec<Piece>>,
 }
@@ -39,17 +40,17 @@ struct FrozenDevice {
     medium: Medium,
 }
 
-/// A change that may be kept, dropped or torn, and what of it matters.
+/// A change that may be kept, dropped or torn, and its relevant atoms.
 struct Piece {
     device: usize,
     change: Change,
     in_flight: bool,
-    /// The atoms that it would change, by number, in order.
+    /// The numbers of the atoms that it would change, in order.
     atoms: Vec<u64>,
 }
 
 impl Piece {
-    /// In how many ways it can end.
+    /// Returns in how many ways it can end.
     fn ways(&self) -> u64 {
         match self.atoms.len() {
             atoms @ 0..=ATOMS_CUT_IN_EVERY_WAY_MAX => 1 << atoms,
@@ -61,11 +62,13 @@ impl Piece {
         if self.atoms.len() <= ATOMS_CUT_IN_EVERY_WAY_MAX { self.ways() - 1 } else { 1 }
     }
 
-    /// What of it is kept, way number `way`: two ranges of its list of atoms, which may be empty. Way 0 keeps nothing.
+    /// Returns the kept part for way number `way`: two ranges of its list of atoms, perhaps empty.
+    ///
+    /// Way 0 keeps nothing.
     fn kept(&self, way: u64) -> [Range<usize>; 2] {
         let atoms = self.atoms.len();
         if atoms <= ATOMS_CUT_IN_EVERY_WAY_MAX {
-            // A bit for each atom. Of three bits only these two do not follow each other.
+            // A bit for each atom. Only these two of three bits do not follow each other.
             return match way {
                 0 => [0..0, 0..0],
                 0b101 => [0..1, 2..3],
@@ -102,34 +105,35 @@ impl Frozen {
         Frozen { devices: devices.into_iter().map(frozen).collect(), in_flight, pieces: OnceLock::new() }
     }
 
-    /// How many power losses can be told apart; `u64::MAX` for more than fit.
+    /// Returns how many power losses differ; `u64::MAX` for more than fit.
     pub fn choices(&self) -> u64 {
         self.pieces().iter().fold(1, |choices, piece| choices.saturating_mul(piece.ways()))
     }
 
-    /// How many kills can be told apart: only what is in flight is undecided then.
+    /// Returns how many kills differ: only operations in flight are undecided then.
     pub fn choices_of_a_kill(&self) -> u64 {
         let in_flight = self.pieces().iter().filter(|piece| piece.in_flight);
         in_flight.fold(1, |choices, piece| choices.saturating_mul(piece.ways()))
     }
 
-    /// Changes that are undecided, of all devices.
+    /// Returns the number of undecided changes, of all devices.
     pub fn undecided(&self) -> usize {
         self.pieces().iter().filter(|piece| piece.ways() > 1).count()
     }
 
-    /// Puts the devices where power loss number `choice` leaves them: 0 drops everything. May be called again and
-    /// again, whatever happened to the devices in between.
+    /// Puts the devices into the state of power loss number `choice`; 0 drops everything.
+    ///
+    /// Calls may repeat, after any change to the devices in between.
     ///
     /// # Panics
-    /// If there are not that many. The runtime that the devices are attached to must have ended.
+    /// If there are fewer choices. The runtime of the devices must have ended.
     pub fn thaw(&self, choice: u64) {
         let mut images = self.images_without_what_is_undecided(choice);
         self.decide(choice, |_| true, |device, change| images[device].change_durably(&change));
         self.put(images);
     }
 
-    /// Puts the devices where a power loss leaves them that takes nothing.
+    /// Puts the devices into the state of a power loss that takes nothing.
     pub fn thaw_all_kept(&self) {
         let mut images = self.images_without_what_is_undecided(u64::MAX);
         for piece in self.pieces() {
@@ -147,8 +151,10 @@ impl Frozen {
         images
     }
 
-    /// Puts the devices where a kill leaves them: what completed is there, though no more durable than it was, and of
-    /// what was in flight whatever `choice` of [`Frozen::choices_of_a_kill`] keeps.
+    /// Puts the devices into the state of a kill.
+    ///
+    /// Completed operations are there, no more durable than before. `choice` of
+    /// [`Frozen::choices_of_a_kill`] decides the operations in flight.
     ///
     /// # Panics
     /// As [`Frozen::thaw`].
@@ -158,15 +164,17 @@ impl Frozen {
         self.put(images);
     }
 
-    /// Puts the devices where some power loss leaves them, drawn as [`super::SimRuntime::crash`] draws it: tears are
-    /// not limited to those that are numbered, and few or all losses are as likely as half of them.
+    /// Puts the devices into the state of a random power loss, drawn as in
+    /// [`super::SimRuntime::crash`].
+    ///
+    /// Tears go beyond the numbered ones, and few or all losses are as likely as half of them.
     pub fn thaw_drawn(&self, rng: &mut Rng) {
         let mut images = self.images_with_what_was_in_flight(rng);
         images.iter_mut().for_each(|image| image.power_loss(rng));
         self.put(images);
     }
 
-    /// Puts the devices where some kill leaves them, drawn as [`super::SimRuntime::kill`] draws it.
+    /// Puts the devices into the state of a random kill, drawn as in [`super::SimRuntime::kill`].
     pub fn thaw_killed_drawn(&self, rng: &mut Rng) {
         let images = self.images_with_what_was_in_flight(rng);
         self.put(images);
@@ -219,7 +227,7 @@ impl Frozen {
     }
 }
 
-/// The atoms that are not the same whether or not the change is kept.
+/// Returns the atoms that differ between a kept and a dropped change.
 fn atoms_that_matter(medium: &Medium, change: &Change, touched: &HashSet<u64>) -> Vec<u64> {
     let tear_bytes = medium.tear_bytes();
     let differs = |atom: u64| {
@@ -229,7 +237,7 @@ fn atoms_that_matter(medium: &Medium, change: &Change, touched: &HashSet<u64>) -
     match change.content {
         Content::Data(_) => change.atoms(tear_bytes).filter(|&atom| differs(atom)).collect(),
         Content::Undefined { .. } if change.len <= PAGE_BYTES << 20 => change.atoms(tear_bytes).collect(),
-        // Perhaps of terabytes: holes stay holes.
+        // It may have terabytes, so holes stay holes.
         _ => {
             let pages = medium.pages_touched(change).into_iter();
             let atoms = pages.flat_map(|page| page * PAGE_BYTES / tear_bytes..(page + 1) * PAGE_BYTES / tear_bytes);
@@ -244,7 +252,7 @@ fn atoms_that_matter(medium: &Medium, change: &Change, touched: &HashSet<u64>) -
     }
 }
 
-/// Whether the image holds what the change would put between these offsets.
+/// Returns whether the image already holds the change's content between these offsets.
 fn is_in(image: &Pages, change: &Change, from: u64, to: u64) -> bool {
     if image.is_undefined(from, to - from) {
         return false;

@@ -1,11 +1,12 @@
-//! The bytes of a simulated device: what reads see, what survives a power loss, and the changes in between.
+//! The bytes of a simulated device: the view of reads, the durable image, and the changes in
+//! between.
 //!
-//! Invariants: replaying the log over the durable image, in order, gives the current image; a page that no entry of the
-//! log touches is the same in both, and shared. Nothing of an entry older than a durable change of the same sector is
-//! left in the log, so a crash never revives it. A clone shares all pages, and a power loss costs in proportion to
-//! what was not flushed.
+//! Invariants: replaying the log over the durable image, in order, gives the current image. A page
+//! that no entry of the log touches is the same in both, and shared. The log holds no part of an
+//! entry older than a durable change of the same sector, so a crash never revives it. A clone
+//! shares all pages. The cost of a power loss is in proportion to the unflushed changes.
 //!
-//! What it does not do: decide when a change happens or is made durable; the device does.
+//! It does not decide when a change happens or becomes durable; the device does.
 
 use super::pages::{Change, Content, PAGE_BYTES, Pages, pages_of};
 use crate::{
@@ -17,7 +18,7 @@ use std::collections::{HashMap, VecDeque};
 /// Unflushed changes and their bytes that a device holds; beyond, the oldest become durable.
 const LOG_CHANGES_MAX: usize = 64 << 10;
 const LOG_BYTES_MAX: u64 = 256 << 20;
-/// Most extents that one query answers with.
+/// Most extents in one answer.
 const EXTENTS_MAX: usize = 4096;
 
 /// A change that a power loss may take.
@@ -25,38 +26,39 @@ const EXTENTS_MAX: usize = 4096;
 struct Entry {
     number: u64,
     change: Change,
-    /// The pages that it touches; of zeroes and discards those that were there.
+    /// The pages that it touches; for zeroes and discards only pages that existed.
     pages: Vec<u64>,
-    /// A flush of it failed, and no later one makes it durable. Such entries are the oldest of the log.
+    /// A flush of it failed, and later ones do not make it durable. Such entries are the oldest of
+    /// the log.
     forgotten: bool,
 }
 
 /// The bytes of a device, durable and not.
 #[derive(Clone)]
 pub(super) struct Medium {
-    /// What reads see.
+    /// The bytes that reads see.
     current: Pages,
-    /// What is there after a power loss that takes every unflushed change.
+    /// The bytes after a power loss of every unflushed change.
     durable: Pages,
     /// Changes in the current image and not yet in the durable one, oldest first.
     log: VecDeque<Entry>,
-    /// How many entries of the log touch a page.
+    /// The number of log entries that touch a page.
     entries_of_page: HashMap<u64, u32>,
-    /// How many entries are zeroes or discards.
+    /// The number of zero and discard entries.
     holed: u64,
     next_change: u64,
     log_bytes: u64,
-    /// How many entries were forgotten, ever.
+    /// The number of entries ever forgotten.
     forgotten: u64,
     failed_flushes: u64,
-    /// Decides what undefined sectors hold, until the next power loss.
+    /// The seed of undefined sectors' content, until the next power loss.
     salt: u64,
-    /// What is written at once or not at all, in bytes.
+    /// The atom, in bytes: it is written at once or not at all.
     tear_bytes: u64,
 }
 
 impl Medium {
-    /// Zeroes. `tear_bytes` is what a crash leaves whole.
+    /// Returns a medium of zeroes. A crash leaves atoms of `tear_bytes` whole.
     pub(super) fn new(tear_bytes: u64) -> Medium {
         Medium {
             current: Pages::default(),
@@ -73,7 +75,7 @@ impl Medium {
         }
     }
 
-    /// The same bytes, durable, on a medium with atoms of `tear_bytes`.
+    /// Returns the same bytes, durable, on a medium with atoms of `tear_bytes`.
     pub(super) fn copied(&self, tear_bytes: u64) -> Medium {
         let (current, durable) = (self.current.clone(), self.current.clone());
         let Medium { salt, forgotten, failed_flushes, .. } = *self;
@@ -88,7 +90,7 @@ impl Medium {
         self.durable.read(offset, out, self.salt);
     }
 
-    /// What a power loss that takes everything leaves.
+    /// Returns the bytes after a power loss that takes everything.
     pub(super) fn durable(&self) -> &Pages {
         &self.durable
     }
@@ -97,33 +99,33 @@ impl Medium {
         self.tear_bytes
     }
 
-    /// Number of the next change: a flush that begins now covers those below it.
+    /// Returns the number of the next change: a flush that begins now covers those below it.
     pub(super) fn next_change(&self) -> u64 {
         self.next_change
     }
 
-    /// Bytes changed and not yet durable, counting each change.
+    /// Returns the bytes changed and not yet durable, counting each change.
     pub(super) fn unflushed_bytes(&self) -> u64 {
         self.log_bytes
     }
 
-    /// The changes that are not durable, oldest first.
+    /// Returns the changes that are not durable, oldest first.
     pub(super) fn unflushed(&self) -> impl Iterator<Item = &Change> {
         self.log.iter().map(|entry| &entry.change)
     }
 
-    /// Some page of the range holds nothing, so that a write needs space.
+    /// Returns whether some page of the range is empty, so that a write needs space.
     pub(super) fn needs_space(&self, offset: u64, len: u64) -> bool {
         pages_of(offset, len).any(|page| self.current.is_free(page))
     }
 
-    /// The parts of a change that need no space.
+    /// Returns the parts of a change that need no space.
     pub(super) fn parts_with_space(&self, change: &Change) -> Vec<Change> {
         let pages = pages_of(change.offset, change.len).filter(|&page| !self.current.is_free(page));
         pages.filter_map(|page| change.part(page * PAGE_BYTES, (page + 1) * PAGE_BYTES)).collect()
     }
 
-    /// The pages that a change touches in one of the images.
+    /// Returns the pages that a change touches in one of the images.
     pub(super) fn pages_touched(&self, change: &Change) -> Vec<u64> {
         let all = pages_of(change.offset, change.len);
         if let Content::Data(_) = change.content {
@@ -151,7 +153,7 @@ impl Medium {
         }
     }
 
-    /// Puts a change into the current image. Gives the pages that it touched.
+    /// Puts a change into the current image. Returns the pages that it touched.
     fn show(&mut self, change: &Change) -> Vec<u64> {
         let before = self.pages_touched(change);
         self.current.apply(change);
@@ -168,7 +170,7 @@ impl Medium {
         }
     }
 
-    /// One entry less touches the page. True: it was the last one.
+    /// Counts one entry less for the page. Returns true for the last one.
     fn unnote(&mut self, page: u64) -> bool {
         if let Some(entries) = self.entries_of_page.get_mut(&page) {
             *entries -= 1;
@@ -200,8 +202,9 @@ impl Medium {
         }
     }
 
-    /// No older entry, which is one with a number below `below`, may cover a durable change after a crash: cuts it out of
-    /// them.
+    /// Cuts a durable change out of all older entries, with numbers below `below`.
+    ///
+    /// They must not cover it after a crash.
     fn cut(&mut self, change: &Change, below: u64) {
         for entry in std::mem::take(&mut self.log) {
             if entry.number >= below || entry.change.end() <= change.offset || change.end() <= entry.change.offset {
@@ -227,7 +230,7 @@ impl Medium {
         self.log_bytes = self.log.iter().map(|entry| entry.change.len).sum();
     }
 
-    /// Makes all changes below number `upto` durable, but for what was forgotten.
+    /// Makes all changes below number `upto` durable, except forgotten ones.
     pub(super) fn flush(&mut self, upto: u64) {
         let forgotten = self.log.iter().take_while(|entry| entry.forgotten).count();
         while self.log.get(forgotten).is_some_and(|entry| entry.number < upto) {
@@ -239,7 +242,7 @@ impl Medium {
         }
     }
 
-    /// The same where the `forgotten` oldest stay.
+    /// Does the same, but keeps the `forgotten` oldest.
     fn flush_behind(&mut self, forgotten: usize, upto: u64) {
         let end = self.log.iter().take_while(|entry| entry.number < upto).count();
         let settled: Vec<Entry> = self.log.drain(forgotten..end).collect();
@@ -256,8 +259,10 @@ impl Medium {
         self.log_bytes = self.log.iter().map(|entry| entry.change.len).sum();
     }
 
-    /// A flush failed, and perhaps the device forgot that it owes the changes below some number: reads see them until the
-    /// next power loss, which may take them, and no flush makes them durable. So does Linux with pages whose writing failed.
+    /// Notes a failed flush, and perhaps forgets the changes below some number.
+    ///
+    /// Reads see these until the next power loss, which may take them, and no flush makes them
+    /// durable. Linux does so with pages after a failed write.
     pub(super) fn flush_failed(&mut self, forgets: Option<u64>) {
         self.failed_flushes += 1;
         let upto = forgets.unwrap_or(0);
@@ -267,17 +272,18 @@ impl Medium {
         }
     }
 
-    /// How many flushes failed so far.
+    /// Returns the number of failed flushes so far.
     pub(super) fn failed_flushes(&self) -> u64 {
         self.failed_flushes
     }
 
-    /// How many changes were forgotten so far.
+    /// Returns the number of changes forgotten so far.
     pub(super) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    /// Another process opens the device: each forgotten change is there for good from now on, or is not.
+    /// Decides each forgotten change, as another process opens the device: it is there for good, or
+    /// is not.
     pub(super) fn recall(&mut self) {
         let count = self.log.iter().take_while(|entry| entry.forgotten).count();
         if count == 0 {
@@ -295,7 +301,7 @@ impl Medium {
                 self.current.share(&self.durable, page);
             }
         }
-        // The younger ones are still seen, also where they shared a page with what went.
+        // Reads still see the younger changes, also on a page of a lost one.
         for entry in &self.log {
             self.current.apply(&entry.change);
         }
@@ -316,10 +322,10 @@ impl Medium {
 
     /// Loses power: each change that is not durable is kept, dropped or torn.
     pub(super) fn power_loss(&mut self, rng: &mut Rng) {
-        // Now and then all of them share one fate: those are the crashes that real machines have most.
+        // Now and then all of them share one fate, as in most crashes of real machines.
         let keep_of_8 = [0, 1, 4, 7, 8][rng.index(5)];
         let tear_bytes = self.tear_bytes;
-        // Not taken from the stream: where nothing is undefined this draws nothing.
+        // Not taken from the stream: without undefined sectors this draws nothing.
         let salt = rng.clone().next_u64();
         self.lose(salt, |change, durable| {
             if keep_of_8 % 8 != 0 && rng.chance(1, 4) {
@@ -330,8 +336,10 @@ impl Medium {
         });
     }
 
-    /// Loses power: `keep` puts of each change that is not durable, oldest first, what it likes into the durable image.
-    /// `salt` decides anew what undefined sectors hold.
+    /// Loses power. `keep` puts its choice of each volatile change, oldest first, into the durable
+    /// image.
+    ///
+    /// `salt` decides anew the content of undefined sectors.
     pub(super) fn lose(&mut self, salt: u64, mut keep: impl FnMut(&Change, &mut Pages)) {
         let log = std::mem::take(&mut self.log);
         log.iter().for_each(|entry| keep(&entry.change, &mut self.durable));
@@ -353,7 +361,7 @@ impl Medium {
         }
     }
 
-    /// Runs of pages that were written and that were not.
+    /// Returns the runs of written and unwritten pages.
     pub(super) fn extents(&self, offset: u64, len: u64) -> Vec<Extent> {
         let mut extents: Vec<Extent> = Vec::new();
         let (mut at, end) = (offset, offset + len);

@@ -1,8 +1,8 @@
-//! What a device does wrong without a word, or late: faults that no error tells.
+//! The silent or late faults of a device: no error tells them.
 //!
 //! Invariants: each planned mischief hits one operation, the next that it fits, in the order of planning.
 //!
-//! What it does not do: fail operations; [`crate::faulty::FaultPlan`] does.
+//! It does not fail operations; [`crate::faulty::FaultPlan`] does.
 
 use crate::IoOp;
 use parking_lot::Mutex;
@@ -11,23 +11,23 @@ use std::{
     time::Duration,
 };
 
-/// Most mischief that is planned at a time.
+/// Most mischiefs planned at a time.
 const PLANNED_MAX: usize = 1024;
 
-/// One thing that goes wrong.
+/// One silent fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mischief {
-    /// A write lands here instead, and says that all is well.
+    /// A write lands here instead, and reports success.
     Misdirect(u64),
-    /// A write says that all is well and does nothing.
+    /// A write reports success and does nothing.
     Lose,
-    /// A read returns other bytes than the medium has; the seed says which.
+    /// A read returns bytes that differ from the medium's; the seed chooses them.
     Misread(u64),
     /// An operation takes this much longer.
     Delay(Option<IoOp>, Duration),
 }
 
-/// What is planned. Thread-safe; one word to look at while nothing is.
+/// The planned mischiefs. Thread-safe; without any, an operation reads one word.
 #[derive(Debug, Default)]
 pub(super) struct Mischiefs {
     planned: Mutex<Vec<Mischief>>,
@@ -57,7 +57,7 @@ impl Mischiefs {
         self.armed.store(false, Relaxed);
     }
 
-    /// What hits this operation: a delay, and one other thing. That uses them up.
+    /// Takes the mischief of this operation, and uses it up: a delay, and one other fault.
     pub(super) fn take(&self, op: IoOp) -> (Option<Mischief>, Duration) {
         if !self.armed.load(Relaxed) {
             return (None, Duration::ZERO);

@@ -1,9 +1,9 @@
 //! [`PendingOp`]: an operation of a [`SimDevice`] on its way, and what it does when the scheduler lets it.
 //!
-//! Invariants: an operation takes effect at one moment, or without FUA at two, each time atom by atom; what it was told
-//! to answer it answers once.
+//! Invariants: an operation takes effect at one moment, or without FUA at two, each time atom by
+//! atom. It answers exactly once.
 //!
-//! What it does not do: choose its moment; [`super::SimRuntime`] does.
+//! It does not choose its moment; [`super::SimRuntime`] does.
 
 use super::{
     SimDevice,
@@ -29,7 +29,7 @@ pub(super) enum Op {
 }
 
 impl PendingOp {
-    /// Completes the operation; or, where it is one that may, lets some of it take effect and hands it back.
+    /// Completes the operation. With `partly`, it may let some of it take effect and hand it back.
     pub(super) fn deliver(mut self, partly: bool, rng: &mut Rng) -> Option<PendingOp> {
         if partly && self.fate.is_ok() && self.do_some(rng) {
             return Some(self);
@@ -60,7 +60,7 @@ impl PendingOp {
                 match &fate {
                     Ok(()) if fua => rest.iter().for_each(|change| medium.change_durably(change)),
                     Ok(()) => rest.into_iter().for_each(|change| medium.change(change)),
-                    // What a full device has no space for it cannot have written.
+                    // A full device cannot have written the parts without space.
                     Err(error) if error.kind == IoErrorKind::NoSpace => {
                         let parts = rest.iter().flat_map(|change| medium.parts_with_space(change)).collect();
                         leave_behind(&mut medium, parts, rng);
@@ -88,7 +88,7 @@ impl PendingOp {
         None
     }
 
-    /// Lets some sectors of the operation take effect now. False where it has no second moment left.
+    /// Lets some sectors of the operation take effect now. False if it has no second moment left.
     fn do_some(&mut self, rng: &mut Rng) -> bool {
         let mut medium = self.device.medium.lock();
         let tear_bytes = medium.tear_bytes();
@@ -106,8 +106,8 @@ impl PendingOp {
                 }
                 !filled.is_empty()
             }
-            // Not with FUA: a later completed write could lie between the two moments and be covered again when
-            // the whole is made durable.
+            // Not with FUA: a later completed write could lie between the two moments. The final
+            // durable step would cover it again.
             Op::Change { rest, fua: false, split, .. } if !*split && rest.iter().any(many_atoms) => {
                 *split = true;
                 let whole = std::mem::take(rest);
@@ -122,7 +122,7 @@ impl PendingOp {
         }
     }
 
-    /// What the operation may still change.
+    /// Returns the changes that the operation may still make.
     pub(super) fn changes(&self) -> &[Change] {
         match &self.op {
             Op::Change { rest, .. } => rest,
@@ -130,7 +130,9 @@ impl PendingOp {
         }
     }
 
-    /// The operation's process died or its device lost power: it takes effect in full, in part, or not at all.
+    /// Ends the operation after its process died or its device lost power.
+    ///
+    /// It takes effect in full, in part, or not at all.
     pub(super) fn abandon(self, rng: &mut Rng) {
         if let Op::Change { rest, .. } = self.op {
             leave_behind(&mut self.device.medium.lock(), rest, rng);
@@ -146,7 +148,7 @@ fn flip_some(bytes: &mut [u8], rng: &mut Rng) {
     }
 }
 
-/// What a change that was interrupted leaves: all, some or none of it, volatile.
+/// Leaves all, some or none of an interrupted change, volatile.
 pub(super) fn leave_behind(medium: &mut Medium, rest: Vec<Change>, rng: &mut Rng) {
     let tear_bytes = medium.tear_bytes();
     let fate = rng.below(3);

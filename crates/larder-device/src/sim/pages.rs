@@ -1,12 +1,13 @@
-//! Sparse bytes that are copied only where they are written, and changes to them.
+//! Sparse bytes that are copied only at a write, and changes to them.
 //!
-//! Invariants: a clone shares everything with its original and costs in proportion to the leaves, not to the bytes.
-//! Offsets and lengths of changes are multiples of [`SECTOR_BYTES`].
+//! Invariants: a clone shares everything with its original; its cost is in proportion to the
+//! leaves, not to the bytes. Offsets and lengths of changes are multiples of [`SECTOR_BYTES`].
 //!
-//! A discarded sector whose content is not promised is *undefined*: it reads as what was there, as zeroes or as garbage,
-//! as its seed and a salt decide, until it is rewritten. Another salt, after a power loss, may decide otherwise.
+//! A discarded sector without promised content is *undefined*. It reads as its old bytes, as zeroes
+//! or as garbage, as its seed and a salt decide, until it is rewritten. Another salt, after a power
+//! loss, may decide otherwise.
 //!
-//! What it does not do: know what is durable; [`super::image`] does.
+//! It does not know the durable part; [`super::image`] does.
 
 use crate::{
     SharedBuf,
@@ -19,14 +20,15 @@ pub(super) const SECTOR_BYTES: u64 = 512;
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Pages of a leaf; as many as a word has bits.
 const LEAF_PAGES: u64 = 64;
-/// Bytes of a discarded range that become undefined where nothing was written before; the rest reads as zeroes.
+/// Bytes of a discarded range without earlier writes that become undefined; the rest reads as
+/// zeroes.
 const UNDEFINED_HOLE_BYTES_MAX: u64 = 16 << 20;
-/// Longer changes are torn in one place only.
+/// The atoms of the longest change that tears in many places; longer ones tear in one.
 const SHREDDED_ATOMS_MAX: u64 = 16 << 10;
 
 type Bytes = [u8; PAGE_BYTES as usize];
 
-/// What a page holds.
+/// The content of a page.
 #[derive(Clone, Default)]
 struct Page {
     /// `None`: zeroes.
@@ -44,11 +46,13 @@ struct Leaf {
     pages: [Page; LEAF_PAGES as usize],
 }
 
-/// Sparse bytes; a page that is not there is a hole and reads as zeroes.
+/// Sparse bytes; a missing page is a hole and reads as zeroes.
 #[derive(Clone, Default)]
 pub(super) struct Pages(BTreeMap<u64, Arc<Leaf>>);
 
-/// Calls `f` with page number, range in the page, and range in the operation, for each page of `offset..offset + len`.
+/// Calls `f` for each page of `offset..offset + len`.
+///
+/// Its arguments are the page number, the range in the page, and the range in the operation.
 fn each_page(offset: u64, len: u64, mut f: impl FnMut(u64, Range<usize>, Range<usize>)) {
     let mut done = 0;
     while done < len {
@@ -59,12 +63,12 @@ fn each_page(offset: u64, len: u64, mut f: impl FnMut(u64, Range<usize>, Range<u
     }
 }
 
-/// The numbers of the pages that a range touches.
+/// Returns the numbers of the pages that a range touches.
 pub(super) fn pages_of(offset: u64, len: u64) -> Range<u64> {
     if len == 0 { 0..0 } else { offset / PAGE_BYTES..(offset + len - 1) / PAGE_BYTES + 1 }
 }
 
-/// A bit for each sector of the page that the range touches.
+/// Returns a bit for each sector of the page that the range touches.
 fn sectors_of(at: &Range<usize>) -> u8 {
     let (first, last) = (at.start / SECTOR_BYTES as usize, (at.end - 1) / SECTOR_BYTES as usize);
     (u8::MAX << first) & (u8::MAX >> (7 - last))
@@ -77,7 +81,7 @@ impl Page {
 
     fn write(&mut self, at: &Range<usize>, data: &[u8]) {
         self.undefined &= !sectors_of(at);
-        // Nothing of a shared page that is overwritten whole is worth a copy.
+        // A shared page that is overwritten whole needs no copy.
         if let Ok(whole) = <&Bytes>::try_from(data)
             && self.bytes.as_mut().is_none_or(|bytes| Arc::get_mut(bytes).is_none())
         {
@@ -109,7 +113,7 @@ impl Page {
             let drawn = mix64(mix64(u64::from(self.seed) ^ salt) ^ (number * 8 + index as u64));
             let out = &mut out[from - at.start..to - at.start];
             match drawn % 4 {
-                // What was there before.
+                // The old bytes.
                 0 => {}
                 1 => out.fill(0),
                 _ => {
@@ -151,7 +155,7 @@ impl Pages {
         }
     }
 
-    /// The pages of a range that are not holes, in order.
+    /// Returns the pages of a range that are not holes, in order.
     pub(super) fn there(&self, pages: Range<u64>) -> impl Iterator<Item = u64> + '_ {
         let leaves = pages.start / LEAF_PAGES..=pages.end.saturating_sub(1) / LEAF_PAGES;
         let found = self.0.range(leaves).flat_map(|(&number, leaf)| {
@@ -165,12 +169,12 @@ impl Pages {
         self.get(page).is_none()
     }
 
-    /// Nothing of this page is kept by the device: it never was written, or was discarded whole.
+    /// Returns whether the device keeps nothing of this page: never written, or discarded whole.
     pub(super) fn is_free(&self, page: u64) -> bool {
         self.get(page).is_none_or(|page| page.undefined == u8::MAX)
     }
 
-    /// Some sector of the range may read as anything.
+    /// Returns whether some sector of the range may read as anything.
     pub(super) fn is_undefined(&self, offset: u64, len: u64) -> bool {
         let mut found = false;
         each_page(offset, len, |page, at, _| {
@@ -203,14 +207,14 @@ impl Pages {
             let found = self.get_mut(page);
             found.undefined &= !sectors_of(&at);
             found.bytes_mut()[at].fill(0);
-            // A page that was zeroed in two parts is as free as one that was zeroed whole.
+            // A page zeroed in two parts is as free as one zeroed whole.
             if found.undefined == 0 && found.bytes_mut().iter().all(|&byte| byte == 0) {
                 self.remove(page);
             }
         }
     }
 
-    /// Makes a range undefined: the pages that are there, and holes up to `holes_end`.
+    /// Makes a range undefined: the existing pages, and holes up to `holes_end`.
     fn forget(&mut self, offset: u64, len: u64, seed: u32, holes_end: u64) {
         let there: Vec<u64> = self.there(pages_of(offset, len)).collect();
         let holes = pages_of(offset, len.min(holes_end.saturating_sub(offset)));
@@ -223,7 +227,7 @@ impl Pages {
         }
     }
 
-    /// Takes over another image's page, whatever it is.
+    /// Takes over another image's page, a hole included.
     pub(super) fn share(&mut self, other: &Pages, page: u64) {
         match other.get(page) {
             Some(found) => *self.get_mut(page) = found.clone(),
@@ -237,7 +241,7 @@ impl Pages {
         self.get_mut(byte / PAGE_BYTES).bytes_mut()[(byte % PAGE_BYTES) as usize] ^= 1 << (bit % 8);
     }
 
-    /// The part of the change that lies in this page.
+    /// Applies the part of the change that lies in this page.
     pub(super) fn apply_to_page(&mut self, change: &Change, page: u64) {
         if let Some(part) = change.part(page * PAGE_BYTES, (page + 1) * PAGE_BYTES) {
             self.apply(&part);
@@ -255,20 +259,22 @@ impl Pages {
     }
 }
 
-/// What a change puts in its place.
+/// The new content of a change.
 #[derive(Clone)]
 pub(super) enum Content {
     /// These bytes, as many as the change is long.
     Data(SharedBuf),
     Zeroes,
-    /// Anything; `from` is where the discarded range began.
+    /// Any bytes; `from` is the start of the discarded range.
     Undefined {
         seed: u32,
         from: u64,
     },
 }
 
-/// A write, discard or zeroing, or a part of one. Offset and length are multiples of [`SECTOR_BYTES`].
+/// A write, discard or zeroing, or a part of one.
+///
+/// Offset and length are multiples of [`SECTOR_BYTES`].
 #[derive(Clone)]
 pub(super) struct Change {
     pub(super) offset: u64,
@@ -281,17 +287,18 @@ impl Change {
         self.offset + self.len
     }
 
-    /// Zeroes or a discard, which may be longer than all that is there.
+    /// Returns whether it is zeroes or a discard, which may be longer than the existing pages.
     pub(super) fn is_hole(&self) -> bool {
         !matches!(self.content, Content::Data(_))
     }
 
-    /// The atoms of `atom_bytes` that the change touches, the first and last of them perhaps in part.
+    /// Returns the atoms of `atom_bytes` that the change touches, the first and last perhaps in
+    /// part.
     pub(super) fn atoms(&self, atom_bytes: u64) -> Range<u64> {
         self.offset / atom_bytes..self.end().div_ceil(atom_bytes)
     }
 
-    /// The part of this change between `from` and `to`, where there is one.
+    /// Returns the part of this change between `from` and `to`, if any.
     pub(super) fn part(&self, from: u64, to: u64) -> Option<Change> {
         let (from, to) = (from.max(self.offset), to.min(self.end()));
         if from >= to {
@@ -306,7 +313,7 @@ impl Change {
         Some(Change { offset: from, len: to - from, content })
     }
 
-    /// Some of the change's atoms and the others: a beginning, an end, or any.
+    /// Splits the change into some of its atoms and the others: a beginning, an end, or any.
     pub(super) fn tear(&self, atom_bytes: u64, rng: &mut Rng) -> (Vec<Change>, Vec<Change>) {
         let Range { start, end } = self.atoms(atom_bytes);
         let atoms = end - start;

@@ -1,9 +1,10 @@
 //! [`SimRuntime`]: one scheduler for tasks, jobs, timers and device completions, whose every choice a seed makes.
 //!
-//! Invariants: the state's lock is never held while foreign code runs (a task, a job, a waker, a destructor). After
-//! the end of a runtime nothing it was given runs: tasks are dropped, operations cancelled.
+//! Invariants: the state's lock is never held while foreign code runs (a task, a job, a waker, a
+//! destructor). After the end of a runtime nothing it was given runs: tasks are dropped, operations
+//! cancelled.
 //!
-//! What it does not do: run tasks that were woken fairly, or timers on time. A task that needs either is wrong.
+//! It does not run woken tasks fairly, or timers on time. A task that needs either is wrong.
 
 use super::{
     Frozen, SimDevice,
@@ -31,21 +32,23 @@ use std::{
 /// Operations listed by a panic.
 const LISTED_MAX: usize = 16;
 
-/// In which order things happen.
+/// The order of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
-    /// Any order that a program must cope with: completions overtake each other, timers fire early, tasks starve.
+    /// Any order a program must bear: completions overtake each other, timers fire early, tasks
+    /// starve.
     Chaos,
-    /// As a quick machine would: what is ready runs before time moves, and time moves to whatever is due next.
+    /// The order of a quick machine: ready work runs before time moves, and time moves to the next
+    /// due event.
     Timed,
 }
 
-/// How a simulation runs.
+/// The options of a simulation.
 #[derive(Clone, Debug)]
 pub struct SimOptions {
-    /// In which order things happen.
+    /// The order of events.
     pub schedule: Schedule,
-    /// Steps after which a run panics, because it no longer gets anywhere.
+    /// The steps after which a run panics for lack of progress.
     pub steps_max: u64,
     /// Longest time that an operation of a [`SimDevice`] takes; each takes a random part of it.
     pub op_latency_max: Duration,
@@ -57,7 +60,7 @@ impl Default for SimOptions {
     }
 }
 
-/// A simulated runtime. See the module and [`crate::sim`].
+/// A simulated runtime, as [`crate::sim`] describes it.
 pub struct SimRuntime {
     seed: u64,
     options: SimOptions,
@@ -65,7 +68,7 @@ pub struct SimRuntime {
     ready: Arc<Mutex<Ready>>,
 }
 
-/// Tasks that were woken.
+/// The woken tasks.
 struct Ready {
     tasks: Vec<Runnable<u64>>,
     closed: bool,
@@ -96,38 +99,40 @@ impl Wake for MainWaker {
 }
 
 impl SimRuntime {
-    /// A runtime whose order the seed decides, in [`Schedule::Chaos`].
+    /// Returns a runtime whose order the seed decides, in [`Schedule::Chaos`].
     pub fn new(seed: u64) -> Arc<SimRuntime> {
         SimRuntime::with_options(seed, SimOptions::default())
     }
 
-    /// A runtime that keeps to time: [`Schedule::Timed`]. For measuring what takes how long.
+    /// Returns a runtime that keeps to time, for measurements: [`Schedule::Timed`].
     pub fn timed(seed: u64) -> Arc<SimRuntime> {
         SimRuntime::with_options(seed, SimOptions { schedule: Schedule::Timed, ..SimOptions::default() })
     }
 
-    /// A runtime with all to choose.
+    /// Returns a runtime with these options.
     pub fn with_options(seed: u64, options: SimOptions) -> Arc<SimRuntime> {
         let ready = Arc::new(Mutex::new(Ready { tasks: Vec::new(), closed: false }));
         Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready })
     }
 
-    /// The seed that replays this run.
+    /// Returns the seed that replays this run.
     pub fn seed(&self) -> u64 {
         self.seed
     }
 
-    /// Choices made so far.
+    /// Returns the number of choices so far.
     pub fn steps(&self) -> u64 {
         self.state.lock().steps
     }
 
-    /// Writes, flushes, discards and zeroings submitted so far, on all devices: what a crash sweep counts.
+    /// Returns the number of changes submitted so far on all devices; a crash sweep counts them.
+    ///
+    /// Changes are writes, flushes, discards and zeroings.
     pub fn changes(&self) -> u64 {
         self.state.lock().changes
     }
 
-    /// A hash of every choice so far: two runs with the same hash were the same run.
+    /// Returns a hash of every choice so far: two runs with the same hash were the same run.
     pub fn trace_hash(&self) -> u64 {
         self.state.lock().trace
     }
@@ -137,16 +142,17 @@ impl SimRuntime {
         self.state.lock().stop_at_step = step;
     }
 
-    /// Stops the run as soon as change number `change` (from 1) was submitted, before it takes effect.
+    /// Stops the run as soon as change number `change` (from 1) was submitted, before it takes
+    /// effect.
     pub fn stop_at_change(&self, change: Option<u64>) {
         self.state.lock().stop_at_change = change;
     }
 
-    /// Runs until `future` is over.
+    /// Runs until `future` ends.
     ///
     /// # Panics
-    /// With the seed: if nothing is left that could wake it, if the steps run out, or if a stop was set and reached.
-    /// Also if called from inside the simulation, or after its end.
+    /// With the seed: if nothing is left that could wake it, if the steps run out, or if a set stop
+    /// is reached. Also if called from inside the simulation, or after its end.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         match self.block_on_or_stop(future) {
             Some(output) => output,
@@ -154,7 +160,7 @@ impl SimRuntime {
         }
     }
 
-    /// Runs until `future` is over, or until a stop that was set before is reached: then `None`.
+    /// Runs until `future` ends, or until a stop set before is reached; then it returns `None`.
     ///
     /// # Panics
     /// As [`SimRuntime::block_on`], but for the stop.
@@ -168,8 +174,10 @@ impl SimRuntime {
         output
     }
 
-    /// Runs until `future` is over. Where a stop is reached, it is forgotten, `pause` is called, and the run goes on
-    /// as if nothing had been: `pause` may take a [`SimRuntime::capture`] and set the next stop.
+    /// Runs until `future` ends, and calls `pause` at each stop.
+    ///
+    /// A reached stop is forgotten, and the run goes on unchanged after `pause`. `pause` may take a
+    /// [`SimRuntime::capture`] and set the next stop.
     ///
     /// # Panics
     /// As [`SimRuntime::block_on`], but for stops.
@@ -185,7 +193,8 @@ impl SimRuntime {
         panic!("simulation with seed {}: deadlock: nothing can wake the future; {}", self.seed, self.waiting());
     }
 
-    /// Runs until no task, operation or job is left to run. Timers that are not due stay. False: a stop was reached.
+    /// Runs until no task, operation or job is left to run. Timers that are not due stay. False: a
+    /// stop was reached.
     ///
     /// # Panics
     /// As [`SimRuntime::block_on`], but for deadlocks and the stop.
@@ -198,23 +207,27 @@ impl SimRuntime {
     /// # Panics
     /// As [`SimRuntime::block_on`].
     pub fn run_for(&self, time: Duration) {
-        // Torn down only from outside, so the delay cannot fail while it runs.
+        // A tear-down comes only from outside, so the delay cannot fail while it runs.
         let _ = self.block_on(self.delay(time));
     }
 
-    /// Ends this runtime with a power loss on its devices: what is in flight happened in full, in part, or not at
-    /// all, and each change that is not durable is kept, dropped or torn. Tasks, jobs and timers are dropped.
+    /// Ends this runtime with a power loss on its devices.
+    ///
+    /// An operation in flight happened in full, in part, or not at all, and each volatile change is
+    /// kept, dropped or torn. Tasks, jobs and timers are dropped.
     pub fn crash(&self) {
         self.end(true);
     }
 
-    /// Ends this runtime as if its process were killed: what is in flight happened in full, in part, or not at all;
-    /// what completed stays visible, but becomes no more durable than it was.
+    /// Ends this runtime as if its process were killed.
+    ///
+    /// An operation in flight happened in full, in part, or not at all. A completed one stays
+    /// visible, but no more durable than before.
     pub fn kill(&self) {
         self.end(false);
     }
 
-    /// What a crash at this instant may leave of the devices, undecided. Nothing changes; the runtime goes on.
+    /// Returns the undecided outcomes of a crash at this instant. The runtime goes on unchanged.
     pub fn capture(&self) -> Frozen {
         let (devices, in_flight) = {
             let state = self.state.lock();
@@ -228,8 +241,9 @@ impl SimRuntime {
         Frozen::new(devices, in_flight)
     }
 
-    /// Ends this runtime with a power loss whose outcome is not drawn: that is the [`Frozen`]'s to choose. Until it does,
-    /// the devices hold what one outcome leaves.
+    /// Ends this runtime with a power loss whose outcome the [`Frozen`] chooses.
+    ///
+    /// Until it does, the devices hold one outcome.
     pub fn freeze(&self) -> Frozen {
         let frozen = self.capture();
         self.crash();
@@ -270,7 +284,7 @@ impl SimRuntime {
         devices.push(device);
     }
 
-    /// Takes an operation to complete later; hands it back where the runtime has ended.
+    /// Takes an operation to complete later; hands it back if the runtime has ended.
     pub(super) fn submit(&self, op: PendingOp, is_change: bool, delay: Duration) -> Result<(), Box<PendingOp>> {
         let mut state = self.state.lock();
         if state.closed {
@@ -380,7 +394,7 @@ impl SimRuntime {
         choice
     }
 
-    /// What waits, for a panic's message.
+    /// Lists the waiting work, for a panic's message.
     fn waiting(&self) -> String {
         let state = self.state.lock();
         let ops: Vec<String> =
@@ -403,7 +417,7 @@ fn take<T: Default>(place: &mut T) -> T {
     std::mem::take(place)
 }
 
-/// Marks the runtime as running, and tells the seed if that ends in a panic.
+/// A mark that the runtime runs; it tells the seed if the run panics.
 struct Turn<'a>(&'a SimRuntime);
 
 impl<'a> Turn<'a> {
@@ -425,7 +439,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Polls `future`, whose value goes to `output`; whether it is over.
+/// Polls `future`, whose value goes to `output`. Returns whether it ended.
 fn is_over<F: Future>(future: Pin<&mut F>, output: &mut Option<F::Output>, context: &mut Context<'_>) -> bool {
     match future.poll(context) {
         Poll::Ready(value) => {
@@ -443,7 +457,7 @@ impl Runtime for SimRuntime {
             state.next_id += 1;
             (!state.closed).then_some(state.next_id)
         };
-        // Dropped when the lock is free: a destructor may come back here.
+        // Dropped after the lock is free: a destructor may come back here.
         let Some(id) = id else { return drop(task) };
         let ready = Arc::downgrade(&self.ready);
         let schedule = move |task: Runnable<u64>| {

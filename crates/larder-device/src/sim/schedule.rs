@@ -1,8 +1,8 @@
-//! The choice of what happens next: what waits, and what a seed prefers.
+//! The choice of the next event among the waiting ones, with a seed's preferences.
 //!
 //! Invariants: every choice comes from the state's generator and from the order of submission; nothing else counts.
 //!
-//! What it does not do: run what was chosen; [`super::runtime`] does, without the state's lock.
+//! It does not run the chosen event; [`super::runtime`] does, without the state's lock.
 
 use super::{Schedule, SimDevice, op::PendingOp};
 use crate::{
@@ -13,10 +13,10 @@ use crate::{
 use async_task::Task;
 use std::{collections::BTreeMap, sync::Weak, time::Duration};
 
-/// Most operations, jobs and timers, each, that wait at one time: more is a runaway.
+/// Most operations, jobs and timers, each, that wait at one time; more is a runaway.
 const WAITING_MAX: usize = 1 << 20;
 
-/// What a runtime knows, all behind one lock.
+/// The state of a runtime, all behind one lock.
 pub(super) struct State {
     pub(super) rng: Rng,
     pub(super) bias: Bias,
@@ -30,7 +30,7 @@ pub(super) struct State {
     pub(super) next_id: u64,
     pub(super) tasks: BTreeMap<u64, Task<(), u64>>,
     pub(super) ops: Vec<Waiting<PendingOp>>,
-    /// Operations that are held back until they are due, or until nothing else is left to happen.
+    /// Operations held back until they are due, or until nothing else is left to happen.
     pub(super) held: Vec<Waiting<PendingOp>>,
     pub(super) jobs: Vec<Waiting<Job>>,
     pub(super) timers: Vec<Waiting<Completer<()>>>,
@@ -39,20 +39,20 @@ pub(super) struct State {
     pub(super) closed: bool,
 }
 
-/// Something to be delivered, by default at `due`.
+/// An event to be delivered, by default at `due`.
 pub(super) struct Waiting<T> {
     pub(super) id: u64,
     pub(super) due: Duration,
     pub(super) what: T,
 }
 
-/// What a seed prefers, for the whole run: different seeds then reach different corners.
+/// A seed's preferences for the whole run: different seeds reach different corners.
 pub(super) struct Bias {
     /// Weights of ready tasks, completions, jobs, and timers that are due.
     pub(super) weights: [u64; 4],
-    /// Of 1024 choices, those that fire a timer before its time.
+    /// The part of 1024 choices that fires a timer before its time.
     pub(super) early_timers: u64,
-    /// Of 16 completions, those that come in two parts.
+    /// The part of 16 completions that comes in two parts.
     pub(super) split_ops: u64,
     /// Prefers old completions (-1), new ones (1), or none.
     pub(super) age: i8,
@@ -74,7 +74,7 @@ pub(super) fn push<T>(queue: &mut Vec<Waiting<T>>, waiting: Waiting<T>) {
     queue.push(waiting);
 }
 
-/// What happens next; an index into the state's list of such.
+/// The next event; an index into the state's list of its kind.
 pub(super) enum Kind {
     Ready,
     Op(usize),
@@ -121,14 +121,16 @@ impl State {
         (0..self.timers.len()).min_by_key(|&index| (self.timers[index].due, self.timers[index].id))
     }
 
-    /// Lets operations go that were held back long enough; all of them where the schedule keeps to time anyway.
+    /// Releases operations that were held back long enough; all of them under a timed schedule.
     fn release_held(&mut self, schedule: Schedule) {
         let now = self.now;
         let released = self.held.extract_if(.., |op| schedule == Schedule::Timed || op.due <= now);
         self.ops.extend(released);
     }
 
-    /// Where nothing else can happen: what is due first of the operations held back and, perhaps, the timers.
+    /// Returns the first due of the operations held back and, perhaps, the timers.
+    ///
+    /// It serves a state in which nothing else can happen.
     fn first_of_the_late(&mut self, timer: Option<usize>) -> Kind {
         let held = (0..self.held.len()).min_by_key(|&index| (self.held[index].due, self.held[index].id));
         match (held, timer) {

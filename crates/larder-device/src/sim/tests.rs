@@ -1,4 +1,4 @@
-//! Tests of the simulation as a whole: order, time, crashes, and what they leave.
+//! Tests of the simulation as a whole: order, time, crashes, and their outcomes.
 
 mod faults;
 mod frozen;
@@ -21,14 +21,15 @@ fn stamped(version: u64, sectors: usize) -> SharedBuf {
     IoBuf::copy_of(&version.to_le_bytes().repeat(64 * sectors)).freeze()
 }
 
-/// The one version that fills a sector; panics where two are mixed.
+/// Returns the one version that fills a sector; panics if two are mixed.
 fn version_of(sector: &[u8], seed: u64) -> u64 {
     let version = u64::from_le_bytes(sector[..8].try_into().expect("eight bytes"));
     assert!(sector.chunks(8).all(|word| word == version.to_le_bytes()), "seed {seed}: a sector mixes two writes");
     version
 }
 
-/// What one task knows of its region: per sector, all versions ever begun, in order, and the one known durable.
+/// A task's knowledge of its region: per sector, all versions ever begun, in order, and the durable
+/// one.
 #[derive(Clone)]
 struct Model {
     begun: Vec<Vec<u64>>,
@@ -51,7 +52,7 @@ impl Model {
     }
 }
 
-/// Writes, zeroes and flushes a region of its own for ever, and notes what it may rely on.
+/// Writes, zeroes and flushes a region of its own for ever, and notes the promises it relies on.
 async fn work(device: Arc<SimDevice>, task: usize, model: Arc<Mutex<Model>>, mut rng: Rng) {
     let mut version = 0;
     loop {
@@ -88,7 +89,7 @@ async fn work(device: Arc<SimDevice>, task: usize, model: Arc<Mutex<Model>>, mut
     }
 }
 
-/// Runs the tasks up to a random step. Gives the trace's hash and each task's model.
+/// Runs the tasks up to a random step. Returns the trace's hash and each task's model.
 fn live(runtime: &Arc<SimRuntime>, device: &Arc<SimDevice>, seed: u64) -> (u64, Vec<Model>) {
     let mut rng = Rng::new(seed ^ 0xabc);
     let models: Vec<_> = (0..TASKS)

@@ -1,15 +1,16 @@
 //! A rotating disk: one arm, a platter whose angle follows from the clock, a read-ahead buffer and a write cache.
 //!
-//! The device's bytes lie on one spiral from the outer to the inner edge, whatever the device's size: a small device
-//! is a disk of few tracks, so that its seeks are as long as a large disk's. Track skew is perfect: a sequential
-//! transfer never waits. Of the first [`NCQ_DEPTH`] queued requests the arm takes the one that it reaches first,
-//! unless one has waited for [`AGE_MAX`]. Writes go to the cache and are over; the cache drains in ascending order
-//! around the disk when the arm has been idle for [`DRAIN_AFTER_IDLE`], or in turn with the queue when it is filling
-//! up or a flush waits.
+//! The device's bytes lie on one spiral from the outer to the inner edge. A small device is a disk
+//! of few tracks, so that its seeks are as long as a large disk's. Track skew is perfect: a
+//! sequential transfer never waits. The arm takes the request that it reaches first among the first
+//! [`NCQ_DEPTH`] in the queue, unless one has waited for [`AGE_MAX`]. Writes end in the cache. The
+//! cache drains in ascending order around the disk when the arm has been idle for
+//! [`DRAIN_AFTER_IDLE`]. It drains in turn with the queue when it is filling up or a flush waits.
 //!
-//! Invariants: each request ends once; a flush ends only after every write that ended before it was drained.
+//! Invariants: each request ends once. A flush ends only after the drain of every write that ended
+//! before it.
 //!
-//! What it does not do: fail, remap sectors, or settle longer for writes than for reads.
+//! It does not fail, remap sectors, or settle longer for writes than for reads.
 
 use super::model::{Kind, Model, Nanos, Request, transfer};
 use std::{
@@ -22,7 +23,7 @@ const AGE_MAX: Nanos = 1_000_000_000;
 const DRAIN_AFTER_IDLE: Nanos = 2_000_000;
 /// Ranges that the read buffer remembers.
 const SEGMENTS_MAX: usize = 16;
-/// A wait that misses a whole turn by less than this part of it is rounding.
+/// The part of a turn below which a missed whole turn is rounding.
 const ANGLE_ROUNDING: f64 = 1e-5;
 
 /// The figures of a rotating disk: times in nanoseconds, rates in bytes a second.
@@ -39,9 +40,11 @@ pub(super) struct HddFigures {
     pub(super) write_cache_bytes: u64,
 }
 
-/// A 3.5-inch SATA disk of 7200 turns a minute. Average seek of 8.5 ms and latency of 4.17 ms as in Hitachi's
-/// specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 MB/s outside
-/// falling to 100 MB/s inside, 0.1 ms a command, 16 MiB of the buffer for writes, 2 MiB read ahead.
+/// A 3.5-inch SATA disk of 7200 turns a minute.
+///
+/// Average seek of 8.5 ms and latency of 4.17 ms as in Hitachi's specification of the Deskstar
+/// 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 MB/s outside falling to
+/// 100 MB/s inside, 0.1 ms a command. Of the buffer, 16 MiB hold writes, and 2 MiB are read ahead.
 pub(super) const HDD_7200: HddFigures = HddFigures {
     turn: 60_000_000_000 / 7200,
     seek_to_next_track: 800_000,
@@ -54,7 +57,7 @@ pub(super) const HDD_7200: HddFigures = HddFigures {
     write_cache_bytes: 16 << 20,
 };
 
-/// Where bytes lie: a track holds fewer of them the further in it is.
+/// The places of bytes: a track holds fewer of them the further in it is.
 struct Platter {
     turn: Nanos,
     /// Bytes of the outermost track.
@@ -79,12 +82,12 @@ impl Platter {
         platter
     }
 
-    /// Turns of the spiral from the outer edge to a byte.
+    /// Returns the turns of the spiral from the outer edge to a byte.
     fn turns_to(&self, offset: u64) -> f64 {
         -(-self.shrink * offset as f64 / self.track_bytes).ln_1p() / self.shrink
     }
 
-    /// The byte that lies this many turns from the outer edge.
+    /// Returns the byte that lies this many turns from the outer edge.
     fn byte_at(&self, turns: f64) -> u64 {
         (-(-self.shrink * turns).exp_m1() * self.track_bytes / self.shrink) as u64
     }
@@ -93,7 +96,7 @@ impl Platter {
         ((self.turns_to(to) - self.turns_to(from)) * self.turn as f64) as Nanos
     }
 
-    /// Time from `now` until a head over byte `from` is over byte `to`.
+    /// Returns the time from `now` until a head over byte `from` is over byte `to`.
     fn position(&self, now: Nanos, from: u64, to: u64) -> Nanos {
         let (from, to) = (self.turns_to(from), self.turns_to(to));
         let distance = (from - to).abs();
@@ -120,14 +123,14 @@ struct Job {
     work: Work,
 }
 
-/// The head reads on behind a read, while nothing else is to do.
+/// The read-ahead: the head reads on behind a read while it is idle.
 struct Ahead {
-    /// The buffer holds what lies between this byte and the head.
+    /// The buffer holds the bytes between this one and the head.
     from: u64,
-    /// The head was here, `since` then.
+    /// The head was here at `since`.
     head: u64,
     since: Nanos,
-    /// It stops here.
+    /// The head stops here.
     until: u64,
 }
 
@@ -182,7 +185,7 @@ impl Hdd {
         self.ends.push(Reverse((at, id)));
     }
 
-    /// When a request is over that needs the interface only.
+    /// Returns the end of a request that needs the interface only.
     fn over_from_buffer(&self, now: Nanos, len: u64) -> Nanos {
         now + self.figures.command + transfer(len, self.figures.interface_rate)
     }
@@ -197,7 +200,8 @@ impl Hdd {
         let Some(ahead) = &mut self.ahead else { return self.queue.push_back((now, request)) };
         let reached = reached(&self.platter, ahead, now);
         if !(ahead.from..=reached).contains(&from) || reached == ahead.until {
-            // Elsewhere, or the head has stopped: a stopped head's buffer serves what it holds of a stream.
+            // Elsewhere, or the head has stopped: the buffer of a stopped head serves its part of a
+            // stream.
             let mut rest = request;
             if (ahead.from..reached).contains(&from) {
                 (rest.offset, rest.len) = (reached.min(to), to.saturating_sub(reached));
@@ -263,7 +267,7 @@ impl Hdd {
         self.next_number += 1;
     }
 
-    /// Sets the arm to work, where there is work for it.
+    /// Sets the arm to work, if there is any.
     fn start(&mut self, now: Nanos) {
         let pressed = !self.flushes.is_empty()
             || !self.blocked.is_empty()
@@ -299,7 +303,7 @@ impl Hdd {
 
     fn start_drain(&mut self, now: Nanos) {
         self.leave(now);
-        // A flush does not wait for what came after it.
+        // A flush does not wait for later requests.
         let newest = self.flushes.front().map_or(u64::MAX, |flush| flush.1);
         let old_enough = |entry: &(&(u64, u64), &u64)| entry.0.1 <= newest;
         let next = self.dirty.range((self.head, 0)..).find(old_enough).or_else(|| self.dirty.iter().find(old_enough));
@@ -343,13 +347,13 @@ impl Hdd {
         }
     }
 
-    /// When an idle arm turns to the write cache.
+    /// Returns the moment when an idle arm turns to the write cache.
     fn drain_due(&self) -> Option<Nanos> {
         (self.job.is_none() && !self.dirty.is_empty()).then_some(self.idle_since + DRAIN_AFTER_IDLE)
     }
 }
 
-/// The byte that a head which reads ahead has reached.
+/// Returns the byte that a head which reads ahead has reached.
 fn reached(platter: &Platter, ahead: &Ahead, now: Nanos) -> u64 {
     let turns = platter.turns_to(ahead.head) + (now - ahead.since.min(now)) as f64 / platter.turn as f64;
     platter.byte_at(turns).clamp(ahead.head, ahead.until)
@@ -362,7 +366,7 @@ impl Model for Hdd {
             Kind::Read => self.read(now, request),
             Kind::Write { .. } => self.write(now, request),
             Kind::Flush => {
-                // Number of the newest write in the cache: every write that is over has one.
+                // Number of the newest write in the cache: every write that ended has one.
                 match self.next_number.checked_sub(1) {
                     Some(newest) => self.flushes.push_back((request.id, newest)),
                     None => self.end(now + self.figures.command, request.id),
@@ -409,7 +413,7 @@ mod tests {
     const SIZE: u64 = 1 << 40;
     const READ: Request = Request { id: 0, kind: Kind::Read, offset: 0, len: 4096 };
 
-    /// Runs the model until nothing waits; when each request was over.
+    /// Runs the model until nothing waits. Returns the end of each request.
     fn run(disk: &mut Hdd) -> Vec<(Nanos, u64)> {
         let mut over = Vec::new();
         while let Some(due) = disk.next_due() {
@@ -444,7 +448,7 @@ mod tests {
         let mut disk = Hdd::new(HDD_7200, SIZE);
         disk.submit(0, READ);
         disk.submit(0, Request { id: 1, offset: SIZE - 4096, ..READ });
-        // A stream near the head that never ends would hold the far request for ever.
+        // An endless stream near the head would hold the far request for ever.
         let (mut over, mut next, mut due) = (Vec::new(), 2, 0);
         while over.iter().all(|&(_, id)| id != 1) {
             disk.advance(due, &mut over);

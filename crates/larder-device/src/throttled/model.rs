@@ -1,14 +1,15 @@
-//! What a medium's model is to the wrapper: requests go in, the times at which they are over come out.
+//! The interface between the wrapper and a medium's model: requests go in, their end times come
+//! out.
 //!
-//! Invariants: a model knows no clock; each call tells it the time, which never runs backwards. A request's end is
-//! decided by what was submitted before it ends, and by nothing after.
+//! Invariants: a model knows no clock; each call tells it the time, which never runs backwards.
+//! Only submissions before a request's end decide that end.
 //!
-//! What it does not do: move data.
+//! It does not move data.
 
 /// A time on the runtime's clock, or a span of it, in nanoseconds.
 pub(super) type Nanos = u64;
 
-/// Nanoseconds that `bytes` take at `rate` bytes a second.
+/// Returns the nanoseconds that `bytes` take at `rate` bytes a second.
 pub(super) fn transfer(bytes: u64, rate: u64) -> Nanos {
     (u128::from(bytes) * 1_000_000_000 / u128::from(rate)) as Nanos
 }
@@ -19,7 +20,7 @@ pub(super) enum Kind {
     Write {
         fua: bool,
     },
-    /// Over when every write that was over before it is on the medium.
+    /// A flush; it ends when every write that ended before it is on the medium.
     Flush,
     Discard,
 }
@@ -37,9 +38,11 @@ pub(super) trait Model: Send {
     /// Takes a request at time `now`. The caller has called [`Model::advance`] for `now` before.
     fn submit(&mut self, now: Nanos, request: Request);
 
-    /// When something happens next, if nothing more is submitted: at the latest when the next request is over.
+    /// Returns the time of the next event without further submissions: at the latest the next
+    /// request's end.
     fn next_due(&self) -> Option<Nanos>;
 
-    /// Lets time pass until `now`. Adds the requests that are over by then, each with its moment, in order.
+    /// Lets time pass until `now`. Adds the requests that ended by then, each with its moment, in
+    /// order.
     fn advance(&mut self, now: Nanos, over: &mut Vec<(Nanos, u64)>);
 }

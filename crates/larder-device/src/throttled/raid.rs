@@ -1,9 +1,9 @@
 //! Five rotating disks as RAID 5 (left-symmetric): reads spread, small writes read before they write.
 //!
-//! A write that covers a row writes data and parity. Any other reads first, whichever is less: the old data and
-//! parity, or the rest of the row; and then writes data and parity.
+//! A write that covers a row writes data and parity. Any other reads the lesser of two sets first:
+//! the old data and parity, or the rest of the row. It then writes data and parity.
 //!
-//! What it does not do: run degraded, rebuild, or keep a cache of its own; the disks have theirs.
+//! It does not run degraded, rebuild, or keep a cache of its own; the disks have theirs.
 
 use super::{
     hdd::{Hdd, HddFigures},
@@ -18,17 +18,17 @@ const ROW_BYTES: u64 = DATA_DISKS * CHUNK_BYTES;
 
 pub(super) struct Raid5 {
     disks: Vec<Hdd>,
-    /// Which request each request to a disk belongs to.
+    /// The request of each request to a disk.
     parts: HashMap<u64, u64>,
     requests: HashMap<u64, Progress>,
     next_part: u64,
     over: Vec<(Nanos, u64)>,
 }
 
-/// A request and what it still waits for.
+/// A request and its outstanding parts.
 struct Progress {
     left: usize,
-    /// To be written when everything was read.
+    /// The writes after all reads.
     then: Vec<Part>,
     fua: bool,
 }
@@ -40,7 +40,7 @@ struct Part {
     len: u64,
 }
 
-/// The parts of `from..to` within one row, which chunk holds each, and the row.
+/// Returns the parts of `from..to` within one row with their chunks, and the row.
 fn row_parts(row: u64, from: u64, to: u64) -> Vec<(u64, Part)> {
     (0..DATA_DISKS)
         .filter_map(|chunk| {
@@ -65,7 +65,7 @@ fn parts_of_read(offset: u64, len: u64) -> Vec<Part> {
     rows(offset, len).flat_map(|row| row_parts(row, offset, offset + len)).map(|(_, part)| part).collect()
 }
 
-/// What a write reads first, and what it writes then.
+/// Returns the first reads of a write, and its writes after them.
 fn parts_of_write(offset: u64, len: u64) -> (Vec<Part>, Vec<Part>) {
     let (mut reads, mut writes) = (Vec::new(), Vec::new());
     for row in rows(offset, len) {
@@ -148,7 +148,7 @@ impl Model for Raid5 {
     }
 
     fn advance(&mut self, now: Nanos, over: &mut Vec<(Nanos, u64)>) {
-        // Moment by moment: what ends on one disk begins work on another.
+        // Moment by moment: an end on one disk begins work on another.
         let mut ended = Vec::new();
         while let Some(due) = self.next_due().filter(|&due| due <= now) {
             self.disks.iter_mut().for_each(|disk| disk.advance(due, &mut ended));

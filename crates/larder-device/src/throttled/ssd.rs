@@ -1,9 +1,10 @@
 //! A flash drive: channels that read in parallel behind an interface that serves one command at a time.
 //!
-//! A read takes the flash's latency on the channel that is free first, then its time on the interface. A write takes
-//! its time on the interface and a latency into the drive's buffer; sustained, the interface's write rate bounds it.
+//! A read takes the flash's latency on the channel that is free first, then its time on the
+//! interface. A write takes its time on the interface and a latency into the drive's buffer. The
+//! interface's write rate bounds sustained writes.
 //!
-//! What it does not do: collect garbage, wear out, or slow down when full.
+//! It does not collect garbage, wear out, or slow down when full.
 
 use super::model::{Kind, Model, Nanos, Request, transfer};
 use std::{cmp::Reverse, collections::BinaryHeap};
@@ -15,16 +16,18 @@ pub(super) struct SsdFigures {
     pub(super) write_latency: Nanos,
     pub(super) flush_latency: Nanos,
     pub(super) discard_latency: Nanos,
-    /// Least time of a command on the interface: what bounds the operations a second.
+    /// Least time of a command on the interface, which bounds the operations a second.
     pub(super) command: Nanos,
     pub(super) read_rate: u64,
     pub(super) write_rate: u64,
     pub(super) channels: usize,
 }
 
-/// A SATA SSD for consumers. Figures as in Samsung's data sheet of the 860 EVO: 550 and 520 MB/s; random 4 KiB reads
-/// 10,000/s at depth 1 and 98,000/s at depth 32, writes 42,000/s at depth 1. A flush without power-loss protection
-/// takes about a millisecond.
+/// A SATA SSD for consumers.
+///
+/// Figures as in Samsung's data sheet of the 860 EVO: 550 and 520 MB/s. Random 4 KiB reads run at
+/// 10,000/s at depth 1 and 98,000/s at depth 32, writes at 42,000/s at depth 1. A flush without
+/// power-loss protection takes about a millisecond.
 pub(super) const SATA_SSD: SsdFigures = SsdFigures {
     read_latency: 90_000,
     write_latency: 14_000,
@@ -36,8 +39,10 @@ pub(super) const SATA_SSD: SsdFigures = SsdFigures {
     channels: 32,
 };
 
-/// An NVMe SSD for consumers. Figures as in Samsung's data sheet of the 970 EVO: 3,400 and 2,500 MB/s; random 4 KiB
-/// reads 15,000/s at depth 1 and 500,000/s at depth 128, writes 50,000/s at depth 1.
+/// An NVMe SSD for consumers.
+///
+/// Figures as in Samsung's data sheet of the 970 EVO: 3,400 and 2,500 MB/s. Random 4 KiB reads run
+/// at 15,000/s at depth 1 and 500,000/s at depth 128, writes at 50,000/s at depth 1.
 pub(super) const NVME: SsdFigures = SsdFigures {
     read_latency: 66_000,
     write_latency: 18_000,
@@ -51,7 +56,7 @@ pub(super) const NVME: SsdFigures = SsdFigures {
 
 pub(super) struct Ssd {
     figures: SsdFigures,
-    /// When each channel is free.
+    /// The free time of each channel.
     channels: BinaryHeap<Reverse<Nanos>>,
     reads_free: Nanos,
     writes_free: Nanos,

@@ -1,4 +1,4 @@
-//! Tests of the media's timing on the simulation's clock, and of what a throttled device promises.
+//! Tests of the media's timing on the simulation's clock, and of a throttled device's promises.
 
 use super::*;
 use crate::{
@@ -20,7 +20,7 @@ fn random_offset(rng: &mut Rng, len: u64) -> u64 {
     rng.below(SIZE / len) * len
 }
 
-/// Runs `ops` operations at a queue depth; mean seconds between two completions.
+/// Runs `ops` operations at a queue depth. Returns the mean seconds between two completions.
 fn pace<F>(
     runtime: &Arc<SimRuntime>,
     depth: u64,

@@ -1,4 +1,4 @@
-//! Faults that no error tells, delays, and a device that is full.
+//! Faults without an error, delays, and a full device.
 
 use super::{FUA, PLAIN, stamped, version_of};
 use crate::{
@@ -58,7 +58,7 @@ fn a_misread_harms_one_read_and_not_the_medium() {
     assert!(second[..] == *stamped(1, 8) && device.peek(0, 4096) == *stamped(1, 8));
 }
 
-/// Whether `late` is over when `quick` is.
+/// Returns whether `late` has ended when `quick` has.
 fn both(runtime: &SimRuntime, late: IoFuture<()>, quick: Vec<IoFuture<()>>) -> bool {
     let over = Arc::new(std::sync::atomic::AtomicBool::new(false));
     let (told, told_late) = (over.clone(), over.clone());
@@ -88,7 +88,7 @@ fn a_delayed_operation_is_overtaken_and_still_arrives() {
             let quick = quick.into_iter().chain((1..20).map(|n| device.write(n * 512, stamped(n, 1), PLAIN))).collect();
             assert!(!both(&runtime, late, quick), "seed {seed}: not overtaken");
             assert_eq!(version(&device, 0), 0, "seed {seed}");
-            // Nothing else is left, so that it happens now.
+            // Nothing else is left, so it happens now.
             assert!(runtime.run_until_idle());
             assert_eq!(version(&device, 0), 1, "seed {seed}");
             assert!(crate::Runtime::now(&*runtime) >= Duration::from_secs(1), "seed {seed}");
@@ -128,12 +128,12 @@ fn a_full_device_takes_what_needs_no_space() {
             device.set_full(true);
             assert_eq!(write(8192, 2), Ok(()));
             assert_eq!(write(0, 3), Err(IoErrorKind::NoSpace));
-            // Half of it has room: that may have been written, the other half cannot have been.
+            // Half of it has room and may have been written; the other half cannot have been.
             assert_eq!(write(12288, 4), Err(IoErrorKind::NoSpace));
             assert!([2, 4].contains(&version(&device, 12288)));
             assert_eq!((version(&device, 0), version(&device, 16384)), (0, 0));
             runtime.block_on(device.write_zeroes(0, 4096, ZeroFlags::default())).expect("zeroes need no space");
-            // What is discarded is free, and then needs space again.
+            // A discarded range is free, and then needs space again.
             runtime.block_on(device.discard(8192, 8192)).expect("discard");
             assert_eq!(write(8192, 5), Err(IoErrorKind::NoSpace));
             device.set_full(false);

@@ -1,4 +1,4 @@
-//! Crashes that are enumerated: which outcomes there are, that all of them are met, and that the run goes on.
+//! Enumerated crashes: the possible outcomes, that each is met, and that the run goes on.
 
 use super::{FUA, PLAIN, stamped, version_of};
 use crate::{
@@ -12,7 +12,7 @@ fn sectors(device: &SimDevice, sectors: usize) -> Vec<u64> {
     device.peek(0, sectors * 512).chunks(512).map(|sector| version_of(sector, 0)).collect()
 }
 
-/// All that the devices may hold.
+/// Returns every content that the devices may hold.
 fn outcomes(frozen: &Frozen, devices: &[&SimDevice], count: usize) -> BTreeSet<Vec<u64>> {
     let mut found = BTreeSet::new();
     for choice in 0..frozen.choices() {
@@ -50,7 +50,7 @@ fn every_outcome_of_two_devices_is_a_choice() {
     assert_eq!((sectors(&flash, 2), sectors(&origin, 1)), (vec![1, 1], vec![0]), "0 drops everything");
     frozen.thaw_all_kept();
     assert_eq!((sectors(&flash, 2), sectors(&origin, 1)), (vec![2, 4], vec![3]));
-    // Drawn ones are among them, and are not always the same.
+    // Drawn ones are among them, and vary.
     let drawn: BTreeSet<Vec<u64>> = (0..200)
         .map(|seed| {
             frozen.thaw_drawn(&mut Rng::new(seed));
@@ -58,7 +58,7 @@ fn every_outcome_of_two_devices_is_a_choice() {
         })
         .collect();
     assert!(drawn.is_subset(&expected) && drawn.len() > 8, "{drawn:?}");
-    // After a kill everything that completed is there, and may still be lost.
+    // After a kill every completed change is there, and may still be lost.
     frozen.thaw_killed(1);
     assert_eq!((sectors(&flash, 2), sectors(&origin, 1)), (vec![2, 4], vec![3]));
     assert_eq!((flash.unflushed_bytes(), origin.unflushed_bytes()), (1536, 512));
@@ -75,7 +75,7 @@ fn what_makes_no_difference_is_no_choice() {
     runtime.block_on(origin.write_zeroes(0, 1 << 20, ZeroFlags::default())).expect("zeroes");
     runtime.block_on(flash.discard(8192, 65536)).expect("discard");
     assert_eq!(runtime.capture().choices(), 1);
-    // Of these eight sectors two change.
+    // Two of these eight sectors change.
     let mut half = stamped(1, 8).into_iobuf();
     half[1024..1536].copy_from_slice(&stamped(5, 1));
     half[3584..].copy_from_slice(&stamped(6, 1));

@@ -1,4 +1,4 @@
-//! The bytes of a device: what is durable, what a crash keeps, what is undefined.
+//! The bytes of a device: durable ones, ones that a crash keeps, undefined ones.
 
 use crate::{
     IoBuf,
@@ -73,7 +73,7 @@ fn a_flush_covers_what_came_before_it_only() {
     assert_eq!(medium.unflushed_bytes(), 512);
 }
 
-/// The images that share pages, against images that are plain bytes.
+/// Compares the images that share pages with images of plain bytes.
 #[test]
 fn images_are_what_plain_bytes_would_be() {
     const BYTES: usize = 48 << 10;
@@ -163,7 +163,7 @@ fn what_is_undefined_may_change_with_each_power_loss_until_it_is_rewritten() {
         medium.change_durably(&data(0, 7, 16 << 10));
         let content = Content::Undefined { seed, from: 1024 };
         medium.change(Change { offset: 1024, len: 8192, content });
-        // Flushed or not: nothing is promised of a discarded sector.
+        // Flushed or not, a discarded sector has no promised content.
         medium.flush(u64::MAX);
         medium.change_durably(&data(2048, 9, 512));
         let mut before = None;
@@ -184,7 +184,7 @@ fn what_is_undefined_may_change_with_each_power_loss_until_it_is_rewritten() {
     assert!(old > 50 && zero > 50 && other > 50 && changed > 200, "{old} {zero} {other} {changed}");
 }
 
-/// What a sector is to hold: its durable byte, and the changes since, with their numbers and whether they were forgotten.
+/// A sector's expected content: its durable byte, and the numbered changes since, forgotten or not.
 #[derive(Clone, Default)]
 struct Expected {
     durable: u8,
