@@ -1,9 +1,11 @@
 //! [`Watched`]: a device that knows its unanswered operations, their age, and whether operations succeed.
 //!
-//! Invariants: an operation counts from the call until its future is over or dropped. Operations pass unchanged; one that
-//! was over at once stays so. [`Watched::but_reads`] passes reads on uncounted, for a device whose reads stay cheap. That one kind of operation succeeds says nothing of another: a full device reads and flushes well.
+//! Invariants: an operation counts from the call until its future ends or is dropped. Operations
+//! pass unchanged; one that ends at once stays so. [`Watched::but_reads`] passes reads on
+//! uncounted, for a device whose reads stay cheap. The success of one kind of operation says
+//! nothing of another: a full device reads and flushes well.
 //!
-//! What it does not do: end an operation that takes too long, or judge how long that is.
+//! It does not end an operation that takes too long, or judge the time.
 
 use crate::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
@@ -25,9 +27,9 @@ use std::{
 pub struct Oldest {
     /// The operation.
     pub op: IoOp,
-    /// How long ago.
+    /// Its age.
     pub age: Duration,
-    /// How many operations wait, this one included.
+    /// The number of waiting operations, this one included.
     pub waiting: usize,
 }
 
@@ -36,7 +38,7 @@ pub struct Watch {
     clock: Arc<dyn Runtime>,
     waiting: Mutex<Waiting>,
     health: Mutex<Health>,
-    /// Nothing fails: the one word that a healthy operation looks at.
+    /// No kind of operation fails: the one word that a healthy operation reads.
     is_well: AtomicBool,
 }
 
@@ -46,15 +48,16 @@ impl fmt::Debug for Watch {
     }
 }
 
-/// The last error of each kind of operation that has not succeeded since: of writes, of flushes, of reads.
+/// The last error of each kind of operation without a later success: of writes, of flushes, of
+/// reads.
 #[derive(Default)]
 struct Health {
     failing: [Option<IoError>; 3],
-    /// The last error that nobody has looked at.
+    /// The last error not yet taken.
     unseen: Option<IoError>,
 }
 
-/// Where an operation's kind is in [`Health`]; `None` where it says nothing of a device.
+/// Returns the place of an operation's kind in [`Health`]; `None` if it says nothing of a device.
 fn kind_of(op: IoOp) -> Option<usize> {
     match op {
         IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(0),
@@ -76,15 +79,16 @@ impl Watch {
         Watch { clock, waiting: Mutex::default(), health: Mutex::default(), is_well: AtomicBool::new(true) }
     }
 
-    /// The operation that waits longest; `None` where none waits.
+    /// Returns the operation that waits longest; `None` without any.
     pub fn oldest(&self) -> Option<Oldest> {
         let waiting = self.waiting.lock();
         let (_, &(op, began)) = waiting.began.first_key_value()?;
         Some(Oldest { op, age: self.clock.now().saturating_sub(began), waiting: waiting.began.len() })
     }
 
-    /// The last error of a kind of operation that has not succeeded since: that of a device that is gone, or else that of writes
-    /// first.
+    /// Returns the last error of a kind of operation without a later success.
+    ///
+    /// The error of a device that is gone comes first, then that of writes.
     pub fn error(&self) -> Option<IoError> {
         if self.is_well.load(Acquire) {
             return None;
@@ -95,7 +99,7 @@ impl Watch {
         gone.or_else(|| failing.next()).cloned()
     }
 
-    /// The last error since this was asked last, also if all is well again.
+    /// Returns the last error since the previous call, also if later operations succeeded.
     pub fn take_unseen(&self) -> Option<IoError> {
         self.health.lock().unseen.take()
     }
@@ -107,7 +111,7 @@ impl Watch {
             Ok(_) => {
                 let mut health = self.health.lock();
                 for (other, failing) in health.failing.iter_mut().enumerate() {
-                    // One that answers is back, whatever it was asked.
+                    // A device that answers any operation is back.
                     if other == kind || failing.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone) {
                         *failing = None;
                     }
@@ -134,13 +138,13 @@ impl Watch {
     }
 }
 
-/// Whether an error says something of the device, and not of the request or of the end.
+/// Returns whether an error concerns the device, and not the request or the end.
 fn tells_of_device(kind: IoErrorKind) -> bool {
     use IoErrorKind::{Cancelled, OutOfRange, Unaligned, Unsupported};
     !matches!(kind, Cancelled | OutOfRange | Unaligned | Unsupported)
 }
 
-/// An operation that is under way, until it is dropped.
+/// An operation under way, until its drop.
 struct Pending {
     watch: Arc<Watch>,
     number: u64,
@@ -152,7 +156,7 @@ impl Drop for Pending {
     }
 }
 
-/// A device whose operations are watched. See the module.
+/// A device whose operations are watched.
 pub struct Watched {
     inner: Arc<dyn BlockDevice>,
     watch: Arc<Watch>,
@@ -165,7 +169,7 @@ impl Watched {
         Watched { inner, watch: Arc::new(Watch::on(runtime)), counts_reads: true }
     }
 
-    /// `inner`, watched, and its watch.
+    /// Watches `inner`. Returns the device and its watch.
     pub fn over(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> (Arc<dyn BlockDevice>, Arc<Watch>) {
         let watched = Watched::new(inner, runtime);
         let watch = watched.watch();
@@ -177,7 +181,7 @@ impl Watched {
         Watched { counts_reads: false, ..Watched::new(inner, runtime) }
     }
 
-    /// The operations under way.
+    /// Returns the operations under way.
     pub fn watch(&self) -> Arc<Watch> {
         self.watch.clone()
     }

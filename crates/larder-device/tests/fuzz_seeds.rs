@@ -1,5 +1,6 @@
-//! The fuzz targets of this crate, from seeds: a hostile NBD server, and addresses. `larder_device::nbd::fuzz` says what
-//! must hold.
+//! The fuzz targets of this crate, from seeds: a hostile NBD server, and addresses.
+//!
+//! `larder_device::nbd::fuzz` lists the invariants.
 
 #[path = "../../../fuzz/src/nbd_client.rs"]
 mod nbd_client;

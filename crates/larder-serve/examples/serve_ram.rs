@@ -1,5 +1,6 @@
-//! Serves memory over NBD, for measuring the server by itself: `serve_ram ADDRESS SIZE_MIB`. Ends with its standard
-//! input.
+//! Serves memory over NBD, to measure the server by itself: `serve_ram ADDRESS SIZE_MIB`.
+//!
+//! It ends with its standard input.
 
 use larder_device::ram::RamDevice;
 use larder_serve::nbd::{NbdServer, ServeAddress, ServerOptions};

@@ -1,12 +1,12 @@
 //! Front ends that serve a [`larder_device::BlockDevice`] to clients.
 //!
-//! Role: [`nbd`], a network block device server. Thin: requests are checked and forwarded to the device. [`unix_socket`] is where
-//! servers on this machine listen.
+//! Role: [`nbd`] is a network block device server. It is thin: it checks requests and forwards them
+//! to the device. [`unix_socket`] holds the listening sockets of servers on this machine.
 //!
-//! Invariants: nothing here knows what a cache is; bytes from a client never panic and never cost more memory than
-//! the named limits.
+//! Invariants: no module here knows the cache. Bytes from a client never panic and never cost more
+//! memory than the named limits.
 //!
-//! What it does not do: encryption or authentication. Serve Unix sockets, or TCP inside a trusted network.
+//! It does not encrypt or authenticate. Serve Unix sockets, or TCP inside a trusted network.
 
 pub mod nbd;
 pub mod unix_socket;

@@ -1,12 +1,13 @@
 //! [`OwnSocket`]: a listening Unix socket at a path that one server has for itself.
 //!
-//! Role: a socket file outlives a server that dies. The next server replaces that file, and only that one.
+//! Role: a socket file outlives a server that dies. The next server replaces that file, and only
+//! that one.
 //!
-//! Invariants: of several servers that want one path at once exactly one gets it. The look at a stale file, its removal and the
-//! new socket happen under a lock file beside the path. A file that is no socket stays. The socket file goes with its owner, unless
-//! a successor has put its own there.
+//! Invariants: of several servers that want one path at once exactly one gets it. A lock file
+//! beside the path covers the look at a stale file, its removal and the new socket. A file that is
+//! no socket stays. The socket file goes with its owner, unless a successor has put its own there.
 //!
-//! What it does not do: accept.
+//! It does not accept.
 
 use std::{
     fs::{self, File, Metadata, OpenOptions, TryLockError},
@@ -21,7 +22,7 @@ use std::{
 
 /// Longest path that a socket can have, in bytes.
 pub const SOCKET_PATH_BYTES_MAX: usize = 107;
-/// How long another server may hold the lock: it takes a few system calls.
+/// The longest time another server may hold the lock: it takes a few system calls.
 const LOCK_TIME_MAX: Duration = Duration::from_secs(5);
 /// Pause between two tries for the lock.
 const LOCK_PAUSE: Duration = Duration::from_millis(2);
@@ -52,11 +53,12 @@ pub struct OwnSocket {
 }
 
 impl OwnSocket {
-    /// Binds a socket at `path`, and replaces one that a dead server has left there. `mode`: the permissions of its file, in
-    /// place of those that the process gives to new files.
+    /// Binds a socket at `path`, and replaces one that a dead server has left there.
+    ///
+    /// `mode` sets the permissions of its file, in place of the process's defaults.
     ///
     /// # Errors
-    /// [`TakeError`]; then the path is as it was.
+    /// [`TakeError`]; then the path is unchanged.
     pub fn bind(path: &Path, mode: Option<u32>) -> Result<OwnSocket, TakeError> {
         if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
             return Err(TakeError::TooLong);
@@ -78,12 +80,12 @@ impl OwnSocket {
         Ok(socket)
     }
 
-    /// The path of the socket.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Removes the socket's file, if it still is this one's. Connections that were made stay.
+    /// Removes the socket's file, if it still is this one's. Existing connections stay.
     pub fn remove(&self) {
         // Without the lock: a successor replaces only a socket without a listener, and this one still listens.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| file_of(&found) == self.file) {

@@ -1,13 +1,15 @@
-//! `larder bench`: a content trace against a device: a cache in this process, or whatever is served over NBD.
+//! `larder bench`: a content trace against a device: a cache in this process, or an export over
+//! NBD.
 //!
-//! A trace has fingerprints and no bytes. So bytes are made of each fingerprint, the same for the same one, that compress as
-//! well as the trace says (`content.rs`); the device behind the cache gets what the trace reads before it writes it
-//! (`prepare.rs`); and then the requests are made and each read is compared with what was written last (`replay.rs`).
+//! A trace has fingerprints and no bytes. So each fingerprint is expanded to bytes, always the same
+//! ones, that compress as well as the trace says (`content.rs`). The device behind the cache gets
+//! the content that the trace reads before it writes it (`prepare.rs`). Then the requests are made,
+//! and each read is compared with the last write (`replay.rs`).
 //!
-//! Invariants: standard output carries the report alone. Requests that overlap are made one after the other, in the trace's
-//! order, so that each read has one right answer.
+//! Invariants: standard output carries the report alone. Requests that overlap are made one after
+//! the other, in the trace's order, so that each read has one right answer.
 //!
-//! What it does not do: choose what to measure; and time anything but the requests.
+//! It does not choose the trace, or time anything but the requests.
 
 pub(crate) mod blocks;
 pub(crate) mod content;

@@ -1,4 +1,4 @@
-//! `driver/`: who sleeps is woken, whoever wakes and whenever.
+//! `driver/`: a sleeping thread wakes, at any time and by any waker.
 
 use crate::{
     IoBuf, IoFuture,
@@ -20,7 +20,7 @@ use std::{
 
 const SCHEDULES: u64 = 2000;
 
-/// Completed by other threads, in any order, while the driver is about to sleep, sleeps, or is about to wake up.
+/// Other threads complete in any order while the driver falls asleep, sleeps, or wakes up.
 pub fn a_wake_up_ends_the_drivers_sleep() {
     explore(SCHEDULES, || {
         let (completers, futures): (Vec<_>, Vec<_>) = (0..3).map(|_| IoFuture::<u32>::pending()).unzip();
@@ -65,7 +65,7 @@ pub fn tasks_wake_each_other_over_threads() {
     });
 }
 
-/// A local task is left over from one `block_on`, woken in between, and goes on in the next.
+/// A local task outlives one `block_on`, is woken in between, and goes on in the next.
 pub fn a_driver_is_left_and_entered_again() {
     explore(SCHEDULES, || {
         let (completer, future) = IoFuture::<u32>::pending();
@@ -90,7 +90,7 @@ pub fn a_driver_is_left_and_entered_again() {
     });
 }
 
-/// A thread that waits for a socket is woken by its bytes and by other threads alike.
+/// Its bytes and other threads alike wake a thread that waits for a socket.
 pub fn bytes_and_wake_ups_both_come() {
     explore(SCHEDULES, || {
         let (mut ours, theirs) = UnixStream::pair().expect("a pair");
@@ -141,7 +141,7 @@ pub fn sleeps_end_in_order() {
                     }
                 });
             }
-            // Told by its end.
+            // Its end tells this.
             let _ = both_ended.await;
             future.await.expect("completed");
         });

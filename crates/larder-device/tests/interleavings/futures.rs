@@ -1,4 +1,4 @@
-//! `future.rs`: completers and those who wait.
+//! `future.rs`: completers and their waiters.
 
 use crate::{Completer, IoErrorKind, IoFuture, explore::explore};
 use shuttle::{future::block_on, thread};
@@ -10,7 +10,7 @@ use std::{
 
 const SCHEDULES: u64 = 3000;
 
-/// A future that others polled first, with another waker, is handed on.
+/// A future that was first polled with another waker is handed on.
 pub fn a_result_reaches_whoever_polled_last() {
     explore(SCHEDULES, || {
         let (completer, mut future): (Completer<u32>, _) = IoFuture::pending();

@@ -1,18 +1,22 @@
-//! The driver, its pool, the thread runtime and the futures of device operations under a scheduler that decides, at each
-//! lock and each atomic operation, which thread goes on.
+//! The driver, its pool, the thread runtime and the futures under a scheduler of all threads.
 //!
-//! The sources are the crate's own, compiled a second time, into this program. They say `parking_lot`, `std::sync::atomic`,
-//! `std::thread`, `std::time::Instant` and `libc::ppoll`; here these names mean shuttle's, a clock that goes on when
-//! somebody sleeps, and a poll that lets other threads run: the crate stands in for `parking_lot`, `libc` and `std`, and
-//! its root has their modules beside the crate's. Production code does not know of it.
+//! The scheduler decides, at each lock and each atomic operation, which thread goes on.
 //!
-//! Invariants: all randomness is the schedule's, which is its seed's; a thread that waits for ever, and one that never
-//! ends, fail. Every driver is of the kind without io_uring, whose kernel side nobody can schedule.
+//! The sources are the crate's own, compiled a second time, into this program. They name
+//! `parking_lot`, `std::sync::atomic`, `std::thread`, `std::time::Instant` and `libc::ppoll`. Here
+//! these names mean shuttle's, a clock that goes on when a thread sleeps, and a poll that lets
+//! other threads run. The crate stands in for `parking_lot`, `libc` and `std`, and its root has
+//! their modules beside the crate's. Production code does not know of it.
 //!
-//! What it does not do: explore how the background driver tends a ring (only a ring has that), weak memory (see
-//! `stand_ins.rs`), or use the usual test harness, with which the sources would bring their own unit tests.
+//! Invariants: all randomness comes from the schedule, and so from its seed. A thread that waits
+//! for ever, and one that never ends, fail. Every driver is of the kind without io_uring, because
+//! no scheduler controls the kernel's side.
+//!
+//! It does not explore how the background driver tends a ring (only a ring has that), or weak
+//! memory (see `stand_ins.rs`). It does not use the usual test harness, in which the sources would
+//! bring their own unit tests.
 
-// The sources are used in part, and their documentation is checked where they belong.
+// The sources are used in part, and their documentation is checked in their own crate.
 #![allow(dead_code, unused_imports, missing_docs, ambiguous_glob_reexports, unfulfilled_lint_expectations)]
 
 extern crate libc as real_libc;
@@ -21,7 +25,8 @@ extern crate self as parking_lot;
 extern crate self as std;
 extern crate std as real_std;
 
-// Each thread of the scheduler has its own; before the modules, for which it takes the place of the usual one.
+// Each thread of the scheduler has its own. It stands before the modules, to replace the usual one
+// there.
 macro_rules! thread_local {
     ($($key:tt)*) => { shuttle::thread_local! { $($key)* } };
 }
@@ -49,7 +54,7 @@ pub mod time {
     pub use real_std::time::Duration;
 }
 
-/// The standard library's, where the operator wants no io_uring.
+/// The standard library's, for an operator without io_uring.
 pub mod env {
     pub use real_std::env::*;
     pub fn var(name: &str) -> Result<String, VarError> {
@@ -92,7 +97,7 @@ mod runtimes;
 mod stand_ins;
 mod system;
 
-/// Schedules at once: the driver's pool, and the clock here, belong to the whole process.
+/// Schedules at once; the driver's pool, and the clock here, belong to the whole process.
 fn explorers() -> usize {
     1
 }

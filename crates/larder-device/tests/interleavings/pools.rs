@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 const SCHEDULES: u64 = 2000;
 
-/// Each call is made, and all threads have ended with the last one: the next schedule begins with empty pools.
+/// Each call is made, and all threads end with the last one: the next schedule begins with empty
+/// pools.
 pub fn every_call_is_made_once() {
     explore(SCHEDULES, || {
         let made = Arc::new(AtomicU32::new(0));

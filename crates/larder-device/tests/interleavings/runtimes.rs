@@ -33,7 +33,7 @@ pub fn jobs_run_once_and_hand_back_results() {
     });
 }
 
-/// A job asked for while the runtime ends runs, there or here, once.
+/// A job requested while the runtime ends runs once, there or here.
 pub fn jobs_beside_a_shutdown_run_once() {
     explore(SCHEDULES, || {
         let runtime = runtime(2);
@@ -57,7 +57,7 @@ pub fn jobs_beside_a_shutdown_run_once() {
     });
 }
 
-/// Counts when it is dropped.
+/// A value that counts its drop.
 struct Dropped(Arc<AtomicU32>);
 
 impl Drop for Dropped {
@@ -66,7 +66,8 @@ impl Drop for Dropped {
     }
 }
 
-/// A task that is spawned while the runtime ends is polled or not, and dropped once in any case; nobody waits for ever.
+/// A task spawned while the runtime ends is polled or not, and dropped once; no thread waits for
+/// ever.
 pub fn tasks_beside_a_shutdown_run_or_are_dropped() {
     explore(SCHEDULES, || {
         let runtime = runtime(0);
@@ -117,7 +118,7 @@ pub fn delays_beside_a_shutdown_end() {
     });
 }
 
-/// The driver's thread sleeps, without an end, when it is asked for a delay.
+/// The driver's thread sleeps, without an end, when a delay is requested.
 pub fn delays_asked_for_elsewhere_end() {
     explore(SCHEDULES, || {
         let runtime = runtime(0);
@@ -133,12 +134,12 @@ pub fn delays_asked_for_elsewhere_end() {
     });
 }
 
-/// The hint is right once everything is quiet: both workers wait, or none is there any more.
+/// The hint is right when everything is quiet: both workers wait, or none is left.
 pub fn a_worker_that_waits_is_known() {
     explore(SCHEDULES, || {
         let runtime = runtime(1);
         for _ in 0..2 {
-            // A worker that never says that it waits makes this a schedule without an end.
+            // A worker that never reports its wait makes this a schedule without an end.
             while !runtime.has_idle_worker() {
                 thread::yield_now();
             }

@@ -1,10 +1,10 @@
-//! What the kernel does, for threads that a scheduler runs: a clock, and a poll that lets other threads go on.
+//! The kernel's part for scheduled threads: a clock, and a poll that lets other threads go on.
 //!
-//! Invariants: the clock goes on only when a poll ends by time, and never back. Descriptors are real ones, so that what a
-//! thread wrote is there for the next poll.
+//! Invariants: the clock goes on only when a poll ends by time, and never back. Descriptors are
+//! real ones, so that the next poll sees the bytes a thread wrote.
 //!
-//! What it does not do: block. A poll without an end looks again and again, and a wake-up that is lost shows as a schedule
-//! that never ends.
+//! It does not block. A poll without an end looks again and again, and a lost wake-up shows as a
+//! schedule that never ends.
 
 use real_libc::{c_int, nfds_t, pollfd, sigset_t, timespec};
 use real_std::{
@@ -52,7 +52,7 @@ impl Sub for Instant {
     }
 }
 
-/// As the system's, but that other threads run while it waits.
+/// Polls as the system's call, but lets other threads run while it waits.
 ///
 /// # Safety
 /// As the system's.

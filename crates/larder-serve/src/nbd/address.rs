@@ -1,9 +1,9 @@
-//! Where a server listens: addresses as people write them, and sockets bound to them.
+//! A server's address: its written form, and the socket bound to it.
 //!
-//! Invariants: a socket file is replaced only where nobody listens on it; every error is one sentence that names the
-//! address.
+//! Invariants: a socket file is replaced only if no server listens on it. Every error is one
+//! sentence that names the address.
 //!
-//! What it does not do: accept.
+//! It does not accept.
 
 use crate::unix_socket::{OwnSocket, SOCKET_PATH_BYTES_MAX, TakeError};
 use larder_device::nbd::socket::{self, Keepalive};
@@ -16,7 +16,7 @@ use std::{
     str::FromStr,
 };
 
-/// Where to listen.
+/// The address to listen on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServeAddress {
     /// A Unix socket at a path.
@@ -54,7 +54,7 @@ impl fmt::Display for ServeAddress {
     }
 }
 
-/// Why a server could not begin.
+/// The kind of failure of a server's start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ServeErrorKind {
     /// Not an address, or one that is not this machine's.
@@ -63,14 +63,14 @@ pub enum ServeErrorKind {
     InUse,
     /// The export's name is too long.
     BadName,
-    /// Anything else that the system said.
+    /// Any other error of the system.
     Io,
 }
 
 /// A server that could not begin: a kind to match on, and a sentence for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServeError {
-    /// What a caller can match on.
+    /// The kind, for callers to match on.
     pub kind: ServeErrorKind,
     /// One sentence, with the address.
     pub message: String,
@@ -111,7 +111,7 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The address as bound, with the port that the system chose.
+    /// Returns the bound address, with the port that the system chose.
     pub fn local_address(&self, asked: &ServeAddress) -> ServeAddress {
         match self {
             Listener::Tcp(listener) => match listener.local_addr() {
@@ -122,7 +122,8 @@ impl Listener {
         }
     }
 
-    /// The next connection, nonblocking and tuned. [`ErrorKind::WouldBlock`] where there is none.
+    /// Accepts the next connection, nonblocking and tuned. [`ErrorKind::WouldBlock`] if there is
+    /// none.
     pub fn accept(&self, keepalive: Keepalive) -> io::Result<OwnedFd> {
         match self {
             Listener::Tcp(listener) => {

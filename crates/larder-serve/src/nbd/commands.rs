@@ -2,14 +2,14 @@
 //!
 //! Role: one function a command; reads are in `reads`. A device that has the result at once is
 //! answered at once. Else a task of the connection's thread waits for it, so that requests are
-//! answered in the order in which they complete. The server receives and writes a long write piece
-//! by piece, each piece as durably as the whole is to be. A client that leaves in the middle has
-//! written a part of it.
+//! answered in the order of completion. The server receives and writes a long write piece by piece,
+//! each piece as durably as the whole must be. A client that leaves in the middle has written a
+//! part of it.
 //!
 //! Invariants: each call of [`start`] or [`write`] leads to exactly one reply, unless the client is
 //! gone.
 //!
-//! What it does not do: check requests (they are), send replies (they are queued).
+//! It does not check requests or send replies: checked requests come in, queued replies go out.
 
 use super::{
     connection::{Connection, Memory},
@@ -70,7 +70,7 @@ pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action)
     }
 }
 
-/// Receives a write and starts it. Fails where the client is gone.
+/// Receives a write and starts it. Fails if the client is gone.
 pub(super) async fn write(
     connection: &Rc<Connection>,
     inbox: &mut Inbox,
@@ -105,7 +105,7 @@ pub(super) async fn write(
     }
 }
 
-/// Receives up to `len` bytes of a payload, as many as there is memory for.
+/// Receives up to `len` bytes of a payload, as many as fit the free memory.
 async fn receive(connection: &Connection, inbox: &mut Inbox, len: u32) -> IoResult<(Memory, SharedBuf)> {
     let Some(memory) = connection.memory(len as usize).await else {
         return Err(IoError::new(IoErrorKind::Gone, IoOp::Write, 0, u64::from(len)));

@@ -1,15 +1,16 @@
 //! One connection: handshake, then requests until either side ends it. Runs on a thread of its own.
 //!
-//! Role: the main task receives, parses and starts requests; a sender task waits for a full socket; each request that
-//! the device does not answer at once is a task, too. All are driven by the thread's driver.
+//! Role: the main task receives, parses and starts requests. A sender task waits for a full socket.
+//! Each request that the device does not answer at once is a task, too. The thread's driver drives
+//! them all.
 //!
 //! Invariants: requests hold no more than [`ServerOptions`] allows. A request, or a piece of one,
 //! waits until it fits. The requests of a connection take turns, so that a small request has its
-//! own between two pieces of a large one. The thread ends only when every request that was started
-//! has been answered or the socket has failed, and no device operation is left. Once `draining` is
-//! set no further request is started.
+//! own between two pieces of a large one. The thread ends only when every started request has been
+//! answered or the socket has failed, and no device operation is left. No request starts while
+//! `draining` is set.
 //!
-//! What it does not do: time. The accept thread ends slow handshakes by shutting the socket down.
+//! It does not keep time. The accept thread ends slow handshakes by shutting the socket down.
 
 use super::{
     commands,
@@ -40,13 +41,13 @@ use std::{
     },
 };
 
-/// What the connection's thread and the accept thread share.
+/// The state that the connection's thread and the accept thread share.
 pub(super) struct Peer {
     /// The socket, nonblocking.
     pub socket: OwnedFd,
     /// The handshake is over.
     pub greeted: AtomicBool,
-    /// No further request is to be started.
+    /// No further request may start.
     pub draining: AtomicBool,
 }
 
@@ -64,7 +65,7 @@ impl Peer {
     }
 }
 
-/// What a connection serves, and how.
+/// The served device and options of a connection.
 #[derive(Clone)]
 pub(super) struct Service {
     pub device: Arc<dyn BlockDevice>,
@@ -78,14 +79,14 @@ pub(super) struct Connection {
     pub device: Arc<dyn BlockDevice>,
     pub export: Arc<Export>,
     pub counters: Arc<Counters>,
-    /// Whether the device has told extents without waiting so far.
+    /// Whether the device has answered for extents without waiting so far.
     pub extents_are_cheap: Cell<bool>,
     /// Replies were queued by a task.
     pub to_send: Signal,
     options: Arc<ServerOptions>,
     peer: Arc<Peer>,
     outbox: RefCell<Outbox>,
-    /// The socket took no more; the sender task waits for it, or is about to.
+    /// The socket is full; the sender task waits for it, or is about to.
     full: Cell<bool>,
     /// The account has fallen: for the main task.
     room: Signal,
@@ -100,7 +101,7 @@ pub(super) struct Connection {
     sender_over: Signal,
 }
 
-/// Memory that a request was given.
+/// The memory of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Memory {
     /// The number of data bytes that the memory is for.
@@ -145,13 +146,13 @@ pub(super) fn serve(service: Service, peer: Arc<Peer>) {
     });
 }
 
-/// Why a connection ends, where the socket did not.
+/// The reason of a connection's end, other than the socket's.
 enum End {
     Goodbye,
     Broken,
 }
 
-/// Nothing where the connection ends here.
+/// Runs the handshake; `None` if the connection ends here.
 async fn handshake(connection: &Rc<Connection>, inbox: &mut Inbox) -> IoResult<Option<Negotiated>> {
     let mut out = Vec::new();
     let mut machine = Handshake::new(&connection.export, &mut out);
@@ -186,7 +187,7 @@ async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Ne
         let incoming = match request::parse(inbox.bytes(), &connection.export, agreed) {
             Parsed::Request(incoming) => incoming,
             Parsed::More => {
-                // Nothing is left to start: what is ready leaves before the wait.
+                // Nothing is left to start: ready replies leave before the wait.
                 connection.send();
                 let idle = connection.outbox().held().requests == 0;
                 if idle {
@@ -221,12 +222,12 @@ async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Ne
 }
 
 impl Connection {
-    /// The replies; borrowed for the length of a statement, never across an await.
+    /// Returns the replies; borrowed for the length of a statement, never across an await.
     pub fn outbox(&self) -> RefMut<'_, Outbox> {
         self.outbox.borrow_mut()
     }
 
-    /// Sends what is ready, as far as the socket takes it; the sender task does the rest.
+    /// Sends ready replies, as far as the socket takes them; the sender task does the rest.
     pub fn send(&self) {
         if self.full.get() {
             return;
@@ -241,13 +242,13 @@ impl Connection {
             self.full.set(true);
             self.to_send.notify();
         }
-        // Only after a change: tasks call this in the very loops that wait for one.
+        // Only after a change: tasks call this in the loops that wait for one.
         if after != before {
             self.progress();
         }
     }
 
-    /// Tells waiting tasks that less is held or queued, or that the peer is gone.
+    /// Wakes the waiting tasks after less is held or queued, or the peer is gone.
     fn progress(&self) {
         self.room.notify();
         self.freed.notify();
@@ -321,7 +322,7 @@ impl Connection {
         }
     }
 
-    /// Waits until all that is queued has left, or the socket has failed.
+    /// Waits until all queued bytes have left, or the socket has failed.
     async fn send_all(&self) {
         loop {
             self.send();
@@ -346,8 +347,8 @@ impl Connection {
         self.sender_over.wait().await;
         let socket = self.peer.socket.as_fd();
         socket::shutdown(socket, Direction::Send);
-        // TCP resets a connection that is closed with bytes unread, and a reset takes replies along that the client
-        // has not read yet. So what has arrived is read, within reason.
+        // TCP resets a connection that is closed with unread bytes, and the reset drops replies
+        // that the client has not read yet. So the server reads arrived bytes, up to a limit.
         let mut scratch = [0; 4096];
         for _ in 0..LINGER_READS_MAX {
             if !matches!(socket::receive(socket, &mut scratch, false), Ok(1..)) {
@@ -361,7 +362,7 @@ impl Connection {
 /// Receives of 4 KiB before a connection is closed for good.
 const LINGER_READS_MAX: usize = 256;
 
-/// Sends what tasks have queued: woken once for all that completed together.
+/// Sends the replies of tasks: woken once for all that completed together.
 async fn sender(connection: Rc<Connection>) {
     while !connection.closing.get() {
         connection.to_send.wait().await;
@@ -375,7 +376,7 @@ async fn sender(connection: Rc<Connection>) {
             connection.send();
             connection.progress();
         }
-        // Replies to a peer that is gone are dropped as they are queued, and make room, too.
+        // Replies to a peer that is gone are dropped from the queue, and make room, too.
         connection.progress();
     }
     connection.sender_over.notify();

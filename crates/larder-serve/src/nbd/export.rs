@@ -1,8 +1,8 @@
-//! What the server tells about the device that it serves.
+//! The server's description of its device for clients.
 //!
 //! Role: name, size, abilities and block sizes in NBD's terms, derived from a [`DeviceInfo`] once.
 //!
-//! What it does not do: hold the device.
+//! It does not hold the device.
 
 use super::limits::ServerOptions;
 use larder_device::{
@@ -35,7 +35,7 @@ pub struct Export {
 }
 
 impl Export {
-    /// The export `name` of a device.
+    /// Returns the export `name` of a device.
     pub fn new(name: &str, info: &DeviceInfo, options: &ServerOptions) -> Export {
         let min = info.sector_bytes.max(1);
         let request_bytes_max = options.request_bytes_max.min(info.request_bytes_max).max(min) / min * min;
@@ -59,7 +59,7 @@ impl Export {
         }
     }
 
-    /// Whether writes are refused.
+    /// Returns whether writes are refused.
     pub fn read_only(&self) -> bool {
         self.flags & flag::READ_ONLY != 0
     }

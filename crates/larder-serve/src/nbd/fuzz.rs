@@ -2,7 +2,7 @@
 //!
 //! Role: the same code runs under cargo-fuzz and, with seeded bytes, in the tests.
 //!
-//! What it does not do: touch a device.
+//! It does not touch a device.
 
 use super::{
     export::Export,
@@ -12,7 +12,7 @@ use super::{
 };
 use larder_device::nbd::proto::{REQUEST_BYTES, transmission_flag};
 
-/// Answers may be this many times as long as what they answer, and some.
+/// The longest answer as a multiple of its request, plus some bytes.
 const AMPLIFICATION_MAX: usize = 64;
 
 fn export() -> Export {
@@ -27,7 +27,8 @@ fn export() -> Export {
     }
 }
 
-/// Takes `data` as what a client sends, in pieces whose size the first byte chooses. Panics where an invariant breaks.
+/// Takes `data` as a client's bytes, in pieces of a size that the first byte chooses. Panics if an
+/// invariant breaks.
 pub fn nbd_server_bytes(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let export = export();

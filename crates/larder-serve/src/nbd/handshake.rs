@@ -1,9 +1,10 @@
 //! The handshake as a pure machine: bytes of the client in, bytes for the client out.
 //!
-//! Invariants: any bytes are taken without a panic; what is kept between calls is a few words, and what is put out
-//! is bounded by what came in; [`OPTIONS_MAX`] options end the connection.
+//! Invariants: any bytes are taken without a panic. A few words are kept between calls, and the
+//! output is bounded by the input. [`OPTIONS_MAX`] options end the connection.
 //!
-//! What it does not do: I/O, timeouts, TLS. STARTTLS is refused, and the client may go on in the clear.
+//! It does not do I/O, timeouts, or TLS. STARTTLS is refused, and the client may go on in the
+//! clear.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -20,16 +21,16 @@ use larder_device::nbd::proto::{
 pub const ALLOCATION_CONTEXT_ID: u32 = 1;
 const ALLOCATION_CONTEXT: &[u8] = b"base:allocation";
 
-/// What a handshake agreed on.
+/// The result of a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Negotiated {
     /// Replies to reads and block status are structured.
     pub structured: bool,
-    /// The context `base:allocation` was chosen: block status may be asked.
+    /// The context `base:allocation` was chosen, so block status is allowed.
     pub allocation: bool,
 }
 
-/// Where a handshake stands.
+/// The state of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
     /// More bytes are needed.
@@ -38,7 +39,7 @@ pub enum Progress {
     Transmission(Negotiated),
     /// The client said goodbye.
     Goodbye,
-    /// The client broke the protocol, or asked for what can only be answered by closing.
+    /// The client broke the protocol, or made a request that only a close can answer.
     Broken,
 }
 
@@ -64,7 +65,7 @@ pub struct Handshake<'a> {
 }
 
 impl<'a> Handshake<'a> {
-    /// Begins a handshake: the greeting goes to `out`.
+    /// Begins a handshake; the greeting goes to `out`.
     pub fn new(export: &'a Export, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(&GREETING_MAGIC.to_be_bytes());
         out.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
@@ -78,9 +79,11 @@ impl<'a> Handshake<'a> {
         }
     }
 
-    /// Takes what it can from the front of `input`: how many bytes that was, and where the handshake stands then.
-    /// Answers are appended to `out`. It asks for [`Progress::More`] only where a longer `input` is needed, and never
-    /// for one of more than 17 KiB.
+    /// Takes complete steps from the front of `input`. Returns the number of bytes taken, and the
+    /// new state.
+    ///
+    /// Answers are appended to `out`. It asks for [`Progress::More`] only if it needs a longer
+    /// `input`, and never for one of more than 17 KiB.
     pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Progress) {
         let mut rest = Fields(input);
         let progress = loop {
@@ -97,7 +100,7 @@ impl<'a> Handshake<'a> {
         (input.len() - rest.0.len(), progress)
     }
 
-    /// One step; nothing where the input is too short for it.
+    /// Takes one step; `None` if the input is too short for it.
     fn step(&mut self, input: &mut Fields<'_>, out: &mut Vec<u8>) -> Option<Progress> {
         match self.state {
             State::ClientFlags => {
@@ -170,7 +173,7 @@ impl<'a> Handshake<'a> {
         name.is_empty() || name == self.export.name.as_bytes()
     }
 
-    /// EXPORT_NAME has no error reply: an unknown name closes.
+    /// Answers EXPORT_NAME, which has no error reply: an unknown name closes.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Progress {
         if !self.is_ours(name) {
             return Progress::Broken;
@@ -263,7 +266,7 @@ struct Wants {
     description: bool,
 }
 
-/// Data of INFO and GO: the export's name and which information is wanted beyond what is always sent.
+/// Parses data of INFO and GO: the export's name and the optional information that is wanted.
 fn parse_info(data: &[u8]) -> Option<(&[u8], Wants)> {
     let mut fields = Fields(data);
     let name = fields.string()?;
@@ -279,8 +282,10 @@ fn parse_info(data: &[u8]) -> Option<(&[u8], Wants)> {
     fields.0.is_empty().then_some((name, wants))
 }
 
-/// Data of LIST_ and SET_META_CONTEXT: the export's name and whether a query matches `base:allocation`. To list, no
-/// query at all and the bare name space match, too.
+/// Parses data of LIST_ and SET_META_CONTEXT.
+///
+/// Returns the export's name and whether a query matches `base:allocation`. To list, no query at
+/// all and the bare name space match, too.
 fn parse_contexts(data: &[u8], set: bool) -> Option<(&[u8], bool)> {
     let mut fields = Fields(data);
     let name = fields.string()?;

@@ -1,11 +1,11 @@
-//! What has been received and not yet been looked at.
+//! The received bytes before their parsing.
 //!
-//! Role: one buffer from which many requests are parsed for one receive. A small payload is copied out of it, once; a
-//! large one is received into its own buffer.
+//! Role: many requests are parsed from one buffer for one receive. A small payload is copied out of
+//! it, once; a large one is received into its own buffer.
 //!
 //! Invariants: at most [`RECEIVE_BUFFER_BYTES`] are held.
 //!
-//! What it does not do: parse.
+//! It does not parse.
 
 use super::connection::Peer;
 use super::limits::RECEIVE_BUFFER_BYTES;
@@ -17,7 +17,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Payloads up to this many bytes go through the receive buffer, so that what follows them comes in the same receive.
+/// The longest payload that goes through the receive buffer, so that the bytes behind it come in
+/// the same receive.
 const COPIED_PAYLOAD_BYTES_MAX: usize = 32 << 10;
 
 /// The receive side of a connection.
@@ -27,7 +28,7 @@ pub(super) struct Inbox {
     start: usize,
     end: usize,
     spin_max: Duration,
-    /// The last request came so soon that it was worth, or would have been worth, to spin for it.
+    /// The last request came so soon that a spin was, or would have been, worth it.
     spins: bool,
 }
 
@@ -36,12 +37,14 @@ fn closed() -> IoError {
 }
 
 impl Inbox {
-    /// An empty inbox that spins at most this long for a client that asks one thing after another.
+    /// Returns an empty inbox.
+    ///
+    /// It spins at most this long for a client that sends one request after another.
     pub fn new(peer: Arc<Peer>, spin_max: Duration) -> Inbox {
         Inbox { peer, buf: IoBuf::new(RECEIVE_BUFFER_BYTES), start: 0, end: 0, spin_max, spins: false }
     }
 
-    /// What is there.
+    /// Returns the received bytes.
     pub fn bytes(&self) -> &[u8] {
         self.buf.get(self.start..self.end).unwrap_or(&[])
     }
@@ -51,7 +54,7 @@ impl Inbox {
         self.start = (self.start + n).min(self.end);
     }
 
-    /// Waits for more bytes. Fails where the peer has closed, and where the buffer is full.
+    /// Waits for more bytes. Fails if the peer has closed, or if the buffer is full.
     pub async fn fill(&mut self) -> IoResult<()> {
         self.compact();
         let mut rest = std::mem::replace(&mut self.buf, IoBuf::new(0));
@@ -62,10 +65,11 @@ impl Inbox {
         self.received(n)
     }
 
-    /// As [`Inbox::fill`], where nothing else is left to do for this connection: then it pays to look a few times
-    /// before the thread sleeps, because to be woken takes longer than a client that waits for each reply takes to ask
-    /// again. Nothing else runs on the thread meanwhile, so the time is short, and only spent where it paid the last
-    /// time.
+    /// As [`Inbox::fill`], for a connection without other work.
+    ///
+    /// Then it pays to look a few times before the thread sleeps. A wake-up takes longer than the
+    /// next request of a client that waits for each reply. The thread does nothing else meanwhile.
+    /// So the time is short, and only spent if it paid the last time.
     pub async fn fill_idle(&mut self) -> IoResult<()> {
         self.compact();
         let since = Instant::now();
@@ -84,7 +88,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Moves what is there to the front, so that there is room behind it.
+    /// Moves the received bytes to the front, to make room behind them.
     fn compact(&mut self) {
         if self.start > 0 {
             self.buf.copy_within(self.start..self.end, 0);
@@ -98,7 +102,7 @@ impl Inbox {
         if n == 0 { Err(closed()) } else { Ok(()) }
     }
 
-    /// Whether a payload of `len` bytes is here already.
+    /// Returns whether a payload of `len` bytes is here already.
     pub fn has(&self, len: usize) -> bool {
         self.end - self.start >= len
     }

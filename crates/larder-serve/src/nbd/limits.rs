@@ -1,8 +1,8 @@
-//! What the server allows a client, and what it counts.
+//! The server's limits for clients, and its counters.
 //!
 //! Invariants: every buffer, queue and wait of the server is bounded by a constant or an option of this file.
 //!
-//! What it does not do: enforce; each limit names where that happens.
+//! It does not enforce; each limit names the place that does.
 
 use super::memory::RequestMemory;
 use larder_device::nbd::socket::Keepalive;
@@ -16,7 +16,7 @@ use std::{
 
 /// Bytes of a connection's receive buffer: at least one option of the handshake, or many requests.
 pub(super) const RECEIVE_BUFFER_BYTES: usize = 128 << 10;
-/// Longest data of one option that is looked at; longer data is skipped and answered "too big".
+/// Longest data of one option that is parsed; longer data is skipped and answered "too big".
 pub(super) const OPTION_BYTES_MAX: u32 = 16 << 10;
 /// Longest data of one option that is skipped; at more the connection is closed.
 pub(super) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
@@ -30,9 +30,11 @@ pub(super) const EXTENTS_MAX: usize = 1024;
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 200;
 /// Reads of at least this many bytes ask the device for holes, so that zeroes need not travel.
 pub(super) const SPARSE_READ_BYTES_MIN: u32 = 64 << 10;
-/// Longest read or write of the device for a request. A longer request is served in pieces, each when there is memory for it.
+/// Longest read or write of the device for a request.
+///
+/// A longer request is served in pieces, each when there is memory for it.
 pub(super) const PIECE_BYTES_MAX: u32 = 1 << 20;
-/// Replies are sent, at the latest, when this many bytes of them are ready.
+/// Ready bytes of replies that force a send.
 pub(super) const SEND_BATCH_BYTES: usize = 64 << 10;
 
 /// Connections at once, by default.
@@ -43,24 +45,29 @@ const CONNECTIONS_MAX: usize = 256;
 pub struct ServerOptions {
     /// Text that clients may show to people.
     pub description: String,
-    /// Longest read or write in bytes; the device's own limit applies where it is smaller.
+    /// Longest read or write in bytes; a smaller limit of the device applies.
     pub request_bytes_max: u32,
-    /// The memory of read and write payloads, and of replies. Servers that share it stay within it together; it must have been
-    /// made for the connections of all of them. A request for which it has none waits.
+    /// The memory of read and write payloads, and of replies.
+    ///
+    /// Servers that share it stay within it together; its connection count must cover all of them.
+    /// A request waits if it has no memory left.
     pub memory: Arc<RequestMemory>,
     /// Requests of one connection in flight.
     pub requests_in_flight_max: usize,
     /// Connections at once; further ones are closed as they arrive.
     pub connections_max: usize,
-    /// How long a client may take from connecting to the end of its handshake.
+    /// The longest time from the connection to the end of its handshake.
     pub handshake_timeout: Duration,
-    /// How long a connection with nothing in flight may look for the next request before its thread sleeps, while the
-    /// client asks at such a pace. It doubles the rate of a client that has one request in flight, for some processor
-    /// time. Zero: never.
+    /// The longest spin of an idle connection before its thread sleeps, while the client's pace
+    /// makes it pay.
+    ///
+    /// It doubles the rate of a client with one request in flight, for some processor time. Zero:
+    /// never.
     pub spin_max: Duration,
-    /// When a silent TCP client's host is asked whether it is there.
+    /// The times of the keepalive questions to a silent TCP client's host.
     pub keepalive: Keepalive,
-    /// How long [`NbdServer::shutdown`](super::NbdServer::shutdown) waits for requests in flight.
+    /// The longest wait of [`NbdServer::shutdown`](super::NbdServer::shutdown) for requests in
+    /// flight.
     pub shutdown_timeout: Duration,
 }
 
@@ -80,12 +87,12 @@ impl Default for ServerOptions {
     }
 }
 
-/// What a server has counted since it began.
+/// The counts of a server since it began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ServerStats {
     /// Connections open now.
     pub connections_now: u64,
-    /// Connections accepted, those of now included.
+    /// Connections accepted, open ones included.
     pub connections_total: u64,
     /// Connections closed at once because `connections_max` was reached.
     pub connections_refused: u64,

@@ -3,15 +3,15 @@
 //!
 //! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold at
 //! most as much of the common part as is free besides. So the next connection finds some, and
-//! connections that want more than there is come to equal shares. A connection may hold no more of
-//! it than it has turned over. So a client that asks for much and reads nothing stays close to its
+//! connections that want more than the total come to equal shares. A connection may hold no more of
+//! it than it has turned over. So a client that requests much and reads nothing stays close to its
 //! own part.
 //!
 //! Invariants: all accounts together never hold more than the budget. An account that holds nothing
 //! can always take its own part. So a connection waits for its own requests and its own client
 //! alone, and no connection has to wake another.
 //!
-//! What it does not do: wait; allocate.
+//! It does not wait or allocate.
 
 use larder_device::IoBuf;
 use std::sync::{
@@ -237,7 +237,7 @@ mod tests {
             prove(&mut accounts[0]);
             fill(&mut accounts[0], 64 << 10);
             assert!(accounts[0].held() > 16 * MIB, "alone it has half");
-            // All turn over at the same rate, and want more than there is.
+            // All turn over at the same rate, and want more than the total.
             for _ in 0..20_000 {
                 let at = rng.index(accounts.len());
                 if accounts[at].held() > 0 {

@@ -1,14 +1,15 @@
 //! A network block device (NBD) server over any [`BlockDevice`].
 //!
-//! Role: listens, and gives each connection a thread with a driver of its own. Fixed newstyle handshake, simple and
-//! structured replies, `base:allocation`; see the files: `handshake`, `request` (pure parsing), `connection`,
-//! `commands`, `reads`, `parts`, `reply`, `outbox`, `memory`.
+//! Role: it listens, and gives each connection a thread with a driver of its own. It covers the
+//! fixed newstyle handshake, simple and structured replies, and `base:allocation`. See the files:
+//! `handshake`, `request` (pure parsing), `connection`, `commands`, `reads`, `parts`, `reply`,
+//! `outbox`, `memory`.
 //!
-//! Invariants: a client that is malformed, slow or hostile costs its own connection only; memory is bounded by
-//! [`ServerOptions`]. After [`NbdServer::shutdown`] no thread uses the device, unless a request was still in the
-//! device when the time for it ran out.
+//! Invariants: a malformed, slow or hostile client costs its own connection only. [`ServerOptions`]
+//! bounds the memory. After [`NbdServer::shutdown`] no thread uses the device, unless a request was
+//! still in the device when its time ran out.
 //!
-//! What it does not do: TLS, authentication, extended headers, resizing.
+//! It does not implement TLS, authentication, extended headers, or resizing.
 
 mod address;
 mod commands;
@@ -53,11 +54,11 @@ use std::{
 
 /// Longest wait of the accept thread before it looks after its connections again.
 const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(500);
-/// How long the accept thread pauses when the system has no descriptor or memory for a connection.
+/// The pause of the accept thread when the system has no descriptor or memory for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// How often buffers that no request has used since the last time go back to the system.
+/// The interval after which unused buffers go back to the system.
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(2);
-/// How long [`NbdServer::shutdown`] waits for threads whose connections were cut.
+/// The longest wait of [`NbdServer::shutdown`] for threads whose connections were cut.
 const CUT_WAIT: Duration = Duration::from_secs(1);
 
 /// A server of one export. Dropping it shuts it down.
@@ -82,7 +83,7 @@ struct Shared {
     connections: Mutex<HashMap<u64, Entry>>,
     /// A connection's thread has come to its end.
     ended: Condvar,
-    /// The server was ended: later calls return without a wait.
+    /// The server has ended: later calls return without a wait.
     is_over: AtomicBool,
     shortage: Shortage,
 }
@@ -96,8 +97,9 @@ struct Entry {
 }
 
 impl NbdServer {
-    /// Binds `address` to serve `device` as the export `name` (clients that ask for no name get it, too). Connections
-    /// are accepted from [`NbdServer::start`] on.
+    /// Binds `address` to serve `device` as the export `name`, also for clients without a name.
+    ///
+    /// Connections are accepted from [`NbdServer::start`] on.
     pub fn bind(
         address: ServeAddress,
         name: &str,
@@ -130,7 +132,7 @@ impl NbdServer {
         })
     }
 
-    /// Where the server listens, with the port that the system chose.
+    /// Returns the address of the server, with the port that the system chose.
     pub fn local_address(&self) -> &ServeAddress {
         &self.address
     }
@@ -154,19 +156,21 @@ impl NbdServer {
         Ok(())
     }
 
-    /// Returns the lack for which clients are refused. The handle outlives the server.
+    /// Returns the lack that makes the server refuse clients. The handle outlives the server.
     pub fn shortage(&self) -> Shortage {
         self.shared.shortage.clone()
     }
 
-    /// Counters, now.
+    /// Returns the counters, now.
     pub fn stats(&self) -> ServerStats {
         self.shared.service.counters.snapshot()
     }
 
-    /// Stops accepting, lets requests in flight finish and their replies leave, and closes every connection. What has
-    /// not finished within [`ServerOptions::shutdown_timeout`] is cut off. True where everything ended in order. A second
-    /// call waits for nothing.
+    /// Stops accepting, finishes requests in flight with their replies, and closes every
+    /// connection.
+    ///
+    /// It cuts off connections unfinished after [`ServerOptions::shutdown_timeout`]. Returns
+    /// whether everything ended in order. A second call waits for nothing.
     pub fn shutdown(&self) -> bool {
         self.drain();
         if self.shared.is_over.load(Ordering::Acquire) {
@@ -179,8 +183,9 @@ impl NbdServer {
         in_order
     }
 
-    /// The first step of [`NbdServer::shutdown`], for an end with a deadline of its own. Stops
-    /// accepting, and has each connection end after its requests. Returns without a wait for
+    /// Takes the first step of [`NbdServer::shutdown`], for an end with a deadline of its own.
+    ///
+    /// Stops accepting, and has each connection end after its requests. Returns without a wait for
     /// requests.
     pub fn drain(&self) {
         self.shared.stopping.store(true, Ordering::Release);
@@ -204,7 +209,8 @@ impl NbdServer {
         drained
     }
 
-    /// The last step: cuts off every connection that has not ended, and waits at most so long for their threads.
+    /// Takes the last step: cuts off every connection that has not ended, and waits at most so long
+    /// for their threads.
     pub fn cut(&self, at_most: Duration) {
         self.shared.is_over.store(true, Ordering::Release);
         self.shared.connections.lock().values().for_each(|entry| entry.peer.cut());
@@ -215,13 +221,13 @@ impl NbdServer {
 
 impl Drop for NbdServer {
     fn drop(&mut self) {
-        // A server that is over returns at once: its end was waited for already.
+        // A server that has ended returns at once: its end was waited for already.
         self.shutdown();
     }
 }
 
 impl Shared {
-    /// Waits until every connection has ended; whether that was so in time.
+    /// Waits until every connection has ended. Returns whether that was in time.
     fn await_all(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
         let mut connections = self.connections.lock();
@@ -249,7 +255,7 @@ impl Shared {
         }
     }
 
-    /// Cuts connections whose handshake takes too long; when the next one will.
+    /// Cuts connections whose handshake takes too long. Returns the time until the next one.
     fn cut_slow(&self) -> Duration {
         let timeout = self.service.options.handshake_timeout;
         let mut next = ACCEPT_WAIT_MAX;
@@ -300,7 +306,7 @@ impl Shared {
     }
 }
 
-/// Marks a connection as over, also where its thread panicked or never began.
+/// A guard that marks a connection as ended, also if its thread panicked or never began.
 struct Ending {
     shared: Arc<Shared>,
     id: u64,
@@ -356,22 +362,23 @@ fn event_fd() -> io::Result<OwnedFd> {
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the descriptor was just made and nobody else owns it.
+    // SAFETY: the descriptor is new and has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 fn wake(event: &OwnedFd) {
     let one = 1_u64.to_ne_bytes();
-    // SAFETY: the pointer and length are those of a live array. A full counter means that a wake is pending already.
+    // SAFETY: the pointer and length are those of a live array. A full counter means that a wake is
+    // pending already.
     unsafe { libc::write(event.as_raw_fd(), one.as_ptr().cast(), one.len()) };
 }
 
-/// Waits until a connection or a wake arrives, or the time is over.
+/// Waits until a connection or a wake arrives, or the time ends.
 fn wait_for(listener: &Listener, event: &OwnedFd, at_most: Duration) {
     let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     let mut fds = [poll(listener.as_fd().as_raw_fd()), poll(event.as_raw_fd())];
     let millis = i32::try_from(at_most.as_millis()).unwrap_or(i32::MAX).saturating_add(1);
-    // SAFETY: the array lives until the call is over, and its length is passed.
+    // SAFETY: the array lives until the call ends, and its length is passed.
     let ready = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };
     if ready > 0 && fds[1].revents != 0 {
         let mut count = [0_u8; 8];

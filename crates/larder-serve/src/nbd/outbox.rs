@@ -1,14 +1,15 @@
-//! Replies on their way out, and the account of what a connection holds.
+//! The queue of replies on their way out, and the account of a connection's holdings.
 //!
-//! Role: replies are queued as *segments* (a short head and an optional body) and sent, several at a time, straight from the
-//! buffers that hold them. A task that has queued replies calls [`Outbox::send`]; where the socket takes no more, the
-//! connection's sender task goes on as soon as it does. A reply that must be one stretch of bytes, and is not in memory at once,
-//! holds the others up while it leaves.
+//! Role: replies are queued as *segments* (a short head and an optional body) and sent, several at
+//! a time, straight from their buffers. A task that has queued replies calls [`Outbox::send`]. If
+//! the socket is full, the connection's sender task goes on later. A reply that must be one stretch
+//! of bytes, and is not in memory at once, holds the others up while it leaves.
 //!
-//! Invariants: single-threaded. Segments leave whole and in order; the segments of one [`Outbox::push`] stay together
-//! with those pushed right after it. Once the socket has failed, segments are dropped, and the account still falls to zero.
+//! Invariants: it is single-threaded. Segments leave whole and in order. The segments of one
+//! [`Outbox::push`] stay together with those pushed right after it. After the socket has failed,
+//! segments are dropped, and the account still falls to zero.
 //!
-//! What it does not do: wait; the connection does.
+//! It does not wait; the connection does.
 
 use super::memory::Account;
 use larder_device::{IoBuf, nbd::socket};
@@ -26,17 +27,17 @@ pub struct Segment {
     head: [u8; HEAD_BYTES_MAX],
     head_len: u8,
     body: Body,
-    /// Given back to the account when the segment has left.
+    /// Returned to the account when the segment has left.
     pub releases: Charge,
 }
 
-/// What follows a segment's head.
+/// The part after a segment's head.
 pub enum Body {
     /// Nothing.
     None,
     /// A read's data.
     Buf(IoBuf),
-    /// Something small.
+    /// Some small content.
     Bytes(Vec<u8>),
 }
 
@@ -50,7 +51,7 @@ pub struct Charge {
 }
 
 impl Segment {
-    /// A segment whose head is the parts of `head` (at most [`HEAD_BYTES_MAX`] in all), then `body`.
+    /// Returns a segment: the parts of `head` (at most [`HEAD_BYTES_MAX`] in all), then `body`.
     pub fn new(head: &[&[u8]], body: Body) -> Segment {
         let mut segment = Segment { head: [0; HEAD_BYTES_MAX], head_len: 0, body, releases: Charge::default() };
         for part in head {
@@ -78,7 +79,7 @@ impl Segment {
     }
 }
 
-/// What became of an attempt to send.
+/// The outcome of an attempt to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sent {
     /// Nothing is left to send.
@@ -95,7 +96,7 @@ pub struct Outbox {
     queued_bytes: usize,
     /// Bytes of the first segment that have left.
     front_sent: usize,
-    /// Segments that were pushed while a stretch leaves.
+    /// Segments pushed while a stretch leaves.
     held_up: Option<Vec<Segment>>,
     requests: usize,
     account: Account,
@@ -116,7 +117,7 @@ impl Outbox {
         }
     }
 
-    /// What requests in flight and replies not yet sent hold.
+    /// Returns the holdings of requests in flight and unsent replies.
     pub fn held(&self) -> Charge {
         Charge { requests: self.requests, bytes: self.account.held() }
     }
@@ -131,7 +132,7 @@ impl Outbox {
         &mut self.account
     }
 
-    /// Gives back what a request held.
+    /// Gives back the holdings of a request.
     pub fn release(&mut self, charge: Charge) {
         self.requests -= charge.requests;
         self.account.give_back(charge.bytes);
@@ -145,7 +146,7 @@ impl Outbox {
         }
     }
 
-    /// Holds up the segments that are pushed from now on.
+    /// Holds up later segments.
     pub fn begin_stretch(&mut self) {
         self.held_up = Some(Vec::new());
     }
@@ -159,24 +160,24 @@ impl Outbox {
         self.queue.push_back(segment);
     }
 
-    /// Ends the stretch: the segments that were held up follow it.
+    /// Ends the stretch; the segments that were held up follow it.
     pub fn end_stretch(&mut self) {
         for segment in self.held_up.take().into_iter().flatten() {
             self.push_stretch(segment);
         }
     }
 
-    /// Bytes that wait to be sent.
+    /// Returns the bytes that wait to be sent.
     pub fn queued_bytes(&self) -> usize {
         self.queued_bytes - self.front_sent
     }
 
-    /// Whether the socket has failed.
+    /// Returns whether the socket has failed.
     pub fn failed(&self) -> bool {
         self.failed
     }
 
-    /// Gives up: drops what is queued and whatever will be.
+    /// Gives up: drops queued segments and all later ones.
     pub fn fail(&mut self) {
         self.failed = true;
         self.front_sent = 0;

@@ -1,10 +1,10 @@
-//! A request that is done in parts, each with memory of its own, and answered once.
+//! A request done in parts, each with memory of its own, and answered once.
 //!
-//! Invariants: the reply ends when the last part is over, and not before. A part gives its memory
-//! back when it is over, or when its data has left. The first error is the request's. A part that
-//! is dropped without an end is an error.
+//! Invariants: the reply ends when the last part ends, and not before. A part gives its memory back
+//! at its end, or when its data has left. The first error is the request's. A part that is dropped
+//! without an end is an error.
 //!
-//! What it does not do: cut a request into parts; call the device.
+//! It does not cut a request into parts or call the device.
 
 use super::{
     commands::fail,
@@ -25,7 +25,7 @@ pub(super) struct Parts {
     ticket: Ticket,
     op: IoOp,
     len: u32,
-    /// Parts that are not over.
+    /// Parts that have not ended.
     open: Cell<usize>,
     error: RefCell<Option<IoError>>,
 }
@@ -38,7 +38,7 @@ pub(super) struct Part {
 }
 
 impl Parts {
-    /// Begins a read or write of `len` bytes, with its last part: others come before that is over.
+    /// Begins a read or write of `len` bytes, with its last part: others come before its end.
     pub fn new(connection: &Rc<Connection>, ticket: Ticket, op: IoOp, len: u32) -> (Rc<Parts>, Part) {
         let connection = connection.clone();
         let parts = Rc::new(Parts { connection, ticket, op, len, open: Cell::new(0), error: RefCell::default() });

@@ -1,7 +1,7 @@
-//! Reads: whole where there is memory for them, else in pieces.
+//! Reads: whole if there is memory for them, else in pieces.
 //!
 //! A read of up to [`PIECE_BYTES_MAX`] bytes is one read of the device. A longer one is answered in
-//! chunks, one or more for each piece, in the order in which the device answers. The server reads a
+//! chunks, one or more for each piece, in the order of the device's answers. The server reads a
 //! piece when the connection has memory for it, so when its client has taken earlier ones. A piece
 //! that fails makes the last chunk an error.
 //!
@@ -9,12 +9,12 @@
 //! connection can't have memory for all of it, the reply is a *stretch*: its head, then piece after
 //! piece. A simple reply cannot tell an error after its head; the protocol has the connection end
 //! then. So the server reads all of it once before, for errors alone. An error between the two
-//! readings does end the connection. In a chunk zeroes stand for the bytes that cannot be read, and
-//! an error chunk follows, which makes the whole read a failed one.
+//! readings does end the connection. In a chunk zeroes stand for the unreadable bytes, and an error
+//! chunk follows, which makes the whole read a failed one.
 //!
 //! Invariants: each read leads to one reply, and its connection is charged for its memory.
 //!
-//! What it does not do: check requests; wait for the socket, other than for a stretch.
+//! It does not check requests, or wait for the socket, other than for a stretch.
 
 use super::{
     commands::{fail, when_done},
@@ -27,7 +27,7 @@ use super::{
 use larder_device::{Extent, IoBuf, IoError, IoFuture, IoOp, IoResult, driver};
 use std::rc::Rc;
 
-/// A read that a client asked for.
+/// A client's read.
 #[derive(Clone, Copy)]
 pub(super) struct Read {
     pub offset: u64,
@@ -102,7 +102,7 @@ fn read_part(connection: &Rc<Connection>, part: Part, offset: u64, len: u32) {
     when_done(connection, data, move |_, result| part.end(result.map(|data| Some(Content::Data(offset, data)))));
 }
 
-/// Reads `len` bytes without their zeroes, if there are some and leaving them out pays.
+/// Reads `len` bytes without their zeroes, if the omission pays.
 fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<IoFuture<Content>> {
     if len < SPARSE_READ_BYTES_MIN || !connection.extents_are_cheap.get() {
         return None;

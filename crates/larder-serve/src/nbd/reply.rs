@@ -1,10 +1,11 @@
 //! Replies, encoded into segments of the outbox.
 //!
-//! Invariants: every reply ends with exactly one segment that gives the request's charge back. Reads and block status
-//! are answered in chunks where structured replies were agreed on, and so is every error; all else is a simple reply. A read that
-//! is answered in several chunks may have an error as its last one; then the whole read has failed.
+//! Invariants: every reply ends with exactly one segment that gives the request's charge back. With
+//! structured replies, reads, block status and every error are answered in chunks; all else is a
+//! simple reply. A read that is answered in several chunks may have an error as its last one; then
+//! the whole read has failed.
 //!
-//! What it does not do: send.
+//! It does not send.
 
 use super::{
     handshake::{ALLOCATION_CONTEXT_ID, Negotiated},
@@ -16,14 +17,14 @@ use larder_device::{
     nbd::proto::{ChunkHeader, SimpleReply, chunk, state},
 };
 
-/// Where one request's reply goes, and what it gives back.
+/// The destination of one request's reply, and its charge.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket {
     /// The client's cookie.
     pub cookie: u64,
-    /// What the request holds.
+    /// The holdings of the request.
     pub charge: Charge,
-    /// What the handshake agreed on.
+    /// The agreement of the handshake.
     pub agreed: Negotiated,
 }
 
@@ -62,13 +63,13 @@ impl Ticket {
         ChunkHeader { done, kind, cookie: self.cookie, len: wire_len(len) }.encode()
     }
 
-    /// Success without data.
+    /// Queues success without data.
     pub fn done(&self, out: &mut Outbox) {
         let head = SimpleReply { error: 0, cookie: self.cookie }.encode();
         self.last(out, Segment::new(&[&head], Body::None));
     }
 
-    /// An error; the message reaches the client with structured replies only.
+    /// Queues an error; the message reaches the client with structured replies only.
     pub fn error(&self, out: &mut Outbox, error: u32, message: &str) {
         if !self.agreed.structured {
             let head = SimpleReply { error, cookie: self.cookie }.encode();
@@ -81,7 +82,7 @@ impl Ticket {
         self.last(out, Segment::new(&[&head, &error.to_be_bytes(), &message_len], Body::Bytes(message.to_vec())));
     }
 
-    /// Begins a read's data that is one stretch of `len` bytes.
+    /// Begins a read's data as one stretch of `len` bytes.
     ///
     /// With structured replies a further chunk ends the reply, for a piece may still fail.
     pub fn stretch_head(&self, offset: u64, len: u32) -> Segment {
@@ -98,7 +99,7 @@ impl Ticket {
         self.last(out, Segment::new(&[&self.chunk(true, chunk::NONE, 0)], Body::None));
     }
 
-    /// A read's data, in one piece.
+    /// Queues a read's data, in one piece.
     pub fn data(&self, out: &mut Outbox, offset: u64, data: IoBuf) {
         let segment = if self.agreed.structured {
             self.data_chunk(true, offset, data)
@@ -138,7 +139,7 @@ impl Ticket {
         out.push(segment);
     }
 
-    /// The answer to block status: tidied extents.
+    /// Queues the answer to block status: tidied extents.
     pub fn extents(&self, out: &mut Outbox, extents: &[Extent]) {
         let mut body = Vec::with_capacity(8 * extents.len());
         for extent in extents.iter().take(EXTENTS_MAX) {
@@ -151,8 +152,10 @@ impl Ticket {
     }
 }
 
-/// A device's extents as the protocol wants them: none empty, neighbours that are alike merged, no longer than `len`
-/// in all, each but the last a multiple of `block_bytes`. At least one, at most [`EXTENTS_MAX`].
+/// Returns a device's extents in the protocol's form, at least one and at most [`EXTENTS_MAX`].
+///
+/// None is empty, and equal neighbours are merged. They have no more than `len` bytes in all, and
+/// each but the last is a multiple of `block_bytes`.
 pub fn tidy(extents: &[Extent], len: u64, block_bytes: u64) -> Vec<Extent> {
     let mut tidied: Vec<Extent> = Vec::new();
     let mut left = len;
@@ -168,7 +171,8 @@ pub fn tidy(extents: &[Extent], len: u64, block_bytes: u64) -> Vec<Extent> {
             }
         }
         left -= whole;
-        // A device's extent that ends inside a block ends the answer: what follows would be misplaced.
+        // A device's extent that ends inside a block ends the answer: a later one would be
+        // misplaced.
         if whole < extent.len {
             break;
         }

@@ -1,19 +1,19 @@
 //! Requests: parsed from bytes and checked against the export, without I/O.
 //!
-//! Role: tells the connection what each request asks for, or which error answers it, and how many bytes of payload
-//! follow on the wire either way.
+//! Role: tells the connection the action of each request, or the error that answers it. It also
+//! tells how many bytes of payload follow on the wire either way.
 //!
-//! Invariants: any bytes are taken without a panic; an [`Action`] other than a refusal is inside the export, aligned,
-//! and no longer than its limits.
+//! Invariants: any bytes are taken without a panic. An [`Action`] other than a refusal is inside
+//! the export, aligned, and no longer than its limits.
 //!
-//! What it does not do: execute.
+//! It does not execute.
 
 #![deny(clippy::indexing_slicing)]
 
 use super::{export::Export, handshake::Negotiated, limits::PAYLOAD_SKIP_BYTES_MAX};
 use larder_device::nbd::proto::{REQUEST_BYTES, Request, command, command_flag as flag, errno};
 
-/// What the bytes at the front of the stream are.
+/// The meaning of the bytes at the front of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// Not a whole request yet.
@@ -31,13 +31,13 @@ pub enum Parsed {
 pub struct Incoming {
     /// The client's cookie.
     pub cookie: u64,
-    /// What to do.
+    /// The action.
     pub action: Action,
-    /// Bytes of payload that follow the header on the wire (also where the action is a refusal).
+    /// Bytes of payload that follow the header on the wire, also after a refusal.
     pub payload_bytes: u32,
 }
 
-/// What a request asks for. Offsets and lengths are in bytes.
+/// The action of a request. Offsets and lengths are in bytes.
 #[allow(missing_docs)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -70,14 +70,14 @@ pub enum Action {
         len: u32,
         one: bool,
     },
-    /// Answered with this error number; `read` tells whether the command was a read.
+    /// A refusal with this error number; `read` is set for a read.
     Refuse {
         error: u32,
         read: bool,
     },
 }
 
-/// Looks at the front of `input`.
+/// Parses the front of `input`.
 pub fn parse(input: &[u8], export: &Export, agreed: Negotiated) -> Parsed {
     let Some((header, _)) = input.split_first_chunk::<REQUEST_BYTES>() else { return Parsed::More };
     let Some(request) = Request::parse(header) else { return Parsed::Broken };
@@ -105,12 +105,12 @@ fn check(request: &Request, export: &Export, agreed: Negotiated) -> Result<Actio
         _ => return Err(errno::EINVAL),
     };
     let writes = matches!(command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
-    // FUA is allowed on every command and means something for writes only.
+    // FUA is allowed on every command and has a meaning for writes only.
     if flags & !(allowed | flag::FUA) != 0 {
         return Err(errno::EINVAL);
     }
     if command == command::FLUSH {
-        // Offset and length are reserved: a client that sets them means something that is not known here.
+        // Offset and length are reserved: their meaning in a client's flush is unknown here.
         return if offset == 0 && len == 0 { Ok(Action::Flush) } else { Err(errno::EINVAL) };
     }
     if writes && export.read_only() {

@@ -2,7 +2,7 @@
 //!
 //! Invariants: a lack shows while connections are refused for it, and for [`LASTS`] after.
 //!
-//! What it does not do: wait for its end; the accept thread does.
+//! It does not wait for the lack's end; the accept thread does.
 
 use parking_lot::Mutex;
 use std::{
@@ -20,7 +20,7 @@ const LASTS: Duration = Duration::from_secs(1);
 pub struct Shortage(Arc<Mutex<Option<(Instant, i32)>>>);
 
 impl Shortage {
-    /// The error that keeps clients out; `None` while clients are let in, or none connects.
+    /// Returns the error that keeps clients out; `None` while clients are let in, or none connects.
     pub fn get(&self) -> Option<io::Error> {
         let (when, errno) = (*self.0.lock())?;
         (when.elapsed() < LASTS).then(|| io::Error::from_raw_os_error(errno))

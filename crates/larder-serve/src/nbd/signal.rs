@@ -1,10 +1,10 @@
 //! A signal between two tasks of one thread, and turns among several.
 //!
-//! Invariants: a signal has one waiter at a time. A signal that comes before the wait is kept;
-//! several before the wait count as one. A turn is one task's at a time, and a task that waits for
-//! one waits to the end.
+//! Invariants: a signal has one waiter at a time. A signal before the wait is kept; several before
+//! the wait count as one. One task at a time has the turn, and a task that waits for a turn waits
+//! to the end.
 //!
-//! What it does not do: cross threads.
+//! It does not cross threads.
 
 use std::{
     cell::{Cell, RefCell},
@@ -14,7 +14,7 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// See the module.
+/// A signal, as the module describes it.
 #[derive(Default)]
 pub struct Signal {
     set: Cell<bool>,
@@ -44,14 +44,14 @@ impl Signal {
     }
 }
 
-/// Turns of the tasks of one thread, in the order in which they asked.
+/// Turns of the tasks of one thread, in the order of their requests.
 #[derive(Default)]
 pub struct Turns {
     is_taken: Cell<bool>,
     waiting: RefCell<VecDeque<Rc<Signal>>>,
 }
 
-/// A turn; dropping it passes it on.
+/// A turn; its drop passes it on.
 pub struct Turn<'a>(&'a Turns);
 
 impl Turns {

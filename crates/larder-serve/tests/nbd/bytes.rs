@@ -1,4 +1,5 @@
-//! Hostile bytes: the pure parsers with seeded noise, and a live server with sessions cut and bent in every place.
+//! Hostile bytes: the pure parsers with seeded noise, and a live server with sessions cut and bent
+//! in every place.
 
 use crate::common::{Served, go_data, serve_ram};
 use larder_device::{
@@ -8,7 +9,7 @@ use larder_device::{
 use larder_serve::nbd::fuzz;
 use std::io::Write;
 
-/// A good session, as one run of bytes.
+/// Returns a good session, as one run of bytes.
 fn session() -> Vec<u8> {
     let mut bytes = 3_u32.to_be_bytes().to_vec();
     encode_option(&mut bytes, option::LIST, &[]);

@@ -1,4 +1,4 @@
-//! What the tests share: a served device, a client that speaks raw bytes, and a device that answers late.
+//! Shared helpers of the tests: a served device, a client that speaks raw bytes, and a late device.
 
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoResult, SharedBuf, WriteFlags, ZeroFlags,
@@ -87,7 +87,7 @@ pub fn uri_of(socket: &Path) -> String {
     format!("nbd+unix:///disk?socket={}", socket.display())
 }
 
-/// Waits until `done` says so; fails after ten seconds.
+/// Waits until `done` returns true; fails after ten seconds.
 pub fn eventually(what: &str, done: impl Fn() -> bool) {
     let since = Instant::now();
     while !done() {
@@ -119,7 +119,7 @@ impl<S: Read + Write> Raw<S> {
         bytes
     }
 
-    /// Whether the server has closed the connection (what is left to read is dropped).
+    /// Returns whether the server has closed the connection (the rest of the bytes is dropped).
     pub fn is_closed(&mut self) -> bool {
         let mut sink = [0; 4096];
         loop {
@@ -136,7 +136,7 @@ impl<S: Read + Write> Raw<S> {
         self.send(&flags.to_be_bytes());
     }
 
-    /// The replies to an option, the last one included.
+    /// Returns the replies to an option, the last one included.
     pub fn option(&mut self, option: u32, data: &[u8]) -> Vec<(u32, Vec<u8>)> {
         let mut message = Vec::new();
         encode_option(&mut message, option, data);
@@ -177,7 +177,7 @@ impl<S: Read + Write> Raw<S> {
         SimpleReply::parse(&bytes).expect("a simple reply")
     }
 
-    /// A chunk: flags, type, cookie, payload.
+    /// Returns a chunk: flags, type, cookie, payload.
     pub fn chunk(&mut self) -> (u16, u16, u64, Vec<u8>) {
         let head = self.take(20);
         assert_eq!(head[..4], 0x668e_33ef_u32.to_be_bytes());
@@ -207,8 +207,9 @@ pub fn contexts(name: &str, queries: &[&str]) -> Vec<u8> {
     data
 }
 
-/// A device over memory that answers late, from another thread, in an order that a seed decides; and not at all while
-/// it is held.
+/// A device over memory that answers late, from another thread, in a seeded order.
+///
+/// While it is held it answers nothing.
 pub struct Late {
     pub ram: Arc<RamDevice>,
     shared: Arc<LateShared>,

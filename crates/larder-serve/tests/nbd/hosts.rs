@@ -1,7 +1,7 @@
 //! Clients that pause lose nothing, and a connection ends when its client's host is gone.
 //!
-//! Hosts are network namespaces with a cable between them. They want root and `ip`; without, the
-//! test says that it is skipped. A host that loses its address is gone: nothing answers for it.
+//! Hosts are network namespaces with a cable between them. They want root and `ip`; without these,
+//! the test reports its skip. A host that loses its address is gone: nothing answers for it.
 //!
 //! `LARDER_PAUSE_SECONDS=N` sets how long clients pause.
 

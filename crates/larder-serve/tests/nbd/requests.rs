@@ -195,7 +195,7 @@ fn what_a_connection_holds_is_bounded() {
     std::thread::sleep(std::time::Duration::from_millis(50));
     assert_eq!(late.waiting(), 20, "no request beyond the limits begins");
     late.hold(false);
-    // The replies are more than the socket takes: what is not read must not be in memory.
+    // The replies are more than the socket takes: unread bytes must not be in memory.
     for _ in 0..64 {
         assert_eq!(raw.reply().error, 0);
         raw.take(256 << 10);

@@ -1,4 +1,5 @@
-//! Real clients against the server, and a real server for the client. A tool that is not installed is skipped, in words.
+//! Real clients against the server, and a real server for the client. A missing tool is skipped, in
+//! words.
 
 use crate::common::{MIB, Served, TempDir, eventually, serve_ram, uri_of};
 use larder_device::{
@@ -20,7 +21,7 @@ fn installed(tool: &str) -> bool {
     found
 }
 
-/// Runs a tool; its standard output where it succeeds.
+/// Runs a tool. Returns its standard output on success.
 fn run(tool: &str, arguments: &[&str]) -> String {
     let output = Command::new(tool).args(arguments).stdin(Stdio::null()).output().expect("the tool runs");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -181,7 +182,7 @@ fn clients_come_by_tcp_too() {
     assert_eq!(run("nbdinfo", &["--size", &format!("nbd://{address}/disk")]).trim(), "1048576");
 }
 
-/// A server of somebody else's that ends with the test.
+/// A third-party server that ends with the test.
 struct Nbdkit(Child);
 
 impl Drop for Nbdkit {
@@ -205,7 +206,8 @@ fn nbdkit_serves_our_client() {
     if !installed("nbdkit") {
         return;
     }
-    // With every ability, and without: zeroes are written by data then, FUA by a flush, and flush may be missing.
+    // With every ability, and without: then data writes the zeroes, a flush replaces FUA, and flush
+    // may be missing.
     let cases: [&[&str]; 4] = [
         &["memory", "8M"],
         &["--filter=nozero", "memory", "8M", "zeromode=none"],

@@ -1,6 +1,6 @@
 //! The options of `larder bench`: content traces against devices.
 //!
-//! What it does not do: open anything.
+//! It does not open anything.
 
 use super::{TraceFile, values};
 use crate::sim::spec;
@@ -36,7 +36,7 @@ newly prepared disk for each replay, for a replay changes both.";
 #[derive(Debug, Args)]
 #[command(after_help = BENCH_EXAMPLES, arg_required_else_help = false)]
 pub struct BenchArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: BenchCommand,
 }
@@ -44,13 +44,13 @@ pub struct BenchArgs {
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum BenchCommand {
-    /// Write to a disk what a trace reads there before it writes it
+    /// Write to a disk the content that a trace reads there before it writes it
     Prepare(Box<BenchPrepareArgs>),
     /// Replay a content trace against a cache in this process, or over NBD, and verify each read
     Replay(Box<BenchReplayArgs>),
 }
 
-/// The trace, and how it is read.
+/// The trace, and the way to read it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The trace")]
 pub struct BenchTrace {
@@ -72,17 +72,17 @@ pub struct BenchPrepareArgs {
     /// The disk: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
     #[arg(long, value_name = "URI")]
     pub origin: String,
-    /// Overwrite other data that is there
+    /// Overwrite other data on the disk
     #[arg(long)]
     pub force: bool,
 }
 
-/// When requests are made.
+/// The times of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum PaceArg {
     /// As fast as it goes
     Full,
-    /// When the trace made them
+    /// At the trace's times
     Trace,
 }
 
@@ -93,31 +93,31 @@ pub struct BenchReplayArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub input: BenchTrace,
-    /// The flash of a cache that nobody serves: it is opened in this process
+    /// The flash of a cache without a server: this process opens it
     #[arg(long, value_name = "PATH", conflicts_with = "nbd")]
     pub flash: Option<PathBuf>,
-    /// An export that somebody serves: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    /// A served export: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
     #[arg(long, value_name = "URI")]
     pub nbd: Option<String>,
-    /// With --nbd: the flash of the Larder that serves it, which is asked for its counts
+    /// With --nbd: the flash of the Larder that serves it; its server tells the counts
     #[arg(long, value_name = "PATH", requires = "nbd", conflicts_with = "flash")]
     pub counts_of: Option<PathBuf>,
-    /// With --flash: read nothing ahead and insert what a scan reads, as `larder sim` does
+    /// With --flash: read nothing ahead, and insert the reads of scans, as `larder sim` does
     #[arg(long, conflicts_with = "nbd")]
     pub no_read_ahead: bool,
     /// Requests that may be under way at once
     #[arg(long, value_name = "N", default_value = "32", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub outstanding: u16,
-    /// When requests are made
+    /// The times of requests
     #[arg(long, value_name = "WHEN", default_value = "full")]
     pub pace: PaceArg,
     /// With --pace trace: so many times as fast [default: 1]
     #[arg(long, value_name = "X", value_parser = speed)]
     pub speed: Option<f64>,
-    /// Measure only what comes after so many requests, or after this share of them: N or P%
+    /// Measure only after this many requests, or after this share of them: N or P%
     #[arg(long, value_name = "N|P%", default_value = "0", value_parser = spec::warmup, allow_hyphen_values = true)]
     pub warmup: Warmup,
-    /// Refused, with what to do instead: a flash has its design.
+    /// Refused, with the right way: a flash has its design.
     #[arg(long, value_name = "NAME", hide = true, value_parser = values::no_design)]
     pub design: Option<Infallible>,
     /// Print one JSON object
@@ -125,7 +125,7 @@ pub struct BenchReplayArgs {
     pub json: bool,
 }
 
-/// How slow a trace may be replayed, and how fast.
+/// The least and the greatest speed of a replay.
 const SPEEDS: RangeInclusive<f64> = 0.001..=1_000_000.0;
 
 fn speed(text: &str) -> Result<f64, String> {

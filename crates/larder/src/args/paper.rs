@@ -1,6 +1,6 @@
 //! The options of `larder paper`: the papers' experiments.
 //!
-//! What it does not do: know the experiments; `larder_sim::paper` and `paper/live.rs` do.
+//! It does not know the experiments; `larder_sim::paper` and `paper/live.rs` do.
 
 use super::trace::{columns, format_id};
 use crate::paper::Time;
@@ -33,7 +33,7 @@ the caches themselves, over memory with the timing of a disk and of a SATA SSD."
 #[derive(Debug, Args)]
 #[command(after_help = PAPER_EXAMPLES, arg_required_else_help = false)]
 pub struct PaperArgs {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: PaperCommand,
 }
@@ -41,7 +41,7 @@ pub struct PaperArgs {
 /// The commands on experiments.
 #[derive(Debug, Subcommand)]
 pub enum PaperCommand {
-    /// Name the experiments, with what each shows
+    /// Name the experiments, with the result that each shows
     List(PaperListArgs),
     /// Run an experiment, and put our figures beside the published ones
     Run(Box<PaperRunArgs>),
@@ -58,7 +58,7 @@ pub struct PaperListArgs {
 /// A trace on the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NamedTrace {
-    /// The paper's name for it, where it is one of the paper's.
+    /// The paper's name for it, if it is one of the paper's.
     pub name: Option<String>,
     /// The file.
     pub file: PathBuf,
@@ -70,23 +70,26 @@ pub struct NamedTrace {
 pub struct PaperRunArgs {
     /// The experiment
     pub name: String,
-    /// A trace with content in place of the generated ones, perhaps with the paper's name for it; may be given several times
+    /// A trace with content in place of the generated ones, perhaps with the paper's name for it;
+    /// may be given several times
     #[arg(long, value_name = "[NAME=]FILE", value_parser = named_trace)]
     pub trace: Vec<NamedTrace>,
-    /// A disk, an image or a folder whose pages are looked at, in experiments about what disks hold; may be given several times
+    /// A disk, an image or a folder whose pages are read, in experiments about the content of
+    /// disks; may be given several times
     #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "scale"])]
     pub path: Vec<PathBuf>,
-    /// Size of what is generated, as a share of the paper's [default: of each trace its own, for a run of a minute or two]
+    /// Size of the generated traces, as a share of the paper's [default: of each trace its own, for
+    /// a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
-    /// The format of the traces that are given, where the files do not say which it is
+    /// The format of the given traces, if the files do not name it
     #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
     pub format: Option<FormatId>,
     /// In place of a format: rows of columns, each with number and unit; see `larder trace info --help`
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, requires = "trace", conflicts_with = "format")]
     pub columns: Option<Columns>,
-    /// The clock of an experiment on devices: virtual counts the media's time alone, real counts all of it [default: virtual,
-    /// but for what is about computing]
+    /// The clock of an experiment on devices: virtual counts the media's time alone, real counts
+    /// all of it [default: virtual, but real for experiments about computing]
     #[arg(long, value_name = "CLOCK", value_parser = clock)]
     pub clock: Option<Time>,
     /// Count bad lines of traces, and go on
@@ -103,7 +106,7 @@ pub struct PaperRunArgs {
     pub plot: Option<PathBuf>,
 }
 
-/// `NAME=FILE` or `FILE`; a path that has a slash before its first `=` is a file.
+/// Parses `NAME=FILE` or `FILE`; a path that has a slash before its first `=` is a file.
 fn named_trace(text: &str) -> Result<NamedTrace, String> {
     let (name, file) = match text.split_once('=') {
         Some((name, file)) if !name.contains('/') => (Some(name.to_owned()), file),

@@ -1,6 +1,6 @@
 //! The options of `larder sim`: replaying traces through caches of any design.
 //!
-//! What it does not do: know which options a design has; `larder_sim::setup` does.
+//! It does not know the options of a design; `larder_sim::setup` does.
 
 use super::{ContentArg, FormatArgs, ModeArg, Switch, UnknownArg, values};
 use crate::{
@@ -59,7 +59,7 @@ only what is missing is replayed.";
 #[derive(Debug, Args)]
 #[command(after_help = SIM_EXAMPLES, arg_required_else_help = false)]
 pub struct SimArgs {
-    /// What to replay.
+    /// The command.
     #[command(subcommand)]
     pub command: SimCommand,
 }
@@ -73,17 +73,17 @@ pub enum SimCommand {
     Compare(Box<CompareArgs>),
     /// Replay a trace through caches of many sizes, RAM budgets and options
     Sweep(Box<SweepArgs>),
-    /// Name the designs, what each is, and the options that it has
+    /// Name the designs, with a description of each and its options
     Designs,
     /// Name the drives that can lie beneath a cache, and their numbers
     Profiles,
     /// Name the translation layers that drives can have
     Ftls,
-    /// Name the origins whose time is modelled
+    /// Name the origins with a model of time
     Origins,
 }
 
-/// A trace, and how it is read.
+/// A trace, and the way to read it.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The trace")]
 pub struct TraceFile {
@@ -93,13 +93,15 @@ pub struct TraceFile {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub how: FormatArgs,
-    /// What a block number stands for, in formats that count blocks; in arc-lis and block-ids a block is a chunk otherwise
+    /// The bytes of a block number, in formats that count blocks; without it, a block is a chunk in
+    /// arc-lis and block-ids
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,
     /// Count bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
-    /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
+    /// Make up missing content: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if
+    /// it matters
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
     pub content: Option<ContentArg>,
 }
@@ -111,22 +113,23 @@ pub struct TraceInput {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub file: TraceFile,
-    /// What a block that was never read is taken for, where chunks are larger than the trace's blocks
+    /// The content assumed for a block that was never read, if chunks are larger than the trace's
+    /// blocks
     #[arg(long, value_name = "WHAT", default_value = "unique")]
     pub unknown: UnknownArg,
-    /// Count only what comes after so many requests of chunks, or after this share of them: N or P%
+    /// Count only after this many requests of chunks, or after this share of them: N or P%
     #[arg(long, value_name = "N|P%", default_value = "0", value_parser = spec::warmup, allow_hyphen_values = true)]
     pub warmup: Warmup,
 }
 
-/// What caches have in common.
+/// The options that caches have in common.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The cache")]
 pub struct CacheArgs {
     /// Chunk size, a power of two from 4K to 128K [default: the block of the trace's content, else 4K]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: Option<u32>,
-    /// When the origin learns of a write
+    /// The time at which the origin learns of a write
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
     /// Store a content once
@@ -135,7 +138,8 @@ pub struct CacheArgs {
     /// Store chunks compressed
     #[arg(long, value_name = "on|off")]
     pub compress: Option<Switch>,
-    /// austere: bytes of a subchunk [default: a quarter of the chunk, and 4K at least, as `larder create` has it]
+    /// austere: bytes of a subchunk [default: a quarter of the chunk, and 4K at least, as in
+    /// `larder create`]
     #[arg(long, value_name = "SIZE", value_parser = spec::bytes, allow_hyphen_values = true)]
     pub subchunk: Option<u32>,
     /// Addresses that the cache can know [default: as in the design's paper]
@@ -147,10 +151,10 @@ pub struct CacheArgs {
     /// nitro, cd-arc: size of the FP index in percent of a full one, 0 to 100
     #[arg(long, value_name = "PERCENT", value_parser = spec::percent, allow_hyphen_values = true)]
     pub fp_index: Option<u8>,
-    /// nitro: what is evicted at once, weu or extent; extents are not compressed
+    /// nitro, cd-arc: the unit of eviction, weu or extent; extents are not compressed
     #[arg(long, value_name = "WHAT", value_parser = spec::granularity)]
     pub granularity: Option<Granularity>,
-    /// d-lru, d-arc: whether to keep or forget data that no address has any more [default: keep]
+    /// d-lru, d-arc: keep or forget data without an address [default: keep]
     #[arg(long, value_name = "keep|forget", value_parser = spec::orphans)]
     pub orphans: Option<Orphans>,
 }
@@ -159,8 +163,8 @@ pub struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The drive beneath")]
 pub struct DriveArgs {
-    /// Simulate the drive that the flash lies on, and count its erasures: PROFILE[:NUMBER=VALUE]..., cut to the size of the flash
-    /// unless it has a capacity=SIZE
+    /// Simulate the drive under the flash, and count its erasures: PROFILE[:NUMBER=VALUE]..., cut
+    /// to the size of the flash unless it has a capacity=SIZE
     #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
     pub ssd: Option<DriveSetup>,
     /// Its translation layers, one for `run`; otherwise a row for each [default: page-trim]
@@ -168,14 +172,14 @@ pub struct DriveArgs {
     pub ftl: Vec<&'static FtlKind>,
 }
 
-/// Whether, and how, time is modelled.
+/// The options of modelled time.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Time")]
 pub struct TimeArgs {
     /// Model the time of the whole, cache, drive and this origin: IOPS and response times
     #[arg(long, value_name = "PROFILE", value_parser = time::origin, requires = "ssd")]
     pub origin: Option<OriginProfile>,
-    /// When requests are made: at the trace's own times, or as fast as they go [default: full]
+    /// The times of requests: the trace's own, or as fast as they go [default: full]
     #[arg(long, value_name = "own|full", requires = "origin")]
     pub pace: Option<SimPaceArg>,
     /// Requests under way at full load [default: 16]
@@ -183,7 +187,7 @@ pub struct TimeArgs {
     pub outstanding: Option<u32>,
 }
 
-/// When requests are made.
+/// The times of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum SimPaceArg {
     /// At the trace's own times.
@@ -205,7 +209,7 @@ pub struct RunArgs {
     /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
     pub flash: FlashAmount,
-    /// RAM budget of the index; a smaller cache is made where it binds
+    /// RAM budget of the index; if it binds, the cache is smaller
     #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Option<u64>,
     #[command(flatten)]
@@ -217,7 +221,7 @@ pub struct RunArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub time: TimeArgs,
-    /// Also compute how many reads any cache could hit; takes memory for each request
+    /// Also compute the most reads that any cache could hit; takes memory for each request
     #[arg(long, value_name = "on|off", default_value = "off")]
     pub bound: Switch,
     /// Print one JSON object
@@ -238,7 +242,7 @@ pub struct CompareArgs {
     /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
     pub flash: FlashAmount,
-    /// RAM budget of each index; a smaller cache is made where it binds
+    /// RAM budget of each index; if it binds, the cache is smaller
     #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Option<u64>,
     #[command(flatten)]
@@ -283,7 +287,7 @@ pub struct SweepArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub time: TimeArgs,
-    /// The file that keeps what was replayed: begun, or gone on with
+    /// The file that keeps the finished replays: begun, or continued
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Replays at a time [default: one for each processor]
@@ -294,11 +298,11 @@ pub struct SweepArgs {
     pub report: ReportArgs,
 }
 
-/// How several replays are reported.
+/// The report of several replays.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The report")]
 pub struct ReportArgs {
-    /// Also compute how many reads any cache could hit [default: on unless the trace is long]
+    /// Also compute the most reads that any cache could hit [default: on unless the trace is long]
     #[arg(long, value_name = "on|off")]
     pub bound: Option<Switch>,
     /// Print a list of JSON objects
@@ -310,7 +314,7 @@ pub struct ReportArgs {
     /// Draw a chart, too: an SVG file
     #[arg(long, value_name = "FILE.svg")]
     pub plot: Option<PathBuf>,
-    /// What the chart shows: a figure of the JSON objects
+    /// The chart's values: a figure of the JSON objects
     #[arg(long, value_name = "FIGURE", default_value = "read_hit_ratio", value_parser = spec::metric)]
     pub metric: &'static str,
 }

@@ -1,6 +1,6 @@
-//! The options of `larder trace`: what is in a block trace, and how to convert, make and record one.
+//! The options of `larder trace`: describing, converting, making and recording a block trace.
 //!
-//! What it does not do: check that options of a generator belong to it; `trace::generate` does.
+//! It does not check that options of a generator belong to it; `trace::generate` does.
 
 use super::values::{END_TIMEOUT, address, content, end_timeout, positive, request_count, scale, share, tag};
 use crate::size;
@@ -63,7 +63,7 @@ sentence says so at once, serving goes on, what was recorded until then is kept,
 // Without a command clap would print the whole help.
 #[command(after_help = TRACE_EXAMPLES, arg_required_else_help = false)]
 pub struct TraceArgs {
-    /// What to do with a trace.
+    /// The command.
     #[command(subcommand)]
     pub command: TraceCommand,
 }
@@ -71,20 +71,20 @@ pub struct TraceArgs {
 /// The commands on traces.
 #[derive(Debug, Subcommand)]
 pub enum TraceCommand {
-    /// Show what is in a trace
+    /// Describe a trace
     Info(Box<InfoArgs>),
     /// Write a trace in another format, with other chunks, with made-up content, or a part of it
     Convert(Box<ConvertArgs>),
     /// Make a trace like those of the papers
     Generate(Box<GenerateArgs>),
-    /// Serve a device and record what passes
+    /// Serve a device and record its requests
     Record(RecordArgs),
 }
 
-/// The format of a trace that does not say it itself.
+/// The format of a trace that does not name it itself.
 #[derive(Clone, Copy, Debug, Default, Args)]
 pub struct FormatArgs {
-    /// Its format, where the file does not say which it is
+    /// Its format, if the file does not name it
     #[arg(long, value_name = "NAME", value_parser = format_id())]
     pub format: Option<FormatId>,
     /// In place of a format: rows of columns, each with number and unit, as in time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
@@ -93,13 +93,13 @@ pub struct FormatArgs {
 }
 
 impl FormatArgs {
-    /// The format, where one is named.
+    /// Returns the format, if one is named.
     pub fn id(&self) -> Option<FormatId> {
         self.columns.map(|_| FormatId::Columns).or(self.format)
     }
 }
 
-/// How a trace is read.
+/// The options of reading a trace.
 #[derive(Debug, Args)]
 pub struct InputArgs {
     /// The trace, packed or not
@@ -108,7 +108,8 @@ pub struct InputArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub how: FormatArgs,
-    /// What a block number stands for in arc-lis and block-ids [default: 4K], csv and oracle-general [default: 512]
+    /// The bytes of a block number in arc-lis and block-ids [default: 4K], csv and oracle-general
+    /// [default: 512]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,
     /// Count bad lines, and go on
@@ -116,13 +117,13 @@ pub struct InputArgs {
     pub skip_bad: bool,
 }
 
-/// Where a trace is written.
+/// The destination of a trace.
 #[derive(Debug, Args)]
 pub struct OutputArgs {
     /// The file to write
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -158,10 +159,11 @@ pub struct ConvertArgs {
     /// Chunk it, content by the two passes of the papers: a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: Option<u32>,
-    /// With --chunk: what a block that was never read is taken for
+    /// With --chunk: the content assumed for a block that was never read
     #[arg(long, value_name = "WHAT", default_value = "unique", requires = "chunk")]
     pub unknown: UnknownArg,
-    /// Make up content that is missing: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if it matters
+    /// Make up missing content: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if
+    /// it matters
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = content)]
     pub content: Option<ContentArg>,
     /// Begin with this request, counted from 1
@@ -179,16 +181,16 @@ pub struct ConvertArgs {
 #[derive(Debug, Args)]
 #[command(after_help = GENERATE_EXAMPLES)]
 pub struct GenerateArgs {
-    /// What to make: --list names all
+    /// The kind of the trace: --list names all
     #[arg(value_name = "KIND", required_unless_present = "list")]
     pub kind: Option<String>,
-    /// Name all kinds, with what they are calibrated to
+    /// Name all kinds, with the sources of their figures
     #[arg(long, exclusive = true)]
     pub list: bool,
     /// The file to write; with --grid a folder
     #[arg(short, long, value_name = "FILE", required_unless_present = "list")]
     pub output: Option<PathBuf>,
-    /// Overwrite a file that is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
     /// The format to write
@@ -200,7 +202,7 @@ pub struct GenerateArgs {
     /// Another seed is another trace
     #[arg(long, value_name = "N", default_value = "0")]
     pub seed: u64,
-    /// The paper's sizes and number of requests, times this; what an option names stays as named
+    /// The paper's sizes and number of requests, times this; the value of an option stays as given
     #[arg(long, value_name = "X", default_value = "1", value_parser = scale)]
     pub scale: f64,
     /// Mean of the compression ratio
@@ -214,7 +216,7 @@ pub struct GenerateArgs {
     pub shape: ShapeArgs,
 }
 
-/// What only some generators take. Without them each has its paper's figures.
+/// The options of some generators only. Without them each has its paper's figures.
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "Options of some kinds")]
 pub struct ShapeArgs {
@@ -242,7 +244,7 @@ pub struct ShapeArgs {
     /// random-reads, boot-storm: blocks for each distinct content
     #[arg(long, value_name = "X", value_parser = positive)]
     pub dedup_ratio: Option<f64>,
-    /// random-reads: size of the cache that the working set is a multiple of
+    /// random-reads: size of the cache; the working set is a multiple of it
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     pub cache: Option<u64>,
     /// random-reads: working set over cache
@@ -254,7 +256,8 @@ pub struct ShapeArgs {
     /// boot-storm: machines
     #[arg(long, value_name = "N")]
     pub vms: Option<u32>,
-    /// boot-storm: the share of distinct contents that all machines have; the rest is each one's own
+    /// boot-storm: the share of distinct contents that all machines have; the rest belongs to
+    /// single machines
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub overlap: Option<f64>,
     /// boot-storm: a machine shifts its addresses by up to this share of its disk
@@ -302,13 +305,13 @@ pub struct RecordArgs {
     /// The device to serve: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
     #[arg(long, value_name = "URI")]
     pub origin: String,
-    /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times
+    /// The address to serve: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address, required = true)]
     pub nbd: Vec<ServeAddress>,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub output: OutputArgs,
-    /// The block that is fingerprinted, a power of two from 4K to 128K
+    /// The fingerprinted block, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", default_value = "4K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
     /// A word for the workload, in each line; 15 bytes count
@@ -317,7 +320,7 @@ pub struct RecordArgs {
     /// Name of the export
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
-    /// How long the end may take, before it is cut off
+    /// The longest time of the end, before it is cut off
     #[arg(long, value_name = "SECONDS", default_value = END_TIMEOUT, value_parser = end_timeout())]
     pub end_timeout: u32,
 }
@@ -335,7 +338,7 @@ pub enum ToFormat {
     OracleGeneral,
 }
 
-/// What a block that was never read is taken for.
+/// The content assumed for a block that was never read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UnknownArg {
     /// Content that no other block has (Nitro)
@@ -344,7 +347,7 @@ pub enum UnknownArg {
     Zero,
 }
 
-/// What `--content` says.
+/// The value of `--content`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ContentArg {
     /// The share of writes that repeat content.
@@ -359,7 +362,7 @@ pub struct ContentArg {
     pub seed: Option<u64>,
 }
 
-/// The formats by name, as clap wants them.
+/// Returns a parser of the formats' names for clap.
 pub(super) fn format_id() -> impl clap::builder::TypedValueParser<Value = FormatId> {
     use clap::builder::{PossibleValuesParser, TypedValueParser};
     let named = FormatId::ALL.into_iter().filter(|format| *format != FormatId::Columns);

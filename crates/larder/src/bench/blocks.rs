@@ -1,31 +1,31 @@
-//! What each block of a device holds, while a trace changes it.
+//! The content of each block of a device, while a trace changes it.
 //!
-//! Invariants: what is said of a block is what was done to it last; where that cannot be known, nothing is said. Memory: about 50
-//! bytes for each block that the trace touches.
+//! Invariants: the state of a block follows its last change; a change of unknown outcome leaves it
+//! unknown. Memory: about 50 bytes for each block that the trace touches.
 //!
-//! What it does not do: read or write.
+//! It does not read or write.
 
 use larder_trace::Op;
 use std::collections::HashMap;
 
 use super::{content::Bytes, requests::Request};
 
-/// What is known of a block.
+/// The known content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Bytes(Bytes),
-    /// A part of it was changed.
+    /// Unknown, after a change of a part of it.
     Nothing,
 }
 
-/// What a read of a block should give.
+/// The expected content of a read block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// These bytes: they were written, or read before.
     Surely(Bytes),
-    /// These bytes, which the trace reads there first: the device has them if it was prepared.
+    /// These bytes, by the trace's first read there: the device has them if it was prepared.
     IfPrepared(Bytes),
-    /// Anything.
+    /// Any bytes.
     Anything,
 }
 
@@ -33,17 +33,17 @@ pub enum Expected {
 pub struct Blocks {
     block_bytes: u64,
     known: HashMap<u64, Known>,
-    /// Reads of which the trace says that they gave something else than what it wrote there.
+    /// Reads whose content in the trace differs from the trace's own last write there.
     pub contradictions: u64,
 }
 
 impl Blocks {
-    /// None is known.
+    /// Returns a device without any known block.
     pub fn new(block_bytes: u64) -> Blocks {
         Blocks { block_bytes, known: HashMap::new(), contradictions: 0 }
     }
 
-    /// What a read should give, for each of its blocks, and remembers it.
+    /// Returns the expected content of each block of a read, and remembers it.
     pub fn read(&mut self, request: &Request) -> Vec<Expected> {
         let mut expected = Vec::with_capacity(request.blocks.len());
         for block in &request.blocks {
@@ -67,7 +67,7 @@ impl Blocks {
         expected
     }
 
-    /// A request is made that may change blocks.
+    /// Notes a request that may change blocks.
     pub fn change(&mut self, request: &Request) {
         if request.op == Op::Read {
             return;
@@ -87,7 +87,7 @@ impl Blocks {
         let (first, last) = (start / block, (end - 1) / block);
         let is_whole = |number: u64| start <= number * block && (number + 1) * block <= end;
         let mut set = |number: u64, to: Known| {
-            // One that was never touched reads as whatever the trace says, later.
+            // An untouched block reads as the trace says later.
             self.known.insert(number, to);
         };
         if last - first < 1 << 20 {
@@ -96,13 +96,13 @@ impl Blocks {
             }
             return;
         }
-        // A whole disk, perhaps: of what was not touched nothing is said.
+        // It may be a whole disk; the untouched blocks stay without a state.
         for (&number, known) in self.known.iter_mut().filter(|(number, _)| (first..=last).contains(number)) {
             *known = if is_whole(number) { Known::Bytes(Bytes::Zero) } else { Known::Nothing };
         }
     }
 
-    /// The blocks that are read before anything else is known of them, if this request reads any.
+    /// Returns the blocks for which this request is the first known operation, if it is a read.
     pub fn first_reads(&mut self, request: &Request) -> Vec<(u64, u64, Bytes)> {
         if request.op != Op::Read {
             self.change(request);

@@ -1,13 +1,14 @@
 //! The bytes of a fingerprint: its own, as compressible as the trace says.
 //!
-//! A block begins with its fingerprint, random bytes drawn from it follow, and zeroes to the end: as many that LZ4 makes about
-//! as many bytes of it as the trace says that it takes. (zstd makes a few less.)
+//! A block begins with its fingerprint; random bytes drawn from it follow, and zeroes to the end.
+//! LZ4 shrinks the block to about the size that the trace gives. (zstd makes a few bytes less.)
 //!
-//! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other fingerprints give other
-//! bytes. A trace's fingerprint is one content, whatever sizes the trace gives it ([`Sizes`]): the first counts. So whoever takes
-//! a trace from its beginning comes to the same bytes, however much of it they take.
+//! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other
+//! fingerprints give other bytes. A trace's fingerprint has one content under all sizes that the
+//! trace gives it ([`Sizes`]): the first counts. So any reading of a trace from its beginning comes
+//! to the same bytes, also for a part of it.
 //!
-//! What it does not do: notice that a fingerprint has several sizes.
+//! It does not notice that a fingerprint has several sizes.
 
 use larder_device::rng::{Rng, mix64};
 use larder_trace::{Content, Fingerprint};
@@ -15,26 +16,28 @@ use std::collections::HashMap;
 
 /// Bytes of a fingerprint.
 const FINGERPRINT_BYTES: usize = 16;
-/// What LZ4 writes beside what it copies: one byte for so many literals or bytes of a match, and the ends of the block.
+/// LZ4's overhead beside the copied bytes: one byte per this many literals or bytes of a match, and
+/// the ends of the block.
 const LZ4_RUN_BYTES: usize = 255;
 const LZ4_ENDS_BYTES: usize = 16;
 
-/// What is known of a block's content.
+/// The content of a block, if it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bytes {
     /// Zeroes.
     Zero,
-    /// Those of a fingerprint.
+    /// The bytes of a fingerprint.
     Of {
-        /// Which.
+        /// The fingerprint.
         fingerprint: Fingerprint,
-        /// What they take, compressed; all that there are, where that is not known.
+        /// The compressed size, or the whole size if it is unknown.
         stored_bytes: u32,
     },
 }
 
 impl Bytes {
-    /// Of what a trace says of it here; [`Sizes`] has what it said of it first.
+    /// Returns the bytes for a trace's content at this place; [`Sizes`] has the trace's first size
+    /// of it.
     pub fn of(content: &Content) -> Bytes {
         match content.is_zero {
             true => Bytes::Zero,
@@ -60,7 +63,7 @@ impl Bytes {
         rest.copy_from_slice(&rng.next_u64().to_le_bytes()[..rest.len()]);
     }
 
-    /// Whether `found` is it; `scratch` is as long.
+    /// Returns whether `found` has this content; `scratch` is as long.
     pub fn is(&self, found: &[u8], scratch: &mut [u8]) -> bool {
         let Some(scratch) = scratch.get_mut(..found.len()) else { return false };
         self.fill(scratch);
@@ -68,18 +71,21 @@ impl Bytes {
     }
 }
 
-/// The size of each fingerprint of a trace: the first that the trace says. AustereCache's generator, for one, draws another each time
-/// that it writes a content, and by that a duplicate would be none.
+/// The size of each fingerprint of a trace: the first that the trace gives.
+///
+/// AustereCache's generator, for one, draws another size at each write of a content; with that, no
+/// duplicate would be one.
 ///
 /// Memory: 40 bytes at most for each fingerprint.
 #[derive(Default)]
 pub struct Sizes {
-    /// By a hash of the fingerprint: where two meet, the second has the first's size, as everywhere in this trace.
+    /// By a hash of the fingerprint. If two collide, the second has the first's size, everywhere in
+    /// this trace.
     first: HashMap<u64, u32>,
 }
 
 impl Sizes {
-    /// The bytes of what a trace says next.
+    /// Returns the bytes of the trace's next content.
     pub fn bytes(&mut self, content: &Content) -> Bytes {
         let said = Bytes::of(content);
         let Bytes::Of { fingerprint, stored_bytes } = said else { return said };
@@ -89,7 +95,7 @@ impl Sizes {
     }
 }
 
-/// How many bytes of a block of `len` are random, so that `stored` are left of it.
+/// Returns how many bytes of a block of `len` are random, so that it compresses to `stored`.
 fn random_bytes(stored: usize, len: usize) -> usize {
     let least = FINGERPRINT_BYTES.min(len);
     if stored >= len {

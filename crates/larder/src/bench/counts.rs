@@ -1,8 +1,8 @@
-//! What a cache counted during a replay: the difference of two of its statuses.
+//! The counts of a cache during a replay: the difference of two of its statuses.
 //!
 //! Invariants: only counts are subtracted; ratios are computed anew.
 //!
-//! What it does not do: know the caches of others, of which nothing can be asked.
+//! It does not know the caches of other programs, which answer no such request.
 
 use crate::{
     error::{Failure, Outcome},
@@ -12,24 +12,24 @@ use larder_engine::{Cache, status::CounterValues};
 use serde_json::{Map, Value};
 use std::{path::PathBuf, sync::Arc};
 
-/// Who is asked.
+/// The source of counts.
 pub enum Counting {
     /// The cache in this process.
     Here(Arc<Cache>),
     /// The server of the cache on this flash.
     Served(PathBuf),
-    /// Nobody.
+    /// No source.
     Nowhere,
 }
 
-/// Counts at one moment, by name; none where nobody is asked.
+/// Counts at one moment, by name; none without a source.
 pub type Counts = Map<String, Value>;
 
 impl Counting {
-    /// The counts now.
+    /// Returns the counts now.
     ///
     /// # Errors
-    /// A sentence, where nobody answers.
+    /// A sentence, if no answer comes.
     pub fn now(&self) -> Outcome<Counts> {
         let status = match self {
             Counting::Nowhere => return Ok(Counts::new()),
@@ -53,13 +53,13 @@ impl Counting {
     }
 }
 
-/// Those of a status that are counters.
+/// Returns those values of a status that are counters.
 fn of_counters(status: &Counts) -> Counts {
     let Ok(Value::Object(names)) = serde_json::to_value(CounterValues::default()) else { return Counts::new() };
     names.into_iter().filter_map(|(name, _)| status.get(&name).cloned().map(|value| (name, value))).collect()
 }
 
-/// What was counted in between, with the ratio of hits.
+/// Returns the counts in between, with the ratio of hits.
 pub fn between(before: &Counts, after: &Counts) -> Counts {
     let number = |counts: &Counts, name: &str| counts.get(name).and_then(Value::as_u64).unwrap_or(0);
     let mut counted: Counts = after

@@ -1,28 +1,28 @@
-//! When the requests of a replay are made.
+//! The times of a replay's requests.
 //!
-//! Invariants: what is asked of one pace is not taken, and ignored, with the other.
+//! Invariants: an option of one pace is refused with the other, not ignored.
 //!
-//! What it does not do: wait.
+//! It does not wait.
 
 use crate::{
     args::{BenchReplayArgs, PaceArg},
     error::{Failure, Outcome},
 };
 
-/// When requests are made.
+/// The times of requests.
 #[derive(Clone, Copy)]
 pub enum Pace {
     /// As fast as it goes.
     Full,
-    /// So many times as fast as the trace.
+    /// At this multiple of the trace's speed.
     Times(f64),
 }
 
 impl Pace {
-    /// What was asked for.
+    /// Returns the requested pace.
     ///
     /// # Errors
-    /// A speed that would say nothing.
+    /// A speed without an effect.
     pub fn of(args: &BenchReplayArgs) -> Outcome<Pace> {
         match (args.pace, args.speed) {
             (PaceArg::Full, None) => Ok(Pace::Full),
@@ -33,7 +33,7 @@ impl Pace {
         }
     }
 
-    /// For a report.
+    /// Returns words for a report.
     pub fn words(self) -> String {
         match self {
             Pace::Full => "as fast as it goes".to_owned(),

@@ -1,12 +1,14 @@
 //! `larder bench prepare`: the state of a disk before a trace.
 //!
-//! In order: (1) the trace is read, for the blocks that it reads before it writes them (the first pass of Nitro §5.2); (2) the
-//! disk is opened, alone, or made as a sparse file; (3) unless other data may be overwritten, what is there is read: it has to
-//! be zeroes, or the same; (4) the blocks are written, by address; (5) the disk is flushed.
+//! In order: (1) the trace is read, for the blocks that it reads before it writes them (the first
+//! pass of Nitro §5.2). (2) The disk is opened, alone, or made as a sparse file. (3) Unless other
+//! data may be overwritten, the disk's content is read: it has to be zeroes, or the same. (4) The
+//! blocks are written, by address. (5) The disk is flushed.
 //!
-//! Invariants: what is refused in (1) to (3) has changed nothing. Memory: about 100 bytes for each block that the trace touches.
+//! Invariants: a refusal in (1) to (3) has changed nothing. Memory: about 100 bytes for each block
+//! that the trace touches.
 //!
-//! What it does not do: change what the trace does not read.
+//! It does not change blocks that the trace does not read.
 
 use crate::{
     args::BenchPrepareArgs,
@@ -27,17 +29,17 @@ use super::{blocks::Blocks, content::Bytes, requests::Trace};
 
 /// Bytes of a write, and of a request of the trace.
 const RUN_BYTES_MAX: u64 = 1 << 20;
-/// A new file is a multiple of this large.
+/// The unit of a new file's size.
 const FILE_UNIT_BYTES: u64 = 1 << 20;
 
-/// A block and where it goes.
+/// A block and its place.
 type Placed = (u64, u64, Bytes);
 
-/// What the trace wants to be there.
+/// The state that the trace wants.
 struct Wanted {
     /// By address.
     blocks: Vec<Placed>,
-    /// Where its last request ends.
+    /// The end of its last request.
     end: u64,
 }
 
@@ -79,7 +81,7 @@ fn wanted(trace: &Trace<'_>) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
-/// Makes a file where a path leads to nothing; the path then.
+/// Makes a file if there is none at the path. Returns its path then.
 fn make_file(origin: &str, end: u64) -> Outcome<Option<&Path>> {
     let path = Path::new(origin);
     if origin.contains("://") || path.exists() {
@@ -142,7 +144,7 @@ fn check_shape(device: &dyn BlockDevice, wanted: &Wanted, name: &str, input: &cr
     }
 }
 
-/// Blocks that follow one another, as many as are written at once.
+/// Returns runs of adjacent blocks, as many as one write takes.
 fn runs(blocks: &[Placed]) -> impl Iterator<Item = &[Placed]> {
     let mut rest = blocks;
     std::iter::from_fn(move || {

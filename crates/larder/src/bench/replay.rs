@@ -1,14 +1,14 @@
 //! `larder bench replay`: the requests of a trace, made against a device, and each read verified.
 //!
-//! In order: (1) the cache is opened, or the export connected to; (2) requests are made, as many at once as may be, those
-//! before the end of the warm-up unmeasured; (3) the device is flushed, and a cache of this process has inserted what it
-//! read; (4) its counts are taken; (5) it is closed.
+//! In order: (1) the cache is opened, or the export connected to. (2) Requests are made, as many at
+//! once as allowed; those before the end of the warm-up are unmeasured. (3) The device is flushed,
+//! and a cache of this process has inserted its reads. (4) Its counts are taken. (5) It is closed.
 //!
-//! Invariants: a request that overlaps one under way waits for it, and all that follow with it. A device that fails ends the
-//! replay. At the trace's pace a latency begins when the request was due, so that waiting behind others counts; at full
-//! pace when it was made.
+//! Invariants: a request that overlaps one under way waits for it, and all later ones with it. A
+//! device that fails ends the replay. At the trace's pace a latency begins at the request's due
+//! time, so that its wait behind others counts; at full pace at its start.
 //!
-//! What it does not do: count what a cache does; `counts.rs` asks it.
+//! It does not count the cache's events; `counts.rs` asks it.
 
 use crate::{
     args::BenchReplayArgs,
@@ -43,9 +43,9 @@ use super::{
     requests::{Request, Requests, Trace},
 };
 
-/// Bytes of a request at most, where the device takes as many.
+/// Bytes of a request at most, if the device takes as many.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
-/// So often a signal is looked for while nothing is due.
+/// The interval between looks for a signal while nothing is due.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// Runs the command.
@@ -80,7 +80,7 @@ struct Replayed {
     first_wrong: Option<String>,
 }
 
-/// What is measured.
+/// The measured device.
 enum Target<'a> {
     /// A cache that is opened in this process.
     Here(&'a Path),
@@ -175,10 +175,10 @@ fn measure(
     Ok(Replayed { report, first_wrong: replay.first_wrong })
 }
 
-/// How many requests come before those that are measured.
+/// Returns how many requests precede the measured ones.
 ///
 /// # Errors
-/// A sentence: that nothing would be left to measure, or what the trace's reader says.
+/// A sentence: that nothing would be left to measure, or the trace's reader's.
 fn warmup_requests(warmup: Warmup, trace: &Trace<'_>, bytes_max: u64) -> Outcome<u64> {
     let requests_to = |most: u64| -> Outcome<u64> {
         let mut requests = trace.requests("counting", bytes_max)?;
@@ -209,7 +209,7 @@ fn nothing_to_measure(requests: u64) -> Failure {
     ))
 }
 
-/// What was measured since the warm-up.
+/// The measurements since the warm-up.
 struct Measured {
     began: Instant,
     before: Counts,
@@ -225,7 +225,7 @@ impl Measured {
     }
 }
 
-/// What a request that is under way will give.
+/// The outcome to come of a request under way.
 enum Doing {
     Read(IoFuture<IoBuf>),
     Other(IoFuture<()>),
@@ -245,7 +245,7 @@ struct Flight {
     request: Request,
     expected: Vec<Expected>,
     doing: Doing,
-    /// From when on its latency counts.
+    /// The start of its latency.
     since: Instant,
     is_measured: bool,
 }
@@ -267,7 +267,7 @@ struct Replay<'a> {
 }
 
 impl Replay<'_> {
-    /// (2): all requests, to their ends.
+    /// Runs step (2): all requests, to their ends.
     async fn all(&mut self, requests: &mut Requests<'_, '_>) -> Outcome {
         let mut next = self.fetch(requests)?;
         let begin = Instant::now();
@@ -313,19 +313,19 @@ impl Replay<'_> {
         }
         self.measured.tally.elapsed = self.measured.began.elapsed();
         if self.failed.is_none() && made <= self.warmup_requests && self.warmup_requests > 0 {
-            // Trims that the device cannot be told of are not made, and were counted before.
+            // Trims that the device does not support are not made, and were counted before.
             return Err(nothing_to_measure(made));
         }
         self.failed.take().map_or(Ok(()), Err)
     }
 
-    /// The next request that there is something to do for, checked.
+    /// Returns the next request with any work, checked.
     fn fetch(&self, requests: &mut Requests<'_, '_>) -> Outcome<Option<Request>> {
         let info = self.device.info();
         for request in requests {
             let mut request = request?;
             if request.op == Op::Trim {
-                // What a device cannot be told of is not trimmed.
+                // A range that no trim of the device can name is not trimmed.
                 let sector = u64::from(info.sector_bytes);
                 let end = (request.offset + request.len) / sector * sector;
                 request.offset = request.offset.next_multiple_of(sector);
@@ -348,7 +348,7 @@ impl Replay<'_> {
         Ok(None)
     }
 
-    /// When a request is due; `None` at full pace.
+    /// Returns when a request is due; `None` at full pace.
     fn due(&self, request: &Request, begin: Instant, first_us: u64) -> Outcome<Option<Instant>> {
         let Pace::Times(speed) = self.pace else { return Ok(None) };
         let Some(time_us) = request.time_us else {
@@ -394,7 +394,7 @@ impl Replay<'_> {
         self.flights.push(Flight { request, expected, doing, since: due.unwrap_or(now), is_measured });
     }
 
-    /// Until one request at least is over, or the time.
+    /// Waits until at least one request ends, or the time.
     async fn wait(&mut self, until: Option<Duration>) {
         let mut timer = until.map(sleep);
         let mut over = Vec::new();
@@ -445,7 +445,7 @@ impl Replay<'_> {
         }
     }
 
-    /// Each block of a read; those before the end of the warm-up, too, which are counted with the others.
+    /// Verifies each block of a read. It counts those before the end of the warm-up, too.
     fn verify(&mut self, flight: &Flight, found: &[u8]) {
         let request = &flight.request;
         for (block, expected) in request.blocks.iter().zip(&flight.expected) {
@@ -485,7 +485,7 @@ mod tests {
     use larder_device::{DeviceInfo, SharedBuf, ram::RamDevice};
     use std::path::PathBuf;
 
-    /// Forgets writes to one place, or changes what is read there.
+    /// A device that forgets writes to one place, or changes the reads there.
     struct Lying {
         inner: RamDevice,
         at: u64,

@@ -1,8 +1,8 @@
-//! What a replay measured, as JSON and as a page.
+//! The measurements of a replay, as JSON and as a page.
 //!
 //! Invariants: keys have their unit in the name. Latencies are kept to three digits.
 //!
-//! What it does not do: measure.
+//! It does not measure.
 
 use crate::{
     error::{Failure, Outcome},
@@ -23,17 +23,17 @@ const DIGITS: u8 = 3;
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// Returns an empty set.
     ///
     /// # Errors
-    /// None that can happen.
+    /// None in practice.
     pub fn new() -> Outcome<Latencies> {
         Histogram::new(DIGITS).map(Latencies).map_err(|error| Failure::failed(format_args!("no histogram: {error}")))
     }
 
-    /// One more.
+    /// Adds one.
     pub fn add(&mut self, latency: Duration) {
-        // It grows as far as it must; a time that no histogram holds is none.
+        // It grows as needed; no time is beyond a histogram.
         let _ = self.0.record(latency.as_nanos().try_into().unwrap_or(u64::MAX));
     }
 
@@ -64,25 +64,25 @@ pub struct Summary {
     max_us: f64,
 }
 
-/// What was made of the trace, from the warm-up on.
+/// The requests made of the trace, from the warm-up on.
 #[derive(Default)]
 pub struct Tally {
     /// Requests, by reads, writes, trims and flushes.
     pub requests: [u64; 4],
     /// Bytes read and written.
     pub bytes: [u64; 2],
-    /// How long it took.
+    /// The time of all of it.
     pub elapsed: Duration,
 }
 
-/// What was found in the blocks that were read, those of the warm-up among them: a wrong one counts whenever it is read.
+/// The verdicts on the blocks read, the warm-up's included: a wrong one counts at any time.
 #[derive(Default)]
 pub struct Verified {
-    /// They were what they should be.
+    /// Blocks with the expected content.
     pub right: u64,
-    /// Nothing was known of them.
+    /// Blocks without a known content.
     pub unknown: u64,
-    /// They were not what was there last.
+    /// Blocks that differ from their last content.
     pub wrong: u64,
 }
 
@@ -114,34 +114,35 @@ pub struct Report {
     write_latency: Option<Summary>,
     trim_latency: Option<Summary>,
     flush_latency: Option<Summary>,
-    /// How late requests were made; at full pace none is.
+    /// The lateness of requests; none at full pace.
     late: Option<Summary>,
-    /// What the cache counted meanwhile.
+    /// The cache's counts meanwhile.
     cache: Option<Counts>,
 }
 
-/// What a replay was.
+/// The description of a replay.
 pub struct About {
     /// The trace's file.
     pub trace: String,
-    /// Where its content is from.
+    /// The source of its content.
     pub content: &'static str,
-    /// What it was made against.
+    /// The device of the replay.
     pub target: String,
     /// Requests under way at most.
     pub outstanding: u16,
-    /// When requests were made.
+    /// The times of requests.
     pub pace: String,
     /// Bytes of a block of content.
     pub block_bytes: u64,
     /// Requests before the measured ones.
     pub warmup_requests: u64,
-    /// Reads of the trace that gave something else than it had written.
+    /// Reads of the trace that differ from its own writes.
     pub contradictions: u64,
 }
 
 impl Report {
-    /// Of what was measured: the latencies of reads, writes, trims and flushes, and how late they were.
+    /// Makes the report of the measurements: the latencies of reads, writes, trims and flushes, and
+    /// their lateness.
     pub fn new(
         about: About,
         tally: &Tally,
@@ -187,7 +188,7 @@ impl Report {
         }
     }
 
-    /// For people.
+    /// Returns the page for people.
     pub fn page(&self) -> String {
         let mut out = format!("{} on {}\n", self.trace, self.target);
         let pace = format!("{}, at most {} requests under way", self.pace, self.outstanding);

@@ -1,9 +1,11 @@
-//! The requests of a trace, as they were made: the records of one request put together again, with the content of each block.
+//! The original requests of a trace: the records of each put together again, with its blocks'
+//! content.
 //!
-//! Invariants: a request has one operation and one run of addresses, at most `bytes_max` of them unless it is a trim. Blocks of
-//! content are aligned to their size. A fingerprint has the same bytes wherever it is, in each pass.
+//! Invariants: a request has one operation and one run of addresses, at most `bytes_max` of them
+//! unless it is a trim. Blocks of content are aligned to their size. A fingerprint has the same
+//! bytes everywhere, in each pass.
 //!
-//! What it does not do: know what a block holds; `blocks.rs` does.
+//! It does not know the content of the device's blocks; `blocks.rs` does.
 
 use crate::{
     args::BenchTrace,
@@ -15,14 +17,14 @@ use larder_trace::{Op, Provenance, Record, TraceError};
 
 use super::content::{Bytes, Sizes};
 
-/// A block of a request: where it is in it, and what it holds, where the trace says so.
+/// A block of a request: its place in the request, and its content if the trace tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Block {
     /// Bytes from the start of the request.
     pub at: u64,
     /// Its bytes.
     pub len: u64,
-    /// What is written, or was read.
+    /// The written or read content.
     pub bytes: Option<Bytes>,
 }
 
@@ -33,18 +35,18 @@ pub struct Request {
     pub number: u64,
     /// Arrival in microseconds.
     pub time_us: Option<u64>,
-    /// What is done.
+    /// The operation.
     pub op: Op,
     /// First byte.
     pub offset: u64,
     /// Bytes.
     pub len: u64,
-    /// Of reads and writes, its blocks, in order.
+    /// For reads and writes, its blocks, in order.
     pub blocks: Vec<Block>,
 }
 
 impl Request {
-    /// Whether neither may be made before the other is done.
+    /// Returns whether the two requests must be made one after the other.
     pub fn meets(&self, offset: u64, len: u64, is_read: bool) -> bool {
         let apart = self.offset + self.len <= offset || offset + len <= self.offset;
         !(apart || is_read && self.op == Op::Read)
@@ -59,10 +61,10 @@ pub struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// Opens it.
+    /// Opens a trace.
     ///
     /// # Errors
-    /// A sentence: what the trace's reader says, or that there is no content.
+    /// A sentence: the trace's reader's, or that there is no content.
     pub fn open(input: &'a BenchTrace, watch: &'a Watch) -> Outcome<Trace<'a>> {
         let source = Source::of_file(&input.file, None, watch)?;
         if source.block_bytes().is_none() {
@@ -74,12 +76,12 @@ impl<'a> Trace<'a> {
         Ok(Trace { source, watch, limit: input.limit.unwrap_or(u64::MAX) })
     }
 
-    /// Bytes of a block.
+    /// Returns the bytes of a block.
     pub fn block_bytes(&self) -> u64 {
         self.source.block_bytes().unwrap_or_default().max(1)
     }
 
-    /// The requests, at most `bytes_max` each; `what` is being done.
+    /// Returns the requests, at most `bytes_max` each; `what` names the pass for people.
     ///
     /// # Errors
     /// A sentence.
@@ -88,13 +90,13 @@ impl<'a> Trace<'a> {
         Ok(Requests { trace: self, records, next: None, bytes_max, made: 0, sizes: Sizes::default(), provenance: None })
     }
 
-    /// Who looks.
+    /// Returns the watch.
     pub fn watch(&self) -> &Watch {
         self.watch
     }
 }
 
-/// See [`Trace::requests`].
+/// Requests of a trace, from [`Trace::requests`].
 pub struct Requests<'a, 't> {
     trace: &'t Trace<'a>,
     records: Records,
@@ -106,7 +108,7 @@ pub struct Requests<'a, 't> {
 }
 
 impl Requests<'_, '_> {
-    /// Where the content of what came so far is from; of several, what says least of a real disk.
+    /// Returns the source of the content so far; of several sources, the farthest from a real disk.
     pub fn provenance(&self) -> Option<Provenance> {
         self.provenance
     }

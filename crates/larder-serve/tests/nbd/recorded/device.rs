@@ -1,8 +1,8 @@
 //! A device that notes its operations, over known content and known extents.
 //!
-//! Invariants: an operation is noted when it is over, and before its future says so.
+//! Invariants: an operation is noted at its end, and before its future resolves.
 //!
-//! What it does not do: check the operations; the oracle does.
+//! It does not check the operations; the oracle does.
 
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags,
@@ -10,7 +10,7 @@ use larder_device::{
 use parking_lot::Mutex;
 use std::{future::poll_fn, ops::Range, sync::Arc, task::Poll};
 
-/// The operations of the device, in the order in which it did them.
+/// The operations of the device, in its order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Noted {
     Read(u64, usize),
@@ -20,7 +20,7 @@ pub enum Noted {
     Zero(u64, u64, ZeroFlags),
 }
 
-/// See the module.
+/// A noting device, as the module describes it.
 pub struct Recorder {
     info: DeviceInfo,
     /// A run after the other, the whole device.
@@ -33,9 +33,9 @@ pub struct Recorder {
 pub struct State {
     pub image: Vec<u8>,
     pub noted: Vec<Noted>,
-    /// Reads and writes that touch this range fail,
+    /// Reads and writes that touch this range fail after `good` successes.
     pub bad: Range<u64>,
-    /// when so many of them have not.
+    /// The number of those that succeed first.
     pub good: usize,
 }
 
@@ -53,8 +53,8 @@ impl State {
 }
 
 impl Recorder {
-    /// A device with these runs; a run that is not zero has content that differs from place to
-    /// place.
+    /// Returns a device with these runs; a run that is not zero has content that differs from place
+    /// to place.
     pub fn new(block_bytes: u32, extents: Vec<Extent>, is_late: bool) -> Recorder {
         let size_bytes = extents.iter().map(|extent| extent.len).sum();
         let mut image = Vec::with_capacity(size_bytes as usize);
@@ -91,12 +91,12 @@ impl Recorder {
         self.state.lock()
     }
 
-    /// The operations that were noted since the last call.
+    /// Returns the operations noted since the last call.
     pub fn noted(&self) -> Vec<Noted> {
         std::mem::take(&mut self.state.lock().noted)
     }
 
-    /// The runs of a range.
+    /// Returns the runs of a range.
     pub fn runs(&self, offset: u64, len: u64) -> Vec<Extent> {
         let mut at = 0;
         let mut runs = Vec::new();
@@ -131,7 +131,7 @@ impl Recorder {
     }
 }
 
-/// The content at an offset: neither zero nor the same in any two blocks nearby.
+/// Returns the content at an offset: neither zero nor the same in any two blocks nearby.
 pub fn content(at: u64) -> u8 {
     let mixed = (at / 8 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed.to_le_bytes()[(at % 8) as usize] | 1

@@ -1,9 +1,10 @@
-//! The server over a device that notes its operations: every command with every flag, at sizes and
-//! places around each boundary of the code. Replies are simple and structured, blocks have 512 and
-//! 4096 bytes, the device answers at once and later, and memory is ample and scarce.
+//! The server over a device that notes its operations: every command with every flag.
+//!
+//! Sizes and places lie around each boundary of the code. Replies are simple and structured, blocks
+//! have 512 and 4096 bytes. The device answers at once and later, and memory is ample and scarce.
 //!
 //! For each request the device saw the right operations with the right flags, in the right order
-//! and before the reply; and the reply is right to its last byte.
+//! and before the reply. The reply is right to its last byte.
 
 mod device;
 mod oracle;
@@ -29,10 +30,10 @@ const COMMANDS: [u16; 9] = [
     8,
     u16::MAX,
 ];
-/// The sizes at which the code decides: blocks, copies out of the receive buffer, reads that ask
-/// for holes, pieces, the longest request.
+/// The sizes at which the code decides: blocks, copies out of the receive buffer, reads with a
+/// query for holes, pieces, the longest request.
 const BOUNDARIES: [u32; 7] = [4096, 16 << 10, 32 << 10, 64 << 10, 1 << 20, 2 << 20, REQUEST_BYTES_MAX];
-/// Runs of the comb: more than a reply to block status has, in less than a piece where blocks are
+/// Runs of the comb: more than one block status reply has, in less than a piece if blocks are
 /// small.
 const COMB_RUNS: u64 = 2600;
 const COMB_FROM: u64 = MIB;
@@ -199,8 +200,8 @@ fn reads_and_status_of_any_number_of_runs_are_whole() {
     }
 }
 
-/// A structured reply that fails: its contents cover the bytes that were read, and its last chunk
-/// is the error.
+/// Takes a structured reply that fails: its contents cover the bytes that were read, and its last
+/// chunk is the error.
 fn take_failed(raw: &mut Raw, ask: Ask) {
     let mut contents = 0;
     loop {

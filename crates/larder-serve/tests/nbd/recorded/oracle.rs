@@ -3,7 +3,7 @@
 //! Role: the error that a request gets, the device's operations before the reply, and a check of
 //! the reply to its last byte.
 //!
-//! What it does not do: send.
+//! It does not send.
 
 use super::device::{Noted, Recorder};
 use crate::common::Raw;
@@ -43,7 +43,7 @@ impl Ask {
         self.flags & flags == flags
     }
 
-    /// The error that the request must get.
+    /// Returns the error that the request must get.
     pub fn error(&self, session: Session, size_bytes: u64) -> Option<u32> {
         let known = match self.command {
             command::READ => flag::DF,
@@ -98,7 +98,8 @@ impl Ask {
         }
     }
 
-    /// Pieces follow each other and equal the payload; each is as durable as the whole is to be.
+    /// Checks the pieces: they follow each other and equal the payload, each as durable as the
+    /// whole must be.
     fn check_writes(&self, session: Session, payload: &[u8], noted: &[Noted]) {
         let mut at = 0;
         for write in noted {
@@ -112,8 +113,9 @@ impl Ask {
         assert!(noted.len() <= pieces, "{} writes", noted.len());
     }
 
-    /// Each byte that is not left out is read once, in blocks; and once more before a simple reply
-    /// that is too long.
+    /// Checks the reads: each byte not left out is read once, in blocks.
+    ///
+    /// A simple reply that is too long has one more reading before it.
     fn check_reads(&self, session: Session, noted: &[Noted]) {
         let block = u64::from(session.block_bytes);
         let mut times = vec![0_u8; (u64::from(self.len) / block) as usize];
@@ -209,7 +211,7 @@ impl Ask {
         assert_eq!(told, expected);
     }
 
-    /// Whether zeroes of this read are to be left out: then a hole chunk is expected.
+    /// Returns whether zeroes of this read must be left out: then a hole chunk is expected.
     pub fn leaves_zeroes_out(&self, session: Session, device: &Recorder) -> bool {
         session.structured
             && !session.is_late
@@ -227,7 +229,7 @@ fn states_of(run: &Extent) -> u32 {
     (if run.hole { state::HOLE } else { 0 }) | (if run.zero { state::ZERO } else { 0 })
 }
 
-/// The size of a device.
+/// Returns the size of a device.
 pub fn size_of(device: &Recorder) -> u64 {
     device.info().size_bytes
 }
