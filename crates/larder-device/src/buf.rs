@@ -4,8 +4,9 @@
 //! a shared, read-only handle. An `IoBuf` splits into disjoint pieces, each exclusive to its
 //! holder. The pieces join again, and freeze into a `SharedBuf`.
 //!
-//! Invariants: at any time each byte of an allocation is covered by at most one `IoBuf`, and by no `SharedBuf`
-//! while an `IoBuf` covers it. Allocations start at a multiple of [`BUF_ALIGN`] bytes and are always initialised.
+//! Invariants: at any time each byte of an allocation is covered by at most one `IoBuf`, and by no
+//! `SharedBuf` while an `IoBuf` covers it. Allocations start at a multiple of [`BUF_ALIGN`] bytes
+//! and are always initialised.
 //!
 //! It does not bound the memory in use. Front ends and the engine do that with named limits; `pool`
 //! bounds the memory kept for reuse.
@@ -27,7 +28,8 @@ pub const BUF_ALIGN: usize = 4096;
 /// One allocation. The last handle's drop frees it, or keeps it for reuse.
 struct Alloc(Raw);
 
-// SAFETY: the bytes are reached only through `IoBuf` (exclusive range) and `SharedBuf` (read-only range).
+// SAFETY: the bytes are reached only through `IoBuf` (exclusive range) and `SharedBuf` (read-only
+// range).
 unsafe impl Sync for Alloc {}
 
 impl Alloc {

@@ -3,7 +3,8 @@
 //! Invariants of every implementation:
 //! - A completed write is visible to each later read. It is durable after a later
 //!   [`BlockDevice::flush`] completes, or at once with [`WriteFlags::fua`].
-//! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of them.
+//! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of
+//!   them.
 //! - The call starts each operation, or at the latest the first poll of its future. A future
 //!   dropped early does not stop the operation; the device keeps the buffer until the end.
 //!
@@ -20,7 +21,8 @@ pub struct DeviceInfo {
     pub size_bytes: u64,
     /// Offsets, lengths and buffer addresses are multiples of this (512 to 4096, a power of two).
     pub sector_bytes: u32,
-    /// The unit that the medium writes without reading, at least `sector_bytes` (4096 on most SSDs).
+    /// The unit that the medium writes without reading, at least `sector_bytes` (4096 on most
+    /// SSDs).
     pub physical_sector_bytes: u32,
     /// Requests of at least this many bytes are efficient; a hint.
     pub optimal_io_bytes: u32,

@@ -1,4 +1,5 @@
-//! The error of a device operation: a small kind to match on, the operation, the place, and the cause.
+//! The error of a device operation: a small kind to match on, the operation, the place, and the
+//! cause.
 //!
 //! It does not format advice for users; the command line adds the name of the device.
 

@@ -37,7 +37,8 @@ pub const WORKERS_MAX: usize = 256;
 /// The options of a [`ThreadRuntime`].
 #[derive(Clone, Debug)]
 pub struct ThreadRuntimeOptions {
-    /// Worker threads for jobs, up to [`WORKERS_MAX`]. With none, jobs run on their callers' threads.
+    /// Worker threads for jobs, up to [`WORKERS_MAX`]. With none, jobs run on their callers'
+    /// threads.
     pub workers: usize,
     /// Name of the threads; the system shows its first characters.
     pub name: String,

@@ -87,7 +87,8 @@ impl OwnSocket {
 
     /// Removes the socket's file, if it still is this one's. Existing connections stay.
     pub fn remove(&self) {
-        // Without the lock: a successor replaces only a socket without a listener, and this one still listens.
+        // Without the lock: a successor replaces only a socket without a listener, and this one
+        // still listens.
         if fs::symlink_metadata(&self.path).is_ok_and(|found| file_of(&found) == self.file) {
             // An error is harmless: the next server replaces a stale file.
             let _ = fs::remove_file(&self.path);

@@ -1,11 +1,11 @@
 //! `larder paper`: the papers' experiments, listed and run.
 //!
-//! Some count, by replay; `larder_sim::paper` knows those. Others measure the engine's caches on devices with the timing of real
-//! media; `paper/live.rs` knows these.
+//! Some count, by replay, and `larder_sim::paper` knows those. Others measure the engine's caches
+//! on devices with the timing of real media; `paper/live.rs` knows these.
 //!
-//! Invariants: outputs and traces are checked before anything is replayed or made.
+//! Invariants: outputs and traces are checked before any replay or output.
 //!
-//! What it does not do: know the experiments.
+//! It does not know the experiments.
 
 mod austere;
 mod cachededup;
@@ -58,7 +58,7 @@ impl Any {
         })
     }
 
-    /// All, those of one paper one after the other.
+    /// Returns all experiments, those of one paper one after the other.
     fn all() -> Vec<Any> {
         let mut all: Vec<Any> = experiments().map(Any::Counts).chain(live::all().map(Any::Takes)).collect();
         let mut papers: Vec<&str> = Vec::new();
@@ -87,7 +87,7 @@ impl Any {
         }
     }
 
-    /// The names of its traces, or of what it makes itself.
+    /// Returns the names of its traces, or of its own requests.
     fn traces(&self) -> Vec<&'static str> {
         match self {
             Any::Takes(Live { source: Source::Made { name, .. }, .. }) => vec![name],
@@ -95,7 +95,7 @@ impl Any {
         }
     }
 
-    /// Its clock, and whether it takes traces.
+    /// Returns its clock, and whether it takes traces.
     fn nature(&self) -> (Option<&'static str>, bool) {
         match self {
             Any::Counts(_) => (None, true),
@@ -137,7 +137,7 @@ fn list(as_json: bool) -> Outcome {
     output::say(&page)
 }
 
-/// Names and what they are, for a report.
+/// Names and their descriptions, for a report.
 type Named = Vec<(String, String)>;
 
 fn run_one(args: &PaperRunArgs) -> Outcome {
@@ -205,7 +205,7 @@ fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<
     Ok((report, titles))
 }
 
-/// The traces that were given, or those that stand in.
+/// Returns the given traces, or those that stand in.
 fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outcome<Vec<Workload<'a>>> {
     if !args.path.is_empty() {
         let is_of_disks = matches!(experiment, Any::Counts(experiment) if experiment.is_of_disks());
@@ -229,7 +229,7 @@ fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outc
 fn generated<'a>(stand_in: &'static StandIn, scale: Option<f64>, watch: &'a Watch) -> Outcome<Workload<'a>> {
     let scale = scale.unwrap_or(stand_in.scale);
     let open = move |_: &str| Ok(Box::new(watch.making((stand_in.records)(scale)?)) as Records<'a>);
-    // What cannot be generated is refused here, before anything else is replayed.
+    // A failure to generate is reported here, before any replay.
     let can_be = (stand_in.records)(scale).map(drop);
     can_be.map_err(|error| Failure::failed(format_args!("{}: {error}", stand_in.name)))?;
     let about = format!("GENERATED in place of the paper's: {}, scale {scale}", stand_in.about);
@@ -251,7 +251,7 @@ fn given<'a>(experiment: Any, trace: &NamedTrace, args: &PaperRunArgs, watch: &'
         Some(name) => format!("{}, given in the place of the paper's {name}", file.display()),
         None => format!("{}, as given", file.display()),
     };
-    // In charts there is little room.
+    // Charts have little room.
     let stem = short.split('.').next().filter(|stem| !stem.is_empty()).unwrap_or(&short);
     let title = named.as_ref().map_or(short.clone(), |name| format!("{stem} as {name}"));
     let name = named.unwrap_or(short);

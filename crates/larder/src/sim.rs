@@ -1,8 +1,9 @@
 //! `larder sim`: traces replayed through caches of any design. One file a command.
 //!
-//! Invariants: what is asked for is checked before a long trace is read, where it can be. Nothing is cached on any device.
+//! Invariants: options are checked before a long trace is read, if possible. Nothing is cached on
+//! any device.
 //!
-//! What it does not do: decide or count anything; `larder-sim` does.
+//! It does not decide or count anything; `larder-sim` does.
 
 mod chart;
 mod compare;

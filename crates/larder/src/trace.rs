@@ -1,9 +1,10 @@
-//! `larder trace`: what is in a block trace, and how to convert, make and record one. One file a command.
+//! `larder trace`: describing, converting, making and recording a block trace. One file a command.
 //!
-//! Invariants: a file is written under a temporary name and takes its own when it is whole ([`out`]). What was made up
-//! is labelled, or a note says that the format has no place for the label.
+//! Invariants: a file is written under a temporary name and takes its own when it is whole
+//! ([`out`]). Made-up content is labelled, or a note says that the format has no place for the
+//! label.
 //!
-//! What it does not do: replay a trace.
+//! It does not replay a trace.
 
 pub(crate) mod convert;
 mod generate;
@@ -36,16 +37,17 @@ pub fn run(command: &TraceCommand) -> Outcome {
     }
 }
 
-/// What a trace is opened for.
+/// The purpose of opening a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// It is read once, as it is.
     Once,
-    /// It is replayed or re-chunked: it must be a file that can be read again, and its content be in blocks of one size.
+    /// It is replayed or re-chunked: the file must be readable again, and its content be in blocks
+    /// of one size.
     Replay,
 }
 
-/// Opens a trace as the command line says.
+/// Opens the trace of the command line.
 pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResult<TraceReader> {
     let block_bytes = args.unit.map(|bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
     let one_block_size = what_for == Use::Replay;
@@ -73,7 +75,9 @@ pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResul
     Ok(reader)
 }
 
-/// The sentence of an error. One that names no file is about `output` where writing failed, else about `input`.
+/// Returns the sentence of an error.
+///
+/// An error without a file's name is about `output` after a failed write, else about `input`.
 pub(crate) fn failure(error: &TraceError, input: Option<&Path>, output: Option<&Path>) -> Failure {
     let of = if error.kind() == TraceErrorKind::Io { output } else { input };
     match of.filter(|_| error.file().is_empty()) {
@@ -82,7 +86,7 @@ pub(crate) fn failure(error: &TraceError, input: Option<&Path>, output: Option<&
     }
 }
 
-/// What people are told of where content comes from.
+/// Returns words for people about the content's source.
 fn provenance_words(provenance: Provenance) -> &'static str {
     match provenance {
         Provenance::Recorded => "recorded",
@@ -91,7 +95,7 @@ fn provenance_words(provenance: Provenance) -> &'static str {
     }
 }
 
-/// The same for programs.
+/// Returns the same for programs.
 pub(crate) fn provenance_name(provenance: Provenance) -> &'static str {
     match provenance {
         Provenance::Recorded => "recorded",

@@ -160,7 +160,8 @@ impl Io {
     fn push(&mut self, mut op: Op) -> Result<(), Op> {
         let Ring::Uring(ring) = &mut self.ring else { return Err(op) };
         if ring.submission().is_full() {
-            // An error here leaves the queue full, and the operation in the backlog for the next turn.
+            // An error here leaves the queue full, and the operation in the backlog for the next
+            // turn.
             let _ = ring.submit();
             if ring.submission().is_full() {
                 return Err(op);
@@ -417,8 +418,8 @@ fn make_ring() -> Ring {
         .or_else(|_| IoUring::builder().setup_cqsize(COMPLETION_ENTRIES).build(RING_ENTRIES));
     match cooperative {
         Ok(ring) => {
-            // The limit keeps a hanging file from taking all of the kernel's workers. An older kernel lacks the call, and keeps
-            // this danger.
+            // The limit keeps a hanging file from taking all of the kernel's workers. An older
+            // kernel lacks the call, and keeps this danger.
             let _ = ring.submitter().register_iowq_max_workers(&mut [FILE_WORKERS_MAX, 0]);
             Ring::Uring(Box::new(ring))
         }

@@ -2,9 +2,9 @@
 //!
 //! These are ioctls and extent queries, and every file operation if io_uring is missing.
 //!
-//! Invariants: each file has a *lane* of its own, so a hanging file delays only its own calls. A lane has at most
-//! [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`] without work. A lane starts its calls in the
-//! order of arrival.
+//! Invariants: each file has a *lane* of its own, so a hanging file delays only its own calls. A
+//! lane has at most [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`]
+//! without work. A lane starts its calls in the order of arrival.
 //!
 //! It does not bound its queues; the callers' queue depths do.
 

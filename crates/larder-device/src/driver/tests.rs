@@ -189,7 +189,8 @@ fn wakes_from_other_threads_are_never_lost() {
 
 #[test]
 fn tasks_are_woken_across_threads_one_by_one() {
-    // A ping-pong of two drivers: each round needs a wake in both directions, so one lost wake hangs.
+    // A ping-pong of two drivers: each round needs a wake in both directions, so one lost wake
+    // hangs.
     const ROUNDS: usize = 3_000;
     type Ball = Arc<parking_lot::Mutex<(usize, [Option<Waker>; 2])>>;
     async fn play(ball: Ball, side: usize) {

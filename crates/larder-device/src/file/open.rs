@@ -139,7 +139,8 @@ fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)>
             .write(!options.read_only)
             .create(options.create_bytes.is_some() && !options.read_only && !is_block_device)
             .truncate(false)
-            // The file will hold data for its owner alone, and a lock that excludes every other user.
+            // The file will hold data for its owner alone, and a lock that excludes every other
+            // user.
             .mode(0o600)
             .custom_flags(flags | exclusive)
             .open(path)
@@ -234,7 +235,8 @@ fn can_punch(file: &File, meta: &Metadata) -> bool {
     let can = unsafe { libc::fallocate(file.as_raw_fd(), mode, after, TRY_BYTES) == 0 };
     let kept = libc::timespec { tv_sec: 0, tv_nsec: libc::UTIME_OMIT };
     let modified = libc::timespec { tv_sec: meta.mtime(), tv_nsec: meta.mtime_nsec() };
-    // SAFETY: the call reads two times, which outlive it. When it fails, the next opening may report a change by another program.
+    // SAFETY: the call reads two times, which outlive it. When it fails, the next opening may
+    // report a change by another program.
     let _ = unsafe { libc::futimens(file.as_raw_fd(), [kept, modified].as_ptr()) };
     can
 }

@@ -76,7 +76,8 @@ enum Connection {
 }
 
 impl NbdDevice {
-    /// Connects to `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. Blocks until the handshake is over.
+    /// Connects to `nbd://HOST[:PORT]/EXPORT` or `nbd+unix:///EXPORT?socket=PATH`. Blocks until the
+    /// handshake is over.
     pub fn connect(uri: &str) -> IoResult<Arc<NbdDevice>> {
         Self::connect_with(uri, false, OPEN_TIMEOUT)
     }

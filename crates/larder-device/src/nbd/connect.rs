@@ -1,7 +1,7 @@
 //! Reaching an NBD server: its URI, a socket, and the client's side of the handshake.
 //!
-//! Invariants: connecting and the handshake end within the caller's time limit, against any server. They hold at most
-//! [`REPLY_BYTES_MAX`] bytes.
+//! Invariants: connecting and the handshake end within the caller's time limit, against any server.
+//! They hold at most [`REPLY_BYTES_MAX`] bytes.
 //!
 //! It does not implement TLS, structured replies, or servers older than the option GO (2016).
 
@@ -192,7 +192,8 @@ impl Write for Until<'_> {
     }
 }
 
-/// Translates the error of a socket that reached its time limit: the system reports that it would block.
+/// Translates the error of a socket that reached its time limit: the system reports that it would
+/// block.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }

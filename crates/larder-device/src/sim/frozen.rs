@@ -24,7 +24,8 @@ use std::{
 
 /// The most atoms of a piece that is cut in every way.
 const ATOMS_CUT_IN_EVERY_WAY_MAX: usize = 3;
-/// Ways to cut a longer one: none, all, the first atom, the last, the first half, all but one in the middle.
+/// Ways to cut a longer one: none, all, the first atom, the last, the first half, all but one in
+/// the middle.
 const WAYS_TO_CUT_A_LONG_ONE: u64 = 6;
 
 /// The instant of a crash, undecided. It is cheap, since it shares its bytes with the devices.

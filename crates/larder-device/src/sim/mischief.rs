@@ -1,6 +1,7 @@
 //! The silent or late faults of a device: no error tells them.
 //!
-//! Invariants: each planned mischief hits one operation, the next that it fits, in the order of planning.
+//! Invariants: each planned mischief hits one operation, the next that it fits, in the order of
+//! planning.
 //!
 //! It does not fail operations; [`crate::faulty::FaultPlan`] does.
 

@@ -1,6 +1,7 @@
 //! The choice of the next event among the waiting ones, with a seed's preferences.
 //!
-//! Invariants: every choice comes from the state's generator and from the order of submission; nothing else counts.
+//! Invariants: every choice comes from the state's generator and from the order of submission;
+//! nothing else counts.
 //!
 //! It does not run the chosen event; [`super::runtime`] does, without the state's lock.
 

@@ -1,4 +1,5 @@
-//! A rotating disk: one arm, a platter whose angle follows from the clock, a read-ahead buffer and a write cache.
+//! A rotating disk: one arm, a platter whose angle follows from the clock, a read-ahead buffer and
+//! a write cache.
 //!
 //! The device's bytes lie on one spiral from the outer to the inner edge. A small device is a disk
 //! of few tracks, so that its seeks are as long as a large disk's. Track skew is perfect: a

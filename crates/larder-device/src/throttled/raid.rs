@@ -1,4 +1,5 @@
-//! Five rotating disks as RAID 5 (left-symmetric): reads spread, small writes read before they write.
+//! Five rotating disks as RAID 5 (left-symmetric): reads spread, small writes read before they
+//! write.
 //!
 //! A write that covers a row writes data and parity. Any other reads the lesser of two sets first:
 //! the old data and parity, or the rest of the row. It then writes data and parity.

@@ -1,4 +1,5 @@
-//! A flash drive: channels that read in parallel behind an interface that serves one command at a time.
+//! A flash drive: channels that read in parallel behind an interface that serves one command at a
+//! time.
 //!
 //! A read takes the flash's latency on the channel that is free first, then its time on the
 //! interface. A write takes its time on the interface and a latency into the drive's buffer. The

@@ -1,6 +1,7 @@
 //! The server's limits for clients, and its counters.
 //!
-//! Invariants: every buffer, queue and wait of the server is bounded by a constant or an option of this file.
+//! Invariants: every buffer, queue and wait of the server is bounded by a constant or an option of
+//! this file.
 //!
 //! It does not enforce; each limit names the place that does.
 

@@ -345,7 +345,8 @@ fn accept_loop(shared: &Arc<Shared>, listener: Listener) {
                 Ok(socket) => shared.begin(NEXT_ID.fetch_add(1, Ordering::Relaxed), socket),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // A connection that died in the queue costs nothing; a lack of descriptors is waited out.
+                // A connection that died in the queue costs nothing; a lack of descriptors is
+                // waited out.
                 Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     std::thread::sleep(ACCEPT_PAUSE);

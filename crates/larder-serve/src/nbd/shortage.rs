@@ -11,8 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lack shows for this long after the last refused connection: longer than the pause of the accept
-/// thread.
+/// A lack shows for this long after the last refused connection: longer than the pause of the
+/// accept thread.
 const LASTS: Duration = Duration::from_secs(1);
 
 /// The lack that the last client met. Clones show the same.

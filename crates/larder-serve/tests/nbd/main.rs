@@ -1,4 +1,5 @@
-//! Tests of the NBD server and of the NBD client against it, against real clients, and against a real server.
+//! Tests of the NBD server and of the NBD client against it, against real clients, and against a
+//! real server.
 
 #![allow(missing_docs)]
 

@@ -85,7 +85,8 @@ pub struct PaperRunArgs {
     /// The format of the given traces, if the files do not name it
     #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
     pub format: Option<FormatId>,
-    /// In place of a format: rows of columns, each with number and unit; see `larder trace info --help`
+    /// In place of a format: rows of columns, each with number and unit; see
+    /// `larder trace info --help`
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, requires = "trace", conflicts_with = "format")]
     pub columns: Option<Columns>,
     /// The clock of an experiment on devices: virtual counts the media's time alone, real counts

@@ -126,7 +126,8 @@ pub struct TraceInput {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The cache")]
 pub struct CacheArgs {
-    /// Chunk size, a power of two from 4K to 128K [default: the block of the trace's content, else 4K]
+    /// Chunk size, a power of two from 4K to 128K [default: the block of the trace's content, else
+    /// 4K]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: Option<u32>,
     /// The time at which the origin learns of a write
@@ -206,7 +207,8 @@ pub struct RunArgs {
     /// The design
     #[arg(long, value_name = "NAME", value_parser = spec::design)]
     pub design: DesignSpec,
-    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
+    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top
+    /// (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
     pub flash: FlashAmount,
     /// RAM budget of the index; if it binds, the cache is smaller
@@ -239,7 +241,8 @@ pub struct CompareArgs {
     /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
     pub design: Vec<DesignSpec>,
-    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top (5000c)
+    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top
+    /// (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
     pub flash: FlashAmount,
     /// RAM budget of each index; if it binds, the cache is smaller
@@ -269,13 +272,15 @@ pub struct SweepArgs {
     /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
     pub design: Vec<DesignSpec>,
-    /// Flash sizes: bytes (64M), shares of the working set (10%), or data chunks with metadata on top (5000c)
+    /// Flash sizes: bytes (64M), shares of the working set (10%), or data chunks with metadata on
+    /// top (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc,...", value_delimiter = ',', value_parser = spec::flash, required = true, allow_hyphen_values = true)]
     pub flash: Vec<FlashAmount>,
     /// RAM budgets of the index
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Vec<u64>,
-    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu, fp-index, granularity or orphans
+    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu,
+    /// fp-index, granularity or orphans
     #[arg(long, value_name = "OPTION=VALUE,...", value_parser = spec::parameter)]
     pub vary: Vec<Parameter>,
     #[command(flatten)]

@@ -87,7 +87,8 @@ pub struct FormatArgs {
     /// Its format, if the file does not name it
     #[arg(long, value_name = "NAME", value_parser = format_id())]
     pub format: Option<FormatId>,
-    /// In place of a format: rows of columns, each with number and unit, as in time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
+    /// In place of a format: rows of columns, each with number and unit, as in
+    /// time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, conflicts_with = "format")]
     pub columns: Option<Columns>,
 }

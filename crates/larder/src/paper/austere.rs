@@ -1,9 +1,10 @@
-//! AustereCache's experiments that take time: Figures 11, 12 and 13 (§5.5, Exp#7 to Exp#9).
+//! AustereCache's experiments on time: Figures 11, 12 and 13 (§5.5, Exp#7 to Exp#9).
 //!
-//! Chunks are of 32 KiB, caches in write-back, requests those of the paper's synthetic traces (§5.1). CD-LRU-D is `d-lru`,
-//! CD-ARC-D `d-arc`, CD-ARC-DC `cd-arc`; AC-D and AC-DC are `austere` without compression and with it.
+//! Chunks have 32 KiB, caches are in write-back, requests those of the paper's synthetic traces
+//! (§5.1). CD-LRU-D is `d-lru`, CD-ARC-D `d-arc`, CD-ARC-DC `cd-arc`. AC-D and AC-DC are `austere`
+//! without compression and with it.
 //!
-//! What it does not do: indices, hits and writes saved, which `larder_sim::paper` counts.
+//! It does not count indices, hits and writes saved; `larder_sim::paper` does.
 
 mod cpu;
 mod index;
@@ -28,7 +29,7 @@ const FLASH: Profile = Profile::SataSsd;
 /// Working set and disk of the synthetic traces.
 const WORKING_SET_BYTES: f64 = 128.0 * (1 << 20) as f64;
 const DISK_BYTES: u64 = 5 << 30;
-/// Caches are of this share of the working set.
+/// The caches' share of the working set.
 const CACHE_SHARE: f64 = 0.5;
 const SEED: u64 = 20;
 
@@ -84,14 +85,14 @@ pub static LIVE: &[Live] = &[
     },
 ];
 
-/// A variant of the paper, or a design that it does not have.
+/// A variant of the paper, or another design.
 struct Variant {
     name: &'static str,
     design: &'static str,
     compress: bool,
 }
 
-/// Those that the engine has: the paper's by its names, then all other designs.
+/// Returns the engine's variants: the paper's by its names, then all other designs.
 fn variants() -> Vec<Variant> {
     let known = [
         ("CD-LRU-D", "d-lru", false),
@@ -111,7 +112,7 @@ impl Variant {
     }
 }
 
-/// A synthetic trace at a scale.
+/// Returns a synthetic trace at a scale.
 fn synthetic(scale: f64, dedup: f64, write_to_read: f64, requests: u64) -> Result<Vec<Request>, String> {
     let config = ZipfConfig {
         storage_bytes: DISK_BYTES,
@@ -128,7 +129,7 @@ fn synthetic(scale: f64, dedup: f64, write_to_read: f64, requests: u64) -> Resul
     requests.map_err(|error| error.to_string())
 }
 
-/// Bytes of a cache for it.
+/// Returns the bytes of a cache for it.
 fn cache_bytes(scale: f64) -> u64 {
     (WORKING_SET_BYTES * scale * CACHE_SHARE) as u64
 }

@@ -1,9 +1,10 @@
-//! CacheDedup's experiments that take time: Figures 5 (§5.2), 8 (§5.5), 10 and 11 (§5.7).
+//! CacheDedup's experiments on time: Figures 5 (§5.2), 8 (§5.5), 10 and 11 (§5.7).
 //!
-//! The origin is one disk of 7,200 turns, the flash a SATA SSD, as in §5.1 (where iSCSI lies between). Chunks are of 4 KiB, caches in
-//! write-back. Beside the paper's four designs stand all others that the engine has.
+//! The origin is one disk of 7,200 turns, the flash a SATA SSD, as in §5.1 (with iSCSI in between).
+//! Chunks have 4 KiB, caches are in write-back. Beside the paper's four designs stand all others of
+//! the engine.
 //!
-//! What it does not do: the network of the paper's storage.
+//! It does not model the network of the paper's storage.
 
 mod fio;
 mod traces;
@@ -94,7 +95,8 @@ pub static LIVE: &[Live] = &[
     },
 ];
 
-/// The engine's designs, the paper's four first; each with the paper's name for it, or its own.
+/// Returns the engine's designs, the paper's four first; each with the paper's name for it, or its
+/// own.
 fn designs() -> Vec<(&'static str, &'static str)> {
     let known = [
         ("LRU", "lru"),
@@ -108,7 +110,7 @@ fn designs() -> Vec<(&'static str, &'static str)> {
     known.into_iter().chain(others.map(|design| (design.name, design.name))).collect()
 }
 
-/// A cache of a design.
+/// Returns a cache of a design.
 fn cache(design: &str, data_bytes: u64) -> Result<CacheOf, String> {
     CacheOf::named(design, CHUNK_BYTES, data_bytes)
 }

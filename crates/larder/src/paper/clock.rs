@@ -1,10 +1,12 @@
-//! Whether the virtual clock gives the same ratios as the real one: one load, on both, through each design of the engine.
+//! A check that the virtual clock gives the same ratios as the real one.
 //!
-//! Role: experiments on the virtual clock cost no waiting, and count no computing. That this does not change how caches stand to
-//! each other is shown here, and not assumed: the same requests are made on the same rigs, first on a [`Time::Virtual`]
-//! rig and then on a [`Time::Real`] one, and both have their table.
+//! One load runs on both, through each design of the engine.
 //!
-//! What it does not do: belong to a paper; nothing is published of it.
+//! Role: experiments on the virtual clock cost no waiting, and count no computing. The check shows
+//! that this keeps the ratios between caches. It makes the same requests on the same rigs, first on
+//! a [`Time::Virtual`] rig and then on a [`Time::Real`] one. Both have their table.
+//!
+//! It does not belong to a paper; there are no published figures of it.
 
 use super::{
     live::{Case, Clocks, Live, Means, Source},
@@ -43,7 +45,7 @@ const CHUNK_BYTES: u32 = 4096;
 const REQUESTS: f64 = 3000.0;
 const WORKING_SET_BYTES: u64 = 16 << 20;
 const CACHE_BYTES: u64 = 4 << 20;
-/// The disk on which it lies.
+/// The size of its disk.
 const DISK_BYTES: u64 = 64 << 30;
 const OUTSTANDING: usize = 8;
 
@@ -91,8 +93,8 @@ fn requests(scale: f64) -> Result<Vec<Request>, String> {
     requests.map_err(|error| error.to_string())
 }
 
-/// Of these alone there is no ratio: a write in write-back is over when memory has it, which takes no time on the virtual clock. Among
-/// all they have a part in one.
+/// The figure without a ratio of its own: a write in write-back ends in memory, which takes no time
+/// on the virtual clock. It has a part in one among all.
 const WRITES: &str = "Write response time (us)";
 
 /// A figure of a load.

@@ -1,11 +1,11 @@
 //! [`Disk`]: the inside of an experiment's origin: as large as one likes, and it holds what a trace needs from the start.
 //!
-//! Role: what was never written there is made anew at each read, from its fingerprint; so a disk takes memory only for what was
-//! written to it, and none has to be filled first.
+//! Role: the initial content is generated at each read, from its fingerprint. So a disk takes
+//! memory only for writes, and none has to be filled first.
 //!
-//! Invariants: what was written is read. Each operation is over when its call returns.
+//! Invariants: a read returns the last write. Each operation ends when its call returns.
 //!
-//! What it does not do: take time; it lies in a [`Throttled`](larder_device::throttled::Throttled).
+//! It does not take time; it lies in a [`Throttled`](larder_device::throttled::Throttled).
 
 use crate::bench::content::Bytes;
 use larder_device::{
@@ -17,10 +17,10 @@ use std::{collections::HashMap, sync::Arc};
 /// Longest request, in bytes.
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 
-/// What is there from the start, by the number of the block; zeroes everywhere else.
+/// The initial content by block number; zeroes everywhere else.
 pub type Initial = Arc<HashMap<u64, Bytes>>;
 
-/// See the module.
+/// A disk, as the module describes it.
 pub struct Disk {
     info: DeviceInfo,
     block_bytes: usize,
@@ -31,14 +31,14 @@ pub struct Disk {
 /// The part of an operation in one block.
 struct Piece {
     block: u64,
-    /// Where in the block it begins, and where in the operation.
+    /// Its start in the block, and in the operation.
     at: usize,
     done: usize,
     len: usize,
 }
 
 impl Disk {
-    /// One of so many bytes, rounded up to a block.
+    /// Returns a disk of so many bytes, rounded up to a block.
     pub fn new(size_bytes: u64, block_bytes: usize, initial: Initial) -> Disk {
         let info = DeviceInfo {
             name: "disk".to_owned(),
@@ -66,7 +66,7 @@ impl Disk {
         })
     }
 
-    /// A block as it is before it is written.
+    /// Returns the initial content of a block.
     fn fill(&self, block: u64, out: &mut [u8]) {
         self.initial.get(&block).unwrap_or(&Bytes::Zero).fill(out);
     }
@@ -140,9 +140,10 @@ impl BlockDevice for Disk {
 
 /// A disk whose own write cache is off: what it acknowledges is durable.
 ///
-/// With it on, a write without a cache before the disk would be over as soon as the disk's memory has it, and be compared with
-/// caches that wait for the platter before they call data clean. Arrays and SAS disks have it off as well; and at the
-/// size of an experiment it would hold much of a working set.
+/// With the cache on, a write without a cache before the disk would end as soon as the disk's
+/// memory has it. It would be compared with caches that wait for the platter before they call data
+/// clean. Arrays and SAS disks have it off as well. At the size of an experiment it would hold much
+/// of a working set.
 pub struct Durable<D>(pub D);
 
 impl<D: BlockDevice> BlockDevice for Durable<D> {
@@ -158,7 +159,7 @@ impl<D: BlockDevice> BlockDevice for Durable<D> {
         self.0.write(offset, data, WriteFlags { fua: true })
     }
 
-    /// Nothing waits for it.
+    /// No write waits for it.
     fn flush(&self) -> IoFuture<()> {
         IoFuture::ready(Ok(()))
     }

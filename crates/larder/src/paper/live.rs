@@ -1,12 +1,14 @@
-//! The experiments that take time: the engine's own caches under load, on devices with the timing of real media.
+//! The experiments on time: the engine's own caches under load, on devices with real media's
+//! timing.
 //!
-//! Role: [`LIVE`] is their list; what counts only is in `larder_sim::paper`. An experiment makes cases, [`Means::cases`] runs them,
-//! and its report has the same parts as one by replay.
+//! Role: [`LIVE`] is their list; experiments that only count are in `larder_sim::paper`. An
+//! experiment makes cases, [`Means::cases`] runs them, and its report has the same parts as one by
+//! replay.
 //!
-//! Invariants: on the virtual clock the same experiment at the same scale gives the same report; the cases of one do not see each
-//! other. On the real clock they run one after the other.
+//! Invariants: on the virtual clock the same experiment at the same scale gives the same report;
+//! the cases of one do not see each other. On the real clock they run one after the other.
 //!
-//! What it does not do: know the experiments; a file each does.
+//! It does not know the experiments; a file each does.
 
 use super::{
     austere, cachededup, clock,
@@ -20,22 +22,22 @@ use std::sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
 };
 
-/// What requests are made of.
+/// The source of requests.
 pub enum Source {
-    /// Traces: the paper's, or what stands in for them.
+    /// Traces: the paper's, or their stand-ins.
     Traces(&'static [StandIn]),
     /// Requests that the experiment makes itself.
     Made {
-        /// What the paper calls them.
+        /// The paper's name of them.
         name: &'static str,
-        /// What they are.
+        /// Their description.
         about: &'static str,
-        /// The share of the paper's size, where nothing else is asked for.
+        /// The default share of the paper's size.
         scale: f64,
     },
 }
 
-/// Which clocks an experiment can be on; the first is its own.
+/// The possible clocks of an experiment; the first is its own.
 pub enum Clocks {
     /// The virtual one, or the real one.
     Either,
@@ -45,9 +47,9 @@ pub enum Clocks {
 
 /// An experiment on devices.
 pub struct Live {
-    /// What it is called.
+    /// Its name and description.
     pub heading: Heading,
-    /// What requests are made of.
+    /// The source of its requests.
     pub source: Source,
     /// Its clocks.
     pub clocks: Clocks,
@@ -55,18 +57,18 @@ pub struct Live {
     pub run: fn(&mut Lab<'_>, &Means) -> Result<Report, String>,
 }
 
-/// All of them, in the order of the papers.
+/// Returns all experiments, in the order of the papers.
 pub fn all() -> impl Iterator<Item = &'static Live> {
     [nitro::LIVE, cachededup::LIVE, austere::LIVE, clock::LIVE].into_iter().flatten()
 }
 
 impl Live {
-    /// The one of this name.
+    /// Returns the experiment of this name.
     pub fn named(name: &str) -> Option<&'static Live> {
         all().find(|live| live.heading.name == name)
     }
 
-    /// The clock that is asked for, or the first.
+    /// Returns the requested clock, or the first.
     ///
     /// # Errors
     /// A sentence: it cannot be on that one.
@@ -81,9 +83,9 @@ impl Live {
     }
 }
 
-/// What an experiment runs with, beside its traces.
+/// The means of an experiment, beside its traces.
 pub struct Means {
-    /// The share of the paper's size of what it makes itself.
+    /// The share of the paper's size, for requests of its own.
     pub scale: f64,
     /// The clock.
     pub time: Time,
@@ -93,11 +95,11 @@ pub struct Means {
     pub ending: Arc<AtomicBool>,
 }
 
-/// A rig, and what is made on it.
+/// A rig and its load.
 pub type Case = (Plan, Load);
 
 impl Means {
-    /// Runs each, in any order; what came of them, in theirs.
+    /// Runs each case, in any order. Returns the results in the cases' order.
     ///
     /// # Errors
     /// A sentence: the first case that failed.
@@ -105,7 +107,7 @@ impl Means {
         self.each(cases, |(plan, load)| on_rig(plan, self.time, load, &self.ending))
     }
 
-    /// Does something for each, in any order; what came of it, in theirs.
+    /// Calls a function for each, in any order. Returns the results in their order.
     ///
     /// # Errors
     /// The first failure.
@@ -136,7 +138,7 @@ impl Means {
         results.into_iter().map(|(_, result)| result).collect()
     }
 
-    /// A sentence on devices and clock, for a report.
+    /// Returns a sentence on devices and clock, for a report.
     pub fn about_devices(&self) -> String {
         let disks = "The disks' own write caches are off, so that what is acknowledged without a cache is as durable as what a \
                      cache has brought to them.";

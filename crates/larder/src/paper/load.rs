@@ -1,9 +1,10 @@
-//! A load: requests made one after the other, so many at a time, each read verified, on a rig's clock.
+//! A load: requests in their order, so many at a time, each read verified, on a rig's clock.
 //!
-//! Invariants: a request that overlaps one under way waits for it, and all that follow with it, so that each read has one right
-//! answer. A wrong one ends the experiment: nothing is measured of a cache that does not hold what was written.
+//! Invariants: a request that overlaps one under way waits for it, and all later ones with it, so
+//! that each read has one right answer. A wrong one ends the experiment: it gives no figure for a
+//! cache that lost a write.
 //!
-//! What it does not do: keep to a trace's own times: requests are made as soon as they may.
+//! It does not keep to a trace's own times: requests are made as soon as they may.
 
 use super::{
     disk::Initial,
@@ -28,37 +29,37 @@ use std::{
     time::Duration,
 };
 
-/// Blocks of a trace's request that are made as one request, at most.
+/// The most bytes of a trace's request that are made as one request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 /// Requests between two looks for a signal.
 const LOOK_EVERY: usize = 256;
 
-/// Requests, and how they are made.
+/// Requests, with their pace and measurement.
 #[derive(Clone)]
 pub struct Load {
     /// In their order.
     pub requests: Arc<Vec<Request>>,
     /// Bytes of a block of content.
     pub block_bytes: u32,
-    /// Under way at most.
+    /// The most requests under way.
     pub outstanding: usize,
-    /// The first so many are made and verified, and not measured.
+    /// The number of first requests that are made and verified, and not measured.
     pub warmup: usize,
-    /// Whether all that was read to warm up is on flash before anything is measured.
+    /// Whether all reads of the warm-up are on flash before the measurement.
     pub settles: bool,
 }
 
 /// Requests of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// How many.
+    /// The number of requests.
     pub requests: u64,
-    /// How long they took, together.
+    /// The sum of their times.
     pub sum: Duration,
 }
 
 impl Times {
-    /// The mean, in microseconds; none of none.
+    /// Returns the mean, in microseconds; `None` without requests.
     pub fn mean_us(&self) -> Option<f64> {
         (self.requests > 0).then(|| self.sum.as_secs_f64() * 1e6 / self.requests as f64)
     }
@@ -73,7 +74,7 @@ impl Times {
     }
 }
 
-/// What came of a load.
+/// The results of a load.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Figures {
     /// Reads.
@@ -82,34 +83,34 @@ pub struct Figures {
     pub writes: Times,
     /// Bytes of both.
     pub bytes: u64,
-    /// From the first measured request to the end of the last.
+    /// The time from the first measured request to the end of the last.
     pub elapsed: Duration,
-    /// What the cache counted meanwhile; what was under way at the start counts, too.
+    /// The chunks that the cache counted meanwhile; operations under way at the start count, too.
     pub read_chunks: u64,
-    /// Of them, those that hit.
+    /// The hits among them.
     pub read_hits: u64,
-    /// Blocks read that were what they had to be.
+    /// The correct blocks read.
     pub verified: u64,
 }
 
 impl Figures {
-    /// Reads and writes a second.
+    /// Returns the reads and writes a second.
     pub fn iops(&self) -> f64 {
         (self.reads.requests + self.writes.requests) as f64 / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// MiB a second.
+    /// Returns the MiB a second.
     pub fn mib_per_s(&self) -> f64 {
         self.bytes as f64 / f64::from(1 << 20) / self.elapsed.as_secs_f64().max(1e-9)
     }
 
-    /// Mean time of a read or write, in microseconds.
+    /// Returns the mean time of a read or write, in microseconds.
     pub fn mean_us(&self) -> f64 {
         let Figures { reads, writes, .. } = self;
         (reads.sum + writes.sum).as_secs_f64() * 1e6 / (reads.requests + writes.requests).max(1) as f64
     }
 
-    /// Percent of the chunks read that hit; none without a cache.
+    /// Returns the percentage of hits among the chunks read; `None` without a cache.
     pub fn hit_percent(&self) -> Option<f64> {
         (self.read_chunks > 0).then(|| 100.0 * self.read_hits as f64 / self.read_chunks as f64)
     }
@@ -132,8 +133,10 @@ pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Resu
     figures
 }
 
-/// Makes several loads on one rig, all at once, each by a client of its own, and ends the rig: nothing of them is a warm-up. No two
-/// may touch the same addresses. What came of all of them together, from the beginning to the end of the last.
+/// Makes several loads on one rig, all at once, each by a client of its own, and ends the rig.
+///
+/// There is no warm-up. No two loads may touch the same addresses. Returns the results of all
+/// together, from the beginning to the end of the last.
 ///
 /// # Errors
 /// As [`on_rig`].
@@ -164,7 +167,7 @@ fn make_side_by_side(rig: &Rig, loads: &[Load], ending: &AtomicBool) -> Result<F
     something(all)
 }
 
-/// What each gives, all begun at once.
+/// Returns the output of each future, all begun at once.
 async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
     let mut doing: Vec<_> = futures.map(|future| (Box::pin(future), None)).collect();
     poll_fn(|context| {
@@ -220,7 +223,7 @@ impl Doing {
     }
 }
 
-/// Whoever makes requests, and knows what the volume holds of what they touch.
+/// A client, with its knowledge of the volume's content that its requests touch.
 pub struct Making {
     device: Arc<dyn BlockDevice>,
     runtime: Arc<dyn Runtime>,
@@ -232,7 +235,7 @@ pub struct Making {
 }
 
 impl Making {
-    /// On a rig's volume, of which nothing was asked yet.
+    /// Returns a client of a rig's unused volume.
     pub fn new(rig: &Rig, block_bytes: u32) -> Making {
         Making {
             device: rig.volume(),
@@ -245,7 +248,7 @@ impl Making {
         }
     }
 
-    /// Makes a load, and remembers what it wrote for the next one. `counting` is asked for its hits.
+    /// Makes a load, and remembers its writes for the next one. `counting` tells its hits.
     ///
     /// # Errors
     /// As [`on_rig`].
@@ -282,7 +285,7 @@ impl Making {
         self.failed.take().map_or(Ok(self.figures), Err)
     }
 
-    /// All requests are over, and what they offered is on flash.
+    /// Waits until all requests have ended, and their content is on flash.
     async fn settle(&mut self, cache: Option<&Cache>) {
         while !self.flights.is_empty() {
             self.wait().await;
@@ -317,7 +320,7 @@ impl Making {
         self.flights.push(Flight { request: request.clone(), expected, doing, since, is_measured });
     }
 
-    /// Until one request at least is over.
+    /// Waits until at least one request ends.
     async fn wait(&mut self) {
         let mut over = Vec::new();
         let (flights, runtime) = (&mut self.flights, &self.runtime);
@@ -379,10 +382,12 @@ impl Making {
     }
 }
 
-/// The chunks of a trace as requests: those of one request of the trace that lie side by side are one. `place` moves chunks.
+/// Returns the chunks of a trace as requests.
+///
+/// Adjacent chunks of one request of the trace are one request. `place` moves chunks.
 ///
 /// # Errors
-/// A sentence: a write of which the trace does not say what is written.
+/// A sentence: a write without content in the trace.
 pub fn requests(
     chunks: impl Iterator<Item = Result<ChunkRequest, String>>,
     chunk_bytes: u32,
@@ -391,7 +396,7 @@ pub fn requests(
     requests_with(chunks, chunk_bytes, place, &mut Sizes::default())
 }
 
-/// The same of one of several traces, which have their contents' `sizes` in common.
+/// Does the same for one of several traces with common content `sizes`.
 ///
 /// # Errors
 /// As [`requests`].
@@ -425,7 +430,7 @@ pub fn requests_with(
     Ok(requests)
 }
 
-/// A request of one record of a generator that gives each fingerprint one size.
+/// Returns a request of one record of a generator that gives each fingerprint one size.
 pub fn request(record: &Record) -> Request {
     request_with(record, Bytes::of)
 }
@@ -446,7 +451,8 @@ fn block(record: &Record, at: u64, bytes_of: impl FnOnce(&Content) -> Bytes) -> 
     record.is_data().then_some(Block { at, len: record.len_bytes, bytes })
 }
 
-/// What a disk must hold before these requests: what they read before they write it.
+/// Returns the disk's content before these requests: the blocks that they read before they write
+/// them.
 pub fn before(requests: &[Request], block_bytes: u32) -> Initial {
     let mut blocks = Blocks::new(block_bytes.into());
     let first = requests.iter().flat_map(|request| blocks.first_reads(request));
@@ -517,7 +523,8 @@ mod tests {
         assert!(flash.reads.mean_us() < disk.reads.mean_us());
     }
 
-    /// Each client has a request under way, all read what is theirs, and the whole is the same each time.
+    /// Each client has a request under way, all reads are right, and the result is the same each
+    /// time.
     #[test]
     fn clients_side_by_side_share_a_cache() {
         let alone = trace(600);
@@ -538,7 +545,8 @@ mod tests {
             assert_eq!(together.reads.requests + together.writes.requests, 1200);
             assert_eq!(together.read_chunks, serial.read_chunks);
             if matches!(volume, Volume::Disk) {
-                // One always waits while the disk is busy with the other; of one client no request waits for another.
+                // One always waits while the disk is busy with the other; requests of one client
+                // never wait for each other.
                 let under_way = |figures: &Figures| {
                     (figures.reads.sum + figures.writes.sum).as_secs_f64() / figures.elapsed.as_secs_f64()
                 };
@@ -553,7 +561,7 @@ mod tests {
         }
     }
 
-    /// Nothing is measured of a volume that holds something else.
+    /// A volume with other content gives no figures.
     #[test]
     fn a_wrong_block_ends_the_experiment() {
         let requests = trace(400);

@@ -1,8 +1,10 @@
 //! Nitro's experiments on a system without data reduction of its own ("TPS", §6.2): Figure 7.
 //!
-//! The origin is five disks of 7,200 turns as RAID 5 (the paper: eleven), the flash a SATA SSD (§5.4). Extents are of 8 KiB.
+//! The origin is five disks of 7,200 turns as RAID 5 (the paper: eleven), the flash a SATA SSD
+//! (§5.4). Extents are of 8 KiB.
 //!
-//! What it does not do: the paper's other system ("COS"), which deduplicates on its disks: Larder has none.
+//! It does not run the paper's other system ("COS"), which deduplicates on its disks: Larder has
+//! none.
 
 mod fig7;
 mod fig8;
@@ -85,7 +87,7 @@ pub static LIVE: &[Live] = &[
     },
 ];
 
-/// What the paper calls a variant.
+/// The paper's name of a variant.
 struct Variant {
     name: &'static str,
     design: &'static str,
@@ -104,7 +106,7 @@ const WEU_D: Variant = variant("WEU (D, NC)", "nitro", true, false);
 const WEU_DC: Variant = variant("WEU (D, C)", "nitro", true, true);
 
 impl Variant {
-    /// A cache with room for so many bytes of extents as they are.
+    /// Returns a cache with room for so many bytes of unreduced extents.
     fn cache(&self, data_bytes: u64) -> Result<CacheOf, String> {
         let Variant { dedup, compress, .. } = *self;
         Ok(CacheOf { dedup, compress, ..CacheOf::named(self.design, EXTENT_BYTES, data_bytes)? })

@@ -1,12 +1,13 @@
 //! Pages of a disk, an image or a folder, as if a trace had written them one after the other.
 //!
-//! A folder's regular files come in the order of their names, each beginning a page; a file with several names comes once, and
-//! links are not followed. The last page of a file is filled with zeroes, as on a disk.
+//! A folder's regular files come in the order of their names, each beginning a page. A file with
+//! several names comes once, and links are not followed. The last page of a file is filled with
+//! zeroes, as on a disk.
 //!
-//! Invariants: nothing but reading is done to what is given. What cannot be read is an error, and no figure is made of the
-//! rest.
+//! Invariants: the given paths are only read. A read error fails all of it, and the rest gives no
+//! figure.
 //!
-//! What it does not do: keep bytes: a page is its hash, XXH3 of 128 bits.
+//! It does not keep bytes: a page is its hash, XXH3 of 128 bits.
 
 use crate::error::{Failure, Outcome};
 use larder_sim::paper::{DISK, Records, Workload};
@@ -24,13 +25,13 @@ use super::Watch;
 
 /// Bytes of a page.
 const PAGE_BYTES: usize = 4096;
-/// Bytes that are read at once: whole pages.
+/// Bytes of one read: whole pages.
 const READ_BYTES: usize = 1 << 20;
 
-/// What is at a path, for an experiment about disks.
+/// Returns the content of a path, for an experiment about disks.
 ///
 /// # Errors
-/// A sentence: there is nothing, nothing that has pages, nothing that may be read, or what is packed.
+/// A sentence: the path has nothing, nothing with pages, nothing readable, or a packed file.
 pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
     let shown = path.display().to_string();
     let failed = |error: io::Error| Failure::failed(format_args!("{shown}: {error}"));
@@ -38,7 +39,7 @@ pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
     let Some(first) = files.first() else {
         return Err(Failure::failed(format_args!("{shown}: there is no file in it, and so no page")));
     };
-    // What cannot be read is refused before anything else is.
+    // A read error is reported before anything else.
     let mut opened =
         File::open(first).map_err(|error| Failure::failed(format_args!("{}: {error}", first.display())))?;
     let mut head = [0; 6];
@@ -53,7 +54,7 @@ pub fn given<'a>(path: &Path, watch: &'a Watch) -> Outcome<Workload<'a>> {
     Ok(Workload::new(DISK, about, open).given(path.file_name().unwrap_or(path.as_os_str()).to_string_lossy()))
 }
 
-/// The files at a path, and what is there.
+/// Returns the files at a path, and the path's kind.
 fn files(path: &Path) -> io::Result<(Vec<PathBuf>, &'static str)> {
     let kind = fs::metadata(path)?.file_type();
     if kind.is_file() || kind.is_block_device() {
@@ -84,7 +85,7 @@ struct Pages {
     files: std::vec::IntoIter<PathBuf>,
     open: Option<(PathBuf, File)>,
     buffer: Vec<u8>,
-    /// Where in the buffer the next page begins, and how much of it is filled.
+    /// The start of the next page in the buffer, and the buffer's fill.
     next: usize,
     filled: usize,
     number: u64,
@@ -95,7 +96,7 @@ impl Pages {
         Pages { files: files.into_iter(), open: None, buffer: vec![0; READ_BYTES], next: 0, filled: 0, number: 0 }
     }
 
-    /// Fills the buffer, from the next file where one ends. False at the end of all.
+    /// Fills the buffer, from the next file after the end of one. False at the end of all.
     fn fill(&mut self) -> Result<bool, (PathBuf, io::Error)> {
         loop {
             let (path, mut file) = match self.open.take() {

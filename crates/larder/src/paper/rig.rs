@@ -1,14 +1,15 @@
 //! A rig: an origin, a flash and the cache between them, with the timing of real media, on a clock.
 //!
-//! Role: experiments name a design and two media; here they become the engine's own cache over
-//! [`Throttled`](larder_device::throttled::Throttled) memory. On [`Time::Virtual`] everything runs on a
-//! [`SimRuntime`], whose clock moves only with the media: a disk's second costs nothing, and neither does computing. On
-//! [`Time::Real`] it runs on threads, and both count. The disks' own write caches are off ([`Durable`]).
+//! Role: experiments name a design and two media. Here they become the engine's own cache over
+//! [`Throttled`](larder_device::throttled::Throttled) memory. On [`Time::Virtual`] everything runs
+//! on a [`SimRuntime`], whose clock moves only with the media: a disk's second costs nothing, and
+//! neither does computing. On [`Time::Real`] it runs on threads, and both count. The disks' own
+//! write caches are off ([`Durable`]).
 //!
-//! Invariants: a rig is all the experiment has: nothing outlives [`Rig::end`]. On the virtual clock a rig and a load give the
-//! same figures each time.
+//! Invariants: a rig is the whole world of its experiment: nothing outlives [`Rig::end`]. On the
+//! virtual clock a rig and a load give the same figures each time.
 //!
-//! What it does not do: make requests; `load.rs` does.
+//! It does not make requests; `load.rs` does.
 
 use super::disk::{Disk, Durable, Initial};
 use larder_device::{
@@ -29,11 +30,11 @@ use std::{future::Future, sync::Arc};
 
 /// The seed of simulated runs.
 const SEED: u64 = 1;
-/// WEUs that a cache is cut into, about: few are too coarse a choice of what to evict.
+/// The approximate number of a cache's WEUs: few make the choice of a victim too coarse.
 const WEUS: u64 = 64;
 const WEU_BYTES: std::ops::RangeInclusive<u32> = 512 << 10..=2 << 20;
 
-/// What a clock counts.
+/// The time that a clock counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     /// The media's time alone.
@@ -49,9 +50,9 @@ pub struct CacheOf {
     pub design: &'static EngineDesign,
     /// Bytes of chunks.
     pub chunk_bytes: u32,
-    /// Whether contents are stored once, where the design leaves that open.
+    /// Whether contents are stored once, if the design leaves that open.
     pub dedup: bool,
-    /// Whether they are compressed, where the design leaves that open.
+    /// Whether they are compressed, if the design leaves that open.
     pub compress: bool,
     /// Write mode.
     pub mode: WriteMode,
@@ -62,7 +63,7 @@ pub struct CacheOf {
 }
 
 impl CacheOf {
-    /// One in write-back that reduces all that its design can.
+    /// Returns a cache in write-back with all the data reduction of its design.
     ///
     /// # Errors
     /// A sentence: there is no such design.
@@ -80,13 +81,13 @@ impl CacheOf {
         })
     }
 
-    /// Whether it stores contents once, and whether compressed, now that its design has had its say.
+    /// Returns whether it stores contents once, and compressed, after its design's own rules.
     pub fn reduces(&self) -> (bool, bool) {
         let options = self.options();
         (options.dedup, options.compression != Compression::Off)
     }
 
-    /// How it is created.
+    /// Returns the options of its creation.
     pub fn options(&self) -> CreateOptions {
         let weu = (self.data_bytes / WEUS).next_power_of_two().min(1 << 30) as u32;
         let mut options = CreateOptions {
@@ -103,7 +104,7 @@ impl CacheOf {
         options
     }
 
-    /// Bytes of a flash that has that room beside its metadata: the least, to a step.
+    /// Returns the least size of a flash with that room beside its metadata, to a step.
     fn flash_bytes(&self, origin_bytes: u64, options: &CreateOptions) -> Result<u64, String> {
         let unit = u64::from(options.weu_bytes).max(64 << 10);
         let room = |layout: &Layout| u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
@@ -122,7 +123,7 @@ impl CacheOf {
     }
 }
 
-/// What requests go to.
+/// The target of requests.
 #[derive(Clone, Copy)]
 pub enum Volume {
     /// The disk, without a cache.
@@ -136,7 +137,7 @@ pub enum Volume {
 /// The parts of a rig.
 #[derive(Clone)]
 pub struct Plan {
-    /// What requests go to.
+    /// The target of requests.
     pub volume: Volume,
     /// The disk's timing.
     pub disk: Profile,
@@ -146,7 +147,7 @@ pub struct Plan {
     pub disk_bytes: u64,
     /// Bytes of a block of content.
     pub block_bytes: u32,
-    /// What the disk holds.
+    /// The disk's content.
     pub initial: Initial,
     /// Threads of the workers, on the real clock.
     pub workers: usize,
@@ -157,7 +158,7 @@ enum Clock {
     Real(Arc<ThreadRuntime>),
 }
 
-/// See the module.
+/// A rig, as the module describes it.
 pub struct Rig {
     clock: Clock,
     volume: Arc<dyn BlockDevice>,
@@ -186,7 +187,7 @@ impl Clock {
 }
 
 impl Rig {
-    /// Makes one.
+    /// Makes a rig.
     ///
     /// # Errors
     /// A sentence: a cache that cannot be.
@@ -223,22 +224,22 @@ impl Rig {
         Ok(Rig { clock, volume: cache.clone(), cache: Some(cache) })
     }
 
-    /// What requests go to.
+    /// Returns the target of requests.
     pub fn volume(&self) -> Arc<dyn BlockDevice> {
         self.volume.clone()
     }
 
-    /// The clock, and what is done in its time.
+    /// Returns the clock and its executor.
     pub fn runtime(&self) -> Arc<dyn Runtime> {
         self.clock.runtime()
     }
 
-    /// The cache, where there is one.
+    /// Returns the cache, if there is one.
     pub fn cache(&self) -> Option<&Cache> {
         self.cache.as_deref()
     }
 
-    /// Runs to its end.
+    /// Runs a future to its end.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         match &self.clock {
             Clock::Virtual(runtime) => runtime.block_on(future),
@@ -246,7 +247,7 @@ impl Rig {
         }
     }
 
-    /// Ends everything. A cache is not closed, since nothing of it is read again.
+    /// Ends everything. A cache is not closed, since no later read uses it.
     pub fn end(self) {
         let Rig { clock, volume, cache } = self;
         drop((volume, cache));

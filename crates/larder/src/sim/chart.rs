@@ -1,6 +1,6 @@
-//! Charts of rows: bars of designs that stand side by side, lines of what was swept.
+//! Charts of rows: bars for designs side by side, lines for a sweep.
 //!
-//! What it does not do: draw; `larder_sim::report::plot` does.
+//! It does not draw; `larder_sim::report::plot` does.
 
 use crate::{
     error::{Failure, Outcome},
@@ -13,7 +13,7 @@ use larder_sim::report::{
 };
 use std::collections::BTreeSet;
 
-/// An axis over so wide a span counts in factors.
+/// The span above which an axis counts in factors.
 const LOG_SPAN: f64 = 6.0;
 /// Names of the bounds in a legend.
 const BOUND: &str = "bound (offline optimum)";
@@ -26,7 +26,7 @@ fn number(row: &Row, key: &str) -> Option<f64> {
     row.get(key)?.as_f64()
 }
 
-/// What all rows have in common, for the line under the title.
+/// Returns the common values of all rows, for the line under the title.
 fn subtitle(rows: &[Row], with_flash: bool) -> String {
     let one = |key: &str| {
         let all: BTreeSet<String> = rows.iter().map(|row| row.get(key).unwrap_or_default().to_string()).collect();
@@ -64,12 +64,12 @@ fn label_of(metric: &str) -> &'static str {
     METRICS.iter().find(|(name, _)| *name == metric).map_or("", |(_, label)| *label)
 }
 
-/// The name of a figure without its unit.
+/// Returns the name of a figure without its unit.
 fn title_of(metric: &str) -> &'static str {
     label_of(metric).split(" (").next().unwrap_or_default()
 }
 
-/// A bar for each row.
+/// Returns a chart with a bar for each row.
 ///
 /// # Errors
 /// Nothing to plot.
@@ -94,13 +94,13 @@ pub fn of_designs(rows: &[Row], metric: &str) -> Outcome<Chart> {
     })
 }
 
-/// What a sweep goes along.
+/// The axis of a sweep.
 struct Along {
     label: &'static str,
-    /// The key of a row, and what its unit takes of that.
+    /// The key of a row, and its conversion to the unit.
     key: &'static str,
     unit: f64,
-    /// What the option is called in the name of a setup.
+    /// The option's name in the name of a setup.
     option: &'static str,
 }
 
@@ -132,12 +132,14 @@ impl Along {
     }
 }
 
-/// A line for each setup, along the flash sizes; where there is one only, along the first other number that varies.
+/// Returns a chart with a line for each setup, along the flash sizes.
+///
+/// With one flash size, the axis is the first other number that varies.
 ///
 /// # Errors
 /// Nothing to plot.
 pub fn of_sweep(rows: &[Row], metric: &str) -> Outcome<Chart> {
-    // Sizes on top of chunks differ from design to design; what was asked for counts.
+    // Sizes on top of chunks differ between designs, so the requested size counts.
     let flashes = rows.iter().map(|row| text(row, "flash")).collect::<BTreeSet<_>>().len();
     let along =
         ALONG.iter().enumerate().find(|(at, along)| if *at == 0 { flashes > 1 } else { along.values(rows) > 1 });
@@ -172,7 +174,7 @@ pub fn of_sweep(rows: &[Row], metric: &str) -> Outcome<Chart> {
     bound.points.dedup();
     let all = || series.iter().flat_map(|series| &series.points).map(|point| point.0).filter(|x| *x > 0.0);
     let span = all().fold(0.0, f64::max) / all().fold(f64::INFINITY, f64::min);
-    // With several chunk sizes there are several bounds for one flash: no one line.
+    // Several chunk sizes give several bounds for one flash, and so no single line.
     if !bound.points.is_empty() && along.values(rows) >= bound.points.len() {
         series.push(bound);
     }
@@ -188,7 +190,7 @@ pub fn of_sweep(rows: &[Row], metric: &str) -> Outcome<Chart> {
     })
 }
 
-/// "RAM budget" stays as it is, "Flash" becomes "flash".
+/// Lowers the first letter: "RAM budget" stays, "Flash" becomes "flash".
 fn first_lower(text: &str) -> String {
     let mut chars = text.chars();
     match (chars.next(), chars.clone().next()) {
@@ -197,7 +199,7 @@ fn first_lower(text: &str) -> String {
     }
 }
 
-/// The setup, without what the axis shows, with what else varies and is no part of its name.
+/// Returns the setup without the axis, with varying values that are no part of its name.
 fn series_name(row: &Row, short: &str, rows: &[Row], along: &Along) -> String {
     let is_shown = |piece: &&str| piece.split_once('=').is_none_or(|(name, _)| name != along.option);
     let mut name = short.split(':').filter(is_shown).collect::<Vec<_>>().join(":");

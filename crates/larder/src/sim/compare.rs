@@ -1,9 +1,9 @@
 //! `larder sim compare`: one trace, several designs side by side.
 //!
-//! Invariants: a design that was named must work at the size that was asked for; where none was named, those that cannot
-//! are left out, and a note says so.
+//! Invariants: a named design must work at the requested size. Without names, the designs that
+//! cannot are left out, and a note says so.
 //!
-//! What it does not do: vary sizes; `sweep` does.
+//! It does not vary sizes; `sweep` does.
 
 use crate::{
     args::CompareArgs,
@@ -44,7 +44,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
     outputs.write_rows(&rows, chart, || table(&rows))
 }
 
-/// The designs that were named, or all.
+/// Returns the named designs, or all.
 pub fn designs(named: &[DesignSpec]) -> Vec<DesignSpec> {
     match named.is_empty() {
         true => DESIGNS.iter().map(|design| DesignSpec { design, changes: Vec::new() }).collect(),
@@ -81,8 +81,10 @@ fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     Ok(rows)
 }
 
-/// The same, with drives whose erasures can be compared; a note, where some would have larger blocks by themselves, and where a
-/// buffer decides how many there are.
+/// Gives the setups drives whose erasures can be compared.
+///
+/// It prints a note if some would have larger blocks by themselves, and if a buffer decides the
+/// number of erasures.
 pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setup> {
     let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
     if let Some(bytes) = with_equal_blocks(&mut setups, working_set) {
@@ -97,7 +99,7 @@ pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setu
     setups
 }
 
-/// A note, where erasures of these caches are what the drive's buffer leaves of them.
+/// Prints a note if the drive's buffer decides the erasures of these caches.
 pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
     let working_set = survey.map_or(0, |survey| survey.working_set_chunks);
     let on_drives = setups.iter().filter(|setup| setup.options.drive.is_some());
@@ -122,7 +124,7 @@ pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
     ));
 }
 
-/// A flash as people write it.
+/// Returns a flash in people's form.
 fn words(flash: FlashAmount) -> String {
     match flash {
         FlashAmount::Bytes(bytes) => exact(bytes),
@@ -130,10 +132,10 @@ fn words(flash: FlashAmount) -> String {
     }
 }
 
-/// Those of which there can be a cache; a note for each other.
+/// Returns the setups with a possible cache; prints a note for each other.
 ///
 /// # Errors
-/// A sentence, where there is none left.
+/// A sentence, if none is left.
 pub fn possible(setups: Vec<Setup>, survey: Option<&Survey>) -> Outcome<Vec<Setup>> {
     let mut left = Vec::new();
     let (mut first, mut notes) = (None, Vec::new());
@@ -150,7 +152,7 @@ pub fn possible(setups: Vec<Setup>, survey: Option<&Survey>) -> Outcome<Vec<Setu
         }
     }
     match first {
-        // One sentence is enough where nothing is done.
+        // One sentence is enough for a command that does nothing.
         Some(failure) if left.is_empty() => Err(failure),
         _ => {
             notes.iter().for_each(|note| output::note(note));

@@ -1,10 +1,10 @@
-//! The file of a sweep: a head that says of what, then a JSON object a line for each replay that was done.
+//! The file of a sweep: a head that names the sweep, then a line of JSON for each finished replay.
 //!
-//! Invariants: a line is on the disk before the next one is begun. A line that was cut off by a crash is dropped, and its
-//! replay done again; any other line that is not ours is refused. One process writes at a time. A file that was begun and got no replay
-//! is gone again.
+//! Invariants: a line is on the disk before the next one begins. A line cut off by a crash is
+//! dropped, and its replay done again; any other foreign line is refused. One process writes at a
+//! time. A new file without a replay is removed again.
 //!
-//! What it does not do: know which replays there should be.
+//! It does not know the replays of the grid.
 
 use crate::error::{Failure, Outcome, system_reason};
 use larder_sim::report::Row;
@@ -16,23 +16,24 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// See the module.
+/// A journal, as the module describes it.
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Whether there was such a file before.
+    /// Whether the file existed before.
     was_there: bool,
     replays: usize,
 }
 
-/// A replay that was done: its key, and its row.
+/// A finished replay: its key, and its row.
 pub type Done = (String, Row);
 
 impl Journal {
-    /// Begins the file, or goes on with it; what is in it.
+    /// Begins the file, or continues it. Returns its content.
     ///
     /// # Errors
-    /// A sentence: it is the file of another sweep or none at all, someone else writes it, or the system refuses.
+    /// A sentence: it is the file of another sweep or no such file, another process writes it, or
+    /// the system refuses.
     pub fn open(path: &Path, head: &Value) -> Outcome<(Journal, Vec<Done>)> {
         let shown = path.display();
         let wrong = |what: &str, error: &std::io::Error| {
@@ -52,7 +53,7 @@ impl Journal {
             Err(TryLockError::Error(error)) if error.kind() == ErrorKind::Unsupported => {}
             Err(TryLockError::Error(error)) => return Err(wrong("locked", &error)),
         }
-        // Whoever had the lock may have removed it.
+        // The previous holder of the lock may have removed it.
         let is_named = std::fs::metadata(path).and_then(|named| Ok(named.ino() == file.metadata()?.ino()));
         if !is_named.map_err(|error| wrong("opened", &error))? {
             return Err(Failure::failed(format_args!("{shown} was being written by another sweep: try again")));
@@ -72,7 +73,7 @@ impl Journal {
         Ok((journal, done))
     }
 
-    /// A replay was done.
+    /// Adds a finished replay.
     ///
     /// # Errors
     /// A sentence.
@@ -82,7 +83,7 @@ impl Journal {
         Ok(())
     }
 
-    /// Whether there is anything to go on with.
+    /// Returns whether there is any replay to continue from.
     pub fn has_replays(&self) -> bool {
         self.replays > 0
     }
@@ -101,7 +102,7 @@ impl Drop for Journal {
         if self.replays > 0 {
             return;
         }
-        // Nobody can be told here; and a head alone is gone on with as well.
+        // No caller takes an error here; and a later sweep continues a head alone as well.
         let _ = match self.was_there {
             true => self.file.set_len(0),
             false => std::fs::remove_file(&self.path),
@@ -109,7 +110,7 @@ impl Drop for Journal {
     }
 }
 
-/// How much of a file is whole, and what is in that; or what is wrong with it, as the end of a sentence.
+/// Returns how much of a file is whole, and its content; or its fault, as the end of a sentence.
 fn read(text: &[u8], head: &Value) -> Result<(u64, Vec<Done>), String> {
     let mut whole = 0;
     let mut done = Vec::new();
@@ -118,7 +119,7 @@ fn read(text: &[u8], head: &Value) -> Result<(u64, Vec<Done>), String> {
         let value = match (line.ends_with(b"\n"), serde_json::from_slice::<Value>(line)) {
             (true, Ok(value)) => value,
             (false, _) if at > 0 || is_beginning_of(line, head) => break,
-            // A crash may leave a line of nothing, too.
+            // A crash may leave an empty line, too.
             (true, Err(_)) if is_last && at > 0 => break,
             _ => return Err(format!(", line {}: expected {}", at + 1, expected(at))),
         };
@@ -148,7 +149,7 @@ fn expected(at: usize) -> &'static str {
     }
 }
 
-/// Whether it is the same sweep.
+/// Checks that it is the same sweep.
 fn check_head(found: &Value, head: &Value) -> Result<(), String> {
     let Some(keys) = head.as_object().filter(|_| found.get("larder_sweep").is_some()) else {
         return Err(format!(", line 1: expected {}", expected(0)));
@@ -229,7 +230,7 @@ mod tests {
 
     #[test]
     fn what_was_noted_is_read_to_the_last_digit() {
-        // 0.37618583925185245 was one that came back as another.
+        // 0.37618583925185245 once came back as another number.
         let ratios =
             (1..2000u64).map(|n| n as f64 / 2003.0).chain([0.376_185_839_251_852_45, 1e-9, 123_456_789.123_456_79]);
         let rows: Vec<Row> = ratios.map(|ratio| Row::from_iter([("ratio".to_owned(), json!(ratio))])).collect();

@@ -1,9 +1,9 @@
-//! Where a report goes: a table or JSON on standard output, a CSV file, a chart.
+//! The outputs of a report: a table or JSON on standard output, a CSV file, a chart.
 //!
-//! Invariants: the files are checked and begun before anything is replayed; they replace what has their name only when they
-//! are whole.
+//! Invariants: the files are checked and begun before any replay. They replace files of their name
+//! only when they are whole.
 //!
-//! What it does not do: make rows or charts.
+//! It does not make rows or charts.
 
 use crate::{
     args::ReportArgs,
@@ -15,7 +15,7 @@ use larder_sim::report::{Row, csv, plot::Chart};
 use serde::Serialize;
 use std::{io::Write, path::Path};
 
-/// The outputs that were asked for.
+/// The requested outputs.
 pub struct Outputs {
     json: bool,
     csv: Option<CsvTo>,
@@ -28,7 +28,7 @@ enum CsvTo {
 }
 
 impl Outputs {
-    /// As the command line says.
+    /// Returns the outputs of the command line.
     ///
     /// # Errors
     /// A sentence about a file that cannot be written.
@@ -36,7 +36,9 @@ impl Outputs {
         Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())
     }
 
-    /// JSON in place of the table, a CSV file, a chart. JSON and CSV cannot both go to standard output.
+    /// Returns outputs: JSON in place of the table, a CSV file, a chart.
+    ///
+    /// JSON and CSV cannot both go to standard output.
     ///
     /// # Errors
     /// As [`Outputs::of`].
@@ -68,7 +70,7 @@ impl Outputs {
         self.write(|| chart()?.svg().map_err(Failure::failed), || csv(rows), || rows, table)
     }
 
-    /// Writes the report; of each kind, what was asked for is made.
+    /// Writes the report; only requested outputs are made.
     ///
     /// # Errors
     /// A sentence.

@@ -1,9 +1,11 @@
-//! From what was asked for to rows: caches are made, the trace is read once for several of them, and what could have been
-//! is computed beside.
+//! From requested setups to rows: it makes the caches, reads the trace, and computes the bounds.
 //!
-//! Invariants: rows come in the order of their setups. The bound of a row is that of its flash, whatever its RAM budget.
+//! One reading of the trace serves several caches.
 //!
-//! What it does not do: choose setups, or print.
+//! Invariants: rows come in the order of their setups. The bound of a row is that of its flash,
+//! under any RAM budget.
+//!
+//! It does not choose setups, or print.
 
 use crate::{
     args::{CacheArgs, Switch, TraceInput},
@@ -27,13 +29,14 @@ use super::{
     spec::{DesignSpec, Warmup},
 };
 
-/// Where the bound was not asked for, it is computed for so many requests at most: it takes up to some 100 bytes for each.
+/// The most requests for which a bound is computed by default: it takes up to some 100 bytes for
+/// each.
 const BOUND_REQUESTS_MAX: u64 = 8 << 20;
 
-/// How far replays are looked at beside their own figures.
+/// The condition for computing the bounds of replays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
-    /// Not at all.
+    /// Never.
     Off,
     /// Unless the trace is long.
     Auto,
@@ -42,7 +45,7 @@ pub enum Bounds {
 }
 
 impl Bounds {
-    /// As the command line says.
+    /// Returns the choice of the command line.
     pub fn of(asked: Option<Switch>) -> Bounds {
         match asked {
             None => Bounds::Auto,
@@ -60,7 +63,7 @@ impl Bounds {
     }
 }
 
-/// The options that stand on the command line for all designs.
+/// Returns the options of the command line for all designs.
 pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
     let is_on = |switch: Switch| switch == Switch::On;
     Options {
@@ -77,19 +80,20 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
     }
 }
 
-/// What is asked of a design, all of which it must have, and what stands behind its name.
+/// Returns the requested setup of a design, which must have all of it, with the options behind its
+/// name.
 pub fn with_own(spec: &DesignSpec, mut asked: Setup) -> Setup {
     spec.changes.iter().for_each(|change| change.apply(&mut asked));
     asked
 }
 
-/// The same, but of what is asked only those options that it has.
+/// Does the same, but keeps only those requested options that the design has.
 pub fn fitted(spec: &DesignSpec, asked: Setup) -> Setup {
     let options = Options::default().or_from(&asked.options, spec.design);
     with_own(spec, Setup { options, ..asked })
 }
 
-/// That each option goes to some design.
+/// Checks that each option goes to some design.
 ///
 /// # Errors
 /// A sentence.
@@ -104,7 +108,7 @@ pub fn check_common(options: &Options, designs: &[DesignSpec]) -> Outcome {
     }
 }
 
-/// What is known of the trace beforehand, as far as these setups need it.
+/// Surveys the trace in advance, as far as these setups need it.
 ///
 /// # Errors
 /// A sentence.
@@ -117,7 +121,7 @@ pub fn survey(source: &Source<'_>, input: &TraceInput, setups: &[Setup]) -> Outc
 /// Makes the cache of each setup.
 ///
 /// # Errors
-/// A sentence with the name of the first that cannot be.
+/// A sentence with the name of the first impossible one.
 pub fn check(setups: &[Setup], survey: Option<&Survey>) -> Outcome {
     for setup in setups {
         setup.check().map_err(Failure::Usage)?;
@@ -129,7 +133,7 @@ pub fn check(setups: &[Setup], survey: Option<&Survey>) -> Outcome {
     Ok(())
 }
 
-/// Whether there can be such a cache.
+/// Checks whether such a cache can be.
 ///
 /// # Errors
 /// A sentence.
@@ -137,7 +141,7 @@ pub fn can_be(setup: &Setup, survey: Option<&Survey>) -> Result<(), String> {
     setup.build(survey.map_or(0, |survey| survey.working_set_chunks)).map(drop)
 }
 
-/// A refusal, which names the design.
+/// Returns a refusal, which names the design.
 pub fn refused(setup: &Setup, sentence: &str) -> Failure {
     let name = setup.design.name;
     match sentence.contains(name) {
@@ -146,15 +150,15 @@ pub fn refused(setup: &Setup, sentence: &str) -> Failure {
     }
 }
 
-/// How a pass over the trace is made.
+/// The options of a pass over the trace.
 pub struct Pass<'a> {
     /// The trace.
     pub source: &'a Source<'a>,
-    /// What is passed over first.
+    /// The requests before the count begins.
     pub warmup: Warmup,
-    /// What is known of it.
+    /// The survey of the trace.
     pub survey: Option<Survey>,
-    /// What people see while it goes on.
+    /// The progress text for people.
     pub words: String,
     /// Threads that replay.
     pub threads: usize,
@@ -197,12 +201,12 @@ impl Pass<'_> {
         Ok(rows.map(|(at, (setup, measures))| row(setup, measures, &facts, bounds.get(at))).collect())
     }
 
-    /// Distinct chunks that the trace touches, where that matters.
+    /// Returns the distinct chunks that the trace touches, if that matters.
     pub fn working_set_chunks(&self) -> u64 {
         self.survey.map_or(0, |survey| survey.working_set_chunks)
     }
 
-    /// Reads and writes of chunks that are not counted.
+    /// Returns the reads and writes of chunks that are not counted.
     pub fn warmup_requests(&self) -> u64 {
         match self.warmup {
             Warmup::Requests(requests) => requests,
@@ -214,10 +218,10 @@ impl Pass<'_> {
     }
 }
 
-/// The bounds of each row.
+/// Returns the bounds of each row.
 ///
-/// Of a flash in bytes, all of it may hold chunks, since a bound has no metadata; of one in chunks, as much as the
-/// roomiest design makes of it.
+/// A flash in bytes may hold chunks in all of it, since a bound has no metadata. A flash in chunks
+/// has the size that the roomiest design makes of it.
 fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Vec<RowBound> {
     let mut capacities: BTreeMap<String, u64> = BTreeMap::new();
     for (setup, measures) in setups.iter().zip(measures) {
@@ -242,7 +246,7 @@ fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Ve
         .collect()
 }
 
-/// How many replays go on at a time, where nothing else is said.
+/// Returns the default number of concurrent replays.
 pub fn processors() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }

@@ -1,6 +1,6 @@
 //! `larder sim run`: one trace, one cache.
 //!
-//! What it does not do: compare.
+//! It does not compare.
 
 use crate::{
     args::{RunArgs, Switch},
@@ -71,7 +71,7 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     Ok(rows.into_iter().next().unwrap_or_default())
 }
 
-/// For people.
+/// Returns the page for people.
 fn page(row: &Row) -> String {
     let text = |key: &str| row.get(key).and_then(|value| value.as_str()).unwrap_or("none").to_owned();
     let whole = |key: &str| row.get(key).and_then(|value| value.as_u64()).unwrap_or(0);
@@ -219,7 +219,7 @@ fn page(row: &Row) -> String {
     out
 }
 
-/// Where the content comes from.
+/// Returns the source of the content.
 fn content_words(row: &Row) -> &'static str {
     match row.get("content").and_then(|content| content.as_str()) {
         None => "none, so each chunk has its own",

@@ -1,12 +1,12 @@
-//! The trace of a replay: opened, re-chunked, and read as often as is needed.
+//! The trace of a replay: opened, re-chunked, and read as often as needed.
 //!
-//! Content that is missing is made up where that is asked for; then the trace is chunked, by the two passes of the papers
-//! where its content has another granularity. Of a trace of bare block ids each id is a chunk, whatever the size of a
-//! chunk, unless `--unit` says what an id stands for.
+//! Missing content is made up on request. Then the trace is chunked, by the two passes of the
+//! papers if its content has another granularity. In a trace of bare block ids each id is a chunk,
+//! of any chunk size, unless `--unit` gives the bytes of an id.
 //!
 //! Invariants: each pass gives the same requests.
 //!
-//! What it does not do: replay.
+//! It does not replay.
 
 use crate::{
     args::{InputArgs, TraceFile, TraceInput, UnknownArg},
@@ -27,7 +27,7 @@ use larder_trace::{
 };
 use std::borrow::Cow;
 
-/// The chunk of a trace that does not have one.
+/// The chunk size of a trace without one.
 const CHUNK_BYTES: u32 = 4096;
 
 /// A trace that can be replayed in chunks of one size.
@@ -37,19 +37,19 @@ pub struct Source<'a> {
     watch: &'a Watch,
     format: FormatId,
     chunk_bytes: u32,
-    /// Bytes of a block whose content is known, if any is.
+    /// The size of a block with known content, if any.
     block_bytes: Option<u64>,
 }
 
-/// What the first request tells.
+/// The facts of the first request.
 struct Look {
     format: FormatId,
-    /// Bytes of a block of the content that the trace itself has.
+    /// The size of a block of the trace's own content.
     block_bytes: Option<u64>,
 }
 
 impl<'a> Source<'a> {
-    /// A trace in chunks of `chunk_bytes`, or in those that it has itself.
+    /// Opens a trace in chunks of `chunk_bytes`, or in its own chunks.
     ///
     /// # Errors
     /// A sentence.
@@ -57,7 +57,7 @@ impl<'a> Source<'a> {
         Ok(Source { unknown: input.unknown, ..Source::of_file(&input.file, chunk_bytes, watch)? })
     }
 
-    /// The same, where nobody asks what a block was that is never read.
+    /// Does the same for a command without an option for blocks that are never read.
     ///
     /// # Errors
     /// As [`Source::open`].
@@ -65,7 +65,7 @@ impl<'a> Source<'a> {
         let look = look(file, watch).map_err(|error| explain(&error, file))?;
         let own = look.block_bytes.and_then(|bytes| u32::try_from(bytes).ok());
         let made = file.content.and_then(|content| content.block_bytes);
-        // What is smaller than a chunk may be is put together.
+        // Blocks smaller than the least chunk are put together.
         let chunk_bytes = chunk_bytes.or(own).or(made).unwrap_or(CHUNK_BYTES).max(CHUNK_BYTES);
         let block_bytes = match (look.block_bytes, file.content) {
             (Some(bytes), _) => Some(bytes),
@@ -75,17 +75,17 @@ impl<'a> Source<'a> {
         Ok(Source { file, unknown: UnknownArg::Unique, watch, format: look.format, chunk_bytes, block_bytes })
     }
 
-    /// Bytes of a chunk.
+    /// Returns the bytes of a chunk.
     pub fn chunk_bytes(&self) -> u32 {
         self.chunk_bytes
     }
 
-    /// Bytes of a block whose content is known, if any is.
+    /// Returns the size of a block with known content, if any.
     pub fn block_bytes(&self) -> Option<u64> {
         self.block_bytes
     }
 
-    /// The format of the file.
+    /// Returns the format of the file.
     pub fn format(&self) -> FormatId {
         self.format
     }
@@ -95,12 +95,12 @@ impl<'a> Source<'a> {
     /// # Errors
     /// A sentence.
     pub fn survey(&self) -> Outcome<Survey> {
-        // What contents are does not matter, so one pass will do.
+        // Contents do not matter here, so one pass is enough.
         let requests = self.pass("counting", false);
         requests.and_then(survey).map_err(|error| explain(&error, self.file))
     }
 
-    /// The requests; `what` is being done with them.
+    /// Returns the requests; `what` names the pass for people.
     ///
     /// # Errors
     /// The trace's.
@@ -108,14 +108,14 @@ impl<'a> Source<'a> {
         self.pass(what, true)
     }
 
-    /// What is known of the trace now that `requests` have come to their end.
+    /// Returns the facts of the trace, after `requests` have ended.
     pub fn facts(&self, requests: Requests) -> TraceFacts {
         let content = requests.provenance.map(|provenance| match self.format {
-            // It is written with content of either kind, and has no place for a label.
+            // Content of either kind is written in it, and it has no place for a label.
             FormatId::Austere => "unlabelled",
             _ => trace::provenance_name(provenance),
         });
-        // The reader tells what it counted when it goes.
+        // The reader tells its counts at its drop.
         drop(requests);
         TraceFacts {
             name: self.file.trace.display().to_string(),
@@ -126,7 +126,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The sentence of an error.
+    /// Returns the sentence of an error.
     pub fn explain(&self, error: &TraceError) -> Failure {
         explain(error, self.file)
     }
@@ -152,7 +152,7 @@ impl<'a> Source<'a> {
         Ok(Requests { inner, provenance: None })
     }
 
-    /// The records themselves, with content that was asked for; `what` is being done with them.
+    /// Returns the records themselves, with requested content; `what` names the pass for people.
     ///
     /// # Errors
     /// The trace's.
@@ -187,11 +187,11 @@ fn input_args(file: &TraceFile, unit: Option<u64>) -> InputArgs {
     InputArgs { file: file.trace.clone(), how: file.how, unit: file.unit.or(unit), skip_bad: file.skip_bad }
 }
 
-/// See [`Source::records`].
+/// Records of a trace, from [`Source::records`].
 pub enum Records {
     /// As they are read.
     Read(Box<Reading>),
-    /// With content that was made up.
+    /// With made-up content.
     Made(Box<dyn Iterator<Item = TraceResult<Record>>>),
 }
 

@@ -1,8 +1,8 @@
-//! Caches as the command line names them: sizes, designs with options of their own, parameters of a sweep.
+//! Caches in the command line's notation: sizes, designs with own options, parameters of a sweep.
 //!
-//! Invariants: a complaint says what would be right.
+//! Invariants: a complaint names the right form.
 //!
-//! What it does not do: check whether a design has an option; `larder_sim::setup` does.
+//! It does not check whether a design has an option; `larder_sim::setup` does.
 
 use crate::{args::ModeArg, size};
 use clap::ValueEnum;
@@ -12,7 +12,7 @@ use larder_sim::{
     setup::{Design, FlashAmount, Granularity, Options, Orphans, Setup},
 };
 
-/// What is passed over before counting begins.
+/// The requests before counting begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Warmup {
     /// So many requests of chunks.
@@ -26,16 +26,16 @@ pub enum Warmup {
 pub struct DesignSpec {
     /// The design.
     pub design: &'static Design,
-    /// What was asked for behind its name.
+    /// The options behind its name.
     pub changes: Vec<Change>,
 }
 
-/// One option that is set.
+/// One set option.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Change {
     /// Bytes of a chunk.
     Chunk(u32),
-    /// When writes reach the origin.
+    /// The time at which writes reach the origin.
     Mode(WritePolicy),
     /// Whether a content is stored once.
     Dedup(bool),
@@ -51,9 +51,9 @@ pub enum Change {
     Weu(u32),
     /// Size of the FP index in percent.
     FpIndex(u8),
-    /// What is evicted at once.
+    /// The unit of eviction.
     Granularity(Granularity),
-    /// What becomes of data that no address has any more.
+    /// The fate of data without an address.
     Orphans(Orphans),
 }
 
@@ -127,11 +127,11 @@ const CHANGES: [&str; 11] = [
 pub struct Parameter {
     /// The option's name.
     pub name: String,
-    /// Its values, as they were written and as they are.
+    /// Its values, as written and as parsed.
     pub values: Vec<(String, Change)>,
 }
 
-/// `subchunk=1K,2K,4K`.
+/// Parses `subchunk=1K,2K,4K`.
 pub fn parameter(text: &str) -> Result<Parameter, String> {
     let (name, values) = text.split_once('=').ok_or("write OPTION=VALUE,VALUE, as in subchunk=2K,4K")?;
     if matches!(name, "ram" | "flash") {
@@ -142,7 +142,7 @@ pub fn parameter(text: &str) -> Result<Parameter, String> {
     Ok(Parameter { name: name.to_owned(), values })
 }
 
-/// `nitro:dedup=off:fp-index=50`.
+/// Parses `nitro:dedup=off:fp-index=50`.
 pub fn design(text: &str) -> Result<DesignSpec, String> {
     let mut pieces = text.split(':');
     let design = Design::named(pieces.next().unwrap_or_default())?;
@@ -150,7 +150,7 @@ pub fn design(text: &str) -> Result<DesignSpec, String> {
         let (name, value) =
             piece.split_once('=').ok_or("behind a design write :OPTION=VALUE, as in nitro:dedup=off")?;
         match name {
-            // What is replayed must be the same for all designs that stand side by side.
+            // The replayed trace must be the same for all designs side by side.
             "chunk" => Err("chunk: all designs have the same; write --chunk".to_owned()),
             _ => Change::parse(name, value),
         }
@@ -158,7 +158,7 @@ pub fn design(text: &str) -> Result<DesignSpec, String> {
     Ok(DesignSpec { design, changes: changes.collect::<Result<Vec<_>, String>>()? })
 }
 
-/// `64M`, `10%` or `5000c`.
+/// Parses `64M`, `10%` or `5000c`.
 pub fn flash(text: &str) -> Result<FlashAmount, String> {
     let too_small = || "a flash of nothing caches nothing: write a size above 0".to_owned();
     let amount = if let Some(share) = text.strip_suffix('%') {
@@ -177,7 +177,7 @@ pub fn flash(text: &str) -> Result<FlashAmount, String> {
     }
 }
 
-/// A RAM budget.
+/// Parses a RAM budget.
 pub fn ram(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         0 => Err("a RAM budget is above 0; leave it out for none".to_owned()),
@@ -185,31 +185,31 @@ pub fn ram(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Bytes that fit 32 bits, at least 1.
+/// Parses bytes that fit 32 bits, at least 1.
 pub fn bytes(text: &str) -> Result<u32, String> {
     let bytes = u32::try_from(size::parse(text)?).map_err(|_| "that is too large; a chunk is the most".to_owned())?;
     if bytes == 0 { Err("write a size above 0".to_owned()) } else { Ok(bytes) }
 }
 
-/// 0 to 100, with % or without.
+/// Parses 0 to 100, with % or without.
 pub fn percent(text: &str) -> Result<u8, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|percent| *percent <= 100);
     percent.ok_or_else(|| "write a whole number of percent from 0 to 100".to_owned())
 }
 
-/// `weu` or `extent`.
+/// Parses `weu` or `extent`.
 pub fn granularity(text: &str) -> Result<Granularity, String> {
     let known = [Granularity::Weu, Granularity::Extent];
     known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of weu, extent".to_owned())
 }
 
-/// `keep` or `forget`.
+/// Parses `keep` or `forget`.
 pub fn orphans(text: &str) -> Result<Orphans, String> {
     let known = [Orphans::Keep, Orphans::Forget];
     known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of keep, forget".to_owned())
 }
 
-/// `100000` or `20%`.
+/// Parses `100000` or `20%`.
 pub fn warmup(text: &str) -> Result<Warmup, String> {
     let wrong = || "write a number of requests, or a share of them from 0% to 100%".to_owned();
     match text.strip_suffix('%') {
@@ -221,11 +221,11 @@ pub fn warmup(text: &str) -> Result<Warmup, String> {
     }
 }
 
-/// The name of a figure.
+/// Parses the name of a figure.
 pub fn metric(text: &str) -> Result<&'static str, String> {
     let names = || METRICS.iter().map(|(name, _)| *name);
     names().find(|name| *name == text).ok_or_else(|| {
-        // Who begins with a drive, or with time, means one of its figures.
+        // A name that begins with a drive, or with time, means one of its figures.
         let is_near = |name: &&str| {
             [drive::PREFIX, time::PREFIX].iter().all(|prefix| name.starts_with(prefix) == text.starts_with(prefix))
         };
@@ -246,7 +246,7 @@ fn mode(text: &str) -> Result<WritePolicy, String> {
     Ok(policy(mode))
 }
 
-/// When writes reach the origin.
+/// Returns the write policy of a mode.
 pub fn policy(mode: ModeArg) -> WritePolicy {
     match mode {
         ModeArg::Back => WritePolicy::Back,

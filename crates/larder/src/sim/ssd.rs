@@ -1,6 +1,6 @@
-//! Drives as the command line names them, and lists of what there is.
+//! Drives in the command line's notation, and lists of them.
 //!
-//! What it does not do: make drives; `larder_sim::setup::drive` does.
+//! It does not make drives; `larder_sim::setup::drive` does.
 
 use crate::{
     args::DriveArgs,
@@ -17,10 +17,11 @@ use larder_sim::{
     },
 };
 
-/// The layer where none is named: what drives do today.
+/// The default layer, as in today's drives.
 const FTL: &str = "page-trim";
 
-/// `caftl` or `caftl:over_provisioning_percent=20:page_bytes=8K`; its translation layer is not said yet.
+/// Parses `caftl` or `caftl:over_provisioning_percent=20:page_bytes=8K`; its translation layer
+/// comes later.
 pub fn profile(text: &str) -> Result<DriveSetup, String> {
     let mut pieces = text.split(':');
     let name = pieces.next().unwrap_or_default();
@@ -36,18 +37,18 @@ pub fn profile(text: &str) -> Result<DriveSetup, String> {
     DriveSetup::new(profile, ftl(FTL)?).with_all(&numbers.collect::<Result<Vec<_>, String>>()?)
 }
 
-/// A number, perhaps with K, M, G or T behind it, or %.
+/// Parses a number, perhaps with K, M, G or T behind it, or %.
 fn number(name: &str, text: &str) -> Result<f64, String> {
     let bytes = size::parse(text).ok().map(|bytes| bytes as f64);
     let plain = || text.strip_suffix('%').unwrap_or(text).parse().ok().filter(|number: &f64| number.is_finite());
-    // Of the two zeroes the one without a sign.
+    // The zero without a sign.
     bytes
         .or_else(plain)
         .map(|number| number + 0.0)
         .ok_or_else(|| format!("{name} is {text:?}, but has to be a number, as in 7 or 16K"))
 }
 
-/// A translation layer.
+/// Parses a translation layer.
 pub fn ftl(name: &str) -> Result<&'static FtlKind, String> {
     FtlKind::named(name).ok_or_else(|| {
         let names: Vec<&str> = FTLS.iter().map(|kind| kind.name).collect();
@@ -55,7 +56,7 @@ pub fn ftl(name: &str) -> Result<&'static FtlKind, String> {
     })
 }
 
-/// The drives that were asked for, one for each translation layer; none simulates none.
+/// Returns the requested drives, one for each translation layer; one `None` without a drive.
 pub fn drives(args: &DriveArgs) -> Vec<Option<DriveSetup>> {
     let Some(drive) = args.ssd else { return vec![None] };
     if args.ftl.is_empty() {
@@ -71,7 +72,7 @@ pub fn drives(args: &DriveArgs) -> Vec<Option<DriveSetup>> {
     drives
 }
 
-/// That a chart shows a figure that there is.
+/// Checks that the chart's figure exists.
 ///
 /// # Errors
 /// A sentence.

@@ -1,13 +1,13 @@
 //! `larder sim sweep`: one trace, caches of many sizes, RAM budgets and options.
 //!
-//! In order: (1) the grid is made and checked; (2) the file of the sweep says what was done before; (3) what is left is checked, in
-//! chunks of each size; (4) the trace is read once for every few of those caches, on all processors, and what came of them is
-//! noted; (5) all of the grid is reported.
+//! In order: (1) the grid is made and checked. (2) The file of the sweep tells the earlier replays.
+//! (3) The rest is checked, in chunks of each size. (4) The trace is read once for every few of
+//! those caches, on all processors, and their results are noted. (5) All of the grid is reported.
 //!
-//! Invariants: a replay that was noted is not done again. What is reported is in the order of the grid, whenever it was
-//! done. A sweep that is refused has replayed nothing.
+//! Invariants: a noted replay is not done again. The report has the order of the grid, independent
+//! of the replays' times. A sweep that is refused has replayed nothing.
 //!
-//! What it does not do: replay; `replay.rs` does.
+//! It does not replay; `replay.rs` does.
 
 use crate::{
     args::SweepArgs,
@@ -36,7 +36,8 @@ use super::{
     time,
 };
 
-/// Caches that a pass over the trace feeds at least, where there are as many: reading is shared by them.
+/// The least number of caches that one pass over the trace feeds, if there are as many: they share
+/// its reading.
 const POINTS_PER_PASS: usize = 8;
 /// Bytes at the beginning of a trace that tell it from others.
 const HEAD_BYTES: u64 = 1 << 20;
@@ -93,18 +94,20 @@ fn replay(args: &SweepArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     Ok(grid.iter().filter_map(|setup| done.get(&key(setup)).cloned()).collect())
 }
 
-/// What is to be replayed in chunks of one size.
+/// The replays in chunks of one size.
 struct Work<'a> {
     source: Source<'a>,
     setups: Vec<Setup>,
     survey: Option<Survey>,
-    /// How large the origin is, where time is asked for.
+    /// The origin's size, if time is requested.
     origin_bytes: Option<u64>,
-    /// Why there are none, where none of several can be.
+    /// The reason, if no cache of several can be.
     refusal: Option<Failure>,
 }
 
-/// Gives the drives beneath each flash equal blocks, in chunks of this source's size; what is known of the trace, where that was needed.
+/// Gives the drives beneath each flash equal blocks, in chunks of this source's size.
+///
+/// Returns the survey of the trace, if one was needed.
 fn put_side_by_side(args: &SweepArgs, source: &Source<'_>, grid: &mut [Setup]) -> Outcome<Option<Survey>> {
     if args.drive.ssd.is_none() {
         return Ok(None);
@@ -119,7 +122,7 @@ fn put_side_by_side(args: &SweepArgs, source: &Source<'_>, grid: &mut [Setup]) -
     Ok(known)
 }
 
-/// Those of the setups that there can be; all, where designs are named.
+/// Returns the possible setups; all, if designs are named.
 fn work<'a>(args: &SweepArgs, source: Source<'a>, known: Option<Survey>, missing: Vec<Setup>) -> Outcome<Work<'a>> {
     let survey = if known.is_some() { known } else { survey(&source, &args.input, &missing)? };
     let mut refusal = None;
@@ -137,7 +140,7 @@ fn work<'a>(args: &SweepArgs, source: Source<'a>, known: Option<Survey>, missing
     Ok(Work { source, setups, survey, origin_bytes, refusal })
 }
 
-/// Replays it, and notes what comes of it.
+/// Replays the work, and notes its results.
 fn replay_work(args: &SweepArgs, work: &Work<'_>, journal: &mut Journal, done: &mut HashMap<String, Row>) -> Outcome {
     let Work { source, setups: missing, survey, origin_bytes, .. } = work;
     let threads = args.threads.map_or_else(processors, usize::from);
@@ -165,7 +168,7 @@ fn replay_work(args: &SweepArgs, work: &Work<'_>, journal: &mut Journal, done: &
     Ok(())
 }
 
-/// What a signal ends can be gone on with.
+/// Adds to a signal's failure that the sweep can be continued.
 fn kept(failure: Failure, args: &SweepArgs) -> Failure {
     match failure {
         Failure::Failed(text) if text.contains("ended by a signal") => {
@@ -178,7 +181,7 @@ fn kept(failure: Failure, args: &SweepArgs) -> Failure {
     }
 }
 
-/// All caches: by parameter, then by flash, then by RAM budget, then by design, then by translation layer.
+/// Returns all caches: by parameter, then by flash, RAM budget, design and translation layer.
 fn grid(args: &SweepArgs, designs: &[DesignSpec], options: &Options, chunk_bytes: u32) -> Outcome<Vec<Setup>> {
     let rams: Vec<Option<u64>> =
         if args.ram.is_empty() { vec![None] } else { args.ram.iter().copied().map(Some).collect() };
@@ -192,7 +195,7 @@ fn grid(args: &SweepArgs, designs: &[DesignSpec], options: &Options, chunk_bytes
                     let mut asked =
                         Setup { design: spec.design, chunk_bytes, flash, policy: policy(args.cache.mode), options };
                     changes.iter().for_each(|change| change.apply(&mut asked));
-                    // A parameter that a design does not have makes no cache of its own.
+                    // A parameter that a design lacks makes no cache of its own.
                     let setup = fitted(spec, asked);
                     if !grid.contains(&setup) {
                         grid.push(setup);
@@ -207,7 +210,7 @@ fn grid(args: &SweepArgs, designs: &[DesignSpec], options: &Options, chunk_bytes
     Ok(grid)
 }
 
-/// That some design has it.
+/// Checks that some design has it.
 fn check_parameter(parameter: &Parameter, designs: &[DesignSpec]) -> Outcome {
     let is_general = matches!(parameter.name.as_str(), "chunk" | "mode");
     let has = |spec: &DesignSpec| spec.design.options.iter().any(|id| id.name() == parameter.name);
@@ -219,7 +222,7 @@ fn check_parameter(parameter: &Parameter, designs: &[DesignSpec]) -> Outcome {
     Err(Failure::Usage(why))
 }
 
-/// Each value of each parameter with each of the others.
+/// Returns each value of each parameter with each of the others.
 fn combinations(parameters: &[Parameter]) -> Vec<Vec<Change>> {
     let mut all = vec![Vec::new()];
     for parameter in parameters {
@@ -232,8 +235,10 @@ fn combinations(parameters: &[Parameter]) -> Vec<Vec<Change>> {
     all
 }
 
-/// What tells a replay from the others of a sweep. Blocks that a drive has for those beside it are part of it: with others beside
-/// it, it is another drive.
+/// Returns a replay's key within a sweep.
+///
+/// It includes the blocks that a drive has because of its neighbours: with other neighbours it is
+/// another drive.
 fn key(setup: &Setup) -> String {
     let key = format!("{} {} {} {}", setup.label(), setup.flash, setup.policy.name(), setup.chunk_bytes);
     match setup.options.drive.and_then(|drive| drive.shape) {
@@ -242,7 +247,7 @@ fn key(setup: &Setup) -> String {
     }
 }
 
-/// What tells a sweep from others: all that its replays have in common.
+/// Returns the head that tells a sweep from others: the common options of its replays.
 fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     let input = &args.input;
     let shown = input.file.trace.display();
@@ -279,10 +284,10 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     if let (Some(columns), Some(head)) = (input.file.how.columns, head.as_object_mut()) {
         head.insert("columns".to_owned(), format!("{columns}").into());
     }
-    // Of what has many numbers a digest of all of them stands beside the name.
+    // Beside the name of an object with many numbers stands a digest of all of them.
     let digest = |numbers: String| Value::from(format!("{:016x}", XxHash3_64::oneshot(numbers.as_bytes())));
     if let (Some(drive), Some(head)) = (args.drive.ssd, head.as_object_mut()) {
-        // The translation layer is in the name of a setup.
+        // The name of a setup has the translation layer.
         let DriveSetup { profile, capacity, keeps_spare, .. } = drive;
         head.insert("ssd".to_owned(), profile.name.into());
         head.insert("ssd_numbers_xxh3".to_owned(), digest(format!("{profile:?} {capacity:?} {keeps_spare}")));

@@ -1,8 +1,9 @@
-//! Modelled time of replays: what of it is asked for, and its figures, a pass over the trace for each row.
+//! Modelled time of replays: its options, and its figures, with one pass over the trace for each
+//! row.
 //!
-//! Invariants: what cannot be timed is refused before anything is replayed.
+//! Invariants: a replay without possible times is refused before any replay.
 //!
-//! What it does not do: model; `larder_sim::whole` does.
+//! It does not model; `larder_sim::whole` does.
 
 use crate::{
     args::{SimPaceArg, TimeArgs},
@@ -21,10 +22,10 @@ use larder_sim::{
 
 use super::replay::{Pass, refused};
 
-/// Requests under way, where nothing else is said.
+/// The default of requests under way.
 const OUTSTANDING: usize = 16;
 
-/// An origin by name.
+/// Parses an origin's name.
 pub fn origin(name: &str) -> Result<Profile, String> {
     Profile::named(name).ok_or_else(|| {
         let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
@@ -43,7 +44,7 @@ pub fn origins() -> Outcome {
     )
 }
 
-/// Whether what is asked of time goes together, and what a chart shows is there.
+/// Checks that the time options fit together, and that the chart's figure exists.
 ///
 /// # Errors
 /// A sentence.
@@ -59,7 +60,7 @@ pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
     }
 }
 
-/// When requests are made.
+/// Returns the times of requests.
 pub fn pace(args: &TimeArgs) -> Pace {
     match args.pace {
         Some(SimPaceArg::Own) => Pace::Own,
@@ -69,10 +70,12 @@ pub fn pace(args: &TimeArgs) -> Pace {
     }
 }
 
-/// How large the origin is, where time is asked for, and then that each of these caches can be timed.
+/// Returns the origin's size, if time is requested, and checks that each of these caches can be
+/// timed.
 ///
 /// # Errors
-/// A sentence: a drive or an origin of which there is no time; a trace without times, at its own pace.
+/// A sentence: a drive or an origin without a model of time; a trace without times, at its own
+/// pace.
 pub fn origin_bytes(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup]) -> Outcome<Option<u64>> {
     let Some(profile) = args.origin else { return Ok(None) };
     let bytes = volume_bytes(pass, pace(args))?;
@@ -82,7 +85,7 @@ pub fn origin_bytes(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup]) -> Outco
     Ok(Some(bytes))
 }
 
-/// Adds time to the rows of these caches, where it is asked for; `origin_bytes` are what [`origin_bytes`] found.
+/// Adds time to the rows of these caches, if requested; `origin_bytes` comes from [`origin_bytes`].
 ///
 /// # Errors
 /// A sentence: a trace without times at its own pace.
@@ -102,7 +105,7 @@ pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], origin_bytes: Opt
     Ok(())
 }
 
-/// How large the origin is: to the end of the last chunk that is touched.
+/// Returns the origin's size: the end of the last chunk that is touched.
 fn volume_bytes(pass: &Pass<'_>, pace: Pace) -> Outcome<u64> {
     let explain = |error| pass.source.explain(&error);
     let mut chunks = 1;

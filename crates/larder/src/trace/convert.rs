@@ -1,11 +1,13 @@
-//! `larder trace convert`: a trace in another format, with other chunks, with made-up content, or a part of it.
+//! `larder trace convert`: a trace in another format or chunking, with made-up content, or a part
+//! of it.
 //!
-//! In this order: content that is missing is made up; then the trace is chunked; then the part is taken. So a part has the
-//! content that it has in the whole.
+//! In this order: missing content is made up; then the trace is chunked; then the part is taken. So
+//! a part has the same content as in the whole.
 //!
-//! Invariants: content is re-chunked by the two passes of `larder_trace::rechunk`, over the whole trace.
+//! Invariants: content is re-chunked by the two passes of `larder_trace::rechunk`, over the whole
+//! trace.
 //!
-//! What it does not do: change times or tags.
+//! It does not change times or tags.
 
 use crate::{
     args::{ContentArg, ConvertArgs, UnknownArg},
@@ -46,7 +48,7 @@ pub fn run(args: &ConvertArgs) -> Outcome {
     report.say(args.json)
 }
 
-/// What a writer or a chunker lacks, with the option that gives it.
+/// Returns the failure of a writer or a chunker, with the option that provides the missing input.
 fn explain(error: &TraceError, args: &ConvertArgs, output: &Path) -> Failure {
     match failure(error, Some(&args.input.file), Some(output)) {
         Failure::Failed(text) if args.content.is_none() && text.contains("has no content") => {
@@ -56,7 +58,7 @@ fn explain(error: &TraceError, args: &ConvertArgs, output: &Path) -> Failure {
     }
 }
 
-/// All records that the command line asks for, before a part of them is taken.
+/// Returns all requested records, before a part of them is taken.
 fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<Records> {
     let Some(chunk_bytes) = args.chunk else { return source(args, watch, "converting") };
     if !has_content(args, watch)? {
@@ -73,9 +75,9 @@ fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<Records> {
     Ok(Box::new(chunks.map(move |request| Ok(request?.to_record(chunk_bytes)))))
 }
 
-/// The trace from its beginning, with content where some is made up.
+/// Returns the trace from its beginning, with any made-up content.
 fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<Records> {
-    // Chunks are made in two passes, of blocks of one size.
+    // Chunks are made in two passes, from blocks of one size.
     let what_for = if args.chunk.is_some() { Use::Replay } else { Use::Once };
     let records = watch.reading(open(&args.input, what_for, watch)?, what);
     let Some(content) = args.content else { return Ok(Box::new(records)) };
@@ -83,7 +85,8 @@ fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<
     Ok(Box::new(with_sizes(with_content(records, options)?, options.compress)))
 }
 
-/// What `--content` asks for. A share of duplicates is one of chunks, so content is made in chunks.
+/// Returns the options of `--content`. A share of duplicates is one of chunks, so content is made
+/// in chunks.
 pub(crate) fn synthetic(content: ContentArg, chunk: Option<u32>) -> SyntheticOptions {
     let base = SyntheticOptions::default();
     let seed = content.seed.unwrap_or(base.seed);
@@ -99,7 +102,7 @@ pub(crate) fn synthetic(content: ContentArg, chunk: Option<u32>) -> SyntheticOpt
     }
 }
 
-/// Whether the first read or write has content.
+/// Returns whether the first read or write has content.
 fn has_content(args: &ConvertArgs, watch: &Watch) -> TraceResult<bool> {
     for record in source(args, watch, "looking")? {
         let record = record?;
@@ -110,7 +113,7 @@ fn has_content(args: &ConvertArgs, watch: &Watch) -> TraceResult<bool> {
     Ok(false)
 }
 
-/// Requests `from` (the first is 1) and what follows, `limit` of them at most.
+/// Returns the requests from number `from` (the first is 1) on, at most `limit` of them.
 fn part(
     records: impl Iterator<Item = TraceResult<Record>>,
     from: u64,

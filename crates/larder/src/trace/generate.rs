@@ -1,9 +1,9 @@
 //! `larder trace generate`: traces like those of the papers.
 //!
-//! Invariants: what no option names has its paper's figure, times `--scale`. An option that says nothing about the kind
-//! that is asked for is wrong usage.
+//! Invariants: a value without an option has its paper's figure, times `--scale`. An option without
+//! a meaning for the requested kind is wrong usage.
 //!
-//! What it does not do: generate; `larder_trace::generate` does.
+//! It does not generate; `larder_trace::generate` does.
 
 use crate::{
     args::{FormatArgs, GenerateArgs, InputArgs, ShapeArgs},
@@ -55,7 +55,7 @@ impl Kind {
         }
     }
 
-    /// What its figures are from.
+    /// Returns the source of its figures.
     fn source(self) -> &'static str {
         match self {
             Kind::Zipf => {
@@ -74,7 +74,7 @@ impl Kind {
 /// Runs the command.
 ///
 /// # Errors
-/// One sentence; then nothing was written (of a grid, no further file).
+/// One sentence; then nothing was written (for a grid, no further file).
 pub fn run(args: &GenerateArgs) -> Outcome {
     if args.list {
         return output::say(&list());
@@ -102,14 +102,14 @@ pub fn run(args: &GenerateArgs) -> Outcome {
     write(records, args, out, &watch)?.say(args.json)
 }
 
-/// The names, and what they are calibrated to.
+/// Returns the names, with the sources of their figures.
 fn list() -> String {
     let kinds = Kind::ALL.map(|kind| (kind.name(), kind.source()));
     let profiles = PROFILES.iter().map(|profile| (profile.name, profile.source));
     kinds.into_iter().chain(profiles).map(|(name, source)| format!("{name:<20}{source}\n")).collect()
 }
 
-/// Refuses options that say nothing about the kind; a profile is no kind.
+/// Refuses options without a meaning for the kind; a profile is no kind.
 fn check_usage(args: &GenerateArgs, kind: Option<Kind>) -> Outcome {
     use Kind::{BootStorm, RandomReads, Restore, Snapshots, Zipf};
     let shape = &args.shape;
@@ -167,7 +167,7 @@ fn write(records: TraceResult<Records>, args: &GenerateArgs, out: OutFile, watch
     Ok(report)
 }
 
-/// All points of the grid of random reads, a file each.
+/// Generates all points of the grid of random reads, a file each.
 fn grid(args: &GenerateArgs, folder: &Path) -> Outcome {
     if !folder.is_dir() {
         fs::create_dir(folder).map_err(|error| {
@@ -209,7 +209,7 @@ fn compress(args: &GenerateArgs) -> Compressibility {
     Compressibility { mean: args.compress, variance: args.variance, seed: args.seed }
 }
 
-/// A figure of a paper, times the scale.
+/// Returns a figure of a paper, times the scale.
 fn scaled(args: &GenerateArgs, figure: u64) -> u64 {
     (figure as f64 * args.scale).round() as u64
 }
@@ -242,7 +242,7 @@ fn random_reads(args: &GenerateArgs) -> RandomReadsConfig {
     }
 }
 
-/// A trace that is made use of.
+/// Returns the options of a trace that serves as input.
 fn input(path: &Path) -> InputArgs {
     InputArgs { file: path.to_owned(), how: FormatArgs::default(), unit: None, skip_bad: false }
 }
@@ -303,7 +303,7 @@ fn restore(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
         with_writes: !no_writes,
     };
     if let Some(path) = days_from {
-        // Each day that is restored is another pass.
+        // Each restored day is another pass.
         let (input, watch) = (input(path), watch.clone());
         return Ok(Box::new(Restore::new(move || open(&input, Use::Replay, &watch), config)?));
     }

@@ -1,8 +1,8 @@
-//! `larder trace info`: what is in a trace.
+//! `larder trace info`: the figures of a trace.
 //!
-//! What each figure means is said in `larder_trace::info` and in docs/TRACES.md.
+//! `larder_trace::info` and docs/TRACES.md define each figure.
 //!
-//! What it does not do: count; `larder-trace` does.
+//! It does not count; `larder-trace` does.
 
 use crate::{
     args::InfoArgs,
@@ -18,7 +18,7 @@ use std::path::Path;
 
 use super::{Use, failure, open, provenance_name, provenance_words, watch::Watch};
 
-/// What was counted, and in what.
+/// The counts, and their format.
 struct Counted {
     format: FormatId,
     packing: &'static str,
@@ -75,7 +75,7 @@ fn packing_name(packing: Packing) -> &'static str {
     }
 }
 
-/// For programs: shares are of 1, names carry units.
+/// Returns an object for programs: shares are of 1, names carry units.
 fn object(file: &Path, counted: &Counted) -> Value {
     let info = &counted.info;
     let mut object = json!({
@@ -119,12 +119,12 @@ fn object(file: &Path, counted: &Counted) -> Value {
     object
 }
 
-/// Whether the format can say that content was made up, or is never written with such content.
+/// Returns whether the format labels made-up content, or never holds any.
 fn is_labelled(format: FormatId) -> bool {
     format != FormatId::Austere
 }
 
-/// Where the content comes from, as far as the file says.
+/// Returns the source of the content, as far as the file says.
 fn content_words(counted: &Counted) -> &'static str {
     match &counted.info.content {
         None => "none",
@@ -179,26 +179,26 @@ fn sizes(sizes: &Sizes) -> Value {
 struct Table(String);
 
 impl Table {
-    /// A line over the rows that follow.
+    /// Adds a line over the rows that follow.
     fn head(&mut self, text: &str) {
         self.0.push_str(&format!("{text}\n"));
     }
 
-    /// A label, a number, and what it is a number of.
+    /// Adds a label, a number, and its unit.
     fn row(&mut self, label: &str, number: impl std::fmt::Display, unit: impl std::fmt::Display) {
-        // What only forwards its text has no width: it must be text first.
+        // A value that only forwards its text has no width: it must be text first.
         let line = format!("  {label:<32}{:>14}  {unit}", number.to_string());
         self.0.push_str(line.trim_end());
         self.0.push('\n');
     }
 
-    /// Blocks: how many bytes that are, and how many blocks.
+    /// Adds blocks: their bytes, and their number.
     fn blocks(&mut self, label: &str, blocks: u64, block_bytes: u64) {
         let (number, unit) = split(blocks * block_bytes);
         self.row(label, number, format_args!("{unit}, {} blocks", count(blocks)));
     }
 
-    /// A share of 1, in percent.
+    /// Adds a share of 1, in percent.
     fn percent(&mut self, label: &str, share: Option<f64>, of: &str) {
         match share {
             Some(share) => self.row(label, format_args!("{:.1}", 100.0 * share), format_args!("% of {of}")),
@@ -206,7 +206,7 @@ impl Table {
         }
     }
 
-    /// A ratio to 1.
+    /// Adds a ratio to 1.
     fn ratio(&mut self, label: &str, ratio: Option<f64>, unit: &str) {
         match ratio {
             Some(ratio) => self.row(label, format_args!("{ratio:.2}"), unit),
@@ -215,14 +215,14 @@ impl Table {
     }
 }
 
-/// A size as a number and its unit.
+/// Returns a size as a number and its unit.
 fn split(bytes: u64) -> (String, String) {
     let text = human(bytes);
     let (number, unit) = text.split_once(' ').unwrap_or((&text, ""));
     (number.to_owned(), unit.to_owned())
 }
 
-/// For people.
+/// Returns the page for people.
 fn page(file: &Path, counted: &Counted) -> String {
     let info = &counted.info;
     let mut table = Table::default();

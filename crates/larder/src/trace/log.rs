@@ -1,10 +1,10 @@
-//! The trace of a recording: lines of requests, in the order in which they were done, in the content format.
+//! The trace of a recording: lines of requests, in the order of their ends, in the content format.
 //!
-//! Invariants: the file is a row of zstd frames, each of which ends with a whole request; so what was written can be read
-//! up to the last frame, whatever comes. Where writing fails the file is cut there, and nothing is added any more. A line
-//! is added before its request is answered.
+//! Invariants: the file is a row of zstd frames, each of which ends with a whole request. So after
+//! any event the file can be read up to the last frame. After a failed write the file is cut there,
+//! and nothing is added any more. A line is added before its request is answered.
 //!
-//! What it does not do: decide what is in a line; `recorder.rs` does.
+//! It does not decide the content of a line; `recorder.rs` does.
 
 use crate::{
     error::{Failure, Outcome},
@@ -26,10 +26,10 @@ use std::{
 
 use super::out::OutFile;
 
-/// Lines after which a frame is ended: about 1 MiB of text, 300 KiB packed. Shorter frames pack worse.
+/// Lines in a frame: about 1 MiB of text, 300 KiB packed. Shorter frames pack worse.
 const FRAME_RECORDS: u64 = 16 << 10;
 
-/// When a request came, and its number.
+/// A request's time of arrival, and its number.
 #[derive(Clone, Copy)]
 pub struct Arrival {
     /// Microseconds since the recording began.
@@ -38,7 +38,7 @@ pub struct Arrival {
     pub request: u64,
 }
 
-/// See the module.
+/// A trace log, as the module describes it.
 pub struct TraceLog {
     began: Instant,
     requests: AtomicU64,
@@ -49,20 +49,20 @@ pub struct TraceLog {
 }
 
 struct State {
-    /// `None` once the recording is over.
+    /// `None` after the recording.
     writer: Option<ContentWriter<Arc<File>>>,
     out: Option<OutFile>,
     /// Records in the open frame.
     frame_records: u64,
-    /// Where the last whole frame ends.
+    /// The end of the last whole frame.
     whole_bytes: u64,
     written: Recorded,
-    /// What was written when the last whole frame ended.
+    /// The counts at the end of the last whole frame.
     whole: Recorded,
     failed: Option<TraceError>,
 }
 
-/// What is in a recording.
+/// The counts of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Recorded {
     /// Requests.
@@ -100,18 +100,18 @@ impl TraceLog {
         })
     }
 
-    /// Whether requests are recorded still.
+    /// Returns whether requests are still recorded.
     pub fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Relaxed)
     }
 
-    /// A request has come.
+    /// Notes a request's arrival.
     pub fn arrival(&self) -> Arrival {
         let time_us = u64::try_from(self.began.elapsed().as_micros()).unwrap_or(u64::MAX);
         Arrival { time_us, request: self.requests.fetch_add(1, Ordering::Relaxed) + 1 }
     }
 
-    /// Adds the lines of one request that was done.
+    /// Adds the lines of one finished request.
     pub fn append(&self, arrival: Arrival, records: impl Iterator<Item = Record>) {
         let mut state = self.state.lock();
         let (time_us, tag) = (Some(arrival.time_us), self.tag);
@@ -131,7 +131,7 @@ impl TraceLog {
     /// Ends the recording, and gives the file its name.
     ///
     /// # Errors
-    /// A sentence, also where writing had failed before; what could be written is kept then.
+    /// A sentence, also after an earlier failed write; then the file keeps its whole frames.
     pub fn finish(&self) -> Outcome<Recorded> {
         self.is_open.store(false, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -189,9 +189,9 @@ impl State {
         Ok(())
     }
 
-    /// Gives up what is not whole.
+    /// Gives up the part that is not whole.
     fn fail(&mut self, error: TraceError) {
-        // Dropping a writer writes nothing more.
+        // The drop of a writer writes nothing more.
         self.writer = None;
         if let Some(out) = &self.out {
             // A file that cannot be cut has a torn end; readers say so.

@@ -1,10 +1,10 @@
-//! A trace file that is being written, and the formats it may have.
+//! A trace file that is being written, and its possible formats.
 //!
-//! Invariants: the file has a temporary name in its folder until it is whole and on the disk; then it takes its own. A
-//! file that is there is replaced only where that was asked for. What is given up leaves nothing behind, unless the
-//! process was killed.
+//! Invariants: the file has a temporary name in its folder until it is whole and on the disk; then
+//! it takes its own. An existing file is replaced only on request. An abandoned file leaves nothing
+//! behind, unless the process was killed.
 //!
-//! What it does not do: make the folder.
+//! It does not make the folder.
 
 use crate::{
     args::{OutputArgs, ToFormat},
@@ -51,7 +51,7 @@ impl OutFile {
     /// Makes the file under its temporary name, `NAME.part-PID`.
     ///
     /// # Errors
-    /// A sentence: it is there and may not be replaced, it is no file, or the system refuses.
+    /// A sentence: it exists and may not be replaced, it is no file, or the system refuses.
     pub fn create(path: &Path, force: bool) -> Outcome<OutFile> {
         let shown = path.display();
         let name = path.file_name().ok_or_else(|| Failure::failed(format_args!("{shown} names no file")))?;
@@ -76,7 +76,7 @@ impl OutFile {
         Ok(OutFile { path: path.to_owned(), part, file, force, is_done: false })
     }
 
-    /// As the command line says.
+    /// Makes the file of the command line.
     ///
     /// # Errors
     /// As [`OutFile::create`].
@@ -84,17 +84,17 @@ impl OutFile {
         OutFile::create(&args.output, args.force)
     }
 
-    /// The name that it will have.
+    /// Returns its later name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The open file.
+    /// Returns the open file.
     pub fn file(&self) -> Arc<File> {
         self.file.clone()
     }
 
-    /// Gives the file its name, and says how long it is.
+    /// Gives the file its name, and returns its length.
     ///
     /// # Errors
     /// A sentence; then nothing is left behind.
@@ -107,7 +107,7 @@ impl OutFile {
             self.is_done = true;
             return Ok(bytes);
         }
-        // A link is refused where the name was taken meanwhile; a rename would replace it.
+        // A link fails if the name was taken meanwhile; a rename would replace it.
         match fs::hard_link(&self.part, &self.path) {
             Ok(()) => Ok(bytes),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(exists(&self.path)),
@@ -125,14 +125,14 @@ impl OutFile {
 impl Drop for OutFile {
     fn drop(&mut self) {
         if !self.is_done {
-            // Nothing can be done about a file that cannot be removed.
+            // There is no remedy for a file that cannot be removed.
             let _ = fs::remove_file(&self.part);
         }
         forget(&self.part);
     }
 }
 
-/// Registers a file that was begun: [`remove_parts`] removes it, until [`forget`] drops it from the list.
+/// Registers a new file: [`remove_parts`] removes it, until [`forget`] drops it from the list.
 pub fn remember(part: &Path) {
     PARTS.lock().push(part.to_owned());
 }
@@ -151,7 +151,7 @@ fn refused(path: &Path, what: &str, error: &io::Error) -> Failure {
 }
 
 impl ToFormat {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             ToFormat::Content => "content",
@@ -161,7 +161,7 @@ impl ToFormat {
         }
     }
 
-    /// What the name of such a file ends in.
+    /// Returns the ending of such a file's name.
     pub fn extension(self) -> &'static str {
         match self {
             ToFormat::Content => "trace.zst",
@@ -172,7 +172,7 @@ impl ToFormat {
     }
 }
 
-/// What came of writing a trace.
+/// The report of a written trace.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// The file.
@@ -185,13 +185,13 @@ pub struct Report {
     pub requests: u64,
     /// Records in it: blocks, trims, flushes.
     pub records: u64,
-    /// Trims and flushes that the format has no place for.
+    /// Trims and flushes without a place in the format.
     pub records_dropped: u64,
     /// Bad lines that were passed over.
     pub lines_skipped: u64,
     /// `recorded`, `sizes_made_up` or `made_up`; none without content.
     pub content: Option<&'static str>,
-    /// The seed, of what was generated.
+    /// The seed of a generated trace.
     pub seed: Option<u64>,
     #[serde(skip)]
     provenance: Option<Provenance>,
@@ -209,7 +209,7 @@ pub enum Lines {
 /// Writes all records to `out` and gives it its name.
 ///
 /// # Errors
-/// What `explain` makes of an error of the trace, and the file's own; then the file is gone.
+/// The file's own errors, and those of the trace as `explain` words them; then the file is gone.
 pub fn write(
     records: impl Iterator<Item = TraceResult<Record>>,
     to: ToFormat,
@@ -262,10 +262,10 @@ fn write_as(
 }
 
 impl Report {
-    /// Tells people, or a program; and a note where the label of what was made up is lost.
+    /// Tells people, or a program. Prints a note if the label of made-up content is lost.
     ///
     /// # Errors
-    /// Where standard output cannot be written.
+    /// If standard output cannot be written.
     pub fn say(&self, json: bool) -> Outcome {
         if self.provenance.is_some_and(|from| from > Provenance::Recorded) && self.format == ToFormat::Austere.name() {
             output::note(&format!(

@@ -1,10 +1,11 @@
-//! Traces that come through a pipe or the like: opened and read by a thread of its own, so that a signal ends the command
-//! however long nobody writes.
+//! Traces through a pipe or another stream, opened and read by a thread of its own.
 //!
-//! Invariants: at most [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait to be taken. The thread ends with the process, or when
-//! nobody takes its pieces.
+//! So a signal ends the command even if no writer comes.
 //!
-//! What it does not do: read anything twice.
+//! Invariants: at most [`PIECES_MAX`] pieces of [`PIECE_BYTES`] wait for the reader. The thread
+//! ends with the process, or with its reader.
+//!
+//! It does not read anything twice.
 
 use std::{
     fs::{self, File},
@@ -20,20 +21,22 @@ use std::{
     time::Duration,
 };
 
-/// Bytes that are read at a time.
+/// Bytes of one read.
 const PIECE_BYTES: usize = 256 << 10;
-/// Pieces that wait to be taken.
+/// The most pieces that wait for the reader.
 const PIECES_MAX: usize = 4;
-/// Between two looks whether a signal came.
+/// The interval between looks for a signal.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Whether this can be read only once, and may keep a reader waiting: no file, block device or folder.
+/// Returns whether this can be read only once, and may keep a reader waiting.
+///
+/// That is anything else than a file, block device or folder.
 pub fn is_stream(path: &Path) -> bool {
     let kind = fs::metadata(path).map(|meta| meta.file_type());
     kind.is_ok_and(|kind| !kind.is_file() && !kind.is_block_device() && !kind.is_dir())
 }
 
-/// What a stream gives. An end is an empty piece.
+/// The reading side of a stream. An empty piece is the end.
 pub struct Stream {
     pieces: Receiver<io::Result<Vec<u8>>>,
     is_ending: Arc<AtomicBool>,
@@ -44,7 +47,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to open and read `path`; what fails in that, the first read tells. Reading fails once `is_ending`.
+    /// Begins to open and read `path`. The first read reports a failure of these; later reads fail
+    /// once `is_ending`.
     pub fn open(path: &Path, is_ending: Arc<AtomicBool>) -> Stream {
         let (sender, pieces) = sync_channel(PIECES_MAX);
         let path = PathBuf::from(path);
@@ -84,7 +88,7 @@ fn read(path: &Path, pieces: &SyncSender<io::Result<Vec<u8>>>) {
     let mut file = match File::open(path) {
         Ok(file) => file,
         Err(error) => {
-            // Nobody may want to know any more.
+            // The reader may be gone.
             let _ = pieces.send(Err(error));
             return;
         }

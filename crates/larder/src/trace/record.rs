@@ -1,14 +1,15 @@
-//! `larder trace record`: serves an origin over NBD, and writes down what passes, until a signal ends it.
+//! `larder trace record`: serves an origin over NBD, and records its requests, until a signal ends
+//! it.
 //!
-//! In order: (1) the origin is opened, alone, and the trace is made under a temporary name; (2) addresses are taken; (3)
-//! clients are let in, and `ready: URI` is printed; (4) a signal; (5) requests finish, the trace is ended and takes its
-//! name, also if the origin fails; (6) the origin is flushed. A second signal ends the process at once, and leaves the
-//! temporary file.
+//! In order: (1) the origin is opened, alone, and the trace is made under a temporary name. (2)
+//! Addresses are taken. (3) Clients are let in, and `ready: URI` is printed. (4) A signal comes.
+//! (5) Requests finish, the trace is ended and takes its name, also if the origin fails. (6) The
+//! origin is flushed. A second signal ends the process at once, and leaves the temporary file.
 //!
-//! Invariants: standard output carries the `ready` line alone. Serving does not depend on the trace: where that cannot be
-//! written, requests pass, and the exit code is 1.
+//! Invariants: standard output carries the `ready` line alone. Serving does not depend on the
+//! trace: if that cannot be written, requests pass, and the exit code is 1.
 //!
-//! What it does not do: cache.
+//! It does not cache.
 
 use crate::{
     account::Account,

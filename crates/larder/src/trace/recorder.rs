@@ -1,14 +1,16 @@
 //! [`Recorder`]: a device that writes down what passes on the way to another, block by block.
 //!
-//! In order, for each request: (1) it waits until none that overlaps it in a block is left; (2) the device does it; (3)
-//! what it holds of a block is joined by the rest, read from the device, so that a fingerprint is always that of a whole
-//! block; (4) its lines go into the trace; (5) it is answered.
+//! In order, for each request: (1) it waits until none that overlaps it in a block is left. (2) The
+//! device does it. (3) The rest of a partly covered block is read from the device, so that a
+//! fingerprint is always that of a whole block. (4) Its lines go into the trace. (5) It is
+//! answered.
 //!
-//! Invariants: what the trace says a block held is what it held at that place of the trace. Data, errors and durability
-//! are the device's. A request goes on to its line when its client is gone. Memory is that of the requests in flight, and
-//! two blocks for each. Once the trace cannot be written, requests pass as they are.
+//! Invariants: a block had the trace's content at that place of the trace. Data, errors and
+//! durability are the device's. A request goes on to its line when its client is gone. Memory is
+//! that of the requests in flight, and two blocks for each. After a failed write of the trace,
+//! requests pass without lines.
 //!
-//! What it does not do: keep content, or record what failed.
+//! It does not keep content, or record failed requests.
 
 use super::log::{Arrival, TraceLog};
 use larder_device::{
@@ -27,7 +29,7 @@ thread_local! {
     static SCRATCH: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// See the module.
+/// A recorder, as the module describes it.
 pub struct Recorder {
     core: Arc<Core>,
 }
@@ -38,11 +40,11 @@ struct Core {
     log: Arc<TraceLog>,
     tickets: Arc<Tickets>,
     block_bytes: u64,
-    /// What a block of zeroes is in the trace.
+    /// The content of a block of zeroes in the trace.
     zeroes: Content,
 }
 
-/// A block of which a request has a part only. `None`: it cannot be read.
+/// A block that a request covers in part. `None`: it cannot be read.
 struct Edge {
     block: u64,
     bytes: Option<IoBuf>,
@@ -58,7 +60,8 @@ struct Passing {
 }
 
 impl Recorder {
-    /// Records what passes to `device`, in blocks of `block_bytes` (a power of two, at least the device's sector).
+    /// Records the requests to `device`, in blocks of `block_bytes`: a power of two, at least the
+    /// device's sector.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         runtime: Arc<dyn Runtime>,
@@ -74,14 +77,14 @@ impl Recorder {
         self.core.log.is_open()
     }
 
-    /// A request has come: its place among those that overlap it is taken here.
+    /// Begins a request, and takes its place among those that overlap it.
     fn begin(&self, op: Op, offset: u64, len: u64) -> Passing {
         let blocks = self.core.blocks(offset, len);
         let ticket = self.core.tickets.ask(larder_core::Lba(blocks.start), blocks.end - blocks.start);
         Passing { arrival: self.core.log.arrival(), op, offset, len, ticket }
     }
 
-    /// Runs a request to its end, whether or not its client waits for it.
+    /// Runs a request to its end, also if its client does not wait for it.
     fn run<T, F>(&self, pass: impl FnOnce(Arc<Core>) -> F) -> IoFuture<T>
     where
         T: Send + 'static,
@@ -95,13 +98,13 @@ impl Recorder {
 }
 
 impl Core {
-    /// The blocks that a range touches.
+    /// Returns the blocks that a range touches.
     fn blocks(&self, offset: u64, len: u64) -> std::ops::Range<u64> {
         let first = offset / self.block_bytes;
         first..offset.saturating_add(len).div_ceil(self.block_bytes).max(first)
     }
 
-    /// Reads the blocks of which a range covers a part only: the first and the last at most.
+    /// Reads the blocks that a range covers in part: the first and the last at most.
     async fn edges(&self, offset: u64, len: u64) -> Vec<Edge> {
         let blocks = self.blocks(offset, len);
         let (end, bytes) = (offset.saturating_add(len), self.block_bytes);
@@ -116,7 +119,7 @@ impl Core {
         edges
     }
 
-    /// A block; what lies past the end of the device is zeroes.
+    /// Reads a block; the part past the end of the device is zeroes.
     async fn whole_block(&self, block: u64) -> Option<IoBuf> {
         let start = block * self.block_bytes;
         let len = self.block_bytes.min(self.device.info().size_bytes.saturating_sub(start));
@@ -133,7 +136,7 @@ impl Core {
         Record { content, ..Record::new(0, op, block * self.block_bytes, self.block_bytes) }
     }
 
-    /// The lines of a read or write of `data`, on a worker; hands the data back.
+    /// Adds the lines of a read or write of `data`, on a worker; hands the data back.
     async fn add<D>(self: &Arc<Self>, passing: &Passing, data: D) -> IoResult<D>
     where
         D: Deref<Target = [u8]> + Send + 'static,
@@ -157,7 +160,7 @@ impl Core {
         compute(&*self.runtime, lines).await
     }
 
-    /// The lines of a write of zeroes, which may be many: made one by one.
+    /// Adds the lines of a write of zeroes, which may be many, one by one.
     async fn add_zeroes(self: &Arc<Self>, passing: &Passing) -> IoResult<()> {
         let Passing { arrival, op, offset, len, .. } = *passing;
         let edges = self.edges(offset, len).await;
@@ -175,14 +178,14 @@ impl Core {
         compute(&*self.runtime, lines).await
     }
 
-    /// One line that has no content: a trim's, or a flush's.
+    /// Adds one line without content: a trim's, or a flush's.
     async fn add_plain(self: &Arc<Self>, arrival: Arrival, op: Op, offset: u64, len: u64) -> IoResult<()> {
         let core = self.clone();
         let line = move || core.log.append(arrival, std::iter::once(Record::new(0, op, offset, len)));
         compute(&*self.runtime, line).await
     }
 
-    /// A flush that came with a write.
+    /// Adds a flush that came with a write.
     async fn add_fua(self: &Arc<Self>, fua: bool) -> IoResult<()> {
         match fua {
             true => self.add_plain(self.log.arrival(), Op::Flush, 0, 0).await,
@@ -191,7 +194,7 @@ impl Core {
     }
 }
 
-/// Fingerprint and size of a block.
+/// Returns fingerprint and size of a block.
 fn content_of(block: &[u8]) -> Content {
     let is_zero = is_zero(block);
     let hash = XxHash3_64::oneshot(block);
@@ -204,7 +207,8 @@ fn content_of(block: &[u8]) -> Content {
     }
 }
 
-/// LZ4's size of a block alone, at its default level; the block's own where it does not shrink.
+/// Returns LZ4's size of a block alone, at its default level; the block's own if it does not
+/// shrink.
 fn stored_bytes(block: &[u8]) -> u32 {
     SCRATCH.with_borrow_mut(|scratch| {
         let bound = lz4::block::compress_bound(block.len()).unwrap_or(block.len() * 2);
@@ -280,16 +284,17 @@ impl BlockDevice for Recorder {
         })
     }
 
-    /// Never ready at once: a server that knew of holes without I/O would answer reads of them itself, past the trace.
+    /// Returns extents, never at once: a server that knew of holes without I/O would answer reads
+    /// of them itself, past the trace.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         let extents = self.core.device.extents(offset, len);
-        // A box has to be asked.
+        // A boxed future needs a poll.
         IoFuture::boxed(extents)
     }
 }
 
 impl Passing {
-    /// Waits for those before it.
+    /// Waits for the earlier ones.
     async fn granted(self) -> Passing {
         Passing { ticket: self.ticket.granted().await, ..self }
     }

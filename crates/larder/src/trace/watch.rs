@@ -1,9 +1,9 @@
-//! Records on their way: a bar on a terminal, an end at a signal, and the faults of lines that were passed over.
+//! Records on their way: a progress bar, an end at a signal, and the faults of skipped lines.
 //!
-//! Invariants: all of it costs a look every few thousand records. The first signal ends the stream with an error, so that
-//! files are cleaned up; a second one ends the process.
+//! Invariants: all of it costs a look every few thousand records. The first signal ends the stream
+//! with an error, so that files are cleaned up; a second one ends the process.
 //!
-//! What it does not do: change records.
+//! It does not change records.
 
 use super::out::remove_parts;
 use crate::{error::Outcome, output, signals, size::count};
@@ -23,7 +23,7 @@ use std::{
 /// Records between two looks.
 const LOOK_EVERY: u64 = 4096;
 
-/// Who looks.
+/// The watch over a command's records.
 #[derive(Clone)]
 pub struct Watch {
     bar: Option<ProgressBar>,
@@ -35,7 +35,8 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch for signals. From here on a signal ends streams; the caller makes the watch before any file.
+    /// Begins to watch for signals. From here on a signal ends streams; the caller makes the watch
+    /// before any file.
     ///
     /// # Errors
     /// A sentence.
@@ -52,7 +53,7 @@ impl Watch {
         })
     }
 
-    /// The records of a reader; `what` is being done.
+    /// Returns the records of a reader; `what` names the pass for people.
     pub fn reading(&self, reader: TraceReader, what: impl Into<Cow<'static, str>>) -> Reading {
         if let Some(bar) = &self.bar {
             let template = "{spinner} {msg} {wide_bar} {bytes} of {total_bytes} ({eta})";
@@ -64,7 +65,7 @@ impl Watch {
         Reading { reader, watch: self.clone(), looked: 0 }
     }
 
-    /// Records that come from nowhere.
+    /// Returns records that are made, not read.
     pub fn making<I: Iterator<Item = TraceResult<Record>>>(
         &self,
         records: I,
@@ -88,7 +89,8 @@ impl Watch {
         })
     }
 
-    /// Lines that were passed over in the last pass; tells people of them, and of content that cannot be replayed.
+    /// Ends the pass. Returns its skipped lines, and prints notes about them and about content that
+    /// cannot be replayed.
     pub fn finish(&self) -> u64 {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
@@ -105,22 +107,22 @@ impl Watch {
         self.skipped.get()
     }
 
-    /// Lines that were passed over in the last pass.
+    /// Returns the skipped lines of the last pass.
     pub fn skipped(&self) -> u64 {
         self.skipped.get()
     }
 
-    /// Times that stepped back in the last pass.
+    /// Returns how often time stepped back in the last pass.
     pub fn back_steps(&self) -> u64 {
         self.back_steps.get()
     }
 
-    /// Whether a signal came.
+    /// Returns whether a signal came.
     pub fn is_ending(&self) -> bool {
         self.is_ending.load(Ordering::Relaxed)
     }
 
-    /// What a signal sets.
+    /// Returns the flag that a signal sets.
     pub fn ending(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.is_ending)
     }
@@ -134,7 +136,7 @@ impl Watch {
     }
 }
 
-/// See [`Watch::reading`].
+/// Records of a reader, from [`Watch::reading`].
 pub struct Reading {
     reader: TraceReader,
     watch: Watch,

@@ -1,6 +1,8 @@
-//! Transfers that the kernel cuts short go on where they stopped, over a ring and in blocking calls.
+//! Transfers that the kernel cuts short go on where they stopped, over a ring and in blocking
+//! calls.
 //!
-//! Each step is a real kernel call for a part of the operation's length. The test then reports exactly that part as done.
+//! Each step is a real kernel call for a part of the operation's length. The test then reports
+//! exactly that part as done.
 //!
 //! It does not cut transfers short in the kernel. No file does that and takes the rest a moment
 //! later.

@@ -1,10 +1,11 @@
 //! Figure 12 (Exp#8): microseconds of fingerprint, compression, index lookup and index update.
 //!
-//! The trace goes through the index of each design, with a cache of 12.5% of the working set; the last 100 writes of new content
-//! are measured, each step by itself, and the median counts: on a shared machine a mean is of who else ran. Beside them stand
-//! 32 KiB writes to the media, on the virtual clock.
+//! The trace goes through the index of each design, with a cache of 12.5% of the working set. The
+//! last 100 writes of new content are measured, each step by itself. The median counts: on a shared
+//! machine other programs shift a mean. Beside them stand 32 KiB writes to the media, on the
+//! virtual clock.
 //!
-//! What it does not do: measure a write as a whole; `larder bench` does.
+//! It does not measure a write as a whole; `larder bench` does.
 
 use super::super::{
     live::Means,
@@ -27,20 +28,21 @@ use std::{
     time::Instant,
 };
 
-/// Writes that are measured.
+/// The measured writes.
 const WRITES: usize = 100;
 const CACHE_PERCENT: u64 = 12;
 const WEU_BYTES: u32 = 2 << 20;
 /// Writes to the media: the first fill the disk's buffer.
 const MEDIA_WRITES: u64 = 1500;
 const MEDIA_WARMUP: usize = 1000;
-/// The paper's, in microseconds: fingerprint, all four together, and a write of 32 KiB to SSD and disk.
+/// The paper's, in microseconds: fingerprint, all four together, and a write of 32 KiB to SSD and
+/// disk.
 const PUBLISHED: [f64; 4] = [15.5, 31.2, 85.0, 5997.0];
 
 /// A step's times, in microseconds.
 type Times = Vec<f64>;
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let (contents, asked) = trace(lab)?;
     let [fingerprint, compression] = codec_times(&contents);
@@ -106,7 +108,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
 /// A request of a chunk: address, whether it writes, content, its compressed bytes.
 type Asking = (u64, bool, u128, u32);
 
-/// The contents that are measured, and all requests.
+/// Returns the measured contents, and all requests.
 fn trace(lab: &Lab<'_>) -> Result<(Vec<Bytes>, Vec<Asking>), String> {
     let how = How::new(CHUNK_BYTES, Unknown::Zero);
     let (mut contents, mut asked) = (Vec::new(), Vec::new());
@@ -126,7 +128,7 @@ fn trace(lab: &Lab<'_>) -> Result<(Vec<Bytes>, Vec<Asking>), String> {
     }
 }
 
-/// Microseconds of a fingerprint and of a compression.
+/// Returns the microseconds of a fingerprint and of a compression.
 fn codec_times(contents: &[Bytes]) -> [f64; 2] {
     let codec = Codec::new([7; 32], Compression::Lz4, 1, true);
     let mut data = vec![0; CHUNK_BYTES as usize];
@@ -150,7 +152,7 @@ fn median(times: &[f64]) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Microseconds of a random write of 32 KiB to flash and to disk, one at a time.
+/// Returns the microseconds of a random write of 32 KiB to flash and to disk, one at a time.
 fn media(means: &Means) -> Result<[f64; 2], String> {
     let all = synthetic(1.0, 0.0, 1e9, MEDIA_WRITES)?;
     let initial = before(&all, CHUNK_BYTES);

@@ -1,9 +1,9 @@
-//! A design's index alone, driven as the engine drives it, with nothing written: to time its decisions.
+//! A design's index alone, driven as by the engine without any write, to time its decisions.
 //!
-//! Invariants: a record takes what its content takes compressed, or a whole chunk where the design has slots; slots are evicted as
-//! soon as none is free. What is mapped is clean.
+//! Invariants: a record takes its compressed size, or a whole chunk if the design has slots. Slots
+//! are evicted as soon as none is free. Every mapping is clean.
 //!
-//! What it does not do: I/O, logs or dirty data.
+//! It does not do I/O, or have logs or dirty data.
 
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup,
@@ -15,40 +15,40 @@ use larder_engine::{CreateOptions, designs::EngineDesign};
 use larder_format::StoreKind;
 use std::time::{Duration, Instant};
 
-/// What a request of one chunk asked of the index.
+/// The index's work for a request of one chunk.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
-    /// Finding the address, and for a write its content.
+    /// The time to find the address, and for a write its content.
     pub lookup: Duration,
-    /// Putting it in; what room cost, too.
+    /// The time to insert it, the cost of room included.
     pub update: Duration,
     /// Whether it was a write of new content.
     pub is_new: bool,
 }
 
-/// See the module.
+/// An index, as the module describes it.
 pub struct Index {
     design: Box<dyn Design>,
-    /// Where it has its metadata slots, if it has any: reading them is I/O, and not timed here.
+    /// The region of its metadata slots, if it has any: their reads are I/O, and not timed here.
     region: MemoryRegion,
     slot_bytes: u32,
     /// A record takes as many slots as it needs.
     is_bucketed: bool,
     chunk_bytes: u32,
-    /// The slot that is filled, and up to where.
+    /// The open slot and its fill.
     open: Option<(SlotId, u32, u32)>,
 }
 
 impl Index {
-    /// An empty one for so many bytes of chunks.
+    /// Returns an empty index for so many bytes of chunks.
     ///
     /// # Errors
-    /// A sentence, for sizes that the design cannot have.
+    /// A sentence, if the design cannot have these sizes.
     pub fn new(of: &EngineDesign, options: &CreateOptions, data_bytes: u64) -> Result<Index, String> {
         let (chunk_bytes, slot_bytes) = (options.chunk_bytes, options.weu_bytes);
         let chunks = data_bytes / u64::from(chunk_bytes);
         let slot_count = (data_bytes / u64::from(slot_bytes)).max(8) as u32;
-        // As many as a layout gives: four mappings and two contents for each chunk that fits raw.
+        // The numbers of a layout: four mappings and two contents for each chunk that fits raw.
         let config = DesignConfig { slot_count, mappings_max: 4 * chunks, fp_entries_max: 2 * chunks };
         let layout = of.layout(options, data_bytes, u64::MAX);
         let design = of.make(config, &layout).map_err(|error| error.to_string())?;
@@ -57,7 +57,7 @@ impl Index {
         Ok(Index { design, region: MemoryRegion::new(slots), slot_bytes, is_bucketed, chunk_bytes, open: None })
     }
 
-    /// A read of an address, or a write of a content that takes so many bytes.
+    /// Reads an address, or writes a content that takes so many bytes.
     ///
     /// # Errors
     /// A sentence: the design finds no room.

@@ -1,9 +1,10 @@
 //! Figure 13 (Exp#9): throughput by the number of threads.
 //!
-//! Each thread makes the requests of its own addresses, one at a time, on the one cache that all share: so each read has one
-//! right answer, and is verified. The cache is warmed with the first half of the trace, on one thread.
+//! Each thread makes the requests of its own addresses, one at a time, on the one shared cache. So
+//! each read has one right answer, and is verified. The first half of the trace warms the cache, on
+//! one thread.
 //!
-//! What it does not do: more threads of the engine's own: its two workers stay two.
+//! It does not add threads of the engine's own: its two workers stay two.
 
 use super::super::{
     live::Means,
@@ -24,10 +25,10 @@ const THREADS: [usize; 4] = [1, 2, 4, 8];
 const DEDUPS: [(u32, f64); 2] = [(50, 2.08), (80, 2.51)];
 /// Requests of a run at a scale of 1, half of them to warm up: a disk's time is real here.
 const REQUESTS: f64 = 6144.0;
-/// Requests under way while the cache is warmed up.
+/// Requests under way during the warm-up.
 const WARMING: usize = 8;
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let variants = variants();
     let (mut tables, mut charts, mut comparisons) = (Vec::new(), Vec::new(), Vec::new());
@@ -71,7 +72,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     Ok(Report { tables, comparisons, words, charts })
 }
 
-/// MiB a second of so many threads.
+/// Returns the MiB a second of so many threads.
 fn throughput(variant: &Variant, requests: &[Request], threads: usize, means: &Means) -> Result<f64, String> {
     let volume = Volume::Cached(variant.cache(cache_bytes(means.scale))?);
     let initial = before(requests, CHUNK_BYTES);

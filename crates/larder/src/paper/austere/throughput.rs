@@ -1,8 +1,9 @@
 //! Figure 11 (Exp#7): throughput by I/O deduplication ratio, and by write-to-read ratio.
 //!
-//! One request at a time, since both systems of the paper are single-threaded there. The first quarter warms the cache up.
+//! One request at a time, since both systems of the paper are single-threaded there. The first
+//! quarter warms the cache up.
 //!
-//! What it does not do: choose the ratios by the paper: its text has none but 7:3, 1:9 and 50%, and ranges.
+//! It does not choose the ratios by the paper: its text has only 7:3, 1:9 and 50%, and ranges.
 
 use super::super::{
     live::{Case, Means},
@@ -20,11 +21,11 @@ use std::sync::Arc;
 const REQUESTS: f64 = 163_840.0;
 /// I/O deduplication ratios in percent, with seven writes to three reads.
 const DEDUPS: [u32; 5] = [10, 30, 50, 70, 90];
-/// Writes of ten requests, with half of the writes duplicates.
+/// Writes in ten requests; half of the writes are duplicates.
 const WRITES: [u32; 5] = [1, 3, 5, 7, 9];
 const MIB_LABEL: &str = "Throughput (MiB/s)";
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let by_dedup = DEDUPS.map(|percent| (f64::from(percent) / 100.0, 7.0 / 3.0));
     let by_writes = WRITES.map(|writes| (0.5, f64::from(writes) / f64::from(10 - writes)));
@@ -105,7 +106,7 @@ fn cases_of(scale: f64, (dedup, write_to_read): (f64, f64)) -> Result<Vec<Case>,
 
 fn comparisons(tables: &[Table]) -> Vec<Comparison> {
     let throughputs = || tables.iter().step_by(2);
-    // Of all points but one, or of one.
+    // All points but one, or that one.
     let more = |a: &str, b: &str, in_column: Option<bool>| {
         let cells = throughputs().enumerate().flat_map(|(table, of)| {
             let lines = of.ours(a).zip(of.ours(b)).into_iter().flat_map(|(a, b)| a.iter().zip(b));

@@ -1,9 +1,10 @@
 //! Figures 10 and 11 (§5.7): random reads and writes without duplicates, one job and eight.
 //!
-//! Each block is asked for once. Reads are of a cold cache, so the disk answers all of them; then of a warm one. Writes are
-//! made in write-back, with room for all of them. A job has one request under way.
+//! Each block is requested once. Reads are of a cold cache, so the disk answers all of them; then
+//! of a warm one. Writes are made in write-back, with room for all of them. A job has one request
+//! under way.
 //!
-//! What it does not do: run the benchmark `fio` itself, which would need a block device of the kernel.
+//! It does not run the benchmark `fio` itself, which would need a block device of the kernel.
 
 use super::super::{
     live::{Case, Means},
@@ -26,17 +27,17 @@ use larder_sim::{
 use larder_trace::{Fingerprint, Op};
 use std::sync::Arc;
 
-/// The disk on which the blocks lie.
+/// The disk of the blocks.
 const DISK_BYTES: u64 = 512 << 30;
 const SEED: u64 = 10;
-/// Cold reads take milliseconds each: so many of them at most.
+/// The most cold reads, since each takes milliseconds.
 const COLD_MAX: u64 = 400;
 /// The least room of a cache.
 const CACHE_BYTES_MIN: u64 = 8 << 20;
-/// Each case is measured so often, and the quickest counts: the others are of whoever else ran meanwhile.
+/// The measurements of each case; the quickest counts, since other programs slow the others.
 const REPEATS: usize = 5;
 
-/// What is measured.
+/// The measured operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     ColdReads,
@@ -47,7 +48,7 @@ enum Kind {
 const KINDS: [(Kind, &str); 3] =
     [(Kind::ColdReads, "reads, cold"), (Kind::WarmReads, "reads, warm"), (Kind::Writes, "writes")];
 
-/// Figure 10: one job, 1 GB.
+/// Runs Figure 10: one job, 1 GB.
 pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let label = "Latency (us)";
     let table = measured(means, 1, 1 << 30, label, Figures::mean_us)?;
@@ -69,7 +70,7 @@ pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     Ok(finished(table, comparisons, words, "CacheDedup: latency, one job", Scale::Log))
 }
 
-/// Figure 11: eight jobs, 512 MB each.
+/// Runs Figure 11: eight jobs, 512 MB each.
 pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let table = measured(means, 8, 8 * (512 << 20), "Throughput (MiB/s)", Figures::mib_per_s)?;
     let kept = |kind: &str, pair: [&str; 2]| {
@@ -142,7 +143,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
     let mut requests: Vec<Request> = places.iter().map(|place| request(op, *place, apart)).collect();
     let mut warmup = 0;
     if kind == Kind::WarmReads {
-        // A quick origin fills the cache; what is measured does not ask it.
+        // A quick origin fills the cache; the measured requests do not reach it.
         warmup = requests.len();
         rng.shuffle(&mut places);
         requests.extend(places.iter().map(|place| request(op, *place, apart)));
@@ -168,7 +169,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
     Ok((plan, load))
 }
 
-/// A block of its own content, which compresses to a half.
+/// Returns a request for a block of its own content, which compresses to a half.
 fn request(op: Op, place: u64, apart: u64) -> Request {
     let fingerprint = Fingerprint([mix64(place + 1), mix64(!place)]);
     let bytes = Bytes::Of { fingerprint, stored_bytes: CHUNK_BYTES / 2 };

@@ -1,12 +1,16 @@
-//! Figure 5 (§5.2) and the latency of Figure 8 (§5.5): traces through caches of 40% of their working set.
+//! Figure 5 (§5.2) and the latency of Figure 8 (§5.5): traces through caches of 40% of their
+//! working set.
 //!
-//! For Figure 5 each trace has a cache of its own, and requests are made one at a time, so that the disk is not saturated (the
-//! paper: "when the storage server is not saturated"). For Figure 8 all are before one cache, at once: each has a part of one
-//! volume, and a client that makes its requests in their order. The generated profile has the totals of nine machines (Table 2), so
-//! its addresses are dealt to nine clients, in runs; what content the machines share is what the profile repeats over all
-//! addresses. Caches are cold at the start, as the paper's are, and everything is measured.
+//! For Figure 5 each trace has a cache of its own. Requests are made one at a time, so that the
+//! disk is not saturated (the paper: "when the storage server is not saturated"). For Figure 8 all
+//! traces share one cache, at once. Each has a part of one volume, and a client that makes its
+//! requests in their order. The generated profile has the totals of nine machines (Table 2), so its
+//! addresses are dealt to nine clients, in runs. The machines share the content that the profile
+//! repeats over all addresses. Caches are cold at the start, as the paper's are, and everything is
+//! measured.
 //!
-//! What it does not do: leave out the fingerprints' time, as the paper does: on the virtual clock they have none.
+//! It does not leave out the fingerprints' time, as the paper does: on the virtual clock they have
+//! none.
 
 use super::super::{
     disk::Initial,
@@ -25,7 +29,7 @@ use std::{collections::HashMap, sync::Arc};
 
 /// Percent of the working set.
 const CACHE_PERCENT: u64 = 40;
-/// A profile's disk is as large as the paper's: a small one would have short seeks.
+/// The size of a profile's disk, as large as the paper's: a small one would have short seeks.
 const DISK_BYTES_MIN: u64 = 512 << 30;
 /// Chunks that profiles touch side by side.
 const RUN_CHUNKS: u64 = 8;
@@ -33,7 +37,7 @@ const RUN_BYTES: u64 = RUN_CHUNKS * CHUNK_BYTES as u64;
 /// Virtual machines of Figure 8 (§5.5: three groups of students with three each).
 const MACHINES: usize = 9;
 
-/// A pair of designs, and by how many percent the first is lower than the second: trace, pair, figure.
+/// A trace, a pair of designs, and by how many percent the first is lower than the second.
 type Published = (&'static str, [&'static str; 2], f64);
 
 const FIG5: [Published; 6] = [
@@ -46,7 +50,7 @@ const FIG5: [Published; 6] = [
 ];
 const FIG8: [Published; 2] = [("Hadoop", ["D-LRU", "LRU"], 12.0), ("Hadoop", ["D-ARC", "ARC"], 12.0)];
 
-/// Figure 5.
+/// Runs Figure 5.
 pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let mut rows = Vec::new();
     for at in 0..lab.workload_count() {
@@ -67,7 +71,7 @@ pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     Ok(report)
 }
 
-/// Figure 8's latency and throughput.
+/// Runs Figure 8's latency and throughput.
 pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let Shared { cases, clients, outstanding } = shared(lab)?;
     let found = means.each(&cases, |(plan, loads)| side_by_side(plan, means.time, loads, &means.ending))?;
@@ -129,16 +133,16 @@ const OF_PROFILES: &str = "The engine's d-lru keeps data that no address has any
                            written, and d-arc likewise; the experiments that count forget it (§3.1). What that costs D-LRU in misses, \
                            Figure 3 has: more than it saves by deduplication.";
 
-/// What was found of a trace, or of all that shared a cache.
+/// The results of a trace, or of all that shared a cache.
 struct Row {
     /// The paper's name for it, or another.
     name: String,
     title: String,
-    /// Of each volume.
+    /// The figures of each volume.
     found: Vec<Figures>,
 }
 
-/// The tables, and what the paper's text says beside them.
+/// Returns the tables, beside the statements of the paper's text.
 fn report(rows: &[Row], published: &[Published], title: &str) -> Report {
     let names: Vec<&str> = std::iter::once("no cache").chain(designs().into_iter().map(|(name, _)| name)).collect();
     let mut tables: Vec<Table> =
@@ -165,7 +169,7 @@ fn report(rows: &[Row], published: &[Published], title: &str) -> Report {
     Report { words: Vec::new(), tables, comparisons, charts }
 }
 
-/// Without a cache, and through each design.
+/// Returns the volumes: without a cache, and through each design.
 fn volumes(data_bytes: u64) -> Result<Vec<Volume>, String> {
     let cached = designs().into_iter().map(|(_, design)| cache(design, data_bytes).map(Volume::Cached));
     std::iter::once(Ok(Volume::Disk)).chain(cached).collect()
@@ -187,19 +191,19 @@ fn data_bytes(working_set_chunks: u64) -> u64 {
     working_set_chunks * CACHE_PERCENT / 100 * u64::from(CHUNK_BYTES)
 }
 
-/// Where requests end.
+/// Returns the end of the last request.
 fn end_of(requests: &[Request]) -> u64 {
     requests.iter().map(|request| request.offset.saturating_add(request.len)).max().unwrap_or(0)
 }
 
-/// Moves requests to `base`, and runs `times` as far apart.
+/// Moves requests to `base`, and their runs `times` as far apart.
 fn spread(requests: &mut [Request], base: u64, times: u64) {
     for request in requests {
         request.offset = base + request.offset / RUN_BYTES * RUN_BYTES * times + request.offset % RUN_BYTES;
     }
 }
 
-/// One trace, each volume for itself.
+/// Returns the cases of one trace, each volume for itself.
 fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
     let data_bytes = data_bytes(lab.survey(at, &how())?.working_set_chunks);
     let mut found = requests(lab.requests(at, &how())?, CHUNK_BYTES, |chunk| chunk)?;
@@ -212,16 +216,16 @@ fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
     Ok(volumes(data_bytes)?.into_iter().map(case).collect())
 }
 
-/// What shares a cache.
+/// The loads that share a cache.
 struct Shared {
-    /// Each volume, and the loads that are made on it at once.
+    /// Each volume, and its concurrent loads.
     cases: Vec<(Plan, Vec<Load>)>,
     clients: usize,
-    /// Requests of each that are under way at most: of all together about as many as there are machines.
+    /// The most requests of each under way: of all together about as many as there are machines.
     outstanding: usize,
 }
 
-/// All traces, each with its part of one volume.
+/// Returns all traces, each with its part of one volume.
 fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
     let (mut streams, mut working_set, mut sizes) = (Vec::new(), 0, Sizes::default());
     let is_generated = lab.has_generated();
@@ -250,7 +254,9 @@ fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
     Ok(Shared { cases, clients, outstanding })
 }
 
-/// The requests of a stream that stands for all machines, dealt to them by address, in runs; of a machine its own are in their order.
+/// Deals the requests of a stream for all machines to them by address, in runs.
+///
+/// The requests of a machine keep their order.
 fn dealt(requests: Vec<Request>) -> [Vec<Request>; MACHINES] {
     let mut machines = [const { Vec::new() }; MACHINES];
     for mut request in requests {

@@ -1,10 +1,12 @@
-//! Figure 7 (§6.2, "Sensitivity analysis"): read response time over a grid of working set and deduplication.
+//! Figure 7 (§6.2, "Sensitivity analysis"): read response time over a grid of working set and
+//! deduplication.
 //!
-//! Each point of the grid is a cache of its own. The whole working set is read once, then as many random reads are made; then as
-//! many again are measured, within bounds, one at a time. The working set lies spread over
-//! a disk as large as a real one, so that its own buffer plays no part.
+//! Each point of the grid is a cache of its own. The whole working set is read once, then as many
+//! random reads are made. Then as many again are measured, within bounds, one at a time. The
+//! working set is spread over a disk as large as a real one, so that the disk's own buffer plays no
+//! part.
 //!
-//! What it does not do: writes; the paper has none here.
+//! It does not write, as the paper.
 
 use super::super::{
     live::{Case, Means},
@@ -29,11 +31,11 @@ const RATIOS: [f64; 5] = [1.0, 2.0, 3.0, 5.0, 10.0];
 const VARIANTS: [&Variant; 2] = [&WEU_D, &WEU_DC];
 /// Measured reads of a point.
 const READS: std::ops::RangeInclusive<usize> = 500..=4000;
-/// The disk over which a working set is spread.
+/// The disk of the spread working set.
 const DISK_BYTES: u64 = 1 << 40;
 const SEED: u64 = 7;
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let cache_bytes = (CACHE_BYTES * means.scale) as u64;
     let base = means.cases(&[point(Volume::Flash, cache_bytes, 1.0, 1.0)?])?;

@@ -1,11 +1,12 @@
-//! Figure 8 (§6.2, "Nitro overheads"): read response time where nothing and where everything hits, in a boot storm.
+//! Figure 8 (§6.2, "Nitro overheads"): read response time at 0% and at 100% hits, in a boot storm.
 //!
-//! 0%: a cold cache, and each block is read once; against the disks without a cache. 100%: the storm was read before, and all
-//! of it is on flash; against a flash drive that holds everything, without a cache. Extents are of 4 KiB here, in which the boot is
-//! made up, and nothing is read ahead.
+//! 0%: a cold cache, and each block is read once; against the disks without a cache. 100%: the
+//! storm was read before, and all of it is on flash; against a flash drive that holds everything,
+//! without a cache. Extents have 4 KiB here, the unit of the made-up boot, and nothing is read
+//! ahead.
 //!
-//! What it does not do: fill the cache from a disk where everything is to hit: what the origin is plays no part there, so it is
-//! a quick one.
+//! It does not fill the cache from a disk for 100%: the origin plays no part there, so it is a
+//! quick one.
 
 use super::super::{
     live::{Case, Means},
@@ -27,18 +28,18 @@ use std::{collections::HashSet, sync::Arc};
 
 const BLOCK_BYTES: u32 = 4096;
 const VARIANTS: [&Variant; 4] = [&WEU, &WEU_C, &WEU_D, &WEU_DC];
-/// The paper's, for COS and TPS alike: of 0% at most, of 100% each.
+/// The paper's values, for COS and TPS alike: of 0% at most, of 100% each.
 const PUBLISHED_MISSES: f64 = 1.07;
 const PUBLISHED_HITS: [f64; 4] = [1.02, 1.11, 1.062, 1.18];
-/// Each case is measured so often, and the quickest counts: the others are of whoever else ran meanwhile.
+/// The measurements of each case; the quickest counts, since other programs slow the others.
 const REPEATS: usize = 5;
-/// Reads of the disk that are measured where nothing hits, at most.
+/// The most measured disk reads at 0%.
 const MISSES_MAX: usize = 600;
 const CACHE_BYTES_MIN: u64 = 8 << 20;
 /// Requests under way.
 const OUTSTANDING: usize = 4;
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let storm = storm(means.scale)?;
     let misses = misses(&storm);
@@ -56,7 +57,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     Ok(report(&found))
 }
 
-/// The storm, request by request.
+/// Returns the storm, request by request.
 fn storm(scale: f64) -> Result<Vec<Request>, String> {
     let told = |error: larder_trace::TraceError| error.to_string();
     let boot_bytes = ((18 << 20) as f64 * scale) as u64;
@@ -68,7 +69,7 @@ fn storm(scale: f64) -> Result<Vec<Request>, String> {
     requests(chunks.map(|chunk| chunk.map_err(told)), BLOCK_BYTES, |chunk| chunk)
 }
 
-/// The reads of what no request touched before.
+/// Returns the reads of blocks that no earlier request touched.
 fn misses(storm: &[Request]) -> Vec<Request> {
     let mut touched = HashSet::new();
     let is_new = |request: &&Request| {
@@ -81,7 +82,7 @@ fn misses(storm: &[Request]) -> Vec<Request> {
     storm.iter().filter(is_new).take(MISSES_MAX).cloned().collect()
 }
 
-/// Without a cache, and through each variant.
+/// Returns the cases: without a cache, and through each variant.
 fn cases(
     base: Volume,
     disk: Profile,
@@ -115,7 +116,7 @@ fn cases(
     Ok(volumes.into_iter().map(|volume| (plan(volume), load.clone())).collect())
 }
 
-/// Each case, the rounds one after the other, so that what disturbs one round disturbs all cases.
+/// Runs each case, the rounds one after the other, so that a disturbed round disturbs all cases.
 fn quickest(cases: &[Case], means: &Means) -> Result<Vec<Figures>, String> {
     let mut best: Vec<Option<Figures>> = vec![None; cases.len()];
     for _ in 0..REPEATS {

@@ -1,11 +1,13 @@
-//! Table 2 (§6.2) with a TPS origin: IOPS and read response time of five variants against no cache, warm and cold.
+//! Table 2 (§6.2) with a TPS origin: IOPS and read response time of five variants.
 //!
-//! Requests are made sixteen at a time, as fast as they go, in place of the paper's trace "at an accelerated speed to use ~95% of
-//! the system resources". Warm: the first 16 of 21 days are not measured; cold: they are left out (§6.2). Caches are of 2%
-//! of the file system, in write-back.
+//! They stand against no cache, warm and cold.
 //!
-//! What it does not do: NVRAM, which acknowledges the paper's writes. Here memory does, which a power loss takes: the flash has them
-//! with the next FLUSH, or within a second.
+//! Requests are made sixteen at a time, as fast as they go. This replaces the paper's trace "at an
+//! accelerated speed to use ~95% of the system resources". Warm: the first 16 of 21 days are not
+//! measured; cold: they are left out (§6.2). Caches have 2% of the file system, in write-back.
+//!
+//! It does not model NVRAM, which acknowledges the paper's writes. Here memory does, and a power
+//! loss takes it: the flash has the writes with the next FLUSH, or within a second.
 
 use super::super::{
     live::{Case, Means},
@@ -25,7 +27,7 @@ use std::sync::Arc;
 
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 
-/// Runs it.
+/// Runs the experiment.
 pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     let mut table = Table2::default();
     for at in 0..lab.workload_count() {
@@ -56,7 +58,7 @@ fn point(figures: &Figures) -> Point {
     Point { iops: figures.iops(), read_us: figures.reads.mean_us(), hit_percent: figures.hit_percent() }
 }
 
-/// Warm, without a cache and with each; then cold.
+/// Returns the cases: warm, without a cache and with each; then cold.
 fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
     let how = how(EXTENT_BYTES);
     let data_bytes = cache_extents(lab, at, 2.0)? * u64::from(EXTENT_BYTES);
@@ -64,7 +66,7 @@ fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
     let is_generated = lab.has_generated();
     let found = requests(chunks, EXTENT_BYTES, |chunk| chunk)?;
     let end = found.iter().map(|request| request.offset + request.len).max().unwrap_or(0);
-    // A profile at a scale is of a disk at that scale: its runs are drawn apart again.
+    // A scaled profile belongs to a scaled disk, so its runs are drawn apart again.
     let apart = if is_generated { (DISK_BYTES_MIN / end.max(1)).max(1) } else { 1 };
     let run_bytes = RUN_CHUNKS * u64::from(EXTENT_BYTES);
     let mut all = found;

@@ -1,4 +1,5 @@
-//! The recorder over memory: what the trace says a block held is what it held, whatever overlaps and whoever is gone.
+//! The recorder over memory: each block has the trace's content, also with overlaps and dropped
+//! clients.
 
 use super::{Recorder, content_of};
 use crate::trace::{log::TraceLog, out::OutFile};
@@ -21,7 +22,7 @@ use std::{
     },
 };
 
-/// A recording over a device, and where it is written.
+/// A recording over a device, and its file.
 struct Bench {
     runtime: Arc<ThreadRuntime>,
     log: Arc<TraceLog>,
@@ -171,14 +172,14 @@ fn a_request_whose_client_is_gone_has_its_lines() {
         4096,
     );
     drop(bench.recorder.write(0, IoBuf::copy_of(&[1; 4096]).freeze(), WriteFlags::default()));
-    // It waits for the one before it.
+    // It waits for the earlier one.
     bench.read(0, 4096);
     let records = bench.records();
     assert_eq!(short(&records), [(1, Op::Write, 0, 4096), (2, Op::Read, 0, 4096)]);
     assert_eq!(fingerprints(&records), [Some(content_of(&[1; 4096]).fingerprint); 2]);
 }
 
-/// Random requests, as far as they go through `bench`, on sectors of a small device.
+/// Makes random requests on sectors of a small device, as far as they go through `bench`.
 fn disturb(bench: &Bench, seed: u64, requests: u32, size: u64) {
     let mut rng = Rng::new(seed);
     for _ in 0..requests {
@@ -192,7 +193,7 @@ fn disturb(bench: &Bench, seed: u64, requests: u32, size: u64) {
                 block_on(bench.recorder.write_zeroes(offset, len, ZeroFlags::default())).expect("zeroes");
             }
             _ => {
-                // Whole blocks only: what a trim leaves of a part the trace does not say.
+                // Whole blocks only: the trace does not tell the rest of a partly trimmed block.
                 let (first, end) = (offset.next_multiple_of(4096), (offset + len) / 4096 * 4096);
                 if first < end {
                     block_on(bench.recorder.discard(first, end - first)).expect("a trim");
@@ -219,7 +220,7 @@ fn threads_that_overlap_leave_a_trace_that_agrees_with_the_device() {
     let content = info.content.expect("content");
     assert!(content.reads_checked > 100 && content.reads_after_trim > 0, "seed {seed}: {content:?}");
     assert_eq!((content.reads_mismatched, content.reads_after_trim_not_zero), (0, 0), "seed {seed}");
-    // What the trace says of each block in the end is what is there.
+    // Each block's last content in the trace is on the device.
     let mut held = HashMap::new();
     for record in &records {
         match (record.op, record.content) {
