@@ -51,7 +51,7 @@ impl Fault {
 #[derive(Debug, Default)]
 pub struct FaultPlan {
     faults: Mutex<Vec<Fault>>,
-    /// Whether any failure is planned: the one word that a healthy operation reads.
+    /// A failure is planned: the one word that a healthy operation reads.
     armed: AtomicBool,
     gone: AtomicBool,
 }

@@ -1,4 +1,4 @@
-//! [`IoFuture`]: the future of one device operation, without an allocation where the result is already known.
+//! [`IoFuture`]: the future of one device operation; a known result needs no allocation.
 //!
 //! Invariants: a future from [`IoFuture::pending`] resolves exactly once. A [`Completer`] dropped
 //! unused resolves it with [`IoErrorKind::Cancelled`], so that no waiter waits for ever.

@@ -1,4 +1,4 @@
-//! [`RamDevice`]: a block device in memory. Every operation is over when its call returns.
+//! [`RamDevice`]: a block device in memory. Every operation ends when its call returns.
 //!
 //! Role: the medium of tests, benches and embedders that need a device with no cost of its own. It
 //! is sparse: a device of many TiB costs only its written bytes.
@@ -78,8 +78,9 @@ fn new_stripe() -> Box<[u8; STRIPE_BYTES]> {
 }
 
 impl RamDevice {
-    /// Returns a device of `size_bytes` zeroes with sectors of `sector_bytes` and physical sectors
-    /// of 4 KiB.
+    /// Returns a device of `size_bytes` zeroes with sectors of `sector_bytes`.
+    ///
+    /// Its physical sectors have 4 KiB.
     ///
     /// # Panics
     /// If `sector_bytes` is not a power of two in 512..=4096. Also if `size_bytes` is not a

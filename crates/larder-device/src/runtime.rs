@@ -1,4 +1,6 @@
-//! [`Runtime`]: the engine's only way to spawn background work, to wait for time, and to compute off the caller's path.
+//! [`Runtime`]: the engine's only way to spawn background work, wait for time, and compute.
+//!
+//! It computes off the caller's path.
 //!
 //! Invariants: the engine takes time, threads and order from here alone. So a simulated runtime
 //! with one seed replays a whole run.

@@ -1,4 +1,6 @@
-//! [`ThreadRuntime`]: the [`Runtime`] of a real process: a driver thread for tasks and timers, and workers for jobs.
+//! [`ThreadRuntime`]: the [`Runtime`] of a real process.
+//!
+//! It has a driver thread for tasks and timers, and workers for jobs.
 //!
 //! Invariants: tasks run on one thread, so that an engine's background work needs no lock against
 //! itself. Their I/O is completed there. Timers fire in the order of their deadlines, equal ones in

@@ -1,16 +1,16 @@
 //! [`Throttled`]: a device with the timing of another medium, a rotating disk above all.
 //!
 //! Role: the cost of a slow origin decides the worth of a cache. This wrapper makes memory or a
-//! file as slow as a disk, a RAID or an SSD, in benches and demonstrations as well as on a
-//! simulation's clock. A request goes to the inner device at once, and ends when both the device
-//! and the medium's model have ended it.
+//! file as slow as a disk, a RAID or an SSD. It serves benches and demonstrations, and runs on a
+//! simulation's clock, too. A request goes to the inner device at once, and ends when both the
+//! device and the medium's model have ended it.
 //!
 //! Invariants: time is the runtime's alone. Data, errors and durability are the inner device's: a
 //! flush reaches it after the model's write cache was drained. With one runtime clock and one order
 //! of requests the timing is the same.
 //!
-//! It does not keep data in a cache that could be lost (lay it over [`crate::sim::SimDevice`] for
-//! that), or make a medium faster than the device inside.
+//! It does not keep data in a cache that could be lost; lay it over [`crate::sim::SimDevice`] for
+//! that. It does not make a medium faster than the device inside.
 
 mod hdd;
 mod model;

@@ -57,8 +57,9 @@ impl std::fmt::Debug for OpenedDevice {
     }
 }
 
-/// Opens a device by path, `file:///PATH`, `nbd://HOST[:PORT]/EXPORT` or
-/// `nbd+unix:///EXPORT?socket=PATH`.
+/// Opens a device by path or URI.
+///
+/// The URIs are `file:///PATH`, `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`.
 ///
 /// # Errors
 /// The device's errors; [`IoErrorKind::Unsupported`], with a sentence, for any other scheme.

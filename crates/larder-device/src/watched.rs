@@ -1,4 +1,4 @@
-//! [`Watched`]: a device that knows its unanswered operations, their age, and whether operations succeed.
+//! [`Watched`]: a device that knows its unanswered operations, their age, and their success.
 //!
 //! Invariants: an operation counts from the call until its future ends or is dropped. Operations
 //! pass unchanged; one that ends at once stays so. [`Watched::but_reads`] passes reads on

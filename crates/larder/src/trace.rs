@@ -42,8 +42,9 @@ pub fn run(command: &TraceCommand) -> Outcome {
 pub(crate) enum Use {
     /// It is read once, as it is.
     Once,
-    /// It is replayed or re-chunked: the file must be readable again, and its content be in blocks
-    /// of one size.
+    /// It is replayed or re-chunked.
+    ///
+    /// The file must be readable again, and its content be in blocks of one size.
     Replay,
 }
 

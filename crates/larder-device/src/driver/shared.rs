@@ -33,7 +33,7 @@ use std::{
 
 /// Tasks run between two looks at the I/O.
 const TASKS_PER_TURN_MAX: usize = 256;
-/// The longest wait of an ending thread for the memory that the kernel holds; later this memory is
+/// The longest wait of an ending thread for the kernel to return memory. After it this memory is
 /// leaked.
 const WIND_UP_MAX: Duration = Duration::from_secs(30);
 /// One step of that wait.

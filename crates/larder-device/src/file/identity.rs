@@ -13,8 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The id of a file or block device under any name, while the system runs and its file system is
-/// mounted.
+/// The id of a file or block device under any name, while system and mount stay up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileId {
     /// A regular file.

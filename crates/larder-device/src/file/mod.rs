@@ -1,4 +1,4 @@
-//! [`FileDevice`]: a regular file or a block device as a [`BlockDevice`], with direct I/O where the system allows it.
+//! [`FileDevice`]: a file or block device as a [`BlockDevice`], with direct I/O if possible.
 //!
 //! Invariants: the file stays open, and its lock held, until the last operation ends. Memory that
 //! direct I/O would refuse is copied through an aligned buffer. A discarded or zeroed range of a

@@ -196,8 +196,9 @@ fn block_device_sizes(file: &File) -> std::io::Result<Sizes> {
     })
 }
 
-/// Returns the alignment for direct I/O on this file, in bytes; `None` if it exceeds the largest
-/// sector.
+/// Returns the alignment for direct I/O on this file, in bytes.
+///
+/// `None` stands for one beyond the largest sector.
 fn direct_align(file: &File) -> Option<u32> {
     // SAFETY: all zeroes is a valid `statx`.
     let mut stat: libc::statx = unsafe { std::mem::zeroed() };

@@ -76,8 +76,9 @@ fn modified(meta: &Metadata) -> u64 {
     (meta.mtime() as u64).wrapping_mul(1_000_000_000).wrapping_add(meta.mtime_nsec() as u64)
 }
 
-/// Returns epoch and count of the block device with attributes at this path; `None` if the system
-/// keeps no count.
+/// Returns epoch and count of the block device with attributes at this path.
+///
+/// `None` if the system keeps no count.
 fn of_block_device(at: &Path) -> Option<(u64, u64)> {
     let text = |name: &str| fs::read_to_string(at.join(name)).ok();
     let backing = text("loop/backing_file").or_else(|| fs::read_to_string(at.join("../loop/backing_file")).ok());

@@ -48,7 +48,7 @@ impl Rng {
     }
 }
 
-/// Seeded operations in batches of disjoint ranges, all in flight at once, against a byte array.
+/// Runs seeded operations on disjoint ranges against a byte array, each batch in flight at once.
 fn run_model(direct: bool, seed: u64) {
     println!("direct {direct}, seed {seed}");
     let temp = TempFile::new();

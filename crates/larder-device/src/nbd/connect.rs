@@ -192,8 +192,7 @@ impl Write for Until<'_> {
     }
 }
 
-/// Translates the error of a socket that reached its time limit: the system reports that it would
-/// block.
+/// Translates the error of a socket at its time limit: the system reports that it would block.
 fn timed_out(error: io::Error) -> io::Error {
     if error.kind() == io::ErrorKind::WouldBlock { io::ErrorKind::TimedOut.into() } else { error }
 }

@@ -324,7 +324,7 @@ impl SimpleReply {
 /// The header of a structured reply's chunk; `len` bytes of payload follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChunkHeader {
-    /// Whether this is the reply's last chunk.
+    /// This is the reply's last chunk.
     pub done: bool,
     /// One of [`chunk`].
     pub kind: u16,

@@ -1,4 +1,6 @@
-//! [`SimDevice`]: a device whose operations take effect and complete when the simulation's scheduler says so.
+//! [`SimDevice`]: a device whose operations complete when the simulation's scheduler chooses.
+//!
+//! The scheduler chooses the moment of their effect, too.
 //!
 //! Invariants:
 //! - An operation takes effect at one moment between its submission and its completion. Without FUA

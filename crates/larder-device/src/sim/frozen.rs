@@ -1,11 +1,11 @@
-//! [`Frozen`]: the instant of a crash with everything still undecided, to be decided in every way, one after the other.
+//! [`Frozen`]: the undecided instant of a crash, to be decided in every way, one after the other.
 //!
 //! The undecided parts are, for each device, the volatile changes, oldest first, and then the
 //! operations in flight. Each such *piece* is kept, dropped or torn, independent of the others.
 //!
 //! Invariants: two choices differ in the content of some sector. Exceptions are pieces longer than
-//! three atoms, and pieces that cover each other. An atom does not count if the piece leaves it as
-//! it is durable and no earlier piece touches it.
+//! three atoms, and pieces that cover each other. An atom does not count if the piece leaves its
+//! durable content and no earlier piece touches it.
 //!
 //! It does not cut a piece of more than three such atoms in every way; it takes six of them.
 
@@ -24,8 +24,7 @@ use std::{
 
 /// The most atoms of a piece that is cut in every way.
 const ATOMS_CUT_IN_EVERY_WAY_MAX: usize = 3;
-/// Ways to cut a longer one: none, all, the first atom, the last, the first half, all but one in
-/// the middle.
+/// Ways to cut a longer one: none, all, first atom, last, first half, all but one in the middle.
 const WAYS_TO_CUT_A_LONG_ONE: u64 = 6;
 
 /// The instant of a crash, undecided. It is cheap, since it shares its bytes with the devices.

@@ -1,4 +1,4 @@
-//! [`SimRuntime`]: one scheduler for tasks, jobs, timers and device completions, whose every choice a seed makes.
+//! [`SimRuntime`]: a seeded scheduler for tasks, jobs, timers and device completions.
 //!
 //! Invariants: the state's lock is never held while foreign code runs (a task, a job, a waker, a
 //! destructor). After the end of a runtime nothing it was given runs: tasks are dropped, operations
@@ -38,8 +38,7 @@ pub enum Schedule {
     /// Any order a program must bear: completions overtake each other, timers fire early, tasks
     /// starve.
     Chaos,
-    /// The order of a quick machine: ready work runs before time moves, and time moves to the next
-    /// due event.
+    /// The order of a quick machine: ready work runs before time moves on to the next due event.
     Timed,
 }
 

@@ -28,8 +28,7 @@ fn version_of(sector: &[u8], seed: u64) -> u64 {
     version
 }
 
-/// A task's knowledge of its region: per sector, all versions ever begun, in order, and the durable
-/// one.
+/// A task's knowledge of its region: per sector, all versions begun, in order, and the durable one.
 #[derive(Clone)]
 struct Model {
     begun: Vec<Vec<u64>>,

@@ -1,5 +1,4 @@
-//! A rotating disk: one arm, a platter whose angle follows from the clock, a read-ahead buffer and
-//! a write cache.
+//! A rotating disk: an arm, a platter turned by the clock, a read-ahead buffer and a write cache.
 //!
 //! The device's bytes lie on one spiral from the outer to the inner edge. A small device is a disk
 //! of few tracks, so that its seeks are as long as a large disk's. Track skew is perfect: a
@@ -45,7 +44,7 @@ pub(super) struct HddFigures {
 ///
 /// Average seek of 8.5 ms and latency of 4.17 ms as in Hitachi's specification of the Deskstar
 /// 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 MB/s outside falling to
-/// 100 MB/s inside, 0.1 ms a command. Of the buffer, 16 MiB hold writes, and 2 MiB are read ahead.
+/// 100 MB/s inside, 0.1 ms a command. The buffer has 16 MiB for writes; 2 MiB are read ahead.
 pub(super) const HDD_7200: HddFigures = HddFigures {
     turn: 60_000_000_000 / 7200,
     seek_to_next_track: 800_000,

@@ -38,8 +38,9 @@ pub(super) trait Model: Send {
     /// Takes a request at time `now`. The caller has called [`Model::advance`] for `now` before.
     fn submit(&mut self, now: Nanos, request: Request);
 
-    /// Returns the time of the next event without further submissions: at the latest the next
-    /// request's end.
+    /// Returns the time of the next event without further submissions.
+    ///
+    /// It is at the latest the next request's end.
     fn next_due(&self) -> Option<Nanos>;
 
     /// Lets time pass until `now`. Adds the requests that ended by then, each with its moment, in

@@ -79,7 +79,7 @@ pub(super) struct Connection {
     pub device: Arc<dyn BlockDevice>,
     pub export: Arc<Export>,
     pub counters: Arc<Counters>,
-    /// Whether the device has answered for extents without waiting so far.
+    /// The device has answered for extents without waiting so far.
     pub extents_are_cheap: Cell<bool>,
     /// Replies were queued by a task.
     pub to_send: Signal,

@@ -17,8 +17,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest payload that goes through the receive buffer, so that the bytes behind it come in
-/// the same receive.
+/// The longest payload that goes through the receive buffer.
+///
+/// The bytes behind it then come in the same receive.
 const COPIED_PAYLOAD_BYTES_MAX: usize = 32 << 10;
 
 /// The receive side of a connection.

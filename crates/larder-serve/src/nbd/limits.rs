@@ -59,8 +59,8 @@ pub struct ServerOptions {
     pub connections_max: usize,
     /// The longest time from the connection to the end of its handshake.
     pub handshake_timeout: Duration,
-    /// The longest spin of an idle connection before its thread sleeps, while the client's pace
-    /// makes it pay.
+    /// The longest spin of an idle connection before its thread sleeps, if the client's pace suits
+    /// it.
     ///
     /// It doubles the rate of a client with one request in flight, for some processor time. Zero:
     /// never.

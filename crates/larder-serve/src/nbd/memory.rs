@@ -1,5 +1,4 @@
-//! The memory of requests: one budget for all connections of a process, and each connection's
-//! account of it.
+//! The memory of requests: one budget for all connections of a process, and an account for each.
 //!
 //! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold at
 //! most as much of the common part as is free besides. So the next connection finds some, and

@@ -209,8 +209,8 @@ impl NbdServer {
         drained
     }
 
-    /// Takes the last step: cuts off every connection that has not ended, and waits at most so long
-    /// for their threads.
+    /// Takes the last step: cuts off every open connection, and waits at most so long for their
+    /// threads.
     pub fn cut(&self, at_most: Duration) {
         self.shared.is_over.store(true, Ordering::Release);
         self.shared.connections.lock().values().for_each(|entry| entry.peer.cut());

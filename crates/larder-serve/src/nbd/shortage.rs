@@ -1,4 +1,4 @@
-//! [`Shortage`]: the lack of a resource for which a server refuses clients.
+//! [`Shortage`]: the lack of a resource that makes a server refuse clients.
 //!
 //! Invariants: a lack shows while connections are refused for it, and for [`LASTS`] after.
 //!
@@ -11,8 +11,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A lack shows for this long after the last refused connection: longer than the pause of the
-/// accept thread.
+/// The time a lack shows after the last refused connection.
+///
+/// It is longer than the pause of the accept thread.
 const LASTS: Duration = Duration::from_secs(1);
 
 /// The lack that the last client met. Clones show the same.

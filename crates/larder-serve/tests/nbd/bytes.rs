@@ -1,5 +1,4 @@
-//! Hostile bytes: the pure parsers with seeded noise, and a live server with sessions cut and bent
-//! in every place.
+//! Hostile bytes: the pure parsers with seeded noise, and a live server with cut and bent sessions.
 
 use crate::common::{Served, go_data, serve_ram};
 use larder_device::{

@@ -15,8 +15,7 @@ use std::sync::Arc;
 
 const SECTOR: usize = 512;
 
-/// Runs rounds of concurrent requests on disjoint ranges, and compares everything with the model
-/// after each.
+/// Runs rounds of concurrent requests on disjoint ranges, and compares with the model after each.
 fn model_run(devices: &[Arc<NbdDevice>], size: usize, seed: u64, rounds: usize) {
     let mut rng = Rng::new(seed);
     let mut model = vec![0_u8; size];

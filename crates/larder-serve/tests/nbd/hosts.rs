@@ -169,8 +169,9 @@ impl Drop for Hosts {
     }
 }
 
-/// How often Linux sends unacknowledged data again, here: few times, at most a second apart if the
-/// kernel has the setting.
+/// The number of times that Linux sends unacknowledged data again, here.
+///
+/// They are at most a second apart if the kernel has the setting.
 const RETRIES: &str = "3";
 
 fn few_retries() {

@@ -1,5 +1,6 @@
-//! Tests of the NBD server and of the NBD client against it, against real clients, and against a
-//! real server.
+//! Tests of the NBD server, and of the NBD client against it.
+//!
+//! The server meets real clients too, and the client a real server.
 
 #![allow(missing_docs)]
 

@@ -29,7 +29,7 @@ fn run(tool: &str, arguments: &[&str]) -> String {
     out.into_owned()
 }
 
-/// A file of noise with holes.
+/// Makes a file of noise with holes.
 fn image(path: &Path, bytes: usize, seed: u64) -> Vec<u8> {
     let mut data = vec![0; bytes];
     let mut rng = Rng::new(seed);

@@ -90,7 +90,7 @@ pub struct PaperRunArgs {
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, requires = "trace", conflicts_with = "format")]
     pub columns: Option<Columns>,
     /// The clock of an experiment on devices: virtual counts the media's time alone, real counts
-    /// all of it [default: virtual, but real for experiments about computing]
+    /// all of it [default: virtual; real for experiments about computing]
     #[arg(long, value_name = "CLOCK", value_parser = clock)]
     pub clock: Option<Time>,
     /// Count bad lines of traces, and go on

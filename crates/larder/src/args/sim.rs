@@ -164,8 +164,8 @@ pub struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The drive beneath")]
 pub struct DriveArgs {
-    /// Simulate the drive under the flash, and count its erasures: PROFILE[:NUMBER=VALUE]..., cut
-    /// to the size of the flash unless it has a capacity=SIZE
+    /// Simulate the drive under the flash, and count its erasures: PROFILE[:NUMBER=VALUE]...;
+    /// without capacity=SIZE the drive is cut to the size of the flash
     #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
     pub ssd: Option<DriveSetup>,
     /// Its translation layers, one for `run`; otherwise a row for each [default: page-trim]

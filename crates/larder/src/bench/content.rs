@@ -16,8 +16,7 @@ use std::collections::HashMap;
 
 /// Bytes of a fingerprint.
 const FINGERPRINT_BYTES: usize = 16;
-/// LZ4's overhead beside the copied bytes: one byte per this many literals or bytes of a match, and
-/// the ends of the block.
+/// LZ4's overhead: a byte for so many literals or bytes of a match, and the ends of the block.
 const LZ4_RUN_BYTES: usize = 255;
 const LZ4_ENDS_BYTES: usize = 16;
 

@@ -533,7 +533,7 @@ mod tests {
         }
     }
 
-    /// Eight blocks written and read back, twice.
+    /// Replays eight blocks written and read back, twice.
     fn replayed(name: &str, device: &dyn BlockDevice, warmup: u64) -> Replayed {
         let scratch = Scratch(std::env::temp_dir().join(format!("larder-bench-{name}-{}", std::process::id())));
         let mut lines = String::new();
@@ -573,7 +573,7 @@ mod tests {
             forgets,
         };
         for (name, forgets) in [("forgets", true), ("changes", false)] {
-            // Of the two wrong blocks, request 7 reads the first and request 23 the second.
+            // Request 7 reads the first of the two wrong blocks, request 23 the second.
             for (warmup, requests) in [(0, 32), (10, 22), (30, 2)] {
                 let replayed = replayed(name, &device(forgets), warmup);
                 let told = replayed.first_wrong.expect("a wrong block");

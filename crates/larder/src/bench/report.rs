@@ -141,8 +141,7 @@ pub struct About {
 }
 
 impl Report {
-    /// Makes the report of the measurements: the latencies of reads, writes, trims and flushes, and
-    /// their lateness.
+    /// Makes the report: the latencies of reads, writes, trims and flushes, and the lateness.
     pub fn new(
         about: About,
         tally: &Tally,

@@ -93,8 +93,10 @@ fn requests(scale: f64) -> Result<Vec<Request>, String> {
     requests.map_err(|error| error.to_string())
 }
 
-/// The figure without a ratio of its own: a write in write-back ends in memory, which takes no time
-/// on the virtual clock. It has a part in one among all.
+/// The figure without a ratio of its own.
+///
+/// A write in write-back ends in memory, which takes no time on the virtual clock. It has a part in
+/// one among all.
 const WRITES: &str = "Write response time (us)";
 
 /// A figure of a load.

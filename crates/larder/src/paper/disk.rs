@@ -138,7 +138,7 @@ impl BlockDevice for Disk {
     }
 }
 
-/// A disk whose own write cache is off: what it acknowledges is durable.
+/// A disk whose own write cache is off: an acknowledged write is durable.
 ///
 /// With the cache on, a write without a cache before the disk would end as soon as the disk's
 /// memory has it. It would be compared with caches that wait for the platter before they call data

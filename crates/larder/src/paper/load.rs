@@ -45,7 +45,7 @@ pub struct Load {
     pub outstanding: usize,
     /// The number of first requests that are made and verified, and not measured.
     pub warmup: usize,
-    /// Whether all reads of the warm-up are on flash before the measurement.
+    /// All reads of the warm-up are on flash before the measurement.
     pub settles: bool,
 }
 

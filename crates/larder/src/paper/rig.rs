@@ -50,13 +50,13 @@ pub struct CacheOf {
     pub design: &'static EngineDesign,
     /// Bytes of chunks.
     pub chunk_bytes: u32,
-    /// Whether contents are stored once, if the design leaves that open.
+    /// Contents are stored once, if the design leaves that open.
     pub dedup: bool,
-    /// Whether they are compressed, if the design leaves that open.
+    /// Contents are compressed, if the design leaves that open.
     pub compress: bool,
     /// Write mode.
     pub mode: WriteMode,
-    /// Whether sequential streams are read ahead.
+    /// Sequential streams are read ahead.
     pub prefetch: bool,
     /// Room for chunks, in bytes, metadata aside.
     pub data_bytes: u64,

@@ -20,7 +20,7 @@ use std::{
 pub struct Journal {
     path: PathBuf,
     file: File,
-    /// Whether the file existed before.
+    /// The file existed before.
     was_there: bool,
     replays: usize,
 }

@@ -80,8 +80,7 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
     }
 }
 
-/// Returns the requested setup of a design, which must have all of it, with the options behind its
-/// name.
+/// Returns the setup of a design: the request, all of which it must have, and its own options.
 pub fn with_own(spec: &DesignSpec, mut asked: Setup) -> Setup {
     spec.changes.iter().for_each(|change| change.apply(&mut asked));
     asked

@@ -37,9 +37,9 @@ pub enum Change {
     Chunk(u32),
     /// The time at which writes reach the origin.
     Mode(WritePolicy),
-    /// Whether a content is stored once.
+    /// Contents are stored once.
     Dedup(bool),
-    /// Whether chunks are stored compressed.
+    /// Chunks are stored compressed.
     Compress(bool),
     /// Bytes of a subchunk.
     Subchunk(u32),

@@ -20,8 +20,9 @@ use larder_sim::{
 /// The default layer, as in today's drives.
 const FTL: &str = "page-trim";
 
-/// Parses `caftl` or `caftl:over_provisioning_percent=20:page_bytes=8K`; its translation layer
-/// comes later.
+/// Parses `caftl` or `caftl:over_provisioning_percent=20:page_bytes=8K`.
+///
+/// Its translation layer comes later.
 pub fn profile(text: &str) -> Result<DriveSetup, String> {
     let mut pieces = text.split(':');
     let name = pieces.next().unwrap_or_default();

@@ -36,8 +36,7 @@ use super::{
     time,
 };
 
-/// The least number of caches that one pass over the trace feeds, if there are as many: they share
-/// its reading.
+/// The least number of caches that share one pass over the trace, if there are as many.
 const POINTS_PER_PASS: usize = 8;
 /// Bytes at the beginning of a trace that tell it from others.
 const HEAD_BYTES: u64 = 1 << 20;

@@ -1,5 +1,4 @@
-//! `larder trace convert`: a trace in another format or chunking, with made-up content, or a part
-//! of it.
+//! `larder trace convert`: a trace in another format or chunking, with made-up content, or in part.
 //!
 //! In this order: missing content is made up; then the trace is chunked; then the part is taken. So
 //! a part has the same content as in the whole.

@@ -60,8 +60,9 @@ struct Passing {
 }
 
 impl Recorder {
-    /// Records the requests to `device`, in blocks of `block_bytes`: a power of two, at least the
-    /// device's sector.
+    /// Records the requests to `device`, in blocks of `block_bytes`.
+    ///
+    /// It is a power of two, at least the device's sector.
     pub fn new(
         device: Arc<dyn BlockDevice>,
         runtime: Arc<dyn Runtime>,
@@ -284,8 +285,9 @@ impl BlockDevice for Recorder {
         })
     }
 
-    /// Returns extents, never at once: a server that knew of holes without I/O would answer reads
-    /// of them itself, past the trace.
+    /// Returns extents, never at once.
+    ///
+    /// A server that knew of holes without I/O would answer reads of them itself, past the trace.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         let extents = self.core.device.extents(offset, len);
         // A boxed future needs a poll.

@@ -204,8 +204,7 @@ impl Expected {
     }
 }
 
-/// Flushes, failed flushes that forget, durable writes and reopenings in any order, against one
-/// byte a sector.
+/// Tests flushes, failed flushes, durable writes and reopenings in any order, one byte a sector.
 #[test]
 fn what_a_failed_flush_forgot_no_flush_makes_durable() {
     const SECTORS: u64 = 24;

@@ -53,8 +53,8 @@ impl State {
 }
 
 impl Recorder {
-    /// Returns a device with these runs; a run that is not zero has content that differs from place
-    /// to place.
+    /// Returns a device with these runs; a nonzero run has content that differs from place to
+    /// place.
     pub fn new(block_bytes: u32, extents: Vec<Extent>, is_late: bool) -> Recorder {
         let size_bytes = extents.iter().map(|extent| extent.len).sum();
         let mut image = Vec::with_capacity(size_bytes as usize);

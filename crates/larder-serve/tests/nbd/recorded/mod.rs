@@ -30,15 +30,18 @@ const COMMANDS: [u16; 9] = [
     8,
     u16::MAX,
 ];
-/// The sizes at which the code decides: blocks, copies out of the receive buffer, reads with a
-/// query for holes, pieces, the longest request.
+/// The sizes at which the code decides.
+///
+/// They are blocks, copies out of the receive buffer, reads with a query for holes, pieces, and the
+/// longest request.
 const BOUNDARIES: [u32; 7] = [4096, 16 << 10, 32 << 10, 64 << 10, 1 << 20, 2 << 20, REQUEST_BYTES_MAX];
 /// Runs of the comb: more than one block status reply has, in less than a piece if blocks are
 /// small.
 const COMB_RUNS: u64 = 2600;
 const COMB_FROM: u64 = MIB;
 
-/// A MiB of data, a comb of runs of one block with each state, two MiB of hole, and two of data.
+/// Returns a MiB of data, a comb of runs of one block with each state, two MiB of hole, and two of
+/// data.
 fn extents(block_bytes: u64) -> Vec<Extent> {
     let run = |len, hole, zero| Extent { len, hole, zero };
     let comb = (0..COMB_RUNS).map(|i| match i % 4 {
@@ -130,8 +133,9 @@ fn lens(block_bytes: u32) -> Vec<u32> {
     lens
 }
 
-/// Places for a request of `len` bytes: first, at the comb and into the hole, last, past the end,
-/// and none.
+/// Returns places for a request of `len` bytes.
+///
+/// They are first, at the comb and into the hole, last, past the end, and none.
 fn offsets(session: Session, device: &Recorder, len: u32) -> Vec<u64> {
     let (block, size) = (u64::from(session.block_bytes), size_of(device));
     let last = size.saturating_sub(u64::from(len));
@@ -200,8 +204,9 @@ fn reads_and_status_of_any_number_of_runs_are_whole() {
     }
 }
 
-/// Takes a structured reply that fails: its contents cover the bytes that were read, and its last
-/// chunk is the error.
+/// Takes a structured reply that fails.
+///
+/// Its contents cover the bytes that were read, and its last chunk is the error.
 fn take_failed(raw: &mut Raw, ask: Ask) {
     let mut contents = 0;
     loop {

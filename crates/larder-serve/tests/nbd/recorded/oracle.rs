@@ -98,8 +98,8 @@ impl Ask {
         }
     }
 
-    /// Checks the pieces: they follow each other and equal the payload, each as durable as the
-    /// whole must be.
+    /// Checks that the pieces follow each other, equal the payload, and have the whole's
+    /// durability.
     fn check_writes(&self, session: Session, payload: &[u8], noted: &[Noted]) {
         let mut at = 0;
         for write in noted {

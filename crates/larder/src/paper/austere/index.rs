@@ -22,7 +22,7 @@ pub struct Asked {
     pub lookup: Duration,
     /// The time to insert it, the cost of room included.
     pub update: Duration,
-    /// Whether it was a write of new content.
+    /// The request wrote new content.
     pub is_new: bool,
 }
 

@@ -1,5 +1,5 @@
-//! Figure 5 (§5.2) and the latency of Figure 8 (§5.5): traces through caches of 40% of their
-//! working set.
+//! Figure 5 (§5.2) and Figure 8's latency (§5.5): traces through caches of 40% of their working
+//! set.
 //!
 //! For Figure 5 each trace has a cache of its own. Requests are made one at a time, so that the
 //! disk is not saturated (the paper: "when the storage server is not saturated"). For Figure 8 all

@@ -1,5 +1,4 @@
-//! Figure 7 (§6.2, "Sensitivity analysis"): read response time over a grid of working set and
-//! deduplication.
+//! Figure 7 (§6.2, "Sensitivity analysis"): read response time by working set and deduplication.
 //!
 //! Each point of the grid is a cache of its own. The whole working set is read once, then as many
 //! random reads are made. Then as many again are measured, within bounds, one at a time. The

@@ -1,9 +1,10 @@
 //! Figure 8 (§6.2, "Nitro overheads"): read response time at 0% and at 100% hits, in a boot storm.
 //!
-//! 0%: a cold cache, and each block is read once; against the disks without a cache. 100%: the
-//! storm was read before, and all of it is on flash; against a flash drive that holds everything,
-//! without a cache. Extents have 4 KiB here, the unit of the made-up boot, and nothing is read
-//! ahead.
+//! 0%: a cold cache, and each block is read once; against the disks without a cache.
+//!
+//! 100%: the storm was read before, and all of it is on flash. It stands against a flash drive that
+//! holds everything, without a cache. Extents have 4 KiB here, the unit of the made-up boot, and
+//! nothing is read ahead.
 //!
 //! It does not fill the cache from a disk for 100%: the origin plays no part there, so it is a
 //! quick one.

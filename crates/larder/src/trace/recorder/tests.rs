@@ -1,5 +1,4 @@
-//! The recorder over memory: each block has the trace's content, also with overlaps and dropped
-//! clients.
+//! The recorder over memory: each block has the trace's content, with overlaps and dropped clients.
 
 use super::{Recorder, content_of};
 use crate::trace::{log::TraceLog, out::OutFile};
