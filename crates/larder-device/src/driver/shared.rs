@@ -155,7 +155,7 @@ impl Shared {
         self.nudge();
     }
 
-    /// Sends a message to the driver, from any thread. A closed driver drops, and so cancels, it.
+    /// Sends a message to the driver, from any thread. A closed driver drops and cancels it.
     pub(crate) fn send(&self, message: Message) {
         let mut inbox = self.inbox.lock();
         if inbox.closed {

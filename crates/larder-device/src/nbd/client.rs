@@ -4,8 +4,8 @@
 //! with [`IoErrorKind::Gone`]. Later requests connect again, no sooner than a backoff allows, and
 //! wait for the outcome. An export that comes back with another size or fewer abilities stays gone.
 //! If the lost connection had acknowledged writes that were not flushed, the next flush fails,
-//! once: the server may have lost them. A user that shares the device among several flushing
-//! callers must tell them all.
+//! once: the server may have lost them. A caller that shares the device among several that flush
+//! must tell them all.
 //!
 //! It does not retry requests or find holes. A `write_zeroes` by data whose future was dropped does
 //! not stop at once, but after the pieces sent so far.

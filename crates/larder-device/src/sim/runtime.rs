@@ -124,9 +124,8 @@ impl SimRuntime {
         self.state.lock().steps
     }
 
-    /// Returns the number of changes submitted so far on all devices; a crash sweep counts them.
-    ///
-    /// Changes are writes, flushes, discards and zeroings.
+    /// Returns the number of writes, flushes, discards and zeroings submitted so far, on all
+    /// devices.
     pub fn changes(&self) -> u64 {
         self.state.lock().changes
     }
@@ -150,8 +149,8 @@ impl SimRuntime {
     /// Runs until `future` ends.
     ///
     /// # Panics
-    /// With the seed: if nothing is left that could wake it, if the steps run out, or if a set stop
-    /// is reached. Also if called from inside the simulation, or after its end.
+    /// With the seed: if no wake-up is possible, if the steps run out, or if a set stop is reached.
+    /// Also if called inside the simulation, or after its end.
     pub fn block_on<F: Future>(&self, future: F) -> F::Output {
         match self.block_on_or_stop(future) {
             Some(output) => output,
@@ -173,10 +172,8 @@ impl SimRuntime {
         output
     }
 
-    /// Runs until `future` ends, and calls `pause` at each stop.
-    ///
-    /// A reached stop is forgotten, and the run goes on unchanged after `pause`. `pause` may take a
-    /// [`SimRuntime::capture`] and set the next stop.
+    /// Runs until `future` ends. A reached stop is forgotten, and the run goes on unchanged after
+    /// `pause`. `pause` may take a [`SimRuntime::capture`] and set the next stop.
     ///
     /// # Panics
     /// As [`SimRuntime::block_on`], but for stops.
@@ -210,18 +207,14 @@ impl SimRuntime {
         let _ = self.block_on(self.delay(time));
     }
 
-    /// Ends this runtime with a power loss on its devices.
-    ///
-    /// An operation in flight happened in full, in part, or not at all, and each volatile change is
-    /// kept, dropped or torn. Tasks, jobs and timers are dropped.
+    /// Ends this runtime with a power loss on its devices. An operation in flight happened in full,
+    /// in part, or not at all. Each volatile change is kept, dropped or torn.
     pub fn crash(&self) {
         self.end(true);
     }
 
-    /// Ends this runtime as if its process were killed.
-    ///
-    /// An operation in flight happened in full, in part, or not at all. A completed one stays
-    /// visible, but no more durable than before.
+    /// Ends this runtime as if its process were killed. An operation in flight happened in full, in
+    /// part, or not at all. A completed one stays visible, but no more durable than before.
     pub fn kill(&self) {
         self.end(false);
     }
@@ -240,9 +233,8 @@ impl SimRuntime {
         Frozen::new(devices, in_flight)
     }
 
-    /// Ends this runtime with a power loss whose outcome the [`Frozen`] chooses.
-    ///
-    /// Until it does, the devices hold one outcome.
+    /// Ends this runtime with a power loss whose outcome the [`Frozen`] chooses. Until then the
+    /// devices hold one outcome.
     pub fn freeze(&self) -> Frozen {
         let frozen = self.capture();
         self.crash();

@@ -1,6 +1,6 @@
 //! CacheDedup's experiments on time: Figures 5 (§5.2), 8 (§5.5), 10 and 11 (§5.7).
 //!
-//! The origin is one disk of 7,200 turns, the flash a SATA SSD, as in §5.1 (with iSCSI in between).
+//! The origin is one disk of 7,200 turns, the flash a SATA SSD, as in §5.1 (there over iSCSI).
 //! Chunks have 4 KiB, caches are in write-back. Beside the paper's four designs stand all others of
 //! the engine.
 //!

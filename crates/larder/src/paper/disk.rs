@@ -1,4 +1,4 @@
-//! [`Disk`]: the inside of an experiment's origin: as large as one likes, and it holds what a trace needs from the start.
+//! [`Disk`]: the inside of an experiment's origin, of any size, with a trace's initial content.
 //!
 //! Role: the initial content is generated at each read, from its fingerprint. So a disk takes
 //! memory only for writes, and none has to be filled first.

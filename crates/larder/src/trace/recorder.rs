@@ -1,4 +1,4 @@
-//! [`Recorder`]: a device that writes down what passes on the way to another, block by block.
+//! [`Recorder`]: a device that records the requests to another one, block by block.
 //!
 //! In order, for each request: (1) it waits until none that overlaps it in a block is left. (2) The
 //! device does it. (3) The rest of a partly covered block is read from the device, so that a
