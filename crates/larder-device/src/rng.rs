@@ -1,7 +1,7 @@
 //! [`Rng`]: a small seeded generator for simulations and tests.
 //!
-//! It is xoshiro256++, seeded by splitmix64 (Blackman and Vigna, "Scrambled linear pseudorandom number
-//! generators", 2021).
+//! It is xoshiro256++, seeded by splitmix64 (Blackman and Vigna, "Scrambled linear pseudorandom
+//! number generators", 2021).
 //!
 //! Invariants: a seed gives the same numbers on every machine and in every version of this crate.
 //! So the seed printed by a failure replays it.

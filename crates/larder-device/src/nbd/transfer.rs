@@ -89,7 +89,7 @@ struct Table {
     behind: VecDeque<Call>,
     next_cookie: u64,
     gone: bool,
-    /// Writes that the server has answered, perhaps before they were durable.
+    /// Answered writes that did not have to be durable.
     written: u64,
     /// The number of those that a later flush has covered.
     flushed: u64,

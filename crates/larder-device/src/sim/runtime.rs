@@ -124,8 +124,7 @@ impl SimRuntime {
         self.state.lock().steps
     }
 
-    /// Returns the number of writes, flushes, discards and zeroings submitted so far, on all
-    /// devices.
+    /// Returns the writes, flushes, discards and zeroings submitted so far, on all devices.
     pub fn changes(&self) -> u64 {
         self.state.lock().changes
     }

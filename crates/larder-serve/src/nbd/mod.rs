@@ -91,7 +91,7 @@ struct Shared {
 struct Entry {
     peer: Arc<Peer>,
     since: Instant,
-    /// Nothing for the moment until the thread runs.
+    /// `None` for the moment until the thread runs.
     thread: Option<JoinHandle<()>>,
     over: bool,
 }

@@ -78,7 +78,7 @@ pub struct PaperRunArgs {
     /// disks; may be given several times
     #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "scale"])]
     pub path: Vec<PathBuf>,
-    /// Size of the generated traces, as a share of the paper's [default: of each trace its own, for
+    /// Size of the generated data, as a share of the paper's [default: of each trace its own, for
     /// a run of a minute or two]
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
