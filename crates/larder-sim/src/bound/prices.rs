@@ -5,7 +5,7 @@
 //! intervals that fits: the cost of all the room, plus each interval's worth above its own cost.
 //!
 //! > hits <= sum over gaps of price x room + sum over intervals of max(0, 1 - bytes x sum of its
-//! gaps' prices)
+//! > gaps' prices)
 //!
 //! For a hit of the set is worth 1 = its cost + the rest. The costs add up to the price of the room
 //! that is taken, which is at most that of all the room.
