@@ -1,19 +1,22 @@
-//! The log of an engine's decisions, so that a simulator can come to the same ones by itself.
+//! The log of an engine's decisions, from which a simulator repeats them.
 //!
-//! A simulator knows neither time nor bytes. What it needs instead is here, in the order in which the engine decided, under
-//! its lock: what was asked, what content it was and how long it is as stored, and when something that was begun is over. So an
-//! [`Event`] is an input. What the engine made of it is its [`Answer`], which is noted beside it and which a replay has to
-//! find by itself: whether an address hits, whether content is known, where a record goes, when a WEU is full, which segments
-//! a commit closes and how long they are, which WEU goes, and what is clean then.
+//! A simulator knows neither time nor bytes. An [`Event`] is its input instead, in the order of
+//! decisions under the engine's lock. Events have the requests, each content with its stored
+//! length, and the end of each operation. The engine's [`Answer`] stands beside the event, and a
+//! replay has to reach the same answer. Answers are hits, known contents, places, full WEUs, closed
+//! segments with their lengths, victims, and chunks that became clean.
 //!
-//! A design that has a part of what it knows on flash is [told](Event::Told) what it reads there. The log says which metadata slot
-//! that is, not what it holds: a replay knows, for it has seen each of them change, and its write be over.
+//! A design with knowledge on flash is [told](Event::Told) its reads there. The log names the
+//! metadata slot and not its content. A replay knows the content: it has seen each change of the
+//! slot and the end of each write.
 //!
 //! [`text`] has both as lines of text.
 //!
-//! Invariants: an event names no place on flash, but the metadata slot that is read; only answers do.
+//! Invariants: an event names no place on flash except the metadata slot that is read; only answers
+//! do.
 //!
-//! What it does not do: read or write files. What follows [`Event::Fault`] depends on bytes, and cannot be replayed.
+//! It does not read or write files. Decisions after [`Event::Fault`] depend on bytes and cannot be
+//! replayed.
 
 pub mod text;
 
@@ -22,16 +25,16 @@ use crate::{
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 
-/// The cache that a log begins with.
+/// The cache at the beginning of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Opened {
     /// The design's name.
     pub design: String,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
-    /// Size of a WEU in bytes, or of what is a slot in its place.
+    /// Size of a WEU or of its equivalent slot, in bytes.
     pub weu_bytes: u32,
-    /// Segments are padded to this, in bytes.
+    /// Size to which segments are padded, in bytes.
     pub sector_bytes: u32,
     /// Bytes of a segment's header.
     pub header_bytes: u32,
@@ -45,14 +48,14 @@ pub struct Opened {
     pub fp_entries_max: u64,
     /// Number of the first segment that is closed.
     pub first_segment: u64,
-    /// What the opening found: mapped and trimmed chunks, and slots that were used before. A log can be replayed where that is
-    /// nothing.
+    /// Mapped chunks, trimmed chunks and used slots at the opening. A log is replayable if this is
+    /// 0.
     pub found: u64,
-    /// How slots lie together, where they are parts of a chunk.
+    /// Layout of the slots that are parts of a chunk.
     pub buckets: Option<BucketLayout>,
 }
 
-/// What the layout of a bucket store depends on, beside its slots.
+/// The layout of a bucket store, beside its slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BucketLayout {
     /// Slots of a bucket.
@@ -66,11 +69,11 @@ pub struct BucketLayout {
 pub struct Stored {
     /// Bytes of its payload.
     pub bytes: u32,
-    /// Not compressed.
+    /// True for a payload without compression.
     pub raw: bool,
 }
 
-/// What a chunk holds that is inserted.
+/// The content of an inserted chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewContent {
     /// Zeroes.
@@ -79,75 +82,75 @@ pub enum NewContent {
     Chunk {
         /// Its fingerprint; `None` where deduplication is off.
         fingerprint: Option<Fingerprint>,
-        /// How it was stored; `None` where it had not to be, so that nothing says how long it would be.
+        /// The stored form; `None` if nothing was stored, so that its length is unknown.
         stored: Option<Stored>,
     },
 }
 
-/// What an engine was asked, or what was over, when it decided something.
+/// A request to an engine, or the end of an operation, that led to a decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// The cache was opened. The first event of a log.
+    /// An opening of the cache, the first event of a log.
     Opened(Opened),
-    /// A read asks for a chunk.
+    /// A read of a chunk.
     Read {
         /// The chunk.
         lba: Lba,
-        /// The first sector of it that is read, of 512 bytes.
+        /// The first sector of the read in the chunk, of 512 bytes.
         first: u16,
         /// The sector behind the last one.
         end: u16,
-        /// An address that the design replaced must not be mapped again now: its origin block is being changed, or log or
-        /// index have no room.
+        /// True if a replaced address must not be mapped again now: its origin block is changing,
+        /// or log or index are full.
         held_back: bool,
     },
-    /// A write of a part of a chunk asks for what it merges with.
+    /// A partial write that looks up the rest of its chunk.
     Merge {
         /// The chunk.
         lba: Lba,
         /// As that of [`Event::Read`].
         held_back: bool,
     },
-    /// Whether content is stored was asked before it was compressed.
+    /// A search for content before compression.
     Look {
         /// The content.
         fingerprint: Fingerprint,
     },
-    /// A chunk is inserted: by a write in write-back, or by a fill, whose bytes have come.
+    /// An insertion of a chunk: by a write in write-back, or by a fill with its bytes.
     Insert {
         /// The chunk.
         lba: Lba,
-        /// What it holds.
+        /// The content.
         content: NewContent,
-        /// The number of the write where the origin lacks it.
+        /// The number of the write if the origin lacks it.
         dirty: Option<u64>,
     },
-    /// Some sectors of a chunk are stored, which the origin lacks.
+    /// A stored fragment: some sectors of a chunk that the origin lacks.
     Fragment {
         /// The chunk.
         lba: Lba,
         /// The sectors.
         sectors: SectorMap,
-        /// How they are stored.
+        /// The stored form.
         stored: Stored,
         /// The number of the write.
         seq: u64,
     },
-    /// The origin is about to be written: what is mapped there is forgotten.
+    /// A write of the origin that is about to begin; its mappings are forgotten.
     Change {
         /// The first chunk.
         first: Lba,
         /// Number of chunks.
         count: u64,
-        /// The new content is offered to the cache then.
+        /// True if the cache is then offered the new content.
         again: bool,
     },
-    /// A chunk is forgotten: its copy is damaged, or the origin may have lost what it copies.
+    /// A forgotten chunk: its copy is damaged, or the origin may have lost the content.
     Forget {
         /// The chunk.
         lba: Lba,
     },
-    /// In write-back, whole chunks are trimmed.
+    /// A trim of whole chunks in write-back.
     Trim {
         /// The first chunk.
         first: Lba,
@@ -156,84 +159,89 @@ pub enum Event {
         /// The number of the trim.
         seq: u64,
     },
-    /// A record did not fit the open WEU of its class, which is sealed; it is stored later, or not.
+    /// A record that did not fit the open WEU of its class, which is sealed. The record may be
+    /// stored later.
     Full {
         /// The class.
         class: StreamClass,
-        /// Its content; `None` for a fragment, and where deduplication is off.
+        /// Its content; `None` for a fragment, and without deduplication.
         fingerprint: Option<Fingerprint>,
-        /// How it would be stored.
+        /// Its stored form.
         stored: Stored,
     },
-    /// A WEU is opened for a class.
+    /// The opening of a WEU for a class.
     Open {
         /// The class.
         class: StreamClass,
-        /// The record that comes first, and for whom.
+        /// The first record, with its address.
         wanted: Wanted,
     },
-    /// A metadata slot was read, and the design is told what it says: its record, or that it has none.
+    /// A metadata slot that was read; the design is told its record, or that it has none.
     Told {
-        /// The first slot of its record.
+        /// The first slot of the record.
         slot: SlotId,
     },
-    /// The origin durably has what a clean chunk is mapped to, so that a metadata slot may name it; or it is not mapped so any more.
+    /// A settled clean chunk: the origin durably has its content, or it is mapped elsewhere by now.
+    /// A durable one may be named by a metadata slot.
     Settled {
         /// The chunk.
         lba: Lba,
-        /// The first.
+        /// True if the origin has it.
         is_durable: bool,
     },
-    /// The log durably has the writes below a number, so that metadata slots may name their chunks.
+    /// A commit of the log up to a number. Metadata slots may name the chunks of writes below it.
     Committed {
         /// The number.
         upto: u64,
     },
-    /// The write of a metadata slot begins, with what it is to hold by now. Metadata slots that change are numbered among the segments.
+    /// The start of a write of a metadata slot, with its current content. Changes of metadata slots
+    /// are numbered among the segments.
     Taken {
         /// Its number.
         segment: u64,
     },
-    /// A commit closes the open segments that it needs: a FLUSH, a write with FUA, or whoever else asked for one.
+    /// A commit for a FLUSH, a FUA write or another caller. It closes the open segments that it
+    /// needs.
     Commit {
-        /// Those of clean data in any case.
+        /// True to close segments of clean data in any case.
         all: bool,
     },
-    /// Every open WEU is sealed, so that it may be evicted.
+    /// The sealing of every open WEU, so that it may be evicted.
     Seal,
-    /// The write of a segment, or of a metadata slot, is over.
+    /// The end of a write of a segment or of a metadata slot.
     Written {
-        /// Its number: they count up as segments are closed, and as metadata slots change.
+        /// Its number, which counts closed segments and changes of metadata slots.
         segment: u64,
     },
-    /// One step of the cleaning of stale entries.
+    /// One cleaning step for stale entries.
     Sweep,
-    /// The design drops what it may forget ([`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes)).
+    /// A drop of forgettable chunks
+    /// ([`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes)).
     Drop {
-        /// A shard's worth in any case.
+        /// True to drop a shard's worth in any case.
         all: bool,
-        /// So many at most.
+        /// The maximum number.
         max: u64,
     },
-    /// A victim is to be chosen.
+    /// A choice of a victim.
     Choose,
-    /// The victim that was chosen first, of those that are left, is evicted, if it is clean by now.
+    /// An eviction of the oldest chosen victim that is left, if it is clean by now.
     Evict,
-    /// The slot that was evicted first, of those that are left, is free.
+    /// The end of the oldest eviction that is left; its slot is free.
     Release,
-    /// What has to go for what waits to be stored for `lba` was freed ahead, and goes at once.
+    /// A reuse of slots that were freed ahead: they go at once for the waiting chunk.
     Reuse {
         /// The chunk.
         lba: Lba,
     },
-    /// The origin has what a write left dirty.
+    /// A destaged write.
     Clean {
         /// The chunk.
         lba: Lba,
         /// The number of the write.
         seq: u64,
     },
-    /// The origin was told of a trimmed run, or of a piece of one.
+    /// A destaged trimmed run, or a piece of one.
     CleanRun {
         /// The first chunk.
         first: Lba,
@@ -242,11 +250,11 @@ pub enum Event {
         /// The number of the trim.
         seq: u64,
     },
-    /// The flash failed, or a record of it turned out damaged.
+    /// A failure of the flash, or a damaged record.
     Fault,
 }
 
-/// Where a record is.
+/// The location of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Spot {
     /// The slot.
@@ -263,23 +271,23 @@ impl From<&Place> for Spot {
     }
 }
 
-/// What was made of an event.
+/// The result of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// There is nothing to say.
+    /// No result.
     Done,
-    /// It is not there, or some of what is asked for is not.
+    /// Absence of all or some of the requested data.
     Miss,
-    /// It is there, and zero.
+    /// A hit on zeroes.
     Zero,
-    /// It is there: a chunk that is asked for, or content.
+    /// A hit on a requested chunk, or on content.
     Hit(Spot),
-    /// It was stored there.
+    /// The place of the new record.
     Stored(Spot),
-    /// This slot was opened, chosen, evicted or freed; or it is the one whose metadata is written.
+    /// The slot that was opened, chosen, evicted or freed, or whose metadata is written.
     Slot(SlotId),
-    /// No slot was.
+    /// The absence of such a slot.
     NoSlot,
-    /// So many: bytes of a segment's data, chunks that were dropped or are clean, entries that were swept.
+    /// A number: bytes of a segment's data, dropped or clean chunks, or swept entries.
     Count(u64),
 }

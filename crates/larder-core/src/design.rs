@@ -1,10 +1,11 @@
-//! [`Design`]: the decisions that a caching design makes, and the words in which it makes them.
+//! [`Design`]: the decisions of a caching design, and the words for them.
 //!
-//! The engine and the simulator drive the same trait. Dirty state, fragments and zeroes are part of it, because
-//! each design must gate eviction on them; how content is indexed, kept and replaced is the design's own.
+//! The engine and the simulator drive the same trait. It covers dirty state, fragments and zeroes,
+//! because each design gates eviction on them. Each design indexes, keeps and replaces content in
+//! its own way.
 //!
-//! Invariants that every design keeps:
-//! - [`Design::lookup`] answers with what was mapped last, or a miss.
+//! Invariants of every design:
+//! - [`Design::lookup`] answers with the newest mapping, or a miss.
 //! - A slot with dirty references is never evicted.
 //! - After [`Design::evict`] no lookup answers with a place in that generation of the slot.
 
@@ -25,15 +26,16 @@ pub use counts::{DesignStats, DirtyCounts};
 pub use deferred::Deferred;
 pub use words::{DesignConfig, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim, Wanted};
 
-/// A caching design. Shared by threads, it answers what changes nothing.
+/// A caching design. Threads share it for the calls that change nothing.
 pub trait Design: Send + Sync {
-    /// What `lba` maps to; counts as a use.
+    /// Returns the mapping of `lba`. Counts as a use.
     fn lookup(&mut self, lba: Lba) -> Lookup;
 
-    /// What `lba` maps to, as [`Design::lookup`] would say; does not count as a use.
+    /// Returns the mapping of `lba` as [`Design::lookup`] does. Does not count as a use.
     fn peek(&self, lba: Lba) -> Lookup;
 
-    /// The slot that `lba` is mapped into, if it is in one; as far as that is known without reading a metadata slot.
+    /// Returns the slot that `lba` maps into, as far as the design knows it without a metadata
+    /// slot.
     fn slot_of(&self, lba: Lba) -> Option<SlotId> {
         match self.peek(lba) {
             Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
@@ -41,356 +43,414 @@ pub trait Design: Send + Sync {
         }
     }
 
-    /// The chunk that `lba` maps to, if a lookup of it would change no answer of the design, but only what it lets go of next. Then
-    /// the lookup may be made up for: the caller has it among the next [`Design::used`], before it has the design change
-    /// anything else. `None` wherever a design, which need not have this, is not sure of that.
+    /// Returns the chunk that `lba` maps to, if its lookup would change only the next eviction and
+    /// no answer.
+    ///
+    /// The caller may then postpone the lookup: it passes the use to the next [`Design::used`],
+    /// before any other change of the design. A design that is not sure, or does not support this,
+    /// returns `None`.
     fn hit(&self, _lba: Lba) -> Option<Hit> {
         None
     }
 
-    /// As [`Design::hit`], for who has just read the metadata slot that [`Design::unread`] named for `lba`, and has not
-    /// [told](Design::tell) it. What the design knows that is newer decides. Where this is `None`, the caller tells what it read.
+    /// Returns as [`Design::hit`], for a caller that has read the metadata slot of `lba`.
+    ///
+    /// [`Design::unread`] named the slot, and the caller has not [told](Design::tell) it. Newer
+    /// knowledge of the design decides. After `None` the caller tells the slot.
     fn hit_with(&self, _lba: Lba, _slot: SlotId, _entry: &RegionEntry) -> Option<Hit> {
         None
     }
 
-    /// Makes up at once for the lookup of a hit that was just found, beside others who find hits and do so. False, and nothing changed,
-    /// where that cannot be: then it is among the next [`Design::used`], and so are all that the caller finds before that.
+    /// Applies the lookup of a new hit at once, beside other threads that find and apply hits.
+    ///
+    /// Returns false and changes nothing if that is impossible. The use then goes to the next
+    /// [`Design::used`], with all earlier uses of the caller.
     fn use_now(&self, _hit: &Use) -> bool {
         false
     }
 
-    /// Makes up for the lookups of what [`Design::hit`] and [`Design::hit_with`] found, in their order: a batch, as of BP-Wrapper (Ding, Jiang and Zhang,
-    /// ICDE 2009, section III), which reads ahead in memory what it will need (there, section III.B).
+    /// Applies postponed uses from [`Design::hit`] and [`Design::hit_with`] in their order, as a
+    /// batch.
+    ///
+    /// The batch follows BP-Wrapper (Ding, Jiang and Zhang, ICDE 2009, section III), which
+    /// prefetches the memory of the batch (section III.B).
     fn used(&mut self, uses: &[Use]) {
         for hit in uses {
             self.lookup(hit.lba);
         }
     }
 
-    /// Whether `lba` maps to the chunk at `place`, whose content this is; as far as that is known without reading a metadata slot.
+    /// Returns whether `lba` maps to this content at `place`, as far as known without a metadata
+    /// slot.
     fn maps_to(&self, lba: Lba, place: &Place, _fingerprint: &Fingerprint) -> bool {
         matches!(self.peek(lba), Lookup::Chunk { place: now, .. } if now == *place)
     }
 
-    /// The place of a stored chunk with this content that may take another reference; counts as a use.
+    /// Returns the place of a stored chunk with this content that may take another reference.
+    ///
+    /// Counts as a use.
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place>;
 
-    /// Maps `lba`, with the sequence number of the write where the origin does not have it. Whatever the address
-    /// mapped to before, a trimmed run included, is gone.
+    /// Maps `lba`; a write that the origin lacks has a sequence number. Replaces an older mapping
+    /// or a trimmed run of the address.
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>);
 
-    /// As [`Design::map`], but for what may be done beside later decisions. Until that is done nothing is asked of the design on this
-    /// thread but what is dirty, what there is room for and which metadata slots changed.
+    /// Maps as [`Design::map`], and returns the part of it that may run beside later decisions.
+    ///
+    /// Until that part is done, the caller on this thread asks the design only for dirty state,
+    /// room and changed metadata slots.
     fn map_deferring(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
         self.map(lba, new, dirty_seq);
         Deferred::nothing()
     }
 
-    /// Forgets `lba`; returns whether it was mapped or part of a trimmed run, or whether a crash might bring such a thing back.
+    /// Forgets `lba`. Returns whether it was mapped or trimmed, or a crash might bring that back.
     fn unmap(&mut self, lba: Lba) -> bool;
 
-    /// The content that `lba`, which is not mapped, is remembered to have, where it is stored for others. Whoever may use it
-    /// maps it as a duplicate. A design that remembers nothing of what it replaced has none.
+    /// Returns the remembered content of `lba`, if `lba` is unmapped and the content is stored for
+    /// others.
+    ///
+    /// The caller may map `lba` as a duplicate of it. A design without ghosts has none.
     fn remembered(&self, _lba: Lba) -> Option<Fingerprint> {
         None
     }
 
-    /// Forgets `lba`, whose content is about to be overwritten and is mapped anew then; returns as [`Design::unmap`]. A design
-    /// that takes an overwrite for a use of the address keeps it in mind.
+    /// Forgets `lba` before an overwrite that maps it anew. Returns as [`Design::unmap`].
+    ///
+    /// A design that counts an overwrite as a use of the address keeps the address in mind.
     fn suspend(&mut self, lba: Lba) -> bool {
         self.unmap(lba)
     }
 
-    /// Whether `lba` is a ghost: remembered without its data, so that a request of it is a miss that tells the design something.
-    /// It is not mapped, and its content, as far as that is known, is not stored. A design that remembers nothing of what it
-    /// replaced has none.
+    /// Returns whether `lba` is a ghost: an address that the design remembers without its data.
+    ///
+    /// A request of a ghost is a miss that informs the design. A ghost is not mapped, and its known
+    /// content is not stored. A design that remembers no replaced address has none.
     fn is_ghost(&self, _lba: Lba) -> bool {
         false
     }
 
-    /// Forgets a run of chunks, trimmed parts included, however long it is.
+    /// Forgets a run of chunks of any length, trimmed parts included.
     fn unmap_run(&mut self, first: Lba, count: u64);
 
-    /// The addresses in a run, ascending, that the index has an entry for; it may be stale. A design whose index does not know whose
-    /// its entries are names those that it knows beside it.
+    /// Returns the addresses in a run that have an index entry, ascending; an entry may be stale.
+    ///
+    /// An index that does not know the owners of its entries yields the addresses that the design
+    /// knows elsewhere.
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba>;
 
-    /// Whether [`Design::unmap`], or [`Design::suspend`], would say yes of any address in a run: whoever forgets it has something
-    /// to log.
+    /// Returns whether [`Design::unmap`] or [`Design::suspend`] says yes for any address in a run.
+    /// Forgetting that address must then be logged.
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
         let is_trimmed = |run: Run| run.first.0 < first.0.saturating_add(count);
         self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()
     }
 
-    /// Forgets the mappings of a run of chunks. The run reads as zeroes until the origin is zeroed. Parts that lie in a trimmed
-    /// run have no mappings and cost nothing.
+    /// Forgets the mappings of a run, which reads as zeroes until the origin is zeroed. Parts in a
+    /// trimmed run have no mappings and cost nothing.
     fn trim(&mut self, run: Run);
 
-    /// Returns the number of chunks, of `count` from `first`, that one short [`Design::trim`] takes: at most `mapped_max` of them
-    /// are mapped.
+    /// Returns how many of `count` chunks from `first` one short [`Design::trim`] takes. At most
+    /// `mapped_max` of them are mapped.
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
         self.mapped_in(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
     }
 
-    /// Whether the LBA index has room for `count` more entries.
+    /// Returns whether the LBA index has room for `count` more entries.
     fn has_room(&self, count: u64) -> bool;
 
-    /// The sequence number of `lba`'s dirty data.
+    /// Returns the sequence number of `lba`'s dirty data.
     fn dirty_seq(&self, lba: Lba) -> Option<u64>;
 
-    /// Up to `max` dirty chunks from `from` on, by address, each with its sequence number.
+    /// Returns up to `max` dirty chunks from `from` on, by address, with their sequence numbers.
     fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)>;
 
-    /// The first trimmed run that ends after `from`.
+    /// Returns the first trimmed run that ends after `from`.
     fn trimmed_from(&self, from: Lba) -> Option<Run>;
 
-    /// How much is dirty.
+    /// Counts the dirty data.
     fn dirty_counts(&self) -> DirtyCounts;
 
-    /// The origin has `lba` as of `seq`: it is clean if that is still its newest sequence number. A fragment is
-    /// forgotten then. Returns whether it was.
+    /// Marks `lba` clean if `seq` is still its newest sequence number, because the origin has it.
+    /// Forgets a fragment then. Returns whether it became clean.
     fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool;
 
-    /// The origin was told of `run`: what is left of it under its sequence number is forgotten.
+    /// Forgets the rest of `run` under its sequence number, because the origin has the trim.
     fn mark_run_clean(&mut self, run: &Run);
 
-    /// The metadata slot that has to be read and [told](Design::tell) before this can be answered. A design that keeps what
-    /// it knows in RAM needs none.
+    /// Returns the metadata slot to read and [tell](Design::tell) before the question has an
+    /// answer. A design that knows everything in RAM needs none.
     fn unread(&self, _question: Question<'_>) -> Option<SlotId> {
         None
     }
 
-    /// What the metadata slot of `slot` says; `None` where it could not be read, or is damaged.
+    /// Tells the content of a slot's metadata slot; `None` if it is damaged or unreadable.
     fn tell(&mut self, _slot: SlotId, _entry: Option<Arc<RegionEntry>>) {}
 
-    /// A metadata slot that changed and has to be written, each change once and in their order.
+    /// Returns the next metadata slot to write: each change once, in order.
     fn next_changed_entry(&mut self) -> Option<Arc<RegionEntry>> {
         None
     }
 
-    /// What is to be written for an entry that [`Design::next_changed_entry`] handed out: it, or what it has become since; `None` where
-    /// that was written for another change of it, or is of no use any more.
+    /// Returns the current content to write for an entry from [`Design::next_changed_entry`].
+    ///
+    /// It may have changed since. Returns `None` if another change wrote it already, or if it
+    /// became useless.
     fn entry_to_write(&self, _slot: SlotId) -> Option<Arc<RegionEntry>> {
         None
     }
 
-    /// An entry is written as it was then.
+    /// Reports that `entry` is on flash in this form.
     fn entry_written(&mut self, _entry: &Arc<RegionEntry>) {}
 
-    /// The slot whose metadata names `lba` only when the caller [settles](Design::settle) it, or has [committed](Design::committed) it: of
-    /// what a metadata slot on flash says a crash must not leave more than the log, or the origin, has.
+    /// Returns the slot whose metadata must not name `lba` on flash yet.
+    ///
+    /// The caller first [settles](Design::settle) the address or [commits](Design::committed) it.
+    /// After a crash a metadata slot must not name more than the log or the origin has.
     fn held_at(&self, _lba: Lba) -> Option<SlotId> {
         None
     }
 
-    /// The record at `place` is damaged, or cannot be read. A design that keeps contents on flash has it found as none from now on, also
-    /// after a restart; whose data it is stays as it is.
+    /// Hides the record at `place`, which is damaged or unreadable. A design with contents on flash
+    /// never finds it again, also after a restart. The mappings of the record stay.
     fn spoil(&mut self, _place: &Place) {}
 
-    /// How many addresses are [held](Design::held_at). Each may cost as much RAM as a metadata slot.
+    /// Counts the [held](Design::held_at) addresses. Each may cost as much RAM as a metadata slot.
     fn held_entries(&self) -> usize {
         0
     }
 
-    /// The origin durably has what the clean chunk `lba` is mapped to; or the chunk is mapped to something else by now, and
-    /// `is_durable` is false. Of no effect on what is not held.
+    /// Settles the held chunk `lba`: the origin durably has its mapped content. `is_durable` is
+    /// false if the chunk is mapped to something else by now. No effect on an address that is not
+    /// held.
     fn settle(&mut self, _lba: Lba, _is_durable: bool) {}
 
-    /// The log durably has each write that was mapped with a number below `upto`.
+    /// Reports that the log durably has every write with a number below `upto`.
     fn committed(&mut self, _upto: u64) {}
 
-    /// Opens a free slot for a class of data: the slot and its generation. None in a design where that depends on the data.
+    /// Opens a free slot for a class of data; returns slot and generation. A design whose choice
+    /// depends on the data returns none.
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)>;
 
-    /// Opens a free slot for a record; where any slot will do, as [`Design::open_slot`]. A design where it may be of certain slots
-    /// only remembers what it could not place, and makes room for that by evictions.
+    /// Opens a free slot for a record, as [`Design::open_slot`] if any slot will do.
+    ///
+    /// A design that allows only certain slots remembers an unplaced record and makes room for it
+    /// by evictions.
     fn open_slot_for(&mut self, class: StreamClass, _wanted: &Wanted) -> Option<(SlotId, u32)> {
         self.open_slot(class)
     }
 
-    /// An open slot is full.
+    /// Seals an open slot that is full.
     fn seal_slot(&mut self, slot: SlotId);
 
-    /// Number of free slots.
+    /// Counts the free slots.
     fn free_slots(&self) -> usize;
 
-    /// Chooses a slot for replacement; it takes no new references from now on. `busy` names slots to pass over.
+    /// Chooses a slot for replacement; it takes no new references from now on. `busy` names slots
+    /// to pass over.
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
 
-    /// Chooses this slot for replacement, as [`Design::choose_victim`] would, if it is one that may be; for a simulator whose drive says
-    /// what goes. A design that chooses in an order of its own does as if all others were busy.
+    /// Chooses this slot for replacement, if it may go; for a simulator whose drive decides. A
+    /// design with its own order acts as if all other slots were busy.
     fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
         self.choose_victim(&mut |other| other != slot)
     }
 
-    /// Gives a victim back, unharmed: what is in it cannot leave now. It is not the next to be chosen, where another may go.
+    /// Gives a victim back unharmed if its data cannot leave now. It is not the next choice while
+    /// another slot may go.
     fn spare_victim(&mut self, slot: SlotId);
 
-    /// The dirty chunks that map into `slot`.
+    /// Returns the dirty chunks that map into `slot`.
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba>;
 
-    /// Evicts a victim: every mapping into it dies. Returns the generation that ended; `None`, and nothing changed,
-    /// while dirty mappings point into it.
+    /// Evicts a victim and ends every mapping into it. Returns the generation that ended. Returns
+    /// `None` and changes nothing while dirty mappings point into it.
     fn evict(&mut self, slot: SlotId) -> Option<u32>;
 
-    /// An evicted slot is durable as such and trimmed: it is free.
+    /// Frees an evicted slot that is durable as such and trimmed.
     fn release_slot(&mut self, slot: SlotId);
 
-    /// Whether there are slots that will likely have to go, enough of them to be worth a commit of the log: whoever has an evictor
-    /// has them clean and [frees them ahead](Design::free_ahead). A design that lets go of slots before they are needed has none.
+    /// Returns whether enough slots will likely go to be worth a commit of the log.
+    ///
+    /// The evictor then cleans them and [frees them ahead](Design::free_ahead). A design that
+    /// evicts slots before it needs them has none.
     fn is_freeing_due(&self) -> bool {
         false
     }
 
-    /// Some of these, at most about so many; each is named once, until something is stored where it is.
+    /// Returns about `max` of these slots at most. A slot comes once until a new record is stored
+    /// there.
     fn likely_victims(&mut self, _max: usize) -> Vec<SlotId> {
         Vec::new()
     }
 
-    /// The log says as its entry `seq` that `slot`, all of which is on flash, is free; a checkpoint from now on says the same. What is
-    /// mapped there stays and hits, until the slot is [reused](Design::reuse), or [kept](Design::keep): who maps a chunk to it keeps it, and
-    /// so does [`Design::choose_victim`]. Returns the generation for that entry; `None`, and there shall be no entry, where something there
-    /// is dirty, or it goes in any case, or the log says so already.
+    /// Frees `slot` ahead: entry `seq` of the log, and any later checkpoint, says that it is free.
+    ///
+    /// All of the slot is on flash. Its mappings stay and hit until the slot is
+    /// [reused](Design::reuse) or [kept](Design::keep). A mapping of a new chunk into it keeps it,
+    /// as does [`Design::choose_victim`]. Returns the generation for that entry. Returns `None`,
+    /// for no entry, if the slot is dirty, is going in any case, or is logged as free already.
     fn free_ahead(&mut self, _slot: SlotId, _seq: u64) -> Option<u32> {
         None
     }
 
-    /// The slots that have to go for what waits to be stored for `lba`, and of which none was chosen to go for that.
+    /// Returns the slots that must go for the waiting record of `lba` and that are no victims yet.
     fn in_the_way(&self, _lba: Lba) -> Vec<SlotId> {
         Vec::new()
     }
 
-    /// Whether `slot` was freed ahead, and not kept since, by an entry below `durable_below`, which are durable. Nothing of it is dirty then,
-    /// and nobody else has it go.
+    /// Returns whether `slot` was freed ahead by an entry below `durable_below`, and not kept
+    /// since.
+    ///
+    /// The log durably has the entries below `durable_below`. The slot has nothing dirty, and no
+    /// eviction of it is under way.
     fn is_freed(&mut self, _slot: SlotId, _durable_below: u64) -> bool {
         false
     }
 
-    /// What is [in the way](Design::in_the_way) goes at once and is free, as after [`Design::release_slot`]: all of it [is
-    /// freed](Design::is_freed), nobody reads there, and nothing is being written there.
+    /// Frees the slots [in the way](Design::in_the_way) at once, as [`Design::release_slot`] does.
+    /// All of them [are freed](Design::is_freed), with no reader and no write under way.
     fn reuse(&mut self, _slots: &[SlotId]) {}
 
-    /// The log says behind what freed `slot` ahead that a chunk is mapped there.
+    /// Keeps `slot`: behind its early *slot freed*, the log maps a chunk there.
     fn keep(&mut self, _slot: SlotId) {}
 
-    /// The cache ends in order: what was freed ahead stays, for the checkpoint that follows, behind which is no log.
+    /// Keeps all slots that were freed ahead, at an orderly end. No log follows the last
+    /// checkpoint.
     fn keep_all(&mut self) {}
 
-    /// One step of the background cleaning of stale entries; returns how many it removed.
+    /// Cleans stale entries in one background step; returns how many it removed.
     fn sweep(&mut self) -> usize;
 
-    /// Clean chunks of zeroes have no WEU whose eviction would remove them. Forgets some where there are too many, or,
-    /// with `all`, a shard's worth in any case, and says which: the caller logs that, for a crash must not bring them back.
-    /// A design that replaces addresses by themselves forgets here what it has replaced. At most `max` at a time, for what
-    /// waits for the log is bounded; the rest comes with the next calls.
+    /// Forgets some clean chunks of zeroes if there are too many; with `all`, a shard's worth in
+    /// any case.
+    ///
+    /// No eviction of a WEU would remove them. The caller logs the returned addresses, because a
+    /// crash must not bring them back. A design that replaces single addresses forgets its replaced
+    /// ones here. One call returns at most `max`, because the queue of the log is bounded; the rest
+    /// comes with the next calls.
     fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba>;
 
-    /// A checkpoint begins: what is logged from now on is replayed over it. What had begun before failed.
+    /// Begins a checkpoint; later log entries are replayed over it. A checkpoint that had begun
+    /// before failed.
     fn checkpoint_begins(&mut self) {}
 
-    /// The checkpoint that began last is durable. Whatever waited for the log when it began was committed before.
+    /// Ends the last checkpoint as durable. Entries that waited for the log at its begin are
+    /// committed.
     fn checkpoint_is_durable(&mut self) {}
 
-    /// Number of pieces that [`Design::export_mappings`] comes in.
+    /// Counts the pieces of [`Design::export_mappings`].
     fn export_pieces(&self) -> usize;
 
-    /// One piece of the live mappings.
+    /// Returns one piece of the live mappings.
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping>;
 
-    /// How many pages of its own a design keeps in a checkpoint.
+    /// Counts the design's own pages in a checkpoint.
     fn page_count(&self) -> usize {
         0
     }
 
-    /// One of these pages.
+    /// Returns one of these pages.
     fn export_page(&self, _page: usize) -> Vec<u8> {
         Vec::new()
     }
 
-    /// A checkpoint asks for slots and fingerprints piece by piece, while the design goes on: it begins with the first of each. There is
-    /// one that asks at a time.
+    /// Begins an export of slots and fingerprints, piece by piece while the design goes on. At most
+    /// one export runs.
     fn begin_export(&mut self);
 
-    /// The next slots, in the order of [`Design::export_slots`]; `None` at the end. Each slot is among them once, as it was at that moment.
+    /// Returns the next slots in the order of [`Design::export_slots`]; `None` at the end. Each
+    /// slot comes once, in its state at that moment.
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>>;
 
-    /// The next known fingerprints with their live places, in the order of [`Design::export_fingerprints`]; `None` at the end. None comes
-    /// twice: what came to be known since the export began is left out. The log has it, if its mapping lasts until that is logged.
+    /// Returns the next known fingerprints with live places; `None` at the end.
+    ///
+    /// They come in the order of [`Design::export_fingerprints`], each once. Content that came
+    /// after the begin is left out; the log has it if its mapping lasts until it is logged.
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
-    /// What a design keeps in a checkpoint beside all that, yet empty: in what order it has its addresses, and which it remembers. It goes
-    /// into pages of [`PAGE_BYTES`](crate::history::PAGE_BYTES), the last of which is shorter; what has no room is left out. A
-    /// design has this or [pages](Design::page_count), or neither.
+    /// Returns an empty draft of the design's history: its order of addresses, and its ghosts.
+    ///
+    /// The history goes into pages of [`PAGE_BYTES`](crate::history::PAGE_BYTES), the last one
+    /// shorter, and drops entries without room. A design has a history or
+    /// [pages](Design::page_count), or neither.
     fn begin_history(&self) -> Option<Draft> {
         None
     }
 
-    /// Adds the next piece to it; whether there is more. The design may change between two pieces. Of what is doubtful it does not say what
-    /// it holds: the origin may have lost that.
+    /// Adds the next piece to the draft; returns whether more follows. The design may change
+    /// between two pieces. Doubtful addresses come without content, because the origin may have
+    /// lost it.
     fn export_history(&mut self, _draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
         false
     }
 
-    /// Known fingerprints with their live places, least recent first.
+    /// Returns the known fingerprints with live places, least recent first.
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
 
-    /// Slots with generation and state, least recent first.
+    /// Returns the slots with generation and state, least recent first.
     fn export_slots(&self) -> Vec<ExportedSlot>;
 
-    /// The slots in use of which a metadata slot says what is in them: the first slot of each record, ascending, and how many the
-    /// record takes. A design that keeps its places in RAM has none.
+    /// Returns the slots in use that a metadata slot describes, as runs: first slot and length of
+    /// each record, ascending.
+    ///
+    /// A design with its places in RAM has none.
     fn stored_runs(&self) -> Vec<(SlotId, u32)> {
         Vec::new()
     }
 
-    /// Whether a search for this content ends at the record that begins in `slot`.
+    /// Returns whether a search for this content ends at the record that begins in `slot`.
     fn is_found_in(&self, _slot: SlotId, _fingerprint: &Fingerprint) -> bool {
         false
     }
 
-    /// Repair: forgets what lies in such of its [stored runs](Design::stored_runs), dirty chunks excepted, which are found as no
-    /// content from then on. A design that has none of them forgets nothing.
+    /// Forgets the chosen [stored runs](Design::stored_runs) for a repair.
+    ///
+    /// Dirty chunks stay, but no search finds their content from then on. A design without stored
+    /// runs forgets nothing.
     fn forget_clean(&mut self, _is_wrong: &dyn Fn(SlotId) -> bool) {}
 
-    /// Trimmed runs.
+    /// Returns the trimmed runs.
     fn export_runs(&self) -> Vec<Run>;
 
-    /// Recovery begins, with so many mappings and fingerprints to come at once: room is made for them. From here on, what
-    /// is dirty is known only after [`Design::settle_dirty`].
+    /// Begins recovery and makes room for so many mappings and fingerprints. From now on, dirty
+    /// state is known only after [`Design::settle_dirty`].
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
 
-    /// Recovery, before it is over: how far the history that came with the checkpoint holds. Where this is not said, an address that is not
-    /// mapped may hold anything.
+    /// Recovery: says how far the history of the checkpoint holds. Without this call the content of
+    /// every unmapped address is unknown.
     fn trust_history(&mut self, _trust: Trust) {}
 
-    /// Recovery: one of its pages, or of its history. False, and nothing changed, where it is none.
+    /// Recovery: takes a page of the design or of its history. Returns false and changes nothing
+    /// for an invalid page.
     fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
         false
     }
 
-    /// Recovery: `lba` is about to be mapped. Changes nothing; a hint, so that one wait for memory is one for many.
+    /// Recovery: hints that `lba` is about to be mapped, so that many waits for memory become one.
+    /// Changes nothing.
     fn touch(&self, lba: Lba);
 
-    /// Recovery: what is dirty is asked for now.
+    /// Recovery: makes dirty state known.
     fn settle_dirty(&mut self);
 
-    /// Recovery is over.
+    /// Ends recovery.
     fn end_restore(&mut self);
 
-    /// Recovery: `slot` holds data of `generation`. False where it cannot be, or has moved on since.
+    /// Recovery: says that `slot` holds data of `generation`. Returns false if that is impossible,
+    /// or if the slot has moved on.
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
 
-    /// Recovery: `slot`, which was restored, holds data that came as this class.
+    /// Recovery: says that the restored `slot` holds data of this class.
     fn restore_class(&mut self, slot: SlotId, class: StreamClass);
 
-    /// Recovery: `slot` was freed when its generation was `generation`.
+    /// Recovery: says that `slot` was freed at `generation`.
     fn restore_freed(&mut self, slot: SlotId, generation: u32);
 
-    /// Recovery: the content of `place` is `fingerprint`; it becomes the most recent.
+    /// Recovery: makes `fingerprint` the content of `place`, and the most recent one.
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);
 
-    /// Recovery: as [`Design::restore_fingerprint`], for a log, which names the same content again and again.
+    /// Recovery: as [`Design::restore_fingerprint`], for a log, which often repeats a content.
     fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place);
 
     /// Counts.

@@ -1,11 +1,12 @@
-//! The designs: which there are, in the order in which they are told of, the default one first. A table of names.
+//! The table of designs by name, the default one first.
 //!
-//! A new design is a file in this folder with a row of its own, `DESIGN`, and two lines here. Whatever runs a design, or follows the log of
-//! one, goes by this table; what may be asked of a replay is in `larder-sim`'s.
+//! A new design is a file in this folder with its own row, `DESIGN`, and two lines here. The engine
+//! and the log replay take designs from this table. `larder-sim` has a table of its own for
+//! replays.
 //!
-//! Invariants: a design is here once; no two have one name.
+//! Invariants: each design is here once, and no two share a name.
 //!
-//! What it does not do: say anything about a design; its file does.
+//! It does not describe a design; the design's file does.
 
 pub mod arc;
 pub mod austere;
@@ -17,7 +18,7 @@ pub mod nitro;
 
 use crate::named::NamedDesign;
 
-/// All designs; the first is the one that a cache has where nothing else is asked.
+/// All designs. The first is the default of a cache.
 #[rustfmt::skip]
 pub const DESIGNS: &[NamedDesign] = &[
     nitro::DESIGN,

@@ -1,13 +1,13 @@
 //! The decisions of a deduplicating, compressing flash cache.
 //!
-//! Role: which chunk is where ([`LbaIndex`](lba_index::LbaIndex)), which content is known
-//! ([`FpIndex`](fp_index::FpIndex)), what every WEU slot holds ([`Slots`](slots::Slots)), what is dirty, what to
-//! evict, what to prefetch. One file a [`Design`], in [`designs`]; an engine executes its decisions on devices, a simulator
-//! counts them.
+//! Role: the crate decides the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the known
+//! contents ([`FpIndex`](fp_index::FpIndex)), the content of every WEU slot
+//! ([`Slots`](slots::Slots)), dirty state, evictions and prefetches. Each [`Design`] has one file
+//! in [`designs`]. An engine executes its decisions on devices, and a simulator counts them.
 //!
 //! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
 //!
-//! What it does not do: hold or move a byte of data.
+//! It does not hold or move a byte of data.
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
@@ -35,5 +35,5 @@ pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
 pub use named::{DesignLayout, NamedDesign, Over};
 pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};
 
-// A design is a module of the crate, whichever folder has its file.
+// A design is a module of the crate, in any folder.
 pub use designs::*;

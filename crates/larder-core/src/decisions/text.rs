@@ -1,4 +1,4 @@
-//! The log of decisions as lines of text: one event a line, and its answer behind a colon.
+//! The log of decisions as lines of text: one event a line, and its answer after a colon.
 //!
 //! ```text
 //! larder-decisions 1
@@ -8,14 +8,15 @@
 //! insert 17 clean 00112233445566778899aabbccddeeff packed 1830 : stored 3 64 1830
 //! ```
 //!
-//! The words of a line are parted by one blank. Numbers are decimal, and in bytes where they are sizes; a fingerprint is 32
-//! hexadecimal digits, `-` where there is none; a sector bitmap is 64, bit `i` of byte `i / 8` being sector `i`.
+//! One blank separates the words of a line. Numbers are decimal, and sizes are in bytes. A
+//! fingerprint has 32 hexadecimal digits; `-` stands for none. A sector bitmap has 64, bit `i` of
+//! byte `i / 8` for sector `i`.
 //!
 //! | line | [`Event`] |
 //! |---|---|
 //! | `opened DESIGN CHUNK WEU SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND [BUCKET CHUNKS]` | [`Opened`], its fields in their order |
 //! | `read LBA FIRST END [held-back]` | a read; sectors `FIRST` to before `END` |
-//! | `merge LBA [held-back]` | the lookup of a write of a part |
+//! | `merge LBA [held-back]` | the lookup of a partial write |
 //! | `look FINGERPRINT` | a look for content ahead of its insertion |
 //! | `insert LBA clean\|SEQ zero` | zeroes are inserted |
 //! | `insert LBA clean\|SEQ FINGERPRINT raw N\|packed N\|known` | a chunk is inserted |
@@ -24,11 +25,11 @@
 //! | `forget LBA` | |
 //! | `trim FIRST COUNT SEQ` | |
 //! | `full clean\|dirty FINGERPRINT raw N\|packed N` | a record did not fit |
-//! | `open clean\|dirty LBA FINGERPRINT BYTES` | a WEU is opened, for a record of so many bytes |
+//! | `open clean\|dirty LBA FINGERPRINT BYTES` | a WEU is opened for a record of `BYTES` |
 //! | `told SLOT` | a metadata slot was read |
 //! | `taken SEGMENT` | one is about to be written |
 //! | `settled LBA durable\|gone` | one may name a clean chunk, or need not |
-//! | `committed SEQ` | they may name what was written below this number |
+//! | `committed SEQ` | they may name writes below this number |
 //! | `commit needed\|all` | |
 //! | `reuse LBA` | slots that were freed ahead go for a chunk |
 //! | `seal`, `sweep`, `choose`, `evict`, `release`, `fault` | |
@@ -37,12 +38,13 @@
 //! | `clean LBA SEQ` | |
 //! | `clean-run FIRST COUNT SEQ` | |
 //!
-//! Answers: `miss`, `zero`, `hit SLOT OFFSET BYTES`, `stored SLOT OFFSET BYTES`, `slot SLOT`, `none`, `count N`. A line without one
-//! has none to give, or nobody noted it.
+//! Answers: `miss`, `zero`, `hit SLOT OFFSET BYTES`, `stored SLOT OFFSET BYTES`, `slot SLOT`,
+//! `none`, `count N`. A line without an answer has none, or none was noted.
 //!
-//! Invariants: what is written reads back as the same; what reads back is written as the same line.
+//! Invariants: a written event reads back as the same event, and a parsed line is written as the
+//! same line.
 //!
-//! What it does not do: split a file into lines.
+//! It does not split a file into lines.
 
 use super::{Answer, BucketLayout, Event, NewContent, Opened, Spot, Stored};
 use crate::{
@@ -53,10 +55,10 @@ use std::fmt::{Display, Formatter, Result as FmtResult};
 
 /// The first line of a log.
 pub const FIRST_LINE: &str = "larder-decisions 1";
-/// A longer line is none of a log, in bytes.
+/// Maximum length of a line, in bytes.
 pub const LINE_BYTES_MAX: usize = 512;
 
-/// The largest number of a chunk.
+/// The largest chunk number.
 const LBA_MAX: u64 = (1 << 40) - 1;
 
 /// Bytes as digits.
@@ -68,7 +70,7 @@ impl Display for Hex<'_> {
     }
 }
 
-/// A fingerprint, or none.
+/// An optional fingerprint.
 struct Known<'a>(&'a Option<Fingerprint>);
 
 impl Display for Known<'_> {
@@ -191,7 +193,7 @@ impl Display for Answer {
     }
 }
 
-/// The line of an event and its answer.
+/// Formats an event and its answer as a line.
 pub fn line(event: &Event, answer: &Answer) -> String {
     match answer {
         Answer::Done => event.to_string(),
@@ -199,10 +201,10 @@ pub fn line(event: &Event, answer: &Answer) -> String {
     }
 }
 
-/// The event of line `number` (counted from 1, for errors), and its answer, if it has one.
+/// Parses the event of line `number` (counted from 1, for errors) and its answer, if it has one.
 ///
 /// # Errors
-/// One sentence, which names the line: what was expected, and what is there.
+/// One sentence that names the line, the expected word and the actual one.
 pub fn parse(number: u64, line: &str) -> Result<(Event, Option<Answer>), String> {
     if line.len() > LINE_BYTES_MAX {
         return Err(format!("line {number}: it has {} bytes; a line has {LINE_BYTES_MAX} at most", line.len()));
@@ -255,7 +257,7 @@ impl<'a> Words<'a> {
     }
 
     fn number_in<T: TryFrom<u64>>(&self, word: &str, expected: &str) -> Result<T, String> {
-        // One way to write each: no sign, no zeroes before it.
+        // Each number has one spelling: no sign, no leading zeroes.
         let is_plain = word.bytes().all(|byte| byte.is_ascii_digit()) && (word == "0" || !word.starts_with('0'));
         let number = word.parse::<u64>().ok().filter(|_| is_plain).and_then(|number| T::try_from(number).ok());
         number.ok_or_else(|| self.wrong(expected, word))
@@ -270,7 +272,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    /// One of two words: whether it is the first.
+    /// Reads one of two words; returns whether it is the first.
     fn either(&mut self, yes: &str, no: &str) -> Result<bool, String> {
         let expected = format!("`{yes}` or `{no}`");
         match self.next(&expected)? {
@@ -546,7 +548,7 @@ mod tests {
 
     #[test]
     fn no_line_panics() {
-        // Each beginning of a line, and each with one byte changed.
+        // Every prefix of a line, and every prefix with one changed byte.
         let full = format!("insert 17 12 {F} packed 1830 : stored 3 64 1830");
         for at in 0..full.len() {
             let _ = parse(1, &full[..at]);

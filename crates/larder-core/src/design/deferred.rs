@@ -1,28 +1,31 @@
-//! What is left to do of a decision, beside others.
+//! The part of a decision that is left to do, beside other decisions.
 //!
-//! Invariants: it is done once, when it is dropped at the latest. It stays on the thread that decided, so it cannot be kept across a wait.
+//! Invariants: it runs once, when it is dropped at the latest. It stays on the thread that decided,
+//! so it cannot be kept across a wait.
 //!
-//! What it does not do: know what it is.
+//! It does not know its own work.
 
-/// The part of a decision that a design does under a lock of its own, which is held already: whoever asks for what that lock guards waits until
-/// it is done, and so finds it done, in the order in which the decisions were made. What a design only estimates, such as how often a content is
-/// referred to, may lag by what is being done. So the caller may give back the lock under which
-/// he decided, and do this then. Between he decides nothing else, for he could wait for himself.
+/// The part of a decision that a design does under its own lock, which is held already.
+///
+/// Another thread that needs the data behind that lock waits until the part is done, so it sees the
+/// order of decisions. Estimates of a design, such as the references to a content, may lag
+/// meanwhile. The caller may therefore give back the lock of the decision first, and run this part
+/// then. It makes no other decision in between, because it could wait for itself.
 #[must_use = "it is done where it is dropped, and others wait for it until then"]
 pub struct Deferred(Option<Box<dyn FnOnce()>>);
 
 impl Deferred {
-    /// All is done.
+    /// Returns a finished one.
     pub fn nothing() -> Deferred {
         Deferred(None)
     }
 
-    /// This is left.
+    /// Returns one with `rest` left to do.
     pub fn new(rest: impl FnOnce() + 'static) -> Deferred {
         Deferred(Some(Box::new(rest)))
     }
 
-    /// Does it now, if it is not done.
+    /// Runs it now, if it has not run.
     pub fn finish(&mut self) {
         if let Some(rest) = self.0.take() {
             rest();

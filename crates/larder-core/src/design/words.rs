@@ -1,8 +1,8 @@
-//! The words in which a design is asked and answers.
+//! The words of questions to a design and of its answers.
 //!
 //! Invariants: addresses and places, never bytes.
 //!
-//! What it does not do: decide.
+//! It does not decide.
 
 use crate::types::{Fingerprint, Lba, Place, SectorMap, SlotId};
 
@@ -17,25 +17,25 @@ pub struct DesignConfig {
     pub fp_entries_max: u64,
 }
 
-/// What a chunk's address maps to.
+/// The mapping of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lookup {
-    /// The cache does not know; the origin does.
+    /// Unknown to the cache; the origin has it.
     Miss,
     /// Zeroes.
     Zero,
     /// A whole chunk.
     Chunk {
-        /// Where its bytes are.
+        /// Location of its bytes.
         place: Place,
-        /// It shares another address's record.
+        /// True if it shares another address's record.
         duplicate: bool,
     },
     /// Some sectors; the origin has the rest.
     Fragment {
-        /// Where the bytes of the valid sectors are.
+        /// Location of the valid sectors' bytes.
         place: Place,
-        /// Which sectors are valid.
+        /// The valid sectors.
         sectors: SectorMap,
     },
 }
@@ -43,55 +43,56 @@ pub enum Lookup {
 /// A chunk that a look found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// Where its bytes are.
+    /// Location of its bytes.
     pub place: Place,
-    /// What the design is to be told of it.
+    /// The use to tell the design.
     pub used: Use,
 }
 
-/// A use of a chunk that the design has not been told of.
+/// A use of a chunk that the design has not been told.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Use {
     /// The address.
     pub lba: Lba,
     /// The slot that it maps into.
     pub slot: SlotId,
-    /// The design's own number for the address, by which it finds it faster; of no meaning where it needs none.
+    /// The design's own number for the address, which speeds up its search; meaningless if the
+    /// design needs none.
     pub number: u32,
 }
 
-/// What an address shall map to.
+/// A new mapping for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NewMapping {
     /// A chunk that was stored for this address.
     Unique {
-        /// Where.
+        /// Its location.
         place: Place,
         /// Its fingerprint, to find duplicates by; `None` where deduplication is off.
         fingerprint: Option<Fingerprint>,
     },
     /// A chunk whose content is stored already.
     Duplicate {
-        /// Where.
+        /// Its location.
         place: Place,
     },
     /// A chunk of zeroes.
     Zero,
     /// Some sectors of a chunk.
     Fragment {
-        /// Where.
+        /// Its location.
         place: Place,
-        /// Which.
+        /// The valid sectors.
         sectors: SectorMap,
     },
 }
 
-/// A question that a design may answer only when it knows a metadata slot on flash.
+/// A question that may need a metadata slot on flash.
 #[derive(Clone, Copy, Debug)]
 pub enum Question<'a> {
-    /// What does this address map to?
+    /// A question for the mapping of an address.
     Address(Lba),
-    /// Is this content stored?
+    /// A question for stored content.
     Content(&'a Fingerprint),
 }
 
@@ -100,9 +101,9 @@ pub enum Question<'a> {
 pub struct Wanted {
     /// The address that it is stored for.
     pub lba: Lba,
-    /// Its content; `None` for a fragment, and where content is not looked at.
+    /// Its content; `None` for a fragment, and without deduplication.
     pub fingerprint: Option<Fingerprint>,
-    /// Bytes of it as stored.
+    /// Bytes of its stored form.
     pub stored_len: u32,
 }
 
@@ -111,7 +112,7 @@ pub struct Wanted {
 pub struct Victim {
     /// The slot.
     pub slot: SlotId,
-    /// How many dirty mappings point into it: they must be destaged first.
+    /// Dirty mappings that point into it; they must be destaged first.
     pub dirty_refs: u32,
 }
 
@@ -122,6 +123,6 @@ pub struct ExportedMapping {
     pub lba: Lba,
     /// What it maps to.
     pub lookup: Lookup,
-    /// The origin does not have it.
+    /// True if the origin lacks it.
     pub dirty: bool,
 }
