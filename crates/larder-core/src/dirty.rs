@@ -1,24 +1,24 @@
-//! The dirty list: which chunks the origin does not have, by address, with the sequence number of the write
-//! (Nitro §3.1, "dirty list").
+//! The dirty list: the chunks that the origin lacks, by address, with the sequence number of the
+//! write (Nitro §3.1, "dirty list").
 //!
-//! Invariants: a chunk is listed exactly while its entry in the LBA index carries the dirty flag; but what recovery defers
-//! is listed only when that is settled.
+//! Invariants: the list has a chunk exactly while its entry in the LBA index carries the dirty
+//! flag. A chunk that recovery defers is listed at the next settle.
 //!
-//! What it does not do: say where the data is; the LBA index does.
+//! It leaves the location of the data to the LBA index.
 
 use crate::{
     pages::{PageMap, key_bytes_max},
     types::Lba,
 };
 
-/// Deferred chunks are listed one by one where the list is this many times as long, else together.
+/// Factor by which the list must exceed the deferred chunks so that they are listed one by one.
 const SETTLED_ALONE_SHARE: usize = 8;
 
-/// Of how many entries of an index one may be dirty: beyond that, a cache holds back who writes.
+/// Index entries per dirty chunk at most. Beyond it, a cache holds back writers.
 pub const DIRTY_SHARE: usize = 2;
-/// Of how many entries of an index one may be a fragment.
+/// Index entries per fragment at most.
 pub const FRAGMENT_SHARE: usize = 4;
-/// For how many entries of an index there may be a trimmed run.
+/// Index entries per trimmed run at most.
 pub const RUN_SHARE: usize = 16;
 /// Bytes of RAM for each of many dirty chunks at most.
 pub const DIRTY_BYTES_MAX: usize = key_bytes_max(size_of::<u64>());
@@ -27,23 +27,23 @@ pub const DIRTY_BYTES_MAX: usize = key_bytes_max(size_of::<u64>());
 #[derive(Default)]
 pub struct DirtyList {
     listed: PageMap<u64>,
-    /// What recovery mapped and nobody asked for yet, oldest first: to list each at once, in no order, would take longer
-    /// than all else that is done for a mapping.
+    /// Chunks that recovery mapped, oldest first, while no request needs them. Listing each at
+    /// once, in no order, would take longer than the rest of a mapping.
     deferred: Vec<(u64, u64)>,
 }
 
 impl DirtyList {
-    /// Number of dirty chunks.
+    /// Counts the dirty chunks.
     pub fn len(&self) -> usize {
         self.listed.len()
     }
 
-    /// Whether nothing is dirty.
+    /// Returns whether nothing is dirty.
     pub fn is_empty(&self) -> bool {
         self.listed.is_empty()
     }
 
-    /// Bytes that the list has allocated.
+    /// Returns the bytes that the list has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.listed.ram_bytes() + self.deferred.capacity() * size_of::<(u64, u64)>()
     }
@@ -53,15 +53,15 @@ impl DirtyList {
         self.listed.insert(lba.0, seq);
     }
 
-    /// Lists `lba` later: at the next [`DirtyList::settle`].
+    /// Lists `lba` at the next [`DirtyList::settle`].
     pub fn defer(&mut self, lba: Lba, seq: u64) {
         self.deferred.push((lba.0, seq));
     }
 
-    /// Lists what was deferred, the newest number of each chunk, if `is_dirty` says that it still is dirty.
+    /// Lists the deferred chunks that `is_dirty` confirms, each with its newest number.
     pub fn settle(&mut self, is_dirty: impl Fn(Lba) -> bool) {
         let mut deferred = std::mem::take(&mut self.deferred);
-        // Stable: of one chunk the newest stays last.
+        // Stable: the newest entry of a chunk stays last.
         deferred.sort_by_key(|&(lba, _)| lba);
         let newest = deferred
             .iter()
@@ -73,7 +73,7 @@ impl DirtyList {
                 self.listed.insert(lba, seq);
             });
         } else {
-            // Rebuilt as a whole, in order: that fills pages from first to last.
+            // A rebuild in order fills the pages from first to last.
             let listed = std::mem::take(&mut self.listed);
             let mut old = listed.iter_from(0).peekable();
             for (lba, seq) in newest {
@@ -88,17 +88,17 @@ impl DirtyList {
         }
     }
 
-    /// Takes `lba` off the list.
+    /// Removes `lba` from the list.
     pub fn remove(&mut self, lba: Lba) -> Option<u64> {
         self.listed.remove(lba.0)
     }
 
-    /// The sequence number of `lba`'s dirty data.
+    /// Returns the sequence number of `lba`'s dirty data.
     pub fn get(&self, lba: Lba) -> Option<u64> {
         self.listed.get(lba.0)
     }
 
-    /// Up to `max` dirty chunks from `from` on, by address.
+    /// Returns up to `max` dirty chunks from `from` on, by address.
     pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
         let mut chunks = Vec::with_capacity(max.min(self.len()));
         chunks.extend(self.listed.iter_from(from.0).take(max).map(|(lba, seq)| (Lba(lba), seq)));

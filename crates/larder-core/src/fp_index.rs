@@ -1,16 +1,19 @@
-//! The fingerprint index: from content to its place, limited in size, evicted in LRU order (Nitro §3.1).
+//! The fingerprint index: from content to its place, limited in size, evicted in LRU order (Nitro
+//! §3.1).
 //!
-//! A slab of 40-byte entries on an intrusive LRU list, and hash tables of 4-byte slab numbers. The slab grows by segments
-//! and the tables are sharded: callers hold a lock, and growing one table of all entries would take seconds.
+//! A slab holds entries of 40 bytes on an intrusive LRU list, and hash tables hold 4-byte slab
+//! numbers. The slab grows by segments and the tables are sharded. Callers hold a lock, and growth
+//! of a single table would take seconds.
 //!
-//! Recovery puts entries in by the hundred thousand. They go into slab and list at once, and wait in their shard until
-//! that is asked for something, or until a sweep comes by: in the order in which they come, each would wait for memory, and
-//! an opening need not wait for tables of which it uses none.
+//! Recovery adds entries by the hundred thousand. They enter slab and list at once, and wait in
+//! their shard until its first use or a sweep. In their order of arrival each insertion into a
+//! table would wait for memory, and an opening need not wait for tables that it does not use.
 //!
-//! Invariants: at most `entries_max` entries, waiting ones included; a shard's table is used only when nothing waits in the
-//! shard. An entry may be dead (its slot was reused): the owner of the slots checks the generation and removes it.
+//! Invariants: at most `entries_max` entries, waiting ones included. A shard's table is used only
+//! while nothing waits in the shard. An entry may be dead because its slot was reused: the owner of
+//! the slots checks the generation and removes it.
 //!
-//! What it does not do: read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
+//! It does not read flash to compare contents; 128 bits of a keyed BLAKE3 are the comparison.
 
 mod export;
 
@@ -27,7 +30,7 @@ const SEGMENT_ENTRIES: usize = 1 << SEGMENT_SHIFT;
 const SEGMENT_SHIFT: u32 = 12;
 /// Shards of the hash table at most, a power of two.
 const SHARDS_MAX: usize = 1 << 16;
-/// A small index has a shard for this many entries.
+/// Entries of a shard in a small index.
 const SHARD_ENTRIES: usize = 4096;
 
 #[derive(Clone, Copy)]
@@ -38,7 +41,7 @@ struct Entry {
     slot: u32,
     crc: u32,
     newer: u32,
-    /// Top 2 bits of a slab number are never used; the encoding lives there.
+    /// Slab number. Its top 2 bits are unused; the encoding lives there.
     older: u32,
 }
 
@@ -75,7 +78,7 @@ impl Slab {
         self.segments.get_mut((i >> SEGMENT_SHIFT) as usize)?.get_mut(i as usize % SEGMENT_ENTRIES)
     }
 
-    /// Puts `entry` behind the others, of which there will be `entries_max` at most; its number.
+    /// Appends `entry` to a slab of at most `entries_max` entries; returns its number.
     fn push(&mut self, entry: Entry, entries_max: usize) -> u32 {
         let i = self.len;
         if i.is_multiple_of(SEGMENT_ENTRIES) {
@@ -108,17 +111,17 @@ impl std::ops::IndexMut<u32> for Slab {
     }
 }
 
-/// A fingerprint's entry in the slab. Stable while the entry lives.
+/// A fingerprint's entry in the slab, stable while the entry lives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FpHandle(pub u32);
 
 /// The index.
 pub struct FpIndex {
-    /// A power of two of them; none where deduplication is off.
+    /// A power of two of shards; none without deduplication.
     shards: Vec<Shard>,
     len: usize,
     slab: Slab,
-    /// First of the slab entries that are not in use, linked by `newer`.
+    /// First unused slab entry; `newer` links the unused ones.
     free: u32,
     newest: u32,
     oldest: u32,
@@ -126,11 +129,11 @@ pub struct FpIndex {
     evictions: u64,
     /// Entries that wait in all shards.
     waiting: usize,
-    /// The shard in which a sweep looks next.
+    /// The shard of the next sweep.
     sweep_at: usize,
-    /// Along the list, for a checkpoint.
+    /// A walk along the list, for a checkpoint.
     walk: Walk,
-    /// It begins once nothing waits.
+    /// True until the requested walk begins: nothing may wait then.
     walk_begins: bool,
 }
 
@@ -138,7 +141,8 @@ pub struct FpIndex {
 #[derive(Default)]
 struct Shard {
     table: HashTable<u32>,
-    /// Not in the table yet, in the order in which they came. Of one fingerprint the last one counts.
+    /// Entries that are not in the table yet, in order of arrival. The last one of a fingerprint
+    /// counts.
     waiting: Vec<u32>,
 }
 
@@ -154,13 +158,13 @@ fn shard_count(entries_max: usize) -> usize {
 }
 
 impl FpIndex {
-    /// The shard that `fingerprint` belongs to: by bytes that its hash does not use.
+    /// Returns the shard of `fingerprint`, from bytes that its hash does not use.
     #[inline]
     fn shard_of(&self, fingerprint: &[u8; 16]) -> usize {
         usize::from(u16::from_le_bytes([fingerprint[8], fingerprint[9]])) & self.shards.len().saturating_sub(1)
     }
 
-    /// An index of at most `entries_max` entries (0: deduplication is off; 2^30 - 2 at the most).
+    /// Creates an index of at most `entries_max` entries (0: no deduplication; at most 2^30 - 2).
     pub fn new(entries_max: usize) -> Self {
         FpIndex {
             shards: (0..shard_count(entries_max)).map(|_| Shard::default()).collect(),
@@ -178,27 +182,27 @@ impl FpIndex {
         }
     }
 
-    /// Number of entries, dead ones included, and waiting ones that are known already.
+    /// Counts the entries, with dead ones and with waiting duplicates.
     pub fn len(&self) -> usize {
         self.len + self.waiting
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The limit.
+    /// Returns the limit.
     pub fn entries_max(&self) -> usize {
         self.entries_max
     }
 
-    /// Entries that left because the index was full.
+    /// Counts the evictions from a full index.
     pub fn evictions(&self) -> u64 {
         self.evictions
     }
 
-    /// Bytes that the index has allocated.
+    /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         let shards = self.shards.iter();
         self.shards.capacity() * size_of::<Shard>()
@@ -209,7 +213,7 @@ impl FpIndex {
             + self.walk.ram_bytes()
     }
 
-    /// Makes room for `entries` more to wait, as they would spread over the shards.
+    /// Makes room for `entries` more waiting entries, spread over the shards.
     pub fn reserve(&mut self, entries: u64) {
         let each = (entries as usize).min(self.entries_max) / self.shards.len().max(1);
         // Half of the shards get more than the mean, few of them much more.
@@ -225,8 +229,10 @@ impl FpIndex {
         found.copied()
     }
 
-    /// The place of `fingerprint` and its handle; it becomes the most recent. `generation_of` gives a slot's current
-    /// generation, or `None` where the slot takes no new references; an entry of another generation is removed.
+    /// Returns the place and handle of `fingerprint`, and makes it the most recent.
+    ///
+    /// `generation_of` gives a slot's current generation, or `None` if the slot takes no new
+    /// references. An entry of another generation is removed.
     pub fn lookup(
         &mut self,
         fingerprint: &Fingerprint,
@@ -243,7 +249,7 @@ impl FpIndex {
         Some((FpHandle(i), Self::place_of(&entry, generation)))
     }
 
-    /// As [`FpIndex::lookup`], but changes nothing.
+    /// Returns as [`FpIndex::lookup`], but changes nothing.
     pub fn peek(&self, fingerprint: &Fingerprint, generation_of: impl Fn(SlotId) -> Option<u32>) -> Option<Place> {
         let shard = self.shards.get(self.shard_of(&fingerprint.0))?;
         let is_it = |i: &u32| self.slab[*i].fingerprint == fingerprint.0;
@@ -265,7 +271,8 @@ impl FpIndex {
         }
     }
 
-    /// Makes `fingerprint` known as the most recent, at `place`. Evicts the least recent where the index is full.
+    /// Makes `fingerprint` known at `place`, as the most recent. A full index evicts the least
+    /// recent.
     pub fn insert(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
         if self.entries_max == 0 {
             return None;
@@ -273,7 +280,8 @@ impl FpIndex {
         if let Some(i) = self.find(fingerprint) {
             self.remove_at(i);
         }
-        // Only the shard of the least recent one is settled: all of them would keep everybody waiting. That may make room.
+        // Settles only the shard of the least recent entry, which may make room. All shards would
+        // block every caller.
         while self.len() >= self.entries_max {
             self.evictions += u64::from(self.remove_at(self.oldest));
         }
@@ -284,10 +292,10 @@ impl FpIndex {
         Some(FpHandle(i))
     }
 
-    /// Recovery: as [`FpIndex::insert`], but the entry waits in its shard.
+    /// Recovery: inserts as [`FpIndex::insert`], but the entry waits in its shard.
     pub fn insert_later(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
         if self.len() >= self.entries_max {
-            // Duplicates that wait are counted twice; nothing goes for them.
+            // Waiting duplicates count twice; they must not evict an entry.
             self.settle();
             return self.insert(fingerprint, place);
         }
@@ -298,8 +306,8 @@ impl FpIndex {
         Some(FpHandle(i))
     }
 
-    /// Recovery: as [`FpIndex::insert_later`]; where `fingerprint` is seen to be known at this very place already, that makes
-    /// it the most recent, and the answer is `None`.
+    /// Recovery: inserts as [`FpIndex::insert_later`]. If `fingerprint` is visibly known at `place`
+    /// already, it becomes the most recent instead, and the answer is `None`.
     pub fn restore(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
         let settled = self.shards.get(self.shard_of(&fingerprint.0)).is_some_and(|shard| shard.waiting.is_empty());
         if settled && let Some(i) = self.find(fingerprint) {
@@ -314,14 +322,14 @@ impl FpIndex {
         self.insert_later(fingerprint, place)
     }
 
-    /// Puts all that waits into the tables.
+    /// Moves all waiting entries into the tables.
     pub fn settle(&mut self) {
         if self.waiting > 0 {
             (0..self.shards.len()).for_each(|at| self.settle_shard(at));
         }
     }
 
-    /// Puts what waits in one shard into its table, the next shard with each call.
+    /// Moves the waiting entries of one shard into its table, the next shard with each call.
     pub fn settle_some(&mut self) {
         if self.waiting > 0 {
             self.settle_shard(self.sweep_at);
@@ -360,7 +368,7 @@ impl FpIndex {
         }
     }
 
-    /// A new entry in slab and list, as the most recent; its number. There must be room.
+    /// Adds an entry to slab and list, as the most recent; returns its number. There must be room.
     fn add(&mut self, fingerprint: &Fingerprint, place: &Place) -> u32 {
         let packed = u64::from(place.offset)
             | u64::from(place.stored_len) << 22
@@ -387,16 +395,17 @@ impl FpIndex {
         i
     }
 
-    /// Whether the entry behind `handle` points into generation `generation` of `slot`. One that was removed may still seem
-    /// to.
+    /// Returns whether the entry of `handle` points into generation `generation` of `slot`. A
+    /// removed entry may still match.
     pub fn leads_to(&self, handle: FpHandle, slot: SlotId, generation: u32) -> bool {
         let entry = self.slab.get(handle.0);
         entry.is_some_and(|it| it.slot == slot.0 && (it.packed >> 40) as u32 == generation & GENERATION_MASK)
     }
 
-    /// Removes the entry behind `handle` if it still points into generation `generation` of `slot`.
+    /// Removes the entry of `handle` if it still points into generation `generation` of `slot`.
     pub fn remove_handle(&mut self, handle: FpHandle, slot: SlotId, generation: u32) {
-        // A freed slab entry may still match: it is in no table, so that `remove_at` leaves it alone.
+        // A freed slab entry may still match, but `remove_at` leaves it alone because it is in no
+        // table.
         if self.leads_to(handle, slot, generation) {
             self.remove_at(handle.0);
         }
@@ -409,7 +418,8 @@ impl FpIndex {
         }
     }
 
-    /// Removes entry `i`. False where it is in no table, or leaves it for a newer one of its content that waited.
+    /// Removes entry `i`. Returns false if it is in no table, or if a waiting newer entry replaces
+    /// it.
     fn remove_at(&mut self, i: u32) -> bool {
         let fingerprint = self.slab[i].fingerprint;
         let shard = self.shard_of(&fingerprint);
@@ -532,13 +542,13 @@ mod tests {
         }
     }
 
-    /// Whatever comes, goes and moves between two pieces, no fingerprint is told twice, and none is left out that stays.
+    /// A walk tells each lasting fingerprint once, however the list changes between two pieces.
     #[test]
     fn a_walk_tells_each_fingerprint_once() {
         for (seed, steps) in [(1_u64, 30), (2, 300), (3, 2000)] {
             let mut index = FpIndex::new(12_000);
             let mut state = seed;
-            // Some of them twice, and all of them wait: as after a crash.
+            // All entries wait, as after a crash, and some have duplicates.
             for step in 0..10_000 {
                 state = crate::types::mix(state);
                 index.insert_later(&fp((state % 8000) as u32), &place(step % 50, 1));
@@ -561,7 +571,7 @@ mod tests {
                     state = crate::types::mix(state);
                     let content = fp((state >> 8) as u32 % 9000);
                     match state % 4 {
-                        // Whoever has its turn next, too.
+                        // Removes also the fingerprint that the walk visits next.
                         0 => {
                             let next = index.walk.at().map(|i| Fingerprint(index.slab[i].fingerprint));
                             let gone = next.unwrap_or(content);

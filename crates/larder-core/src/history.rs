@@ -1,17 +1,22 @@
-//! What a design with lists of addresses knows beside mappings and contents, as bytes for a checkpoint: the addresses on its lists in their
-//! order, those without data included, each with its content; the order of its data; the target of its lists. CacheDedup section 3.3 has
-//! all of that persistent ("the entire Metadata Cache"). Designs with equal slots have one, and CD-ARC, over WEUs.
+//! The history of a design with lists of addresses, as bytes for a checkpoint.
 //!
-//! The bytes, all numbers little-endian: a head of version (2), lists (2), data chunks (4), addresses at most (8), target (8, a double),
-//! the length of each list (8 of 4) and of the data (4); then the addresses list by list, least recent first, of 6 bytes, or of 22 in a
-//! design that looks at content: address (5), flags (1, all zero so far), fingerprint (16); then, where content is looked at, 16 bytes for
-//! each data slot in use: flash slot (4), generation (4), and a number (8) that is higher the later the slot was used. CD-ARC has the
-//! WEUs that wait to go in their place.
+//! It has the addresses of each list in order, ghosts included, each with its content. It also has
+//! the order of the data, and the target of the lists. CacheDedup section 3.3 keeps all of that
+//! persistent ("the entire Metadata Cache"). Designs with equal slots have a history, and so has
+//! CD-ARC, over WEUs.
 //!
-//! Invariants: any bytes can be read; what is no history of a design of these sizes is none at all. Nothing is allocated for what the
-//! bytes do not have.
+//! All numbers are little-endian. The head has version (2), lists (2), data chunks (4), addresses
+//! at most (8), target (8, a double), the length of each list (8 of 4) and of the data (4). The
+//! addresses follow, list by list, least recent first: 6 bytes each, or 22 in a design that looks
+//! at content. An address has its number (5), flags (1, all zero so far) and fingerprint (16). A
+//! design that looks at content then has 16 bytes for each used data slot: flash slot (4),
+//! generation (4), and a use stamp (8), higher for a later use. CD-ARC has its waiting WEUs
+//! instead.
 //!
-//! What it does not do: believe what it reads; whoever restores it asks mappings and slots.
+//! Invariants: any bytes can be read; a history of another shape is none at all. Nothing is
+//! allocated beyond the length of the bytes.
+//!
+//! It does not check its content; the restoring design compares it with mappings and slots.
 
 use crate::{
     design::Design,
@@ -19,11 +24,11 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
-/// The most lists that a design has.
+/// Maximum number of lists of a design.
 pub const LISTS_MAX: usize = 8;
-/// Bytes of a page of it. A checkpoint has larger ones.
+/// Bytes of a history page. Pages of a checkpoint are larger.
 pub const PAGE_BYTES: usize = 4084;
-/// Version 1 was of a log that does not say when an address is overwritten that is not mapped.
+/// Version 1 belongs to a log without entries for overwrites of unmapped addresses.
 const VERSION: u16 = 2;
 const HEAD_BYTES: usize = 2 + 2 + 4 + 8 + 8 + 4 * LISTS_MAX + 4;
 /// An address has 40 bits.
@@ -32,32 +37,32 @@ const ADDRESS_BYTES: usize = LBA_BYTES + 1;
 const FINGERPRINT_BYTES: usize = 16;
 /// Bytes of an address with its content.
 pub const CONTENT_ADDRESS_BYTES: usize = ADDRESS_BYTES + FINGERPRINT_BYTES;
-/// Bytes of a slot that is named.
+/// Bytes of a named slot.
 pub const DATA_BYTES: usize = 16;
 
-/// What lists a design has, and how long they can be. A history of another shape is none of it.
+/// The lists of a design and their maximum lengths. A history of another shape is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
     /// Lists of addresses, at most [`LISTS_MAX`].
     pub lists: usize,
-    /// The paper's C, or d: the most that the target can be.
+    /// The paper's C, or d: the maximum of the target.
     pub data_chunks: u64,
     /// Addresses on all lists, at most.
     pub addresses: u64,
-    /// Slots that are named beside them, at most.
+    /// Named slots, at most.
     pub used_slots: u64,
-    /// Addresses have a content, and slots may be named.
+    /// True if addresses have a content and slots may be named.
     pub looks_at_content: bool,
 }
 
 impl Shape {
-    /// Bytes of such a history at most.
+    /// Returns the maximum bytes of such a history.
     pub fn bytes_max(&self) -> u64 {
         let entries = self.addresses.saturating_mul(self.address_bytes() as u64);
         entries.saturating_add(self.used_slots.saturating_mul(DATA_BYTES as u64)).saturating_add(HEAD_BYTES as u64)
     }
 
-    /// Pages of it at most.
+    /// Returns the maximum pages of it.
     pub fn pages_max(&self) -> u64 {
         self.bytes_max().div_ceil(PAGE_BYTES as u64)
     }
@@ -67,25 +72,25 @@ impl Shape {
     }
 }
 
-/// Bytes of a history over WEUs of so many bytes for each chunk, beside what it has of addresses.
+/// Returns the bytes of a history over WEUs for each chunk, without its addresses.
 pub fn waiting_weus_bytes(chunk_bytes: u32, weu_bytes: u32) -> u64 {
     (DATA_BYTES as u64 * u64::from(chunk_bytes)).div_ceil(u64::from(weu_bytes.max(1)))
 }
 
-/// How far a history of a checkpoint holds.
+/// The reach of a history from a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trust {
-    /// The log that follows is whole: of what an address holds the history is right wherever the log says nothing, if the design has what it
-    /// remembers logged when it is overwritten.
+    /// The log behind it is whole. The history is right about an address without a later log entry,
+    /// if the design logs overwrites of its ghosts.
     WithLog,
-    /// The cache ended in order, and nothing changed since.
+    /// The cache ended in order and has not changed since.
     Whole,
 }
 
 /// An address of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedAddress {
-    /// Itself.
+    /// The address itself.
     pub lba: Lba,
     /// Its content; zeroes in a design that does not look at content.
     pub fingerprint: Fingerprint,
@@ -94,11 +99,11 @@ pub struct ListedAddress {
 /// A data slot in use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UsedSlot {
-    /// Where its content is on flash.
+    /// The flash slot of its content.
     pub slot: SlotId,
-    /// The use of that slot.
+    /// The slot's generation.
     pub generation: u32,
-    /// Higher the later it was used.
+    /// Use stamp, higher for a later use.
     pub stamp: u64,
 }
 
@@ -107,7 +112,7 @@ pub struct UsedSlot {
 pub struct Pages(BTreeMap<usize, Vec<u8>>);
 
 impl Pages {
-    /// One; whether it can be one of a history of this shape.
+    /// Adds a page; returns whether a history of this shape can have it.
     pub fn note(&mut self, page: usize, bytes: &[u8], shape: &Shape) -> bool {
         let can_be = (page as u64) < shape.pages_max() && bytes.len() <= PAGE_BYTES;
         if can_be {
@@ -116,7 +121,7 @@ impl Pages {
         can_be
     }
 
-    /// What they are together.
+    /// Decodes the history from the pages.
     pub fn history(&self, shape: &Shape) -> Option<History> {
         let in_order = self.0.iter().zip(0..).take_while(|((number, _), at)| *number == at);
         let bytes: Vec<u8> = in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect();
@@ -127,16 +132,17 @@ impl Pages {
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// [`Slotted::target_size`](crate::slotted::Slotted::target_size).
+    /// The [target](crate::slotted::Slotted::target_size) of the lists.
     pub target: f64,
-    /// By list, least recent first.
+    /// Lists, least recent first.
     pub lists: Vec<Vec<ListedAddress>>,
-    /// In no order.
+    /// Used slots, in no order.
     pub data: Vec<UsedSlot>,
 }
 
-/// Leaves out the least recent of the first of `these` lists, then of the next, until no more than `max` are on them together. More are
-/// there only where the lists are of different moments.
+/// Drops the least recent addresses, list by list in the order of `these`, down to `max` in total.
+///
+/// More addresses exist only if the lists come from different moments.
 pub fn cut<A>(lists: &mut [Vec<A>], these: &[usize], max: usize) {
     for &list in these {
         let all: usize = these.iter().filter_map(|&list| lists.get(list)).map(Vec::len).sum();
@@ -146,19 +152,20 @@ pub fn cut<A>(lists: &mut [Vec<A>], these: &[usize], max: usize) {
     }
 }
 
-/// A history that is being written down, piece by piece: lists one after the other, then slots. While it is, the design goes on. So an
-/// address may be on two lists, or on none; what is left of the first when there is no room for more is what counts.
+/// A history that is written piece by piece while the design goes on: lists in order, then slots.
+///
+/// An address may therefore be on two lists, or on none. A full draft takes no more addresses.
 pub struct Draft {
     shape: Shape,
     bytes: Vec<u8>,
     counts: [u32; LISTS_MAX + 1],
-    /// The list that is written down, then that of the slots; `None` before the first.
+    /// The current list, or the slots behind the last list; `None` before the first.
     stage: Option<usize>,
     target: f64,
 }
 
 impl Draft {
-    /// Nothing yet, with room for so many addresses, and as many slots as there may be.
+    /// Creates an empty draft with room for so many addresses, and for all slots.
     pub fn new(shape: Shape, addresses: u64) -> Draft {
         let with_room = Shape { addresses: addresses.min(shape.addresses), ..shape };
         let mut bytes = Vec::with_capacity(with_room.bytes_max() as usize);
@@ -166,19 +173,20 @@ impl Draft {
         Draft { shape, bytes, counts: [0; LISTS_MAX + 1], stage: None, target: 0.0 }
     }
 
-    /// The list that is written down; as many as there are lists when it is the slots' turn. `None` before all.
+    /// Returns the number of the current list, or the count of lists for the slots. `None` before
+    /// the first.
     pub fn stage(&self) -> Option<usize> {
         self.stage
     }
 
-    /// It is the turn of the next list, or of the slots.
+    /// Moves to the next list, or to the slots.
     pub fn next_stage(&mut self) -> usize {
         let next = self.stage.map_or(0, |stage| stage + 1);
         self.stage = Some(next);
         next
     }
 
-    /// The next address of the list whose turn it is. One that there is no room for is left out.
+    /// Adds the next address of the current list, if there is room.
     pub fn address(&mut self, lba: Lba, fingerprint: &Fingerprint) {
         let Some(list) = self.stage.filter(|&list| list < self.shape.lists) else { return };
         let all: u64 = self.counts[..LISTS_MAX].iter().map(|&count| u64::from(count)).sum();
@@ -193,7 +201,7 @@ impl Draft {
         }
     }
 
-    /// A slot, after all addresses.
+    /// Adds a slot, after all addresses.
     pub fn used(&mut self, used: &UsedSlot) {
         if u64::from(self.counts[LISTS_MAX]) >= self.shape.used_slots {
             return;
@@ -204,12 +212,12 @@ impl Draft {
         self.bytes.extend_from_slice(&used.stamp.to_le_bytes());
     }
 
-    /// The target of the lists is this.
+    /// Sets the target of the lists.
     pub fn set_target(&mut self, target: f64) {
         self.target = target;
     }
 
-    /// All of it.
+    /// Returns the bytes of the draft.
     pub fn finish(mut self) -> Vec<u8> {
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(&VERSION.to_le_bytes());
@@ -223,14 +231,14 @@ impl Draft {
     }
 }
 
-/// The whole history of a design that nobody uses meanwhile; nothing of one without.
+/// Returns the whole history of an idle design; empty for a design without one.
 pub fn whole(design: &mut dyn Design) -> Vec<u8> {
     let Some(mut draft) = design.begin_history() else { return Vec::new() };
     while design.export_history(&mut draft, &|_| false) {}
     draft.finish()
 }
 
-/// Takes numbers off the front of bytes.
+/// A reader of numbers from the front of bytes.
 struct Front<'a>(&'a [u8]);
 
 impl Front<'_> {
@@ -242,7 +250,7 @@ impl Front<'_> {
 }
 
 impl History {
-    /// What these bytes say, of a design of this shape.
+    /// Decodes the history of a design of this shape.
     pub fn decode(bytes: &[u8], shape: &Shape) -> Option<History> {
         let mut front = Front(bytes);
         let is_of_it = u16::from_le_bytes(front.take()?) == VERSION
@@ -289,7 +297,7 @@ impl History {
 mod tests {
     use super::*;
 
-    /// Lists of different moments may have more on them together than there can be at any one.
+    /// Lists of different moments may have more addresses together than one moment allows.
     #[test]
     fn a_draft_has_no_more_than_there_is_room_for() {
         for looks_at_content in [false, true] {

@@ -1,27 +1,32 @@
-//! The LBA index: from a chunk's address to its place (Nitro §3.1, "file index", with base and duplicate entries).
+//! The LBA index: from a chunk's address to its place (Nitro §3.1, "file index", with base and
+//! duplicate entries).
 //!
-//! Entries are 24 bytes in hash tables that are sharded, so that growing or sweeping one shard is short:
-//! address (40 bits) and flags, offset (22), length (18) and generation (24 bits of it), slot, CRC.
+//! Entries are 24 bytes in hash tables that are sharded, so that growing or sweeping one shard is
+//! short: address (40 bits) and flags, offset (22), length (18) and generation (24 bits of it),
+//! slot, CRC.
 //!
-//! Invariants: at most one entry an address. An entry whose generation is not its slot's is dead; whoever owns
-//! the slots decides that, and removes it on sight or in a sweep. Generations are compared modulo 2^24, so a
-//! full sweep must happen at least once in 2^24 reuses of a slot: the engine sweeps in the background all the time.
+//! Invariants: at most one entry per address. An entry is dead if its generation is not its slot's.
+//! The owner of the slots decides that, and removes a dead entry on sight or in a sweep.
+//! Generations are compared modulo 2^24, so a full sweep must happen at least once in 2^24 reuses
+//! of a slot. The engine sweeps in the background all the time.
 //!
-//! What it does not do: count references or know what is dirty beyond a flag.
+//! It does not count references, and knows dirty state only as a flag.
 
 use crate::types::{Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
 
-/// Shards of an index, or more, where one of them could come to hold more than [`SHARD_ENTRIES`]. Powers of two.
+/// Minimum number of shards, a power of two. More are used if a shard could exceed
+/// [`SHARD_ENTRIES`].
 pub const SHARDS_MIN: usize = 256;
 const SHARDS_MAX: usize = 1 << 16;
-/// Entries of a shard on average, at most: as many as are gone through, or moved to a larger table, in a few milliseconds.
+/// Entries of a shard on average, at most. A scan of them, or a move to a larger table, takes a few
+/// milliseconds.
 const SHARD_ENTRIES: u64 = 1 << 15;
-/// A look passes this many entries of a table in the time in which it finds one address.
+/// Entries of a table that a scan passes in the time of one search by address.
 pub const GONE_THROUGH: u64 = 16;
-/// Addresses that one look may ask for, one by one: they take a few milliseconds.
+/// Addresses that one look may search for singly, which takes a few milliseconds.
 const ASKED_MAX: u64 = 1 << 16;
-/// Generations are kept modulo this.
+/// Mask of the generations, which are kept modulo 2^24.
 pub const GENERATION_MASK: u32 = (1 << 24) - 1;
 
 const LBA_BITS: u32 = 40;
@@ -34,12 +39,13 @@ const ENCODING_SHIFT: u32 = 48;
 const OFFSET_BITS: u32 = 22;
 const LEN_BITS: u32 = 18;
 
-/// What an entry says.
+/// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A chunk of zeroes; it has no place.
+    /// A chunk of zeroes, without a place.
     Zero,
-    /// A whole chunk. A base entry was stored for this address, a duplicate points at another's record.
+    /// A whole chunk. A base entry was stored for this address; a duplicate points at another
+    /// address's record.
     Chunk {
         /// False for the base entry.
         duplicate: bool,
@@ -58,7 +64,7 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// An entry for `lba`; `place` is ignored for [`Kind::Zero`].
+    /// Creates an entry for `lba`; `place` is ignored for [`Kind::Zero`].
     pub fn new(lba: Lba, kind: Kind, place: Option<&Place>, dirty: bool) -> Self {
         debug_assert!(lba.0 <= LBA_MASK);
         let mut key_flags = lba.0 & LBA_MASK;
@@ -86,7 +92,7 @@ impl Entry {
         Lba(self.key_flags & LBA_MASK)
     }
 
-    /// What the entry says.
+    /// Returns the kind of the entry.
     pub fn kind(&self) -> Kind {
         if self.key_flags & FLAG_ZERO != 0 {
             Kind::Zero
@@ -97,7 +103,7 @@ impl Entry {
         }
     }
 
-    /// Whether the origin does not have this yet.
+    /// Returns whether the origin lacks this data.
     pub fn dirty(&self) -> bool {
         self.key_flags & FLAG_DIRTY != 0
     }
@@ -113,7 +119,8 @@ impl Entry {
             .then_some((SlotId(self.slot), (self.offset_len_generation >> (OFFSET_BITS + LEN_BITS)) as u32))
     }
 
-    /// The place, given the slot's current (full) generation, to which the entry's was compared before.
+    /// Returns the place. `generation` is the slot's current one in full, which the entry was
+    /// compared with.
     pub fn place(&self, generation: u32) -> Place {
         Place {
             slot: SlotId(self.slot),
@@ -128,10 +135,11 @@ impl Entry {
 
 /// The index.
 pub struct LbaIndex {
-    /// A power of two of them.
+    /// A power of two of shards.
     shards: Vec<HashTable<Entry>>,
     len: usize,
-    /// Bytes of all the tables, counted as they change: thousands of them are too many to ask whenever somebody wants a status.
+    /// Bytes of all tables, counted as they change. A status request cannot ask thousands of
+    /// tables.
     table_bytes: usize,
 }
 
@@ -140,7 +148,7 @@ fn hash_of(lba: Lba) -> u64 {
 }
 
 impl LbaIndex {
-    /// An empty index that is to hold so many entries at most; it does not refuse more.
+    /// Creates an empty index for `entries_max` entries; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
         let shards = (entries_max / SHARD_ENTRIES).clamp(SHARDS_MIN as u64, SHARDS_MAX as u64).next_power_of_two();
         LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0, table_bytes: 0 }
@@ -148,38 +156,40 @@ impl LbaIndex {
 
     #[inline]
     fn shard_of(&self, hash: u64) -> usize {
-        // Bits that the table inside the shard uses neither for the bucket (low) nor for the tag (top seven).
+        // Bits that the table of the shard uses neither for the bucket (low) nor for the tag (top
+        // seven).
         (hash >> 40) as usize & (self.shards.len() - 1)
     }
 
-    /// Number of shards.
+    /// Counts the shards.
     pub fn shard_count(&self) -> usize {
         self.shards.len()
     }
 
-    /// Number of entries, dead ones included.
+    /// Counts the entries, dead ones included.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that the index has allocated.
+    /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.shards.capacity() * size_of::<HashTable<Entry>>() + self.table_bytes
     }
 
-    /// Changes a table's size, and counts what that makes of its bytes.
+    /// Changes a table's size and updates the count of its bytes.
     fn resize(table_bytes: &mut usize, table: &mut HashTable<Entry>, change: impl FnOnce(&mut HashTable<Entry>)) {
         *table_bytes -= table.allocation_size();
         change(table);
         *table_bytes += table.allocation_size();
     }
 
-    /// Makes room for `entries` more, as they would spread over the shards: no shard gets more than it would by growing.
+    /// Makes room for `entries` more, spread over the shards. No shard gets more than it would by
+    /// growing.
     pub fn reserve(&mut self, entries: u64) {
         let each = (entries / self.shards.len() as u64) as usize;
         if each == 0 {
@@ -190,27 +200,28 @@ impl LbaIndex {
         }
     }
 
-    /// The entry for `lba`.
+    /// Returns the entry for `lba`.
     #[inline]
     pub fn get(&self, lba: Lba) -> Option<&Entry> {
         let hash = hash_of(lba);
         self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
     }
 
-    /// Reads what a search for `lba` reads, so that the next one finds it in the processor's caches.
+    /// Reads the memory of a search for `lba`, so that the next search finds it in the processor's
+    /// caches.
     #[inline]
     pub fn touch(&self, lba: Lba) {
         std::hint::black_box(self.get(lba).is_some());
     }
 
-    /// The entry for `lba`, to change its flags.
+    /// Returns the entry for `lba`, for a change of its flags.
     pub fn get_mut(&mut self, lba: Lba) -> Option<&mut Entry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
     }
 
-    /// Puts `entry` in, in place of what its address had before.
+    /// Inserts `entry`; returns the replaced entry of its address.
     pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
         let hash = hash_of(entry.lba());
         let at = self.shard_of(hash);
@@ -228,7 +239,7 @@ impl LbaIndex {
         }
     }
 
-    /// The addresses in a run that have an entry, dead entries included, ascending.
+    /// Returns the addresses in a run that have an entry, dead entries included, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
         if count <= self.len as u64 / GONE_THROUGH {
@@ -240,14 +251,16 @@ impl LbaIndex {
         inside
     }
 
-    /// The number of chunks, of `count` from `first`, that a short look takes: at most `entries_max` of them have an entry. The
-    /// look asks for few addresses, or scans a small index.
+    /// Returns how many of `count` chunks from `first` a short look takes.
+    ///
+    /// At most `entries_max` of them have an entry. The look searches for few addresses, or scans a
+    /// small index.
     pub fn span(&self, first: Lba, count: u64, entries_max: usize) -> u64 {
         let count = if self.len as u64 / GONE_THROUGH <= ASKED_MAX { count } else { count.min(ASKED_MAX) };
         self.in_run(first, count).get(entries_max).map_or(count, |lba| lba.0 - first.0)
     }
 
-    /// Takes the entry for `lba` out.
+    /// Removes the entry for `lba`.
     pub fn remove(&mut self, lba: Lba) -> Option<Entry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
@@ -260,7 +273,7 @@ impl LbaIndex {
         }
     }
 
-    /// Removes from shard `shard` what `keep` refuses; returns how many went.
+    /// Removes entries of `shard` that `keep` refuses; returns how many.
     pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&Entry) -> bool) -> usize {
         let shards = self.shards.len();
         let table = &mut self.shards[shard % shards];
@@ -276,10 +289,10 @@ impl LbaIndex {
         gone
     }
 
-    /// The entries of shard `shard`, in no useful order.
+    /// Returns the entries of `shard`, in no useful order.
     pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Entry> {
         let table = &self.shards[shard % self.shards.len()];
-        // Whoever goes through all shards of a small index would wait for the memory of many tables with nothing in them.
+        // A scan of all shards of a small index would wait for the memory of many empty tables.
         (!table.is_empty()).then(|| table.iter()).into_iter().flatten()
     }
 }

@@ -1,78 +1,83 @@
-//! Which addresses, or hashes of them, a design lost by itself, as far as a crash may bring them back: those that are in the last
-//! checkpoint, or in the log behind it. Whoever overwrites such an address has to log that, though the design does not know it any more.
+//! The addresses, or hashes of them, that a design lost by itself and that a crash may bring back.
 //!
-//! It is a bitmap of hashes: it may take an address for lost that is not, and never the other way. What was lost before the last
-//! checkpoint but one began has no entry in the log any more, for each checkpoint ends with a commit of all that waited.
+//! They are in the last checkpoint, or in the log behind it. An overwrite of a lost address must be
+//! logged, although the design does not know the address any more.
 //!
-//! Invariants: what was lost is told until a checkpoint that began after another one had ended, which began after the loss, is durable.
+//! The set is a bitmap of hashes. It may report an address that was not lost, but misses none. A
+//! loss from before the start of the last checkpoint but one has no log entry any more, because
+//! each checkpoint ends with a commit of all waiting entries.
 //!
-//! What it does not do: know what was logged.
+//! Invariants: a loss is reported until two checkpoints that began after it are durable, one after
+//! the other.
+//!
+//! It does not know the log.
 
 use crate::types::mix;
 
-/// Bits for each entry that there is room for, in each of the maps.
+/// Bits for each entry in each of the maps.
 const BITS_PER_ENTRY: u64 = 2;
-/// How many maps there are.
+/// Number of maps.
 const MAPS: usize = 3;
 
 /// See the module.
 pub struct Lost {
     mask: u64,
-    /// Lost before the last durable checkpoint began; since then; since the one began that is being made.
+    /// Losses before the last durable checkpoint began; since then; and since the current
+    /// checkpoint began.
     maps: [Vec<u64>; MAPS],
 }
 
 impl Lost {
-    /// Bytes for each entry at most: twice as many bits as there have to be.
+    /// Maximum bytes for each entry: twice the needed bits.
     pub const BYTES_MAX: u64 = (MAPS as u64 * BITS_PER_ENTRY * 2).div_ceil(u8::BITS as u64);
 
-    /// For so many entries.
+    /// Creates an empty set for so many entries.
     pub fn new(entries: u64) -> Lost {
         let bits = Lost::bits_for(entries);
         Lost { mask: bits - 1, maps: std::array::from_fn(|_| vec![0; (bits / u64::from(u64::BITS)) as usize]) }
     }
 
-    /// Bytes that it allocates for so many entries.
+    /// Returns the bytes that a set for so many entries allocates.
     pub fn bytes_for(entries: u64) -> u64 {
         MAPS as u64 * Lost::bits_for(entries) / u64::from(u8::BITS)
     }
 
-    /// Bits of a map.
+    /// Returns the bits of a map.
     fn bits_for(entries: u64) -> u64 {
         (entries * BITS_PER_ENTRY).next_power_of_two().max(u64::BITS.into())
     }
 
-    /// An entry is lost.
+    /// Adds a lost entry.
     pub fn add(&mut self, key: u64) {
         let (word, bit) = self.place(key);
         self.maps[MAPS - 1][word] |= bit;
     }
 
-    /// All entries are lost.
+    /// Marks all entries as lost.
     pub fn add_all(&mut self) {
         self.maps[MAPS - 1].fill(u64::MAX);
     }
 
-    /// Whether this one may be lost.
+    /// Returns whether this entry may be lost.
     pub fn has(&self, key: u64) -> bool {
         let (word, bit) = self.place(key);
         self.maps.iter().any(|map| map[word] & bit != 0)
     }
 
-    /// A checkpoint begins; one that had begun before failed.
+    /// Begins a checkpoint; one that had begun before failed.
     pub fn checkpoint_begins(&mut self) {
         let [_, since, now] = &mut self.maps;
         since.iter_mut().zip(now.iter()).for_each(|(since, now)| *since |= now);
         now.fill(0);
     }
 
-    /// It is durable.
+    /// Ends the checkpoint as durable.
     pub fn checkpoint_is_durable(&mut self) {
         self.maps.rotate_left(1);
         self.maps[MAPS - 1].fill(0);
     }
 
-    /// Bytes that it has allocated.
+    /// Returns the bytes that the set has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.maps.iter().map(|map| map.capacity() * size_of::<u64>()).sum()
     }
@@ -94,10 +99,10 @@ mod tests {
         lost.checkpoint_begins();
         lost.add(key);
         assert!(lost.has(key) && !lost.has(8));
-        // This one began before.
+        // This checkpoint began before the loss.
         lost.checkpoint_is_durable();
         lost.checkpoint_begins();
-        // It failed.
+        // The previous checkpoint failed.
         lost.checkpoint_begins();
         lost.checkpoint_is_durable();
         assert!(lost.has(key), "an entry that waited may be in the log behind it");

@@ -1,11 +1,12 @@
-//! A design by name, with what lies under it: the row that the file of each design has for [`DESIGNS`](crate::DESIGNS).
+//! A design by name, with its store: the row of a design's file for [`DESIGNS`](crate::DESIGNS).
 //!
-//! Role: what differs between designs before there is one, said once. An engine takes its store from [`Over`], a simulator the sizes
-//! that a log may name, and both have a design made here.
+//! Role: the differences between designs, before one is made, in one place. An engine takes its
+//! store from [`Over`], and a simulator takes the sizes that a log may name. Both make their
+//! designs here.
 //!
 //! Invariants: a row has no state; the same layout gives the same design.
 //!
-//! What it does not do: list the designs, number them as a superblock does, or lay out a flash.
+//! It does not list the designs, number them for a superblock, or lay out a flash.
 
 use crate::{
     design::{Design, DesignConfig},
@@ -16,15 +17,15 @@ use std::error::Error;
 /// A design by name.
 #[derive(Clone, Copy)]
 pub struct NamedDesign {
-    /// What people call it.
+    /// The usual name.
     pub name: &'static str,
-    /// What it is, and whose.
+    /// A description with its authors.
     pub about: &'static str,
-    /// What lies under it.
+    /// The store under it.
     pub over: Over,
 }
 
-/// What lies under a design.
+/// The store under a design.
 #[derive(Clone, Copy)]
 pub enum Over {
     /// WEUs, each filled with many records.
@@ -38,52 +39,54 @@ pub enum Over {
 /// A design over WEUs.
 #[derive(Clone, Copy)]
 pub struct OverWeus {
-    /// Bytes of RAM for each mapping at most: one entry of the FP index, its share of the dirty list, and its history included.
+    /// Maximum bytes of RAM for each mapping, with an FP index entry and its share of dirty list
+    /// and history.
     pub index_bytes_max: u64,
-    /// Bytes of its history for each mapping at most; 0 for a design without one.
+    /// Maximum bytes of history for each mapping; 0 for a design without one.
     pub history_bytes_max: u64,
-    /// An empty design.
+    /// Makes an empty design.
     pub make: fn(DesignConfig) -> Box<dyn Design>,
 }
 
 /// A design over slots of one chunk each.
 #[derive(Clone, Copy)]
 pub struct OverSlots {
-    /// Whether content is shared: the design's choice.
+    /// True if content is shared, which the design decides.
     pub dedup: bool,
-    /// The design, empty, for a number of data slots and a chunk size; fewer slots where it cannot number so many
-    /// ([`of_slots`](crate::slotted::of_slots)).
+    /// Makes an empty design for a number of data slots and a chunk size.
+    ///
+    /// It uses fewer slots if it cannot number so many ([`of_slots`](crate::slotted::of_slots)).
     pub make: fn(u64, u32) -> Box<dyn Slotted>,
 }
 
 /// A design over buckets.
 #[derive(Clone, Copy)]
 pub struct OverBuckets {
-    /// An empty design; an error for a layout that it cannot have.
+    /// Makes an empty design, or returns an error for an impossible layout.
     pub make: MakeBucketed,
 }
 
-/// Makes an empty design over buckets.
+/// The constructor of an empty design over buckets.
 pub type MakeBucketed = fn(DesignConfig, &DesignLayout) -> Result<Box<dyn Design>, LayoutError>;
 
-/// Why a design cannot have a layout: a sentence for whoever asked for it.
+/// The reason that a design cannot have a layout, as a sentence for the caller.
 pub type LayoutError = Box<dyn Error + Send + Sync>;
 
-/// How a flash is divided, as far as a design asks.
+/// The division of a flash, as far as a design needs it.
 #[derive(Clone, Copy, Debug)]
 pub struct DesignLayout {
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
     /// Bytes of a slot: of a WEU, a chunk or a subchunk.
     pub slot_bytes: u32,
-    /// Slots of a bucket, where there are buckets.
+    /// Slots of a bucket, if the store has buckets.
     pub bucket_slots: u32,
     /// Chunks of the volume.
     pub chunk_count: u64,
 }
 
 impl NamedDesign {
-    /// An empty cache.
+    /// Makes an empty cache.
     ///
     /// # Errors
     /// A sentence, for a layout that the design cannot have.

@@ -1,19 +1,19 @@
-//! Where the next record of a segment goes: arithmetic that the engine and a simulator share.
+//! The place of the next record of a segment: arithmetic that the engine and a simulator share.
 //!
-//! A segment is a header, payloads, the record table, and padding (see `docs/FORMAT.md`). Compressed payloads are
-//! packed to the byte. A raw payload starts at a 512-byte sector, or, as the first of its segment, at a device
-//! sector, so that reading it back touches no byte that is not asked for.
+//! A segment is a header, payloads, the record table, and padding (see `docs/FORMAT.md`).
+//! Compressed payloads are packed to the byte. A raw payload starts at a 512-byte sector, or, as
+//! the first of its segment, at a device sector. A read of it then touches no other byte.
 //!
-//! Invariants: a record is placed only where it, the grown table and the padding fit the WEU.
+//! Invariants: a record is placed only if it, the grown table and the padding fit the WEU.
 //!
-//! What it does not do: hold bytes.
+//! It does not hold bytes.
 
 /// The fixed sizes that packing depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct PackingRules {
     /// Size of a WEU in bytes.
     pub weu_bytes: u32,
-    /// Segments are padded to this.
+    /// Size to which segments are padded.
     pub sector_bytes: u32,
     /// Bytes of a segment header.
     pub header_bytes: u32,
@@ -31,27 +31,27 @@ pub struct SegmentPacker {
 }
 
 impl SegmentPacker {
-    /// The first segment of an empty WEU.
+    /// Returns the first segment of an empty WEU.
     pub fn new(rules: PackingRules) -> Self {
         SegmentPacker { rules, start: 0, end: rules.header_bytes, records: 0 }
     }
 
-    /// Offset of the segment in the WEU.
+    /// Returns the segment's offset in the WEU.
     pub fn start(&self) -> u32 {
         self.start
     }
 
-    /// Records in the segment so far.
+    /// Counts the records in the segment so far.
     pub fn records(&self) -> u32 {
         self.records
     }
 
-    /// Offset in the WEU where the payloads end so far.
+    /// Returns the end of the payloads so far, as an offset in the WEU.
     pub fn payload_end(&self) -> u32 {
         self.end
     }
 
-    /// Places a payload of `len` bytes; `None` where the WEU is full.
+    /// Places a payload of `len` bytes; `None` if the WEU is full.
     pub fn place(&mut self, len: u32, raw: bool) -> Option<u32> {
         let align = match (raw, self.records) {
             (false, _) => 1,
@@ -68,17 +68,17 @@ impl SegmentPacker {
         Some(offset)
     }
 
-    /// Offset in the WEU of the record table if the segment is closed now.
+    /// Returns the offset of the record table in the WEU, if the segment were closed now.
     pub fn table_offset(&self) -> u32 {
         self.end.next_multiple_of(8)
     }
 
-    /// Offset in the WEU of the segment's end if it is closed now, padding included.
+    /// Returns the offset of the segment's end in the WEU, padding included, if it were closed now.
     pub fn closed_end(&self) -> u32 {
         (self.table_offset() + self.records * self.rules.entry_bytes).next_multiple_of(self.rules.sector_bytes)
     }
 
-    /// Closes the segment and begins the next; false where no useful room is left for one.
+    /// Closes the segment and begins the next; false if no useful room is left for one.
     pub fn next_segment(&mut self) -> bool {
         let start = self.closed_end();
         *self = SegmentPacker { rules: self.rules, start, end: start + self.rules.header_bytes, records: 0 };

@@ -1,28 +1,32 @@
-//! An ordered map in sorted pages of a fixed size, which knows what it has allocated. (A `BTreeMap` does not tell, and
-//! "index RAM" is to be what structures really take.)
+//! An ordered map in sorted pages of a fixed size, which counts its allocated bytes. ("Index RAM"
+//! must be the real size of the structures, which a `BTreeMap` does not tell.)
 //!
-//! Keys lie in pages, and pages, each with a bound below its keys, in groups; the groups are one short list. So a search
-//! is three binary searches, and inserting moves the keys of a page, at times those of a group, and never more.
+//! Keys lie in pages. Pages, each with a bound below its keys, lie in groups, and the groups are
+//! one short list. A search is three binary searches. An insertion moves the keys of a page, at
+//! times those of a group, and never more.
 //!
-//! Invariants: no page and no group is empty. Two neighbouring pages of a group have more than [`MERGED_MAX`] of
-//! [`PAGE_KEYS`] keys together, two neighbouring groups more than [`GROUP_MERGED_MAX`] of [`GROUP_PAGES`] pages: so the RAM
-//! for a key is bounded ([`key_bytes_max`]). Bounds ascend.
+//! Invariants: no page and no group is empty. Two neighbouring pages of a group have more than
+//! [`MERGED_MAX`] of [`PAGE_KEYS`] keys together. Two neighbouring groups have more than
+//! [`GROUP_MERGED_MAX`] of [`GROUP_PAGES`] pages. The RAM for a key is therefore bounded
+//! ([`key_bytes_max`]). Bounds ascend.
 //!
-//! What it does not do: give references to values; they are copied.
+//! It does not give references to values; they are copied.
 
 /// Keys of a page at most.
 const PAGE_KEYS: usize = 32;
-/// Two pages with so many keys become one: a little less than fit, so that one key more or less does not split it again.
+/// Keys up to which two pages become one: a little less than fit, so that one more key does not
+/// split it again.
 const MERGED_MAX: usize = 28;
 /// Pages of a group at most.
 const GROUP_PAGES: usize = 128;
-/// Two groups with so many pages become one.
+/// Pages up to which two groups become one.
 const GROUP_MERGED_MAX: usize = 96;
-/// The list of groups has room for so many times as many at most.
+/// Factor by which the capacity of the list of groups may exceed its length.
 const LIST_SLACK: usize = 4;
 
-/// Bytes that each key takes at most in a map of many, for values of `value_bytes`: where each page and each group is as
-/// empty as it may be.
+/// Returns the maximum bytes for each key in a map of many, with values of `value_bytes`.
+///
+/// Each page and each group is then as empty as it may be.
 pub const fn key_bytes_max(value_bytes: usize) -> usize {
     let page = size_of::<usize>() + PAGE_KEYS * (size_of::<u64>() + value_bytes);
     let group = GROUP_PAGES * size_of::<PageSlot<()>>() + LIST_SLACK * size_of::<Group<()>>();
@@ -38,24 +42,24 @@ struct Page<V> {
 }
 
 struct PageSlot<V> {
-    /// No key of the page is less, and none of the pages before is as large.
+    /// Lower bound of the page's keys, and above all keys of the pages before.
     from: u64,
     page: Box<Page<V>>,
 }
 
 struct Group<V> {
-    /// That of its first page.
+    /// Bound of the first page.
     from: u64,
-    /// Never empty, and never grown beyond what it was made with.
+    /// Never empty, and never grown beyond its first capacity.
     pages: Vec<PageSlot<V>>,
 }
 
-/// Where a key is, or would be.
+/// The position of a key, present or not.
 #[derive(Clone, Copy)]
 struct At {
     group: usize,
     page: usize,
-    /// In the page: the first key that is not less.
+    /// The first key of the page that is not less.
     key: usize,
 }
 
@@ -96,7 +100,7 @@ impl<V: Copy + Default> Page<V> {
         value
     }
 
-    /// Appends what `other` has from `first` on, and takes it from there.
+    /// Moves the entries of `other` from `first` on to the end of this page.
     fn take_from(&mut self, other: &mut Self, first: usize) {
         let count = other.len - first;
         self.keys[self.len..self.len + count].copy_from_slice(&other.keys[first..other.len]);
@@ -120,31 +124,31 @@ impl<V: Copy + Default> Group<V> {
 }
 
 impl<V: Copy + Default> PageMap<V> {
-    /// Number of keys.
+    /// Counts the keys.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is no key.
+    /// Returns whether there is no key.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Bytes that the map has allocated.
+    /// Returns the bytes that the map has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.groups.capacity() * size_of::<Group<V>>()
             + self.groups.len() * GROUP_PAGES * size_of::<PageSlot<V>>()
             + self.pages * size_of::<Page<V>>()
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     pub fn get(&self, key: u64) -> Option<V> {
         let at = self.locate(key)?;
         let page = self.page(at);
         (page.keys().get(at.key) == Some(&key)).then(|| page.values[at.key])
     }
 
-    /// The last key that is not greater than `key`, and its value.
+    /// Returns the last key that is not greater than `key`, with its value.
     pub fn at_or_before(&self, key: u64) -> Option<(u64, V)> {
         let mut at = self.locate(key)?;
         let page = self.page(at);
@@ -152,7 +156,7 @@ impl<V: Copy + Default> PageMap<V> {
             return Some((key, page.values[at.key]));
         }
         if at.key == 0 {
-            // Pages are never empty, so the one before has it.
+            // Pages are never empty, so the previous page has it.
             at = match (at.group, at.page) {
                 (0, 0) => return None,
                 (group, 0) => At { group: group - 1, page: self.groups[group - 1].pages.len() - 1, ..at },
@@ -164,12 +168,12 @@ impl<V: Copy + Default> PageMap<V> {
         Some((page.keys[at.key - 1], page.values[at.key - 1]))
     }
 
-    /// The first key that is not less than `key`, and its value.
+    /// Returns the first key that is not less than `key`, with its value.
     pub fn at_or_after(&self, key: u64) -> Option<(u64, V)> {
         self.iter_from(key).next()
     }
 
-    /// Keys from `key` on, ascending, with their values.
+    /// Returns the keys from `key` on, ascending, with their values.
     pub fn iter_from(&self, key: u64) -> impl Iterator<Item = (u64, V)> + '_ {
         let at = self.locate(key).unwrap_or(At { group: 0, page: 0, key: 0 });
         let (pages, groups) = match self.groups.get(at.group..) {
@@ -179,7 +183,7 @@ impl<V: Copy + Default> PageMap<V> {
         From { keys: &[], values: &[], skip: at.key, pages: pages.iter(), groups: groups.iter() }
     }
 
-    /// Gives `key` a value; the one that it had.
+    /// Sets the value of `key`; returns the old one.
     pub fn insert(&mut self, key: u64, value: V) -> Option<V> {
         let Some(at) = self.locate(key) else {
             self.groups.push(Group::new(std::iter::once(PageSlot { from: key, page: Page::new() })));
@@ -207,7 +211,7 @@ impl<V: Copy + Default> PageMap<V> {
         None
     }
 
-    /// Takes `key` out; the value that it had.
+    /// Removes `key`; returns its value.
     pub fn remove(&mut self, key: u64) -> Option<V> {
         let at = self.locate(key)?;
         let page = &mut self.groups[at.group].pages[at.page].page;
@@ -229,10 +233,10 @@ impl<V: Copy + Default> PageMap<V> {
         &self.groups[at.group].pages[at.page].page
     }
 
-    /// Where `key` is or belongs; `None` in a map without pages.
+    /// Returns the position of `key`, present or not; `None` in a map without pages.
     fn locate(&self, key: u64) -> Option<At> {
         let (last_group, last_page) = self.groups.last().and_then(|group| Some((group, group.pages.last()?)))?;
-        // What comes in order needs no search.
+        // Keys in ascending order need no search.
         let (group, page) = if last_page.from <= key {
             (self.groups.len() - 1, last_group.pages.len() - 1)
         } else {
@@ -253,8 +257,9 @@ impl<V: Copy + Default> PageMap<V> {
         self.len += 1;
     }
 
-    /// Makes two of the full page at `at`, for `key`; their bounds. What is appended begins a page of its own, so that what
-    /// comes in order fills its pages.
+    /// Splits the full page at `at` for `key`; returns both bounds.
+    ///
+    /// An appended key begins a new page, so that ascending keys fill their pages.
     fn split(&mut self, mut at: At, key: u64) -> [u64; 2] {
         if self.groups[at.group].pages.len() == GROUP_PAGES {
             let behind = Group::new(self.groups[at.group].pages.drain(GROUP_PAGES / 2..));
@@ -277,7 +282,7 @@ impl<V: Copy + Default> PageMap<V> {
         halves
     }
 
-    /// Joins a page with a neighbour where both are small.
+    /// Joins a page with a neighbour if both are small.
     fn tidy(&mut self, group: usize, page: usize) {
         let pages = &mut self.groups[group].pages;
         let len = |i: usize| pages.get(i).map_or(PAGE_KEYS, |slot| slot.page.len);
@@ -287,7 +292,7 @@ impl<V: Copy + Default> PageMap<V> {
         self.remove_page(group, left + 1);
     }
 
-    /// As [`PageMap::tidy`], of groups; the pages that then meet may be small, too.
+    /// Joins groups as [`PageMap::tidy`] joins pages; the pages that then meet may be small, too.
     fn tidy_groups(&mut self, group: usize) {
         let len = |i: usize| self.groups.get(i).map_or(GROUP_PAGES, |group| group.pages.len());
         if let Some(left) = small_pair(group, len, GROUP_MERGED_MAX) {
@@ -298,7 +303,7 @@ impl<V: Copy + Default> PageMap<V> {
         }
     }
 
-    /// Takes out a page whose keys are gone.
+    /// Removes a page without keys.
     fn remove_page(&mut self, group: usize, page: usize) {
         self.groups[group].pages.remove(page);
         self.groups[group].note_from();
@@ -318,7 +323,7 @@ impl<V: Copy + Default> PageMap<V> {
         removed
     }
 
-    /// Panics where an invariant does not hold. For tests.
+    /// Panics if an invariant does not hold. For tests.
     pub fn check(&self) {
         let slots: Vec<_> = self.groups.iter().flat_map(|group| &group.pages).collect();
         assert_eq!(slots.len(), self.pages);
@@ -342,7 +347,7 @@ impl<V: Copy + Default> PageMap<V> {
 struct From<'a, V> {
     keys: &'a [u64],
     values: &'a [V],
-    /// Keys of the next page to pass over.
+    /// Keys to skip in the next page.
     skip: usize,
     pages: std::slice::Iter<'a, PageSlot<V>>,
     groups: std::slice::Iter<'a, Group<V>>,
@@ -368,7 +373,8 @@ impl<V: Copy> Iterator for From<'_, V> {
     }
 }
 
-/// The left one of `i` and a neighbour that have `merged_max` together at most. What is not there is full.
+/// Returns the left one of `i` and a neighbour with at most `merged_max` together. A missing
+/// neighbour is full.
 fn small_pair(i: usize, len: impl Fn(usize) -> usize, merged_max: usize) -> Option<usize> {
     if len(i) + len(i + 1) <= merged_max {
         Some(i)

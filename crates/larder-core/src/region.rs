@@ -1,14 +1,18 @@
-//! The metadata region: on flash, a slot for each slot of data, with the fingerprint of the chunk there, its stored length and the
-//! addresses that share it, so that RAM need not hold them (AustereCache §3.1; any design may keep one). Beside it, what such a slot
-//! says of one chunk with its place: what a design and an engine tell each other ([`RegionEntry`]).
+//! The metadata region on flash: for each data slot, a metadata slot that spares RAM its content.
 //!
-//! A slot has 512 bytes. How many addresses fit depends on the fingerprint: `(512 - 16 - fingerprint, rounded up to 8) / 8`, which is
-//! 60 with our 16 bytes, 59 with 20 and 58 with 32 ([`lbas_max`]). Eight bytes are length, count and the oldest's position, eight are
-//! left for whoever puts a slot on flash. A full list loses its oldest address (FIFO).
+//! A metadata slot has the chunk's fingerprint, its stored length and the addresses that share it
+//! (AustereCache §3.1; any design may keep a region). A [`RegionEntry`] is such a slot with the
+//! place of its chunk, for the calls between design and engine.
 //!
-//! Invariants: no address twice. A slot belongs to whoever keeps it; the design looks at it and never holds one.
+//! A slot has 512 bytes. It holds `(512 - 16 - fingerprint, rounded up to 8) / 8` addresses
+//! ([`lbas_max`]): 60 with our fingerprint of 16 bytes, 59 with 20 and 58 with 32. Eight bytes are
+//! length, count and the oldest's position; eight are left for the layout on flash. A full list
+//! loses its oldest address (FIFO).
 //!
-//! What it does not do: lay out bytes, or know which of its addresses are current; the design's index does.
+//! Invariants: no address twice. A slot belongs to its store; the design looks at it and never
+//! holds one.
+//!
+//! It does not lay out bytes, and leaves the currency of its addresses to the design's index.
 
 use crate::types::{Fingerprint, Lba, Place};
 
@@ -21,13 +25,13 @@ const LBA_BYTES: usize = 8;
 /// Addresses in a slot with our fingerprint.
 pub const LBAS_MAX: usize = lbas_max(size_of::<Fingerprint>());
 
-/// How many addresses fit into a slot beside a fingerprint of `fingerprint_bytes`.
+/// Returns how many addresses fit into a slot beside a fingerprint of `fingerprint_bytes`.
 pub const fn lbas_max(fingerprint_bytes: usize) -> usize {
     (METADATA_SLOT_BYTES as usize - HEAD_BYTES).saturating_sub(fingerprint_bytes.next_multiple_of(LBA_BYTES))
         / LBA_BYTES
 }
 
-/// What a metadata slot holds.
+/// The content of a metadata slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataSlot {
     fingerprint: Fingerprint,
@@ -38,25 +42,26 @@ pub struct MetadataSlot {
     lbas: [u64; LBAS_MAX],
 }
 
-/// What the metadata region says of the chunk that begins in a slot.
+/// The metadata of the chunk that begins in a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegionEntry {
-    /// Where the chunk's record is.
+    /// The place of the chunk's record.
     pub place: Place,
-    /// Its content, and who shares it.
+    /// Its content and addresses.
     pub metadata: MetadataSlot,
 }
 
-/// What becomes of a list to which an address is added.
+/// The effect of an added address on its list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ListChange {
-    /// Nothing: it is there. The slot need not be written.
+    /// No change: the list has the address. The slot need not be written.
     Present,
-    /// It is added.
+    /// An addition.
     Added,
-    /// It takes the place of another address with the same LBA-hash (a departure, see [`austere`](crate::austere)).
+    /// A replacement of another address with the same LBA-hash (a departure, see
+    /// [`austere`](crate::austere)).
     Replaces(Lba),
-    /// It takes the place of the oldest.
+    /// A replacement of the oldest address.
     Overflows(Lba),
 }
 
@@ -65,20 +70,21 @@ impl MetadataSlot {
     pub const EMPTY: MetadataSlot =
         MetadataSlot { fingerprint: Fingerprint([0; 16]), stored_bytes: 0, count: 0, oldest: 0, lbas: [0; LBAS_MAX] };
 
-    /// Begins anew for another content, which `lba` refers to.
+    /// Resets the slot to another content, which `lba` refers to.
     pub fn reset(&mut self, fingerprint: Fingerprint, stored_bytes: u32, lba: Lba) {
         (self.fingerprint, self.stored_bytes) = (fingerprint, stored_bytes);
         (self.count, self.oldest) = (1, 0);
         self.lbas[0] = lba.0;
     }
 
-    /// As [`MetadataSlot::reset`], for content that no address may be found to have.
+    /// Resets as [`MetadataSlot::reset`], to content without an address.
     pub fn reset_unlisted(&mut self, fingerprint: Fingerprint, stored_bytes: u32) {
         self.reset(fingerprint, stored_bytes, Lba(0));
         self.count = 0;
     }
 
-    /// A slot as [`MetadataSlot::parts`] gives it; `None` for more addresses than fit, or an oldest that is none of them.
+    /// Builds a slot from [`MetadataSlot::parts`]; `None` for too many addresses, or an invalid
+    /// oldest position.
     pub fn from_parts(
         fingerprint: Fingerprint,
         stored_bytes: u32,
@@ -91,34 +97,34 @@ impl MetadataSlot {
         (oldest < lbas.len().max(1)).then_some(slot)
     }
 
-    /// The addresses as they lie, and the position of the oldest.
+    /// Returns the addresses as they lie, and the position of the oldest.
     pub fn parts(&self) -> (&[u64], usize) {
         (&self.lbas[..usize::from(self.count)], self.oldest.into())
     }
 
-    /// The full fingerprint.
+    /// Returns the full fingerprint.
     pub fn fingerprint(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
-    /// Bytes of the chunk as compressed.
+    /// Returns the bytes of the compressed chunk.
     pub fn stored_bytes(&self) -> u32 {
         self.stored_bytes
     }
 
-    /// The addresses, the oldest first.
+    /// Returns the addresses, the oldest first.
     pub fn lbas(&self) -> impl Iterator<Item = Lba> + '_ {
         let (newer, older) = self.lbas[..usize::from(self.count)].split_at(usize::from(self.oldest));
         older.iter().chain(newer).map(|&lba| Lba(lba))
     }
 
-    /// Whether the list has `lba`.
+    /// Returns whether the list has `lba`.
     #[inline]
     pub fn has(&self, lba: Lba) -> bool {
         self.lbas[..usize::from(self.count)].contains(&lba.0)
     }
 
-    /// What adding `lba` will do, where `is_sibling` says of another address that it has the same LBA-hash.
+    /// Returns the effect of adding `lba`; `is_sibling` tells the addresses with its LBA-hash.
     pub fn change(&self, lba: Lba, is_sibling: impl Fn(Lba) -> bool) -> ListChange {
         if self.has(lba) {
             return ListChange::Present;
@@ -130,7 +136,7 @@ impl MetadataSlot {
         }
     }
 
-    /// Removes `lba`; whether it was there.
+    /// Removes `lba`; returns whether it was there.
     pub fn remove(&mut self, lba: Lba) -> bool {
         if !self.has(lba) {
             return false;
@@ -141,7 +147,7 @@ impl MetadataSlot {
         true
     }
 
-    /// Adds `lba` as `change` says, which [`MetadataSlot::change`] said of this slot as it is.
+    /// Adds `lba` with the effect that [`MetadataSlot::change`] told for this slot.
     pub fn apply(&mut self, lba: Lba, change: ListChange) {
         match change {
             ListChange::Present => {}

@@ -1,14 +1,16 @@
-//! What every WEU slot is: its state, generation, references, replacement order, and the addresses that its
-//! records were stored for (Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the file index").
+//! The WEU slots: state, generation, references, replacement order, and the addresses of their
+//! records (Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the file
+//! index").
 //!
-//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its dirty data is being
-//! destaged) → retired (its mappings are gone, its generation has moved on) → free, once that is durable and the slot
-//! trimmed.
+//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its dirty
+//! data is being destaged) → retired (its mappings are gone, its generation has moved on) → free,
+//! once that is durable and the slot trimmed.
 //!
-//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on the free list.
-//! The generation moves on exactly when a slot retires, so no mapping made before that ever matches again.
+//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on
+//! the free list. The generation moves on exactly when a slot retires, so an older mapping never
+//! matches again.
 //!
-//! What it does not do: remove mappings; the design that owns the index does.
+//! It leaves the removal of mappings to the design that owns the index.
 
 mod export;
 
@@ -26,7 +28,7 @@ const BACK_COMPACT_MIN: u32 = 4096;
 /// Slots below which the table is in a processor's caches anyway.
 const WARM_MIN: usize = 4096;
 
-/// Where a slot is in its life.
+/// The stage of a slot's life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SlotState {
     /// Trimmed, durable as such, ready for use.
@@ -54,16 +56,17 @@ struct Slot {
     generation: u32,
     state: SlotState,
     class: StreamClass,
-    /// No one has said yet which generation this is: recovery may begin with any, for they wrap.
+    /// True until recovery names a generation: it may begin with any, because generations wrap.
     unheard: bool,
     refs: u32,
     dirty_refs: u32,
-    /// Neighbours on the LRU list; of a free slot `older` is the next free one, and `newer` the one before.
+    /// Neighbours on the LRU list. A free slot's neighbours are on the free list: `older` the next,
+    /// `newer` the previous.
     newer: u32,
     older: u32,
-    /// Back pointers that the last compaction had to keep.
+    /// Back pointers that the last compaction kept.
     back_kept: u32,
-    /// Back pointers before this one have a fingerprint.
+    /// Index up to which all back pointers have a fingerprint.
     without_fp_from: u32,
     back: Vec<BackPointer>,
 }
@@ -71,12 +74,13 @@ struct Slot {
 /// All slots.
 pub struct Slots {
     slots: Vec<Slot>,
-    /// The free slot that is used next. A list through the slots, so that recovery takes any of them off in no time.
+    /// The next free slot. The free list runs through the slots, so recovery removes any of them in
+    /// no time.
     free: u32,
     free_count: usize,
     newest: u32,
     oldest: u32,
-    /// Back pointers of all slots together, and what they have room for.
+    /// Back pointers of all slots together, and their capacity.
     back_len: usize,
     back_capacity: usize,
     export: Export,
@@ -86,7 +90,7 @@ impl Slots {
     /// Bytes of RAM for each slot, free or used.
     pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 
-    /// `count` free slots of generation 0.
+    /// Creates `count` free slots of generation 0.
     pub fn new(count: u32) -> Self {
         let slot = || Slot {
             generation: 0,
@@ -115,46 +119,46 @@ impl Slots {
         slots
     }
 
-    /// Number of slots.
+    /// Counts the slots.
     pub fn count(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Number of free slots.
+    /// Counts the free slots.
     pub fn free_count(&self) -> usize {
         self.free_count
     }
-    /// Bytes that the table has allocated.
+    /// Returns the bytes that the table has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Slot>()
             + self.back_capacity * size_of::<BackPointer>()
             + self.export.ram_bytes()
     }
 
-    /// State, generation, references and dirty references of `slot`.
+    /// Returns state, generation, references and dirty references of `slot`.
     pub fn describe(&self, slot: SlotId) -> (SlotState, u32, u32, u32) {
         let slot = &self.slots[slot.0 as usize];
         (slot.state, slot.generation, slot.refs, slot.dirty_refs)
     }
 
-    /// State of `slot`.
+    /// Returns the state of `slot`.
     #[inline]
     pub fn state(&self, slot: SlotId) -> SlotState {
         self.slots[slot.0 as usize].state
     }
 
-    /// The class of data in `slot`.
+    /// Returns the class of data in `slot`.
     pub fn class(&self, slot: SlotId) -> StreamClass {
         self.slots[slot.0 as usize].class
     }
 
-    /// The current generation of `slot`, whose number may come from flash.
+    /// Returns the current generation of `slot`, whose number may come from flash.
     #[inline]
     pub fn generation(&self, slot: SlotId) -> Option<u32> {
         self.slots.get(slot.0 as usize).map(|slot| slot.generation)
     }
 
-    /// The current generation of `slot` if it may take new references.
+    /// Returns the current generation of `slot` if it may take new references.
     pub fn generation_for_new(&self, slot: SlotId) -> Option<u32> {
         let slot = self.slots.get(slot.0 as usize)?;
         matches!(slot.state, SlotState::Open | SlotState::Sealed).then_some(slot.generation)
@@ -174,7 +178,7 @@ impl Slots {
         Some((SlotId(i), slot.generation))
     }
 
-    /// An open slot is full: it becomes the most recently used.
+    /// Seals a full open slot as the most recently used.
     pub fn seal(&mut self, slot: SlotId) {
         let entry = &mut self.slots[slot.0 as usize];
         if entry.state != SlotState::Open {
@@ -187,7 +191,7 @@ impl Slots {
         self.link_newest(slot.0);
     }
 
-    /// A record of `slot` was read or referenced again.
+    /// Makes `slot` the most recent after a read or a new reference.
     #[inline]
     pub fn touch(&mut self, slot: SlotId) {
         if self.newest != slot.0 && self.slots[slot.0 as usize].state == SlotState::Sealed {
@@ -196,7 +200,7 @@ impl Slots {
         }
     }
 
-    /// Reads what touching these will read, so that one wait for memory is one for many.
+    /// Reads the memory of these uses ahead, so that many waits for memory become one.
     pub fn warm(&self, uses: &[Use]) {
         if self.slots.len() < WARM_MIN {
             return;
@@ -209,7 +213,7 @@ impl Slots {
         std::hint::black_box(beside.flatten().fold(0, |sum, slot| sum ^ slot.newer));
     }
 
-    /// The least recently used sealed slot that `busy` does not name.
+    /// Returns the least recently used sealed slot that `busy` does not name.
     pub fn oldest_but(&self, mut busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
         let mut at = self.oldest;
         while at != NONE && busy(SlotId(at)) {
@@ -218,7 +222,7 @@ impl Slots {
         (at != NONE).then_some(SlotId(at))
     }
 
-    /// Takes a sealed slot off the list: it is about to be evicted.
+    /// Takes a sealed slot off the list for its eviction.
     pub fn start_evicting(&mut self, slot: SlotId) {
         if self.slots[slot.0 as usize].state == SlotState::Sealed {
             self.unlink(slot.0);
@@ -226,18 +230,19 @@ impl Slots {
         }
     }
 
-    /// An eviction was given up: the slot is sealed again, and most recent. Were it the least recent, the same few that cannot go
-    /// would be chosen again and again, and nothing else ever would.
+    /// Seals a slot again after a cancelled eviction, as the most recent.
+    ///
+    /// As the least recent it would be chosen again and again, and no other slot ever would.
     pub fn stop_evicting(&mut self, slot: SlotId) {
         let entry = &mut self.slots[slot.0 as usize];
-        // A slot of any other state is on a list already, or must not come onto this one.
+        // A slot of any other state is on a list already, or must not join this one.
         if entry.state == SlotState::Evicting {
             entry.state = SlotState::Sealed;
             self.link_newest(slot.0);
         }
     }
 
-    /// Ends the slot's generation. Returns the generation that died and the references that died with it.
+    /// Ends the slot's generation. Returns that generation and its number of references.
     pub fn retire(&mut self, slot: SlotId) -> (u32, u32) {
         let entry = &mut self.slots[slot.0 as usize];
         let dead = (entry.generation, entry.refs);
@@ -247,7 +252,7 @@ impl Slots {
         dead
     }
 
-    /// A retired slot is ready for use.
+    /// Frees a retired slot.
     pub fn release(&mut self, slot: SlotId) {
         let entry = &mut self.slots[slot.0 as usize];
         if entry.state == SlotState::Retired {
@@ -256,15 +261,18 @@ impl Slots {
         }
     }
 
-    /// Recovery: whether `slot` exists and has not moved past `generation`.
+    /// Recovery: returns whether `slot` exists and has not moved past `generation`.
     pub fn can_be_at(&self, slot: SlotId, generation: u32) -> bool {
         self.slots
             .get(slot.0 as usize)
             .is_some_and(|slot| slot.unheard || !generation_is_older(generation, slot.generation))
     }
 
-    /// Recovery: `slot` holds data of `generation`. It becomes sealed and the most recent; what an older generation
-    /// held is forgotten. Returns false for a slot that does not exist or whose generation is past that already.
+    /// Recovery: says that `slot` holds data of `generation`. The slot becomes sealed and the most
+    /// recent.
+    ///
+    /// Data of an older generation is forgotten. Returns false if the slot does not exist or its
+    /// generation is past that already.
     pub fn restore(&mut self, slot: SlotId, generation: u32) -> bool {
         if !self.can_be_at(slot, generation) {
             return false;
@@ -290,14 +298,15 @@ impl Slots {
         true
     }
 
-    /// Recovery: what `slot` holds came as this class.
+    /// Recovery: says that the data of `slot` has this class.
     pub fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
         if let Some(slot) = self.slots.get_mut(slot.0 as usize) {
             slot.class = class;
         }
     }
 
-    /// Recovery: `slot` was freed when its generation was `generation`. Returns true where that ends its present one.
+    /// Recovery: says that `slot` was freed at `generation`. Returns true if that ends its present
+    /// one.
     pub fn restore_freed(&mut self, slot: SlotId, generation: u32) -> bool {
         if !self.can_be_at(slot, generation) {
             return false;
@@ -325,14 +334,15 @@ impl Slots {
         slot.back = Vec::new();
     }
 
-    /// A mapping to `slot` was made; `back` remembers its address, for records stored in the slot and for dirty mappings.
+    /// Counts a new mapping to `slot`. [`Slots::remember`] keeps its address, for records stored
+    /// there and for dirty mappings.
     pub fn add_ref(&mut self, slot: SlotId, dirty: bool) {
         let slot = &mut self.slots[slot.0 as usize];
         slot.refs += 1;
         slot.dirty_refs += u32::from(dirty);
     }
 
-    /// A mapping to `slot` is gone.
+    /// Uncounts a mapping to `slot` that is gone.
     pub fn drop_ref(&mut self, slot: SlotId, dirty: bool) {
         let slot = &mut self.slots[slot.0 as usize];
         debug_assert!(slot.refs > 0 && (!dirty || slot.dirty_refs > 0));
@@ -340,15 +350,15 @@ impl Slots {
         slot.dirty_refs -= u32::from(dirty);
     }
 
-    /// A mapping to `slot` is no longer dirty.
+    /// Marks a mapping to `slot` clean.
     pub fn clean_ref(&mut self, slot: SlotId) {
         let slot = &mut self.slots[slot.0 as usize];
         debug_assert!(slot.dirty_refs > 0);
         slot.dirty_refs -= 1;
     }
 
-    /// Remembers that `lba` points into `slot`. Returns true where so many are remembered that most must be outdated:
-    /// then [`Slots::compact_back`] is due.
+    /// Remembers that `lba` points into `slot`. Returns true if most pointers must be outdated:
+    /// [`Slots::compact_back`] is then due.
     pub fn remember(&mut self, slot: SlotId, lba: Lba, fp: Option<FpHandle>) -> bool {
         let slot = &mut self.slots[slot.0 as usize];
         let pointer = BackPointer {
@@ -360,14 +370,16 @@ impl Slots {
         self.back_capacity -= slot.back.capacity();
         slot.back.push(pointer);
         self.back_capacity += slot.back.capacity();
-        // Twice what the last compaction kept, too: pointers to fingerprints stay, and a compaction for each further
-        // pointer would take time quadratic in them.
+        // The limit is twice the pointers that the last compaction kept, too. Pointers to
+        // fingerprints stay, and a compaction for each further pointer would take quadratic time.
         let most = BACK_COMPACT_MIN.max(slot.refs.saturating_mul(4)).max(slot.back_kept.saturating_mul(2));
         slot.back.len() > most as usize
     }
 
-    /// Remembers that a fingerprint leads into `slot`. Address and fingerprint of a back pointer are two facts, of one
-    /// record or of two: any pointer that has none takes it.
+    /// Remembers that a fingerprint leads into `slot`.
+    ///
+    /// Address and fingerprint of a back pointer are two facts, of one record or of two: any
+    /// pointer without a fingerprint takes it.
     pub fn remember_fingerprint(&mut self, slot: SlotId, fp: FpHandle) {
         let entry = &mut self.slots[slot.0 as usize];
         while let Some(pointer) = entry.back.get_mut(entry.without_fp_from as usize) {
@@ -381,13 +393,13 @@ impl Slots {
         self.remember(slot, Lba(u64::MAX), Some(fp));
     }
 
-    /// Back pointers of all slots together.
+    /// Counts the back pointers of all slots.
     pub fn remembered_len(&self) -> usize {
         self.back_len
     }
 
-    /// Keeps, of what is remembered for `slot`, each address that is still `live`, once, and each fingerprint that still
-    /// `leads` there.
+    /// Compacts the back pointers of `slot` to each `live` address, once, and each fingerprint that
+    /// still `leads` there.
     pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool, leads: impl Fn(FpHandle) -> bool) {
         let slot = &mut self.slots[slot.0 as usize];
         let mut seen = std::collections::BTreeSet::new();
@@ -409,7 +421,7 @@ impl Slots {
         slot.without_fp_from = 0;
     }
 
-    /// The addresses remembered for `slot`, with repeats and outdated ones.
+    /// Returns the addresses remembered for `slot`, with repeats and outdated ones.
     pub fn remembered(&self, slot: SlotId) -> impl Iterator<Item = (Lba, Option<FpHandle>)> + '_ {
         self.slots[slot.0 as usize].back.iter().map(|p| (p.lba(), (p.fp != NONE).then_some(FpHandle(p.fp))))
     }
@@ -466,7 +478,7 @@ impl BackPointer {
     }
 }
 
-/// Whether generation `a` came before `b`, on a counter that wraps.
+/// Returns whether generation `a` came before `b`, on a counter that wraps.
 fn generation_is_older(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) < 0
 }

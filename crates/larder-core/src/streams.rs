@@ -1,14 +1,15 @@
-//! Sequential streams, found across interleaved requests, and how far to read ahead of each.
+//! Sequential streams, found across interleaved requests, and the read-ahead of each.
 //!
-//! A stream is a run of reads in which each begins where an earlier one ended. The measure is the count of
-//! consecutive bytes accessed (Nitro §3, metric M11 of Li et al., HotStorage 2014): past a threshold the stream is
-//! sequential, and its read-ahead doubles with each request up to a maximum.
+//! A stream is a run of reads in which each begins at the end of an earlier one. The measure is the
+//! count of consecutive bytes accessed (Nitro §3, metric M11 of Li et al., HotStorage 2014). A
+//! stream past a threshold is sequential, and its read-ahead doubles with each request up to a
+//! maximum.
 //!
 //! Invariants: at most [`STREAMS_MAX`] streams; the one that was idle longest goes first.
 //!
-//! What it does not do: read, or keep what was read.
+//! It does not read, or keep data.
 
-/// Streams that are followed at once.
+/// Maximum number of streams.
 pub const STREAMS_MAX: usize = 64;
 /// Consecutive bytes after which a stream counts as sequential.
 pub const SEQUENTIAL_BYTES_MIN: u64 = 32 << 10;
@@ -25,7 +26,7 @@ struct Stream {
     used: u64,
 }
 
-/// What to read ahead, in bytes of the origin.
+/// A range to read ahead, in bytes of the origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefetch {
     /// Byte offset.
@@ -37,21 +38,21 @@ pub struct Prefetch {
 /// The streams.
 #[derive(Default)]
 pub struct Streams {
-    /// Where each stream's next read begins: apart from the rest, for it is searched.
+    /// The start of each stream's next read, apart from the rest for the search.
     next: Vec<u64>,
     streams: Vec<Stream>,
     clock: u64,
 }
 
 impl Streams {
-    /// Whether a read that begins at `offset` goes on with a stream.
+    /// Returns whether a read at `offset` continues a stream.
     #[inline]
     pub fn go_on_at(&self, offset: u64) -> bool {
         self.next.contains(&offset)
     }
 
-    /// A read of `len` bytes at `offset`. Returns what to read ahead now, and whether the read is part of a
-    /// sequential stream.
+    /// Notes a read of `len` bytes at `offset`. Returns the range to read ahead now, and whether
+    /// the read is part of a sequential stream.
     pub fn observe(&mut self, offset: u64, len: u64, device_bytes: u64) -> (Option<Prefetch>, bool) {
         self.clock += 1;
         let end = offset + len;
@@ -67,7 +68,8 @@ impl Streams {
             return (None, false);
         }
         stream.prefetched_to = stream.prefetched_to.max(end);
-        // Top up when less than half of the window is left, so that requests to the origin stay long.
+        // A top-up only when less than half of the window is left keeps requests to the origin
+        // long.
         if stream.prefetched_to - end > stream.window / 2 {
             return (None, true);
         }

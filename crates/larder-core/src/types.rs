@@ -1,6 +1,6 @@
 //! The words of the cache as types: addresses, slots, places, fingerprints, sector bitmaps.
 //!
-//! What it does not do: know how any of them is stored on flash; `larder-format` does.
+//! It leaves their form on flash to `larder-format`.
 
 /// Bytes of the smallest unit that a client may write, and of one bit of a [`SectorMap`].
 pub const SECTOR_BYTES: usize = 512;
@@ -19,12 +19,13 @@ pub struct SlotId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Fingerprint(pub [u8; 16]);
 
-/// Where a record is on flash, and what is needed to read and check it.
+/// The location of a record on flash, with the data for reading and checking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The WEU slot.
     pub slot: SlotId,
-    /// The slot's generation when the record was written. The place is dead when the slot's has moved on.
+    /// The slot's generation at the write of the record. The place is dead when the slot's has
+    /// moved on.
     pub generation: u32,
     /// Byte offset of the payload in the slot.
     pub offset: u32,
@@ -32,11 +33,11 @@ pub struct Place {
     pub stored_len: u32,
     /// Checksum of the payload and its identity.
     pub crc: u32,
-    /// How the payload is encoded (the format's code; 0 is raw).
+    /// Encoding of the payload (the format's code; 0 is raw).
     pub encoding: u8,
 }
 
-/// Dirty and clean chunks go to different WEUs (Nitro §3.2, cache insertion path, step 6).
+/// The class of a WEU: dirty and clean chunks are apart (Nitro §3.2, cache insertion path, step 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamClass {
     /// Chunks that the origin has, too.
@@ -45,7 +46,7 @@ pub enum StreamClass {
     Dirty,
 }
 
-/// Which 512-byte sectors of a chunk a fragment holds: bit `i` is sector `i`.
+/// The valid 512-byte sectors of a fragment: bit `i` is sector `i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SectorMap(pub [u64; 4]);
 
@@ -60,22 +61,22 @@ impl SectorMap {
         }
     }
 
-    /// Whether sector `sector` is held.
+    /// Returns whether `sector` is held.
     pub fn has(&self, sector: usize) -> bool {
         sector < 256 && self.0[sector / 64] >> (sector % 64) & 1 == 1
     }
 
-    /// Whether all of `first..end` are held.
+    /// Returns whether all of `first..end` are held.
     pub fn has_all(&self, first: usize, end: usize) -> bool {
         (first..end).all(|sector| self.has(sector))
     }
 
-    /// How many sectors are held.
+    /// Counts the held sectors.
     pub fn count(&self) -> usize {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// The held runs as `first..end`, in order, among the first `sectors` sectors.
+    /// Returns the held runs as `first..end`, in order, among the first `sectors` sectors.
     pub fn runs(&self, sectors: usize) -> impl Iterator<Item = (usize, usize)> + '_ {
         let mut at = 0;
         std::iter::from_fn(move || {
@@ -93,7 +94,7 @@ impl SectorMap {
         })
     }
 
-    /// As 32 bytes, bit `i` of byte `i / 8` first.
+    /// Returns 32 bytes, bit `i` of byte `i / 8` first.
     pub fn to_bytes(self) -> [u8; 32] {
         let mut bytes = [0; 32];
         for (piece, word) in bytes.chunks_exact_mut(8).zip(self.0) {
@@ -102,7 +103,7 @@ impl SectorMap {
         bytes
     }
 
-    /// From the 32 bytes of [`SectorMap::to_bytes`].
+    /// Reads the 32 bytes of [`SectorMap::to_bytes`].
     pub fn from_bytes(bytes: &[u8; 32]) -> Self {
         let mut map = SectorMap::EMPTY;
         for (piece, word) in bytes.chunks_exact(8).zip(&mut map.0) {

@@ -1,7 +1,8 @@
-//! Versions of chunks, striped: a fill carries the version from before its origin read, and a stale one is dropped.
+//! Versions of chunks, striped: a fill carries the version from before its origin read, and a stale
+//! one is dropped.
 //!
-//! Invariants: whoever changes what a chunk reads as bumps its stripe. Two chunks may share a stripe: then a fill
-//! is dropped without need, which costs a later miss and nothing else.
+//! Invariants: every change of a chunk's data bumps its stripe. If two chunks share a stripe, a
+//! fill may be dropped without need, which costs only a later miss.
 
 use crate::types::{Lba, mix};
 
@@ -21,18 +22,18 @@ impl Versions {
         mix(lba.0) as usize % STRIPES
     }
 
-    /// The version of `lba`.
+    /// Returns the version of `lba`.
     pub fn get(&self, lba: Lba) -> u32 {
         self.0[Self::stripe(lba)]
     }
 
-    /// Outdates every fill of `lba` that is under way.
+    /// Outdates every running fill of `lba`.
     pub fn bump(&mut self, lba: Lba) {
         let stripe = &mut self.0[Self::stripe(lba)];
         *stripe = stripe.wrapping_add(1);
     }
 
-    /// Outdates every fill of `count` chunks from `first`.
+    /// Outdates every running fill of `count` chunks from `first`.
     pub fn bump_range(&mut self, first: Lba, count: u64) {
         if count >= STRIPES as u64 {
             self.0.iter_mut().for_each(|stripe| *stripe = stripe.wrapping_add(1));

@@ -1,24 +1,26 @@
-//! A walk along a list through a slab, piece by piece, while the list goes on changing: a checkpoint asks for what is on it in pieces,
-//! and locks the list for each of them alone.
+//! A walk along a list through a slab, piece by piece while the list changes. A checkpoint locks
+//! the list for one piece at a time.
 //!
-//! Whoever unlinks a node tells the walk, which goes on behind it. What moves to the list's end before its turn has its turn there.
+//! An unlinked node is told to the walk, which continues behind it. A node that moves to the list's
+//! end before its turn has its turn there.
 //!
-//! Invariants: no number is seen twice. What stays on the list while the walk lasts is seen, unless more nodes moved to the end meanwhile
-//! than there were. A walk ends, however the list changes.
+//! Invariants: no number is seen twice. A node that stays on the list during the walk is seen,
+//! unless more nodes moved to the end meanwhile than the list had. A walk ends, however the list
+//! changes.
 //!
-//! What it does not do: link or unlink.
+//! It does not link or unlink.
 
 /// No node.
 const NONE: u32 = u32::MAX;
-/// Numbers that one piece has at most: as many as keep nobody waiting for long.
+/// Maximum numbers of one piece, so that no caller waits for long.
 pub(crate) const PIECE: usize = 1024;
 
 /// See the module.
 #[derive(Default)]
 pub(crate) struct Walk {
-    /// The node that has its turn next, if there is one.
+    /// The next node, if there is one.
     at: Option<u32>,
-    /// Nodes that may yet have a turn, those that had one and moved to the end since included.
+    /// Turns that are left, including those of nodes that had a turn and moved to the end since.
     left: usize,
     seen: Numbers,
 }
@@ -28,7 +30,7 @@ pub(crate) struct Walk {
 pub(crate) struct Numbers(Vec<u64>);
 
 impl Numbers {
-    /// Adds one; whether it was not there.
+    /// Adds a number; returns whether it is new.
     pub fn add(&mut self, i: u32) -> bool {
         let (word, bit) = (i as usize / 64, 1 << (i % 64));
         if word >= self.0.len() {
@@ -39,24 +41,24 @@ impl Numbers {
         is_new
     }
 
-    /// Whether it is there.
+    /// Returns whether the set has a number.
     pub fn has(&self, i: u32) -> bool {
         self.0.get(i as usize / 64).is_some_and(|word| word & 1 << (i % 64) != 0)
     }
 
-    /// Bytes that it has allocated.
+    /// Returns the bytes that the set has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.0.capacity() * size_of::<u64>()
     }
 }
 
 impl Walk {
-    /// A walk begins at `first`, along a list of so many nodes.
+    /// Begins a walk at `first`, along a list of so many nodes.
     pub fn begin(&mut self, first: u32, nodes: usize) {
         *self = Walk { at: known(first), left: 2 * nodes, seen: Numbers::default() };
     }
 
-    /// Node `i` is being unlinked, and `newer` came after it.
+    /// Notes that node `i` is being unlinked, and that `newer` came after it.
     #[inline]
     pub fn unlinks(&mut self, i: u32, newer: u32) {
         if self.at == Some(i) {
@@ -64,13 +66,13 @@ impl Walk {
         }
     }
 
-    /// The node that has its turn next.
+    /// Returns the next node.
     #[cfg(test)]
     pub fn at(&self) -> Option<u32> {
         self.at
     }
 
-    /// Node `i` is new: it has no turn in a walk that is under way.
+    /// Notes that node `i` is new: it has no turn in a running walk.
     #[inline]
     pub fn passes(&mut self, i: u32) {
         if self.at.is_some() {
@@ -78,7 +80,8 @@ impl Walk {
         }
     }
 
-    /// The next numbers, [`PIECE`] at most, and none where all of a piece were seen before. `None` at the end.
+    /// Returns the next numbers, at most [`PIECE`]; empty if all of a piece were seen before.
+    /// `None` at the end.
     pub fn next(&mut self, newer: impl Fn(u32) -> u32) -> Option<Vec<u32>> {
         let turns = self.left.min(PIECE);
         let mut piece = Vec::with_capacity(turns);
@@ -99,13 +102,13 @@ impl Walk {
         Some(piece)
     }
 
-    /// Bytes that a walk along nodes of so many numbers allocates at most.
+    /// Returns the maximum bytes of a walk along nodes of so many numbers.
     pub fn ram_bytes_max(numbers: usize) -> usize {
-        // The set has grown to twice of what it needs, perhaps.
+        // The set may have grown to twice its need.
         2 * numbers.div_ceil(64) * size_of::<u64>() + 64
     }
 
-    /// Bytes that the walk has allocated.
+    /// Returns the bytes that the walk has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.seen.ram_bytes()
     }
@@ -120,9 +123,9 @@ mod tests {
     use super::*;
     use crate::types::mix;
 
-    /// A list as designs have it, of so many nodes, least recent first.
+    /// A list as in designs, of so many nodes, least recent first.
     struct List {
-        /// By number.
+        /// Neighbours by number.
         newer: Vec<u32>,
         older: Vec<u32>,
         oldest: u32,
@@ -205,7 +208,7 @@ mod tests {
                 for _ in 0..uses {
                     state = mix(state);
                     list.use_now((state % u64::from(nodes)) as u32);
-                    // The one whose turn is next, too.
+                    // The next node of the walk moves, too.
                     list.walk.at.into_iter().for_each(|i| list.use_now(i));
                 }
             }

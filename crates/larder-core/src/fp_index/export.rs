@@ -1,15 +1,16 @@
-//! What the index knows, least recent first: at once, or piece by piece while it goes on changing.
+//! Export of the index, least recent first: at once, or piece by piece while the index changes.
 //!
 //! Invariants: no fingerprint is told twice.
 //!
-//! What it does not do: tell whether an entry still leads anywhere.
+//! It does not check the generation of an entry.
 
 use super::{FpIndex, hash_of};
 use crate::types::{Fingerprint, Place};
 use hashbrown::{HashMap, HashSet};
 
 impl FpIndex {
-    /// All entries, least recent first: fingerprint and place, with the generation modulo 2^24.
+    /// Returns all entries, least recent first: fingerprint and place, with the generation modulo
+    /// 2^24.
     pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
         let (mut at, superseded) = (self.oldest, self.superseded());
         std::iter::from_fn(move || {
@@ -21,13 +22,15 @@ impl FpIndex {
         .flatten()
     }
 
-    /// A walk along all entries begins, least recent first.
+    /// Begins a walk along all entries, least recent first.
     pub fn begin_walk(&mut self) {
         self.walk_begins = true;
     }
 
-    /// The next entries of the walk: fingerprint and place, with the generation modulo 2^24; none of them twice, and none that came since it
-    /// began. `None` at its end. First comes nothing, as often as shards have entries that wait: with those some have to go.
+    /// Returns the next entries of the walk, with the generation modulo 2^24; `None` at the end.
+    ///
+    /// An entry comes once, and an entry from after the begin never. The first pieces are empty,
+    /// one for each shard with waiting entries: settling a shard removes some.
     pub fn walk(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
         if self.walk_begins && self.waiting > 0 {
             self.settle_some();
@@ -45,7 +48,7 @@ impl FpIndex {
         Some(seen.iter().map(known).collect())
     }
 
-    /// The entries that will go when those that wait get into the tables.
+    /// Returns the entries that waiting ones will replace in the tables.
     fn superseded(&self) -> HashSet<u32> {
         let mut superseded = HashSet::new();
         for shard in self.shards.iter().filter(|shard| !shard.waiting.is_empty()) {

@@ -1,9 +1,10 @@
-//! All slots with their generations, for a checkpoint: in the order in which they would be replaced, at once or piece by piece.
+//! Export of all slots with generations, in replacement order, for a checkpoint: at once or piece
+//! by piece.
 //!
-//! Invariants: each slot is told once, whatever happens between two pieces. What no generation is told of, none could be checked against
-//! after a restart.
+//! Invariants: each slot is told once, despite changes between two pieces. A slot without a told
+//! generation could not be checked after a restart.
 //!
-//! What it does not do: promise that pieces are of one moment; the log has what changed since.
+//! Its pieces come from different moments; the log has the changes since.
 
 use super::{SlotState, Slots};
 use crate::{
@@ -14,20 +15,20 @@ use crate::{
 /// A slot with its generation.
 pub type ExportedSlot = (SlotId, u32, SlotState, StreamClass);
 
-/// What comes next.
+/// The stage of an export.
 #[derive(Clone, Copy, Default)]
 enum Stage {
-    /// Those that are being evicted, from this number on: they were the least recent.
+    /// Slots under eviction from this number on: they were the least recent.
     Evicting(usize),
-    /// Those on the list, which are sealed.
+    /// Sealed slots, which are on the list.
     Listed,
-    /// Whatever was not told by then, from this number on.
+    /// All other slots from this number on.
     Others(usize),
     #[default]
     Over,
 }
 
-/// Where an export is.
+/// The state of an export.
 #[derive(Default)]
 pub(super) struct Export {
     stage: Stage,
@@ -36,7 +37,7 @@ pub(super) struct Export {
 }
 
 impl Export {
-    /// A slot leaves the list, on which `newer` came after it.
+    /// Notes that a slot leaves the list, on which `newer` came after it.
     #[inline]
     pub fn unlinks(&mut self, slot: u32, newer: u32) {
         self.walk.unlinks(slot, newer);
@@ -48,8 +49,8 @@ impl Export {
 }
 
 impl Slots {
-    /// All slots with their generations: those being evicted, for they were the least recent; sealed ones, least recent
-    /// first; then the others, none of which has an age.
+    /// Returns all slots with generations: evicting ones, sealed ones by age, then the others,
+    /// which have no age.
     pub fn in_order(&self) -> Vec<ExportedSlot> {
         let mut order = Vec::with_capacity(self.slots.len());
         let all = || 0..self.count();
@@ -64,12 +65,12 @@ impl Slots {
         order
     }
 
-    /// The same, piece by piece, begins.
+    /// Begins an export piece by piece.
     pub fn begin_export(&mut self) {
         self.export = Export { stage: Stage::Evicting(0), ..Export::default() };
     }
 
-    /// The next piece of it, which may be empty; `None` at the end.
+    /// Returns its next piece, which may be empty; `None` at the end.
     pub fn next_exported(&mut self) -> Option<Vec<ExportedSlot>> {
         let from = |first: usize| first..self.slots.len().min(first + PIECE);
         let mut export = std::mem::take(&mut self.export);
@@ -95,7 +96,7 @@ impl Slots {
             }
         };
         let piece = piece.into_iter().filter(|&i| export.told.add(i)).map(|i| self.exported(i)).collect();
-        // What was told is of no use after the last.
+        // The last piece ends the use of the told set.
         self.export = if matches!(export.stage, Stage::Over) { Export::default() } else { export };
         Some(piece)
     }
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::types::mix;
 
-    /// Slots in all states, with generations.
+    /// Returns slots in all states, with generations.
     fn used(count: u32) -> Slots {
         let mut slots = Slots::new(count);
         let mut state = u64::from(count);
