@@ -391,10 +391,10 @@ pub trait Design: Send + Sync {
     /// Returns the slots with generation and state, least recent first.
     fn export_slots(&self) -> Vec<ExportedSlot>;
 
-    /// Returns the slots in use that a metadata slot describes, as runs: first slot and length of
-    /// each record, ascending.
+    /// Returns the slots in use that a metadata slot describes, as ascending runs: first slot and
+    /// length.
     ///
-    /// A design with its places in RAM has none.
+    /// Each run is a record. A design with its places in RAM has none.
     fn stored_runs(&self) -> Vec<(SlotId, u32)> {
         Vec::new()
     }

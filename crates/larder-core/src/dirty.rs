@@ -1,5 +1,7 @@
-//! The dirty list: the chunks that the origin lacks, by address, with the sequence number of the
-//! write (Nitro §3.1, "dirty list").
+//! The dirty list: the chunks that the origin lacks, with sequence numbers (Nitro §3.1, "dirty
+//! list").
+//!
+//! It is ordered by address, and a number is that of the write.
 //!
 //! Invariants: the list has a chunk exactly while its entry in the LBA index carries the dirty
 //! flag. A chunk that recovery defers is listed at the next settle.

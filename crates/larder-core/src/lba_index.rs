@@ -1,9 +1,8 @@
-//! The LBA index: from a chunk's address to its place (Nitro §3.1, "file index", with base and
-//! duplicate entries).
+//! The LBA index: from a chunk's address to its place (Nitro §3.1, "file index").
 //!
-//! Entries are 24 bytes in hash tables that are sharded, so that growing or sweeping one shard is
-//! short: address (40 bits) and flags, offset (22), length (18) and generation (24 bits of it),
-//! slot, CRC.
+//! It has base and duplicate entries of 24 bytes in hash tables. The tables are sharded, so that
+//! growing or sweeping one shard is short. An entry has address (40 bits) and flags, offset (22),
+//! length (18) and generation (24 bits of it), slot, CRC.
 //!
 //! Invariants: at most one entry per address. An entry is dead if its generation is not its slot's.
 //! The owner of the slots decides that, and removes a dead entry on sight or in a sweep.

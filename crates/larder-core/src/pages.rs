@@ -1,5 +1,6 @@
-//! An ordered map in sorted pages of a fixed size, which counts its allocated bytes. ("Index RAM"
-//! must be the real size of the structures, which a `BTreeMap` does not tell.)
+//! An ordered map in sorted pages of a fixed size, which counts its allocated bytes.
+//!
+//! "Index RAM" must be the real size of the structures, which a `BTreeMap` does not tell.
 //!
 //! Keys lie in pages. Pages, each with a bound below its keys, lie in groups, and the groups are
 //! one short list. A search is three binary searches. An insertion moves the keys of a page, at
@@ -14,8 +15,8 @@
 
 /// Keys of a page at most.
 const PAGE_KEYS: usize = 32;
-/// Keys up to which two pages become one: a little less than fit, so that one more key does not
-/// split it again.
+/// Keys up to which two pages become one: a little less than fit, so that a further key rarely
+/// splits it.
 const MERGED_MAX: usize = 28;
 /// Pages of a group at most.
 const GROUP_PAGES: usize = 128;

@@ -83,8 +83,8 @@ impl MetadataSlot {
         self.count = 0;
     }
 
-    /// Builds a slot from [`MetadataSlot::parts`]; `None` for too many addresses, or an invalid
-    /// oldest position.
+    /// Builds a slot from [`MetadataSlot::parts`]; `None` for too many addresses or an invalid
+    /// position.
     pub fn from_parts(
         fingerprint: Fingerprint,
         stored_bytes: u32,

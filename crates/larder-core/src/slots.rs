@@ -1,10 +1,11 @@
-//! The WEU slots: state, generation, references, replacement order, and the addresses of their
-//! records (Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the file
-//! index").
+//! The WEU slots: state, generation, references, replacement order, and their records' addresses.
 //!
-//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its dirty
-//! data is being destaged) → retired (its mappings are gone, its generation has moved on) → free,
-//! once that is durable and the slot trimmed.
+//! The sources are Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the
+//! file index".
+//!
+//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its
+//! dirty data is being destaged) → retired (its mappings are gone, its generation has moved on)
+//! → free, once that is durable and the slot trimmed.
 //!
 //! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on
 //! the free list. The generation moves on exactly when a slot retires, so an older mapping never
@@ -43,7 +44,7 @@ pub enum SlotState {
     Retired,
 }
 
-/// A record's address and its fingerprint's handle, kept so that an eviction finds both without reading flash.
+/// A record's address and fingerprint handle, so that an eviction finds both without reading flash.
 #[derive(Clone, Copy)]
 struct BackPointer {
     lba_low: u32,
@@ -398,8 +399,8 @@ impl Slots {
         self.back_len
     }
 
-    /// Compacts the back pointers of `slot` to each `live` address, once, and each fingerprint that
-    /// still `leads` there.
+    /// Compacts the back pointers of `slot`: keeps each `live` address once, and fingerprints that
+    /// `leads` confirms.
     pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool, leads: impl Fn(FpHandle) -> bool) {
         let slot = &mut self.slots[slot.0 as usize];
         let mut seen = std::collections::BTreeSet::new();

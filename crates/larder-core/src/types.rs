@@ -37,7 +37,8 @@ pub struct Place {
     pub encoding: u8,
 }
 
-/// The class of a WEU: dirty and clean chunks are apart (Nitro §3.2, cache insertion path, step 6).
+/// The class of a WEU: dirty and clean chunks are apart (Nitro §3.2, cache insertion path, step
+/// 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamClass {
     /// Chunks that the origin has, too.

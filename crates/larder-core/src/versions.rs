@@ -1,4 +1,4 @@
-//! Versions of chunks, striped: a fill carries the version from before its origin read, and a stale
+//! Versions of chunks, striped. A fill carries the version from before its origin read, and a stale
 //! one is dropped.
 //!
 //! Invariants: every change of a chunk's data bumps its stripe. If two chunks share a stripe, a

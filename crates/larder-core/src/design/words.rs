@@ -56,8 +56,7 @@ pub struct Use {
     pub lba: Lba,
     /// The slot that it maps into.
     pub slot: SlotId,
-    /// The design's own number for the address, which speeds up its search; meaningless if the
-    /// design needs none.
+    /// The design's own number for the address, which speeds up its search; may be meaningless.
     pub number: u32,
 }
 
@@ -121,7 +120,7 @@ pub struct Victim {
 pub struct ExportedMapping {
     /// The address.
     pub lba: Lba,
-    /// What it maps to.
+    /// Its mapping.
     pub lookup: Lookup,
     /// True if the origin lacks it.
     pub dirty: bool,

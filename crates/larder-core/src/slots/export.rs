@@ -49,8 +49,8 @@ impl Export {
 }
 
 impl Slots {
-    /// Returns all slots with generations: evicting ones, sealed ones by age, then the others,
-    /// which have no age.
+    /// Returns all slots with generations: evicting ones, sealed ones by age, then the ageless
+    /// others.
     pub fn in_order(&self) -> Vec<ExportedSlot> {
         let mut order = Vec::with_capacity(self.slots.len());
         let all = || 0..self.count();
