@@ -1,29 +1,37 @@
-//! AustereCache as a [`Design`](crate::Design) that an engine can run over a real flash: the decisions of [`austere`](super), beside what of
-//! the volume is dirty, which is kept with its full address.
+//! AustereCache as a [`Design`](crate::Design) over a real flash: [`austere`](super) with exact
+//! dirty data.
 //!
-//! A clean mapping is in the paper's indices alone, so what they say of it is provisional: the caller asks which metadata slot
-//! would tell ([`Design::unread`](crate::Design::unread)), reads it, comes back with it ([`Design::tell`](crate::Design::tell)), and asks again. What is dirty, a fragment or
-//! trimmed is [`exact`]: a hash that two addresses or two contents share never decides about data that the origin lacks. The
-//! indices have dirty chunks, too, as the paper's have; an address that they lose stays readable until it was destaged.
+//! A clean mapping is in the paper's indices alone, so its answer is provisional. The caller asks
+//! for the metadata slot to read ([`Design::unread`](crate::Design::unread)), reads it, comes back
+//! with it ([`Design::tell`](crate::Design::tell)), and asks again. Dirty chunks, fragments and
+//! trimmed runs are [`exact`]: a hash that two addresses or two contents share never decides about
+//! data that the origin lacks. The indices have dirty chunks, too, as in the paper. An address that
+//! they lose stays readable until its destage.
 //!
-//! Where many read at once, nothing need be told of a clean chunk that is hit: the caller asks with the entry in hand
-//! ([`Design::hit_with`](crate::Design::hit_with)), and its recency is made up for later, as that of a dirty one is.
-//! What was read for such a hit is not remembered for a duplicate, which is looked for by a read of its own then.
+//! Concurrent reads need not tell the design of a clean hit. The caller asks with the entry in hand
+//! ([`Design::hit_with`](crate::Design::hit_with)), and applies its recency later, as for a dirty
+//! hit. The entry of such a hit is not remembered for a duplicate, whose search reads again.
 //!
-//! A chunk's content says in which bucket it lies, so room is made for one content at a time: [`Design::open_slot_for`](crate::Design::open_slot_for) is told what is
-//! to be stored; where there is no room it remembers that, [`Design::choose_victim`](crate::Design::choose_victim) names the runs which the paper would evict, and
-//! the caller comes back when they are free. A run that was evicted is nobody's until its end is durable.
+//! A chunk's content determines its bucket, so the design makes room for one content at a time.
+//! [`Design::open_slot_for`](crate::Design::open_slot_for) receives the content, and remembers it
+//! if there is no room. [`Design::choose_victim`](crate::Design::choose_victim) then names the runs
+//! that the paper would evict, and the caller comes back when they are free. The slots of an
+//! evicted run are unusable until its end is durable.
 //!
-//! Where it departs from the paper, beside what [`austere`](super) says:
-//! - *Dirty chunks are exact*, so a read of one looks at no metadata slot, and the indices need no dirty flags.
-//! - *Fragments* are content that nothing else has. Their metadata slots list no address.
-//! - *What is being evicted counts as evicted* when the next victim is chosen; what could not leave goes last.
+//! Departures from the paper, beside those of [`austere`](super):
+//! - *Dirty chunks are exact*, so a read of one needs no metadata slot, and the indices need no
+//!   dirty flags.
+//! - *Fragments* are unique contents. Their metadata slots list no address.
+//! - *A run under eviction counts as evicted* in the choice of the next victim. A run that could
+//!   not leave goes last.
 //!
-//! Invariants: those of [`Design`](crate::Design). What is found by the indices was confirmed by a metadata slot that lists the address, under the
-//! FP-hash that the run has. A run with dirty addresses is never evicted.
+//! Invariants: those of [`Design`](crate::Design). A metadata slot that lists the address, under
+//! the run's FP-hash, confirms each find of the indices. A run with dirty addresses is never
+//! evicted.
 //!
-//! What it does not do: read or write metadata slots, or decide when; have logged what the indices lose by themselves, for which
-//! reason [`Design::unmap`](crate::Design::unmap) says of what was lost, too, that it may have been mapped.
+//! It leaves reads and writes of metadata slots, and their timing, to the engine. It does not have
+//! the losses of the indices logged; therefore [`Design::unmap`](crate::Design::unmap) reports a
+//! lost address, too, as possibly mapped.
 
 mod ahead;
 pub(super) mod census;
@@ -53,25 +61,27 @@ use std::{
     sync::Arc,
 };
 
-/// A content counts as one of so many references where it could not be evicted when it should have been.
+/// Reference count of a content that could not be evicted when it was chosen.
 const STUCK: u32 = u32::MAX;
-/// Fragments of one address that there may be at a time, old ones included, before one takes the place of another.
+/// Maximum number of fragments of one address, old ones included, before one replaces another.
 const FRAGMENT_TURNS: u64 = 8;
 
-/// Of the pages that a checkpoint keeps, the first is not of the indices: it has the next generation.
+/// Pages of a checkpoint before those of the indices: the first has the next generation.
 const HEAD_PAGES: usize = 1;
-/// The longest run whose addresses are asked about one by one, for some tenths of a second; a longer one forgets what is clean elsewhere,
-/// too. (A trim comes in shorter ones; what a recovery reads of a log may be longer.)
+/// Longest run whose addresses are forgotten one by one, which takes some tenths of a second.
+///
+/// A longer run forgets clean chunks elsewhere, too. (A trim is shorter; a run that recovery reads
+/// from a log may be longer.)
 const ASKED_MAX: u64 = 1 << 22;
-/// Chunks of one trim at most, so that each trim is short.
+/// Maximum chunks of one trim, so that each trim is short.
 const TRIMMED_AT_ONCE: u64 = 1 << 14;
-/// As many addresses may be about to be overwritten; more are just forgotten.
+/// Maximum number of suspended addresses before an overwrite; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
 
 /// The sizes of such a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct BucketedConfig {
-    /// Layout of the indices; not in write-back, for dirty chunks are kept apart.
+    /// Layout of the indices; never in write-back, because dirty chunks are kept apart.
     pub austere: AustereConfig,
     /// Chunks of the volume.
     pub chunk_count: u64,
@@ -80,7 +90,7 @@ pub struct BucketedConfig {
 }
 
 impl BucketedConfig {
-    /// Over a flash that is divided so.
+    /// Returns the sizes for this division of a flash.
     pub fn of(config: DesignConfig, layout: &DesignLayout) -> BucketedConfig {
         BucketedConfig {
             austere: AustereConfig::of_layout(layout, config.slot_count.into()),
@@ -90,18 +100,19 @@ impl BucketedConfig {
     }
 }
 
-/// The most pages of a checkpoint that a cache of this layout, or of fewer slots, needs; none for a layout that cannot be.
+/// Returns the maximum pages of a checkpoint for this layout or fewer slots; none if it is
+/// impossible.
 pub fn pages_for(config: &AustereConfig) -> u64 {
     pages_max(config).map_or(0, |pages| (HEAD_PAGES + pages) as u64)
 }
 
-/// What somebody waits to store.
+/// A record that waits for room.
 struct Wish {
     fingerprint: Fingerprint,
     slots: u32,
-    /// The runs that go for it and were not chosen yet: all of those that had to go when they were looked for.
+    /// The runs that must go for it, of those found at the search, and are not chosen yet.
     victims: Vec<SlotId>,
-    /// The address is mapped to the content already.
+    /// True if the address is mapped to the content already.
     is_mapped: bool,
 }
 
@@ -111,35 +122,35 @@ pub struct Bucketed {
     exact: Exact,
     exact_max: u64,
     entries: Entries,
-    /// Generation of the next run that is stored. All generations that came before it are less, unless it wrapped.
+    /// Generation of the next stored run. All earlier generations are less, unless it wrapped.
     generation: u32,
-    /// What waits for room, by address: the newest of each.
+    /// Records that wait for room, by address: the newest of each.
     wishes: BTreeMap<Lba, Wish>,
-    /// The one that a run was chosen for last.
+    /// The wish of the last chosen run.
     turn: Lba,
-    /// Runs that were chosen to go, by their first slots.
+    /// Chosen runs, by their first slots.
     leaving: BTreeSet<SlotId>,
-    /// Of them, those that were evicted and are not free yet.
+    /// Evicted runs among them that are not free yet.
     retired: BTreeSet<SlotId>,
-    /// Runs that could not go when they should have.
+    /// Runs that could not leave when they were chosen.
     stuck: BTreeSet<SlotId>,
-    /// LBA-hashes whose content is being overwritten: what the indices have of them is nobody's.
+    /// LBA-hashes whose content is being overwritten: their index entries are invalid.
     suspended: HashSet<Key>,
     /// Runs that are freed ahead.
     ahead: Ahead,
-    /// Recovery runs.
+    /// True during recovery.
     is_restoring: bool,
-    /// Recovery: the address that was mapped last, to a duplicate whose content is told next.
+    /// Recovery: the last mapped address, if it is a duplicate whose content comes next.
     untold: Option<Lba>,
-    /// Recovery: pages were restored, and references are not counted.
+    /// Recovery: true if pages were restored and references are not counted.
     is_uncounted: bool,
 }
 
 impl Bucketed {
-    /// An empty cache.
+    /// Creates an empty cache.
     ///
     /// # Errors
-    /// A layout that cannot be.
+    /// An impossible layout.
     pub fn new(config: BucketedConfig) -> Result<Self, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: false, ..config.austere })?;
         Ok(Bucketed {
@@ -161,12 +172,12 @@ impl Bucketed {
         })
     }
 
-    /// The decisions.
+    /// Returns the decisions of the paper.
     pub fn core(&self) -> &Austere {
         &self.indices.core
     }
 
-    /// The run that the indices name for an address, as long as it is not evicted.
+    /// Returns the run that the indices name for an address, unless it is evicted.
     fn run_of(&self, lba: Lba) -> Option<SlotRun> {
         if !self.suspended.is_empty() && self.suspended.contains(&self.indices.core.key_of_lba(lba)) {
             return None;
@@ -174,18 +185,18 @@ impl Bucketed {
         self.indices.core.lookup(lba).filter(|run| !self.retired.contains(&SlotId(run.first)))
     }
 
-    /// The run that a content would be in, as long as it is to stay.
+    /// Returns the run of a content, unless it is leaving.
     fn run_with(&self, fingerprint: &Fingerprint) -> Option<SlotRun> {
         self.indices.core.find_content(fingerprint).filter(|run| !self.leaving.contains(&SlotId(run.first)))
     }
 
-    /// What the entry of `run`, where it is known, says, if it is that run's.
+    /// Returns the known entry of `run`, if it is that run's.
     fn entry_of(&self, run: SlotRun) -> Option<&RegionEntry> {
         let entry = self.entries.get(SlotId(run.first))??;
         self.indices.core.is_run_of(run, entry.metadata.fingerprint()).then_some(entry)
     }
 
-    /// What `lba` maps to, by what is known without reading anything.
+    /// Returns the mapping of `lba`, as far as known without a read.
     fn find(&self, lba: Lba) -> Lookup {
         let exact = self.exact.get(lba);
         if exact != Lookup::Miss {
@@ -195,7 +206,7 @@ impl Bucketed {
         entry.map_or(Lookup::Miss, |entry| Lookup::Chunk { place: entry.place, duplicate: false })
     }
 
-    /// The metadata slot that has to be read before `question` can be answered.
+    /// Returns the metadata slot to read before `question` has an answer.
     fn unread_for(&self, question: Question<'_>) -> Option<SlotId> {
         match question {
             Question::Address(lba) => {
@@ -212,7 +223,10 @@ impl Bucketed {
         }
     }
 
-    /// The content that `wanted` counts as: its own, if room can be made for that; else, and for a fragment, one like no other.
+    /// Returns the content that `wanted` counts as.
+    ///
+    /// It is the record's own content if that can have room. Otherwise, and for a fragment, it is a
+    /// unique one.
     fn content_of(&self, wanted: &Wanted) -> Fingerprint {
         if let Some(own) = wanted.fingerprint
             && (self.stuck.is_empty() || self.can_have_room(&own, wanted))
@@ -224,7 +238,7 @@ impl Bucketed {
             _ => None,
         };
         let others = (0..FRAGMENT_TURNS).map(|turn| fragment_content(wanted.lba, turn));
-        // Not what it is about to replace, which stays until the new one is durable.
+        // Not the content that it replaces, which stays until the new one is durable.
         let is_other = |content: &Fingerprint| {
             let slot = self.indices.core.find_content(content).map(|run| SlotId(run.first));
             slot.is_none_or(|slot| Some(slot) != now && !self.leaving.contains(&slot))
@@ -234,7 +248,7 @@ impl Bucketed {
         found.unwrap_or(fragment_content(wanted.lba, 0))
     }
 
-    /// The record at `place` is found as no content from now on.
+    /// Hides the record at `place` from searches for content.
     fn spoil_run(&mut self, place: &Place) {
         let Some(run) = self.indices.core.run_from(place.slot.0) else { return };
         let is_its = |lookup: Lookup| matches!(lookup, Lookup::Chunk { place: now, .. } if now == *place);
@@ -247,7 +261,7 @@ impl Bucketed {
         }
     }
 
-    /// Whether nothing that could not leave when it should have stands in the way of a content.
+    /// Returns whether a content can have room without a run that could not leave.
     fn can_have_room(&self, content: &Fingerprint, wanted: &Wanted) -> bool {
         if self.stuck.is_empty() {
             return true;
@@ -257,7 +271,7 @@ impl Bucketed {
         victims.is_none_or(|victims| victims.iter().all(|slot| !self.stuck.contains(slot)))
     }
 
-    /// Runs that have to go for a wish, and have not been chosen yet. `None` where there is room for it.
+    /// Returns the runs that must go for a wish and are not chosen yet; `None` if there is room.
     fn victims_of(&self, wish: &Wish) -> Option<Vec<SlotId>> {
         let mut runs = self.in_the_way_of(wish);
         if runs.is_empty() {
@@ -267,9 +281,10 @@ impl Bucketed {
         Some(runs)
     }
 
-    /// Runs that have to be gone for a wish, those that were chosen among them.
+    /// Returns the runs that must be gone for a wish, chosen ones included.
     fn in_the_way_of(&self, wish: &Wish) -> Vec<SlotId> {
-        // A content has one run: what has its FP-hash goes first, duplicate or not, for who wishes it knows that it is none.
+        // A content has one run. The run of its FP-hash goes first: the caller of a wish knows that
+        // the content is no duplicate.
         let runs = match self.indices.core.find_content(&wish.fingerprint) {
             Some(run) => vec![run],
             None => {
@@ -280,14 +295,14 @@ impl Bucketed {
         runs.into_iter().map(|run| SlotId(run.first)).collect()
     }
 
-    /// What is known of a run beside the indices, which is about to leave them.
+    /// Forgets the data about a run beside the indices, before it leaves them.
     fn forget_what_was_in(&mut self, slot: SlotId) {
         self.stuck.remove(&slot);
         self.entries.remove(slot);
         self.ahead.keep(slot);
     }
 
-    /// As how many references those of a run count that has been chosen to go, or could not.
+    /// Returns the reference count of a run that was chosen, or could not leave.
     fn references_beside(&self, run: SlotId) -> Option<u32> {
         match self.leaving.contains(&run) {
             true => Some(0),
@@ -295,8 +310,11 @@ impl Bucketed {
         }
     }
 
-    /// Maps the address of a wish to its content before victims are looked for, as the paper's cache does (`austere.rs`, departure
-    /// 8); not while there is a run of the content's FP-hash, for that may list the address, or another of its LBA-hash.
+    /// Maps the address of a wish to its content before the search for victims (`austere.rs`,
+    /// departure 8).
+    ///
+    /// It waits while the content's FP-hash has a run, because that may list the address or another
+    /// of its LBA-hash.
     fn map_wish(&mut self, lba: Lba) {
         let Some(wish) = self.wishes.get_mut(&lba) else { return };
         let fingerprint = wish.fingerprint;
@@ -306,7 +324,8 @@ impl Bucketed {
         }
     }
 
-    /// Maps an address to a content that is in the run at `place`, whose entry lists it from now on: on flash, once that is settled.
+    /// Maps an address to the content of the run at `place`. The run's entry lists it from now on,
+    /// on flash after it settles.
     fn share(&mut self, lba: Lba, place: &Place, until: Until) -> Deferred {
         let Some(run) = self.indices.core.run_from(place.slot.0) else { return Deferred::nothing() };
         let Some(entry) = self.entry_of(run) else { return Deferred::nothing() };
@@ -316,37 +335,38 @@ impl Bucketed {
         self.map_in_core(lba, &fingerprint)
     }
 
-    /// What is held of an address may be on flash.
+    /// Lets a held address onto flash.
     fn settle_held(&mut self, lba: Lba) {
         let core = &self.indices.core;
         self.entries.settle(lba, |list| core.list_change(lba, list));
     }
 
-    /// A chunk was stored at `place` for `lba`.
+    /// Notes a chunk that was stored at `place` for `lba`.
     fn stored(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, until: Until) -> Deferred {
         if self.indices.core.run_from(place.slot.0).is_some_and(|run| !self.indices.core.is_run_of(run, fingerprint)) {
-            // There was no room for it where its content belongs.
+            // The content's own bucket had no room.
             return self.put_unshared(lba, place);
         }
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset(*fingerprint, place.stored_len, lba);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
-        // Whoever has the run, too, is behind a write in the log, but may be before what is clean.
+        // The log has a write before any sharer of the run, but a sharer may precede a clean chunk.
         if until == Until::Told {
             self.entries.list_early(place.slot, lba, until);
         }
         self.map_in_core(lba, fingerprint)
     }
 
-    /// What recovery knows: `lba`, if it is given, has this content, which is at `place`.
+    /// Recovery: the content at `place` is known, and `lba` may have it.
     fn restore(&mut self, lba: Option<Lba>, fingerprint: &Fingerprint, place: &Place) {
         let slots = self.indices.core.slots_for(place.stored_len);
         self.count();
-        // Another run of the content's FP-hash that has dirty data could not leave when this one was stored.
+        // Another run of the FP-hash with dirty data could not leave when this one was stored.
         let other = self.indices.core.find_content(fingerprint).filter(|run| run.first != place.slot.0);
         let is_elsewhere = other.is_some_and(|run| self.exact.in_slot(SlotId(run.first)).next().is_some());
         if is_elsewhere || !self.indices.core.restore(fingerprint, place.slot.0, slots) {
-            // It lay where its content does not belong; a place that no content could have is of no address.
+            // The content does not belong there. A place that no content could have belongs to no
+            // address.
             return lba.into_iter().for_each(|lba| self.reserve(lba, place));
         }
         self.generation = self.generation.max(place.generation.wrapping_add(1));
@@ -355,7 +375,7 @@ impl Bucketed {
         }
     }
 
-    /// What recovery knows: `lba` has the run at `place`, which lies where its content does not belong, or is like no other.
+    /// Recovery: reserves the run at `place` for `lba`; it is in a wrong bucket, or unique.
     fn reserve(&mut self, lba: Lba, place: &Place) {
         let slots = self.indices.core.slots_for(place.stored_len);
         self.generation = self.generation.max(place.generation.wrapping_add(1));
@@ -363,7 +383,7 @@ impl Bucketed {
         self.suspended.remove(&self.indices.core.key_of_lba(lba));
     }
 
-    /// What is dirty has its run, whatever the indices lost.
+    /// Reserves the runs of dirty data that the indices lost.
     fn reserve_exact(&mut self) {
         let pieces = (0..PIECES).flat_map(|piece| self.exact.export(piece));
         let lacks = |place: &Place| self.indices.core.run_from(place.slot.0).is_none();
@@ -377,7 +397,7 @@ impl Bucketed {
         lost.into_iter().for_each(|(lba, place)| self.reserve(lba, &place));
     }
 
-    /// Recovery: counts the references of what pages brought, before anything changes.
+    /// Recovery: counts the references in restored pages before any change.
     fn count(&mut self) {
         if std::mem::take(&mut self.is_uncounted) {
             self.indices.core.end_restore();
@@ -390,27 +410,29 @@ impl Bucketed {
         self.indices.map(lba, fingerprint)
     }
 
-    /// The same, done when this returns.
+    /// Maps an address in the indices before it returns.
     fn map_now(&mut self, lba: Lba, fingerprint: &Fingerprint) {
         self.suspended.remove(&self.indices.core.key_of_lba(lba));
         self.indices.map_now(lba, fingerprint);
     }
 
-    /// The indices forget an address. The log has an entry that forgets its LBA-hash at each restart, too.
+    /// Removes an address from the indices. The log has an entry that forgets its LBA-hash at each
+    /// restart, too.
     fn forget_in_core(&mut self, lba: Lba) {
         self.entries.drop_held(lba);
         self.suspended.remove(&self.indices.core.key_of_lba(lba));
         self.indices.core.forget(lba);
     }
 
-    /// The indices forget an address, and at some restart no entry of the log may forget its LBA-hash.
+    /// Removes an address from the indices, without a log entry for it at some restart.
     fn lose_in_core(&mut self, lba: Lba) {
         self.count();
         self.indices.note_lost(lba);
         self.forget_in_core(lba);
     }
 
-    /// What is like no other content is, for `lba`, at `place`: in the run that was opened for it, or that recovery knows of.
+    /// Maps `lba` to a unique content at `place`, in the run that was opened for it or that
+    /// recovery knows.
     fn put_unshared(&mut self, lba: Lba, place: &Place) -> Deferred {
         if self.is_restoring {
             self.reserve(lba, place);
@@ -420,16 +442,19 @@ impl Bucketed {
         let is_here = |run: SlotRun| run.first == place.slot.0;
         let content = contents().find(|content| self.indices.core.find_content(content).is_some_and(is_here));
         let Some(content) = content else { return Deferred::nothing() };
-        // What the flash has there is the entry of an older chunk, whose FP-hash may be the same.
+        // The flash still has an older chunk's entry there, whose FP-hash may be the same.
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset_unlisted(content, place.stored_len);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
         self.map_in_core(lba, &content)
     }
 
-    /// The parts of a run that a trim forgets: those that are not trimmed yet. A restart forgets the whole run, because a
-    /// checkpoint may hold a run that an earlier frame of the log trims later. The trim removed the mappings of other addresses
-    /// with the same LBA-hash, and the log does not list them. A lookup would find such a mapping after a write to its address.
+    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet.
+    ///
+    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame
+    /// of the log trims later. The trim removed the mappings of other addresses with the same
+    /// LBA-hash, and the log does not list them. A lookup would find such a mapping after a write
+    /// to its address.
     fn to_forget(&self, run: &crate::ranges::Run) -> Vec<(Lba, u64)> {
         match self.is_restoring {
             true => vec![(run.first, run.count)],
@@ -437,12 +462,13 @@ impl Bucketed {
         }
     }
 
-    /// The addresses of a run are forgotten.
+    /// Forgets the addresses of a run.
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();
         self.exact.remove_run(first, count);
         if count > self.indices.core.lba_entries_max().max(ASKED_MAX) {
-            // Whose the entries are the indices do not know: each address is asked about, and these are too many.
+            // The indices do not know their addresses, so each would be searched for, and these are
+            // too many.
             self.indices.lose_all();
             self.suspended.clear();
             self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
@@ -452,18 +478,18 @@ impl Bucketed {
     }
 }
 
-/// A content like no other: that of a fragment of `lba`.
+/// Returns a unique content for a fragment of `lba`.
 fn fragment_content(lba: Lba, turn: u64) -> Fingerprint {
     let low = mix(lba.0 << 24 | turn);
     Fingerprint((u128::from(u64::MAX) << 64 | u128::from(low)).to_le_bytes())
 }
 
-/// A content like no other: what is found where a record is damaged.
+/// Returns a unique content for a damaged record.
 fn spoiled_content(slot: SlotId) -> Fingerprint {
     fragment_content(Lba(slot.0.into()), FRAGMENT_TURNS)
 }
 
-/// Whether it is a [`fragment_content`].
+/// Returns whether the content is a [`fragment_content`].
 fn is_fragment(fingerprint: &Fingerprint) -> bool {
     fingerprint.0[8..] == [0xFF; 8]
 }
