@@ -8,7 +8,8 @@
 //! ([`MetadataSlot`]).
 //!
 //! Each decision is therefore provisional: "probably run `r`; its metadata slot says". The caller
-//! reads that slot and comes back with it. It does the following for a chunk, in this order:
+//! reads that slot and comes back with it. For a chunk, the caller has the following steps, in this
+//! order:
 //!
 //! - **Read.** [`lookup`](Austere::lookup), then read the metadata slot. It is a hit if the slot
 //!   [`has`](MetadataSlot::has) the address: [`touch`](Austere::touch), read the run. Else it is a
@@ -26,11 +27,11 @@
 //! - **Trim, write-around.** [`forget`](Austere::forget).
 //!
 //! Several threads may ask at once. Each decision has the lock of its bucket in either index (§4),
-//! and others run in other buckets. The caller combines decisions: it does not map a run under
-//! eviction. One thread at a time asks for [`victims`](Austere::victims), which may count all
-//! references anew; in write-back nothing is mapped meanwhile. A bucket of the LBA index can be
-//! [held](Austere::hold) beyond the caller's own lock. Changes of that bucket then keep the
-//! caller's order, and their work runs beside others.
+//! and other decisions run in other buckets. The caller keeps related decisions together: for
+//! example, it does not map a run under eviction. One thread at a time asks for
+//! [`victims`](Austere::victims), which may count all references anew; in write-back nothing is
+//! mapped meanwhile. A bucket of the LBA index can be [held](Austere::hold) beyond the caller's own
+//! lock. Changes of that bucket then keep the caller's order, and their work runs beside others.
 //!
 //! Invariants: an address has the content of a run that lists it, if its LBA-hash and FP-hash lead
 //! there. The content of a dirty mapping is on flash, in a run that lists its address, until it is
@@ -195,19 +196,16 @@ impl Austere {
         self.lba_index.promote(self.lba_space.of_lba(lba), &self.sketch);
     }
 
-    /// Returns the probable run of this content (§3.1, deduplication path).
-    ///
-    /// It is a duplicate if the metadata slot of `first` has its fingerprint. Otherwise the run
-    /// collides with it, and must be evicted before the content is stored.
+    /// Returns the probable run of this content (§3.1, deduplication path). It is a duplicate if
+    /// the metadata slot of `first` has its fingerprint. Otherwise the run collides with it, and
+    /// must be evicted before the content is stored.
     #[inline]
     pub fn find_content(&self, fingerprint: &Fingerprint) -> Option<Run> {
         self.fp_index.find(self.fp_space.of_content(fingerprint))
     }
 
-    /// Returns the dirty mapping that `map(lba, fingerprint, …)` would end.
-    ///
-    /// That is the mapping of the LBA-hash, if it has another FP-hash, or the least recent one of a
-    /// full bucket.
+    /// Returns the dirty mapping that `map(lba, fingerprint, …)` would end. That is the mapping
+    /// of the LBA-hash, if it has another FP-hash, or the least recent one of a full bucket.
     #[inline]
     pub fn displaced(&self, lba: Lba, fingerprint: &Fingerprint) -> Option<Displaced> {
         if !self.config.is_write_back {
@@ -227,26 +225,22 @@ impl Austere {
     }
 
     /// Returns the owner of a displaced mapping: the address in its metadata slot with its
-    /// LBA-hash.
-    ///
-    /// It must be destaged, unless it is the written or trimmed address itself.
+    /// LBA-hash. It must be destaged, unless it is the written or trimmed address itself.
     pub fn owner(&self, displaced: &Displaced, slot: &MetadataSlot) -> Option<Lba> {
         slot.lbas().find(|&lba| self.lba_space.of_lba(lba) == displaced.lba_key)
     }
 
-    /// Returns the effect of adding `lba`, a duplicate, to the list in `slot`.
-    ///
-    /// An address that leaves the list and [`is_dirty`](Austere::is_dirty) must be destaged first,
-    /// and [`clean`](Austere::clean).
+    /// Returns the effect of adding `lba`, a duplicate, to the list in `slot`. An address that
+    /// leaves the list and [`is_dirty`](Austere::is_dirty) must be destaged first, and
+    /// [`clean`](Austere::clean).
     #[inline]
     pub fn list_change(&self, lba: Lba, slot: &MetadataSlot) -> ListChange {
         let lba_key = self.lba_space.of_lba(lba);
         slot.change(lba, |other| self.lba_space.of_lba(other) == lba_key)
     }
 
-    /// Maps `lba` to this content, stored or to be stored, as the most recent of its bucket.
-    ///
-    /// The caller has dealt with [`displaced`](Austere::displaced) before.
+    /// Maps `lba` to this content, stored or to be stored, as the most recent of its bucket. The
+    /// caller has dealt with [`displaced`](Austere::displaced) before.
     pub fn map(&self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool) -> Change {
         let (lba_key, fp_key) = (self.lba_space.of_lba(lba), self.fp_space.of_content(fingerprint));
         self.lba_index.map(lba_key, fp_key, is_dirty, &self.sketch)
@@ -268,9 +262,8 @@ impl Austere {
         self.lba_index.find(lba_key).is_some()
     }
 
-    /// Ends the mapping of `lba`'s LBA-hash. If another address has that mapping, it will miss.
-    ///
-    /// The mapping must not be [dirty](Austere::dirty_mapping) and another address's.
+    /// Ends the mapping of `lba`'s LBA-hash. If another address has that mapping, it will miss. The
+    /// mapping must not be [dirty](Austere::dirty_mapping) and another address's.
     pub fn forget(&self, lba: Lba) {
         self.forget_key(self.lba_space.of_lba(lba));
     }
@@ -281,7 +274,6 @@ impl Austere {
     }
 
     /// Returns the runs to evict so that this content finds `count` consecutive free slots (§3.3).
-    ///
     /// They have the lowest estimated reference counts in the bucket. None if there is room.
     pub fn victims(&self, fingerprint: &Fingerprint, count: u32) -> impl Iterator<Item = Victim> + use<> {
         let is_write_back = self.config.is_write_back;
@@ -291,9 +283,8 @@ impl Austere {
         victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
     }
 
-    /// Returns as [`Austere::victims`], for any content of a bucket.
-    ///
-    /// `special` gives the count of references for some runs, by first slot.
+    /// Returns as [`Austere::victims`], for any content of a bucket. `special` gives the count of
+    /// references for some runs, by first slot.
     pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(u32) -> Option<u32>) -> Vec<Run> {
         self.recount_if_wanted();
         let references = |first, key| special(first).unwrap_or_else(|| self.sketch.estimate(key));
@@ -334,9 +325,8 @@ impl Austere {
         self.fp_index.clear(run);
     }
 
-    /// Takes the first `count` consecutive free slots for this content.
-    ///
-    /// Returns `None` while [`victims`](Austere::victims) names one.
+    /// Takes the first `count` consecutive free slots for this content. Returns `None` while
+    /// [`victims`](Austere::victims) names one.
     pub fn store(&self, fingerprint: &Fingerprint, count: u32) -> Option<Run> {
         self.fp_index.store(self.fp_space.of_content(fingerprint), count)
     }
@@ -356,18 +346,16 @@ impl Austere {
         self.fp_index.key_of(run) == self.fp_space.of_content(fingerprint)
     }
 
-    /// Restart: places a content in `count` slots from `first` on.
-    ///
-    /// It replaces index entries there, and any other run of this FP-hash. Returns false and
-    /// changes nothing if the content cannot be there.
+    /// Restart: places a content in `count` slots from `first` on. It replaces index entries there,
+    /// and any other run of this FP-hash. Returns false and changes nothing if the content cannot
+    /// be there.
     pub fn restore(&self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
         self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
     }
 
-    /// Restart: reserves `count` slots from `first` on for `lba`, also in a wrong bucket.
-    ///
-    /// A search finds it as no content. If the slots are not in one bucket, or no FP-hash is left
-    /// there, the older mapping of `lba` is forgotten. Returns as [`map`](Austere::map).
+    /// Restart: reserves `count` slots from `first` on for `lba`, also in a wrong bucket. A search
+    /// finds it as no content. If the slots are not in one bucket, or no FP-hash is left there, the
+    /// older mapping of `lba` is forgotten. Returns as [`map`](Austere::map).
     pub fn reserve(&self, lba: Lba, first: u32, count: u32) -> Change {
         let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else {
             self.forget(lba);
@@ -391,10 +379,8 @@ impl Austere {
         self.lba_index.valid_count()
     }
 
-    /// Counts the mappings to stored contents that `is_counted` confirms.
-    ///
-    /// If the LBA index has more than `looked_max` slots, a sample of as many, spread evenly, is
-    /// scaled up.
+    /// Counts the mappings to stored contents that `is_counted` confirms. If the LBA index has more
+    /// than `looked_max` slots, a sample of as many, spread evenly, is scaled up.
     pub fn mappings_where(&self, looked_max: u64, is_counted: impl Fn(Key, Run) -> bool) -> u64 {
         let buckets = self.lba_space.buckets();
         let most = (looked_max / u64::from(self.config.bucket_slots)).max(1) as usize;

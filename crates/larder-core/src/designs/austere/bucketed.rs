@@ -68,9 +68,8 @@ const FRAGMENT_TURNS: u64 = 8;
 
 /// Pages of a checkpoint before those of the indices: the first has the next generation.
 const HEAD_PAGES: usize = 1;
-/// Longest run whose addresses are forgotten one by one, which takes some tenths of a second.
-///
-/// A longer run forgets clean chunks elsewhere, too. (A trim is shorter; a run that recovery reads
+/// Longest run whose addresses are forgotten one by one, which takes some tenths of a second. A
+/// longer run forgets clean chunks elsewhere, too. (A trim is shorter; a run that recovery reads
 /// from a log may be longer.)
 const ASKED_MAX: u64 = 1 << 22;
 /// Maximum chunks of one trim, so that each trim is short.
@@ -223,10 +222,8 @@ impl Bucketed {
         }
     }
 
-    /// Returns the content that `wanted` counts as.
-    ///
-    /// It is the record's own content if that can have room. Otherwise, and for a fragment, it is a
-    /// unique one.
+    /// Returns the content that `wanted` counts as. It is the record's own content if that can have
+    /// room. Otherwise, and for a fragment, it is a unique one.
     fn content_of(&self, wanted: &Wanted) -> Fingerprint {
         if let Some(own) = wanted.fingerprint
             && (self.stuck.is_empty() || self.can_have_room(&own, wanted))
@@ -311,10 +308,8 @@ impl Bucketed {
     }
 
     /// Maps the address of a wish to its content before the search for victims (`austere.rs`,
-    /// departure 8).
-    ///
-    /// It waits while the content's FP-hash has a run, because that may list the address or another
-    /// of its LBA-hash.
+    /// departure 8). It waits while the content's FP-hash has a run, because that may list the
+    /// address or another of its LBA-hash.
     fn map_wish(&mut self, lba: Lba) {
         let Some(wish) = self.wishes.get_mut(&lba) else { return };
         let fingerprint = wish.fingerprint;
@@ -449,12 +444,10 @@ impl Bucketed {
         self.map_in_core(lba, &content)
     }
 
-    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet.
-    ///
-    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame
-    /// of the log trims later. The trim removed the mappings of other addresses with the same
-    /// LBA-hash, and the log does not list them. A lookup would find such a mapping after a write
-    /// to its address.
+    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet. A restart
+    /// forgets the whole run, because a checkpoint may hold a run that an earlier frame of the log
+    /// trims later. The trim removed the mappings of other addresses with the same LBA-hash, and
+    /// the log does not list them. A lookup would find such a mapping after a write to its address.
     fn to_forget(&self, run: &crate::ranges::Run) -> Vec<(Lba, u64)> {
         match self.is_restoring {
             true => vec![(run.first, run.count)],

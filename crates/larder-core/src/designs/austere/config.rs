@@ -1,8 +1,9 @@
-//! How an AustereCache is laid out (AustereCache §3.1, §3.2, §5.2), and what cannot be.
+//! The layout of an AustereCache (AustereCache §3.1, §3.2, §5.2), and its limits.
 //!
-//! Invariants: a layout that is accepted has a bucket in each index at least, and numbers that fit their types.
+//! Invariants: an accepted layout has at least one bucket in each index, and numbers that fit their
+//! types.
 //!
-//! What it does not do: allocate.
+//! It does not allocate.
 
 use std::fmt;
 
@@ -11,17 +12,20 @@ use crate::named::DesignLayout;
 
 /// Slots of a bucket, the paper's 128 (§3.1).
 pub const BUCKET_SLOTS: u32 = 128;
-/// The LBA index has this many slots for each whole chunk of flash, where nothing else is asked (§5.2).
+/// Default slots of the LBA index for each whole chunk of flash (§5.2).
 pub const LBA_ENTRIES_PER_CHUNK: u64 = 4;
-/// Bits of a prefix in builds that look for trouble with collisions.
+/// Bits of a prefix in builds that provoke collisions.
 const FEW_PREFIX_BITS: u32 = 3;
-/// A compressed chunk has this many subchunks at most, where nothing else is asked (§5.2: 8 KiB of 32 KiB).
+/// Default maximum of subchunks of a compressed chunk (§5.2: 8 KiB of 32 KiB).
 pub const SUBCHUNKS_PER_CHUNK: u32 = 4;
-/// The least subchunk of a cache on a device, in bytes: what that writes whole.
+/// Minimum subchunk of a cache on a device, in bytes: the unit that the device writes whole.
 pub const SUBCHUNK_BYTES_LEAST: u32 = 4096;
 
-/// Bytes of a subchunk where nothing else is asked: the paper's share of a chunk, but [`SUBCHUNK_BYTES_LEAST`] at least; of chunks that
-/// are not compressed there is nothing to divide. From chunks of four times the least on it is the paper's, whose chunks have 32 KiB.
+/// Returns the default bytes of a subchunk.
+///
+/// That is the paper's share of a chunk, at least [`SUBCHUNK_BYTES_LEAST`]; without compression it
+/// is the chunk. From chunks of four times the minimum on it is the paper's, whose chunks have 32
+/// KiB.
 pub fn subchunk_bytes(chunk_bytes: u32, has_compression: bool) -> u32 {
     match has_compression {
         true => (chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(chunk_bytes),
@@ -29,29 +33,31 @@ pub fn subchunk_bytes(chunk_bytes: u32, has_compression: bool) -> u32 {
     }
 }
 
-/// How an AustereCache is laid out.
+/// The layout of an AustereCache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AustereConfig {
     /// Bytes of flash for chunks. Each slot takes [`METADATA_SLOT_BYTES`](crate::region::METADATA_SLOT_BYTES) of flash besides.
     pub data_bytes: u64,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
-    /// Bytes of a subchunk, which is what a slot holds: divides the chunk. The chunk itself where nothing is compressed.
+    /// Bytes of a subchunk, the content of a slot. It divides the chunk; without compression it is
+    /// the chunk.
     pub subchunk_bytes: u32,
     /// Slots of the LBA index, rounded down to whole buckets; `None` for the default.
     pub lba_entries: Option<u64>,
-    /// Bytes of RAM for counts above 15, which the sketch keeps beside it ([`sketch`](super::sketch)); `None` for as many as it takes.
+    /// Bytes of RAM for counts above 15, beside the sketch ([`sketch`](super::sketch)); `None` for
+    /// no limit.
     pub large_counts_bytes_max: Option<u64>,
-    /// Whether mappings may be dirty.
+    /// True if mappings may be dirty.
     pub is_write_back: bool,
     /// Slots of a bucket, 2 to 128: [`BUCKET_SLOTS`]. Fewer are for tests.
     pub bucket_slots: u32,
-    /// Bits of a prefix, 1 to 16: [`PREFIX_BITS`]. Fewer are for tests: collisions are frequent then.
+    /// Bits of a prefix, 1 to 16: [`PREFIX_BITS`]. Fewer are for tests with frequent collisions.
     pub prefix_bits: u32,
 }
 
 impl AustereConfig {
-    /// The paper's layout (§5.2), with compression or without, for write-through.
+    /// Returns the paper's layout (§5.2), with compression or without, for write-through.
     pub fn new(data_bytes: u64, chunk_bytes: u32, has_compression: bool) -> AustereConfig {
         let subchunk_bytes = if has_compression { chunk_bytes / SUBCHUNKS_PER_CHUNK } else { chunk_bytes };
         AustereConfig {
@@ -66,7 +72,8 @@ impl AustereConfig {
         }
     }
 
-    /// The layout of a cache that runs over so many slots of a flash that is divided so: what a superblock says of a flash is enough for it.
+    /// Returns the layout for a number of slots of a divided flash. A superblock has all of its
+    /// inputs.
     pub fn of_layout(layout: &DesignLayout, slots: u64) -> AustereConfig {
         let DesignLayout { chunk_bytes, slot_bytes: subchunk_bytes, bucket_slots, .. } = *layout;
         AustereConfig {
@@ -74,13 +81,13 @@ impl AustereConfig {
             subchunk_bytes,
             bucket_slots,
             prefix_bits: if cfg!(feature = "few-hash-bits") { FEW_PREFIX_BITS } else { PREFIX_BITS },
-            // What the sketch has no room for is counted anew now and then.
+            // Counts that the sketch has no room for are counted anew at times.
             large_counts_bytes_max: Some(slots),
             ..AustereConfig::new(0, chunk_bytes, true)
         }
     }
 
-    /// Buckets of the FP index and of the LBA index.
+    /// Returns the buckets of the FP index and of the LBA index.
     pub(super) fn buckets(&self) -> Result<(u32, u32), AustereError> {
         let Self { data_bytes, chunk_bytes, subchunk_bytes, lba_entries, bucket_slots, prefix_bits, .. } = *self;
         if !(2..=BUCKET_SLOTS).contains(&bucket_slots) || !(1..=PREFIX_BITS).contains(&prefix_bits) {
@@ -116,51 +123,51 @@ impl AustereConfig {
     }
 }
 
-/// Why there is no such cache.
+/// The reason that a layout is impossible.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AustereError {
     /// The flash does not hold one bucket.
     FlashTooSmall {
-        /// What was asked.
+        /// The requested size.
         data_bytes: u64,
-        /// The least that works.
+        /// The minimum.
         least_bytes: u64,
     },
     /// Slot numbers would not fit into 32 bits.
     FlashTooLarge {
-        /// What was asked.
+        /// The requested size.
         data_bytes: u64,
-        /// The most that works.
+        /// The maximum.
         most_bytes: u64,
     },
     /// The LBA index would not have one bucket.
     TooFewLbaEntries {
-        /// What was asked.
+        /// The requested number.
         lba_entries: u64,
-        /// The least that works.
+        /// The minimum.
         least: u64,
     },
-    /// The sketch's counters would not be numbered by 32 bits.
+    /// The sketch's counters would exceed 32-bit numbers.
     TooManyLbaEntries {
-        /// What was asked, or what four times the flash comes to.
+        /// The requested number, or four times the flash.
         lba_entries: u64,
-        /// The most that works.
+        /// The maximum.
         most: u64,
     },
     /// Subchunks do not fill a chunk, or a chunk does not fit into a bucket.
     Subchunk {
-        /// What was asked.
+        /// The requested size.
         subchunk_bytes: u32,
         /// Bytes of a chunk.
         chunk_bytes: u32,
         /// Slots of a bucket.
         bucket_slots: u32,
     },
-    /// Buckets or prefixes of no use.
+    /// The size of buckets or prefixes is out of range.
     Bucket {
-        /// What was asked.
+        /// The requested slots of a bucket.
         bucket_slots: u32,
-        /// What was asked.
+        /// The requested bits of a prefix.
         prefix_bits: u32,
     },
 }

@@ -1,20 +1,22 @@
-//! LBA-hashes and FP-hashes (AustereCache §3.1): the bucket, and the prefix that a slot of it keeps.
+//! LBA-hashes and FP-hashes (AustereCache §3.1): a bucket, and the prefix that a slot of it keeps.
 //!
-//! Invariants: a hash is a number below `buckets << PREFIX_BITS`, so that it packs into [`KeySpace::bits`]; the bucket's
-//! number is above, the prefix below. Which bits a bucket and a prefix come from are different bits of one 64-bit hash.
+//! Invariants: a hash is a number below `buckets << PREFIX_BITS`, so that it packs into
+//! [`KeySpace::bits`]. The bucket's number is above, the prefix below. Bucket and prefix come from
+//! different bits of one 64-bit hash.
 //!
-//! What it does not do: tell two addresses or contents of one hash apart. Metadata slots on flash do.
+//! It leaves the difference between two addresses or contents of one hash to the metadata slots on
+//! flash.
 
 use crate::types::{Fingerprint, Lba, mix};
 
 /// Bits of a prefix, the paper's 16 (§3.1).
 pub const PREFIX_BITS: u32 = 16;
 
-/// The hash of an address or of a content, as far as the indices keep it.
+/// The hash of an address or of a content, as the indices keep it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Key(pub u64);
 
-/// How many buckets an index has, and how hashes fall into them.
+/// The number of buckets of an index, and the mapping of hashes to them.
 #[derive(Clone, Copy, Debug)]
 pub struct KeySpace {
     buckets: u32,
@@ -22,58 +24,63 @@ pub struct KeySpace {
 }
 
 impl KeySpace {
-    /// For `buckets` buckets, at least 1, and prefixes of `prefix_bits` bits, 1 to [`PREFIX_BITS`].
+    /// Creates a space of `buckets` buckets, at least 1.
+    ///
+    /// Prefixes have `prefix_bits` bits, 1 to [`PREFIX_BITS`].
     pub fn new(buckets: u32, prefix_bits: u32) -> KeySpace {
         KeySpace { buckets: buckets.max(1), prefix_bits: prefix_bits.clamp(1, PREFIX_BITS) }
     }
 
-    /// Number of buckets.
+    /// Returns the number of buckets.
     pub fn buckets(&self) -> usize {
         self.buckets as usize
     }
 
-    /// Bits of a hash: those of a prefix and those that number the buckets (33 in the paper's example).
+    /// Returns the bits of a hash: of prefix and bucket number (33 in the paper's example).
     pub fn bits(&self) -> u32 {
         self.prefix_bits + (u32::BITS - (self.buckets - 1).leading_zeros())
     }
 
-    /// The hash of an address.
+    /// Returns the hash of an address.
     #[inline]
     pub fn of_lba(&self, lba: Lba) -> Key {
         self.reduce(mix(lba.0))
     }
 
-    /// The hash of a content. Fingerprints need not be evenly spread: those of a trace may be any numbers.
+    /// Returns the hash of a content. Fingerprints may be uneven: those of a trace can be any
+    /// numbers.
     #[inline]
     pub fn of_content(&self, fingerprint: &Fingerprint) -> Key {
         let number = u128::from_le_bytes(fingerprint.0);
         self.reduce(mix(number as u64 ^ mix((number >> 64) as u64)))
     }
 
-    /// The hash that slot prefix `prefix` of bucket `bucket` stands for.
+    /// Returns the hash of prefix `prefix` in bucket `bucket`.
     #[inline]
     pub fn key(&self, bucket: usize, prefix: u16) -> Key {
         Key((bucket as u64) << self.prefix_bits | u64::from(prefix))
     }
 
-    /// Whether it can be a hash here.
+    /// Returns whether it can be a hash here.
     pub fn has(&self, key: Key) -> bool {
         key.0 >> self.prefix_bits < u64::from(self.buckets)
     }
 
-    /// The bucket of a hash.
+    /// Returns the bucket of a hash.
     #[inline]
     pub fn bucket(&self, key: Key) -> usize {
         (key.0 >> self.prefix_bits) as usize
     }
 
-    /// The prefix of a hash.
+    /// Returns the prefix of a hash.
     #[inline]
     pub fn prefix(&self, key: Key) -> u16 {
         (key.0 & ((1 << self.prefix_bits) - 1)) as u16
     }
 
-    /// The upper half gives the prefix, the lower one the bucket, by multiplication: any number of buckets will do.
+    /// Reduces a hash: the upper half gives the prefix, the lower one the bucket.
+    ///
+    /// The bucket comes from a multiplication, so any number of buckets will do.
     #[inline]
     fn reduce(&self, hash: u64) -> Key {
         let bucket = (u64::from(hash as u32) * u64::from(self.buckets)) >> 32;
@@ -81,10 +88,10 @@ impl KeySpace {
     }
 }
 
-/// Which of `prefixes` (128 at most) are `prefix`: bit `i` is slot `i`.
+/// Returns the positions of `prefix` in `prefixes` (128 at most): bit `i` is slot `i`.
 #[inline]
 pub(super) fn equal_mask(prefixes: &[u16], prefix: u16) -> u128 {
-    // Eight at a time: bit `i` of a lane is a slot of group `i`. Few lanes, if any, have a bit in the end.
+    // Eight at a time: bit `i` of a lane is a slot of group `i`. Few lanes have a bit in the end.
     let (groups, rest) = prefixes.as_chunks::<8>();
     let mut lanes = [0u16; 8];
     let mut bit = 1u16;
@@ -110,7 +117,7 @@ pub(super) fn equal_mask(prefixes: &[u16], prefix: u16) -> u128 {
     mask
 }
 
-/// The lowest `count` bits.
+/// Returns a mask of the lowest `count` bits.
 #[inline]
 pub(super) fn low_bits(count: usize) -> u128 {
     if count >= 128 { u128::MAX } else { (1 << count) - 1 }

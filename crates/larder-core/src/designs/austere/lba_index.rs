@@ -1,11 +1,13 @@
-//! The LBA index of AustereCache (§3.1, §3.3): from LBA-hash to FP-hash, in buckets that are sorted by recency.
+//! The LBA index of AustereCache (§3.1, §3.3): from LBA-hash to FP-hash, in buckets sorted by
+//! recency.
 //!
 //! Its buckets lie in [parts](super::parts), each behind a lock.
 //!
-//! Invariants: in a bucket no prefix is valid twice. Slot 0 is the most recent. The sketch counts two for each valid slot
-//! in the recent half of its bucket and one for each in the old half; every function here that moves slots keeps that so.
+//! Invariants: in a bucket no prefix is valid twice. Slot 0 is the most recent. The sketch counts
+//! two for each valid slot in the recent half of its bucket and one for each in the old half. Every
+//! function that moves slots keeps that so.
 //!
-//! What it does not do: know addresses, or whether an FP-hash is in the FP index.
+//! It does not know addresses, or the contents of the FP index.
 
 mod part;
 
@@ -17,7 +19,7 @@ use super::{
 pub(super) use part::Part;
 use std::ops::DerefMut;
 
-/// Slots of a part at least: what a part takes beside them is then a fiftieth.
+/// Minimum slots of a part, so that a part's own memory is a fiftieth.
 const PART_SLOTS_MIN: usize = 1024;
 
 /// The index.
@@ -27,7 +29,7 @@ pub struct LbaIndex {
     parts: Parts<Part>,
 }
 
-/// The part that an LBA-hash is in, held: all who want something of that part wait until this is dropped.
+/// A lock of the part of an LBA-hash: other users of that part wait until this is dropped.
 pub struct HeldBucket {
     part: HeldPart<Part>,
     lba_key: Key,
@@ -40,17 +42,17 @@ pub struct Entry {
     pub lba_key: Key,
     /// The FP-hash.
     pub fp_key: Key,
-    /// Whether the origin lacks what the address has.
+    /// True if the origin lacks the content of the address.
     pub is_dirty: bool,
     slot: usize,
 }
 
-/// What lost references to a new entry, or to one that is recent again.
+/// The lost references of a mapping that is new, or recent again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// The entry that left for it: its own, or another one that the index lost.
+    /// The entry that left for it: its own old one, or another that the index lost.
     pub left: Option<Entry>,
-    /// The FP-hash of one that is not recent any more.
+    /// The FP-hash of an entry that is not recent any more.
     pub demoted: Option<Key>,
 }
 
@@ -59,36 +61,37 @@ fn division(buckets: usize, slots: usize) -> Division {
 }
 
 impl HeldBucket {
-    /// As [`LbaIndex::map`], of the LBA-hash that it is held for.
+    /// Maps the held LBA-hash as [`LbaIndex::map`].
     pub fn map(&mut self, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         self.part.map(self.lba_key, fp_key, is_dirty, sketch)
     }
 
-    /// The LBA-hash that it is held for.
+    /// Returns the held LBA-hash.
     pub fn lba_key(&self) -> Key {
         self.lba_key
     }
 }
 
 impl LbaIndex {
-    /// With buckets of `slots` slots (128 at most) for FP-hashes of `fp_bits` bits (48 at most).
+    /// Creates an index with buckets of `slots` slots (128 at most), for FP-hashes of `fp_bits`
+    /// bits (48 at most).
     pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaIndex {
         let part = |first, count| Part::new(space, first, count, (slots, fp_bits, has_dirty));
         LbaIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
     }
 
-    /// Holds the part that an LBA-hash is in.
+    /// Holds the part of an LBA-hash.
     pub fn hold(&self, lba_key: Key) -> HeldBucket {
         HeldBucket { part: self.parts.hold(self.space.bucket(lba_key)), lba_key }
     }
 
-    /// The slot of an LBA-hash.
+    /// Returns the entry of an LBA-hash.
     #[inline]
     pub fn find(&self, lba_key: Key) -> Option<Entry> {
         self.parts.lock(self.space.bucket(lba_key)).find(lba_key)
     }
 
-    /// The entry that has to go for a new one of `lba_key`, which has none: the least recent of a full bucket.
+    /// Returns the least recent entry of a full bucket, which must go for a new one of `lba_key`.
     pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
         self.parts.lock(self.space.bucket(lba_key)).last_of_full(lba_key)
     }
@@ -102,13 +105,15 @@ impl LbaIndex {
         }
     }
 
-    /// Maps `lba_key`, the most recent of its bucket then: in place of what it has; else in the first slot that is not valid; else in
-    /// place of the least recent.
+    /// Maps `lba_key` as the most recent of its bucket.
+    ///
+    /// It replaces the entry of `lba_key`, else fills the first free slot, else replaces the least
+    /// recent entry.
     pub fn map(&self, lba_key: Key, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         self.parts.lock(self.space.bucket(lba_key)).map(lba_key, fp_key, is_dirty, sketch)
     }
 
-    /// Takes the entry of `lba_key`, if there is one, out. Its slot stays where it is, not valid.
+    /// Removes the entry of `lba_key`, if there is one. Its slot stays in place, invalid.
     pub fn remove(&self, lba_key: Key, sketch: &Sketch) {
         let mut part = self.parts.lock(self.space.bucket(lba_key));
         if let Some(entry) = part.find(lba_key) {
@@ -116,35 +121,35 @@ impl LbaIndex {
         }
     }
 
-    /// Number of entries.
+    /// Counts the entries.
     pub fn valid_count(&self) -> u64 {
         self.parts.sum(Part::valid_count)
     }
 
-    /// Takes all entries out, and their references.
+    /// Removes all entries, and their references.
     pub fn clear(&self, sketch: &Sketch) {
         let mut parts = self.parts.lock_all();
         parts.iter_mut().for_each(|part| part.clear());
         sketch.clear();
     }
 
-    /// The origin has what the entry of `lba_key`, if there is one, stands for.
+    /// Marks the entry of `lba_key`, if there is one, clean, because the origin has its content.
     pub fn clean(&self, lba_key: Key) {
         self.parts.lock(self.space.bucket(lba_key)).clean(lba_key);
     }
 
-    /// All entries, by bucket and recency, with whether they are recent.
+    /// Returns all entries, by bucket and recency, with a flag for the recent half.
     pub fn entries(&self) -> impl Iterator<Item = (Entry, bool)> + '_ {
         (0..self.space.buckets()).flat_map(move |bucket| self.entries_in(bucket))
     }
 
-    /// Those of a bucket.
+    /// Returns the entries of a bucket.
     pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + use<> {
         let entries: Vec<(Entry, bool)> = self.parts.lock(bucket).entries_in(bucket).collect();
         entries.into_iter()
     }
 
-    /// Counts all references anew; nobody who holds a part may ask for that.
+    /// Counts all references anew. The caller holds no part.
     pub fn recount(&self, sketch: &Sketch) {
         let parts = self.parts.lock_all();
         sketch.clear();
@@ -152,33 +157,35 @@ impl LbaIndex {
         sketch.end_recount();
     }
 
-    /// References that the sketch counts at a time, at most: two of a recent entry and one of another, and in each part two of one that
+    /// Returns the maximum number of references that the sketch counts at a time.
+    ///
+    /// There are two for a recent entry and one for another. Each part adds two for an entry that
     /// comes before another leaves.
     pub fn references_max(&self) -> u64 {
         LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
     }
 
-    /// The same, of so many buckets of so many slots.
+    /// Returns as [`LbaIndex::references_max`], for so many buckets of so many slots.
     pub fn references_of(buckets: u64, slots: u64) -> u64 {
         buckets * (slots + slots / 2) + 2 * division(buckets as usize, slots as usize).parts() as u64
     }
 
-    /// Bytes that the parts of so many buckets of so many slots take beside the slots.
+    /// Returns the bytes of the parts of so many buckets of so many slots, without the slots.
     pub fn parts_bytes(buckets: usize, slots: usize) -> usize {
         Parts::<Part>::bytes_for(division(buckets, slots))
     }
 
-    /// Bytes that the index has allocated.
+    /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.parts.sum(|part| part.ram_bytes() as u64) as usize + self.parts.ram_bytes()
     }
 
-    /// Number of buckets.
+    /// Counts the buckets.
     pub(super) fn bucket_count(&self) -> usize {
         self.space.buckets()
     }
 
-    /// The part that a bucket is in, for a moment.
+    /// Locks the part of a bucket for a moment.
     pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = Part> + '_ {
         self.parts.lock(bucket)
     }

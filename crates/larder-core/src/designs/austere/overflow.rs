@@ -1,45 +1,46 @@
-//! What counters of the sketch have beyond 15: a table by the counter's number, which holds few.
+//! Large counts of the sketch: the part above 15, in a small table by the counter's number.
 //!
-//! A table of its own, since it is part of an index that keeps to a budget: it grows by a quarter, not to twice its size, how
-//! large it can become is known beforehand, and it can be told how large it may. What it has no room for it refuses.
+//! The table is part of an index with a budget, so it is not a library's. It grows by a quarter,
+//! not to twice its size. Its maximum size is known beforehand and can be set. A counter without
+//! room is refused.
 //!
-//! Linear probing over words; what follows a word that is taken out moves up.
+//! It probes linearly over words; the words behind a removed one move up.
 //!
-//! Invariants: a fifth of the words is free, at least one. A counter is there if it has something, and once. No more words are
-//! allocated at any moment, while it grows included, than it may have.
+//! Invariants: a fifth of the words is free, at least one. A counter with a large count is there
+//! once, and no other is. The allocated words never exceed the maximum, during growth included.
 //!
-//! What it does not do: shrink, or know which counters are full.
+//! It does not shrink, or know the full counters.
 
 use crate::types::mix;
 
-/// Words that the first allocation has.
+/// Words of the first allocation.
 const WORDS_FIRST: usize = 8;
-/// No maximum: more than there are counters.
+/// No maximum: more words than counters.
 const WORDS_ENDLESS: usize = 1 << 33;
-/// No counter: each has a count that is not 0.
+/// A free word: each counter has a count that is not 0.
 const FREE: u64 = 0;
 
 /// See the module.
 pub(super) struct Overflow {
-    /// A counter's number above, what it has beyond 15 below.
+    /// A counter's number above, its count beyond 15 below.
     words: Vec<u64>,
     len: usize,
     words_max: usize,
 }
 
 impl Overflow {
-    /// With no more than `bytes_max` allocated at a time.
+    /// Creates a table with at most `bytes_max` allocated at a time.
     pub fn new(bytes_max: u64) -> Overflow {
         let words_max = usize::try_from(bytes_max / size_of::<u64>() as u64).unwrap_or(usize::MAX);
         Overflow { words: Vec::new(), len: 0, words_max }
     }
 
-    /// Whether [`Overflow::clear`] would make it larger.
+    /// Returns whether [`Overflow::clear`] would make it larger.
     pub fn is_below_its_maximum(&self) -> bool {
         self.words.len() < self.words_max
     }
 
-    /// Forgets all counters, and takes as many words as it may, if there is a maximum: the old table is not there meanwhile.
+    /// Forgets all counters, and allocates the maximum, if there is one, without the old table.
     pub fn clear(&mut self) {
         (self.words, self.len) = (Vec::new(), 0);
         if self.words_max < WORDS_ENDLESS {
@@ -47,12 +48,12 @@ impl Overflow {
         }
     }
 
-    /// What `counter` has.
+    /// Returns the large count of `counter`.
     pub fn get(&self, counter: u32) -> u32 {
         self.find(counter).map_or(0, |at| self.words[at] as u32)
     }
 
-    /// Adds one to `counter`; false where there is no room for another counter.
+    /// Adds one to `counter`; false if there is no room for another counter.
     pub fn add(&mut self, counter: u32) -> bool {
         if let Some(at) = self.find(counter) {
             self.words[at] += 1;
@@ -66,7 +67,7 @@ impl Overflow {
         true
     }
 
-    /// Takes one from what `counter` has; false where that is nothing.
+    /// Takes one from `counter`; false if it has none.
     pub fn take(&mut self, counter: u32) -> bool {
         let Some(at) = self.find(counter) else { return false };
         self.words[at] -= 1;
@@ -77,12 +78,12 @@ impl Overflow {
         true
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>()
     }
 
-    /// Takes a quarter more words, if it may have the old ones and the new ones at a time.
+    /// Grows by a quarter, if old and new words together stay under the maximum.
     fn grow(&mut self) -> bool {
         let words = grown(self.words.len());
         if words.saturating_add(self.words.len()) > self.words_max {
@@ -93,7 +94,7 @@ impl Overflow {
         true
     }
 
-    /// Where `counter` is.
+    /// Returns the position of `counter`.
     fn find(&self, counter: u32) -> Option<usize> {
         if self.words.is_empty() {
             return None;
@@ -108,7 +109,7 @@ impl Overflow {
         None
     }
 
-    /// Puts in a word whose counter is not there.
+    /// Inserts a word whose counter is missing.
     fn insert(&mut self, word: u64) {
         let mut at = home((word >> 32) as u32, self.words.len());
         while self.words[at] != FREE {
@@ -117,14 +118,15 @@ impl Overflow {
         self.words[at] = word;
     }
 
-    /// Frees a word; whoever would not be found across it moves there.
+    /// Frees a word, and moves there a counter whose search would end at it.
     fn remove(&mut self, mut free: usize) {
         let len = self.words.len();
         self.words[free] = FREE;
         let mut at = next(free, len);
         while self.words[at] != FREE {
             let home = home((self.words[at] >> 32) as u32, len);
-            // Steps from its home to where it is, and to the free word: does the way lead across that?
+            // Steps from its home to its place, and to the free word: a search crosses the free
+            // word if that is nearer.
             let (to_it, to_free) = ((at + len - home) % len, (free + len - home) % len);
             if to_free < to_it {
                 self.words[free] = std::mem::replace(&mut self.words[at], FREE);
@@ -135,7 +137,7 @@ impl Overflow {
     }
 }
 
-/// Bytes of a table that has `counters` at a time at most.
+/// Returns the bytes of a table with at most `counters` at a time.
 pub(super) fn ram_bytes_max(counters: u64) -> u64 {
     let mut words = 0;
     while counters > 0 && !has_room_for(counters as usize, words) {
@@ -144,7 +146,7 @@ pub(super) fn ram_bytes_max(counters: u64) -> u64 {
     (words * size_of::<u64>()) as u64
 }
 
-/// Whether `words` may have `len` counters.
+/// Returns whether `words` may have `len` counters.
 fn has_room_for(len: usize, words: usize) -> bool {
     len <= words / 5 * 4
 }
@@ -173,7 +175,7 @@ mod tests {
             let mut model: HashMap<u32, u32> = HashMap::new();
             for step in 0..60_000u64 {
                 let bits = mix(step << 16 ^ most);
-                // Numbers that have homes near each other, and those of other rows.
+                // Numbers with homes near each other, and those of other rows.
                 let counter = (bits % (2 * most)) as u32 + (bits >> 40 & 3) as u32 * 0x4000_0000;
                 if bits >> 50 & 1 == 1 && (model.contains_key(&counter) || model.len() < most as usize) {
                     assert!(overflow.add(counter), "it has room for all");
@@ -193,7 +195,7 @@ mod tests {
             assert!(model.iter().all(|(&counter, &count)| overflow.get(counter) == count));
         }
         assert_eq!(Overflow::new(u64::MAX).ram_bytes() as u64, ram_bytes_max(0));
-        // A word, a fifth that stays free, and a quarter that the last growth brought.
+        // A word, a fifth that stays free, and a quarter from the last growth.
         assert!((10.0..12.6).contains(&(ram_bytes_max(1_000_000) as f64 / 1e6)));
     }
 
@@ -211,7 +213,7 @@ mod tests {
             };
             let grown = fill(&mut overflow);
             assert!(grown >= if words_max < 8 { 0 } else { words_max / 5 }, "{words_max}: room for {grown}");
-            // Old and new words never lie side by side, so that it grew to some half of what it may have.
+            // Old and new words stay under the maximum together, so growth ends at some half of it.
             assert_eq!(overflow.is_below_its_maximum(), words_max > 0 && words_max != WORDS_FIRST as u64);
             overflow.clear();
             assert!(!overflow.is_below_its_maximum());

@@ -1,15 +1,17 @@
 //! The indices as bytes, for a checkpoint: a few buckets to a page, by number.
 //!
-//! A page of the LBA index is, for each of its buckets, which slots are valid (16 bytes), their prefixes (2 bytes each) and
-//! their FP-hashes (8 bytes each), most recent first; of the slots that are not valid nothing. One of the FP index is,
-//! for each of its buckets, which slots are in use (16 bytes) and their prefixes (2 bytes each). Behind its buckets come their
-//! hands, each in as many bits as number a slot, from the lowest bit of a byte on; an older page has no hands, and they stand at the
-//! first slot. All numbers are little-endian.
+//! A page of the LBA index has, for each of its buckets, a mask of valid slots (16 bytes). The
+//! valid slots' prefixes (2 bytes each) and FP-hashes (8 bytes each) follow, most recent first. A
+//! page of the FP index has, for each of its buckets, a mask of slots in use (16 bytes) and their
+//! prefixes (2 bytes each). The hands follow its buckets, each in as many bits as number a slot,
+//! from the lowest bit of a byte on. An older page has no hands, and they stand at the first slot.
+//! All numbers are little-endian.
 //!
-//! Invariants: what is restored keeps the invariants of the indices, whatever the bytes are. A page is restored whole or not at all.
+//! Invariants: restored indices keep their invariants for any bytes. A page is restored whole or
+//! not at all.
 //!
-//! What it does not do: keep pages apart from those of another layout, or check that they are whole; a checkpoint does. Count
-//! references; [`Austere::end_restore`] does.
+//! It leaves the layout's identity and the integrity of pages to the checkpoint, and the count of
+//! references to [`Austere::end_restore`].
 
 use super::{
     Austere, AustereConfig, fp_index,
@@ -18,10 +20,12 @@ use super::{
 };
 use std::ops::Range;
 
-/// The longest page, but for the hands.
+/// Maximum bytes of a page without its hands.
 pub const PAGE_BYTES_MAX: usize = 4032;
-/// The hands of a page, which has room for so many bytes more. Longer ones are left out: those of small buckets whose slots are
-/// no power of two, which no engine makes.
+/// Room for the hands of a page, in bytes.
+///
+/// Longer hands are left out. Only small buckets whose slots are no power of two have them, and no
+/// engine makes those.
 const HANDS_BYTES_MAX: usize = 52;
 
 const MASK_BYTES: usize = size_of::<u128>();
@@ -29,7 +33,7 @@ const PREFIX_BYTES: usize = size_of::<u16>();
 const HASH_BYTES: usize = size_of::<u64>();
 
 impl Austere {
-    /// How many pages the indices take.
+    /// Counts the pages of the indices.
     pub fn page_count(&self) -> usize {
         self.lba_pages() + self.fp_pages()
     }
@@ -51,8 +55,9 @@ impl Austere {
         (PAGE_BYTES_MAX / (MASK_BYTES + self.config.bucket_slots as usize * PREFIX_BYTES)).max(1)
     }
 
-    /// Page `page`, empty beyond the last; without the mappings of LBA-hashes that are to be forgotten, and
-    /// without the runs, by their first slots, that are to count as free.
+    /// Returns page `page`, empty beyond the last.
+    ///
+    /// It leaves out suspended LBA-hashes, and runs that count as free, by their first slots.
     pub fn export_page(
         &self,
         page: usize,
@@ -77,7 +82,7 @@ impl Austere {
         bytes
     }
 
-    /// Puts page `page` back into indices that were just made. False, and nothing changed, where it is no such page.
+    /// Restores page `page` in new indices. Returns false and changes nothing for an invalid page.
     pub fn restore_page(&self, page: usize, bytes: &[u8]) -> bool {
         let slots = self.config.bucket_slots as usize;
         if let Some(page) = page.checked_sub(self.lba_pages()) {
@@ -105,7 +110,7 @@ impl Austere {
         true
     }
 
-    /// Bits of a hand.
+    /// Returns the bits of a hand.
     fn hand_bits(&self) -> usize {
         self.config.bucket_slots.next_power_of_two().trailing_zeros() as usize
     }
@@ -126,7 +131,8 @@ impl Austere {
         }
     }
 
-    /// So many hands from what comes behind the buckets of a page, if it is that or nothing.
+    /// Reads the hands behind the buckets of a page; `None` if `packed` is neither empty nor of
+    /// that size.
     fn hands_in(&self, packed: &[u8], buckets: usize) -> Option<Vec<u8>> {
         let bits = self.hand_bits();
         if packed.is_empty() {
@@ -141,13 +147,13 @@ impl Austere {
         hands.iter().all(|&hand| u32::from(hand) < self.config.bucket_slots).then_some(hands)
     }
 
-    /// All pages were restored, and what came after them: counts the references.
+    /// Counts the references after all pages and later entries were restored.
     pub fn end_restore(&self) {
         self.lba_index.recount(&self.sketch);
     }
 }
 
-/// How many pages the indices of this layout take; none for one that cannot be.
+/// Returns the number of pages of this layout's indices; none for an impossible layout.
 pub(super) fn pages_max(config: &AustereConfig) -> Option<usize> {
     let (fp_buckets, lba_buckets) = config.buckets().ok()?;
     let slots = config.bucket_slots as usize;
@@ -159,11 +165,13 @@ pub(super) fn pages_max(config: &AustereConfig) -> Option<usize> {
 /// A bucket's part of a page.
 struct Part<'a> {
     valid: u128,
-    /// One for each valid slot.
+    /// Bytes of each valid slot.
     slots: &'a [u8],
 }
 
-/// The parts of so many buckets, if `bytes` begin with them, and the rest; a slot takes `slot_bytes`.
+/// Reads the parts of so many buckets from the front of `bytes`, and returns the rest.
+///
+/// A slot takes `slot_bytes`.
 fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> Option<(Vec<Part<'_>>, &[u8])> {
     let mut parts = Vec::with_capacity(buckets);
     for _ in 0..buckets {
@@ -179,7 +187,7 @@ fn parts(mut bytes: &[u8], buckets: usize, slots: usize, slot_bytes: usize) -> O
     Some((parts, bytes))
 }
 
-/// The slots that are set in a mask.
+/// Returns the set slots of a mask.
 fn set_slots(mask: u128) -> impl Iterator<Item = usize> {
     (0..u128::BITS as usize).filter(move |slot| mask >> slot & 1 == 1)
 }
@@ -197,7 +205,7 @@ impl lba_index::Part {
         }
     }
 
-    /// Prefixes that are there already, and FP-hashes that cannot be, are left out.
+    /// Restores a bucket, without repeated prefixes and impossible FP-hashes.
     fn restore_bucket(&mut self, bucket: usize, part: &Part<'_>, contents: &KeySpace) {
         let (slots, _) = part.slots.as_chunks::<{ PREFIX_BYTES + HASH_BYTES }>();
         for (slot, [p0, p1, hash @ ..]) in set_slots(part.valid).zip(slots) {
@@ -218,7 +226,7 @@ impl fp_index::Part {
         }
     }
 
-    /// Of two runs of one prefix the second is left out.
+    /// Restores a bucket, without the second of two runs of one prefix.
     fn restore_bucket(&mut self, bucket: usize, part: &Part<'_>) {
         let (slots, _) = part.slots.as_chunks::<PREFIX_BYTES>();
         let mut run: Option<(usize, u32, u16)> = None;
@@ -311,7 +319,7 @@ mod tests {
         assert!(hands(&after).iter().all(|&hand| hand == 0));
     }
 
-    /// The buckets that an engine makes have a power of two of slots.
+    /// The buckets of an engine have a power of two of slots.
     #[test]
     fn the_hands_of_each_page_have_room() {
         for bucket_slots in (2..=7).map(|bits| 1 << bits) {

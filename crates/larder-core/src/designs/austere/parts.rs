@@ -1,37 +1,41 @@
-//! An index in parts, each of some buckets and behind a lock of its own: the paper's locking of buckets (§4: "we implement bucket-level
-//! concurrency"), where a bucket has one. Here 256 locks are an index's at most, for one in RAM for each of a million buckets would weigh as much
-//! as some of what it guards, and threads are few. A request has the lock of its bucket in either index while it looks or changes something there, and requests of
-//! other parts go on.
+//! An index in parts of some buckets, each behind a lock: the paper's locks of buckets (§4: "we
+//! implement bucket-level concurrency").
 //!
-//! Invariants: who has a lock of the LBA index may ask for one of the FP index, and not the other way round; of either index nobody
-//! who has a lock asks for another, but [who has them all](Parts::lock_all), and had none.
+//! In the paper each bucket has a lock. Here an index has at most 256: a lock for each of a million
+//! buckets would take as much RAM as some of its data, and threads are few. A request holds the
+//! lock of its bucket in either index while it looks or changes something there. Requests of other
+//! parts go on.
 //!
-//! What it does not do: know what is in a bucket.
+//! Invariants: a holder of a lock of the LBA index may take one of the FP index, and not the other
+//! way round. A holder of a lock takes no other of the same index. [Taking all](Parts::lock_all)
+//! begins with none.
+//!
+//! It does not know the content of a bucket.
 
 use parking_lot::{ArcMutexGuard, Mutex, MutexGuard, RawMutex};
 use std::sync::Arc;
 
-/// Parts at most.
+/// Maximum number of parts.
 const PARTS_MAX: usize = 256;
 
-/// A part whose lock is held, wherever the index is meanwhile.
+/// A part with its lock held, independent of the index's lifetime.
 pub(super) type HeldPart<P> = ArcMutexGuard<RawMutex, P>;
 
 /// See the module.
 pub(super) struct Parts<P> {
-    /// A part has so many buckets, to this power of two.
+    /// Buckets of a part, as a power of two.
     buckets_log2: u32,
     parts: Box<[Arc<Mutex<P>>]>,
 }
 
-/// How many buckets are a part's.
+/// The division of buckets into parts.
 #[derive(Clone, Copy)]
 pub(super) struct Division {
     /// All buckets.
     pub buckets: usize,
     /// Slots of a bucket.
     pub slots: usize,
-    /// Slots of a part, at least: what a part takes beside them is little then.
+    /// Minimum slots of a part, so that a part's own memory is little.
     pub part_slots_min: usize,
 }
 
@@ -41,14 +45,15 @@ impl Division {
         few.max(self.buckets.div_ceil(PARTS_MAX)).max(1).next_power_of_two()
     }
 
-    /// How many parts there are.
+    /// Counts the parts.
     pub fn parts(&self) -> usize {
         self.buckets.div_ceil(self.buckets_a_part())
     }
 }
 
 impl<P> Parts<P> {
-    /// Divided so; `part` makes one from its first bucket's number and how many it has.
+    /// Creates the parts; `part` makes one from its first bucket's number and its number of
+    /// buckets.
     pub fn new(division: Division, part: impl Fn(usize, usize) -> P) -> Parts<P> {
         let (all, a_part) = (division.buckets, division.buckets_a_part());
         let firsts = (0..all).step_by(a_part);
@@ -56,38 +61,38 @@ impl<P> Parts<P> {
         Parts { buckets_log2: a_part.trailing_zeros(), parts }
     }
 
-    /// The part of a bucket, for a moment.
+    /// Locks the part of a bucket for a moment.
     #[inline]
     pub fn lock(&self, bucket: usize) -> MutexGuard<'_, P> {
         self.parts[bucket >> self.buckets_log2].lock()
     }
 
-    /// The same, for longer than the index is borrowed.
+    /// Locks the part of a bucket for longer than the index is borrowed.
     #[inline]
     pub fn hold(&self, bucket: usize) -> HeldPart<P> {
         self.parts[bucket >> self.buckets_log2].lock_arc()
     }
 
-    /// All parts at once, in their order.
+    /// Locks all parts, in their order.
     pub fn lock_all(&self) -> Vec<MutexGuard<'_, P>> {
         self.parts.iter().map(|part| part.lock()).collect()
     }
 
-    /// What `number` says of each part, one after the other, summed up.
+    /// Sums up `number` over the parts, one after the other.
     pub fn sum(&self, number: impl Fn(&P) -> u64) -> u64 {
         self.parts.iter().map(|part| number(&part.lock())).sum()
     }
 
-    /// Bytes of the parts without what they have allocated themselves.
+    /// Returns the bytes of the parts without their own allocations.
     pub fn ram_bytes(&self) -> usize {
         self.parts.len() * Parts::<P>::BYTES
     }
 
-    /// The same, before there are any.
+    /// Returns the bytes of the parts before their creation.
     pub fn bytes_for(division: Division) -> usize {
         division.parts() * Parts::<P>::BYTES
     }
 
-    /// A part, its lock, its two counts, and the pointer to it.
+    /// Bytes of a part, its lock, its two counts, and the pointer to it.
     const BYTES: usize = size_of::<Mutex<P>>() + 2 * size_of::<usize>() + size_of::<usize>();
 }

@@ -1,20 +1,24 @@
-//! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode and Muthukrishnan, 2005).
+//! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode and Muthukrishnan,
+//! 2005).
 //!
-//! Four rows of as many counters as the LBA index has slots. The paper does not say how wide a counter is. Ours have 4 bits;
-//! what goes beyond 15 is in a table by the counter's number ([`overflow`](super::overflow)), which holds few: all counters of a row
-//! sum up to one and a half times the slots of the LBA index.
+//! Four rows have as many counters as the LBA index has slots. The paper does not give the width of
+//! a counter. Ours have 4 bits, and a table by the counter's number has the part above 15
+//! ([`overflow`](super::overflow)). The table holds few, because all counters of a row sum up to
+//! one and a half times the slots of the LBA index.
 //!
-//! That table may have a maximum. What it has no room for is lost, and the counter stays at 15 whatever is taken from it, since
-//! nobody knows what it should be, until all is counted anew: [`wants_recount`](Sketch::wants_recount) says when that is worth it.
+//! That table may have a maximum, and loses counts beyond it. A counter with a loss stays at 15
+//! even if references are taken, because its value is unknown, until all is counted anew.
+//! [`wants_recount`](Sketch::wants_recount) tells when that is worth it.
 //!
-//! Invariants: an estimate is never below the true count, or, where some of it was lost, below 15; as long as nothing is taken that was
-//! not added. So the estimate 0 is exact.
+//! Invariants: while only added references are taken, an estimate is never below the true count, or
+//! below 15 if some of it was lost. The estimate 0 is therefore exact.
 //!
-//! Several threads may add and take at once. A counter is changed by itself while it is below 15; at 15 by who has the table of
-//! large counts. An estimate beside them may lack what is being added, so whoever has to know that nothing refers to a content asks nobody but
-//! himself meanwhile; and nobody estimates while all is counted anew.
+//! Several threads may add and take at once. A counter below 15 changes by itself, and a counter at
+//! 15 under the lock of the large counts. A concurrent estimate may lack additions under way. A
+//! caller that needs exact zero references therefore makes all calls itself meanwhile. No estimate
+//! runs beside a recount.
 //!
-//! What it does not do: know what is counted.
+//! It does not know the counted objects.
 
 use super::{
     keys::Key,
@@ -24,13 +28,13 @@ use crate::types::mix;
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// Rows, the paper's 4.
+/// Number of rows, the paper's 4.
 pub const ROWS: u32 = 4;
-/// A row has no more counters, so that 32 bits number them all.
+/// Maximum counters of a row, so that 32 bits number them all.
 pub const WIDTH_MAX: u32 = 1 << 30;
 
 const COUNTER_BITS: u32 = 4;
-/// What a counter holds alone.
+/// Maximum value of a counter alone.
 pub const COUNTER_MAX: u64 = (1 << COUNTER_BITS) - 1;
 const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
 
@@ -38,16 +42,18 @@ const COUNTERS_PER_WORD: u32 = u64::BITS / COUNTER_BITS;
 pub struct Sketch {
     width: u32,
     words: Vec<AtomicU64>,
-    /// What a counter has beyond 15; none where that is nothing. A counter leaves 15 by who has this.
+    /// Counts beyond 15. A counter leaves 15 only under this lock.
     overflow: Mutex<Overflow>,
-    /// Whether something was lost since all was counted: then a counter at 15 may stand for more.
+    /// True if a count was lost since the last recount: a counter at 15 may then stand for more.
     is_lossy: AtomicBool,
-    /// What was lost since then, and what was not taken for that reason.
+    /// References that were lost since then, or not taken because of a loss.
     doubts: AtomicU64,
 }
 
 impl Sketch {
-    /// With `width` counters in each row, 1 to [`WIDTH_MAX`], and no more than `large_bytes_max` allocated for large counts.
+    /// Creates a sketch with `width` counters in each row, 1 to [`WIDTH_MAX`].
+    ///
+    /// Large counts allocate at most `large_bytes_max`.
     pub fn new(width: u32, large_bytes_max: u64) -> Sketch {
         let width = width.clamp(1, WIDTH_MAX);
         let words = (Sketch::counter_bytes(width.into()) / size_of::<u64>() as u64) as usize;
@@ -60,7 +66,7 @@ impl Sketch {
         }
     }
 
-    /// Adds one.
+    /// Adds one reference.
     #[inline]
     pub fn add(&self, key: Key) {
         for counter in self.counters(key) {
@@ -70,7 +76,7 @@ impl Sketch {
         }
     }
 
-    /// Takes one that was added.
+    /// Takes one added reference.
     #[inline]
     pub fn take(&self, key: Key) {
         for counter in self.counters(key) {
@@ -84,7 +90,7 @@ impl Sketch {
         }
     }
 
-    /// Adds one to a counter at 15; false where it is not there any more.
+    /// Adds one to a counter at 15; false if it has left 15.
     fn add_large(&self, counter: u32) -> bool {
         self.change_large(counter, |overflow| {
             if !overflow.add(counter) {
@@ -94,7 +100,7 @@ impl Sketch {
         })
     }
 
-    /// Takes one from a counter at 15; false where it is not there any more.
+    /// Takes one from a counter at 15; false if it has left 15.
     fn take_large(&self, counter: u32) -> bool {
         self.change_large(counter, |overflow| {
             if !overflow.take(counter) {
@@ -107,7 +113,7 @@ impl Sketch {
         })
     }
 
-    /// Has a counter changed that stays at 15 meanwhile; false where it is not there.
+    /// Applies a change while the counter stays at 15; false if it is not there.
     #[cold]
     fn change_large(&self, counter: u32, change: impl FnOnce(&mut Overflow)) -> bool {
         let mut overflow = self.overflow.lock();
@@ -124,20 +130,22 @@ impl Sketch {
         self.words[word].load(Relaxed) >> shift & COUNTER_MAX
     }
 
-    /// Whether enough is in doubt that all should be counted anew: anything, while the table of large counts can still grow by that,
-    /// and then as much as makes it cost a few additions for each loss.
+    /// Returns whether a recount is worth it.
+    ///
+    /// Any doubt is enough while a recount can still enlarge the table of large counts. Later the
+    /// doubts must be so many that the recount costs a few additions for each loss.
     #[inline(always)]
     pub fn wants_recount(&self) -> bool {
         let doubts = self.doubts.load(Relaxed);
         doubts > 0 && (doubts >= u64::from(self.width) || self.overflow.lock().is_below_its_maximum())
     }
 
-    /// Whether something was lost since all was counted.
+    /// Returns whether a count was lost since the last recount.
     pub fn is_lossy(&self) -> bool {
         self.is_lossy.load(Relaxed)
     }
 
-    /// Forgets all counts, for all to be added again, while nobody else adds or takes.
+    /// Forgets all counts for a recount, while no other thread adds or takes.
     pub fn clear(&self) {
         self.words.iter().for_each(|word| word.store(0, Relaxed));
         self.overflow.lock().clear();
@@ -145,12 +153,12 @@ impl Sketch {
         self.doubts.store(0, Relaxed);
     }
 
-    /// All was added again: what did not fit this time does not call for another time.
+    /// Ends a recount: counts that did not fit do not ask for another.
     pub fn end_recount(&self) {
         self.doubts.store(0, Relaxed);
     }
 
-    /// How often `key` was added and not taken, or more.
+    /// Returns how often `key` was added and not taken, or more.
     #[inline(always)]
     pub fn estimate(&self, key: Key) -> u32 {
         let counters = self.counters(key);
@@ -161,36 +169,39 @@ impl Sketch {
         if least < COUNTER_MAX { least as u32 } else { self.large_estimate(counters) }
     }
 
-    /// The estimate where all four counters are full.
+    /// Returns the estimate if all four counters are full.
     #[cold]
     fn large_estimate(&self, counters: [u32; ROWS as usize]) -> u32 {
         let overflow = self.overflow.lock();
         counters.into_iter().fold(u32::MAX, |least, counter| least.min(COUNTER_MAX as u32 + overflow.get(counter)))
     }
 
-    /// Bytes that the sketch has allocated.
+    /// Returns the bytes that the sketch has allocated.
     pub fn ram_bytes(&self) -> usize {
         self.words.capacity() * size_of::<u64>() + self.overflow.lock().ram_bytes()
     }
 
-    /// Bytes of the counters, with so many in each row.
+    /// Returns the bytes of the counters, with so many in each row.
     pub fn counter_bytes(width: u64) -> u64 {
         (width * u64::from(ROWS)).div_ceil(u64::from(COUNTERS_PER_WORD)) * size_of::<u64>() as u64
     }
 
-    /// Bytes that the table of large counts needs at most, where no more is added, and not taken, than `count_max` at a time.
+    /// Returns the maximum bytes of the table of large counts, for at most `count_max` references
+    /// at a time.
     pub fn large_bytes_max(count_max: u64) -> u64 {
         overflow::ram_bytes_max(count_max / (COUNTER_MAX + 1) * u64::from(ROWS))
     }
 
-    /// The counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher, 2006).
+    /// Returns the counter of each row. Two hashes of 32 bits make four (Kirsch and Mitzenmacher,
+    /// 2006).
     #[inline(always)]
     fn counters(&self, key: Key) -> [u32; ROWS as usize] {
         let hash = mix(key.0);
         let (mut next, step) = (hash as u32, (hash >> 32) as u32 | 1);
         let mut counters = [0; ROWS as usize];
         let mut first = 0u32;
-        // No `array::from_fn`, nor `map`: this is called for each slot of a bucket, and they are not inlined here.
+        // No `array::from_fn` or `map`: this runs for each slot of a bucket, and they are not
+        // inlined here.
         for counter in &mut counters {
             *counter = first + ((u64::from(next) * u64::from(self.width)) >> 32) as u32;
             (next, first) = (next.wrapping_add(step), first.wrapping_add(self.width));

@@ -1,12 +1,13 @@
-//! How much a cache has that keeps no count of it: an entry of the LBA index outlives the content that it names, and nothing
-//! says which entries those are.
+//! Counts for a cache without counters: an entry of the LBA index outlives its content, without a
+//! mark.
 //!
-//! Invariants: no more than [`LOOKED_MAX`] entries, and as many dirty chunks, are looked at for an answer, however large
-//! the indices are. Up to so many the count is that of all; beyond, it is that of as many, spread evenly, times what they stand for.
-//! (Of 8192 entries half of which name a run, the standard error is 1.1% of the count.)
+//! Invariants: a count looks at no more than [`LOOKED_MAX`] entries, and as many dirty chunks,
+//! however large the indices are. Up to that number it is exact. Beyond it, a sample of as many,
+//! spread evenly, is scaled up. (If half of 8192 sampled entries name a run, the standard error is
+//! 1.1% of the count.)
 //!
-//! What it does not do: read metadata slots. Where a content came back after it had been evicted, an entry that is older than that
-//! counts, though the content's metadata slot does not list the address any more.
+//! It does not read metadata slots. If an evicted content came back, an older entry counts,
+//! although the content's metadata slot does not list the address any more.
 
 use super::{Bucketed, Key, SlotRun};
 use crate::{
@@ -14,17 +15,17 @@ use crate::{
     types::{Lba, SlotId},
 };
 
-/// Entries of the LBA index that are looked at, and dirty chunks: some tenths of a millisecond for each.
+/// Sampled entries of the LBA index, and dirty chunks: some tenths of a millisecond for each.
 const LOOKED_MAX: u64 = 1 << 13;
-/// Parts of the volume that dirty chunks are looked at in, where there are more.
+/// Parts of the volume for a sample of dirty chunks.
 const PARTS: u64 = 64;
 
 impl Bucketed {
-    /// All counts.
+    /// Returns all counts.
     pub(super) fn count_all(&self) -> DesignStats {
         let dirty = self.exact.counts();
         let ram = self.indices.core.ram();
-        // Nobody has one of these locks when he asks the indices.
+        // No call to the indices holds one of these locks.
         let lost_bytes = self.indices.lost.lock().ram_bytes();
         let due_bytes = self.indices.due.lock().ram_bytes();
         DesignStats {
@@ -47,7 +48,7 @@ impl Bucketed {
         }
     }
 
-    /// Addresses that a lookup would find, as far as that is known without reading flash.
+    /// Counts the addresses that a lookup would find, as far as known without flash.
     pub(super) fn cached_chunks(&self) -> u64 {
         let is_there = |lba_key: Key, run: SlotRun| {
             !self.suspended.contains(&lba_key) && !self.retired.contains(&SlotId(run.first))
@@ -55,7 +56,7 @@ impl Bucketed {
         self.indices.core.mappings_where(LOOKED_MAX, is_there) + self.dirty_beside_the_index()
     }
 
-    /// Dirty chunks that the LBA index has lost: they are found all the same.
+    /// Counts the dirty chunks that the LBA index has lost; a lookup still finds them.
     fn dirty_beside_the_index(&self) -> u64 {
         let chunks = self.exact.chunks();
         let is_lost = |lba: Lba| match self.exact.get(lba) {
@@ -79,7 +80,7 @@ impl Bucketed {
     }
 }
 
-/// What `count` of `looked` come to among `all`.
+/// Scales `count` of `looked` up to `all`.
 pub(in crate::designs::austere) fn scaled(count: u64, all: u64, looked: u64) -> u64 {
     (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64
 }

@@ -1,8 +1,8 @@
-//! What an AustereCache decides, in the words of an engine.
+//! The decisions of an AustereCache, in the words of an engine.
 //!
 //! Invariants: those of [`Bucketed`].
 //!
-//! What it does not do: keep indices, entries and what is exact together; `bucketed.rs` does.
+//! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
 use super::{
     super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish, entries::EntryState,
@@ -39,7 +39,7 @@ impl Design for Bucketed {
     fn hit(&self, lba: Lba) -> Option<Hit> {
         let entry = self.run_of(lba).map(|run| self.entries.state(SlotId(run.first)));
         match self.exact.get(lba) {
-            // A lookup would use up what was read for one: the next has to read again.
+            // A lookup would use up the entry that was read for it: the next one has to read again.
             Lookup::Chunk { place, .. } => (entry != Some(EntryState::Fresh)).then(|| hit_at(lba, place)),
             Lookup::Miss if entry == Some(EntryState::Unwritten) => match self.find(lba) {
                 Lookup::Chunk { place, .. } => Some(hit_at(lba, place)),
@@ -63,7 +63,7 @@ impl Design for Bucketed {
     fn use_now(&self, hit: &Use) -> bool {
         match self.run_of(hit.lba) {
             None => true,
-            // What was read for a lookup is used up by it.
+            // A lookup uses up the entry that was read for it.
             Some(run) if self.entries.state(SlotId(run.first)) == EntryState::Unwritten => false,
             Some(_) => {
                 self.indices.core.touch(hit.lba);
@@ -77,7 +77,7 @@ impl Design for Bucketed {
             let Some(run) = self.run_of(hit.lba) else { continue };
             self.indices.core.touch(hit.lba);
             let slot = SlotId(run.first);
-            // What is fresh was read for another lookup.
+            // A fresh entry was read for another lookup.
             if self.entries.state(slot) == EntryState::Unwritten {
                 self.entries.use_up(slot);
             }
@@ -107,7 +107,7 @@ impl Design for Bucketed {
     }
 
     fn tell(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
-        // What left meanwhile is of no interest.
+        // A run that left meanwhile needs no entry.
         if self.indices.core.run_from(slot.0).is_some() && !self.retired.contains(&slot) {
             self.entries.read(slot, entry.filter(|entry| entry.place.slot == slot));
         }
@@ -166,7 +166,7 @@ impl Design for Bucketed {
     fn unmap(&mut self, lba: Lba) -> bool {
         self.count();
         let was_exact = self.exact.remove(lba);
-        // What the indices lost by themselves was not logged.
+        // The log lacks the losses of the indices.
         let may_come_back = self.indices.may_come_back(lba);
         self.forget_in_core(lba);
         was_exact || may_come_back
@@ -206,7 +206,7 @@ impl Design for Bucketed {
     }
 
     fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
-        // A trim looks up each address in the indices.
+        // A trim searches the indices for each address.
         count.min(TRIMMED_AT_ONCE)
     }
 
@@ -242,7 +242,7 @@ impl Design for Bucketed {
             self.stuck.remove(&place.slot);
         }
         if matches!(found, Lookup::Fragment { .. }) {
-            // A restart passes over the log's mark if the checkpoint has the fragment clean already.
+            // A restart skips the log's mark if the checkpoint has the fragment clean already.
             self.lose_in_core(lba);
         }
         true
@@ -276,10 +276,10 @@ impl Design for Bucketed {
         None
     }
 
-    /// What is stored is all there is of a run.
+    /// A run is full from its store on.
     fn seal_slot(&mut self, _slot: SlotId) {}
 
-    /// Room is made for what waits, and for nothing else: the paper's cache is full when it is full.
+    /// Room is made only for waiting records: a full cache stays full, as in the paper.
     fn free_slots(&self) -> usize {
         if self.wishes.is_empty() { usize::MAX } else { 0 }
     }
@@ -312,7 +312,7 @@ impl Design for Bucketed {
         if let Some(run) = self.indices.core.run_from(slot.0) {
             self.indices.core.evict(run);
         }
-        // Who has room now, and nothing else that is to go, need not be waited for.
+        // A wish with room, and without a victim that is left, need not wait.
         let has_room = |wish: &Wish| wish.victims.is_empty() && self.victims_of(wish).is_none();
         let done: Vec<Lba> = self.wishes.iter().filter(|(_, wish)| has_room(wish)).map(|(lba, _)| *lba).collect();
         done.iter().for_each(|lba| drop(self.wishes.remove(lba)));
@@ -364,7 +364,7 @@ impl Design for Bucketed {
         PIECES as usize
     }
 
-    /// What is exact; the rest is in the pages.
+    /// Exact data; the pages have the rest.
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
         self.exact.export(piece as u64)
     }
@@ -377,7 +377,7 @@ impl Design for Bucketed {
         match page.checked_sub(HEAD_PAGES) {
             None => self.generation.to_le_bytes().to_vec(),
             Some(page) => {
-                // Beside the log from here on, which may not say any more what is free.
+                // The log from here on may lack the entries that freed these runs.
                 let is_freed = |first| self.ahead.has(SlotId(first));
                 self.indices.core.export_page(page, |key| self.suspended.contains(&key), is_freed)
             }
@@ -479,7 +479,7 @@ impl Design for Bucketed {
         }
     }
 
-    /// A checkpoint has none: they are in the metadata region.
+    /// A checkpoint has no fingerprints; they are in the metadata region.
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
         self.restore(None, fingerprint, place);
     }
@@ -494,7 +494,7 @@ impl Design for Bucketed {
     }
 }
 
-/// A chunk that was found at `place`.
+/// Returns a chunk that was found at `place`.
 fn hit_at(lba: Lba, place: Place) -> Hit {
     Hit { place, used: Use { lba, slot: place.slot, number: 0 } }
 }

@@ -1,18 +1,21 @@
-//! Metadata slots in memory: those that were read a short while ago, and those that are not written yet.
+//! Metadata slots in memory: recently read ones, and changed ones that are not written yet.
 //!
-//! The list of a slot says whose its chunk is, and after a crash it is believed of every address that the indices lead to it. So an
-//! address must not be in it on flash before the log says that the address has that chunk, or the origin durably has the same: else an
-//! address of the same LBA-hash, of which the log does say so, would lead there after a crash, and a write that was lost would be
-//! found. Such an address is *held*: it is in the list in memory, and joins the one on flash when the caller
-//! [settles](Entries::settle) it. What leaves a list leaves it on flash at once.
+//! The list of a slot has the addresses of its chunk. After a crash it is trusted for every address
+//! that the indices lead to it. An address therefore joins the list on flash only when the log has
+//! its mapping, or the origin durably has the same content. Otherwise, after a crash, a logged
+//! address with the same LBA-hash could lead there, and a lost write would be found. Until then the
+//! address is *held*: the list in memory has it, and [settling](Entries::settle) it adds it to the
+//! list on flash. An address that leaves a list leaves it on flash at once.
 //!
-//! The address that a run is stored for is on flash at once, *early*: as long as it is the only one, no entry of the log names the run but
-//! its own. When another one joins it that is not settled, it leaves the list on flash until it is.
+//! The address that a run is stored for is on flash at once, *early*: while it is the only one, no
+//! other log entry names the run. If an unsettled address joins, the early one leaves the list on
+//! flash until it is settled.
 //!
-//! Invariants: what is here is what the flash has, or will have once all writes are done and all that is held is settled, or is known to
-//! be unreadable there. An entry stays until it is written and nothing of it is held. An address is held for one slot at most.
+//! Invariants: an entry here equals the flash after all writes and all settling, or is known to be
+//! unreadable there. An entry stays until it is written and nothing of it is held. An address is
+//! held for at most one slot.
 //!
-//! What it does not do: read or write the region, or know when something is durable.
+//! It does not read or write the region, and leaves durability to the caller.
 
 use crate::{
     region::{ListChange, MetadataSlot, RegionEntry},
@@ -24,56 +27,56 @@ use std::{
     sync::Arc,
 };
 
-/// Entries that were read and are remembered.
+/// Maximum number of remembered entries.
 const READ_MAX: usize = 256;
 
 /// Bytes of those, and of the list of them.
 pub const READ_BYTES_MAX: u64 =
     (READ_MAX * (size_of::<RegionEntry>() + size_of::<Known>()) + 2 * READ_MAX * size_of::<(u64, SlotId)>()) as u64;
 
-/// What a lookup may do with what is known of a slot's entry.
+/// The use of a slot's known entry for a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryState {
-    /// It has to read it.
+    /// The lookup has to read it.
     Unread,
     /// It was read for one lookup, which uses it up.
     Fresh,
-    /// It differs from what is on flash, so nothing is read.
+    /// It differs from the flash, so no lookup reads it.
     Unwritten,
 }
 
-/// What an address that is held waits for.
+/// The condition for settling a held address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// The log has what comes before this number.
+    /// The log has all entries before this number.
     Committed(u64),
-    /// The caller says so: the origin durably has what it maps to.
+    /// The caller reports that the origin durably has its content.
     Told,
 }
 
-/// What is known of a slot's entry.
+/// The known entry of a slot.
 #[derive(Default)]
 struct Known {
-    /// `None`: it could not be read, or is another content's.
+    /// `None` if it is unreadable, or another content's.
     entry: Option<Arc<RegionEntry>>,
-    /// It was read for a lookup that is still to come.
+    /// True if it was read for a lookup that is still to come.
     is_fresh: bool,
-    /// What is to be written, where the flash has something else.
+    /// The entry to write, if the flash has another.
     to_write: Option<Arc<RegionEntry>>,
-    /// The list without what is held, where something is, and how many addresses are.
+    /// The list without held addresses, and the number of held ones, if there are any.
     settled: Option<(Box<MetadataSlot>, usize)>,
-    /// Which of those in [`Entries::read`] it is: the last that was put there for its slot.
+    /// Its number in [`Entries::read`]: the newest for its slot.
     read: u64,
 }
 
 impl Known {
-    /// Whether it differs from what is on flash.
+    /// Returns whether it differs from the flash.
     fn is_unwritten(&self) -> bool {
         self.to_write.is_some() || self.settled.is_some()
     }
 }
 
-/// An address that is held, or early.
+/// A held or early address.
 #[derive(Clone, Copy)]
 struct Held {
     slot: SlotId,
@@ -84,30 +87,30 @@ struct Held {
 #[derive(Default)]
 pub struct Entries {
     known: HashMap<SlotId, Known>,
-    /// Those that were read, oldest first and numbered; one that is not known any more, or was read again, may be among them.
+    /// Entries that were read, numbered, oldest first; a stale one may be among them.
     read: VecDeque<(u64, SlotId)>,
     reads: u64,
-    /// Those that nobody has taken to write them, in order of their change.
+    /// Changed entries that no writer has taken, in order of their change.
     changed: VecDeque<SlotId>,
-    /// The same.
+    /// The same slots as a set.
     is_changed: HashSet<SlotId>,
-    /// What is held or early, by address.
+    /// Held and early addresses.
     held: BTreeMap<Lba, Held>,
-    /// Of that, what waits for a commit.
+    /// Addresses among them that wait for a commit.
     by_commit: BTreeSet<(u64, Lba)>,
-    /// Of that, how many are not early, and keep their slot's entry in memory.
+    /// Number of those that are not early, and keep their slot's entry in memory.
     joining: usize,
-    /// Addresses that are in the list of their run early, also where they have left it for another.
+    /// Early addresses in the list of their run, even if they have left it for another.
     early: BTreeMap<SlotId, Lba>,
 }
 
 impl Entries {
-    /// The entry of `slot`, if it is known: `Some(None)` where it cannot be read.
+    /// Returns the entry of `slot`, if it is known; `Some(None)` if it is unreadable.
     pub fn get(&self, slot: SlotId) -> Option<Option<&Arc<RegionEntry>>> {
         self.known.get(&slot).map(|known| known.entry.as_ref())
     }
 
-    /// What a lookup may do with it.
+    /// Returns the use of the entry for a lookup.
     pub fn state(&self, slot: SlotId) -> EntryState {
         match self.known.get(&slot) {
             Some(known) if known.is_unwritten() => EntryState::Unwritten,
@@ -116,25 +119,25 @@ impl Entries {
         }
     }
 
-    /// A lookup used it.
+    /// Notes that a lookup used the entry.
     pub fn use_up(&mut self, slot: SlotId) {
         if let Some(known) = self.known.get_mut(&slot) {
             known.is_fresh = false;
         }
     }
 
-    /// It was read from flash. What is not written yet is newer.
+    /// Notes an entry from flash. An entry that is not written yet is newer.
     pub fn read(&mut self, slot: SlotId, entry: Option<Arc<RegionEntry>>) {
         let known = self.known.entry(slot).or_default();
         known.is_fresh = true;
         if !known.is_unwritten() {
             known.entry = entry;
-            // It is wanted now: its place among those that are remembered is a new one.
+            // A new read moves it to the end of the remembered entries.
             self.remember(slot);
         }
     }
 
-    /// It has to be written: what is there is new.
+    /// Replaces the entry of a new chunk, which must be written.
     pub fn change(&mut self, slot: SlotId, entry: RegionEntry) {
         self.remove(slot);
         let entry = Arc::new(entry);
@@ -143,21 +146,22 @@ impl Entries {
         self.push_changed(slot);
     }
 
-    /// The run of `slot` was stored for `lba`, which is in its list early, until it is settled.
+    /// Lists `lba` early for its new run in `slot`, until it is settled.
     pub fn list_early(&mut self, slot: SlotId, lba: Lba, until: Until) {
         self.early.insert(slot, lba);
         self.hold(lba, Held { slot, until });
     }
 
-    /// `lba` has what lies in `slot`, too, whose entry is known, and is in its list from now on; on flash once it is settled.
-    /// `change` says what adding it does to a list.
+    /// Adds `lba` to the list of `slot`, whose entry is known; on flash after it is settled.
+    ///
+    /// `change` returns the effect of adding it to a list.
     pub fn share(&mut self, slot: SlotId, lba: Lba, until: Until, change: impl Fn(&MetadataSlot) -> ListChange) {
         let early = self.early.get(&slot).copied().filter(|&early| early != lba);
         let Some(known) = self.known.get_mut(&slot) else { return };
         let Some(now) = &known.entry else { return };
         let in_memory = change(&now.metadata);
         if in_memory == ListChange::Present && known.settled.is_none() {
-            // The flash has it; where it has that early, it waits once more.
+            // The flash has it; an early one waits again.
             if self.early.get(&slot) == Some(&lba) {
                 self.hold(lba, Held { slot, until });
             }
@@ -174,7 +178,7 @@ impl Entries {
             count -= was_joining;
             self.joining -= was_joining;
         }
-        // Who leaves, leaves before the log can say that this run is `lba`'s.
+        // An address leaves the list on flash before the log can map `lba` to this run.
         let on_flash = change(&settled);
         let mut leaves = early.is_some_and(|early| settled.remove(early));
         if let ListChange::Replaces(sibling) = on_flash {
@@ -185,7 +189,7 @@ impl Entries {
         let mut joins = usize::from(is_held);
         if let Some(early) = early {
             self.early.remove(&slot);
-            // It comes back, unless it has other content by now.
+            // The early address comes back, unless it has other content by now.
             joins += usize::from(self.held_at(early) == Some(slot));
         }
         count += joins;
@@ -204,17 +208,17 @@ impl Entries {
         }
     }
 
-    /// The slot in whose list `lba` is held or early.
+    /// Returns the slot whose list has `lba` held or early.
     pub fn held_at(&self, lba: Lba) -> Option<SlotId> {
         self.held.get(&lba).map(|held| held.slot)
     }
 
-    /// How many addresses are held, and not early.
+    /// Counts the held addresses that are not early.
     pub fn held(&self) -> usize {
         self.joining
     }
 
-    /// `lba`, if it is held, joins the list on flash. `change` as for [`Entries::share`].
+    /// Adds a held `lba` to the list on flash. `change` is as for [`Entries::share`].
     pub fn settle(&mut self, lba: Lba, change: impl Fn(&MetadataSlot) -> ListChange) {
         let Some(slot) = self.unhold(lba) else { return };
         if self.early.get(&slot) == Some(&lba) {
@@ -234,11 +238,11 @@ impl Entries {
         self.end_if_settled(slot);
     }
 
-    /// `lba` has other content by now, or none, and is held no more.
+    /// Ends the hold of `lba`, which has other content by now, or none.
     pub fn drop_held(&mut self, lba: Lba) {
         let is_early = self.held_at(lba).is_some_and(|slot| self.early.get(&slot) == Some(&lba));
         if is_early {
-            // It stays early in the list, which the next one to join takes it from.
+            // It stays early in the list, and the next address that joins removes it.
             self.unhold(lba);
             return;
         }
@@ -250,18 +254,18 @@ impl Entries {
         self.end_if_settled(slot);
     }
 
-    /// As [`Entries::drop_held`], of a run of addresses.
+    /// Ends holds as [`Entries::drop_held`], for a run of addresses.
     pub fn drop_held_run(&mut self, first: Lba, end: Lba) {
         let held: Vec<Lba> = self.held.range(first..end).map(|(&lba, _)| lba).collect();
         held.into_iter().for_each(|lba| self.drop_held(lba));
     }
 
-    /// One that waited for a commit of what comes before `upto`, if there is any.
+    /// Returns an address that waits for a commit below `upto`, if there is any.
     pub fn next_committed(&self, upto: u64) -> Option<Lba> {
         self.by_commit.first().filter(|&&(seq, _)| seq < upto).map(|&(_, lba)| lba)
     }
 
-    /// The next one to be written, which the caller does.
+    /// Returns the next entry that the caller must write.
     pub fn next_changed(&mut self) -> Option<Arc<RegionEntry>> {
         while let Some(slot) = self.changed.pop_front() {
             self.is_changed.remove(&slot);
@@ -272,17 +276,17 @@ impl Entries {
         None
     }
 
-    /// What is to be written of the entry of `slot`, if the flash has something else.
+    /// Returns the entry to write for `slot`, if the flash has another.
     pub fn to_write(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
         self.known.get(&slot).and_then(|known| known.to_write.clone())
     }
 
-    /// The entry of `slot`, if it differs from what is on flash.
+    /// Returns the entry of `slot`, if it differs from the flash.
     pub fn unwritten(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
         self.known.get(&slot).filter(|known| known.is_unwritten()).and_then(|known| known.entry.clone())
     }
 
-    /// `entry` was written.
+    /// Notes that `entry` was written.
     pub fn written(&mut self, entry: &Arc<RegionEntry>) {
         let slot = entry.place.slot;
         if let Some(known) = self.known.get_mut(&slot)
@@ -295,12 +299,12 @@ impl Entries {
         }
     }
 
-    /// The chunk of `slot` is gone.
+    /// Forgets `slot`, whose chunk is gone.
     pub fn remove(&mut self, slot: SlotId) {
         let early = self.early.remove(&slot);
         let known = self.known.remove(&slot);
         self.joining -= known.iter().filter_map(|known| known.settled.as_ref()).map(|(_, count)| count).sum::<usize>();
-        // All that is held is in the list in memory.
+        // The list in memory has all held addresses.
         let list = known.iter().filter(|known| known.settled.is_some()).filter_map(|known| known.entry.as_ref());
         let held = list.flat_map(|entry| entry.metadata.lbas()).chain(early);
         for lba in held.filter(|lba| self.held_at(*lba) == Some(slot)).collect::<Vec<_>>() {
@@ -308,7 +312,7 @@ impl Entries {
         }
     }
 
-    /// Bytes that it has allocated.
+    /// Returns the bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
         let lists = self.known.values().filter(|known| known.settled.is_some()).count();
         self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
@@ -328,7 +332,7 @@ impl Entries {
         }
     }
 
-    /// It is held no more; where it was.
+    /// Ends the hold of `lba`; returns its slot.
     fn unhold(&mut self, lba: Lba) -> Option<SlotId> {
         let held = self.held.remove(&lba)?;
         if let Until::Committed(seq) = held.until {
@@ -343,7 +347,7 @@ impl Entries {
         }
     }
 
-    /// Where nothing is held any more, what is on flash, or will be, is all there is.
+    /// Takes the list on flash for the whole list if nothing is held any more.
     fn end_if_settled(&mut self, slot: SlotId) {
         let Some(known) = self.known.get_mut(&slot) else { return };
         let Some((settled, _)) = known.settled.take_if(|(_, count)| *count == 0) else { return };
@@ -384,7 +388,7 @@ mod tests {
         move |list| list.change(Lba(lba), |other| other.0 % 10 == lba % 10)
     }
 
-    /// With a run that was stored for address 1.
+    /// Returns entries with a run that was stored for address 1.
     fn entries() -> Entries {
         let mut metadata = MetadataSlot::EMPTY;
         metadata.reset(Fingerprint([7; 16]), 100, Lba(1));
@@ -394,7 +398,7 @@ mod tests {
         entries
     }
 
-    /// What the next write of the metadata slot would name, if there is one; it is over then.
+    /// Ends the next write of the metadata slot; returns the addresses that it names.
     fn written(entries: &mut Entries) -> Option<Vec<u64>> {
         let entry = entries.next_changed()?;
         entries.written(&entry);
@@ -427,7 +431,7 @@ mod tests {
         let mut entries = entries();
         entries.share(SLOT, Lba(11), Until::Committed(5), change(11));
         assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![]), vec![11]));
-        // And the other way round, before that was settled.
+        // The other way round, before it was settled.
         entries.share(SLOT, Lba(21), Until::Told, change(21));
         assert_eq!((written(&mut entries), in_memory(&entries), entries.held()), (None, vec![21], 1));
         entries.settle(Lba(21), change(21));
@@ -481,7 +485,7 @@ mod tests {
         assert_eq!(written(&mut entries), None);
         entries.settle(Lba(3), change(3));
         assert_eq!((written(&mut entries), in_memory(&entries)), (Some(vec![1, 3]), vec![1, 3]));
-        // A run that is gone holds nothing.
+        // A freed run holds nothing.
         entries.share(SLOT, Lba(4), Until::Committed(9), change(4));
         entries.remove(SLOT);
         assert_eq!((entries.held(), entries.next_committed(u64::MAX), entries.next_changed()), (0, None, None));

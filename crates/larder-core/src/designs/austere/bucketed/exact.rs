@@ -1,10 +1,12 @@
-//! What an AustereCache keeps with its full address: dirty chunks, fragments and trimmed runs, of which the origin lacks
-//! something, so that no hash may decide about them.
+//! Exact data of an AustereCache: dirty chunks, fragments and trimmed runs, with full addresses.
 //!
-//! Invariants: an address has a chunk or a fragment, or is in a trimmed run, or neither. [`Exact::in_slot`] names just the
-//! addresses whose place is in the slot. All of it is dirty.
+//! The origin lacks them, so no hash may decide about them.
 //!
-//! What it does not do: know clean chunks, or bound how many there are; whoever writes asks for room before.
+//! Invariants: an address has a chunk or a fragment, or is in a trimmed run, or neither.
+//! [`Exact::in_slot`] names exactly the addresses whose place is in the slot. All of it is dirty.
+//!
+//! It does not know clean chunks, and leaves the bound on its size to the writers, which ask for
+//! room before.
 
 use crate::{
     design::{DirtyCounts, ExportedMapping, Lookup},
@@ -14,11 +16,12 @@ use crate::{
 };
 use std::collections::BTreeSet;
 
-/// In how many pieces they are exported, by address.
+/// Number of pieces of an export, by address.
 pub const PIECES: u64 = 64;
 
-/// Bytes of RAM for each chunk at most, fragments and trimmed runs not counted: its place, and that in the list of its slot, a
-/// B-tree which is half full.
+/// Maximum bytes of RAM for each chunk, without fragments and trimmed runs.
+///
+/// They are its place, and that in the list of its slot, a half-full B-tree.
 pub const CHUNK_BYTES_MAX: usize = key_bytes_max(size_of::<Kept>()) + 2 * size_of::<(SlotId, Lba)>() + 8;
 
 /// A dirty chunk or fragment.
@@ -51,13 +54,13 @@ pub struct Exact {
 }
 
 impl Exact {
-    /// Nothing, of a volume of so many chunks.
+    /// Creates an empty set for a volume of so many chunks.
     pub fn new(chunk_count: u64) -> Exact {
         let (kept, fragments, trimmed) = (PageMap::default(), PageMap::default(), RunMap::default());
         Exact { kept, fragments, trimmed, by_slot: BTreeSet::new(), chunk_count }
     }
 
-    /// What `lba` has; a miss if nothing is kept.
+    /// Returns the mapping of `lba`; a miss if it has none.
     pub fn get(&self, lba: Lba) -> Lookup {
         match self.kept.get(lba.0) {
             Some(kept) if kept.is_fragment => {
@@ -82,7 +85,7 @@ impl Exact {
         self.by_slot.insert((slot, lba));
     }
 
-    /// Forgets `lba`; whether anything was kept.
+    /// Forgets `lba`; returns whether it was kept or trimmed.
     pub fn remove(&mut self, lba: Lba) -> bool {
         let is_trimmed = !self.trimmed.is_empty() && self.trimmed.remove(lba, 1) > 0;
         let Some(kept) = self.kept.remove(lba.0) else { return is_trimmed };
@@ -101,54 +104,54 @@ impl Exact {
         self.trimmed.remove(first, count);
     }
 
-    /// Has a run read as zeroes.
+    /// Makes a run read as zeroes.
     pub fn trim(&mut self, run: Run) {
         self.remove_run(run.first, run.count);
         self.trimmed.insert(run);
     }
 
-    /// Chunks and fragments in a run, ascending.
+    /// Returns the chunks and fragments in a run, ascending.
     pub fn kept_in(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = first.0.saturating_add(count);
         self.kept.iter_from(first.0).map(|(lba, _)| Lba(lba)).take_while(|lba| lba.0 < end).collect()
     }
 
-    /// The sequence number of the dirty data of `lba`.
+    /// Returns the sequence number of the dirty data of `lba`.
     pub fn seq(&self, lba: Lba) -> Option<u64> {
         self.kept.get(lba.0).map(|kept| kept.seq)
     }
 
-    /// Up to `max` chunks and fragments from `from` on, each with its sequence number.
+    /// Returns up to `max` chunks and fragments from `from` on, with their sequence numbers.
     pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
         self.kept.iter_from(from.0).take(max).map(|(lba, kept)| (Lba(lba), kept.seq)).collect()
     }
 
-    /// The trimmed runs.
+    /// Returns the trimmed runs.
     pub fn trimmed(&self) -> &RunMap {
         &self.trimmed
     }
 
-    /// The origin was told of a run.
+    /// Forgets a run, because the origin has the trim.
     pub fn mark_run_clean(&mut self, run: &Run) {
         self.trimmed.remove_if_unchanged(run);
     }
 
-    /// The addresses whose place is in `slot`.
+    /// Returns the addresses whose place is in `slot`.
     pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = Lba> + '_ {
         self.by_slot.range((slot, Lba(0))..=(slot, Lba(u64::MAX))).map(|&(_, lba)| lba)
     }
 
-    /// Chunks of the volume.
+    /// Returns the chunks of the volume.
     pub fn chunk_count(&self) -> u64 {
         self.chunk_count
     }
 
-    /// How many chunks and fragments are kept.
+    /// Counts the kept chunks and fragments.
     pub fn chunks(&self) -> u64 {
         self.kept.len() as u64
     }
 
-    /// How much is dirty.
+    /// Counts the dirty data.
     pub fn counts(&self) -> DirtyCounts {
         DirtyCounts {
             chunks: self.chunks(),
@@ -159,7 +162,7 @@ impl Exact {
         }
     }
 
-    /// One of [`PIECES`] pieces, for a checkpoint.
+    /// Returns one of [`PIECES`] pieces, for a checkpoint.
     pub fn export(&self, piece: u64) -> Vec<ExportedMapping> {
         let width = self.chunk_count.div_ceil(PIECES).max(1);
         let end = if piece + 1 == PIECES { u64::MAX } else { (piece + 1) * width };
@@ -167,7 +170,7 @@ impl Exact {
         inside.map(|lba| ExportedMapping { lba, lookup: self.get(lba), dirty: true }).collect()
     }
 
-    /// Bytes that all of it has allocated; those of the B-tree are estimated.
+    /// Returns the allocated bytes; those of the B-tree are estimated.
     pub fn ram_bytes(&self) -> usize {
         self.kept.ram_bytes()
             + self.fragments.ram_bytes()

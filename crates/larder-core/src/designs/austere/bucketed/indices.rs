@@ -1,11 +1,14 @@
-//! The indices, and what a change of the LBA index leaves behind: all that is done for a mapping under the lock of its bucket, beside
-//! others who map elsewhere, and beside who decides about the rest of the design.
+//! The indices, and the effects of a change of the LBA index.
 //!
-//! Invariants: an entry that leaves the LBA index, of which no entry of the log tells at each restart, is [lost](Lost) before another
-//! thread sees its bucket. A recovery is alone, and [reserves](Indices::reserve) before it notes. A holder of a lock here asks for
-//! none of the indices'.
+//! That is all work for a mapping under the lock of its bucket. It runs beside other mappings, and
+//! beside decisions of the rest of the design.
 //!
-//! What it does not do: know what is dirty, or what metadata slots say.
+//! Invariants: an entry that leaves the LBA index without a log entry at each restart is
+//! [lost](Lost) before another thread sees its bucket. Recovery has one thread, and
+//! [reserves](Indices::reserve) before it notes. A holder of a lock here takes none of the indices'
+//! locks.
+//!
+//! It leaves dirty data and metadata slots to the design.
 
 use super::{
     super::{Austere, lba_index::Change, lba_index::HeldBucket},
@@ -23,9 +26,9 @@ use std::sync::Arc;
 /// See the module.
 pub(super) struct Indices {
     pub core: Austere,
-    /// What the LBA index lost by itself, and a crash may bring back.
+    /// Losses of the LBA index that a crash may bring back.
     pub lost: Mutex<Lost>,
-    /// Buckets of the FP index in which somebody may have to go next.
+    /// Buckets of the FP index that may need a next victim.
     pub due: Mutex<Due>,
 }
 
@@ -35,14 +38,14 @@ impl Indices {
         Indices { lost: Mutex::new(Lost::new(core.lba_entries_max())), due: Mutex::new(due), core }
     }
 
-    /// Maps an address: at once for all who look for it, who wait as long as this is not done.
+    /// Maps an address. A search for it waits until this is done, so the change is atomic.
     pub fn map(self: &Arc<Self>, lba: Lba, fingerprint: &Fingerprint) -> Deferred {
         let (indices, fp_key) = (self.clone(), self.core.key_of_content(fingerprint));
         let mut bucket = self.core.hold(lba);
         Deferred::new(move || indices.map_held(&mut bucket, fp_key))
     }
 
-    /// As [`Indices::map`], done when this returns.
+    /// Maps as [`Indices::map`], before it returns.
     pub fn map_now(&self, lba: Lba, fingerprint: &Fingerprint) {
         self.map_held(&mut self.core.hold(lba), self.core.key_of_content(fingerprint));
     }
@@ -52,14 +55,16 @@ impl Indices {
         self.note(bucket.lba_key(), &change);
     }
 
-    /// As [`Indices::map_now`], to a run wherever it is: [`Austere::reserve`].
+    /// Maps as [`Indices::map_now`], to a run in any bucket: [`Austere::reserve`].
     pub fn reserve(&self, lba: Lba, first: u32, slots: u32) {
         let change = self.core.reserve(lba, first, slots);
         self.note(self.core.key_of_lba(lba), &change);
     }
 
-    /// What lost references when `lba_key` was mapped: the index has lost what left for another address, and either content may be the
-    /// next to go of its bucket, if it is still there.
+    /// Notes the lost references of a mapping of `lba_key`.
+    ///
+    /// The index has lost an entry that left for another address. Either content may be the next
+    /// victim of its bucket, if it is still there.
     fn note(&self, lba_key: Key, change: &Change) {
         let Change { left, demoted } = change;
         if let Some(left) = left
@@ -74,7 +79,8 @@ impl Indices {
         }
     }
 
-    /// Notes that the entry of an address, if there is one, is about to be lost. It may be that of another address with its LBA-hash.
+    /// Notes that the entry of an address is about to be lost; it may be another's with its
+    /// LBA-hash.
     pub fn note_lost(&self, lba: Lba) {
         let key = self.core.key_of_lba(lba);
         if self.core.has_entry(key) {
@@ -82,13 +88,13 @@ impl Indices {
         }
     }
 
-    /// All entries are lost.
+    /// Loses all entries.
     pub fn lose_all(&self) {
         self.lost.lock().add_all();
         self.core.forget_all();
     }
 
-    /// Whether a crash now could bring back what the indices have, or had, of an address.
+    /// Returns whether a crash now could bring back an entry of an address.
     pub fn may_come_back(&self, lba: Lba) -> bool {
         let key = self.core.key_of_lba(lba);
         self.core.has_entry(key) || self.lost.lock().has(key.0)

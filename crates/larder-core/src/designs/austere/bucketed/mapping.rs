@@ -1,8 +1,8 @@
-//! An address gets a content, in the cache's life and in a restart.
+//! New mappings of an address, in the cache's life and in a restart.
 //!
-//! Invariants: those of [`Bucketed`]. What is dirty is exact before anything else is said of it.
+//! Invariants: those of [`Bucketed`]. Dirty data is exact before any other change.
 //!
-//! What it does not do: store; whoever maps has done so.
+//! It leaves the store of a chunk to the caller.
 
 use super::{Bucketed, entries::Until};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Bucketed {
-    /// See [`Design::map_deferring`](crate::Design::map_deferring).
+    /// Maps as [`Design::map_deferring`](crate::design::Design::map_deferring).
     pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
         self.count();
         self.exact.remove(lba);
@@ -48,14 +48,14 @@ impl Bucketed {
                 }
                 false => self.stored(lba, &place, &fingerprint, until),
             },
-            // A checkpoint's, whose pages have the content.
+            // A mapping from a checkpoint, whose pages have the content.
             NewMapping::Unique { fingerprint: None, .. } => Deferred::nothing(),
             NewMapping::Duplicate { .. } if self.is_restoring => {
                 self.untold = Some(lba);
                 Deferred::nothing()
             }
             NewMapping::Duplicate { .. } => self.share(lba, &place, until),
-            // That of a checkpoint, which has no number, is in its pages, too.
+            // A fragment from a checkpoint has no number, and is in its pages, too.
             NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => Deferred::nothing(),
             NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
             NewMapping::Zero => Deferred::nothing(),

@@ -1,8 +1,9 @@
-//! A metadata region in RAM, for those who drive a design without a flash.
+//! A metadata region in RAM, for callers that drive a design without a flash.
 //!
-//! Invariants: its room is taken when it is made, so that what a design allocates can be told apart.
+//! Invariants: it allocates all its room at its creation, apart from the design's allocations.
 //!
-//! What it does not do: keep anything, or count; a real region costs a read of flash for each answer, and a write for each change.
+//! It does not persist or count: a real region costs a read of flash for each answer, and a write
+//! for each change.
 
 use crate::region::RegionEntry;
 use crate::{
@@ -17,19 +18,19 @@ pub struct MemoryRegion {
 }
 
 impl MemoryRegion {
-    /// Of so many slots; none for a design that asks nothing.
+    /// Creates a region of so many slots; none for a design without questions.
     pub fn new(slots: usize) -> MemoryRegion {
         MemoryRegion { slots: vec![None; slots] }
     }
 
-    /// Tells the design what it has to know before it can answer `question`.
+    /// Tells the design all metadata that `question` needs.
     pub fn inform(&self, design: &mut dyn Design, question: Question<'_>) {
         while let Some(slot) = design.unread(question) {
             design.tell(slot, self.get(slot).map(Arc::new));
         }
     }
 
-    /// Writes what the design has changed.
+    /// Writes the changed entries of the design.
     pub fn write(&mut self, design: &mut dyn Design) {
         while let Some(entry) = design.next_changed_entry() {
             if let Some(slot) = self.slots.get_mut(entry.place.slot.0 as usize) {
@@ -39,7 +40,7 @@ impl MemoryRegion {
         }
     }
 
-    /// What it has of `slot`.
+    /// Returns the entry of `slot`.
     pub fn get(&self, slot: SlotId) -> Option<RegionEntry> {
         self.slots.get(slot.0 as usize)?.clone()
     }

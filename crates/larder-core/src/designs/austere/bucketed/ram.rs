@@ -1,9 +1,9 @@
-//! RAM that the indices of a layout take, before there are any: what a budget is divided by.
+//! The RAM of the indices of a layout, before there are any: the divisor of a budget.
 //!
-//! Invariants: no more is allocated by [`Bucketed`](super::Bucketed) for indices, what they lost and large counts, and for
-//! metadata slots that are remembered, not for those that wait to be written.
+//! Invariants: [`Bucketed`](super::Bucketed) allocates no more for indices, their losses, large
+//! counts and remembered metadata slots. Metadata slots that wait to be written are not included.
 //!
-//! What it does not do: count what is dirty.
+//! It does not count dirty data.
 
 use super::{ahead::Ahead, entries};
 use crate::austere::{
@@ -18,10 +18,10 @@ const FLAGS_BYTES: u64 = 16;
 /// A bucket's hand in the FP index.
 const HAND_BYTES: u64 = 1;
 
-/// Bytes of RAM at most.
+/// Returns the maximum bytes of RAM.
 ///
 /// # Errors
-/// A layout that cannot be.
+/// An impossible layout.
 pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
     let (fp_buckets, lba_buckets) = config.buckets()?;
     let slots = u64::from(config.bucket_slots);

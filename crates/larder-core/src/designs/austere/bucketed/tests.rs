@@ -1,5 +1,7 @@
-//! What is known of a run beside the indices goes with it, whichever way it goes: nothing from outside tells that a slot's next run
-//! is taken for one that could not leave, or that what was known of runs that are gone is never given back.
+//! Data about a run beside the indices leaves with it, on each way out.
+//!
+//! From outside it is invisible that a slot's next run counts as unable to leave, or that data of
+//! gone runs leaks.
 
 use super::*;
 use crate::{Design, NewMapping, StreamClass, types::mix};
@@ -10,7 +12,7 @@ fn stored_fingerprint(lba: Lba) -> Fingerprint {
     Fingerprint((u128::from(mix(lba.0)) << 64 | u128::from(lba.0)).to_le_bytes())
 }
 
-/// Chunks are stored until one finds no room; its address.
+/// Stores chunks until one finds no room; returns its address.
 fn filled() -> (Bucketed, Lba) {
     let austere = AustereConfig { lba_entries: Some(256), ..AustereConfig::new(2 << 20, CHUNK_BYTES, true) };
     let mut design = Bucketed::new(BucketedConfig { austere, chunk_count: 4096, exact_max: 200 }).expect("a layout");
@@ -26,7 +28,7 @@ fn filled() -> (Bucketed, Lba) {
     panic!("there is room for all");
 }
 
-/// What stands in the way of what waits could not leave, and then does.
+/// Lets a run in the way of a waiting record fail to leave, and then leave.
 fn leaves_after_all(leave: impl FnOnce(&mut Bucketed, SlotId)) {
     let (mut design, lba) = filled();
     let slot = design.choose_victim(&mut |_| false).expect("a victim").slot;

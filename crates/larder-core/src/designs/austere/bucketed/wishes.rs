@@ -1,8 +1,9 @@
-//! What waits to be stored, and the runs that go for it.
+//! Wishes: records that wait to be stored, and the runs that go for them.
 //!
-//! Invariants: whoever waits gets victims in turn, so that choosing one looks at all that wait only where none is left to go.
+//! Invariants: wishes get victims in turn, so a choice looks at all wishes only if none has a
+//! victim left.
 //!
-//! What it does not do: say what has to go for a content; [`Bucketed::victims_of`] does.
+//! It leaves the choice of runs for a content to [`Bucketed::victims_of`].
 
 use super::Bucketed;
 use crate::{
@@ -12,7 +13,7 @@ use crate::{
 use std::ops::Bound;
 
 impl Bucketed {
-    /// The next run to go, for the wish that had the last one, or one after it by address.
+    /// Returns the next run to go, for the last wish that had one, or a later one by address.
     pub(super) fn next_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
         let mut from = Bound::Included(self.turn);
         for _ in 0..self.wishes.len() {
@@ -29,7 +30,7 @@ impl Bucketed {
         None
     }
 
-    /// A run that goes for this wish and is not busy.
+    /// Returns a run that goes for this wish and is not busy.
     fn victim_for(&mut self, lba: Lba, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
         self.map_wish(lba);
         let wish = self.wishes.get(&lba)?;
@@ -42,7 +43,7 @@ impl Bucketed {
         }
         let Bucketed { wishes, leaving, indices, .. } = self;
         let wish = wishes.get_mut(&lba)?;
-        // Another wish may have had them go, or more.
+        // Another wish may have evicted some of them, or more.
         wish.victims.retain(|slot| !leaving.contains(slot) && indices.core.run_from(slot.0).is_some());
         let at = wish.victims.iter().position(|&slot| !busy(slot))?;
         Some(wish.victims.remove(at))

@@ -1,18 +1,19 @@
-//! Some buckets of the FP index, one after the other: what one of its locks guards.
+//! A part of the FP index: consecutive buckets under one lock.
 //!
-//! Eviction takes, among runs with equal counts of references, the first from the bucket's *hand* on. The hand stands behind the
-//! run that was stored last, so the newest run goes last. Only a store moves the hand, so a caller can ask for victims any number
-//! of times. A checkpoint has the hands; what the log behind it stores at a restart moves none.
+//! Eviction takes, among runs with equal counts of references, the first from the bucket's *hand*
+//! on. The hand stands behind the last stored run, so the newest run goes last. Only a store moves
+//! the hand, so a caller can ask for victims any number of times. A checkpoint has the hands; log
+//! entries that store at a restart move none.
 //!
-//! Invariants: as those of the [index](super). A bucket is named by its number in the index, a slot by its number there or in its bucket.
-//! A hand is below the number of slots.
+//! Invariants: as those of the [index](super). Buckets have their numbers in the index; slots have
+//! their numbers there or in their bucket. A hand is below the number of slots.
 //!
-//! What it does not do: know of the other buckets.
+//! It does not know the other buckets.
 
 use super::Run;
 use crate::austere::keys::{Key, KeySpace, equal_mask, low_bits};
 
-/// A bucket has no more slots: a bit of 128 for each.
+/// Maximum slots of a bucket: a bit of 128 for each.
 const SLOTS_MAX: usize = 128;
 
 /// See the module.
@@ -23,47 +24,47 @@ pub struct Part {
     slots: usize,
     prefixes: Box<[u16]>,
     valid: Box<[u128]>,
-    /// By bucket: the slot from which eviction takes runs with equal counts.
+    /// The hand of each bucket: eviction takes runs with equal counts from that slot on.
     hands: Box<[u8]>,
-    /// Runs in use: kept, for a walk over all slots takes a while.
+    /// Number of runs in use, because a walk over all slots takes a while.
     runs: u64,
 }
 
 impl Part {
-    /// Of so many buckets from this one on, each of so many slots.
+    /// Creates a part of so many buckets from `first` on, each of so many slots.
     pub fn new(space: KeySpace, first: usize, buckets: usize, slots: usize) -> Part {
         let (prefixes, valid, hands) = (vec![0; buckets * slots], vec![0; buckets], vec![0; buckets]);
         Part { space, first, slots, prefixes: prefixes.into(), valid: valid.into(), hands: hands.into(), runs: 0 }
     }
 
-    /// Number of slots in use.
+    /// Counts the slots in use.
     pub fn used_count(&self) -> u64 {
         self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum()
     }
 
-    /// Number of runs in use.
+    /// Counts the runs in use.
     pub fn run_count(&self) -> u64 {
         self.runs
     }
 
-    /// Bytes that it has allocated.
+    /// Returns the bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
         size_of_val(&*self.prefixes) + size_of_val(&*self.valid) + size_of_val(&*self.hands)
     }
 
-    /// Which slots of a bucket are in use.
+    /// Returns the slots of a bucket in use, as a mask.
     #[inline]
     fn valid(&self, bucket: usize) -> u128 {
         self.valid[bucket - self.first]
     }
 
-    /// The prefixes of a bucket's slots.
+    /// Returns the prefixes of a bucket's slots.
     #[inline]
     fn prefixes(&self, bucket: usize) -> &[u16] {
         &self.prefixes[(bucket - self.first) * self.slots..][..self.slots]
     }
 
-    /// The run of an FP-hash.
+    /// Returns the run of an FP-hash.
     #[inline]
     pub fn find(&self, fp_key: Key) -> Option<Run> {
         let bucket = self.space.bucket(fp_key);
@@ -72,8 +73,9 @@ impl Part {
         (mask != 0).then(|| self.run(bucket, mask.trailing_zeros() as usize, mask.count_ones()))
     }
 
-    /// Gives an FP-hash the first `count` consecutive free slots of its bucket, and moves the hand behind them. `None` when the
-    /// bucket has no such slots.
+    /// Gives an FP-hash the first `count` consecutive free slots of its bucket.
+    ///
+    /// The hand moves behind them. Returns `None` when the bucket has no such slots.
     pub fn store(&mut self, fp_key: Key, count: u32) -> Option<Run> {
         let bucket = self.space.bucket(fp_key);
         let starts = starts_of(self.free(fp_key), count);
@@ -84,7 +86,7 @@ impl Part {
         Some(run)
     }
 
-    /// The slot of a bucket from which eviction takes runs with equal counts.
+    /// Returns the hand of a bucket.
     pub fn hand(&self, bucket: usize) -> u8 {
         self.hands[bucket - self.first]
     }
@@ -95,9 +97,12 @@ impl Part {
         self.hands[bucket - self.first] = slot;
     }
 
-    /// The runs to evict so that the bucket of an FP-hash has `count` consecutive free slots: the runs with the fewest references
-    /// first, and among equals the first from the hand on. Empty when there is room. `references` returns the references of a
-    /// run, by its first slot and its hash.
+    /// Returns the runs to evict so that the bucket of an FP-hash has `count` consecutive free
+    /// slots.
+    ///
+    /// Runs with the fewest references come first, and among equals the first from the hand on.
+    /// Empty when there is room. `references` returns the references of a run, by its first slot
+    /// and its hash.
     pub fn victims(&self, fp_key: Key, count: u32, references: impl Fn(u32, Key) -> u32) -> Victims {
         let bucket = self.space.bucket(fp_key);
         let free = self.free(fp_key);
@@ -129,7 +134,7 @@ impl Part {
         victims
     }
 
-    /// Where the runs of a bucket begin.
+    /// Returns the first slots of the runs of a bucket.
     fn firsts(&self, bucket: usize) -> u128 {
         let prefixes = self.prefixes(bucket);
         let pairs = prefixes.iter().zip(prefixes.iter().skip(1)).enumerate();
@@ -138,7 +143,7 @@ impl Part {
         valid & !(as_before & valid << 1)
     }
 
-    /// The slots of a bucket that are set in `mask`, from the hand on.
+    /// Returns the slots of a bucket that are set in `mask`, from the hand on.
     #[inline]
     fn slots_from_hand(&self, bucket: usize, mask: u128) -> impl Iterator<Item = usize> + use<> {
         let before = low_bits(self.hands[bucket - self.first].into());
@@ -163,7 +168,7 @@ impl Part {
         self.valid[bucket - self.first] &= !mask;
     }
 
-    /// The run in use that begins at slot `first`.
+    /// Returns the run in use that begins at slot `first`.
     pub fn run_from(&self, first: u32) -> Option<Run> {
         let (bucket, slot) = (first as usize / self.slots, first as usize % self.slots);
         if self.valid(bucket) >> slot & 1 == 0 {
@@ -173,8 +178,10 @@ impl Part {
         (self.find(self.key_of(run)) == Some(run)).then_some(run)
     }
 
-    /// Gives the slots of `run` to that hash, whatever runs had them, or was the hash's. False where they are not all
-    /// in the bucket of the hash.
+    /// Gives the slots of `run` to that hash; replaces other runs there, and another run of the
+    /// hash.
+    ///
+    /// Returns false if the slots are not all in the bucket of the hash.
     pub fn replace(&mut self, fp_key: Key, run: Run) -> bool {
         let bucket = self.space.bucket(fp_key);
         let slot = (run.first as usize).wrapping_sub(bucket * self.slots);
@@ -190,8 +197,10 @@ impl Part {
         true
     }
 
-    /// Gives the slots of `run`, whatever runs had them, to a hash of their bucket that has no other run: that hash. `None` where
-    /// they are not all in one bucket, or every hash of the bucket has a run.
+    /// Gives the slots of `run` to an unused hash of their bucket, and returns the hash.
+    ///
+    /// It replaces other runs there. Returns `None` if the slots are not in one bucket, or every
+    /// hash of the bucket has a run.
     pub fn reserve(&mut self, run: Run) -> Option<Key> {
         let bucket = self.bucket_of(run);
         let is_here =
@@ -200,23 +209,23 @@ impl Part {
         self.replace(key, run).then_some(key)
     }
 
-    /// The FP-hash of a run.
+    /// Returns the FP-hash of a run.
     pub fn key_of(&self, run: Run) -> Key {
         self.space.key(self.bucket_of(run), self.prefixes[run.first as usize - self.first * self.slots])
     }
 
-    /// Which slots of a bucket are in use, but for those of runs that count as free, by their first slots.
+    /// Returns the slots of a bucket in use, without runs that count as free, by their first slots.
     pub fn valid_but(&self, bucket: usize, is_freed: impl Fn(u32) -> bool) -> u128 {
         let freed = self.runs_in(bucket).filter(|(run, _)| is_freed(run.first));
         freed.fold(self.valid(bucket), |valid, (run, _)| valid & !self.mask(run))
     }
 
-    /// The prefix of a slot that is in use.
+    /// Returns the prefix of a slot in use.
     pub fn prefix_of(&self, bucket: usize, slot: usize) -> u16 {
         self.prefixes(bucket)[slot]
     }
 
-    /// Gives free slots to a prefix, if that has none.
+    /// Gives free slots to a prefix without a run.
     pub fn set_if_new(&mut self, bucket: usize, slot: usize, count: u32, prefix: u16) {
         let run = self.run(bucket, slot, count);
         let key = self.space.key(bucket, prefix);
@@ -226,7 +235,7 @@ impl Part {
         }
     }
 
-    /// All runs of a bucket, in order, each with its hash.
+    /// Returns all runs of a bucket, in order, each with its hash.
     #[inline]
     pub fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (Run, Key)> + '_ {
         let mut left = self.valid(bucket);
@@ -241,7 +250,7 @@ impl Part {
         })
     }
 
-    /// The run that begins at slot `slot` of a bucket.
+    /// Returns the run that begins at slot `slot` of a bucket.
     #[inline]
     fn run_at(&self, bucket: usize, slot: usize) -> Run {
         let prefixes = self.prefixes(bucket);
@@ -270,7 +279,7 @@ impl Part {
     }
 }
 
-/// Runs that have to go, all of one bucket, in the order of their slots; each with whether it has references.
+/// Runs of one bucket that must go, in the order of their slots, with a mark for references.
 #[derive(Clone, Copy, Debug)]
 pub struct Victims {
     bucket_first: u32,
@@ -296,20 +305,20 @@ impl Iterator for Victims {
     fn next(&mut self) -> Option<(Run, bool)> {
         let slot = bits(self.starts).next()?;
         self.starts &= self.starts - 1;
-        // A run ends where its slots do, or where the next one begins.
+        // A run ends with its slots, or before the next run.
         let next = if self.starts == 0 { u128::BITS } else { self.starts.trailing_zeros() };
         let count = (self.slots >> slot).trailing_ones().min(next - slot as u32);
         Some((Run { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
     }
 }
 
-/// Where `count` consecutive bits of `free` begin.
+/// Returns the starts of `count` consecutive bits of `free`.
 #[inline]
 fn starts_of(free: u128, count: u32) -> u128 {
     (1..count).fold(free, |starts, i| starts & free >> i)
 }
 
-/// The positions of the bits that are set.
+/// Returns the positions of the set bits.
 #[inline]
 fn bits(mut mask: u128) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {

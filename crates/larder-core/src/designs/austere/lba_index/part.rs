@@ -1,12 +1,12 @@
-//! Some buckets of the LBA index, one after the other: what one of its locks guards.
+//! A part of the LBA index: consecutive buckets under one lock.
 //!
-//! A slot is a prefix (16 bits), an FP-hash and a valid flag, as in the paper, and in write-back a dirty flag. Each
-//! of the four lies in an array of its own, and a bucket's part of it together: a bucket's prefixes are searched, and moved up
-//! by one slot, many at a time.
+//! A slot is a prefix (16 bits), an FP-hash and a valid flag, as in the paper, and in write-back a
+//! dirty flag. Each of the four lies in an array of its own, and a bucket's part of it together. A
+//! search or a move of a bucket's prefixes by one slot takes many at a time.
 //!
-//! Invariants: as those of the [index](super). A bucket is named by its number in the index.
+//! Invariants: as those of the [index](super). Buckets have their numbers in the index.
 //!
-//! What it does not do: know of the other buckets.
+//! It does not know the other buckets.
 
 use super::{Change, Entry};
 use crate::austere::{
@@ -20,7 +20,7 @@ pub struct Part {
     /// The first bucket's number.
     first: usize,
     slots: usize,
-    /// Slots `0..recent` of a bucket are the recent ones.
+    /// Number of recent slots of a bucket, `0..recent`.
     recent: usize,
     fp_bits: usize,
     prefixes: Box<[u16]>,
@@ -28,12 +28,14 @@ pub struct Part {
     fp_hashes: Box<[u64]>,
     bucket_words: usize,
     valid: Box<[u128]>,
-    /// Empty where nothing is ever dirty.
+    /// Empty if nothing is ever dirty.
     dirty: Box<[u128]>,
 }
 
 impl Part {
-    /// Of so many buckets, each of so many slots for FP-hashes of so many bits, that may be dirty or not.
+    /// Creates a part of so many buckets from `first` on.
+    ///
+    /// Each has so many slots, for FP-hashes of so many bits, with dirty flags or without.
     pub fn new(space: KeySpace, first: usize, buckets: usize, (slots, fp_bits, has_dirty): (usize, u32, bool)) -> Part {
         let bucket_words = (slots * fp_bits as usize).div_ceil(64);
         Part {
@@ -50,13 +52,13 @@ impl Part {
         }
     }
 
-    /// Where the bucket of an LBA-hash is in here.
+    /// Returns the position of an LBA-hash's bucket in this part.
     #[inline]
     fn bucket(&self, lba_key: Key) -> usize {
         self.space.bucket(lba_key) - self.first
     }
 
-    /// The slot of an LBA-hash.
+    /// Returns the entry of an LBA-hash.
     #[inline]
     pub fn find(&self, lba_key: Key) -> Option<Entry> {
         let bucket = self.bucket(lba_key);
@@ -65,13 +67,14 @@ impl Part {
         (mask != 0).then(|| self.entry(bucket, mask.trailing_zeros() as usize))
     }
 
-    /// The entry that has to go for a new one of `lba_key`, which has none: the least recent of a full bucket.
+    /// Returns the least recent entry of a full bucket, which must go for a new one of `lba_key`.
     pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
         let bucket = self.bucket(lba_key);
         (self.valid[bucket] == low_bits(self.slots)).then(|| self.entry(bucket, self.slots - 1))
     }
 
-    /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash of what is not recent any more, if that is so.
+    /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash that is not
+    /// recent any more, if there is one.
     #[inline]
     pub fn promote(&mut self, entry: &Entry, sketch: &Sketch) -> Option<Key> {
         if entry.slot == 0 {
@@ -86,7 +89,7 @@ impl Part {
         demoted.flatten()
     }
 
-    /// Maps `lba_key`, the most recent of its bucket then.
+    /// Maps `lba_key` as the most recent of its bucket.
     pub fn map(&mut self, lba_key: Key, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         match self.find(lba_key) {
             Some(entry) if entry.fp_key == fp_key && entry.is_dirty == is_dirty => {
@@ -96,12 +99,14 @@ impl Part {
         }
     }
 
-    /// Puts `lba_key` in as the most recent of its bucket: in place of `old`, what it has, as found; else in the first slot
-    /// that is not valid; else in place of the least recent.
+    /// Inserts `lba_key` as the most recent of its bucket.
+    ///
+    /// It replaces `old`, its entry as found, else fills the first free slot, else replaces the
+    /// least recent entry.
     fn put(&mut self, lba_key: Key, old: Option<Entry>, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         let bucket = self.bucket(lba_key);
         let leaving = old.or_else(|| self.last_of_full(lba_key));
-        // What is added comes first: no count is 0 in between that is not 0 in the end.
+        // Additions come first, so a count is 0 in between only if it is 0 in the end.
         sketch.add(fp_key);
         sketch.add(fp_key);
         if let Some(old) = &leaving {
@@ -113,25 +118,25 @@ impl Part {
         Change { left: leaving, demoted }
     }
 
-    /// Takes `entry`, as found, out. Its slot stays where it is, not valid.
+    /// Removes `entry`, as found. Its slot stays in place, invalid.
     pub fn remove(&mut self, entry: &Entry, sketch: &Sketch) {
         let bucket = self.bucket(entry.lba_key);
         self.valid[bucket] &= !(1 << entry.slot);
         self.uncount(entry, sketch);
     }
 
-    /// Number of entries.
+    /// Counts the entries.
     pub fn valid_count(&self) -> u64 {
         self.valid.iter().map(|valid| u64::from(valid.count_ones())).sum()
     }
 
-    /// Takes all entries out; the sketch has to be told.
+    /// Removes all entries; the caller updates the sketch.
     pub fn clear(&mut self) {
         self.valid.fill(0);
         self.dirty.fill(0);
     }
 
-    /// The origin has what the entry of `lba_key`, if there is one, stands for.
+    /// Marks the entry of `lba_key`, if there is one, clean, because the origin has its content.
     pub fn clean(&mut self, lba_key: Key) {
         let (entry, bucket) = (self.find(lba_key), self.bucket(lba_key));
         if let (Some(entry), Some(dirty)) = (entry, self.dirty.get_mut(bucket)) {
@@ -139,7 +144,7 @@ impl Part {
         }
     }
 
-    /// Those of a bucket.
+    /// Returns the entries of a bucket.
     pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + '_ {
         let bucket = bucket - self.first;
         let valid = self.valid[bucket];
@@ -147,7 +152,7 @@ impl Part {
         slots.map(move |slot| (self.entry(bucket, slot), slot < self.recent))
     }
 
-    /// Adds all references to what the sketch has.
+    /// Adds all references to those in the sketch.
     pub fn count_all(&self, sketch: &Sketch) {
         for bucket in 0..self.valid.len() {
             for (entry, is_recent) in self.entries_in(self.first + bucket) {
@@ -159,7 +164,7 @@ impl Part {
         }
     }
 
-    /// Bytes that the index has allocated.
+    /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
         size_of_val(&*self.prefixes)
             + size_of_val(&*self.fp_hashes)
@@ -167,24 +172,24 @@ impl Part {
             + size_of_val(&*self.dirty)
     }
 
-    /// The prefix of an LBA-hash.
+    /// Returns the prefix of an LBA-hash.
     pub fn prefix_of(&self, lba_key: Key) -> u16 {
         self.space.prefix(lba_key)
     }
 
-    /// Which slots of a bucket are valid.
+    /// Returns the valid slots of a bucket, as a mask.
     pub fn valid_of(&self, bucket: usize) -> u128 {
         self.valid[bucket - self.first]
     }
 
-    /// LBA-hash and FP-hash of a valid slot.
+    /// Returns LBA-hash and FP-hash of a valid slot.
     pub fn slot(&self, bucket: usize, slot: usize) -> (Key, Key) {
         let entry = self.entry(bucket - self.first, slot);
         (entry.lba_key, entry.fp_key)
     }
 
-    /// Fills a slot that is not valid, if the bucket has no such prefix and the numbers are such as could be. The sketch
-    /// has to be told.
+    /// Fills an invalid slot, if the bucket lacks the prefix and the numbers are possible. The
+    /// caller updates the sketch.
     pub fn set_slot(&mut self, bucket: usize, slot: usize, prefix: u16, fp_key: Key) {
         let lba_key = self.space.key(bucket, prefix);
         let is_possible = self.space.prefix(lba_key) == prefix && self.space.bucket(lba_key) == bucket;
@@ -218,7 +223,7 @@ impl Part {
         }
     }
 
-    /// The last recent slot is about to become the first old one: its FP-hash.
+    /// Demotes the last recent slot to the first old one; returns its FP-hash.
     #[inline]
     fn demote_last_recent(&self, bucket: usize, sketch: &Sketch) -> Option<Key> {
         let last = self.recent.checked_sub(1).filter(|&last| self.valid[bucket] >> last & 1 == 1)?;
@@ -272,7 +277,7 @@ fn shift_fields(words: &mut [u64], slot: usize, bits: usize, first: u64) {
         *word = old << bits | below >> (64 - bits);
         below = old;
     }
-    // Above field `slot` nothing moves.
+    // Bits above field `slot` stay.
     if !end.is_multiple_of(64)
         && let Some(last) = words.last_mut()
     {
