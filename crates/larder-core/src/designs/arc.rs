@@ -1,20 +1,24 @@
-//! The baseline `arc`: no data reduction, each cached address has a slot of its own, replaced by ARC (Megiddo and Modha,
-//! "ARC: a self-tuning, low overhead replacement cache", FAST '03, Figure 4).
+//! The baseline `arc`: no data reduction, a slot for each cached address, and replacement by ARC.
 //!
-//! T1 has addresses that were asked for once of late, T2 those asked for more often; B1 and B2 remember as many that left
-//! them. A hit in B1 or B2 moves the target size `p` of T1 up or down, by the quotient of the two lists' sizes or by 1 if
-//! that is less. `p` is a real number, as in the paper; with integers the hit ratios are others.
+//! ARC is from Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST '03,
+//! Figure 4. T1 has addresses with one recent request, T2 those with more. B1 and B2 remember as
+//! many that left them. A hit in B1 or B2 moves the target size `p` of T1 up or down, by the
+//! quotient of the two lists' sizes or by 1 if that is less. `p` is a real number, as in the paper;
+//! integers give other hit ratios.
 //!
-//! CacheDedup §5.1 compares with it ("ARC (without deduplication)"). An entry of its metadata is an address with its
-//! flags, in 8 bytes: one for each slot and one for each address without data. The paper gives no size for it.
+//! CacheDedup §5.1 compares with it ("ARC (without deduplication)"). An entry of its metadata is
+//! an address with its flags, in 8 bytes: one for each slot and one for each ghost. The paper gives
+//! no size for it.
 //!
 //! Departures from Figure 4:
-//! - It knows neither trims nor invalidation. Here they remove the address from whatever list it is on, and free the
-//!   slot. While a slot is free, REPLACE is not called; a ghost that would have to go for it still goes.
+//! - Figure 4 has no trims or invalidation. Here they remove the address from its list, and free
+//!   the slot. While a slot is free, REPLACE is not called; a ghost that would have to go for it
+//!   still goes.
 //!
-//! Invariants: |T1|+|T2| <= C, |T1|+|B1| <= C, all four together <= 2C. An address in T1 or T2 has a slot; no other has.
+//! Invariants: |T1|+|T2| <= C, |T1|+|B1| <= C, all four together <= 2C. Exactly the addresses in T1
+//! and T2 have a slot.
 //!
-//! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
+//! It does not look at fingerprints, and stores every write, even of the same content.
 
 use crate::{
     design::Use,
@@ -40,7 +44,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |slots, chunk_bytes| of_slots(slots, |size| Arc::for_flash(size, chunk_bytes)),
     }),
 };
-/// Bytes of an entry: an address, its flags in the bits that it does not use.
+/// Bytes of an entry: an address, with flags in its unused bits.
 const ENTRY_BYTES: u32 = 8;
 
 const T1: usize = 0;
@@ -50,7 +54,7 @@ const B2: usize = 3;
 
 /// The design.
 pub struct Arc {
-    /// With the slot of each, or [`NONE`].
+    /// The addresses with their slots, or [`NONE`].
     addresses: Addresses<u32, 4>,
     slots: SlotPool,
     /// The paper's c.
@@ -60,7 +64,7 @@ pub struct Arc {
 }
 
 impl Arc {
-    /// A cache of `data_chunks` (the paper's c), at least 1.
+    /// Creates a cache of `data_chunks` (the paper's c), at least 1.
     pub fn new(data_chunks: u64) -> Result<Self, SizeError> {
         let chunks = check_chunks(NAME, data_chunks)?;
         let addresses = check_count(NAME, 2 * data_chunks)?;
@@ -72,18 +76,18 @@ impl Arc {
         })
     }
 
-    /// A cache that fills `flash`.
+    /// Creates a cache that fills `flash`.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let formula = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries: |chunks| 2 * chunks };
         Arc::new(formula.data_chunks(flash)?)
     }
 
-    /// The target size of T1 (the paper's p).
+    /// Returns the target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
     }
 
-    /// Takes the data of `i`, in T1 or T2, away.
+    /// Frees the slot of `i`, which is in T1 or T2.
     fn take_slot(&mut self, i: u32, decision: &mut Decision) {
         let slot = std::mem::replace(self.addresses.payload_mut(i), NONE);
         if self.addresses.set_dirty(i, false) {
@@ -208,7 +212,7 @@ impl Slotted for Arc {
             None => self.admit(lba, decision),
         };
         if !decision.was_cached {
-            // REPLACE and case IV have made a slot free, where none was.
+            // REPLACE and case IV have freed a slot, if none was free.
             let Some(slot) = self.slots.take() else { return };
             *self.addresses.payload_mut(i) = slot;
         }

@@ -1,42 +1,46 @@
-//! CacheDedup's `cd-arc` (§5.6): D-ARC (§4.2) over WEUs of compressed chunks, as Nitro has them.
+//! CacheDedup's `cd-arc` (§5.6): D-ARC (§4.2) over WEUs of compressed chunks, as in Nitro.
 //!
-//! The paper gives one paragraph: "1) the Data Cache stores WEUs; 2) the fingerprints in the Metadata Cache point to the
-//! extents in the WEUs; and 3) replacement in the Data Cache preferably uses a WEU with no mappings in T1 ∪ T2". All else
-//! is D-ARC, see `d_arc.rs`: addresses are on T1, T2, B1, B2 and B3; those in T1 and T2 have their data; those in B1, B2
-//! and B3 remember their fingerprints, and hit as long as their content is known to be in some WEU: whoever asks maps them
-//! to it again ([`Design::remembered`]). Where every WEU has
-//! an address in T1 or T2, addresses are moved out of them, by D-ARC's MANAGEMETADATACACHE, until one has none.
+//! The paper gives one paragraph: "1) the Data Cache stores WEUs; 2) the fingerprints in the
+//! Metadata Cache point to the extents in the WEUs; and 3) replacement in the Data Cache preferably
+//! uses a WEU with no mappings in T1 ∪ T2". The rest is D-ARC, see `d_arc.rs`: addresses are on
+//! T1, T2, B1, B2 and B3, and those in T1 and T2 have their data. Those in B1, B2 and B3 remember
+//! their fingerprints, and hit while a WEU is known to have their content: the caller maps them to
+//! it again ([`Design::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
+//! MANAGEMETADATACACHE moves addresses out of them until one WEU has none.
 //!
-//! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design drives. What it adds is
-//! which WEU goes, and which addresses are remembered.
+//! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design
+//! drives. It adds the choice of WEUs, and the remembered addresses.
 //!
-//! What the paper leaves open, and how it is here:
-//! - C and X. A cache of compressed chunks has no number of chunks that is known beforehand. C is half of the addresses
-//!   that there may be, and X what is left (0 or 1), as in AustereCache's authors' version.
-//! - Among WEUs without an address in T1 or T2 the one goes that lost its last one first, as in theirs. D-ARC takes the
-//!   least recently used data; to find it among WEUs would take a search.
+//! Open points of the paper, and their solutions here:
+//! - C and X. A cache of compressed chunks has no fixed number of chunks. C is half of the maximum
+//!   number of addresses, and X the rest (0 or 1), as in AustereCache's authors' version.
+//! - Among WEUs without an address in T1 or T2 the one goes that lost its last one first, as in
+//!   theirs. D-ARC takes the least recently used data, which would need a search among WEUs.
 //! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1 (theirs: by 1).
 //!
-//! What AustereCache's authors' version makes of a trace is in `larder-sim/tests/simulator/published.rs`, whose test compares this one
-//! with it and prints it.
+//! The test in `larder-sim/tests/simulator/published.rs` compares it with their version on a trace.
 //!
-//! Departures from D-ARC, which come from the order of things in a cache that does I/O ([`Design`]):
-//! - A WEU is evicted when one is to be opened, before it is known whose chunk needs it. So addresses are moved before `p`
-//!   is, and REPLACE takes the address that is asked for as not in B2.
-//! - Before the origin is written the old copy is forgotten ([`Design::unmap`]); the new one is mapped later. In between
-//!   the address stays where it is on its list, without data, so that its being written counts as a use. A write around the
-//!   cache leaves it so, too, where the paper removes it: its next read finds it on its list.
-//! - An address that leaves B3 is forgotten when the caller asks what it may forget ([`Design::drop_clean_zeroes`]), for it
-//!   has to log that; until then, and as long as it is dirty, it stays mapped, and hits.
-//! - Where T2 is empty REPLACE takes from T1 whatever `p` is.
-//! - Chunks of zeroes have no data to be kept: they are addresses as any other, but in no WEU.
-//! - What outlives a restart is in `cd_arc/restored.rs`: all of it after an end in order, and of what is remembered after a crash the addresses
-//!   alone. Without a checkpoint's history what is mapped is in T2, in no order, as far as that has room, then in B2.
+//! Departures from D-ARC, due to the order of operations in a cache with I/O ([`Design`]):
+//! - A WEU is evicted before an opening, and before the chunk is known that needs it. Addresses
+//!   therefore move before `p` does, and REPLACE takes the requested address as not in B2.
+//! - The old copy is forgotten ([`Design::unmap`]) before a write of the origin, and the new one is
+//!   mapped later. In between the address stays on its list, without data, so the write counts as a
+//!   use. A write around the cache leaves it so, too, but the paper removes it: its next read finds
+//!   it on its list.
+//! - An address that leaves B3 is forgotten when the caller asks for addresses to forget
+//!   ([`Design::drop_clean_zeroes`]), because the caller has to log that. Until then, and while it
+//!   is dirty, it stays mapped, and hits.
+//! - If T2 is empty, REPLACE takes from T1 for any `p`.
+//! - Chunks of zeroes are ordinary addresses, but in no WEU.
+//! - After an orderly end `cd_arc/restored.rs` restores everything, and after a crash only the
+//!   addresses of ghosts. Without a checkpoint's history the mapped addresses are in T2, in no
+//!   order, as far as it has room, then in B2.
 //!
-//! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address is on a list, or waits to
-//! be dropped. An address in T1 or T2 is mapped, but between [`Design::unmap`] and the next [`Design::map`].
+//! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address
+//! is on a list, or waits to be dropped. An address in T1 or T2 is mapped, except between
+//! [`Design::unmap`] and the next [`Design::map`].
 //!
-//! What it does not do: forget an address by itself that a log may know.
+//! It does not forget an address by itself that a log may know.
 
 mod lists;
 mod restored;
@@ -65,45 +69,47 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |config| Box::new(CdArc::new(config)),
     }),
 };
-/// Bytes of a checkpoint for each address that it may remember, at most: what its history has of it.
+/// Maximum bytes of a checkpoint's history for each remembered address.
 pub const HISTORY_BYTES_MAX: u64 = history::CONTENT_ADDRESS_BYTES as u64;
-/// Bytes of RAM for each address that it may remember, at most: those of Nitro's indices, what the lists take where as many
-/// addresses as can be wait to be dropped, and the history, which a checkpoint takes as of one moment.
+/// Maximum bytes of RAM for each remembered address. They cover Nitro's indices, the lists with the
+/// maximum of addresses that wait to be dropped, and the history, which a checkpoint takes at one
+/// moment.
 pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + lists::ADDRESS_BYTES_MAX + HISTORY_BYTES_MAX;
 
 /// The design.
 pub struct CdArc {
     nitro: Nitro,
     lists: Lists,
-    /// What was found last: a duplicate that is mapped next is of this content.
+    /// The last found content: the next mapped duplicate has it.
     found: Option<(Place, Fingerprint)>,
-    /// Recovery runs.
+    /// The state of a recovery.
     restoring: Option<Restoring>,
 }
 
 impl CdArc {
-    /// An empty cache. It remembers `config.mappings_max` addresses, the paper's 2C + X.
+    /// Creates an empty cache. It remembers `config.mappings_max` addresses, the paper's 2C + X.
     pub fn new(config: DesignConfig) -> Self {
         let lists = Lists::new(config.mappings_max, config.slot_count);
         CdArc { nitro: Nitro::new(config), lists, found: None, restoring: None }
     }
 
-    /// The target size of T1 (the paper's p).
+    /// Returns the target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.lists.target()
     }
 
-    /// Addresses on T1, T2, B1, B2, B3.
+    /// Counts the addresses on T1, T2, B1, B2, B3.
     pub fn list_lens(&self) -> [u64; 5] {
         [T1, T2, B1, B2, B3].map(|list| self.lists.len(list))
     }
 
-    /// Addresses that have left the lists: those that may be dropped now, and those that are dirty.
+    /// Counts the addresses that have left the lists: those that may be dropped now, and dirty
+    /// ones.
     pub fn waiting(&self) -> [u64; 2] {
         [LEFT, OWED].map(|list| self.lists.len(list))
     }
 
-    /// `lba` has no data any more, and its content is not what it was.
+    /// Takes data and content from `lba`.
     fn outdate(&mut self, lba: Lba) {
         match self.lists.find(lba) {
             Some(i) if matches!(self.lists.list(i), LEFT | OWED) => self.lists.remove(i),
@@ -115,16 +121,17 @@ impl CdArc {
         }
     }
 
-    /// Address `i`, which is mapped, is asked for.
+    /// Processes a request of the mapped address `i`.
     fn process(&mut self, i: u32) {
-        // What is in a WEU that is about to go does not come back to T1 or T2: it would be an orphan there.
+        // Data in a WEU that is about to go does not return to T1 or T2, where its address would be
+        // an orphan.
         let slot = SlotId(self.lists.at(i).slot);
         if self.nitro.slot(slot).is_none_or(|(state, _)| state != SlotState::Evicting) {
             self.lists.process(i);
         }
     }
 
-    /// Forgets the addresses of a run, and that they ever were.
+    /// Forgets the addresses of a run, ghosts included.
     fn forget_run(&mut self, first: Lba, count: u64) {
         for lba in self.lists.in_run(first, count) {
             if let Some(i) = self.lists.find(lba) {
@@ -133,12 +140,12 @@ impl CdArc {
         }
     }
 
-    /// Whether a mapping more has room, for an address that is not mapped.
+    /// Returns whether an unmapped address has room for a mapping.
     fn has_room_for(&self, lba: Lba) -> bool {
         self.nitro.has_room(1) || self.nitro.has_entry(lba)
     }
 
-    /// A sealed slot without an address in T1 and T2.
+    /// Returns a sealed slot without an address in T1 and T2.
     fn take_unheld(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
         let nitro = &self.nitro;
         self.lists.take_unheld(|slot| match nitro.slot(slot) {
@@ -148,15 +155,15 @@ impl CdArc {
         })
     }
 
-    /// What `slot` is now, after recovery said something of it.
+    /// Notes the present generation of `slot` after a step of recovery.
     fn note_generation(&mut self, slot: SlotId) {
         if let Some((_, generation)) = self.nitro.slot(slot) {
             self.lists.begin_generation(slot, generation);
         }
     }
 
-    /// Whether an address in T1 or T2 lost its data by an eviction. None does, but where recovery was told of states that
-    /// never were. For tests.
+    /// Returns whether an address in T1 or T2 lost its data by an eviction. For tests. None does,
+    /// unless recovery passed through states that never were.
     pub fn has_orphan(&self) -> bool {
         let is_orphan = |&i: &u32| {
             let at = self.lists.at(i);
@@ -165,7 +172,7 @@ impl CdArc {
         self.lists.check().iter().any(|(_, i)| is_orphan(i))
     }
 
-    /// Panics where an invariant of this design does not hold. For tests.
+    /// Panics if an invariant of this design does not hold. For tests.
     pub fn check(&self) {
         let mut mapped = 0;
         for (lba, i) in self.lists.check() {
@@ -173,7 +180,8 @@ impl CdArc {
             assert_eq!(found != Lookup::Miss, self.lists.is_there(was), "{lba:?}");
             mapped += u64::from(found != Lookup::Miss);
             let is_dirty = self.lists.is_dirty(i);
-            // What was dirty in a state that never was may have lost its WEU; recovery forgets it in the end.
+            // Dirty data of a state that never was may have lost its WEU; recovery forgets it in
+            // the end.
             assert!(found == Lookup::Miss || is_dirty == self.nitro.dirty_seq(lba).is_some(), "{lba:?}");
             assert!(!matches!((self.lists.list(i), is_dirty), (LEFT, true) | (OWED, false)), "{lba:?}");
             if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = found {
@@ -204,7 +212,8 @@ impl Design for CdArc {
     }
 
     fn hit(&self, lba: Lba) -> Option<Hit> {
-        // The lists say what leaves. What leaves them stays mapped until the caller asks what it may forget.
+        // The lists choose the leaving addresses. Those stay mapped until the caller asks for
+        // addresses to forget.
         let mut hit = self.nitro.hit(lba)?;
         hit.used.number = self.lists.find(lba)?;
         Some(hit)
@@ -268,7 +277,7 @@ impl Design for CdArc {
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
-        // Ghosts are among them: whoever unmaps a run unmaps them, too.
+        // Ghosts are among them, because unmapping a run unmaps them, too.
         self.lists.in_run(first, count)
     }
 
@@ -332,7 +341,7 @@ impl Design for CdArc {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        // Where no WEU may go at all, no address has to leave T1 and T2 for one.
+        // If no WEU may go at all, no address has to leave T1 and T2 for one.
         self.nitro.oldest_but(&mut *busy)?;
         let mut victim = self.take_unheld(busy);
         while victim.is_none() && self.lists.len(T1) + self.lists.len(T2) > 0 {

@@ -1,35 +1,44 @@
-//! CacheDedup's `d-arc` (§4.2, Algorithms 2 and 3): ARC over addresses, with a Data Cache D of C chunks without duplicates.
+//! CacheDedup's `d-arc` (§4.2, Algorithms 2 and 3): ARC over addresses with a deduplicated Data
+//! Cache.
 //!
-//! T1 and T2 have the addresses that count, up to C + X of them since several may share a chunk; B1 and B2 those that left
-//! them, and B3 those that left B1 and B2, as long as T1, T2 and B3 together have no more than C + X. Only data that no
-//! address in T1 or T2 has may leave D, the least recently used of it first (§4.2.1: "replace LRU victim in D"); where
-//! there is none, addresses are moved out of T1 and T2 until there is. So every address in T1 and T2 has its data; one in
-//! B1, B2 or B3 hits as long as its data happens to be in D.
+//! The Data Cache D has C chunks without duplicates. T1 and T2 have the counting addresses, up to C
+//! + X of them because several may share a chunk. B1 and B2 have addresses that left them. B3 has
+//! those that left B1 and B2, as long as T1, T2 and B3 together have no more than C + X. Data may
+//! leave D only if no address in T1 or T2 has it, the least recently used first (§4.2.1: "replace
+//! LRU victim in D"). If there is none, addresses move out of T1 and T2 until there is. Every
+//! address in T1 and T2 therefore has its data. An address in B1, B2 or B3 hits while its data
+//! happens to be in D.
 //!
-//! Departures from Algorithms 2 and 3, and what they leave open:
-//! - An overwrite may give an address in T1 or T2 content that is not in D; Algorithm 2 only moves the address. Here the
-//!   data is inserted, after the address has moved.
-//! - Algorithm 3 as printed loops for ever in MANAGEMETADATACACHE where both of its tests fail: then it does nothing. Here
-//!   REPLACEINMETADATACACHE is called outside the inner `if`, as ARC calls REPLACE.
-//! - Where the address evicted from B3 would be the one that is asked for, it stays: it leaves B3 at once anyway.
-//! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1, a real number between 0 and C ("Increase p"
-//!   is all that the paper says).
+//! Departures from Algorithms 2 and 3, and their open points:
+//! - An overwrite may give an address in T1 or T2 content that is not in D; Algorithm 2 only moves
+//!   the address. Here the data is inserted after the move.
+//! - Algorithm 3 as printed loops for ever in MANAGEMETADATACACHE if both of its tests fail: then
+//!   it does nothing. Here REPLACEINMETADATACACHE is called outside the inner `if`, as ARC calls
+//!   REPLACE.
+//! - If the evicted address of B3 would be the requested one, it stays: it leaves B3 at once
+//!   anyway.
+//! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1, a real number between
+//!   0 and C. (The paper only says "Increase p".)
 //! - D has free slots at first, and after trims; those are used before there is a victim.
-//! - What no address has any more, on whatever list, is a victim like others, or forgotten as §3.1 has it: [`Orphans`].
-//! - A trim, and a write around the cache, remove the address, and its data where no other address, on whatever list, has
-//!   it (§3.2, "write invalidate").
-//! - Two percent of the data's bytes (§5.1) are spent on X. The minimum is X = 0: 2C addresses and C slots, 72 bytes a
-//!   chunk ("under 3%", §5.1). §5.4's 341 MB for 11 GB are 127 bytes a chunk; the paper does not say of what.
+//! - Content without an address on any list is a victim like others, or forgotten as in §3.1:
+//!   [`Orphans`].
+//! - A trim, and a write around the cache, remove the address, and its data if no other address on
+//!   any list has it (§3.2, "write invalidate").
+//! - Two percent of the data's bytes (§5.1) are spent on X. The minimum is X = 0: 2C addresses and
+//!   C slots, 72 bytes a chunk ("under 3%", §5.1). §5.4's 341 MB for 11 GB are 127 bytes a chunk;
+//!   the paper does not explain them.
 //!
-//! AustereCache's authors' version of D-ARC departs from the paper, and so from this. For 1024 chunks and an index of 4096
-//! addresses, which are C = 1024 and X = 2048 here, its lists have C = 2048 and X = 0, while D has 1024 chunks. Its `p`
-//! moves by 1. Its victim is what was first to lose its last address in T1 and T2, not what was least recently used;
-//! and what an overwrite replaces loses its address only when there is room for the new. What that version makes of a
-//! trace is in `larder-sim/tests/simulator/published.rs`, whose test compares ours with it and prints it.
+//! AustereCache's authors' version of D-ARC departs from the paper, and so from this one. An
+//! example is 1024 chunks and an index of 4096 addresses, C = 1024 and X = 2048 here. Its lists
+//! then have C = 2048 and X = 0, and its D has 1024 chunks. Its `p` moves by 1. Its victim is the
+//! first content that lost its last address in T1 and T2, not the least recently used one. Replaced
+//! content loses its address only when there is room for the new one. The test in
+//! `larder-sim/tests/simulator/published.rs` compares both on a trace.
 //!
-//! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. An address in T1 or T2 has its data in D.
+//! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. An address in T1 or T2 has its data
+//! in D.
 //!
-//! What it does not do: keep data for the sake of B1, B2 or B3.
+//! It does not keep data for the sake of B1, B2 or B3.
 
 use crate::{
     design::Use,
@@ -63,14 +72,14 @@ const T2: usize = 1;
 const B1: usize = 2;
 const B2: usize = 3;
 const B3: usize = 4;
-/// Where an address is that comes in and is on no list yet.
+/// The list of an incoming address that is on no list yet.
 const NEW: usize = 5;
 
 /// The design.
 pub struct DArc {
     metadata: Metadata<6>,
     slots: SlotPool,
-    /// When each slot was last used, and which have no address in T1 or T2.
+    /// The last use of each slot, and the slots without an address in T1 or T2.
     victims: SlotHeap,
     /// The paper's C.
     data_chunks: usize,
@@ -78,18 +87,19 @@ pub struct DArc {
     extra: usize,
     /// The target size of T1.
     p: f64,
-    /// Data slots that a walk has looked at.
+    /// Number of data slots that a walk has passed.
     shown: usize,
 }
 
 impl DArc {
-    /// A cache of `data_chunks` (the paper's C, at least 1), and `extra` addresses (X) beside 2C.
+    /// Creates a cache of `data_chunks` (the paper's C, at least 1), and `extra` addresses (X)
+    /// beside 2C.
     pub fn new(data_chunks: u64, extra: u64) -> Result<Self, SizeError> {
         let chunks = check_chunks(NAME, data_chunks)?;
         check_count(NAME, extra)?;
         let addresses = check_count(NAME, 2 * data_chunks + extra)?;
         Ok(DArc {
-            // One more: the address that comes in.
+            // One more for the incoming address.
             metadata: Metadata::new(chunks, addresses as usize + 1),
             slots: SlotPool::new(chunks),
             victims: SlotHeap::new(),
@@ -100,7 +110,7 @@ impl DArc {
         })
     }
 
-    /// A cache of `data_chunks` whose lists have `addresses` (2C + X) in all, at least 2C.
+    /// Creates a cache of `data_chunks` whose lists have `addresses` (2C + X, at least 2C) in all.
     pub fn with_addresses(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
         check_chunks(NAME, data_chunks)?;
         match addresses.checked_sub(2 * data_chunks) {
@@ -112,7 +122,8 @@ impl DArc {
         }
     }
 
-    /// A cache that fills `flash`: two addresses for each chunk, and 2% of the data's bytes more of them.
+    /// Creates a cache that fills `flash`: two addresses for each chunk, and 2% of the data's bytes
+    /// more.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let extra = |chunks| extra_addresses(chunks, chunk_bytes);
         let entries = |chunks| 3 * chunks + extra(chunks);
@@ -120,12 +131,12 @@ impl DArc {
         DArc::new(chunks, extra(chunks))
     }
 
-    /// The same cache, while it is empty, with its orphans treated so.
+    /// Sets the treatment of orphans in an empty cache.
     pub fn with_orphans(self, orphans: Orphans) -> Self {
         DArc { metadata: self.metadata.with_orphans(orphans), ..self }
     }
 
-    /// The target size of T1 (the paper's p).
+    /// Returns the target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
     }
@@ -134,7 +145,7 @@ impl DArc {
         self.metadata.addresses.len(list)
     }
 
-    /// Another address in T1 or T2 has `content`.
+    /// Counts another address in T1 or T2 for `content`.
     fn hold(&mut self, content: u32) {
         let holds = self.metadata.holds(content);
         *holds += 1;
@@ -145,7 +156,7 @@ impl DArc {
         }
     }
 
-    /// An address in T1 or T2 less has `content`.
+    /// Uncounts an address in T1 or T2 for `content`.
     fn let_go(&mut self, content: u32) {
         let holds = self.metadata.holds(content);
         *holds -= 1;
@@ -173,7 +184,7 @@ impl DArc {
         }
     }
 
-    /// PROCESSREQUEST: address `i` is asked for, and has its content.
+    /// PROCESSREQUEST: handles a request of address `i`, which has its content.
     fn process(&mut self, i: u32, decision: &mut Decision) {
         let to = match self.metadata.addresses.list(i) {
             T1 | T2 => {
@@ -213,7 +224,7 @@ impl DArc {
         };
     }
 
-    /// INSERTINDATACACHE, where the content of `i` is not in D.
+    /// INSERTINDATACACHE, if the content of `i` is not in D.
     fn insert_data(&mut self, i: u32, decision: &mut Decision) {
         if let Some(slot) = self.metadata.slot(i) {
             decision.data = DataStep::Map(slot);
@@ -230,8 +241,8 @@ impl DArc {
         decision.data = DataStep::Store { slot, evicts: free.is_none() };
     }
 
-    /// The slot, of a full D, that is to be replaced for the sake of `i`. Each round takes one address, another than
-    /// `i`, out of T1 and T2; without them all of D may go.
+    /// Returns the victim slot of a full D for the sake of `i`. Each round takes an address other
+    /// than `i` out of T1 and T2. Without such addresses all of D may go.
     fn find_victim(&mut self, i: u32) -> Option<ChunkSlot> {
         while self.victims.oldest().is_none() && self.len(T1) + self.len(T2) > 0 {
             self.manage_metadata(i);
@@ -256,7 +267,7 @@ impl DArc {
         }
     }
 
-    /// An address has lost what lies in `slot`, if anything does.
+    /// Handles the loss of an address of the content in `slot`, if there is one.
     fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) {
         if let Some(slot) = self.metadata.orphan(slot, decision) {
             self.victims.remove(slot);
@@ -285,8 +296,8 @@ impl DArc {
         }
     }
 
-    /// REPLACEINMETADATACACHE. Here |T1| < C, and either all C contents of D have addresses in T1 and T2, or these are
-    /// C + X: so T2 has an address other than `i` to give.
+    /// REPLACEINMETADATACACHE. Here |T1| < C, and either all C contents of D have addresses in T1
+    /// and T2, or these are C + X. T2 therefore has an address other than `i` to give.
     fn replace_in_metadata(&mut self, i: u32) {
         let t1 = self.len(T1) as f64;
         let is_in_b2 = self.metadata.addresses.list(i) == B2;
@@ -297,7 +308,7 @@ impl DArc {
         }
     }
 
-    /// `lba` gets `content`; its number, and whether that is new.
+    /// Gives `lba` its `content`; returns its number, and whether the content is new.
     fn assign(&mut self, lba: Lba, content: u32, decision: &mut Decision) -> (u32, bool) {
         let Some(i) = self.metadata.addresses.find(lba) else {
             let i = self.metadata.insert(lba, NEW);
@@ -334,7 +345,7 @@ impl Slotted for DArc {
     }
 
     fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)> {
-        // What comes back from B1 or B2 may take the place of an address in B3.
+        // A return from B1 or B2 may take the place of an address in B3.
         let comes_alone = |&i: &u32| !matches!(self.metadata.addresses.list(i), B1 | B2);
         let i = self.metadata.addresses.find(lba).filter(comes_alone)?;
         Some((self.metadata.slot(i)?, i))
@@ -517,7 +528,7 @@ mod tests {
         decision
     }
 
-    /// Every address in T1 and T2 has its data, which is not among the victims; the lists have the sizes they may have.
+    /// Checks the sizes of the lists, and that no data of T1 and T2 is a victim.
     fn check(design: &DArc) {
         let addresses = &design.metadata.addresses;
         for i in (0..LBAS).filter_map(|lba| addresses.find(Lba(lba))) {
@@ -532,8 +543,9 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig { cases: 300, rng_seed: RngSeed::Fixed(20_260), failure_persistence: None, ..ProptestConfig::default() })]
 
-        /// The no-wastage policy (§4.2.2), on T1 and T2: no orphaned address is among them, so that none can be there
-        /// together with an orphaned data block. Each address keeps its content, which the paper's proof assumes.
+        /// The no-wastage policy (§4.2.2), on T1 and T2: no orphaned address is among them. None
+        /// can therefore coexist with an orphaned data block. Each address keeps its content, as
+        /// the paper's proof assumes.
         #[test]
         fn wastes_nothing(
             chunks in 1u64..10,

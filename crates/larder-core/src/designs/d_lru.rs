@@ -1,24 +1,26 @@
-//! CacheDedup's `d-lru` (§4.1, Algorithm 1): two LRU lists, one of the addresses in the Metadata Cache M and one of the
-//! data blocks in the Data Cache D, each replaced by itself.
+//! CacheDedup's `d-lru` (§4.1, Algorithm 1): two LRU lists, for addresses and for data blocks.
 //!
-//! Each request makes its address the most recent of M and its content the most recent of D. So an address may be there
-//! without data (an orphan, which hits again once another address brings the content back), or data without an
-//! address; never both at once where an address keeps its content (the paper's no-wastage policy, P1 and P2).
+//! The Metadata Cache M has the addresses and the Data Cache D the blocks, each replaced by itself.
+//! Each request makes its address the most recent of M and its content the most recent of D. An
+//! address may therefore lack its data (an orphan, which hits again if another address brings the
+//! content back), or data an address. Both never happen at once if an address keeps its content
+//! (the paper's no-wastage policy, P1 and P2).
 //!
-//! What the paper leaves open, and departures:
-//! - An overwrite gives the address its new content in M. What becomes of data that no address has any more is
-//!   [`Orphans`]: Algorithm 1, which knows no overwrites, keeps it until it is the least recent; §3.1 and §3.2, which count
-//!   references, forget it. AustereCache's authors' version keeps it, and has the same hits.
-//! - A trim, and a write around the cache, remove the address, and its data where no other address has it (§3.2, "write
-//!   invalidate").
-//! - Fewer metadata entries than data chunks are refused: §3.1 calls "the required space for storing the metadata of all
-//!   the cached data" the minimum.
-//! - "An additional 2% taken from the Data Cache" (§5.1) are 2% of its bytes here, spent on addresses. §5.4's figures
-//!   for it, 111 MB of 11 GB, are 1%.
+//! Open points of the paper, and departures:
+//! - An overwrite gives the address its new content in M. [`Orphans`] decides about data without an
+//!   address. Algorithm 1, which has no overwrites, keeps it until it is the least recent; §3.1
+//!   and §3.2, which count references, forget it. AustereCache's authors' version keeps it, and
+//!   has the same hits.
+//! - A trim, and a write around the cache, remove the address, and its data if no other address has
+//!   it (§3.2, "write invalidate").
+//! - Fewer metadata entries than data chunks are refused: §3.1 calls "the required space for
+//!   storing the metadata of all the cached data" the minimum.
+//! - "An additional 2% taken from the Data Cache" (§5.1) are 2% of its bytes here, spent on
+//!   addresses. §5.4's figures for it, 111 MB of 11 GB, are 1%.
 //!
-//! Invariants: |M| <= m, |D| <= d. Where orphans are forgotten, each slot in use has an address.
+//! Invariants: |M| <= m, |D| <= d. If orphans are forgotten, each slot in use has an address.
 //!
-//! What it does not do: prefer, among what it keeps, orphans as victims.
+//! It does not prefer orphans as victims.
 
 use crate::{
     design::Use,
@@ -59,7 +61,8 @@ pub struct DLru {
 }
 
 impl DLru {
-    /// A cache of `data_chunks` (the paper's d, at least 1) and `addresses` (m, at least d).
+    /// Creates a cache of `data_chunks` (the paper's d, at least 1) and `addresses` (m, at least
+    /// d).
     pub fn new(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
         let chunks = check_chunks(NAME, data_chunks)?;
         if addresses < data_chunks {
@@ -68,7 +71,7 @@ impl DLru {
         }
         let addresses_max = check_count(NAME, addresses)?;
         Ok(DLru {
-            // One more, since a new address comes before the least recent one goes.
+            // One more, because a new address comes before the least recent one goes.
             metadata: Metadata::new(chunks, addresses_max as usize + 1),
             slots: SlotPool::new(chunks),
             order: SlotList::new(),
@@ -77,7 +80,8 @@ impl DLru {
         })
     }
 
-    /// A cache that fills `flash`: one address for each chunk, and 2% of the data's bytes more of them.
+    /// Creates a cache that fills `flash`: an address for each chunk, and 2% of the data's bytes
+    /// more.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let addresses = |chunks| chunks + extra_addresses(chunks, chunk_bytes);
         let entries = |chunks| addresses(chunks) + chunks;
@@ -85,12 +89,12 @@ impl DLru {
         DLru::new(chunks, addresses(chunks))
     }
 
-    /// The same cache, while it is empty, with its orphans treated so.
+    /// Sets the treatment of orphans in an empty cache.
     pub fn with_orphans(self, orphans: Orphans) -> Self {
         DLru { metadata: self.metadata.with_orphans(orphans), ..self }
     }
 
-    /// An address has lost what lies in `slot`, if anything does.
+    /// Handles the loss of an address of the content in `slot`, if there is one.
     fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) {
         if let Some(slot) = self.metadata.orphan(slot, decision) {
             self.order.remove(slot);
@@ -98,7 +102,8 @@ impl DLru {
         }
     }
 
-    /// INSERT-USING-LRU(x, M, m), where `lba` has `content` from now on; its number, and whether the content is new.
+    /// INSERT-USING-LRU(x, M, m): gives `lba` its `content`. Returns its number, and whether the
+    /// content is new.
     fn insert_address(&mut self, lba: Lba, content: u32, decision: &mut Decision) -> (u32, bool) {
         let Some(i) = self.metadata.addresses.find(lba) else {
             let i = self.metadata.insert(lba, 0);

@@ -1,11 +1,11 @@
-//! The baseline `lru`: no data reduction, each address has a slot of its own, and the least recently used address leaves.
+//! The baseline `lru`: no data reduction, a slot for each address, and LRU replacement.
 //!
-//! CacheDedup §5.1 compares with it ("LRU (without deduplication)"). An entry of its metadata is an address with its
-//! flags, in 8 bytes, one for each slot; the paper gives no size for it.
+//! CacheDedup §5.1 compares with it ("LRU (without deduplication)"). An entry of its metadata is
+//! an address with its flags, in 8 bytes, one for each slot. The paper gives no size for it.
 //!
 //! Invariants: a node's number in the address list is its slot's.
 //!
-//! What it does not do: look at fingerprints. Every write is stored, also where the content is the same.
+//! It does not look at fingerprints, and stores every write, even of the same content.
 
 use crate::{
     design::Use,
@@ -31,7 +31,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |slots, chunk_bytes| of_slots(slots, |size| Lru::for_flash(size, chunk_bytes)),
     }),
 };
-/// Bytes of an entry: an address, its flags in the bits that it does not use.
+/// Bytes of an entry: an address, with flags in its unused bits.
 const ENTRY_BYTES: u32 = 8;
 
 /// The design.
@@ -41,19 +41,19 @@ pub struct Lru {
 }
 
 impl Lru {
-    /// A cache of `data_chunks`, at least 1.
+    /// Creates a cache of `data_chunks`, at least 1.
     pub fn new(data_chunks: u64) -> Result<Self, SizeError> {
         let data_chunks = check_chunks(NAME, data_chunks)?;
         Ok(Lru { addresses: Addresses::new(data_chunks as usize), data_chunks })
     }
 
-    /// A cache that fills `flash`.
+    /// Creates a cache that fills `flash`.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let formula = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries: |chunks| chunks };
         Lru::new(formula.data_chunks(flash)?)
     }
 
-    /// Makes room for one, if there is none; whether something left.
+    /// Makes room for one address, if there is none; returns whether another left.
     fn make_room(&mut self, decision: &mut Decision) -> bool {
         if self.addresses.len(0) < self.data_chunks as usize {
             return false;
@@ -114,7 +114,7 @@ impl Slotted for Lru {
             }
             None => {
                 let evicts = self.make_room(decision);
-                // The number that was freed last is used next: the slot of what left.
+                // The last freed number is used next: the slot of the evicted address.
                 (self.addresses.insert(lba, 0, ()), evicts)
             }
         };

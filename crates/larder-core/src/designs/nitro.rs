@@ -1,17 +1,21 @@
-//! Nitro (Li et al., USENIX ATC 2014, §3): an LBA index with base and duplicate entries, an FP index limited to a
-//! ratio of the chunks and evicted in LRU order, WEU-granular replacement in LRU order of WEUs, generation numbers
-//! that outdate duplicates, cleaned on sight and in the background.
+//! Nitro (Li et al., USENIX ATC 2014, §3): replacement of WEUs in LRU order, with two indices.
+//!
+//! It has an LBA index with base and duplicate entries. Its FP index is limited to a ratio of the
+//! chunks and evicted in LRU order. Generation numbers outdate duplicates, which are cleaned on
+//! sight and in the background.
 //!
 //! Departures from the paper, with the reason:
-//! - Validity of base entries is checked by generation, like that of duplicates, and not by the extent's header on
-//!   SSD: the check costs no read, and the record's checksum covers slot and generation besides.
-//! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups only): their mappings
-//!   are logged like base ones.
-//! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index and dropped
-//!   beyond that, for no WEU's eviction would ever remove them.
-//! - No recipe cache: it belongs to deduplicating origins (the paper leaves it out for plain ones, too).
+//! - A generation validates base entries, too, and not the extent's header on SSD. The check costs
+//!   no read, and the record's checksum covers slot and generation besides.
+//! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups
+//!   only): their mappings are logged like base ones.
+//! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index
+//!   and dropped beyond that, because no eviction of a WEU would ever remove them.
+//! - No recipe cache: it belongs to deduplicating origins (the paper leaves it out for plain ones,
+//!   too).
 //!
-//! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that point into it.
+//! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that
+//! point into it.
 
 mod back;
 mod export;
@@ -42,11 +46,12 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |config| Box::new(Nitro::new(config)),
     }),
 };
-/// Bytes of RAM for each entry of the indices at most: an entry of the LBA index just after its table doubled, one of
-/// the FP index, a slot's back pointer, and its share of what write-back keeps besides.
+/// Maximum bytes of RAM for each entry of the indices. They cover an entry of the LBA index just
+/// after its table doubled, one of the FP index, a slot's back pointer, and a share of the
+/// write-back data.
 pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
-/// Of them, those of the dirty list, the fragments and the trimmed runs, in a cache that holds back writers where of its
-/// entries one in [`DIRTY_SHARE`] is dirty, one in [`FRAGMENT_SHARE`] a fragment, or where it has a run for each
+/// The part of them for dirty list, fragments and trimmed runs. A cache holds back writers beyond
+/// one dirty entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`], or one run for each
 /// [`RUN_SHARE`] entries.
 pub const DIRTY_SHARE_BYTES_MAX: u64 =
     (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
@@ -68,12 +73,12 @@ pub struct Nitro {
     sweep_at: usize,
     zero_sweep_at: usize,
     swept: u64,
-    /// Recovery runs: the dirty list and the FP index are behind.
+    /// True during recovery: the dirty list and the FP index are behind.
     restoring: bool,
 }
 
 impl Nitro {
-    /// An empty cache.
+    /// Creates an empty cache.
     pub fn new(config: DesignConfig) -> Self {
         Nitro {
             index: LbaIndex::new(config.mappings_max),
@@ -94,7 +99,7 @@ impl Nitro {
         }
     }
 
-    /// The entry's slot and full generation; `None` where it is stale. Zeroes are never stale.
+    /// Returns the entry's slot and full generation; `None` if it is stale. Zeroes are never stale.
     #[inline]
     fn current(slots: &Slots, entry: &Entry) -> Option<Option<(SlotId, u32)>> {
         let Some((slot, generation_low)) = entry.slot() else { return Some(None) };
@@ -117,7 +122,8 @@ impl Nitro {
         })
     }
 
-    /// Settles the counts for an entry that was just taken out of the index. Returns whether it was live.
+    /// Settles the counts for an entry that was just removed from the index. Returns whether it was
+    /// live.
     fn forget(&mut self, entry: &Entry) -> bool {
         let was_live = self.settle_counts(entry);
         if was_live && entry.dirty() {
@@ -126,7 +132,7 @@ impl Nitro {
         was_live
     }
 
-    /// As [`Nitro::forget`], for an entry whose address stays on the dirty list if it is there.
+    /// Settles as [`Nitro::forget`], but keeps the entry's address on the dirty list.
     fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(entry.lba().0);
@@ -160,7 +166,8 @@ impl Design for Nitro {
                 found
             }
             None => {
-                // Nitro §3.2: a stale entry that a client meets before the cleaner does is removed there and then.
+                // Nitro §3.2: a stale entry that a client meets before the cleaner does is removed
+                // there and then.
                 self.index.remove(lba);
                 self.forget(&entry);
                 self.swept += 1;
@@ -199,7 +206,7 @@ impl Design for Nitro {
             NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
-            // What is written again stays listed, and gets its new number below.
+            // A rewritten chunk stays listed, and gets its new number below.
             if dirty && !self.restoring {
                 self.settle_counts(&old)
             } else {
@@ -233,7 +240,8 @@ impl Design for Nitro {
             }
             _ => None,
         };
-        // Back pointers: what the WEU header tells (base entries), and dirty duplicates, which an eviction must find.
+        // Back pointers: the content of the WEU header (base entries), and dirty duplicates, which
+        // an eviction must find.
         if (dirty || kind != (Kind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
             self.compact_back(place.slot);
         }
@@ -351,7 +359,7 @@ impl Design for Nitro {
             return None;
         }
         self.forget_remembered(slot, generation);
-        // What is left are clean duplicates: dead from here on, removed when they are met or swept.
+        // Only clean duplicates are left: dead from here on, and removed on sight or by a sweep.
         let (ended, dead_refs) = self.slots.retire(slot);
         self.live -= u64::from(dead_refs);
         Some(ended)
@@ -465,7 +473,8 @@ impl Design for Nitro {
     }
 
     fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        // A log names the same record again and again: that makes it recent, and needs no further back pointer.
+        // A log often names the same record: a repetition makes it recent, and needs no further
+        // back pointer.
         if self.slots.generation_for_new(place.slot) == Some(place.generation)
             && let Some(handle) = self.fingerprints.restore(fingerprint, place)
         {

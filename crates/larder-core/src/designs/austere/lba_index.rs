@@ -73,8 +73,8 @@ impl HeldBucket {
 }
 
 impl LbaIndex {
-    /// Creates an index with buckets of `slots` slots (128 at most), for FP-hashes of `fp_bits`
-    /// bits (48 at most).
+    /// Creates an index with buckets of `slots` slots (128 at most). An FP-hash has `fp_bits` bits
+    /// (48 at most).
     pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaIndex {
         let part = |first, count| Part::new(space, first, count, (slots, fp_bits, has_dirty));
         LbaIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
@@ -105,10 +105,8 @@ impl LbaIndex {
         }
     }
 
-    /// Maps `lba_key` as the most recent of its bucket.
-    ///
-    /// It replaces the entry of `lba_key`, else fills the first free slot, else replaces the least
-    /// recent entry.
+    /// Maps `lba_key` as the most recent of its bucket. It replaces the entry of `lba_key`, else
+    /// fills the first free slot, else replaces the least recent entry.
     pub fn map(&self, lba_key: Key, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         self.parts.lock(self.space.bucket(lba_key)).map(lba_key, fp_key, is_dirty, sketch)
     }
@@ -157,10 +155,9 @@ impl LbaIndex {
         sketch.end_recount();
     }
 
-    /// Returns the maximum number of references that the sketch counts at a time.
-    ///
-    /// There are two for a recent entry and one for another. Each part adds two for an entry that
-    /// comes before another leaves.
+    /// Returns the maximum number of references that the sketch counts at a time. There are two for
+    /// a recent entry and one for another. Each part adds two for an entry that comes before
+    /// another leaves.
     pub fn references_max(&self) -> u64 {
         LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
     }

@@ -1,10 +1,12 @@
-//! The lists of `cd-arc`: D-ARC's Algorithms 2 and 3 (CacheDedup §4.2) over addresses that lie in WEUs, without the data.
+//! The lists of `cd-arc`: D-ARC's Algorithms 2 and 3 (CacheDedup §4.2) over addresses in WEUs,
+//! without the data.
 //!
-//! Invariants: |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. For each slot it is counted how many addresses in T1 and T2 are in
-//! its present generation.
+//! Invariants: |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each slot has a count of the addresses in
+//! T1 and T2 that are in its present generation.
 //!
-//! What it does not do: know where content is, or forget an address that is in a WEU: those that leave B3 wait on LEFT, a list
-//! of twice as many addresses at most as are mapped; but as long as they are dirty, on OWED.
+//! It does not know the places of contents, or forget an address that is in a WEU. Addresses that
+//! leave B3 wait on LEFT, with at most twice as many addresses as are mapped; dirty ones wait on
+//! OWED.
 
 use crate::{
     design::Use,
@@ -18,26 +20,27 @@ pub(super) const T2: usize = 1;
 pub(super) const B1: usize = 2;
 pub(super) const B2: usize = 3;
 pub(super) const B3: usize = 4;
-/// How many of these lists there are, from 0 on: those of the paper.
+/// Number of the paper's lists, from 0 on.
 pub(super) const ON_LISTS: usize = 5;
 /// Addresses that have left the lists: dropped as soon as the caller logs that.
 pub(super) const LEFT: usize = 5;
-/// Addresses that have left the lists, and are dirty. They are kept apart so that nobody has to pass over them, however many
-/// there are, to find what may go.
+/// Dirty addresses that have left the lists. They are apart, so that a search for droppable ones
+/// skips them all.
 pub(super) const OWED: usize = 6;
-/// Where an address is that comes in.
+/// The list of an incoming address.
 pub(super) const NEW: usize = 7;
 const LISTS: usize = 8;
 
-/// Addresses on lists, for each one of 2C + X: itself, and two that wait to be dropped.
+/// Nodes for each address of 2C + X: itself, and two that wait to be dropped.
 const NODES_AN_ADDRESS: usize = 3;
-/// Bytes of RAM for each address of 2C + X at most: its nodes, and as many entries of a hash table, which may have doubled.
+/// Maximum bytes of RAM for each address of 2C + X: nodes, and entries of a hash table that
+/// doubled.
 pub(super) const ADDRESS_BYTES_MAX: u64 = (NODES_AN_ADDRESS * Addresses::<Known, LISTS>::NODE_BYTES_MAX) as u64;
 
-/// Known content has another fingerprint than this: it is a keyed hash.
+/// No known content has this fingerprint: a fingerprint is a keyed hash.
 const NO_FINGERPRINT: [u8; 16] = [0; 16];
 
-/// Where an address is mapped to, as long as the slot has this generation.
+/// The location of a mapped address, valid while the slot has this generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct At {
     pub slot: u32,
@@ -45,16 +48,16 @@ pub(super) struct At {
 }
 
 impl At {
-    /// It is not mapped.
+    /// The location of an unmapped address.
     pub const NOWHERE: At = At { slot: u32::MAX, generation: 0 };
-    /// A chunk of zeroes.
+    /// The location of a chunk of zeroes.
     pub const ZERO: At = At { slot: u32::MAX, generation: 1 };
 }
 
-/// What is known of an address.
+/// The data of an address.
 #[derive(Clone, Copy)]
 struct Known {
-    /// Its content, so that it hits when that is known again.
+    /// Its content: a hit when that is known again.
     fingerprint: [u8; 16],
     at: At,
 }
@@ -63,9 +66,9 @@ struct Known {
 #[derive(Clone, Copy, Default)]
 struct Held {
     generation: u32,
-    /// How many there are.
+    /// Number of these addresses.
     count: u32,
-    /// It is in the queue of those without any.
+    /// True if it is in the queue of slots without any.
     is_queued: bool,
 }
 
@@ -73,7 +76,8 @@ struct Held {
 pub(super) struct Lists {
     addresses: Addresses<Known, LISTS>,
     held: Vec<Held>,
-    /// Slots that lost their last address in T1 and T2, in that order; some may have one again, or be gone.
+    /// Slots that lost their last address in T1 and T2, in that order; some may have one again, or
+    /// be gone.
     unheld: VecDeque<u32>,
     /// The paper's C.
     data_chunks: u64,
@@ -84,9 +88,9 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    /// Empty lists of `addresses_max` (2C + X) addresses in `slot_count` slots.
+    /// Creates empty lists of `addresses_max` (2C + X) addresses in `slot_count` slots.
     pub fn new(addresses_max: u64, slot_count: u32) -> Self {
-        // On lists, and twice as many that wait to be dropped; and one that comes in.
+        // On lists, twice as many that wait to be dropped, and an incoming one.
         let nodes_max =
             addresses_max.saturating_mul(NODES_AN_ADDRESS as u64).saturating_add(2).min(u64::from(u32::MAX) - 1);
         Lists {
@@ -99,17 +103,17 @@ impl Lists {
         }
     }
 
-    /// The target size of T1 (the paper's p).
+    /// Returns the target size of T1 (the paper's p).
     pub fn target(&self) -> f64 {
         self.p
     }
 
-    /// After a restart: p was this.
+    /// Restart: sets p.
     pub fn set_target(&mut self, target: f64) {
         self.p = target;
     }
 
-    /// The paper's C and X.
+    /// Returns the paper's C and X.
     pub fn sizes(&self) -> (u64, u64) {
         (self.data_chunks, self.extra)
     }
@@ -118,12 +122,13 @@ impl Lists {
         self.held.len() as u64
     }
 
-    /// A walk along `list` begins, least recent first.
+    /// Begins a walk along `list`, least recent first.
     pub fn begin_walk(&mut self, list: usize) {
         self.addresses.begin_walk(list);
     }
 
-    /// Shows the next addresses of the walk with what is remembered, zeroes where that is nothing; whether it goes on.
+    /// Shows the next addresses of the walk with their content, or zeroes if it is unknown; returns
+    /// whether it goes on.
     pub fn show_some(&mut self, mut see: impl FnMut(Lba, &Fingerprint)) -> bool {
         let seen = self.addresses.walk();
         let seen_now = seen.iter().flatten();
@@ -131,12 +136,13 @@ impl Lists {
         seen.is_some()
     }
 
-    /// The slots that may be without an address in T1 and T2, with their generations, in the order in which they lost their last.
+    /// Returns the queued slots with their generations, in the order in which they lost their last
+    /// address of T1 and T2.
     pub fn unheld(&self) -> impl Iterator<Item = (SlotId, u32)> + '_ {
         self.unheld.iter().map(|&slot| (SlotId(slot), self.held[slot as usize].generation))
     }
 
-    /// After a restart: `slot` was among them.
+    /// Restart: queues `slot` among them.
     pub fn queue(&mut self, slot: SlotId) {
         if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| !held.is_queued) {
             held.is_queued = true;
@@ -144,7 +150,8 @@ impl Lists {
         }
     }
 
-    /// After a restart: takes all addresses off, list by list, least recent first, each with its content as far as that is known.
+    /// Restart: takes all addresses off, list by list, least recent first, with their known
+    /// contents.
     pub fn take_all(&mut self) -> Vec<(Lba, Option<Fingerprint>)> {
         let all = (0..LISTS).flat_map(|list| self.addresses.on_list(list));
         let all = all.map(|i| (self.addresses.lba(i), self.fingerprint(i))).collect();
@@ -152,7 +159,7 @@ impl Lists {
         all
     }
 
-    /// After a restart: `lba`, which is on no list, is the most recent of `list`.
+    /// Restart: makes `lba`, which is on no list, the most recent of `list`.
     pub fn put_back(&mut self, lba: Lba, list: usize, at: At, fingerprint: Option<Fingerprint>, is_dirty: bool) {
         let fingerprint = fingerprint.map_or(NO_FINGERPRINT, |fingerprint| fingerprint.0);
         let i = self.addresses.insert(lba, list, Known { fingerprint, at });
@@ -167,7 +174,7 @@ impl Lists {
         self.addresses.len(list) as u64
     }
 
-    /// Addresses on all lists.
+    /// Counts the addresses on all lists.
     pub fn total(&self) -> u64 {
         (0..LISTS).map(|list| self.len(list)).sum()
     }
@@ -177,13 +184,13 @@ impl Lists {
         self.addresses.find(lba)
     }
 
-    /// The number of `lba`, which is on [`NEW`] where it was not known.
+    /// Returns the number of `lba`; an unknown one is then on [`NEW`].
     pub fn find_or_insert(&mut self, lba: Lba) -> u32 {
         let unknown = Known { fingerprint: NO_FINGERPRINT, at: At::NOWHERE };
         self.find(lba).unwrap_or_else(|| self.addresses.insert(lba, NEW, unknown))
     }
 
-    /// The least recent on `list`.
+    /// Returns the least recent address on `list`.
     pub fn oldest(&self, list: usize) -> Option<(u32, Lba)> {
         self.addresses.oldest(list).map(|i| (i, self.addresses.lba(i)))
     }
@@ -198,13 +205,13 @@ impl Lists {
         self.addresses.payload(i).at
     }
 
-    /// The content of `i`, if it is known.
+    /// Returns the content of `i`, if it is known.
     pub fn fingerprint(&self, i: u32) -> Option<Fingerprint> {
         let fingerprint = self.addresses.payload(i).fingerprint;
         (fingerprint != NO_FINGERPRINT).then_some(Fingerprint(fingerprint))
     }
 
-    /// Notes `slot` among those without an address in T1 and T2, if it has none.
+    /// Queues `slot` if it has no address in T1 and T2.
     pub fn note_unheld(&mut self, slot: SlotId) {
         if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.count == 0 && !held.is_queued) {
             held.is_queued = true;
@@ -212,8 +219,8 @@ impl Lists {
         }
     }
 
-    /// Takes the slot that is without an address in T1 and T2 for the longest time, of those that may go. `state` says that, or
-    /// that it may not go now (`Some(false)`), or that somebody will note it again (`None`).
+    /// Takes the first queued slot that may go. `state` returns true for such a slot, `Some(false)`
+    /// for one that may not go now, and `None` for one that is noted again later.
     pub fn take_unheld(&mut self, mut state: impl FnMut(SlotId) -> Option<bool>) -> Option<SlotId> {
         for _ in 0..self.unheld.len() {
             let slot = self.unheld.pop_front()?;
@@ -228,20 +235,20 @@ impl Lists {
         None
     }
 
-    /// `slot` has this generation from now on: nothing is there any more.
+    /// Begins a generation of `slot`, which is then empty.
     pub fn begin_generation(&mut self, slot: SlotId, generation: u32) {
         if let Some(held) = self.held.get_mut(slot.0 as usize).filter(|held| held.generation != generation) {
             (held.generation, held.count) = (generation, 0);
         }
     }
 
-    /// Whether what was mapped to `at` still is there.
+    /// Returns whether the data that was mapped to `at` is still there.
     #[inline]
     pub fn is_there(&self, at: At) -> bool {
         at == At::ZERO || self.held.get(at.slot as usize).is_some_and(|held| held.generation == at.generation)
     }
 
-    /// An address in T1 or T2 more (or less) maps to `at`.
+    /// Counts an address in T1 or T2 that maps to `at`, or uncounts it.
     #[inline]
     fn count(&mut self, at: At, more: bool) {
         let Some(held) = self.held.get_mut(at.slot as usize).filter(|held| held.generation == at.generation) else {
@@ -271,7 +278,7 @@ impl Lists {
         }
     }
 
-    /// `i` maps to `at` from now on, and has this content.
+    /// Maps `i` to `at`, with this content.
     #[inline]
     pub fn place(&mut self, i: u32, at: At, fingerprint: Option<Fingerprint>) {
         let fingerprint = fingerprint.map_or(NO_FINGERPRINT, |fingerprint| fingerprint.0);
@@ -282,7 +289,7 @@ impl Lists {
         }
     }
 
-    /// The origin does not have the content of `i`, or has it. What is to be dropped waits for that.
+    /// Marks `i` dirty or clean. A dirty address cannot be dropped.
     #[inline]
     pub fn set_dirty(&mut self, i: u32, is_dirty: bool) {
         if self.addresses.set_dirty(i, is_dirty) && matches!(self.list(i), LEFT | OWED) {
@@ -290,12 +297,12 @@ impl Lists {
         }
     }
 
-    /// Whether the origin does not have the content of `i`.
+    /// Returns whether the origin lacks the content of `i`.
     pub fn is_dirty(&self, i: u32) -> bool {
         self.addresses.is_dirty(i)
     }
 
-    /// `i` waits to be dropped.
+    /// Lets `i` wait to be dropped.
     pub fn leave(&mut self, i: u32) {
         self.move_to(i, if self.addresses.is_dirty(i) { OWED } else { LEFT });
     }
@@ -306,23 +313,23 @@ impl Lists {
         self.addresses.remove(i);
     }
 
-    /// Forgets the addresses that are not mapped.
+    /// Forgets the unmapped addresses.
     pub fn forget_ghosts(&mut self) {
         let gone: Vec<u32> = self.addresses.iter().filter(|&i| !self.is_there(self.at(i))).collect();
         gone.into_iter().for_each(|i| self.remove(i));
     }
 
-    /// The addresses in a run that are on any list, ascending.
+    /// Returns the addresses in a run that are on any list, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.addresses.in_run(first, count)
     }
 
-    /// Reads what asking for these will read.
+    /// Reads the memory of these uses ahead.
     pub fn warm(&self, uses: &[Use]) {
         self.addresses.warm(uses);
     }
 
-    /// PROCESSREQUEST, as far as lists go: address `i` is asked for.
+    /// PROCESSREQUEST, for the lists: handles a request of address `i`.
     #[inline]
     pub fn process(&mut self, i: u32) {
         let to = match self.list(i) {
@@ -343,7 +350,7 @@ impl Lists {
         self.move_to(i, to);
     }
 
-    /// Recovery maps `i`: where it is remembered if it is new.
+    /// Recovery: maps `i`. A new one goes to T2, else to B2, else it leaves.
     pub fn restore(&mut self, i: u32) {
         let list = match self.list(i) {
             NEW if self.has_room_in_t() => T2,
@@ -384,8 +391,8 @@ impl Lists {
         }
     }
 
-    /// Nobody needs to hear of what lost its WEU while it waited: of each two that wait those are removed, for each one that
-    /// comes. So at most twice as many wait as are mapped.
+    /// Removes waiting addresses whose WEU is gone: no log needs them. Each arrival checks two, so
+    /// at most twice as many wait as are mapped.
     fn sift_left(&mut self) {
         for _ in 0..2 {
             match self.addresses.oldest(LEFT) {
@@ -427,14 +434,14 @@ impl Lists {
         }
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
         let slots = self.held.capacity() * size_of::<Held>() + self.unheld.capacity() * size_of::<u32>();
         self.addresses.ram_bytes() + slots
     }
 
-    /// All addresses, with the list that each is on, in no useful order; panics where an invariant of this file does not
-    /// hold. For tests.
+    /// Returns all addresses with their numbers, in no useful order. For tests. Panics if an
+    /// invariant of this file does not hold.
     pub fn check(&self) -> Vec<(Lba, u32)> {
         let [t1, t2, b1, b2, b3] = [T1, T2, B1, B2, B3].map(|list| self.len(list));
         assert!(t1 + t2 + b3 <= self.data_chunks + self.extra, "T1 {t1}, T2 {t2}, B3 {b3}");

@@ -1,15 +1,19 @@
-//! What CD-ARC knows over a restart: its lists, in their order, with what is remembered of each address; `p`; and the WEUs that wait to go.
-//! CacheDedup section 3.3 has "the entire Metadata Cache" persistent. A checkpoint has it as the design's history
-//! ([`history`](crate::history)), which here is laid over what recovery mapped.
+//! CD-ARC over a restart: its lists in order, the content of each address, `p`, and the queued
+//! WEUs.
 //!
-//! History is believed in two degrees, as that of designs with equal slots. After an end in order all of it holds. After a crash a
-//! checkpoint's history still says how recently an address was used, but of one that is not mapped not what it holds: a client may have
-//! overwritten it on the origin, and nothing in the log says so. Such an address is a ghost without a content, and its next request a miss.
+//! CacheDedup section 3.3 has "the entire Metadata Cache" persistent. A checkpoint has it as the
+//! design's history ([`history`](crate::history)), which restoring lays over the mappings of
+//! recovery.
 //!
-//! Invariants: what is mapped is what mappings say, whatever history has, and stays mapped. What is remembered of an address that is
-//! mapped is the content of what it is mapped to.
+//! As for designs with equal slots, a history has two degrees of trust. After an orderly end all of
+//! it holds. After a crash it still gives the recency of an address, but not the content of an
+//! unmapped one. A client may have overwritten that on the origin, without a log entry. Such an
+//! address is a ghost without content, and its next request a miss.
 //!
-//! What it does not do: read a checkpoint, or know how the cache ended; the caller says.
+//! Invariants: mappings have precedence over history, and stay. A mapped address is remembered with
+//! the content of its mapping.
+//!
+//! It leaves checkpoints, and the way the cache ended, to the caller.
 
 use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS};
 use crate::{
@@ -20,16 +24,16 @@ use crate::{
 };
 use std::collections::HashMap;
 
-/// What recovery was told so far.
+/// The input of a recovery so far.
 #[derive(Default)]
 pub(super) struct Restoring {
     /// Pieces of the history.
     pub pages: Pages,
-    /// The end was in order, and nothing followed it.
+    /// True after an orderly end without later changes.
     pub is_trusted: bool,
 }
 
-/// What a history has of an address whose content is not known.
+/// The content of an address in a history, if it is unknown.
 const NOT_KNOWN: Fingerprint = Fingerprint([0; 16]);
 
 /// The record of a content: slot, generation, offset.
@@ -47,12 +51,12 @@ struct Mapped {
 }
 
 impl CdArc {
-    /// Which lists there are, and how long they can be.
+    /// Returns the number of lists, and their maximum lengths.
     pub(super) fn shape(&self) -> Shape {
         let (data_chunks, extra) = self.lists.sizes();
         Shape {
             lists: ON_LISTS,
-            // Where the volume has fewer chunks than may be mapped, C is no bound, and may be any number.
+            // If the volume has fewer chunks than mappings, C is no bound, and may be any number.
             data_chunks: data_chunks.min(u32::MAX.into()),
             addresses: 2 * data_chunks + extra,
             used_slots: self.lists.slot_count(),
@@ -60,12 +64,12 @@ impl CdArc {
         }
     }
 
-    /// An empty history, to be written down.
+    /// Creates an empty draft of the history.
     pub(super) fn new_draft(&self) -> Draft {
         Draft::new(self.shape(), self.lists.total())
     }
 
-    /// The next piece of the design's history, for a checkpoint; whether there is more.
+    /// Adds the next piece of the history to a draft; returns whether more follows.
     pub(super) fn draft(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
         let goes_on = draft.stage().is_some_and(|_| {
             self.lists.show_some(|lba, fingerprint| match is_doubtful(lba) {
@@ -92,16 +96,18 @@ impl CdArc {
         }
     }
 
-    /// Recovery is over: lays the history, if there is one, over what was mapped.
+    /// Ends recovery: lays the history, if there is one, over the mappings.
     pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
-        // A log says what an address held once, and not that its origin was written since, where nothing was mapped then.
+        // A log tells an old content of an address, without later writes of its origin while it was
+        // unmapped.
         self.lists.forget_ghosts();
         let history = std::mem::take(&mut restoring.pages).history(&self.shape());
         if let Some(mut history) = history {
             self.cut(&mut history);
             self.restore_history(&history, restoring.is_trusted);
         }
-        // What recovery found has no address in T1 or T2, perhaps, and lost none. A free slot has its turn once it has lost its last.
+        // A slot from recovery may have no address in T1 or T2 without having lost one. A free slot
+        // is queued after it loses its last.
         for (slot, _, state, _) in self.nitro.export_slots() {
             if state == SlotState::Sealed {
                 self.lists.note_unheld(slot);
@@ -109,7 +115,7 @@ impl CdArc {
         }
     }
 
-    /// Leaves out of a history what the lists have no room for.
+    /// Leaves out addresses of a history without room on the lists.
     fn cut(&self, history: &mut History) {
         let (data_chunks, extra) = self.lists.sizes();
         cut(&mut history.lists, &[B3, T1, T2], (data_chunks + extra) as usize);
@@ -158,7 +164,7 @@ impl CdArc {
                 self.lists.queue(slot);
             }
         }
-        // What else is mapped waits to be dropped, or was mapped since.
+        // Other mapped addresses wait to be dropped, or were mapped since.
         for (lba, told) in found {
             if self.lists.find(lba).is_some() {
                 continue;
@@ -174,7 +180,8 @@ impl CdArc {
         }
     }
 
-    /// What `lba` is mapped to, with its content: that which was `told` of it, or which is known of the record.
+    /// Returns the mapping of `lba` with its content: the known one of the record, or the one that
+    /// was `told`.
     fn mapped(&self, lba: Lba, told: Option<Fingerprint>, known: &HashMap<Record, Fingerprint>) -> Option<Mapped> {
         let (at, fingerprint) = match self.nitro.peek(lba) {
             Lookup::Chunk { place, .. } => (at(&place), known.get(&record(&place)).copied().or(told)),

@@ -1,8 +1,8 @@
-//! What nitro tells a checkpoint of its indices: at once, or piece by piece while they go on changing.
+//! Nitro's export of its indices to a checkpoint: at once, or piece by piece while they change.
 //!
-//! Invariants: a fingerprint that leads nowhere any more is not told.
+//! Invariants: it tells no dead fingerprint.
 //!
-//! What it does not do: tell all of one moment.
+//! Its pieces come from different moments.
 
 use super::Nitro;
 use crate::{
@@ -11,24 +11,24 @@ use crate::{
 };
 
 impl Nitro {
-    /// Known fingerprints, least recent first.
+    /// Returns the known fingerprints, least recent first.
     pub(super) fn known_oldest_first(&self) -> Vec<(Fingerprint, Place)> {
         self.fingerprints.iter_oldest_first().filter_map(|known| self.live(known)).collect()
     }
 
-    /// Slots and fingerprints are asked for from the first on.
+    /// Begins an export of slots and fingerprints.
     pub(super) fn begin_pieces(&mut self) {
         self.slots.begin_export();
         self.fingerprints.begin_walk();
     }
 
-    /// The next known fingerprints; `None` at the end.
+    /// Returns the next known fingerprints; `None` at the end.
     pub(super) fn next_known(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
         let piece = self.fingerprints.walk()?;
         Some(piece.into_iter().filter_map(|known| self.live(known)).collect())
     }
 
-    /// A known fingerprint with the whole generation of its place, if it leads anywhere.
+    /// Returns a known fingerprint with the full generation of its place, if it is live.
     fn live(&self, (fingerprint, mut place): (Fingerprint, Place)) -> Option<(Fingerprint, Place)> {
         let generation = self.slots.generation_for_new(place.slot)?;
         let is_current = generation & GENERATION_MASK == place.generation;

@@ -1,8 +1,8 @@
-//! How nitro ends a slot's generation, by the slot's back pointers; and which zeroes go, that are in no slot.
+//! The end of a slot's generation, by its back pointers, and the choice of zeroes to drop.
 //!
-//! Invariants: nothing that is dirty is left behind; clean duplicates are, and are stale from then on.
+//! Invariants: nothing dirty is left behind. Clean duplicates are, and are stale from then on.
 //!
-//! What it does not do: move the generation on; the slot table does.
+//! It leaves the next generation to the slot table.
 
 use super::Nitro;
 use crate::{
@@ -11,17 +11,18 @@ use crate::{
 };
 
 impl Nitro {
-    /// The parts of a run that are in no trimmed run.
+    /// Returns the parts of a run that are in no trimmed run.
     pub(crate) fn untrimmed(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
         self.trimmed.gaps(first, count)
     }
 
-    /// Clean zero entries that may stay before sweeps drop them.
+    /// Returns how many clean zero entries may stay before sweeps drop them.
     pub(super) fn clean_zeroes_max(&self) -> u64 {
         self.config.mappings_max / 4
     }
 
-    /// Clean zeroes that are to go, of one shard; see [`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes).
+    /// Returns clean zeroes of one shard to drop. See
+    /// [`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes).
     pub(super) fn some_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
         if !all && self.clean_zeroes <= self.clean_zeroes_max() {
             return Vec::new();
@@ -35,7 +36,8 @@ impl Nitro {
         chosen
     }
 
-    /// Takes out what the slot's back pointers lead to: base entries, dirty duplicates and fingerprints.
+    /// Removes the targets of the slot's back pointers: base entries, dirty duplicates and
+    /// fingerprints.
     pub(super) fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
         let here = (slot, generation & GENERATION_MASK);
         let back: Vec<_> = self.slots.remembered(slot).collect();
@@ -51,9 +53,10 @@ impl Nitro {
         }
     }
 
-    /// Recovery is about to have `slot` at `next`. If that ends a generation, its mappings die as in an eviction. A log
-    /// frees no slot with dirty data, but replay over a newer checkpoint passes through states that never were; what
-    /// was dirty in one of them dies, too. Dirty mappings are always remembered, so none needs a search.
+    /// Recovery: prepares `slot` for generation `next`. If that ends a generation, its mappings die
+    /// as in an eviction. A log frees no slot with dirty data, but replay over a newer checkpoint
+    /// passes through states that never were. Dirty mappings of such a state die, too. They are
+    /// always remembered, so none needs a search.
     pub(super) fn settle_restored(&mut self, slot: SlotId, next: u32) {
         let (_, generation, _, _) = self.slots.describe(slot);
         if generation != next {

@@ -1,8 +1,9 @@
-//! What nitro does for a design that keeps its mappings and WEUs here, and replaces them in an order of its own.
+//! Nitro's services for a design that keeps its mappings and WEUs here, with its own replacement
+//! order.
 //!
 //! Invariants: those of [`Design`](crate::design::Design).
 //!
-//! What it does not do: choose.
+//! It does not choose.
 
 use super::Nitro;
 use crate::{
@@ -13,19 +14,20 @@ use crate::{
 };
 
 impl Nitro {
-    /// The least recently used sealed slot that `busy` does not name.
+    /// Returns the least recently used sealed slot that `busy` does not name.
     pub(crate) fn oldest_but(&self, busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
         self.slots.oldest_but(busy)
     }
 
-    /// As [`Design::choose_victim`](crate::design::Design::choose_victim), of a sealed slot that was chosen already.
+    /// Takes a chosen sealed slot, as
+    /// [`Design::choose_victim`](crate::design::Design::choose_victim).
     pub(crate) fn take_victim(&mut self, slot: SlotId) -> Victim {
         self.slots.start_evicting(slot);
         let (_, _, _, dirty_refs) = self.slots.describe(slot);
         Victim { slot, dirty_refs }
     }
 
-    /// As [`Design::dirty_in`](crate::design::Design::dirty_in).
+    /// Returns as [`Design::dirty_in`](crate::design::Design::dirty_in).
     pub(super) fn dirty_chunks_in(&self, slot: SlotId) -> Vec<Lba> {
         let (_, _, _, dirty_refs) = self.slots.describe(slot);
         if dirty_refs == 0 {
@@ -39,18 +41,18 @@ impl Nitro {
         found
     }
 
-    /// State and generation of `slot`, if there is such a slot.
+    /// Returns state and generation of `slot`, if there is such a slot.
     #[inline]
     pub(crate) fn slot(&self, slot: SlotId) -> Option<(SlotState, u32)> {
         self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
     }
 
-    /// As [`Design::find_duplicate`](crate::design::Design::find_duplicate); does not count as a use.
+    /// Returns as [`Design::find_duplicate`](crate::design::Design::find_duplicate), without a use.
     pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
         self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
     }
 
-    /// Whether `lba` can be mapped without another entry for it.
+    /// Returns whether `lba` can be mapped without another entry.
     pub(crate) fn has_entry(&self, lba: Lba) -> bool {
         self.index.get(lba).is_some()
     }
