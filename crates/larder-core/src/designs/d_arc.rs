@@ -1,42 +1,33 @@
-//! CacheDedup's `d-arc` (§4.2, Algorithms 2 and 3): ARC over addresses with a deduplicated Data
-//! Cache.
+//! CacheDedup's `d-arc` (§4.2, Algorithms 2 and 3): ARC over addresses, with deduplicated data.
 //!
-//! The Data Cache D has C chunks without duplicates. T1 and T2 have the counting addresses, up to C
-//! + X of them because several may share a chunk. B1 and B2 have addresses that left them. B3 has
-//! those that left B1 and B2, as long as T1, T2 and B3 together have no more than C + X. Data may
-//! leave D only if no address in T1 or T2 has it, the least recently used first (§4.2.1: "replace
-//! LRU victim in D"). If there is none, addresses move out of T1 and T2 until there is. Every
-//! address in T1 and T2 therefore has its data. An address in B1, B2 or B3 hits while its data
-//! happens to be in D.
+//! The Data Cache D has C chunks without duplicates. T1 and T2 have up to C + X addresses, because
+//! several may share a chunk. B1 and B2 have addresses that left them. B3 has those that left B1
+//! and B2, while T1, T2 and B3 together have no more than C + X. Data may leave D only if no
+//! address in T1 or T2 has it, the least recently used first (§4.2.1: "replace LRU victim in D").
+//! If there is none, addresses move out of T1 and T2 until there is. Every address in T1 and T2
+//! therefore has its data. An address in B1, B2 or B3 hits while its data happens to be in D.
 //!
 //! Departures from Algorithms 2 and 3, and their open points:
 //! - An overwrite may give an address in T1 or T2 content that is not in D; Algorithm 2 only moves
 //!   the address. Here the data is inserted after the move.
-//! - Algorithm 3 as printed loops for ever in MANAGEMETADATACACHE if both of its tests fail: then
-//!   it does nothing. Here REPLACEINMETADATACACHE is called outside the inner `if`, as ARC calls
-//!   REPLACE.
-//! - If the evicted address of B3 would be the requested one, it stays: it leaves B3 at once
-//!   anyway.
-//! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1, a real number between
-//!   0 and C. (The paper only says "Increase p".)
+//! - Algorithm 3 as printed loops for ever in MANAGEMETADATACACHE if both of its tests fail. Here
+//!   REPLACEINMETADATACACHE is called outside the inner `if`, as ARC calls REPLACE.
+//! - If the evicted address of B3 is the requested one, it stays: it leaves B3 at once anyway.
+//! - `p` moves as in ARC, by the quotient of the sizes of B1 and B2 or by 1. It is a real number
+//!   between 0 and C. (The paper only says "Increase p".)
 //! - D has free slots at first, and after trims; those are used before there is a victim.
-//! - Content without an address on any list is a victim like others, or forgotten as in §3.1:
-//!   [`Orphans`].
-//! - A trim, and a write around the cache, remove the address, and its data if no other address on
-//!   any list has it (§3.2, "write invalidate").
-//! - Two percent of the data's bytes (§5.1) are spent on X. The minimum is X = 0: 2C addresses and
-//!   C slots, 72 bytes a chunk ("under 3%", §5.1). §5.4's 341 MB for 11 GB are 127 bytes a chunk;
-//!   the paper does not explain them.
+//! - Content without an address on a list is a victim, too, or forgotten (§3.1): [`Orphans`].
+//! - A trim, and a write around the cache, remove the address. They remove its data if no other
+//!   address on a list has it (§3.2, "write invalidate").
+//! - Two percent of the data's bytes (§5.1) are spent on X. X = 0 is the minimum, with 72 bytes a
+//!   chunk ("under 3%", §5.1). §5.4's 341 MB for 11 GB are 127 bytes a chunk, unexplained.
 //!
-//! AustereCache's authors' version of D-ARC departs from the paper, and so from this one. An
-//! example is 1024 chunks and an index of 4096 addresses, C = 1024 and X = 2048 here. Its lists
-//! then have C = 2048 and X = 0, and its D has 1024 chunks. Its `p` moves by 1. Its victim is the
-//! first content that lost its last address in T1 and T2, not the least recently used one. Replaced
-//! content loses its address only when there is room for the new one. The test in
-//! `larder-sim/tests/simulator/published.rs` compares both on a trace.
+//! AustereCache's authors' version departs from the paper. With 1024 chunks and an index of 4096
+//! addresses (C = 1024 and X = 2048 here), its lists have C = 2048 and X = 0. Its `p` moves by 1.
+//! Its victim is the first content that lost its last address in T1 and T2. Replaced content loses
+//! its address only when the new has room. `larder-sim/tests/simulator/published.rs` compares both.
 //!
-//! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. An address in T1 or T2 has its data
-//! in D.
+//! Invariants: |T1|+|T2|+|B3| <= C+X, |B1|+|B2| <= C, |D| <= C. T1 and T2 have their data in D.
 //!
 //! It does not keep data for the sake of B1, B2 or B3.
 
@@ -92,8 +83,7 @@ pub struct DArc {
 }
 
 impl DArc {
-    /// Creates a cache of `data_chunks` (the paper's C, at least 1), and `extra` addresses (X)
-    /// beside 2C.
+    /// Creates a cache of `data_chunks` (the paper's C, at least 1), with 2C + `extra` addresses.
     pub fn new(data_chunks: u64, extra: u64) -> Result<Self, SizeError> {
         let chunks = check_chunks(NAME, data_chunks)?;
         check_count(NAME, extra)?;
@@ -110,7 +100,7 @@ impl DArc {
         })
     }
 
-    /// Creates a cache of `data_chunks` whose lists have `addresses` (2C + X, at least 2C) in all.
+    /// Creates a cache of `data_chunks` whose lists have `addresses` (2C + X, at least 2C).
     pub fn with_addresses(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
         check_chunks(NAME, data_chunks)?;
         match addresses.checked_sub(2 * data_chunks) {
@@ -122,8 +112,7 @@ impl DArc {
         }
     }
 
-    /// Creates a cache that fills `flash`: two addresses for each chunk, and 2% of the data's bytes
-    /// more.
+    /// Creates a cache that fills `flash`: 2C addresses, and 2% of the data's bytes more.
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let extra = |chunks| extra_addresses(chunks, chunk_bytes);
         let entries = |chunks| 3 * chunks + extra(chunks);
@@ -242,7 +231,7 @@ impl DArc {
     }
 
     /// Returns the victim slot of a full D for the sake of `i`. Each round takes an address other
-    /// than `i` out of T1 and T2. Without such addresses all of D may go.
+    /// than `i` out of T1 and T2; without them all of D may go.
     fn find_victim(&mut self, i: u32) -> Option<ChunkSlot> {
         while self.victims.oldest().is_none() && self.len(T1) + self.len(T2) > 0 {
             self.manage_metadata(i);
@@ -296,8 +285,8 @@ impl DArc {
         }
     }
 
-    /// REPLACEINMETADATACACHE. Here |T1| < C, and either all C contents of D have addresses in T1
-    /// and T2, or these are C + X. T2 therefore has an address other than `i` to give.
+    /// REPLACEINMETADATACACHE. Here |T1| < C, and all C contents of D have addresses in T1 and T2,
+    /// or these are C + X. T2 therefore has an address other than `i`.
     fn replace_in_metadata(&mut self, i: u32) {
         let t1 = self.len(T1) as f64;
         let is_in_b2 = self.metadata.addresses.list(i) == B2;

@@ -1,21 +1,18 @@
 //! Nitro (Li et al., USENIX ATC 2014, §3): replacement of WEUs in LRU order, with two indices.
 //!
-//! It has an LBA index with base and duplicate entries. Its FP index is limited to a ratio of the
-//! chunks and evicted in LRU order. Generation numbers outdate duplicates, which are cleaned on
-//! sight and in the background.
+//! The LBA index has base and duplicate entries; the FP index is limited to a ratio of the chunks
+//! and evicted in LRU order. Generations outdate duplicates, cleaned on sight or in background.
 //!
 //! Departures from the paper, with the reason:
-//! - A generation validates base entries, too, and not the extent's header on SSD. The check costs
+//! - A generation validates base entries, too, and not the extent's header on SSD: the check costs
 //!   no read, and the record's checksum covers slot and generation besides.
 //! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups
 //!   only): their mappings are logged like base ones.
 //! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index
-//!   and dropped beyond that, because no eviction of a WEU would ever remove them.
-//! - No recipe cache: it belongs to deduplicating origins (the paper leaves it out for plain ones,
-//!   too).
+//!   and dropped beyond that, because no eviction of a WEU would remove them.
+//! - No recipe cache: it belongs to deduplicating origins (the paper omits it for plain ones, too).
 //!
-//! Invariants: those of [`Design`]; a slot's reference counts are the number of live entries that
-//! point into it.
+//! Invariants: those of [`Design`]; a slot's reference counts are its live entries.
 
 mod back;
 mod export;
@@ -46,13 +43,11 @@ pub const DESIGN: NamedDesign = NamedDesign {
         make: |config| Box::new(Nitro::new(config)),
     }),
 };
-/// Maximum bytes of RAM for each entry of the indices. They cover an entry of the LBA index just
-/// after its table doubled, one of the FP index, a slot's back pointer, and a share of the
-/// write-back data.
+/// Maximum bytes of RAM for each entry of the indices. The LBA index counts with a table just
+/// doubled; an FP index entry, a back pointer and a share of the write-back data are included.
 pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
-/// The part of them for dirty list, fragments and trimmed runs. A cache holds back writers beyond
-/// one dirty entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`], or one run for each
-/// [`RUN_SHARE`] entries.
+/// Their part for dirty list, fragments and trimmed runs: a cache holds back writers beyond one
+/// dirty entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`] or one run in [`RUN_SHARE`].
 pub const DIRTY_SHARE_BYTES_MAX: u64 =
     (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
@@ -240,8 +235,7 @@ impl Design for Nitro {
             }
             _ => None,
         };
-        // Back pointers: the content of the WEU header (base entries), and dirty duplicates, which
-        // an eviction must find.
+        // Back pointers: base entries, as in the WEU header, and dirty duplicates, for evictions.
         if (dirty || kind != (Kind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
             self.compact_back(place.slot);
         }
@@ -473,8 +467,7 @@ impl Design for Nitro {
     }
 
     fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        // A log often names the same record: a repetition makes it recent, and needs no further
-        // back pointer.
+        // A log often names the same record: a repetition makes it recent, without a back pointer.
         if self.slots.generation_for_new(place.slot) == Some(place.generation)
             && let Some(handle) = self.fingerprints.restore(fingerprint, place)
         {

@@ -1,5 +1,6 @@
-//! The lists of `cd-arc`: D-ARC's Algorithms 2 and 3 (CacheDedup §4.2) over addresses in WEUs,
-//! without the data.
+//! The lists of `cd-arc`: D-ARC's Algorithms 2 and 3 (CacheDedup §4.2) over addresses in WEUs.
+//!
+//! They are without the data.
 //!
 //! Invariants: |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each slot has a count of the addresses in
 //! T1 and T2 that are in its present generation.
@@ -127,8 +128,8 @@ impl Lists {
         self.addresses.begin_walk(list);
     }
 
-    /// Shows the next addresses of the walk with their content, or zeroes if it is unknown; returns
-    /// whether it goes on.
+    /// Shows the next addresses of the walk with their content; returns whether it goes on. An
+    /// unknown content is zeroes.
     pub fn show_some(&mut self, mut see: impl FnMut(Lba, &Fingerprint)) -> bool {
         let seen = self.addresses.walk();
         let seen_now = seen.iter().flatten();
@@ -136,8 +137,7 @@ impl Lists {
         seen.is_some()
     }
 
-    /// Returns the queued slots with their generations, in the order in which they lost their last
-    /// address of T1 and T2.
+    /// Returns the queued slots with their generations, in the order of their last losses.
     pub fn unheld(&self) -> impl Iterator<Item = (SlotId, u32)> + '_ {
         self.unheld.iter().map(|&slot| (SlotId(slot), self.held[slot as usize].generation))
     }

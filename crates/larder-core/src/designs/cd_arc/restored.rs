@@ -180,8 +180,8 @@ impl CdArc {
         }
     }
 
-    /// Returns the mapping of `lba` with its content: the known one of the record, or the one that
-    /// was `told`.
+    /// Returns the mapping of `lba` with its content: the known one of its record, or the `told`
+    /// one.
     fn mapped(&self, lba: Lba, told: Option<Fingerprint>, known: &HashMap<Record, Fingerprint>) -> Option<Mapped> {
         let (at, fingerprint) = match self.nitro.peek(lba) {
             Lookup::Chunk { place, .. } => (at(&place), known.get(&record(&place)).copied().or(told)),
