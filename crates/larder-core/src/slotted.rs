@@ -1,21 +1,25 @@
-//! Designs with equal slots: each data chunk lies in a slot of its own, which is reused in place. [`Slotted`] is what
-//! such a design decides, and [`Decision`] the words in which it says so.
+//! Designs with equal slots: each data chunk has a slot of its own, which is reused in place.
 //!
-//! The store under it has data slots of one chunk each, and a metadata area of small entries that lies beside them
-//! (CacheDedup §3.1, §3.3): one entry an address, and where content is shared one a slot, too.
+//! [`Slotted`] has the decisions of such a design, and [`Decision`] the words for them.
 //!
-//! Invariants that every design keeps:
-//! - [`Slotted::lookup`] answers with the slot of the content that was put last for the address, or with nothing.
-//! - Dirty belongs to the mapping of an address. A slot is reused, and a mapping forgotten, only in a decision that
-//!   lists each of its dirty addresses to be destaged first; what an address overwrites itself is not destaged.
+//! The store under it has data slots of one chunk each, and beside them a metadata area of small
+//! entries (CacheDedup §3.1, §3.3). It has one entry for each address, and if content is shared
+//! one for each slot, too.
+//!
+//! Invariants of every design:
+//! - [`Slotted::lookup`] answers with the slot of the content that was put last for the address, or
+//!   with nothing.
+//! - Dirty state belongs to the mapping of an address. A decision that reuses a slot, or forgets a
+//!   mapping, lists each of its dirty addresses to be destaged first. An overwritten chunk of the
+//!   address itself is not destaged.
 //! - The same calls give the same decisions.
 //!
-//! A decision holds from the moment it is made: what it evicts is no longer found. Who executes it on devices lets no
-//! other request to its addresses and slots pass until that is done, in this order: (1) destage; (2) write the data;
-//! (3) write the metadata entries. The slot that data is written to may be that of the chunk which it overwrites.
+//! A decision holds at once: evicted data is no longer found. Its executor blocks other requests to
+//! its addresses and slots until it is done, in this order: (1) destage; (2) write the data; (3)
+//! write the metadata entries. The data may go to the slot of the chunk that it overwrites.
 //!
-//! What it does not do: know what a chunk holds beyond its fingerprint, or when writes reach the origin; whoever calls
-//! says of each put whether it is dirty.
+//! It knows a chunk only by its fingerprint, and leaves writes of the origin to the caller, which
+//! marks each dirty put.
 
 pub(crate) mod addresses;
 pub(crate) mod contents;
@@ -41,62 +45,64 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ChunkSlot(pub u32);
 
-/// What happens to the data.
+/// The data part of a decision.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum DataStep {
-    /// Nothing.
+    /// No data to write.
     #[default]
     Nothing,
-    /// Nothing: the content lies in this slot already.
+    /// No data to write: the content lies in this slot already.
     Map(ChunkSlot),
-    /// The chunk is written to the slot.
+    /// A write of the chunk to the slot.
     Store {
-        /// Where.
+        /// The slot.
         slot: ChunkSlot,
-        /// Other content leaves the slot for it. Not so where an address overwrites its own chunk in place.
+        /// True if other content leaves the slot for it; false if an address overwrites its own
+        /// chunk in place.
         evicts: bool,
     },
 }
 
-/// A dirty chunk that the origin has to get before anything else of the decision is done.
+/// A dirty chunk that must be written to the origin before the rest of the decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Destage {
     /// Its address.
     pub lba: Lba,
-    /// Where it lies.
+    /// Its slot.
     pub slot: ChunkSlot,
 }
 
 /// An entry of the metadata area.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetadataEntry {
-    /// What an address maps to, by the entry's number.
+    /// The mapping of an address, by the entry's number.
     Address(u32),
-    /// What a slot holds.
+    /// The content of a slot.
     Slot(ChunkSlot),
 }
 
-/// What a design decided about one request. It is passed in and filled, so that its memory is reused.
+/// A decision about one request. The caller passes it in to be filled, so that its memory is
+/// reused.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Decision {
-    /// The address had its data on flash when the request came: a hit.
+    /// True if the address had its data on flash before the request: a hit.
     pub was_cached: bool,
-    /// The address was known without its data: a ghost hit. Only puts say so.
+    /// True if the address was known without its data: a ghost hit. Only puts set it.
     pub was_ghost: bool,
-    /// What happens to the data.
+    /// The data part.
     pub data: DataStep,
-    /// Slots whose content is not needed any more. They are free; one of them may be where the data is stored.
+    /// Slots that became free; the data may be stored in one of them.
     pub freed: Vec<ChunkSlot>,
-    /// What is destaged first. All of it lies where it lay before the decision.
+    /// Chunks to destage first. All of them lie in their slots of before the decision.
     pub destage: Vec<Destage>,
-    /// Addresses that were forgotten for want of room, where the data that they had may stay.
+    /// Addresses that were forgotten for want of room; their data may stay.
     pub evicted: Vec<Lba>,
-    /// Entries that changed, some perhaps twice. The order of replacement is not part of an entry.
+    /// Entries that changed, some perhaps twice. The replacement order is not part of an entry.
     pub changed: Vec<MetadataEntry>,
 }
 
 impl Decision {
-    /// Empties it for the next one.
+    /// Empties it for the next decision.
     pub fn clear(&mut self) {
         self.was_cached = false;
         self.was_ghost = false;
@@ -107,7 +113,7 @@ impl Decision {
         self.changed.clear();
     }
 
-    /// Bytes that its lists have allocated.
+    /// Returns the bytes that its lists have allocated.
     pub fn ram_bytes(&self) -> usize {
         let freed = self.freed.capacity() * size_of::<ChunkSlot>();
         let destage = self.destage.capacity() * size_of::<Destage>();
@@ -116,14 +122,14 @@ impl Decision {
     }
 }
 
-/// Counts of a design, as of now.
+/// Counts of a design at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SlottedStats {
-    /// Addresses whose data is on flash.
+    /// Addresses with data on flash.
     pub mapped_chunks: u64,
-    /// Of them, dirty ones.
+    /// Dirty ones among them.
     pub dirty_chunks: u64,
-    /// Slots with content that some address maps to.
+    /// Slots with content that an address maps to.
     pub live_slots: u64,
     /// Slots with content that no address maps to.
     pub stale_slots: u64,
@@ -135,100 +141,110 @@ pub struct SlottedStats {
 
 /// A design with equal slots.
 pub trait Slotted: Send + Sync {
-    /// Where the data of `lba` is; does not count as a use.
+    /// Returns the slot of `lba`'s data. Does not count as a use.
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot>;
 
-    /// As [`Slotted::lookup`], with the number of the address for [`Slotted::used`], where a [`Slotted::read`] would change nothing but
-    /// what leaves next: it evicts and frees nothing.
+    /// Returns slot and number of `lba`, if a [`Slotted::read`] of it would only change the next
+    /// eviction. Such a read evicts and frees nothing. The number is for [`Slotted::used`].
     fn hit(&self, lba: Lba) -> Option<(ChunkSlot, u32)>;
 
-    /// Makes up for the reads of what [`Slotted::hit`] found, by their numbers, before anything else changes.
+    /// Applies postponed reads from [`Slotted::hit`], by number, before any other change.
     fn used(&mut self, uses: &[Use], decision: &mut Decision);
 
-    /// The slot that this content lies in, where a design looks at content at all; does not count as a use.
+    /// Returns the slot of this content, in a design that looks at content. Does not count as a
+    /// use.
     fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;
 
-    /// The content of `lba`, with data or without; `None` where it is not known, and in a design that does not look at content.
+    /// Returns the content of `lba`, with data or without. `None` if it is unknown, or the design
+    /// does not look at content.
     fn content_of(&self, _lba: Lba) -> Option<Fingerprint> {
         None
     }
 
-    /// Whether `lba` is known, with data or without.
+    /// Returns whether `lba` is known, with data or without.
     fn knows(&self, lba: Lba) -> bool;
 
-    /// The addresses of a run that are known, with data or without, ascending.
+    /// Returns the known addresses of a run, with data or without, ascending.
     fn in_run(&self, first: Lba, count: u64) -> Vec<Lba>;
 
-    /// A client reads `lba`: where its data is. That counts as a use, of which `decision` says what follows. A miss
-    /// changes nothing; whoever reads the chunk from the origin then may put it.
+    /// Reads `lba` for a client: returns the slot of its data, and counts a use. `decision` has the
+    /// consequences. A miss changes nothing; its caller may put the chunk after a read of the
+    /// origin.
     fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot>;
 
-    /// `lba` gets this content: a client wrote it, or it was missed and is inserted.
+    /// Gives `lba` this content, after a client's write, or as an insertion after a miss.
     fn put(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision);
 
-    /// After a restart: this content lies in a slot, and no address has it. It is the most recently used. Nothing is decided where it
-    /// lies in a slot already, where no slot is free, and by a design that keeps no such content.
+    /// Restart: puts this content into a slot, without an address, as the most recently used.
+    /// Nothing is decided if it has a slot already, no slot is free, or the design keeps no such
+    /// content.
     fn put_content(&mut self, _fingerprint: &Fingerprint, decision: &mut Decision) {
         decision.clear();
     }
 
-    /// Forgets `lba`, dirty or not: it was trimmed, or written around the cache. Content of no other address leaves
-    /// its slot. Whether the address was known.
+    /// Forgets `lba`, dirty or not, after a trim or a write around the cache. Unshared content
+    /// leaves its slot. Returns whether the address was known.
     fn forget(&mut self, lba: Lba, decision: &mut Decision) -> bool;
 
-    /// The origin has the data of `lba` now. Whether it was dirty.
+    /// Marks `lba` clean, because the origin has its data. Returns whether it was dirty.
     fn clean(&mut self, lba: Lba) -> bool;
 
-    /// Whether the origin lacks the data of `lba`.
+    /// Returns whether the origin lacks the data of `lba`.
     fn is_dirty(&self, lba: Lba) -> bool;
 
-    /// How many chunks and entries there can be.
+    /// Returns the maximum numbers of chunks and entries.
     fn sizes(&self) -> Sizes;
 
-    /// How many lists of addresses it has between two calls, at most [`LISTS_MAX`](crate::history::LISTS_MAX).
+    /// Returns its number of lists between two calls, at most
+    /// [`LISTS_MAX`](crate::history::LISTS_MAX).
     fn list_count(&self) -> usize;
 
-    /// Whether it looks at content. If so, addresses have a content, and data an order of its own.
+    /// Returns whether it looks at content. Addresses then have a content, and data has its own
+    /// order.
     fn looks_at_content(&self) -> bool;
 
-    /// A walk along a list of addresses begins, least recent first. There is one walk at a time.
+    /// Begins a walk along a list of addresses, least recent first. At most one walk runs.
     fn begin_list(&mut self, list: usize);
 
-    /// Shows the next addresses of that walk with their content; of a design that does not look at content with zeroes. Whether the walk
-    /// goes on. What comes to another list between two calls may be shown with both, or with none.
+    /// Shows the next addresses of that walk with their content; returns whether it goes on. The
+    /// content is zeroes in a design that does not look at it. An address that changes its list
+    /// between two calls may be shown on both, or on none.
     fn show_addresses(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool;
 
-    /// A walk along the data begins, where content is looked at.
+    /// Begins a walk along the data, in a design that looks at content.
     fn begin_data(&mut self) {}
 
-    /// Shows the next data slots in use, each with a number that is higher the later it was used. Whether the walk goes on.
+    /// Shows the next data slots in use, with a use stamp, higher for a later use. Returns whether
+    /// the walk goes on.
     fn show_data(&mut self, _see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
         false
     }
 
-    /// The target size of its lists, from 0 to the number of data chunks; 0 where it has none.
+    /// Returns the target size of its lists, from 0 to the number of data chunks; 0 if it has none.
     fn target_size(&self) -> f64 {
         0.0
     }
 
-    /// After a restart, of a design that is empty: makes it what [`Slotted::show_addresses`] and [`Slotted::show_data`] showed, as far as that
-    /// is still there. What has to have data, and has none, is left out, and what is named a second time. False, and nothing changed, where
-    /// the lists are longer than they can be.
+    /// Restart: restores an empty design from the lists and the data that are still there. They
+    /// come from [`Slotted::show_addresses`] and [`Slotted::show_data`]. It leaves out an address
+    /// whose required data is gone, and repeated ones. Returns false and changes nothing if the
+    /// lists are too long.
     fn restore(&mut self, kept: &Kept) -> bool;
 
-    /// Of which lists together how many addresses there are at most; of those that are too many the first list's are left out first.
+    /// Returns groups of lists with their maximum total. Surplus addresses leave the first list of
+    /// a group first.
     fn limits(&self) -> Vec<(Vec<usize>, usize)>;
 
     /// Counts.
     fn stats(&self) -> SlottedStats;
 
-    /// Bytes of RAM that the design will never have more of allocated, whatever is asked of it.
+    /// Returns the maximum bytes of RAM that any use of the design can allocate.
     fn ram_bytes_max(&self) -> u64;
 }
 
-/// Numbers of slots that are free.
+/// Free slot numbers.
 pub(crate) struct SlotPool {
-    /// Slots from this one on were never used.
+    /// The first slot that was never used.
     next: u32,
     count: u32,
     freed: Vec<u32>,
@@ -243,7 +259,7 @@ impl SlotPool {
         self.next == self.count && self.freed.is_empty()
     }
 
-    /// A free slot.
+    /// Takes a free slot.
     pub fn take(&mut self) -> Option<u32> {
         if let Some(slot) = self.freed.pop() {
             return Some(slot);
@@ -263,7 +279,7 @@ impl SlotPool {
         self.freed.capacity() * size_of::<u32>()
     }
 
-    /// The most that it will be.
+    /// Returns its maximum bytes.
     pub fn ram_bytes_max(&self) -> usize {
         ram::vec_bytes_max::<u32>(self.count as usize)
     }

@@ -1,12 +1,14 @@
-//! Addresses on LRU lists: a slab of nodes, a hash table of their numbers, and lists through the nodes.
+//! Addresses on LRU lists: a slab of nodes, a hash table of their numbers, and lists through the
+//! nodes.
 //!
-//! Each node is on exactly one of the lists, which a node names, and carries a payload of the design's.
+//! Each node is on exactly one of the lists, which the node names, and carries a payload of the
+//! design.
 //!
-//! Invariants: at most `nodes_max` nodes, and an address has one at most. A node's number stays while it lives; the
-//! number that was freed last is used next. Slab and table grow as they fill, so that a large cache that is little used
-//! costs little.
+//! Invariants: at most `nodes_max` nodes, and at most one for each address. A node's number stays
+//! while it lives; the last freed number is used next. Slab and table grow as they fill, so a large
+//! cache with little use costs little.
 //!
-//! What it does not do: decide who leaves.
+//! It leaves evictions to the design.
 
 use crate::{
     design::Use,
@@ -25,14 +27,14 @@ const LBA_MASK: u64 = (1 << 56) - 1;
 const LIST_SHIFT: u32 = 56;
 const LIST_MASK: u64 = 7;
 const DIRTY: u64 = 1 << 63;
-/// Nodes that the slab begins with.
+/// Nodes of the slab at the beginning.
 const NODES_FIRST: usize = 64;
 
 struct Node<P> {
     /// Address (56 bits), list (3 bits from there), dirty (the top one).
     tagged: u64,
     newer: u32,
-    /// Of a free node: the next free one.
+    /// For a free node, the next free one.
     older: u32,
     payload: P,
 }
@@ -51,17 +53,18 @@ pub(crate) struct Addresses<P, const LISTS: usize> {
     free: u32,
     lists: [List; LISTS],
     nodes_max: usize,
-    /// Nodes that are dirty.
+    /// Number of dirty nodes.
     dirty: u64,
-    /// Along one of the lists.
+    /// A walk along one of the lists.
     walk: Walk,
 }
 
 impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
-    /// Bytes of RAM for each node at most, where there are many: itself, and the entries of a table that has just doubled.
+    /// Maximum bytes of RAM for each of many nodes: itself, and the entries of a table just
+    /// doubled.
     pub const NODE_BYTES_MAX: usize = size_of::<Node<P>>() + 24;
 
-    /// No address, and room for `nodes_max` (less than 2^32).
+    /// Creates empty lists with room for `nodes_max` (less than 2^32).
     pub fn new(nodes_max: usize) -> Self {
         debug_assert!(nodes_max < NONE as usize && LISTS as u64 <= LIST_MASK + 1);
         Addresses {
@@ -75,20 +78,20 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         }
     }
 
-    /// Addresses on `list`.
+    /// Counts the addresses on `list`.
     #[inline]
     pub fn len(&self, list: usize) -> usize {
         self.lists[list].len as usize
     }
 
-    /// The least recent of `list`.
+    /// Returns the least recent node of `list`.
     #[inline]
     pub fn oldest(&self, list: usize) -> Option<u32> {
         let oldest = self.lists[list].oldest;
         (oldest != NONE).then_some(oldest)
     }
 
-    /// The node of `lba`.
+    /// Returns the node of `lba`.
     #[inline]
     pub fn find(&self, lba: Lba) -> Option<u32> {
         let is_it = |&i: &u32| self.nodes[i as usize].tagged & LBA_MASK == lba.0;
@@ -110,7 +113,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.nodes[i as usize].tagged & DIRTY != 0
     }
 
-    /// Marks `i` dirty or clean; whether that changed.
+    /// Marks `i` dirty or clean; returns whether that changed.
     #[inline]
     pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
         if self.is_dirty(i) == is_dirty {
@@ -121,17 +124,17 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         true
     }
 
-    /// Whether `lba` is there and dirty.
+    /// Returns whether `lba` is there and dirty.
     pub fn is_dirty_at(&self, lba: Lba) -> bool {
         self.find(lba).is_some_and(|i| self.is_dirty(i))
     }
 
-    /// Marks `lba` clean; whether it was dirty.
+    /// Marks `lba` clean; returns whether it was dirty.
     pub fn clean(&mut self, lba: Lba) -> bool {
         self.find(lba).is_some_and(|i| self.set_dirty(i, false))
     }
 
-    /// Number of dirty nodes.
+    /// Counts the dirty nodes.
     pub fn dirty_count(&self) -> u64 {
         self.dirty
     }
@@ -146,7 +149,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         &mut self.nodes[i as usize].payload
     }
 
-    /// Puts `lba`, which is not there, on `list` as the most recent, and clean; its node.
+    /// Puts a new `lba` on `list`, as the most recent, and clean; returns its node.
     pub fn insert(&mut self, lba: Lba, list: usize, payload: P) -> u32 {
         debug_assert!(lba.0 <= LBA_MASK);
         let node = Node { tagged: lba.0 & LBA_MASK | (list as u64) << LIST_SHIFT, newer: NONE, older: NONE, payload };
@@ -169,7 +172,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         let len = self.nodes.len();
         debug_assert!(len < self.nodes_max);
         if len == self.nodes.capacity() {
-            // Twice as many, but never more than there can be.
+            // Twice as many, but never more than the maximum.
             self.nodes.reserve_exact(len.max(NODES_FIRST).min(self.nodes_max.saturating_sub(len)).max(1));
         }
         self.nodes.push(node);
@@ -188,7 +191,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.link(i, list);
     }
 
-    /// Reads what moving these, by their numbers, will read, so that one wait for memory is one for many.
+    /// Reads the memory of moves of these nodes ahead, so that many waits for memory become one.
     pub fn warm(&self, uses: &[Use]) {
         let node = |i: u32| self.nodes.get(i as usize);
         let neighbours = |hit: &Use| node(hit.number).map_or((NONE, NONE), |node| (node.newer, node.older));
@@ -237,36 +240,36 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         self.lists[list].len += 1;
     }
 
-    /// The nodes of `list`, least recent first.
+    /// Returns the nodes of `list`, least recent first.
     pub fn on_list(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         let known = |i: u32| (i != NONE).then_some(i);
         std::iter::successors(known(self.lists[list].oldest), move |&i| known(self.nodes[i as usize].newer))
     }
 
-    /// A walk along `list` begins, least recent first. There is one walk at a time.
+    /// Begins a walk along `list`, least recent first. At most one walk runs.
     pub fn begin_walk(&mut self, list: usize) {
         self.walk.begin(self.lists[list].oldest, self.len(list));
     }
 
-    /// The next nodes of the walk; `None` at its end.
+    /// Returns the next nodes of the walk; `None` at its end.
     pub fn walk(&mut self) -> Option<Vec<u32>> {
         let nodes = &self.nodes;
         self.walk.next(|i| nodes[i as usize].newer)
     }
 
-    /// Shows the next addresses of the walk, of a design that does not look at content; whether it goes on.
+    /// Shows the next addresses of the walk, without content; returns whether it goes on.
     pub fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
         let seen = self.walk();
         seen.iter().flatten().for_each(|&i| see(self.lba(i), &Fingerprint([0; 16])));
         seen.is_some()
     }
 
-    /// Numbers of all nodes, in no useful order.
+    /// Returns the numbers of all nodes, in no useful order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().copied()
     }
 
-    /// The addresses in a run, ascending.
+    /// Returns the addresses in a run, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
         if count <= self.table.len() as u64 / GONE_THROUGH {
@@ -278,12 +281,12 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
         inside
     }
 
-    /// Bytes that are allocated.
+    /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
         self.table.allocation_size() + self.nodes.capacity() * size_of::<Node<P>>() + self.walk.ram_bytes()
     }
 
-    /// The most that it will be.
+    /// Returns its maximum bytes.
     pub fn ram_bytes_max(&self) -> usize {
         let walk = Walk::ram_bytes_max(self.nodes_max);
         table_bytes_max::<u32>(self.nodes_max) + self.nodes_max * size_of::<Node<P>>() + walk

@@ -1,18 +1,21 @@
-//! CacheDedup's Metadata Cache (§3.1): which address has which content, which content lies in which slot.
+//! CacheDedup's Metadata Cache (§3.1): the content of each address, and the slot of each content.
 //!
-//! The source address index is [`Addresses`], each with the number of its content; the fingerprint store is a slab of
-//! contents and a hash table of their numbers. A content knows how many addresses have it, and its dirty ones are on a
-//! list through the addresses, so that a slot's are found without a search. A content stays known while an address has
-//! it (without data it is historical) or while a slot holds it (without addresses its data is an orphan, or stale).
+//! The source address index is [`Addresses`], each with the number of its content. The fingerprint
+//! store is a slab of contents and a hash table of their numbers. A content counts its addresses,
+//! and a list links its dirty ones, so that a slot's dirty addresses are found without a search. A
+//! content stays known while an address has it (historical if it has no data) or a slot holds it
+//! (an orphan, or stale, if it has no address).
 //!
-//! Metadata on flash: an entry of 24 bytes for each address (8 for the address and its flags, 16 for the fingerprint), and
-//! one for each slot (16 for the fingerprint, 8 for the reference count and a check). With one address for each chunk
-//! that is 48 bytes a chunk of 4 KiB, CacheDedup's minimum for D-LRU in §5.4 (129 MB for 11 GB); the paper gives no
-//! sizes of entries. Historical fingerprints are with their addresses.
+//! Metadata on flash: an entry of 24 bytes for each address (8 for the address and its flags, 16
+//! for the fingerprint). Each slot has one, too (16 for the fingerprint, 8 for the reference count
+//! and a check). With one address for each chunk that is 48 bytes a chunk of 4 KiB, CacheDedup's
+//! minimum for D-LRU in §5.4 (129 MB for 11 GB). The paper gives no sizes of entries. Historical
+//! fingerprints are with their addresses.
 //!
-//! Invariants: an address is dirty only while its content lies in a slot. Counts are those of the lists.
+//! Invariants: an address is dirty only while its content has a slot. Counts are those of the
+//! lists.
 //!
-//! What it does not do: replace anything; the designs do.
+//! It leaves replacement to the designs.
 
 use crate::{
     slotted::{
@@ -25,33 +28,35 @@ use crate::{
 };
 use hashbrown::HashTable;
 
-/// Bytes of an entry on flash, of an address as of a slot.
+/// Bytes of an entry on flash, of an address or a slot.
 pub(crate) const ENTRY_BYTES: u32 = 24;
-/// Beside the least metadata a fiftieth (2%) of the data's bytes is taken for historical addresses (§5.1).
+/// Share of the data's bytes for historical addresses beside the minimum metadata: 2% (§5.1).
 const EXTRA_SHARE: u64 = 50;
-/// Contents that the slab begins with.
+/// Contents of the slab at the beginning.
 const CONTENTS_FIRST: usize = 64;
 
-/// Addresses that 2% of the bytes of `data_chunks` have room for.
+/// Returns how many addresses fit 2% of the bytes of `data_chunks`.
 pub(crate) fn extra_addresses(data_chunks: u64, chunk_bytes: u32) -> u64 {
     data_chunks * u64::from(chunk_bytes) / EXTRA_SHARE / u64::from(ENTRY_BYTES)
 }
 
-/// What becomes of data that no address has any more, since the last one was overwritten or there was no room for it.
+/// The treatment of orphans: data whose last address was overwritten, or evicted for want of room.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Orphans {
-    /// It stays until its slot is wanted, as other data does, and is found by its fingerprint until then: CacheDedup's
-    /// algorithms to the letter, which are for addresses that keep their content; and AustereCache's authors' version,
-    /// whose paper speaks of the stale chunks that it keeps (§5.3).
+    /// Orphans stay until their slot is wanted, as other data does, and are found by fingerprint.
+    /// That is CacheDedup's algorithm to the letter, for addresses that keep their content.
+    /// AustereCache's authors' version does the same, and their paper mentions the kept stale
+    /// chunks (§5.3).
     #[default]
     Keep,
-    /// It is forgotten and its slot is free: an overwrite takes a reference from the content that was there (CacheDedup
-    /// §3.2), and what has none "is removed from the Metadata Cache" (§3.1).
+    /// Orphans are forgotten and their slots become free. An overwrite takes a reference from the
+    /// old content (CacheDedup §3.2), and content without references "is removed from the Metadata
+    /// Cache" (§3.1).
     Forget,
 }
 
 impl Orphans {
-    /// The name on the command line.
+    /// Returns the name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Orphans::Keep => "keep",
@@ -60,7 +65,7 @@ impl Orphans {
     }
 }
 
-/// What an address has.
+/// The content of an address.
 #[derive(Clone, Copy)]
 pub(crate) struct Mapping {
     content: u32,
@@ -73,11 +78,11 @@ const UNMAPPED: Mapping = Mapping { content: NONE, dirty_before: NONE, dirty_aft
 
 struct Content {
     fingerprint: [u8; 16],
-    /// Of a content that is not in use: the next such one.
+    /// Its slot; for an unused entry the next unused one.
     slot: u32,
-    /// Addresses that have it.
+    /// Number of its addresses.
     refs: u32,
-    /// Of them, those for whose sake the data must stay: the design says which.
+    /// Number of addresses among them that hold the data; the design chooses them.
     holds: u32,
     /// The first of its dirty addresses.
     dirty: u32,
@@ -104,7 +109,8 @@ fn hash_of(fingerprint: &[u8; 16]) -> u64 {
 }
 
 impl<const LISTS: usize> Metadata<LISTS> {
-    /// Nothing, and room for the content of `slots` and of `addresses_max`.
+    /// Creates an empty cache with room for the contents of `slots` slots and `addresses_max`
+    /// addresses.
     pub fn new(slots: u32, addresses_max: usize) -> Self {
         Metadata {
             addresses: Addresses::new(addresses_max),
@@ -112,7 +118,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
             contents: Vec::new(),
             free: NONE,
             in_slot: Vec::new(),
-            // What an address had until now goes only when it has the new one.
+            // The old content of an address goes only after the new one came.
             contents_max: slots as usize + addresses_max + 1,
             orphans: Orphans::default(),
             mapped: 0,
@@ -121,64 +127,65 @@ impl<const LISTS: usize> Metadata<LISTS> {
         }
     }
 
-    /// The same, while it is empty, with its orphans treated so.
+    /// Sets the treatment of orphans in an empty cache.
     pub fn with_orphans(self, orphans: Orphans) -> Self {
         Metadata { orphans, ..self }
     }
 
-    /// The slot of the content of address `i`.
+    /// Returns the slot of the content of address `i`.
     #[inline]
     pub fn slot(&self, i: u32) -> Option<ChunkSlot> {
         self.slot_of(self.content(i))
     }
 
-    /// The slot of a content.
+    /// Returns the slot of a content.
     #[inline]
     pub fn slot_of(&self, content: u32) -> Option<ChunkSlot> {
         let slot = self.contents.get(content as usize)?.slot;
         (slot != NONE).then_some(ChunkSlot(slot))
     }
 
-    /// The content of address `i`.
+    /// Returns the content of address `i`.
     #[inline]
     pub fn content(&self, i: u32) -> u32 {
         self.addresses.payload(i).content
     }
 
-    /// The fingerprint of the content of address `i`.
+    /// Returns the fingerprint of the content of address `i`.
     pub fn fingerprint(&self, i: u32) -> Fingerprint {
         Fingerprint(self.contents[self.content(i) as usize].fingerprint)
     }
 
-    /// The content in a slot that has one.
+    /// Returns the content in a slot that has one.
     pub fn content_in(&self, slot: ChunkSlot) -> u32 {
         self.in_slot[slot.0 as usize]
     }
 
-    /// The slots that have content.
+    /// Returns the slots with content.
     pub fn slots_in_use(&self) -> impl Iterator<Item = ChunkSlot> + '_ {
         let with_content = self.in_slot.iter().enumerate().filter(|&(_, &content)| content != NONE);
         with_content.map(|(slot, _)| ChunkSlot(slot as u32))
     }
 
-    /// Shows the next addresses of a walk with their content; whether it goes on.
+    /// Shows the next addresses of a walk with their content; returns whether it goes on.
     pub fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
         let seen = self.addresses.walk();
         seen.iter().flatten().for_each(|&i| see(self.addresses.lba(i), &self.fingerprint(i)));
         seen.is_some()
     }
 
-    /// How many data slots there may be in use.
+    /// Returns the end of the slots that may be in use.
     pub fn slots_end(&self) -> usize {
         self.in_slot.len()
     }
 
-    /// Whether a data slot has content.
+    /// Returns whether a data slot has content.
     pub fn is_in_use(&self, slot: ChunkSlot) -> bool {
         self.in_slot.get(slot.0 as usize).is_some_and(|&content| content != NONE)
     }
 
-    /// After a restart: this content lies in one of the slots `free`, the slot; none where it has one, or none is free.
+    /// Restart: puts this content into one of the slots `free`, and returns it. None if it has one,
+    /// or none is free.
     pub fn restore_data(&mut self, fingerprint: &Fingerprint, free: &mut SlotPool) -> Option<ChunkSlot> {
         if self.slot_with(fingerprint).is_some() {
             return None;
@@ -189,7 +196,8 @@ impl<const LISTS: usize> Metadata<LISTS> {
         Some(slot)
     }
 
-    /// After a restart: this address is the most recent of `list`; its number. None where it is on a list already.
+    /// Restart: makes this address the most recent of `list`, and returns its number. None if it is
+    /// on a list already.
     pub fn restore_address(&mut self, address: &KeptAddress, list: usize) -> Option<u32> {
         if self.addresses.find(address.lba).is_some() {
             return None;
@@ -203,23 +211,24 @@ impl<const LISTS: usize> Metadata<LISTS> {
         Some(i)
     }
 
-    /// How many addresses have `content`.
+    /// Counts the addresses that have `content`.
     pub fn refs(&self, content: u32) -> u32 {
         self.contents[content as usize].refs
     }
 
-    /// How many addresses hold `content`, for the design to change.
+    /// Returns the number of addresses that hold `content`, for the design to change.
     #[inline]
     pub fn holds(&mut self, content: u32) -> &mut u32 {
         &mut self.contents[content as usize].holds
     }
 
-    /// Puts `lba`, which is not there, on `list`, without content until [`Metadata::remap`].
+    /// Puts a new `lba` on `list`, without content until [`Metadata::remap`].
     pub fn insert(&mut self, lba: Lba, list: usize) -> u32 {
         self.addresses.insert(lba, list, UNMAPPED)
     }
 
-    /// The content of `fingerprint`, known or not. It must get an address or a slot at once.
+    /// Returns the content of `fingerprint`, new or known. The caller gives it an address or a slot
+    /// at once.
     pub fn intern(&mut self, fingerprint: &Fingerprint) -> u32 {
         let hash = hash_of(&fingerprint.0);
         let is_it = |&c: &u32| self.contents[c as usize].fingerprint == fingerprint.0;
@@ -249,7 +258,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         c
     }
 
-    /// Gives address `i` another content; it is clean then. What it had is overwritten, dirty or not.
+    /// Gives address `i` another content, clean. Its old content is overwritten, dirty or not.
     pub fn remap(&mut self, i: u32, content: u32) {
         self.detach(i);
         self.addresses.payload_mut(i).content = content;
@@ -282,7 +291,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         }
     }
 
-    /// Forgets a content that neither address nor slot has.
+    /// Forgets a content without address and slot.
     fn release(&mut self, content: u32) {
         let hash = hash_of(&self.contents[content as usize].fingerprint);
         if let Ok(found) = self.table.find_entry(hash, |&other| other == content) {
@@ -291,7 +300,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         self.contents[content as usize].slot = std::mem::replace(&mut self.free, content);
     }
 
-    /// Whether address `i`, whose content lies in a slot, is dirty from now on; whether that changed.
+    /// Marks address `i`, whose content has a slot, dirty or clean; returns whether that changed.
     pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
         if !self.addresses.set_dirty(i, is_dirty) {
             return false;
@@ -316,7 +325,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         true
     }
 
-    /// Makes address `i` clean, by destaging it if it is dirty.
+    /// Makes address `i` clean, with a destage if it is dirty.
     fn destage(&mut self, i: u32, decision: &mut Decision) {
         if let Some(slot) = self.slot(i)
             && self.set_dirty(i, false)
@@ -325,21 +334,21 @@ impl<const LISTS: usize> Metadata<LISTS> {
         }
     }
 
-    /// Address `i` leaves, because there is no room for it.
+    /// Evicts address `i` for want of room.
     pub fn evict_address(&mut self, i: u32, decision: &mut Decision) {
         self.destage(i, decision);
         decision.evicted.push(self.addresses.lba(i));
         self.remove(i, decision);
     }
 
-    /// The slot that has this content.
+    /// Returns the slot of this content.
     pub fn slot_with(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot> {
         let is_it = |&c: &u32| self.contents[c as usize].fingerprint == fingerprint.0;
         self.slot_of(*self.table.find(hash_of(&fingerprint.0), is_it)?)
     }
 
-    /// Forgets address `i`, as [`Slotted::forget`](super::Slotted::forget) says. The slot that is free then, where no other
-    /// address has its content.
+    /// Forgets address `i`, as [`Slotted::forget`](super::Slotted::forget). Returns its slot if
+    /// that becomes free, because no other address has its content.
     pub fn forget(&mut self, i: u32, decision: &mut Decision) -> Option<ChunkSlot> {
         let slot = self.slot(i);
         let is_shared = self.refs(self.content(i)) > 1;
@@ -351,7 +360,8 @@ impl<const LISTS: usize> Metadata<LISTS> {
         Some(slot)
     }
 
-    /// An address has lost what lies in `slot`, if anything does. The slot, where it is free for that.
+    /// Handles the loss of an address of the content in `slot`, if there is one. Returns the slot
+    /// if it becomes free.
     pub fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) -> Option<ChunkSlot> {
         let slot = slot.filter(|_| self.orphans == Orphans::Forget)?;
         if self.refs(self.in_slot[slot.0 as usize]) > 0 {
@@ -362,20 +372,20 @@ impl<const LISTS: usize> Metadata<LISTS> {
         Some(slot)
     }
 
-    /// The origin has the data of `lba` now; whether it was dirty.
+    /// Marks `lba` clean, because the origin has its data; returns whether it was dirty.
     pub fn clean(&mut self, lba: Lba) -> bool {
         self.addresses.find(lba).is_some_and(|i| self.set_dirty(i, false))
     }
 
-    /// Address `i` is forgotten.
+    /// Forgets address `i`.
     pub fn remove(&mut self, i: u32, decision: &mut Decision) {
         self.detach(i);
         self.addresses.remove(i);
         decision.changed.push(MetadataEntry::Address(i));
     }
 
-    /// The content of `fingerprint`, to be put into one of the slots `free` though no address has it; the slot. None where it
-    /// has one, none is free, or orphans are forgotten.
+    /// Puts the content of `fingerprint` into one of the slots `free` without an address; returns
+    /// the slot. None if it has a slot, none is free, or orphans are forgotten.
     pub fn put_orphan(
         &mut self,
         fingerprint: &Fingerprint,
@@ -392,7 +402,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         Some(slot)
     }
 
-    /// `content` is stored in `slot`.
+    /// Stores `content` in `slot`.
     pub fn place(&mut self, content: u32, slot: ChunkSlot, decision: &mut Decision) {
         let at = slot.0 as usize;
         if at >= self.in_slot.len() {
@@ -409,7 +419,7 @@ impl<const LISTS: usize> Metadata<LISTS> {
         decision.changed.push(MetadataEntry::Slot(slot));
     }
 
-    /// The content of `slot` leaves it; its dirty addresses are destaged.
+    /// Removes the content of `slot`, with a destage of its dirty addresses.
     pub fn displace(&mut self, slot: ChunkSlot, decision: &mut Decision) {
         let content = std::mem::replace(&mut self.in_slot[slot.0 as usize], NONE);
         while self.contents[content as usize].dirty != NONE {
@@ -429,13 +439,13 @@ impl<const LISTS: usize> Metadata<LISTS> {
         decision.changed.push(MetadataEntry::Slot(slot));
     }
 
-    /// The most bytes that it will have allocated, for `slots` slots.
+    /// Returns the maximum bytes that it allocates for `slots` slots.
     pub fn ram_bytes_max(&self, slots: usize) -> usize {
         let contents = table_bytes_max::<u32>(self.contents_max) + self.contents_max * size_of::<Content>();
         self.addresses.ram_bytes_max() + contents + vec_bytes_max::<u32>(slots)
     }
 
-    /// Counts; `ram_bytes` are those of this alone.
+    /// Returns the counts; `ram_bytes` is for this structure alone.
     pub fn stats(&self, addresses: usize) -> SlottedStats {
         let lists = self.table.allocation_size() + self.contents.capacity() * size_of::<Content>();
         let ram = self.addresses.ram_bytes() + lists + self.in_slot.capacity() * size_of::<u32>();

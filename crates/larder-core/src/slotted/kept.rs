@@ -1,6 +1,6 @@
-//! What of a [history](crate::history) goes into an empty design with equal slots again, after mappings and slots were asked.
+//! The valid part of a [history](crate::history), for an empty design with equal slots.
 //!
-//! What it does not do: ask them; `placed/restored.rs` does.
+//! It agrees with mappings and slots; the comparison is left to `placed/restored.rs`.
 
 use super::Slotted;
 use crate::{
@@ -8,39 +8,40 @@ use crate::{
     types::{Fingerprint, Lba},
 };
 
-/// An address as it goes into an empty design again.
+/// An address of a restored history.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptAddress {
-    /// Itself.
+    /// The address itself.
     pub lba: Lba,
     /// Its content.
     pub fingerprint: Fingerprint,
-    /// It is mapped, so that its data is there.
+    /// True if it is mapped, so that its data is there.
     pub is_mapped: bool,
-    /// The origin lacks it.
+    /// True if the origin lacks it.
     pub is_dirty: bool,
 }
 
-/// A history after mappings and slots were asked: what goes into an empty design again.
+/// A restored history for an empty design.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// [`Slotted::target_size`].
+    /// The target of the lists, [`Slotted::target_size`].
     pub target: f64,
-    /// By list, least recent first.
+    /// Lists, least recent first.
     pub lists: Vec<Vec<KeptAddress>>,
-    /// What lies in data slots, least recently used first; none in a design that does not look at content.
+    /// Contents of data slots, least recently used first; none if the design does not look at
+    /// content.
     pub data: Vec<Fingerprint>,
 }
 
 impl Kept {
-    /// Whether there are no more addresses on its lists than a design allows ([`Slotted::limits`]).
+    /// Returns whether the lists are within the limits of a design ([`Slotted::limits`]).
     pub fn fits(&self, limits: &[(Vec<usize>, usize)]) -> bool {
         let len = |list: &usize| self.lists.get(*list).map_or(0, Vec::len);
         limits.iter().all(|(lists, max)| lists.iter().map(len).sum::<usize>() <= *max)
     }
 }
 
-/// What lists this design has, and how long they can be.
+/// Returns the number of this design's lists, and their maximum lengths.
 pub fn shape_of(design: &dyn Slotted) -> Shape {
     let (sizes, looks_at_content) = (design.sizes(), design.looks_at_content());
     Shape {

@@ -1,9 +1,8 @@
-//! In which order slots lose their content: [`SlotList`], least recently used first, and [`SlotHeap`], the same among
-//! those that may go at all.
+//! The eviction order of slots: [`SlotList`] by last use, and [`SlotHeap`] among evictable slots.
 //!
-//! Invariants: a slot is on a list, or in a heap, once at most.
+//! Invariants: a slot is at most once on a list, or in a heap.
 //!
-//! What it does not do: know what is in a slot.
+//! It does not know the content of a slot.
 
 use crate::{
     slotted::{ChunkSlot, addresses::NONE, ram::vec_bytes_max},
@@ -18,12 +17,12 @@ struct Neighbours {
 
 /// Slots by their last use.
 pub(crate) struct SlotList {
-    /// By slot.
+    /// Neighbours by slot.
     slots: Vec<Neighbours>,
     newest: u32,
     oldest: u32,
     walk: Walk,
-    /// How many slots the walk has shown.
+    /// Number of slots that the walk has shown.
     walked: u64,
 }
 
@@ -32,18 +31,19 @@ impl SlotList {
         SlotList { slots: Vec::new(), newest: NONE, oldest: NONE, walk: Walk::default(), walked: 0 }
     }
 
-    /// The least recently used.
+    /// Returns the least recently used slot.
     pub fn oldest(&self) -> Option<ChunkSlot> {
         (self.oldest != NONE).then_some(ChunkSlot(self.oldest))
     }
 
-    /// A walk along the list begins, least recently used first.
+    /// Begins a walk along the list, least recently used first.
     pub fn begin_walk(&mut self) {
         self.walk.begin(self.oldest, self.slots.len());
         self.walked = 0;
     }
 
-    /// Shows the next slots of the walk, each with a number that is higher the later it was used; whether it goes on.
+    /// Shows the next slots of the walk, with a use stamp, higher for a later use. Returns whether
+    /// it goes on.
     pub fn walk(&mut self, see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
         let slots = &self.slots;
         let seen = self.walk.next(|i| slots[i as usize].newer);
@@ -54,7 +54,7 @@ impl SlotList {
         seen.is_some()
     }
 
-    /// Puts `slot`, which is not there, on the list as the most recent.
+    /// Adds a new `slot` to the list as the most recent.
     pub fn push(&mut self, slot: ChunkSlot) {
         let i = slot.0 as usize;
         if i >= self.slots.len() {
@@ -91,7 +91,7 @@ impl SlotList {
         }
     }
 
-    /// Reads what touching these will read, so that one wait for memory is one for many.
+    /// Reads the memory of uses of these slots ahead, so that many waits for memory become one.
     pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot> + Clone) {
         let known = |i: u32| self.slots.get(i as usize);
         let neighbours = |slot: ChunkSlot| known(slot.0).map_or((NONE, NONE), |slot| (slot.newer, slot.older));
@@ -105,7 +105,7 @@ impl SlotList {
         self.slots.capacity() * size_of::<Neighbours>() + self.walk.ram_bytes()
     }
 
-    /// The most that it will be, for so many slots.
+    /// Returns its maximum bytes for so many slots.
     pub fn ram_bytes_max(slots: usize) -> usize {
         vec_bytes_max::<Neighbours>(slots) + Walk::ram_bytes_max(slots)
     }
@@ -113,15 +113,15 @@ impl SlotList {
 
 #[derive(Clone, Copy)]
 struct Use {
-    /// When it was last used.
+    /// Stamp of the last use.
     stamp: u64,
-    /// Where it is in the heap, or [`NONE`].
+    /// Its position in the heap, or [`NONE`].
     at: u32,
 }
 
-/// Slots that may go, in a binary heap by their last use.
+/// Evictable slots, in a binary heap by their last use.
 pub(crate) struct SlotHeap {
-    /// By slot.
+    /// Uses by slot.
     uses: Vec<Use>,
     heap: Vec<u32>,
     clock: u64,
@@ -132,7 +132,7 @@ impl SlotHeap {
         SlotHeap { uses: Vec::new(), heap: Vec::new(), clock: 0 }
     }
 
-    /// Notes that `slot`, which is not in the heap, was used.
+    /// Notes a use of `slot`, which is not in the heap.
     #[inline]
     pub fn touch(&mut self, slot: ChunkSlot) {
         let i = slot.0 as usize;
@@ -144,30 +144,30 @@ impl SlotHeap {
         self.uses[i].stamp = self.clock;
     }
 
-    /// Reads what touching these will read, so that one wait for memory is one for many.
+    /// Reads the memory of uses of these slots ahead, so that many waits for memory become one.
     pub fn warm(&self, slots: impl Iterator<Item = ChunkSlot>) {
         let read = slots.filter_map(|slot| self.uses.get(slot.0 as usize)).fold(0, |sum, of_slot| sum ^ of_slot.at);
         std::hint::black_box(read);
     }
 
-    /// When `slot` was last used: higher the later.
+    /// Returns the stamp of `slot`'s last use, higher for a later one.
     pub fn stamp_of(&self, slot: ChunkSlot) -> u64 {
         self.uses.get(slot.0 as usize).map_or(0, |of_slot| of_slot.stamp)
     }
 
-    /// The least recently used of those that may go.
+    /// Returns the least recently used evictable slot.
     pub fn oldest(&self) -> Option<ChunkSlot> {
         self.heap.first().copied().map(ChunkSlot)
     }
 
-    /// `slot`, which was used before, may go.
+    /// Makes `slot` evictable, which was used before.
     pub fn push(&mut self, slot: ChunkSlot) {
         debug_assert_eq!(self.uses[slot.0 as usize].at, NONE);
         self.heap.push(slot.0);
         self.rise(self.heap.len() - 1);
     }
 
-    /// `slot` must stay, or is gone: takes it out of the heap if it is there.
+    /// Removes `slot` from the heap, if it is there.
     pub fn remove(&mut self, slot: ChunkSlot) {
         let at = std::mem::replace(&mut self.uses[slot.0 as usize].at, NONE);
         if at == NONE {
@@ -221,7 +221,7 @@ impl SlotHeap {
         self.uses.capacity() * size_of::<Use>() + self.heap.capacity() * size_of::<u32>()
     }
 
-    /// The most that it will be, for so many slots.
+    /// Returns its maximum bytes for so many slots.
     pub fn ram_bytes_max(slots: usize) -> usize {
         vec_bytes_max::<Use>(slots) + vec_bytes_max::<u32>(slots)
     }

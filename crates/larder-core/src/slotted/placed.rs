@@ -1,39 +1,44 @@
-//! A design with equal slots as a [`Design`] that an engine can run: each data slot lies in a flash slot of its own, which is
-//! another one each time that it is written.
+//! A design with equal slots as a [`Design`]: each write of a data slot takes another flash slot.
 //!
-//! A paper's slot is written in place. Were it done so on a device, a power loss could take a chunk that was durable and leave
-//! half of the one that replaces it. So there are a few more flash slots than the design has, and content goes to a free
-//! one. What the design has let go of stays readable until nothing that a crash could bring back, and nothing dirty, needs
-//! it, as a WEU does that is replaced; then its slot is free again. The flash is written as often as in place.
+//! A paper's slot is written in place. On a device, a power loss could then take a durable chunk
+//! and leave half of its replacement. So there are a few more flash slots than the design has, and
+//! content goes to a free one. Discarded content stays readable until nothing that a crash could
+//! bring back, and nothing dirty, needs it, as in a replaced WEU. Its slot is then free again. The
+//! flash is written as often as in place.
 //!
-//! Mappings, dirty chunks, fragments, slots and recovery are those of `nitro.rs`, with slots of one chunk. What is here is
-//! what the two have to tell each other:
-//! - An address is known to both where it is cached. What only the mappings have is hidden unless it is dirty, and is
-//!   forgotten when the caller asks what it may forget ([`Design::drop_clean_zeroes`]), for it has to log that.
-//! - What only the design has is *remembered* ([`Design::remembered`]): it is mapped again where its content is stored. What
-//!   is about to be overwritten ([`Design::suspend`]) is not, whatever it was.
-//! - A fragment is content that nothing else has.
+//! Mappings, dirty chunks, fragments, slots and recovery are those of `nitro.rs`, with slots of one
+//! chunk. This file connects the two:
+//! - Both know a cached address. A mapping without the design is hidden unless it is dirty. It is
+//!   forgotten when the caller asks for addresses to forget ([`Design::drop_clean_zeroes`]),
+//!   because the caller has to log that.
+//! - An address that only the design knows is *remembered* ([`Design::remembered`]): it is mapped
+//!   again if its content is stored. A suspended address, before an overwrite
+//!   ([`Design::suspend`]), is never remembered.
+//! - A fragment is a unique content.
 //!
-//! What outlives a restart (`placed/restored.rs`): what is mapped, content that no address has any more, and the design's history
-//! ([`history`](super::history)), which is all that it knows besides. After an end in order the design goes on as if there had been none.
-//! After a crash it has the order, and the addresses without data, of the last checkpoint, each with its content, but where the log says
-//! otherwise: whoever overwrites an address whose content is remembered has that logged, as if it were mapped (`placed/outliving.rs`).
-//! Then content may be back, too, that the design had let go of, where its slot had not been freed yet.
+//! A restart (`placed/restored.rs`) keeps the mappings, content without addresses, and the design's
+//! history ([`history`](super::history)), which has the rest. After an orderly end the design
+//! continues as without one. After a crash it has the order and the ghosts of the last checkpoint,
+//! each with its content, unless the log differs. An overwrite of a ghost with a content is logged
+//! as of a mapped address (`placed/outliving.rs`). Discarded content may be back, too, if its slot
+//! had not been freed yet.
 //!
-//! Where it departs from the papers, beside what the designs' own files say:
-//! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the metadata and data" of each
-//!   write-back write (section 3.3), which is then over when the flash has it. An engine that asks here is a block device with
-//!   a volatile write cache, as the disk behind it is: a write is over in memory, and data and mappings are durable when a
-//!   FLUSH returns, or a write with FUA does, each of which has the paper's commit for all that came before it, in one. Who writes
-//!   relies on a flush in either case, and who never flushes need not pay a frame of the log for each chunk. The replays of
+//! Departures from the papers, beside those in the designs' own files:
+//! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the
+//!   metadata and data" of each write-back write (section 3.3), which ends with the commit on
+//!   flash. Here the cache is a block device with a volatile write cache, as the disk behind it. A
+//!   write ends in memory. Data and mappings are durable after a FLUSH, or a write with FUA, which
+//!   is the paper's commit for all earlier writes in one. A client relies on a flush in either
+//!   case, and without flushes it need not pay a frame of the log for each chunk. The replays of
 //!   `larder-sim` charge the paper's rule.
 //!
-//! Invariants: those of [`Design`]. A data slot of the design's has at most one flash slot, and that has one owner at most. There are
-//! more mappings than addresses of which the design may have data ([`mapped_max`]); so where none has room, some are hidden or stale, and forgetting
-//! those, or destaging what of them is dirty, makes room. Nothing that the design has goes for that.
+//! Invariants: those of [`Design`]. A data slot of the design has at most one flash slot, and that
+//! has at most one owner. There are more mappings than addresses with data in the design
+//! ([`mapped_max`]). If no mapping has room, some are hidden or stale, and forgetting or destaging
+//! those makes room. No data of the design goes for that.
 //!
-//! What it does not do: know what the design prefers; destage what the design lets go of, for the mappings say what of
-//! it is dirty.
+//! It leaves preferences to the design, and destages of discarded data to the mappings, which know
+//! its dirty addresses.
 
 mod decisions;
 mod outliving;
@@ -53,17 +58,18 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.
 const NONE: u32 = u32::MAX;
-/// A flash slot in so many is one that the design does not have, for what is being written and what is being let go of.
+/// Flash slots for each spare one, for content that is being written or discarded.
 const SPARE_SHARE: u64 = 32;
 const SPARES_MIN: u64 = 4;
 const SPARES_MAX: u64 = 4096;
 
-/// Of so many mappings one is for addresses that wait to be forgotten, and for what is being mapped.
+/// Mappings for each one that is held back, for addresses to forget and for current mappings.
 const HELD_BACK_SHARE: u64 = 8;
-/// No more of them: for each spare slot one, and what a caller may map before it comes to forget something.
+/// Their maximum: one for each spare slot, and mappings that a caller may make before it forgets
+/// some.
 const HELD_BACK_MAX: u64 = SPARES_MAX + 128;
 
-/// The content of a data slot, and where it is.
+/// The content of a data slot, and its place.
 #[derive(Clone, Copy)]
 struct Held {
     fingerprint: [u8; 16],
@@ -94,57 +100,57 @@ impl Held {
 /// See the module.
 pub struct Placed {
     design: Box<dyn Slotted>,
-    /// Without an FP index: the design knows contents.
+    /// The mappings, without an FP index: the design knows contents.
     mappings: Nitro,
-    /// By data slot.
+    /// Contents by data slot.
     held: Vec<Held>,
     /// The data slot of each flash slot, or [`NONE`].
     owner: Vec<u32>,
-    /// Flash slots whose content the design let go of, in that order.
+    /// Flash slots whose content the design discarded, in that order.
     let_go: VecDeque<SlotId>,
     /// Clean mappings of addresses that the design evicted.
     evicted: BTreeSet<Lba>,
-    /// Addresses whose content is being changed: what the design has of them is not what they hold.
+    /// Addresses whose content is changing: the design's data of them is invalid.
     suspended: BTreeSet<Lba>,
-    /// Addresses whose content a crash may bring back, and that the design does not know to have it.
+    /// Addresses whose content a crash may bring back, unknown to the design.
     lost: Lost,
-    /// Whether content is shared.
+    /// True if content is shared.
     dedup: bool,
-    /// What was found last: a duplicate that is mapped next is of this content.
+    /// The last found content: the next mapped duplicate has it.
     found: Option<(Place, Fingerprint)>,
     decision: Decision,
-    /// Metadata entries that decisions changed.
+    /// Number of metadata entries that decisions changed.
     entries_changed: u64,
-    /// Recovery runs.
+    /// The state of a recovery.
     restoring: Option<Restoring>,
-    /// Data slots before this one were told to a checkpoint; all of them, where none asks.
+    /// Number of data slots that an export has passed; all without an export.
     exported: usize,
-    /// Data slots that got other content since it began to ask.
+    /// Data slots with new content since the export began.
     held_since: Numbers,
 }
 
-/// How many flash slots are kept beside those of the design, of a cache of `slots` flash slots.
+/// Returns the number of spare flash slots of a cache with `slots` flash slots.
 pub fn spares(slots: u64) -> u64 {
     (slots / SPARE_SHARE).clamp(SPARES_MIN, SPARES_MAX)
 }
 
-/// How many mappings there have to be for a design that has data of so many addresses.
+/// Returns the mappings for a design that has data of so many addresses.
 pub fn mappings_for(addresses: u64) -> u64 {
     (addresses / (HELD_BACK_SHARE - 1) * HELD_BACK_SHARE + HELD_BACK_SHARE).min(addresses.saturating_add(HELD_BACK_MAX))
 }
 
-/// How many addresses a design may have data of where there are so many mappings.
+/// Returns how many addresses a design may have data of with so many mappings.
 pub fn addresses_for(mappings: u64) -> u64 {
     mappings - (mappings / HELD_BACK_SHARE).min(HELD_BACK_MAX)
 }
 
-/// How many addresses a design may have data of at a time: where content is shared, all that it keeps.
+/// Returns how many addresses a design may have data of: all that it keeps, if content is shared.
 pub fn mapped_max(design: &dyn Slotted) -> u64 {
     let sizes = design.sizes();
     if design.looks_at_content() { sizes.addresses } else { sizes.data_chunks }
 }
 
-/// A design of so many data slots, or of as many as its entries can be numbered for.
+/// Makes a design of so many data slots, or of as many as its entry numbers allow.
 pub fn of_slots<D: Slotted + 'static>(
     slots: u64,
     make: impl Fn(FlashSize) -> Result<D, SizeError>,
@@ -158,31 +164,34 @@ pub fn of_slots<D: Slotted + 'static>(
     }
 }
 
-/// Bytes of RAM for each flash slot, at most, beside those of the mappings and of the design.
+/// Returns the maximum bytes of RAM for each flash slot, beside mappings and design.
 pub const fn slots_bytes_max() -> u64 {
-    // A bit for each that a checkpoint passes, too, in a set that has grown to twice of what it needs: less than a byte.
+    // A bit for each slot of an export, in a set that may have grown to twice its need: less than a
+    // byte.
     (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>() + 1) as u64
 }
 
-/// Bytes of RAM for each mapping, at most, beside those of the mappings themselves: an address that waits to be forgotten, or to be
-/// mapped anew, is in one of two B-trees, half full.
+/// Maximum bytes of RAM for each mapping, beside those of the mappings. An address to forget, or to
+/// map anew, is in one of two B-trees, half full.
 pub const SETS_BYTES_MAX: u64 = 32;
 
-/// Bytes of RAM for each address that a design that looks at content may remember, at most: what is kept of those that it lost.
+/// Returns the maximum bytes of RAM for each remembered address of a design that looks at content.
+/// They are for the lost addresses.
 pub const fn lost_bytes_max() -> u64 {
     Lost::BYTES_MAX
 }
 
 impl Placed {
-    /// An empty cache over `config.slot_count` flash slots, of which the design, made for a number of data slots, gets all
-    /// but the spare ones; fewer, where it could have data of more addresses than there is room to map. `config.fp_entries_max` of 0 turns
-    /// deduplication off.
+    /// Creates an empty cache over `config.slot_count` flash slots. The design, made for a number
+    /// of data slots, gets all but the spare ones, or fewer if its addresses would exceed the
+    /// mappings. `config.fp_entries_max` of 0 turns deduplication off.
     pub fn new(config: DesignConfig, make: impl Fn(u64) -> Box<dyn Slotted>) -> Self {
         let slots = u64::from(config.slot_count);
         let mut data_slots = slots.saturating_sub(spares(slots)).max(1);
         let room = addresses_for(config.mappings_max);
         let mut design = make(data_slots);
-        // The design says what leaves, never a want of mappings. It has about as many addresses for each slot, whatever their number.
+        // The design must not lack mappings. Its addresses for each slot hardly depend on the
+        // number of slots.
         while mapped_max(&*design) > room && data_slots > 1 {
             let fit = u128::from(data_slots) * u128::from(room) / u128::from(mapped_max(&*design));
             data_slots = (fit as u64).clamp(1, data_slots - 1);
@@ -208,12 +217,12 @@ impl Placed {
         }
     }
 
-    /// The design.
+    /// Returns the design.
     pub fn design(&self) -> &dyn Slotted {
         &*self.design
     }
 
-    /// Panics where an invariant does not hold. For tests.
+    /// Panics if an invariant does not hold. For tests.
     pub fn check(&self) {
         let held = self.held.iter().enumerate().filter(|(_, held)| held.slot != NONE);
         for (number, held) in held.clone() {
@@ -231,14 +240,14 @@ impl Placed {
         }
     }
 
-    /// What the design has for `lba`, where that is what `lba` holds.
+    /// Returns the design's data of `lba`, if that is valid.
     fn known(&self, lba: Lba) -> Option<&Held> {
         let slot = self.design.lookup(lba)?;
         let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
         (!self.suspended.contains(&lba)).then_some(held)
     }
 
-    /// Whether a client may see what is mapped for `lba`.
+    /// Returns whether a client may see the mapping of `lba`.
     fn is_visible(&self, lba: Lba, found: &Lookup) -> bool {
         match found {
             Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => {
@@ -248,7 +257,7 @@ impl Placed {
         }
     }
 
-    /// The content of a data slot is at `place` from now on.
+    /// Moves the content of a data slot to `place`.
     fn hold(&mut self, slot: ChunkSlot, place: &Place, fingerprint: &Fingerprint) {
         self.release(slot);
         if let Some(held) = self.held.get_mut(slot.0 as usize) {
@@ -260,7 +269,7 @@ impl Placed {
         }
     }
 
-    /// A data slot is empty from now on.
+    /// Empties a data slot.
     fn release(&mut self, slot: ChunkSlot) {
         let Some(held) = self.held.get_mut(slot.0 as usize) else { return };
         let was = std::mem::replace(held, NOTHING);
@@ -270,7 +279,7 @@ impl Placed {
         }
     }
 
-    /// Does what the design decided. `new`: what was stored, or found, for the content that was put.
+    /// Executes the design's decision. `new` is the record that was stored or found for the put.
     fn settle(&mut self, new: Option<(&Place, &Fingerprint)>) {
         let decision = std::mem::take(&mut self.decision);
         self.entries_changed += decision.changed.len() as u64;
@@ -294,16 +303,16 @@ impl Placed {
         }
     }
 
-    /// The design does not know `lba` any more. What is mapped for it is to be forgotten, once it is clean.
+    /// Notes that the design forgot `lba`. Its mapping is forgotten, if it is clean.
     fn note_hidden(&mut self, lba: Lba) {
         if self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() {
             self.evicted.insert(lba);
         }
     }
 
-    /// Forgets the mapping of an address that the design evicted; whether there was one.
+    /// Forgets the mapping of an address that the design evicted; returns whether there was one.
     fn drop_hidden(&mut self, lba: Lba) -> bool {
-        // It may have been trimmed since: what is told of that must stay.
+        // A trim since then must stay.
         self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() && self.mappings.unmap(lba)
     }
 
@@ -330,7 +339,7 @@ impl Placed {
     }
 }
 
-/// A fingerprint that no content has, but what lies at `place`.
+/// Returns a unique fingerprint for `place`.
 fn unshared(place: &Place) -> Fingerprint {
     let mut bytes = [0xFF; 16];
     bytes[..4].copy_from_slice(&place.slot.0.to_le_bytes());

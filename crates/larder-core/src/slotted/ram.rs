@@ -1,16 +1,15 @@
-//! How much RAM the structures of a design with equal slots may come to take, whatever is asked of it.
+//! Maximum RAM of the structures of a design with equal slots, for any use of it.
 //!
-//! Invariants: what a structure has allocated is never more than what is said here for its number of elements.
+//! Invariants: a structure never allocates more than its maximum here for its number of elements.
 //!
-//! What it does not do: count what is allocated now; each structure does.
+//! It does not count the present allocation.
 
-/// Bytes of a control group of hashbrown, which lies behind each table.
+/// Bytes of a control group of hashbrown, behind each table.
 const GROUP_BYTES: usize = 16;
 
-/// Bytes of a hash table of `T` that has at most `len` elements at a time.
-///
-/// A full table grows while more than half of its room is taken, and is cleaned of what was removed otherwise; an eighth of
-/// it stays free.
+/// Returns the bytes of a hash table of `T` with at most `len` elements at a time. A full table
+/// grows while more than half of its room is taken, and is otherwise cleaned of removed elements.
+/// An eighth of it stays free.
 pub(crate) fn table_bytes_max<T>(len: usize) -> usize {
     let mut buckets = 4;
     while len > room_of(buckets) / 2 {
@@ -23,7 +22,7 @@ fn room_of(buckets: usize) -> usize {
     if buckets < 8 { buckets - 1 } else { buckets / 8 * 7 }
 }
 
-/// Bytes of a vector of `T`, of 2 to 1024 bytes each, that grows to `len` elements one by one.
+/// Returns the bytes of a vector of `T`, of 2 to 1024 bytes each, that grows to `len` one by one.
 pub(crate) fn vec_bytes_max<T>(len: usize) -> usize {
     if len == 0 { 0 } else { len.next_power_of_two().max(4) * size_of::<T>() }
 }

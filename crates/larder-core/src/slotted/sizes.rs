@@ -1,80 +1,80 @@
-//! How many chunks and metadata entries a flash has room for, and what is too small.
+//! The number of chunks and metadata entries that fit a flash, and the errors of small sizes.
 //!
-//! Data and metadata share the flash (CacheDedup §5.1, "The same size of flash storage is used to store both data and
-//! metadata"). The metadata area is a table of entries, in whole pages; each design says how many entries of how many
-//! bytes it has for a number of data chunks.
+//! Data and metadata share the flash (CacheDedup §5.1, "The same size of flash storage is used to
+//! store both data and metadata"). The metadata area is a table of entries, in whole pages. Each
+//! design has a formula for the entries and their bytes, from a number of data chunks.
 //!
-//! Invariants: sums of 64 bits do not overflow, whatever sizes are given.
+//! Invariants: 64-bit sums do not overflow for any sizes.
 //!
-//! What it does not do: know the designs' formulas.
+//! It does not know the designs' formulas.
 
 use std::fmt;
 
-/// The unit in which metadata is written, in bytes.
+/// The unit of metadata writes, in bytes.
 pub const METADATA_PAGE_BYTES: u64 = 4096;
-/// Data chunks, and entries, at most: their numbers have 32 bits.
+/// Maximum data chunks, and entries: their numbers have 32 bits.
 pub(crate) const ENTRIES_MAX: u64 = u32::MAX as u64 - 2;
 
-/// How much flash there is.
+/// The size of a flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlashSize {
-    /// This many bytes for data and metadata together.
+    /// Bytes for data and metadata together.
     Bytes(u64),
-    /// Room for this many data chunks, with metadata on top.
+    /// Data chunks, with metadata on top.
     DataChunks(u64),
 }
 
-/// What a design has room for.
+/// The capacities of a design.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     /// Data chunks.
     pub data_chunks: u64,
-    /// Addresses that are remembered, those without data included.
+    /// Remembered addresses, with those without data.
     pub addresses: u64,
     /// Bytes of a [`MetadataEntry`](super::MetadataEntry) on flash.
     pub entry_bytes: u32,
-    /// Bytes of the metadata area, whole pages.
+    /// Bytes of the metadata area, in whole pages.
     pub metadata_bytes: u64,
 }
 
-/// A size with which a design cannot work.
+/// A size that a design cannot have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeError {
     /// Name of the design.
     pub design: &'static str,
-    /// What is wrong.
+    /// The error.
     pub kind: SizeErrorKind,
 }
 
-/// What is wrong with a size.
+/// The error of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SizeErrorKind {
     /// Too few data chunks.
     DataChunks {
-        /// How many were given.
+        /// The given number.
         given: u64,
-        /// How many it takes.
+        /// The minimum.
         least: u64,
     },
     /// Too few metadata entries for the data chunks.
     MetadataEntries {
-        /// How many were given.
+        /// The given number.
         given: u64,
-        /// How many it takes.
+        /// The minimum.
         least: u64,
     },
     /// Too small a flash.
     FlashBytes {
         /// Its bytes.
         given: u64,
-        /// How many it takes, for chunks of this size.
+        /// The minimum for chunks of this size.
         least: u64,
     },
-    /// More chunks or entries than their numbers can tell apart.
+    /// More chunks or entries than numbers for them.
     TooMany {
-        /// How many were given, or would be there; there may be even more room.
+        /// The given or resulting number; there may be even more room.
         given: u64,
-        /// How many there can be.
+        /// The maximum.
         most: u64,
     },
 }
@@ -101,7 +101,7 @@ impl fmt::Display for SizeError {
 
 impl std::error::Error for SizeError {}
 
-/// `entries` of `entry_bytes`, in whole pages.
+/// Returns the bytes of `entries` of `entry_bytes`, in whole pages.
 pub(crate) fn pages_bytes(entries: u64, entry_bytes: u32) -> u64 {
     entries.saturating_mul(u64::from(entry_bytes)).div_ceil(METADATA_PAGE_BYTES).saturating_mul(METADATA_PAGE_BYTES)
 }
@@ -120,7 +120,7 @@ impl<F: Fn(u64) -> u64> Formula<F> {
         data.saturating_add(pages_bytes((self.entries)(data_chunks), self.entry_bytes))
     }
 
-    /// The data chunks that fit.
+    /// Returns the data chunks that fit.
     pub fn data_chunks(&self, flash: FlashSize) -> Result<u64, SizeError> {
         let error = |kind| SizeError { design: self.design, kind };
         let chunks = match flash {
@@ -133,7 +133,7 @@ impl<F: Fn(u64) -> u64> Formula<F> {
                 if given < least {
                     return Err(error(SizeErrorKind::FlashBytes { given, least }));
                 }
-                // `low` fits. `high` does not, or is more than there can be, which is told below.
+                // `low` fits. `high` does not, or is above the maximum, which is reported below.
                 let (mut low, mut high) = (1, ENTRIES_MAX + 2);
                 while high - low > 1 {
                     let middle = low + (high - low) / 2;
@@ -156,7 +156,7 @@ pub(crate) fn check_count(design: &'static str, given: u64) -> Result<u32, SizeE
     Ok(given as u32)
 }
 
-/// The same for data chunks, of which there is at least one.
+/// Checks a number of data chunks, of which there is at least one.
 pub(crate) fn check_chunks(design: &'static str, given: u64) -> Result<u32, SizeError> {
     if given == 0 {
         return Err(SizeError { design, kind: SizeErrorKind::DataChunks { given, least: 1 } });

@@ -1,8 +1,10 @@
-//! What a placed design decides, in the words of an engine: most of it is what its mappings say, and then the design is told.
+//! The decisions of a placed design, in the words of an engine.
+//!
+//! The mappings answer most calls, and the design is told.
 //!
 //! Invariants: those of [`Placed`].
 //!
-//! What it does not do: keep the two together; `placed.rs` does.
+//! It leaves their agreement to `placed.rs`.
 
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
@@ -105,7 +107,7 @@ impl Design for Placed {
         let outlives = self.outlives(lba);
         if self.design.knows(lba) {
             if self.suspended.len() as u64 >= self.design.sizes().addresses {
-                // What the design has evicted is still among them.
+                // Evicted addresses are still among them.
                 let Placed { suspended, design, .. } = self;
                 suspended.retain(|&lba| design.knows(lba));
             }
@@ -256,7 +258,7 @@ impl Design for Placed {
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
         let mut mappings = self.mappings.export_mappings(piece);
-        // What is to be forgotten is no part of the cache: nobody may be told of it who does not ask for it now.
+        // Hidden mappings are no part of the cache: a caller must not learn them without a request.
         mappings.retain(|mapping| self.is_visible(mapping.lba, &mapping.lookup));
         mappings
     }
@@ -365,7 +367,7 @@ impl Design for Placed {
     fn stats(&self) -> DesignStats {
         let mut stats = self.mappings.stats();
         let design = self.design.stats();
-        // What of them is gone with its slot is not told apart.
+        // Addresses that are gone with their slot cannot be told apart.
         stats.mapped_chunks = stats.mapped_chunks.saturating_sub(self.evicted.len() as u64);
         stats.lba_index_ram_bytes += design.ram_bytes + self.decision.ram_bytes() as u64;
         if self.design.looks_at_content() {

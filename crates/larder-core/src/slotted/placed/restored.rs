@@ -1,15 +1,19 @@
-//! What recovery found goes into an empty design: from a checkpoint's history lists and orders, as far as mappings and slots agree; and
-//! then, in the order in which the slots were used, what is mapped beside, and content that no address has.
+//! The restart of a placed design: recovered mappings and a checkpoint's history go into an empty
+//! design.
 //!
-//! History is believed in three degrees. After an end in order all of it holds: nothing happened since. After a crash a checkpoint's history
-//! still says how recently an address was used, and what one holds that is not mapped, where the log behind it says nothing of the address:
-//! who overwrites it has that logged ([`outliving`](super::outliving)). Where the log may not be whole, as after a repair, such an address
-//! goes on without a content that anything has. It is a ghost, and its next request a miss.
+//! Lists and orders of the history come first, as far as mappings and slots agree. The other
+//! mappings, and content without an address, follow in the order of their slots' uses.
 //!
-//! Invariants: what is mapped is what mappings say, whatever history has. Nothing is remembered of an address that may have been written
-//! since.
+//! A history has three degrees of trust. After an orderly end all of it holds, because nothing
+//! happened since. After a crash it still gives the recency of an address. It also gives the
+//! content of an unmapped address without a later log entry, because an overwrite of that is logged
+//! ([`outliving`](super::outliving)). If the log may not be whole, as after a repair, such an
+//! address becomes a ghost with a unique content, and its next request is a miss.
 //!
-//! What it does not do: read a checkpoint, or know how the cache ended; the caller says.
+//! Invariants: mappings have precedence over history. Nothing is remembered of an address that may
+//! have been written since.
+//!
+//! It leaves checkpoints, and the way the cache ended, to the caller.
 
 use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared};
 use crate::{
@@ -22,22 +26,22 @@ use crate::{
 };
 use std::{collections::BTreeMap, ops::Range};
 
-/// What recovery was told so far.
+/// The input of a recovery so far.
 #[derive(Default)]
 pub(super) struct Restoring {
-    /// What the flash slots hold.
+    /// The contents of the flash slots.
     pub told: BTreeMap<SlotId, Held>,
     /// Pieces of the history.
     pages: Pages,
-    /// What the log behind the checkpoint says of addresses.
+    /// The entries of the log behind the checkpoint, by address.
     pub logged: Logged,
-    /// How far the history holds.
+    /// The reach of the history.
     pub trust: Option<Trust>,
 }
 
-/// What is mapped, or lies in a slot without an address.
+/// A mapping, or a content without an address.
 struct Found {
-    /// How recently its slot was used.
+    /// The position of its slot in the order of uses.
     rank: usize,
     lba: Option<Lba>,
     held: Held,
@@ -45,7 +49,7 @@ struct Found {
 }
 
 impl Restoring {
-    /// An address is mapped, to this content as far as that is known.
+    /// Notes a mapping of an address, with its content if it is known.
     pub fn map(&mut self, lba: Lba, known: Option<(Place, Option<Fingerprint>)>) {
         if let Some((place, Some(fingerprint))) = known {
             self.told.insert(place.slot, Held::new(&place, &fingerprint));
@@ -62,7 +66,7 @@ impl Restoring {
 }
 
 impl Placed {
-    /// The next piece of the design's history, for a checkpoint; whether there is more.
+    /// Adds the next piece of the history to a draft; returns whether more follows.
     pub(super) fn draft(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
         let Placed { design, suspended, held, .. } = self;
         let lists = design.list_count();
@@ -70,7 +74,7 @@ impl Placed {
             None => false,
             Some(list) if list < lists => design.show_addresses(&mut |lba, fingerprint| {
                 match suspended.contains(&lba) || is_doubtful(lba) {
-                    // Nobody knows what it holds by now.
+                    // Its present content is unknown.
                     true => draft.address(lba, &unknown(lba)),
                     false => draft.address(lba, fingerprint),
                 }
@@ -93,12 +97,12 @@ impl Placed {
         true
     }
 
-    /// An empty history, to be written down.
+    /// Creates an empty draft of the history.
     pub(super) fn new_draft(&self) -> Draft {
         Draft::new(shape_of(&*self.design), self.design.sizes().addresses)
     }
 
-    /// The contents of these data slots that addresses may share, and where they are; but not `without`.
+    /// Returns contents and places of these data slots that addresses may share, except `without`.
     pub(super) fn known_among(&self, slots: Range<usize>, without: &Numbers) -> Vec<(Fingerprint, Place)> {
         let shared = |held: &Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
         let held = slots.clone().zip(self.held.get(slots).unwrap_or_default());
@@ -106,23 +110,23 @@ impl Placed {
         told.map(|(_, held)| (Fingerprint(held.fingerprint), held.place())).collect()
     }
 
-    /// A piece of a history; whether it can be one.
+    /// Notes a page of a history; returns whether it is valid.
     pub(super) fn note_page(&mut self, page: usize, bytes: &[u8]) -> bool {
         let shape = shape_of(&*self.design);
         self.restoring.as_mut().is_some_and(|restoring| {
-            // What came before is the checkpoint's, not the log's.
+            // Entries before it are the checkpoint's, not the log's.
             restoring.logged = Logged::default();
             restoring.pages.note(page, bytes, &shape)
         })
     }
 
-    /// Puts what recovery found into the design.
+    /// Puts the recovered data into the design.
     pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
         let history = std::mem::take(&mut restoring.pages).history(&shape_of(&*self.design));
         let is_restored = history.as_ref().is_some_and(|history| self.restore_history(history, &found, &restoring));
-        // What the design does not have as the history had it the next crash may bring back again.
+        // The next crash may bring back an address that the design did not take from the history.
         for ListedAddress { lba, .. } in history.iter().flat_map(|history| history.lists.iter().flatten()) {
             if !self.is_remembered(*lba) {
                 self.note_lost(*lba);
@@ -138,7 +142,7 @@ impl Placed {
                 continue;
             };
             let is_known = self.known(lba).is_some_and(|held| held.is_at(&place));
-            // What is dirty may have left the design's lists, and waits to be destaged.
+            // A dirty address may have left the design's lists, and waits for its destage.
             let has_left = is_restored && restoring.trust == Some(Trust::Whole) && is_dirty && !self.design.knows(lba);
             if is_restored && is_known || has_left {
                 continue;
@@ -156,8 +160,8 @@ impl Placed {
         }
     }
 
-    /// What is mapped, and content that no address has, of that the most recently used for which there is room beside the rest; in
-    /// the order in which the slots were used.
+    /// Returns the mappings, and content without addresses, in the order of their slots' uses. The
+    /// content is limited to the most recently used that has room beside the mappings.
     fn found(&self, restoring: &Restoring, slots: &[(SlotId, u32, SlotState, StreamClass)]) -> Vec<Found> {
         let mut rank = vec![0; self.owner.len()];
         for (at, (slot, ..)) in slots.iter().enumerate() {
@@ -174,7 +178,8 @@ impl Placed {
                 found.push(Found { rank: rank[slot], lba, held, is_dirty: mapping.dirty });
             }
         }
-        // What the design let go of just before a crash is among it: its slot had not been freed yet.
+        // It includes content that the design discarded just before a crash, in a slot that was not
+        // freed yet.
         let room = self.held.len().saturating_sub(is_mapped.iter().filter(|&&is_mapped| is_mapped).count());
         let orphans = slots.iter().rev().filter_map(|(slot, generation, state, _)| {
             let held = restoring.told.get(slot).filter(|held| held.generation == *generation)?;
@@ -186,7 +191,8 @@ impl Placed {
         found
     }
 
-    /// Makes the design what the history says, as far as what was found agrees; whether it is that now.
+    /// Restores the design from the history, as far as recovery agrees; returns whether it
+    /// succeeded.
     fn restore_history(&mut self, history: &History, found: &[Found], restoring: &Restoring) -> bool {
         let mut in_slot = vec![NOTHING; self.owner.len()];
         for Found { held, .. } in found {
@@ -235,7 +241,8 @@ impl Placed {
         true
     }
 
-    /// What lies in the data slots of a history and is there still, least recently used first.
+    /// Returns the contents of the history's data slots that are still there, least recently used
+    /// first.
     fn data_of(&self, history: &History, in_slot: &[Held]) -> Vec<Held> {
         let mut data: Vec<(u64, Held)> = Vec::new();
         let mut is_named = vec![false; self.owner.len()];
@@ -246,7 +253,7 @@ impl Placed {
             }
             let known = in_slot[used.slot.0 as usize];
             let held = match known.slot {
-                // It takes up a slot, and nobody finds it.
+                // It takes up a slot, and no search finds it.
                 NONE => {
                     let place = Place { slot: used.slot, generation: used.generation, ..NOTHING.place() };
                     Held::new(&place, &unshared(&place))
@@ -259,7 +266,7 @@ impl Placed {
         data.into_iter().map(|(_, held)| held).collect()
     }
 
-    /// A data slot of the restored design, if it is one that holds nothing yet, holds this.
+    /// Gives a content to a data slot of the restored design, if the slot is empty.
     fn hold_restored(&mut self, slot: Option<ChunkSlot>, held: Held) {
         if let Some(slot) = slot
             && let Some(of_slot) = self.held.get_mut(slot.0 as usize).filter(|of_slot| of_slot.slot == NONE)
@@ -271,7 +278,7 @@ impl Placed {
     }
 }
 
-/// A fingerprint that no content has, but the unknown one of `lba`.
+/// Returns a unique fingerprint for the unknown content of `lba`.
 fn unknown(lba: Lba) -> Fingerprint {
     let mut bytes = [0xFF; 16];
     bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
@@ -279,12 +286,12 @@ fn unknown(lba: Lba) -> Fingerprint {
     Fingerprint(bytes)
 }
 
-/// Whether this is a content that `lba` may be believed to have.
+/// Returns whether `lba` can have this content.
 pub(super) fn is_believable(lba: Lba, content: &Fingerprint) -> bool {
     !is_unshared(content) && *content != unknown(lba)
 }
 
-/// Whether this is what [`unshared`] says of some place.
+/// Returns whether this is an [`unshared`] fingerprint.
 pub(super) fn is_unshared(fingerprint: &Fingerprint) -> bool {
     fingerprint.0[8..] == [0xFF; 8]
 }
