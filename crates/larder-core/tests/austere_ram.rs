@@ -1,7 +1,9 @@
-//! AustereCache with a maximum for its large counts never has more bytes allocated than that and its indices, while a table
-//! grows or all is counted anew included: every byte that the test's thread allocates is counted.
+//! AustereCache with a maximum for its large counts never allocates more than that and its indices.
 //!
-//! What it does not do: count what other threads allocate, such as the one that waits for the test.
+//! The growth of a table, and a recount, are included: every byte that the test's thread allocates
+//! is counted.
+//!
+//! It does not count allocations of other threads, such as the one that waits for the test.
 
 mod common;
 
@@ -21,7 +23,7 @@ static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
 static PEAK_BYTES: AtomicI64 = AtomicI64::new(0);
 
 thread_local! {
-    /// Whether this is the test's thread.
+    /// True on the test's thread.
     static IS_COUNTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -79,7 +81,8 @@ fn large_counts_keep_to_their_bytes_at_every_moment() {
         let mut changes = 0;
         for step in 0..20_000u64 {
             let lba = Lba(rng.below(entries * 2));
-            // Some 14 addresses have a content at first, and then some 2: counts become large, and small again.
+            // Some 14 addresses have a content at first, and then some 2: counts become large, and
+            // small again.
             let group = if step < 12_000 { 14 } else { 2 };
             match rng.below(12) {
                 0 => austere.forget(lba),

@@ -8,8 +8,8 @@
 //!
 //! Mappings, dirty chunks, fragments, slots and recovery are those of `nitro.rs`, with slots of one
 //! chunk. This file connects the two:
-//! - Both know a cached address. A mapping without the design is hidden unless it is dirty. It is
-//!   forgotten when the caller asks for addresses to forget ([`Design::drop_clean_zeroes`]),
+//! - Both know a cached address. A mapping that the design does not know is hidden, unless it is dirty.
+//!   It is forgotten when the caller asks for addresses to forget ([`Design::drop_clean_zeroes`]),
 //!   because the caller has to log that.
 //! - An address that only the design knows is *remembered* ([`Design::remembered`]): it is mapped
 //!   again if its content is stored. A suspended address, before an overwrite

@@ -1,6 +1,6 @@
-//! Seeded randomness for the tests of this crate and of `larder-sim`: the same seed gives the same run on every machine.
+//! Seeded randomness for the tests of this crate and of `larder-sim`.
 //!
-//! What it does not do: be random enough for anything but tests.
+//! The same seed gives the same run on every machine. It is random enough for tests only.
 
 // Each test file compiles this for itself and uses a part of it.
 #![allow(dead_code)]
@@ -9,12 +9,12 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator for `seed`.
+    /// Creates a generator for `seed`.
     pub fn new(seed: u64) -> Self {
         Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x6c61_7264_6572)
     }
 
-    /// 64 bits.
+    /// Returns 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -23,34 +23,34 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`.
+    /// Returns a number below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.bits() % n
     }
 
-    /// A number below `n`, small ones more often.
+    /// Returns a number below `n`, small ones more often.
     pub fn skewed(&mut self, n: u64) -> u64 {
         let bound = 1 + self.below(n);
         self.below(bound)
     }
 
-    /// True `percent` times of a hundred.
+    /// Returns true `percent` times of a hundred.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`, if there are any.
+    /// Returns one of `items`, if there are any.
     pub fn pick<T: Copy>(&mut self, items: &[T]) -> Option<T> {
         (!items.is_empty()).then(|| self.one_of(items))
     }
 
-    /// One of `items`, of which there are some.
+    /// Returns one of `items`, which are not empty.
     pub fn one_of<T: Copy>(&mut self, items: &[T]) -> T {
         items[self.below(items.len() as u64) as usize]
     }
 }
 
-/// Runs `test` for each seed; a panic is preceded by the seed that made it.
+/// Runs `test` for each seed; a panic is preceded by its seed.
 pub fn for_seeds(seeds: std::ops::Range<u64>, test: impl Fn(u64)) {
     struct Tell(u64);
     impl Drop for Tell {

@@ -1,6 +1,7 @@
-//! What the tests of designs with equal slots share: the designs, and what an opening does with what another one exported.
+//! Helpers for the tests of designs with equal slots: the designs, and an opening from another's
+//! export.
 //!
-//! What it does not do: ask the design anything.
+//! It does not ask the design anything.
 
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lookup, NewMapping,
@@ -21,12 +22,12 @@ pub fn fingerprint_of(content: u64) -> Fingerprint {
     Fingerprint(bytes)
 }
 
-/// An empty design: `d-lru`, `d-arc`, `lru` or `arc`.
+/// Makes an empty design: `d-lru`, `d-arc`, `lru` or `arc`.
 pub fn make(kind: usize, config: DesignConfig) -> Placed {
     Placed::new(config, |slots| bare(kind, slots))
 }
 
-/// The same design by itself, of so many data slots.
+/// Makes the same design by itself, of so many data slots.
 pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
     let size = FlashSize::DataChunks(slots);
     match kind {
@@ -37,7 +38,7 @@ pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
     }
 }
 
-/// An opening of what a checkpoint has of `old`, with this history, and nothing else: into an empty `design`.
+/// Opens an empty `design` with the checkpoint of `old`, with this history, and nothing else.
 pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trusted: bool) {
     design.begin_restore(0, 0);
     for (slot, generation, state, class) in old.export_slots() {
@@ -73,16 +74,16 @@ pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trus
     design.end_restore();
 }
 
-/// A history that is asked for piece by piece, while decisions go on.
+/// A history that is drafted piece by piece, while decisions go on.
 #[derive(Default)]
 pub struct Drafting {
     draft: Option<Draft>,
-    /// The last that was finished.
+    /// The last finished one.
     pub finished: Vec<u8>,
 }
 
 impl Drafting {
-    /// Begins one, or asks for the next piece.
+    /// Begins a draft, or adds its next piece.
     pub fn go_on(&mut self, design: &mut dyn Design) {
         let Some(mut draft) = self.draft.take().or_else(|| design.begin_history()) else { return };
         match design.export_history(&mut draft, &|_| false) {
@@ -91,7 +92,7 @@ impl Drafting {
         }
     }
 
-    /// Another design is in use from now on.
+    /// Drops the draft before another design is used.
     pub fn give_up(&mut self) {
         self.draft = None;
     }

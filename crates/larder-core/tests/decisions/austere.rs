@@ -1,4 +1,4 @@
-//! AustereCache's structures: RAM against the paper's formula, what is refused, and the sketch against exact counts.
+//! AustereCache's structures: RAM against the paper's formula, refused layouts, and exact counts.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -19,12 +19,12 @@ use std::{
 
 const CHUNK: u32 = 32 << 10;
 
-/// What the parts of an index take beside the slots, a lock for each: so many bytes for so many slots, of 256 parts at most.
+/// Returns the bytes of an index's parts beside the slots: a lock for each, of 256 parts at most.
 fn parts(slots: u64, part_slots: u64, bytes: usize) -> usize {
     slots.div_ceil(part_slots).clamp(1, 256) as usize * bytes
 }
 
-/// Without the parts.
+/// Subtracts the parts.
 fn without_parts(ram: AustereRam, fp_slots: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
         lba_index_bytes: ram.lba_index_bytes - parts(lba_slots, 1024, 144),
@@ -33,7 +33,8 @@ fn without_parts(ram: AustereRam, fp_slots: u64, lba_slots: u64) -> AustereRam {
     }
 }
 
-/// §3.1, Analysis: bits a slot, times slots, and a hand for each bucket; and four counters of 4 bits for each slot of the LBA index (§3.3).
+/// The formula of §3.1, Analysis: bits a slot, times slots, and a hand for each bucket. Each slot
+/// of the LBA index adds four counters of 4 bits (§3.3).
 fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
         lba_index_bytes: (lba_slots * (16 + 16 + fp_bucket_bits + 1) / 8) as usize,
@@ -44,7 +45,8 @@ fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
 
 #[test]
 fn ram_is_that_of_the_papers_analysis() {
-    // Its example: 512 GiB of flash for a working set of 4 TiB, in chunks of 32 KiB. Nothing is touched, so nothing is used.
+    // Its example: 512 GiB of flash for a working set of 4 TiB, in chunks of 32 KiB. Untouched
+    // memory is not used.
     let config = AustereConfig { lba_entries: Some(1 << 27), ..AustereConfig::new(512 << 30, CHUNK, false) };
     let ram = without_parts(Austere::new(config).expect("a cache").ram(), 1 << 24, 1 << 27);
     assert_eq!((ram.lba_index_bytes, ram.fp_index_bytes), (800 << 20, (34 << 20) + (128 << 10)));
@@ -76,7 +78,7 @@ fn what_cannot_be_is_refused_with_what_can() {
         panic!("too small");
     };
     assert_eq!(least_bytes, one_bucket / 4);
-    // What is named as the least works, to a byte.
+    // The reported minimum works, to a byte.
     for has_compression in [true, false] {
         let least = AustereConfig::new(one_bucket / if has_compression { 4 } else { 1 }, CHUNK, has_compression);
         assert_eq!(Austere::new(least).expect("the least works").slot_count(), 128);
@@ -124,7 +126,7 @@ fn the_sketch_never_underestimates_and_forgets_what_is_taken() {
         let sketch = Sketch::new(width, u64::MAX);
         let mut exact = HashMap::new();
         for _ in 0..6000 {
-            // One key is counted often: far beyond what a counter holds.
+            // One key is counted often, far beyond the maximum of a counter.
             let key = if rng.chance(30) { hot } else { rng.below(keys) };
             let count = exact.entry(key).or_insert(0u32);
             if rng.chance(55) {
@@ -218,7 +220,8 @@ fn the_lba_index_keeps_order_and_counts() {
     });
 }
 
-/// Many touch, map and forget at once: nothing is lost, in no bucket, and in no count, those beyond 15 included.
+/// Concurrent touches, maps and forgets lose nothing in any bucket or count, those beyond 15
+/// included.
 #[test]
 fn changes_by_several_threads_lose_nothing() {
     const ADDRESSES: u64 = 6000;
@@ -229,7 +232,7 @@ fn changes_by_several_threads_lose_nothing() {
         let width = 64 * 128;
         let index = LbaIndex::new(space, 128, 20, false);
         let sketch = Sketch::new(width, u64::MAX);
-        // Few contents have counts near 15, and beyond, all the time.
+        // With few contents, counts are near 15, and beyond, all the time.
         let contents = rng.one_of(&[20, 600, 4000]);
         let fp = |number: u64| Key(mix(number) & 0xf_ffff);
         std::thread::scope(|scope| {
@@ -238,7 +241,7 @@ fn changes_by_several_threads_lose_nothing() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(seed << 8 | number);
                     for _ in 0..20_000 {
-                        // Each address is one thread's, and the last thing that is done to it known.
+                        // Each address belongs to one thread, so its last change is known.
                         let address = rng.below(ADDRESSES / THREADS) * THREADS + number;
                         let lba_key = space.of_lba(Lba(address));
                         match rng.below(8) {
@@ -272,7 +275,7 @@ fn runs_stay_together_and_room_is_made() {
             ..AustereConfig::new(0, CHUNK, true)
         };
         let austere = Austere::new(config).expect("a cache");
-        // Of two contents of one hash the one that came first counts: there is nobody here to read a metadata slot.
+        // The first of two contents of one hash counts: no metadata slot is read here.
         let space = KeySpace::new((config.data_bytes / 8192) as u32 / bucket_slots, 16);
         let mut stored: HashMap<Key, (Fingerprint, u32)> = HashMap::new();
         for step in 0..1500u64 {
@@ -297,7 +300,7 @@ fn runs_stay_together_and_room_is_made() {
                 austere.check();
             }
         }
-        // What is there has the length with which it was stored.
+        // A stored content has its first length.
         for (fingerprint, count) in stored.values() {
             assert!(austere.find_content(fingerprint).is_none_or(|run| run.count == *count));
         }
@@ -306,9 +309,8 @@ fn runs_stay_together_and_room_is_made() {
     });
 }
 
-/// Among chunks with equally many references, eviction takes the oldest first and the newest last.
-/// A restart knows that an address has something in slots for which no FP-hash is left, or which are in no bucket. The address
-/// misses then: its entry of before names older content.
+/// A restart knows a run for an address, but no FP-hash is left for it, or its slots are in no
+/// bucket. The address then misses, because its earlier entry names older content.
 #[test]
 fn an_address_whose_run_has_no_hash_is_forgotten() {
     let config = AustereConfig { bucket_slots: 8, prefix_bits: 1, ..AustereConfig::new(64 << 10, 8 << 10, false) };
@@ -330,6 +332,7 @@ fn an_address_whose_run_has_no_hash_is_forgotten() {
     }
 }
 
+/// Among chunks with equally many references, eviction takes the oldest first and the newest last.
 #[test]
 fn among_equals_a_hand_goes_round() {
     for is_mapped in [false, true] {
@@ -376,7 +379,7 @@ fn counts_that_were_lost_for_want_of_room_come_back() {
             let lba_key = space.of_lba(Lba(rng.below(u64::from(width) * 2)));
             let (found, same) = (index.find(lba_key), twin.find(lba_key));
             assert_eq!(found, same);
-            // At last there are few.
+            // In the end there are few.
             let is_removal = step > 2500 && rng.chance(70);
             match found {
                 Some(_) if is_removal || rng.chance(10) => {
@@ -414,7 +417,7 @@ fn counts_that_were_lost_for_want_of_room_come_back() {
 fn mappings_of_a_large_index_are_counted_by_a_part_of_it() {
     let core = Austere::new(AustereConfig::new(2 << 30, CHUNK, false)).expect("a cache");
     let fingerprint = |number: u64| Fingerprint((u128::from(mix(number)) << 64 | u128::from(number)).to_le_bytes());
-    // Two thirds of the addresses have a content that is stored.
+    // Two thirds of the addresses have a stored content.
     for number in 0..60_000 {
         core.map(Lba(number), &fingerprint(number), false);
         if number % 3 > 0 {

@@ -1,5 +1,6 @@
-//! Mappings of AustereCache that are made under the locks of their buckets, when the caller has given back his own: others go on
-//! elsewhere meanwhile, and in the end all is as if each had been made at once.
+//! Mappings of AustereCache under the locks of their buckets, after the caller gave back its own.
+//!
+//! Other mappings go on meanwhile, and the end is as if each had been made at once.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -28,14 +29,14 @@ const LBA_ENTRIES: u64 = 4096;
 const THREADS: u64 = 4;
 const STEPS: u64 = 1500;
 
-/// What was decided, in order.
+/// A decision, for a list in order.
 #[derive(Clone, Copy)]
 enum Decision {
     Map(Lba, u64),
     Look(Lba),
 }
 
-/// A cache, with room for all contents, and its metadata region.
+/// A cache with room for all contents, and its metadata region.
 struct World {
     design: Bucketed,
     region: MemoryRegion,
@@ -56,7 +57,7 @@ impl World {
         World { design, region, decided: Vec::new() }
     }
 
-    /// Decides under the lock that the caller has; what is left may be done without.
+    /// Decides under the caller's lock; the deferred part may run without it.
     fn decide(&mut self, decision: Decision) -> Deferred {
         let World { design, region, decided } = self;
         let seq = decided.len() as u64;
@@ -85,7 +86,7 @@ impl World {
         later
     }
 
-    /// All that both indices have, in its order.
+    /// Returns the data of both indices, in their order.
     fn pages(&self) -> Vec<Vec<u8>> {
         (0..self.design.page_count()).map(|page| self.design.export_page(page)).collect()
     }
@@ -101,7 +102,7 @@ fn mappings_beside_each_other_are_as_those_one_after_the_other() {
                 scope.spawn(move || {
                     let mut rng = Rng::new(seed << 8 | number);
                     for _ in 0..STEPS {
-                        // Nobody else writes the address: requests have tickets.
+                        // No other thread writes the address: requests have tickets.
                         let lba = Lba(rng.below(ADDRESSES / THREADS) * THREADS + number);
                         let decision = match rng.chance(70) {
                             true => Decision::Map(lba, rng.below(CONTENTS)),
@@ -124,7 +125,7 @@ fn mappings_beside_each_other_are_as_those_one_after_the_other() {
         }
         assert!(beside.pages() == alone.pages(), "seed {seed}: the indices differ");
         assert_eq!(beside.design.stats().ram_bytes(), alone.design.stats().ram_bytes());
-        // What was lost to others among them, of which the log may say something still.
+        // Lost addresses are among them, which the log may still know.
         for lba in (0..ADDRESSES).map(Lba) {
             assert_eq!(beside.design.unmap(lba), alone.design.unmap(lba), "seed {seed}: {lba:?}");
         }
@@ -136,7 +137,7 @@ fn a_mapping_that_is_left_for_later_holds_its_bucket_and_no_other() {
     let mut world = World::new();
     let lba = Lba(1);
     let bucket = |world: &World, lba: Lba| world.design.core().key_of_lba(lba).0 >> 16;
-    // A part has some buckets, and those next to each other: this one is in the other half.
+    // A part has some neighbouring buckets: this one is in the other half.
     let far = (2..ADDRESSES).map(Lba).find(|&far| bucket(&world, far).abs_diff(bucket(&world, lba)) >= 16);
     let far = far.expect("there are 32 buckets");
     let mut later = world.decide(Decision::Map(lba, 1));
@@ -145,12 +146,12 @@ fn a_mapping_that_is_left_for_later_holds_its_bucket_and_no_other() {
     thread::scope(|scope| {
         let (world, is_done) = (&mut world, &is_done);
         scope.spawn(move || {
-            // Nobody waits for what is elsewhere.
+            // No call waits for other buckets.
             drop(world.decide(Decision::Map(far, 2)));
             drop(world.decide(Decision::Map(far, 1)));
             drop(world.decide(Decision::Look(far)));
             sender.send(()).expect("it is waited for");
-            // And whoever wants the bucket waits.
+            // A call for the bucket waits.
             assert!(world.design.core().lookup(lba).is_some(), "it is mapped");
             assert!(is_done.load(SeqCst), "and not found before");
         });

@@ -1,10 +1,14 @@
-//! AustereCache over a metadata region and data slots, as an engine drives it, among collisions, with evictions, destages and
-//! restarts: what is found is what was put, what is dirty is found, no slot is lost, no run has two owners.
+//! AustereCache over a metadata region and data slots, with calls as from an engine, among
+//! collisions.
 //!
-//! The region is a table here, whose slots are written some time after they changed. What was logged is replayed over an older checkpoint,
-//! whose parts are of different moments: all of it, or, after a crash, what was committed. A crash leaves each metadata slot as it was at
-//! the last commit, or as it was written any time since, and the origin without what was written through and not flushed; so does a
-//! flush of the origin that fails. What is found then, without the log saying so, the origin must have.
+//! There are evictions, destages and restarts. A lookup finds the content that was put, and all
+//! dirty content. No slot is lost, and no run has two owners.
+//!
+//! The region is a table here, whose slots are written some time after their change. A restart
+//! replays the log over an older checkpoint with parts of different moments. An orderly one replays
+//! all of it, and a crash the committed part. A crash leaves each metadata slot as of the last
+//! commit, or of any write since. The origin then lacks write-through data without a flush, as
+//! after a failed flush. If a lookup finds unlogged content then, the origin must have it.
 
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
@@ -19,7 +23,7 @@ use std::{collections::BTreeMap, sync::Arc};
 const CHUNKS: u64 = 300;
 const CHUNK_BYTES: u32 = 32 << 10;
 
-/// What an address holds.
+/// The data of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Holds {
     Content(u64),
@@ -27,7 +31,7 @@ enum Holds {
     Zero,
 }
 
-/// An entry of a log, as far as a restart needs it.
+/// A log entry with the data for a restart.
 #[derive(Clone, Debug)]
 enum Logged {
     Map(Lba, NewMapping, Option<Fingerprint>, Option<u64>),
@@ -38,7 +42,7 @@ enum Logged {
 }
 
 impl Logged {
-    /// The generation of the data slot that the entry names.
+    /// Returns the generation of the entry's data slot.
     fn generation(&self) -> Option<u32> {
         match self {
             Logged::Map(
@@ -51,7 +55,7 @@ impl Logged {
     }
 }
 
-/// What a commit left.
+/// The state after a commit.
 #[derive(Default)]
 struct Committed {
     log: usize,
@@ -65,7 +69,7 @@ struct Unsettled {
     lba: Lba,
     new: NewMapping,
     content: Option<Fingerprint>,
-    /// The origin may lose it.
+    /// True if the origin may lose it.
     is_written: bool,
 }
 
@@ -74,15 +78,15 @@ struct Checkpoint {
     exact: Exported,
 }
 
-/// Dirty chunks, fragments and trimmed runs, as a checkpoint has them.
+/// Dirty chunks, fragments and trimmed runs of a checkpoint.
 struct Exported {
     mappings: Vec<larder_core::design::ExportedMapping>,
     runs: Vec<Run>,
 }
 
-/// A checkpoint that is being made: its parts are of different moments.
+/// A checkpoint in progress, with parts of different moments.
 struct Making {
-    /// The log's length when it began.
+    /// The log's length at its beginning.
     begun: usize,
     exact: Option<Exported>,
     pages: Option<Vec<Vec<u8>>>,
@@ -91,29 +95,29 @@ struct Making {
 struct World {
     config: BucketedConfig,
     design: Bucketed,
-    /// By first slot.
+    /// Entries by first slot.
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
-    /// What the data slots hold, by first slot: generation and content.
+    /// Generation and content of the data slots, by first slot.
     data: BTreeMap<SlotId, (u32, u64)>,
-    /// The newest known generation of a data slot. Each use of a slot gets a newer one, so content of an earlier use never passes
-    /// for this use's.
+    /// The newest known generation of a data slot. Each use of a slot gets a newer one, so content
+    /// of an earlier use never passes for this use's.
     newest_generation: Option<u32>,
-    /// What each address holds.
+    /// The data of each address.
     volume: BTreeMap<Lba, (Holds, Option<u64>)>,
-    /// What the origin has, as far as that is known.
+    /// The known content of the origin.
     origin: BTreeMap<Lba, Holds>,
     log: Vec<Logged>,
     /// Clean mappings that wait for the origin.
     unsettled: Vec<Unsettled>,
-    /// As of the last commit: entries of the log, the region, what each address holds.
+    /// The last commit: log, region, and data of each address.
     committed: Committed,
     /// Metadata slots that changed and are not written yet, in order.
     outbox: Vec<SlotId>,
-    /// What was written into each metadata slot since the last commit.
+    /// Writes of each metadata slot since the last commit.
     since: BTreeMap<SlotId, Vec<Arc<RegionEntry>>>,
     making: Option<Making>,
     checkpoint: Option<Checkpoint>,
-    /// Slots that were freed ahead lately.
+    /// Recently freed-ahead slots.
     freed: Vec<SlotId>,
     seq: u64,
     region_reads: u64,
@@ -172,7 +176,7 @@ impl World {
         *self.seen.entry(what).or_insert(0) += 1;
     }
 
-    /// Reads what the design has to know.
+    /// Reads the metadata that the design needs.
     fn inform(&mut self, question: Question<'_>) {
         for _ in 0..3 {
             let Some(slot) = self.design.unread(question) else { return };
@@ -183,20 +187,20 @@ impl World {
         panic!("it asks for the same slot again and again");
     }
 
-    /// The chunk that `lba` has, by what can be asked without the design changing.
+    /// Returns the chunk of `lba`, without a change of the design.
     fn hit(&mut self, lba: Lba) -> Option<Hit> {
         if let Some(hit) = self.design.hit(lba) {
             return Some(hit);
         }
         let slot = self.design.unread(Question::Address(lba))?;
         let entry = self.region.get(&slot)?;
-        // An entry of another slot, or none, is no hit, whatever it lists.
+        // An entry of another slot, or none, is no hit for any list.
         let other = RegionEntry { place: Place { slot: SlotId(slot.0 + 1), ..entry.place }, ..(**entry).clone() };
         assert_eq!(self.design.hit_with(lba, slot, &other), None, "{lba:?}");
         self.design.hit_with(lba, slot, entry).inspect(|_| *self.seen.entry("short way").or_insert(0) += 1)
     }
 
-    /// Compares what is said to be cached with what each address is found to have.
+    /// Compares the design's count of cached chunks with the lookups of all addresses.
     fn count(&mut self) {
         let is_found = |lba: Lba| match self.design.peek(lba) {
             Lookup::Zero => false,
@@ -213,7 +217,7 @@ impl World {
         *self.seen.entry("entries").or_insert(0) += self.design.stats().lba_index_entries;
     }
 
-    /// Writes what changed, now; or some of it, and the rest later.
+    /// Writes all changed slots, or some of them now and the rest later.
     fn write_region(&mut self, all: bool) {
         while let Some(entry) = self.design.next_changed_entry() {
             self.outbox.push(entry.place.slot);
@@ -235,7 +239,7 @@ impl World {
         self.log.push(entry);
     }
 
-    /// What was decided is durable, and what had to wait for that is written.
+    /// Commits all decisions, and writes the slots that waited for that.
     fn commit(&mut self) {
         self.write_region(true);
         self.committed = Committed { log: self.log.len(), region: self.region.clone(), volume: self.volume.clone() };
@@ -244,7 +248,7 @@ impl World {
         self.write_region(false);
     }
 
-    /// The origin has all that was written to it: clean mappings are logged.
+    /// Flushes the origin, and logs its clean mappings.
     fn flush_origin(&mut self) {
         for Unsettled { lba, new, content, .. } in std::mem::take(&mut self.unsettled) {
             let (NewMapping::Unique { place, .. } | NewMapping::Duplicate { place }) = new else { continue };
@@ -262,8 +266,8 @@ impl World {
         }
     }
 
-    /// A flush of the origin fails, which loses what was written and not flushed: what waits for one is forgotten, as far as it is mapped
-    /// still.
+    /// Fails a flush of the origin, which loses its unflushed writes. Mappings that waited for it
+    /// are forgotten, if they still exist.
     fn fail_origin_flush(&mut self) {
         for Unsettled { lba, new, content, is_written } in std::mem::take(&mut self.unsettled) {
             let (NewMapping::Unique { place, .. } | NewMapping::Duplicate { place }) = new else { continue };
@@ -277,7 +281,7 @@ impl World {
                     self.log(Logged::Unmap(lba));
                 }
             } else if self.design.held_at(lba) == Some(place.slot) {
-                // As the engine does (`unflushed.rs`): it waits for nothing any more.
+                // As in the engine (`unflushed.rs`): it waits no longer.
                 self.design.settle(lba, false);
             }
         }
@@ -300,7 +304,7 @@ impl World {
             Lookup::Chunk { place, .. } => Some(place),
             _ => None,
         };
-        // What was read for this lookup, and told, has no short way.
+        // An entry that was read and told for this lookup has no short way.
         if hit.is_some() || self.region_reads > reads {
             assert_eq!(hit.map(|hit| hit.place), place, "{lba:?}: the short way and the long one differ");
         }
@@ -332,7 +336,7 @@ impl World {
         self.put_written(lba, holds, is_dirty, false);
     }
 
-    /// The same; whether the origin has been written, and not flushed.
+    /// Puts as [`World::put`]; `is_written` is true after a write of the origin without a flush.
     fn put_written(&mut self, lba: Lba, holds: Holds, is_dirty: bool, is_written: bool) {
         let (content, is_part) = match holds {
             Holds::Content(content) => (content, false),
@@ -380,7 +384,7 @@ impl World {
         }
     }
 
-    /// The log says of some slots that they are free, before anybody needs them.
+    /// Frees some slots ahead in the log.
     fn free_ahead(&mut self) {
         for slot in self.design.likely_victims(8) {
             for lba in self.design.dirty_in(slot) {
@@ -399,7 +403,7 @@ impl World {
         self.design.check();
     }
 
-    /// What stands in the way of what waits for `lba` goes, if all of that was freed ahead.
+    /// Reuses the slots in the way of the waiting record of `lba`, if all were freed ahead.
     fn reuse(&mut self, lba: Lba) -> bool {
         let slots = self.design.in_the_way(lba);
         let durable_below = self.committed.log as u64;
@@ -440,7 +444,7 @@ impl World {
         }
         for slot in victims {
             for lba in self.design.dirty_in(slot) {
-                // Now and then something cannot leave.
+                // Sometimes a slot cannot leave.
                 if !mix(self.seq ^ lba.0).is_multiple_of(4) {
                     self.destage(lba);
                 }
@@ -472,7 +476,7 @@ impl World {
         let holds = held.0;
         self.origin.insert(lba, holds);
         if let Holds::Part(_) = holds {
-            // The origin has all of it, which is content that nothing knows.
+            // The origin has all of it, with content that the model does not know.
             self.volume.remove(&lba);
             self.origin.remove(&lba);
         }
@@ -484,7 +488,8 @@ impl World {
         }
     }
 
-    /// The origin gets other content, which is not flushed: what is cached is forgotten, and mapped anew, or not.
+    /// Writes other content to the origin, without a flush; forgets the cached one, and may map it
+    /// anew.
     fn write_through(&mut self, lba: Lba, content: Option<u64>) {
         self.forgotten(lba, |design| design.suspend(lba));
         self.unsettled.retain(|unsettled| unsettled.lba != lba);
@@ -496,7 +501,7 @@ impl World {
         }
     }
 
-    /// A read of a miss inserts what the origin has: `content`, where nobody knows.
+    /// Inserts the origin's content after a read miss: `content`, if the model does not know it.
     fn fill(&mut self, lba: Lba, content: u64) {
         self.inform(Question::Address(lba));
         if self.design.lookup(lba) == Lookup::Miss {
@@ -504,13 +509,13 @@ impl World {
                 Some((holds @ Holds::Content(_), None)) => *holds,
                 _ => Holds::Content(content),
             };
-            // Whether the origin may lose it is as it was.
+            // The origin may still lose it if it could before.
             let was_written = self.unsettled.iter().any(|unsettled| unsettled.lba == lba && unsettled.is_written);
             self.put_written(lba, holds, false, was_written);
         }
     }
 
-    /// A read of a miss, where nothing is known of the origin, finds zeroes there. They are not kept.
+    /// Inserts zeroes after a read miss, if the origin is unknown. They are not kept.
     fn fill_zero(&mut self, lba: Lba) {
         self.inform(Question::Address(lba));
         if self.design.lookup(lba) == Lookup::Miss && !self.volume.contains_key(&lba) {
@@ -519,8 +524,8 @@ impl World {
         }
     }
 
-    /// An address is forgotten, which is durable where a crash could bring it back, and so is what was forgotten before, when the
-    /// origin is written.
+    /// Forgets an address before a write of the origin. That is durable if a crash could bring it
+    /// back, with all that was forgotten before.
     fn forgotten(&mut self, lba: Lba, forget: impl FnOnce(&mut Bucketed) -> bool) {
         match forget(&mut self.design) {
             true => self.log(Logged::Unmap(lba)),
@@ -529,7 +534,7 @@ impl World {
         self.commit();
     }
 
-    /// The origin is written past the cache.
+    /// Writes the origin past the cache.
     fn unmap(&mut self, lba: Lba) {
         self.forgotten(lba, |design| design.unmap(lba));
         self.unsettled.retain(|unsettled| unsettled.lba != lba);
@@ -553,13 +558,13 @@ impl World {
         self.checkpoint_ends();
     }
 
-    /// The log from here on is replayed over the checkpoint, whose parts come later.
+    /// Begins a checkpoint; the log from here on is replayed over it, and its parts come later.
     fn checkpoint_begins(&mut self) {
         self.design.checkpoint_begins();
         self.making = Some(Making { begun: self.log.len(), exact: None, pages: None });
     }
 
-    /// The next part of a checkpoint that is being made, in the order of an engine; or its end.
+    /// Adds the next part of the checkpoint in progress, in the order of an engine, or ends it.
     fn checkpoint_goes_on(&mut self) {
         match &mut self.making {
             Some(Making { exact: exact @ None, .. }) => *exact = Some(exported(&self.design)),
@@ -568,7 +573,7 @@ impl World {
         }
     }
 
-    /// All that was decided is durable, and the log before it is not needed any more.
+    /// Ends a checkpoint: all decisions are durable, and the log before it is dropped.
     fn checkpoint_ends(&mut self) {
         let Some(Making { begun, exact, pages }) = self.making.take() else { return };
         let exact = exact.unwrap_or_else(|| exported(&self.design));
@@ -582,7 +587,7 @@ impl World {
         self.note("checkpoint");
     }
 
-    /// Ends, and begins again.
+    /// Restarts in order.
     fn restart(&mut self) {
         self.flush_origin();
         self.commit();
@@ -607,7 +612,7 @@ impl World {
         self.note("restart");
     }
 
-    /// Begins again with what was durable, and what may have been.
+    /// Restarts with the durable state, and a part of the later one.
     fn crash(&mut self) {
         let Committed { log, region, volume } = std::mem::take(&mut self.committed);
         self.log.truncate(log);
@@ -631,7 +636,7 @@ impl World {
                 self.origin.remove(&lba);
             }
         }
-        // What is not dirty is what the origin has.
+        // Clean content is the origin's.
         self.volume = volume.into_iter().filter(|(_, (_, seq))| seq.is_some()).collect();
         for (lba, holds) in &self.origin {
             self.volume.entry(*lba).or_insert((*holds, None));
@@ -645,8 +650,8 @@ impl World {
         self.note("crash");
     }
 
-    /// Begins again with the checkpoint and the log; of the log, its first entries come twice now and then, as they do after a
-    /// checkpoint that was made while they were added.
+    /// Restarts with the checkpoint and the log. The first entries of the log come twice at times,
+    /// as after a checkpoint beside them.
     fn recover(&mut self) {
         let mut design = Bucketed::new(self.config).expect("a layout");
         design.begin_restore(0, 0);
@@ -706,12 +711,12 @@ fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
         match bits % 64 {
             0..=15 => world.read(lba),
             16..=31 => world.put(lba, Holds::Content(content), true),
-            // Only what misses is inserted.
+            // Only misses are inserted.
             32..=44 => world.fill(lba, content),
             45 => world.fill_zero(lba),
             46..=49 => world.put(lba, Holds::Part(content + 1000), true),
             50..=51 if world.is_clean_of(lba) => world.unmap(lba),
-            // Written through: forgotten, and mapped anew, or not.
+            // Written through: forgotten, and perhaps mapped anew.
             52..=53 if world.is_clean_of(lba) => world.write_through(lba, (bits >> 60 > 3).then_some(content)),
             54 => world.trim(lba, 1 + (bits >> 40) % 20u64.min(CHUNKS - lba.0)),
             55..=59 => world.destage_some(20),
@@ -723,7 +728,7 @@ fn run(seed: u64, bucket_slots: u32, prefix_bits: u32) -> World {
                         world.origin.remove(&Lba(lba));
                     });
                 }
-                // What a log says of that is not tried here.
+                // Log entries of that are not tested here.
                 world.checkpoint();
             }
             61 if bits >> 50 & 3 == 0 => world.checkpoint_begins(),
@@ -775,13 +780,14 @@ fn what_is_found_is_what_was_put() {
         ] {
             assert!(seen.get(what).is_some_and(|&count| count > 50), "{prefix_bits} bits: {what}: {seen:?}");
         }
-        // Entries whose content is gone do not count. Some of those do whose content came back, and whose address its metadata
-        // slot does not list any more; with short prefixes those, too, whose content's place has another of its FP-hash.
+        // Entries with evicted content do not count. Some with restored content do, although its
+        // metadata slot does not list the address any more. With short prefixes an entry also
+        // counts if another content of its FP-hash has the place.
         let (found, said, entries) = (seen["chunks found"], seen["chunks said"], seen["entries"]);
         println!("{prefix_bits} bits: {found} chunks are found, {said} are said to be cached, of {entries} entries");
         let most = if prefix_bits == 16 { found * 115 / 100 } else { found * 2 };
         assert!((found..most).contains(&said), "{prefix_bits} bits: {seen:?}");
-        // What recency decided without a log may differ.
+        // Recency without a log may differ.
         assert!(seen["kept"] * 100 >= seen["had"] * 95, "{prefix_bits} bits: {seen:?}");
     }
 }
@@ -796,7 +802,7 @@ fn a_long_trim_forgets_what_it_covers_alone() {
     assert_eq!((world.seen["hit"], world.seen["zero"]), (20, CHUNKS - 20));
 }
 
-/// Two addresses with one LBA-hash.
+/// Returns two addresses with one LBA-hash.
 fn siblings(world: &World) -> (Lba, Lba) {
     let key = |lba| world.design.core().key_of_lba(Lba(lba));
     let pairs = (0..CHUNKS).flat_map(|one| (0..one).map(move |other| (one, other)));
@@ -804,8 +810,9 @@ fn siblings(world: &World) -> (Lba, Lba) {
     (Lba(one), Lba(other))
 }
 
-/// A clean fragment leaves the index with the entry of its LBA-hash, which another address may have. The log marks the
-/// fragment alone as clean, and a restart passes over that mark if the checkpoint has the fragment clean already.
+/// A clean fragment leaves the index with the entry of its LBA-hash, which another address may
+/// have. The log marks the fragment alone as clean, and a restart skips that mark if the checkpoint
+/// has the fragment clean already.
 #[test]
 fn an_address_whose_entry_went_with_a_clean_fragment_is_not_found_after_it_was_written() {
     for content in [None, Some(6)] {
@@ -825,7 +832,8 @@ fn an_address_whose_entry_went_with_a_clean_fragment_is_not_found_after_it_was_w
     }
 }
 
-/// Clean zeroes are not kept and not logged. They leave the index with the entry of their LBA-hash, too.
+/// Clean zeroes are not kept and not logged. They leave the index with the entry of their LBA-hash,
+/// too.
 #[test]
 fn an_address_whose_entry_went_with_clean_zeroes_is_not_found_after_it_was_written() {
     for content in [None, Some(6)] {
@@ -840,8 +848,8 @@ fn an_address_whose_entry_went_with_clean_zeroes_is_not_found_after_it_was_writt
     }
 }
 
-/// Few addresses with few contents and fewer hashes, and a crash every few steps: what a metadata slot says of an address that the log does
-/// not know of would be found by the entry of another one.
+/// Few addresses with few contents and fewer hashes crash every few steps. A metadata slot with an
+/// address that the log does not know would let another address's entry find a lost write.
 #[test]
 fn a_lost_write_is_not_found_by_the_hash_of_another_address() {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
@@ -851,7 +859,7 @@ fn a_lost_write_is_not_found_by_the_hash_of_another_address() {
         for step in 0..3000u64 {
             let bits = mix((seed + 1000) << 32 | step);
             let lba = Lba((bits >> 8) % 40);
-            // Few are frequent; the others make some leave.
+            // Few are frequent; the others push some out.
             let content = (bits >> 20) % if bits >> 40 & 7 == 0 { 60 } else { 6 };
             match bits % 32 {
                 0..=6 => world.put(lba, Holds::Content(content), true),
@@ -906,7 +914,7 @@ fn what_is_spoiled_is_found_as_nothing_but_what_is_dirty() {
             }
         };
         let spoiled = place(&mut world, 1).expect("it is there");
-        // What lay there before is something else.
+        // Earlier content of the slot is different.
         world.design.spoil(&Place { generation: spoiled.generation + 1, ..spoiled });
         assert_eq!(place(&mut world, 1), Some(spoiled));
         world.design.spoil(&spoiled);
@@ -920,15 +928,15 @@ fn what_is_spoiled_is_found_as_nothing_but_what_is_dirty() {
             world.inform(Question::Content(&fingerprint(5)));
             assert_eq!(world.design.find_duplicate(&fingerprint(5)), None);
         }
-        // It is stored anew.
+        // The content is stored anew.
         world.put(Lba(3), Holds::Content(5), true);
         let anew = place(&mut world, 3).expect("it is there");
         assert_ne!((anew.slot, anew.generation), (spoiled.slot, spoiled.generation));
     }
 }
 
-/// What is freed ahead is written to again as a duplicate, and then overwritten, by a write that no log has yet: its slots must not be
-/// used again before, or a crash brings back a write whose data is gone.
+/// A duplicate is mapped to a freed-ahead slot, and then overwritten by an unlogged write. An early
+/// reuse of the slot would let a crash bring back a mapping without its data.
 #[test]
 fn what_is_mapped_to_a_freed_slot_keeps_it() {
     let mut seen: BTreeMap<&str, u64> = BTreeMap::new();
@@ -971,7 +979,8 @@ fn what_is_mapped_to_a_freed_slot_keeps_it() {
     }
 }
 
-/// That an entry of the log says of a slot that it is free is all that may be said of it: nothing of it is dirty, and nobody else has it go.
+/// Only a durable entry of the log frees a slot ahead: nothing of it is dirty, and no eviction
+/// takes it.
 #[test]
 fn a_slot_is_free_ahead_by_a_durable_entry_and_nothing_else() {
     let mut world = World::new(8, 16);

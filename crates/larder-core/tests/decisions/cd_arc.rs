@@ -1,5 +1,6 @@
-//! CD-ARC's lists over WEUs: which list an address is on, which WEU goes, what hits without having been mapped, and what is
-//! forgotten when. `nitro_model.rs` has the rest.
+//! CD-ARC's lists over WEUs: lists of addresses, victims, revived hits, and forgotten addresses.
+//!
+//! `nitro_model.rs` has the rest.
 
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, cd_arc::CdArc, ranges::Run,
@@ -27,7 +28,7 @@ impl Cache {
         Cache { design: CdArc::new(config), per_weu, open: None }
     }
 
-    /// Takes back a WEU as a cache does; its number.
+    /// Evicts a WEU as a cache does; returns its number.
     fn evict(&mut self) -> u32 {
         let victim = self.design.choose_victim(&mut |_| false).expect("some WEU may go");
         for lba in self.design.dirty_in(victim.slot) {
@@ -58,7 +59,7 @@ impl Cache {
         Place { slot, generation, offset, stored_len: RECORD_BYTES, crc: 0, encoding: 1 }
     }
 
-    /// `lba` gets content, which is stored where it is not known.
+    /// Gives `lba` a content, which is stored if it is unknown.
     fn put(&mut self, lba: u64, content: u64, dirty: Option<u64>) {
         let new = match self.design.find_duplicate(&fingerprint(content)) {
             Some(place) => NewMapping::Duplicate { place },
@@ -67,7 +68,7 @@ impl Cache {
         self.design.map(Lba(lba), new, dirty);
     }
 
-    /// A read of `lba`, which holds content of its own number; whether it hit.
+    /// Reads `lba`, with the content of its own number; returns whether it hit.
     fn read(&mut self, lba: u64) -> bool {
         let is_mapped = self.design.lookup(Lba(lba)) != Lookup::Miss;
         let remembered = self.design.remembered(Lba(lba));
@@ -99,7 +100,8 @@ fn addresses_go_through_the_lists_of_arc() {
     assert_eq!(cache.design.target(), 1.0, "T1 should have been larger");
     assert_eq!(cache.lens(), [2, 2, 1, 0, 0]);
     assert!(!cache.design.is_ghost(Lba(0)), "its data never went");
-    // Written again: the old copy is forgotten before the origin is written, and that it is known is not.
+    // A rewrite: the old copy is forgotten before the write of the origin, but the address stays
+    // known.
     assert!(cache.design.unmap(Lba(0)));
     assert_eq!((cache.design.lookup(Lba(0)), cache.lens()), (Lookup::Miss, [2, 2, 1, 0, 0]));
     cache.put(0, 100, None);
@@ -113,7 +115,7 @@ fn a_weu_without_an_address_in_t1_and_t2_goes_first_however_recent_it_is() {
     // C = 20: no address has to leave the lists. WEUs of two records.
     let mut cache = Cache::new(4, 40, 2);
     (0..8).for_each(|lba| assert!(!cache.read(lba)));
-    // The third WEU has 4 and 5, which are forgotten; then it is used last.
+    // The third WEU has 4 and 5, which are forgotten; its last use follows.
     assert!(cache.design.unmap(Lba(4)) && cache.design.unmap(Lba(5)));
     cache.put(20, 4, None);
     assert!(cache.design.unmap(Lba(20)));
@@ -139,7 +141,7 @@ fn the_weu_that_lost_its_last_address_first_goes_first_also_after_an_opening() {
             cache.design.end_restore();
         }
         (0..7).for_each(|lba| assert!(!cache.read(lba)));
-        // Of three WEUs the third loses its addresses, then the second, then the first.
+        // The third WEU loses its addresses first, then the second, then the first.
         for lba in [5, 4, 2, 3, 0, 1] {
             assert!(cache.design.unmap(Lba(lba)));
         }
@@ -160,7 +162,7 @@ fn an_address_without_data_hits_when_its_content_is_known_again() {
     let place = cache.design.find_duplicate(&fingerprint(0)).expect("its content is known");
     assert_eq!(cache.design.peek(Lba(0)), Lookup::Chunk { place, duplicate: true });
     assert_eq!(cache.design.remembered(Lba(0)), None);
-    // Not so where the address was told to be outdated.
+    // An outdated address does not come back.
     let mut cache = Cache::new(3, 40, 2);
     (0..7).for_each(|lba| assert!(!cache.read(lba)));
     assert!(!cache.design.unmap(Lba(0)), "it is not mapped");
@@ -168,7 +170,7 @@ fn an_address_without_data_hits_when_its_content_is_known_again() {
     assert_eq!((cache.design.lookup(Lba(0)), cache.design.remembered(Lba(0))), (Lookup::Miss, None));
 }
 
-/// A log tells what an address held once; that it was written since, while it was not mapped, nothing tells.
+/// A log tells an old content of an address, without later writes while it was unmapped.
 #[test]
 fn nothing_is_remembered_of_what_recovery_found_gone() {
     let mut cache = Cache::new(3, 40, 2);
@@ -204,7 +206,8 @@ fn what_leaves_the_lists_is_dropped_when_the_caller_can_log_it() {
     assert!(cache.design.dirty_seq(Lba(0)).is_some() && cache.design.peek(Lba(0)) != Lookup::Miss);
 }
 
-/// Found by replays with a small RAM budget: all that had left was dirty, and was passed over for each address that came.
+/// Found by replays with a small RAM budget: a new address passed over all dirty ones that had
+/// left.
 #[test]
 fn what_has_left_and_is_dirty_is_not_passed_over_to_find_what_may_go() {
     // C = 4, X = 0, and room for all data.
@@ -217,7 +220,7 @@ fn what_has_left_and_is_dirty_is_not_passed_over_to_find_what_may_go() {
     assert!(!cache.design.mark_clean(Lba(3), 9), "it was written again since");
     assert_eq!(cache.design.waiting(), [2, 2]);
     assert_eq!(cache.design.drop_clean_zeroes(false, 1), [Lba(2)], "in the order in which they became clean");
-    // What is used comes back, and what is forgotten is not dropped besides.
+    // A used address comes back, and a forgotten one is not dropped besides.
     assert!(cache.design.lookup(Lba(0)) != Lookup::Miss && cache.design.unmap(Lba(3)));
     cache.design.check();
     assert_eq!(cache.design.waiting(), [1, 1], "1, and 4, for which 0 made it leave");
@@ -227,7 +230,7 @@ fn what_has_left_and_is_dirty_is_not_passed_over_to_find_what_may_go() {
     assert_eq!(cache.design.drop_clean_zeroes(false, usize::MAX), []);
 }
 
-/// As after a crash: what recovery finds dirty waits until it is clean, and no more of the rest.
+/// As after a crash: dirty addresses of recovery wait until they are clean, apart from the rest.
 #[test]
 fn what_recovery_finds_dirty_waits_apart() {
     // C = 1, X = 0: one address in T2, one in B2.
@@ -255,7 +258,7 @@ fn no_address_moves_where_no_weu_may_go() {
     let victim = cache.design.choose_victim(&mut |slot| slot.0 != 2).expect("one may");
     assert_eq!(victim.slot, SlotId(2));
     assert_eq!(cache.lens(), [2, 0, 6, 0, 0], "from the end of T1 up to the last one in it");
-    // A hit in what is about to go moves nothing.
+    // A hit in a leaving WEU moves nothing.
     assert!(cache.read(4));
     assert_eq!(cache.lens(), [2, 0, 6, 0, 0]);
     cache.design.spare_victim(victim.slot);
@@ -280,7 +283,8 @@ fn what_was_mapped_before_a_restart_is_remembered_as_far_as_the_lists_go() {
     assert!((0..9).all(|lba| design.lookup(Lba(lba)) != Lookup::Miss));
 }
 
-/// Found by `wastes_nothing`: addresses that waited to be dropped outlived their WEUs, without an end.
+/// Found by `wastes_nothing`: addresses that waited to be dropped outlived their WEUs, without an
+/// end.
 #[test]
 fn what_waits_to_be_dropped_does_not_pile_up() {
     let mut cache = Cache::new(3, 4, 2);
@@ -303,8 +307,8 @@ fn what_waits_to_be_dropped_does_not_pile_up() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, rng_seed: RngSeed::Fixed(20_260), failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Whatever is read, written, forgotten, trimmed and evicted: the lists keep their sizes, an eviction leaves no orphan in
-    /// T1 and T2, and what hits is what was put last.
+    /// For any reads, writes, trims and evictions the lists keep their sizes. An eviction leaves no
+    /// orphan in T1 and T2, and a hit has the content that was put last.
     #[test]
     fn wastes_nothing(
         slots in 3u32..7,

@@ -1,11 +1,13 @@
-//! What only looks at a design changes nothing, in all designs that an engine runs: the same requests are made three times, of a
-//! design that is only asked, of one that is looked at all the time besides, and of one whose hits are made up for later, as
-//! late as [`Design::hit`] allows. All three answer alike, step by step, and are the same in the end.
+//! Looks at a design change nothing, in all designs that an engine runs.
 //!
-//! Requests are those of an engine: chunks stored in open slots, duplicates, zeroes, fragments, trims, destages, evictions, and
-//! what a design wants forgotten.
+//! The same requests are made three times. One design has no looks, one has looks all the time, and
+//! one has postponed hits, as late as [`Design::hit`] allows. All three answer alike, step by step,
+//! and end in the same state.
 //!
-//! What it does not do: say that an answer is right; the tests of each design do.
+//! Requests are those of an engine: chunks stored in open slots, duplicates, zeroes, fragments,
+//! trims, destages, evictions, and addresses that a design wants forgotten.
+//!
+//! It leaves the correctness of answers to the tests of each design.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -31,12 +33,12 @@ const LBAS: u64 = 64;
 const STEPS: usize = 600;
 /// Records in a slot of a design over WEUs.
 const WEU_RECORDS: u32 = 5;
-/// Times that room is made for one chunk, at most.
+/// Maximum attempts to make room for one chunk.
 const ROOM_TURNS: usize = 8;
-/// Hits that are made up for at once, at most.
+/// Maximum number of postponed hits.
 const LATER_MAX: usize = 9;
 
-/// Name, records in a slot, whether content is shared, and an empty cache.
+/// Name, records in a slot, content sharing, and a constructor of an empty cache.
 type Made = (&'static str, u32, bool, fn(DesignConfig) -> Box<dyn Design>);
 
 const DESIGNS: [Made; 7] = [
@@ -49,7 +51,7 @@ const DESIGNS: [Made; 7] = [
     ("austere", 1, true, bucketed),
 ];
 
-/// With small buckets and short prefixes, so that contents and addresses collide.
+/// Makes a cache with small buckets and short prefixes, so that contents and addresses collide.
 fn bucketed(config: DesignConfig) -> Box<dyn Design> {
     let data_bytes = u64::from(config.slot_count.next_multiple_of(4) * CHUNK);
     let austere = AustereConfig {
@@ -66,25 +68,25 @@ fn placed(config: DesignConfig, make: impl Fn(FlashSize) -> Box<dyn Slotted>) ->
     Box::new(Placed::new(config, |slots| make(FlashSize::DataChunks(slots))))
 }
 
-/// How a design is asked.
+/// The way to ask a design.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Manner {
     Plainly,
     /// With looks at any time.
     Looking,
-    /// Hits are told of later.
+    /// With postponed hits.
     Later,
 }
 
 struct World {
     rng: Rng,
-    /// Of what only looks.
+    /// Random numbers for looks.
     looks: Rng,
     manner: Manner,
     design: Box<dyn Design>,
-    /// Metadata slots on flash, where the design has such.
+    /// Metadata slots on flash, if the design has them.
     region: MemoryRegion,
-    /// Something leaves: what is read meanwhile makes no room for itself.
+    /// True during an eviction: a read then makes no room for itself.
     evicting: bool,
     weu_records: u32,
     open: [Option<(SlotId, u32, u32)>; 2],
@@ -94,7 +96,7 @@ struct World {
     later: Vec<Use>,
     said: Vec<String>,
     deferred: u64,
-    /// Hits that a metadata slot told of.
+    /// Hits that a metadata slot confirmed.
     confirmed: u64,
 }
 
@@ -134,14 +136,14 @@ impl World {
         self.said.push(format!("{what:?}"));
     }
 
-    /// The design, for what may change it: all hits are made up for.
+    /// Returns the design for a change, after all postponed hits.
     fn design(&mut self) -> &mut dyn Design {
         let later = std::mem::take(&mut self.later);
         self.design.used(&later);
         &mut *self.design
     }
 
-    /// Reads what the design has to know.
+    /// Reads the metadata that the design needs.
     fn inform(&mut self, question: Question<'_>) {
         let later = std::mem::take(&mut self.later);
         if self.design.unread(question).is_some() {
@@ -152,7 +154,7 @@ impl World {
         }
     }
 
-    /// A hit, by the metadata slot that would tell where there is one to be read.
+    /// Returns a hit, by the metadata slot if one must be read.
     fn hit(&mut self, lba: Lba) -> Option<Hit> {
         if let Some(hit) = self.design.hit(lba) {
             return Some(hit);
@@ -197,7 +199,7 @@ impl World {
                 if self.later.len() == LATER_MAX {
                     self.design();
                 }
-                // Nobody has it twice in a design that has to be told.
+                // A design that has to be told never has it twice.
                 if is_known { peeked } else { Lookup::Chunk { place: hit.place, duplicate: false } }
             }
         }
@@ -213,7 +215,7 @@ impl World {
         }
     }
 
-    /// A place in the open slot of a class; `None` where no slot is free.
+    /// Returns a place in the open slot of a class; `None` if no slot is free.
     fn append(&mut self, class: StreamClass, content: u64, wanted: &Wanted) -> Option<Place> {
         let which = usize::from(class == StreamClass::Dirty);
         let (slot, generation, records) = match self.open[which] {
@@ -272,7 +274,7 @@ impl World {
 
     fn store(&mut self, lba: u64, content: u64, class: StreamClass, fragment: bool) -> Option<NewMapping> {
         let fingerprint = (!fragment).then(|| fingerprint_of(content));
-        // Of a few lengths, which a content keeps.
+        // One of a few lengths, fixed for a content.
         let stored_len = if fragment { 512 } else { CHUNK - content as u32 % 4 * 1024 };
         let place = self.append(class, content, &Wanted { lba: Lba(lba), fingerprint, stored_len })?;
         let mut sectors = SectorMap::EMPTY;
@@ -333,7 +335,7 @@ impl World {
             return self.design().spare_victim(victim.slot);
         }
         if self.rng.chance(50) {
-            // Between the choice and the end, hits go on.
+            // Hits go on between the choice and the end.
             let outer = std::mem::replace(&mut self.evicting, true);
             (0..3).for_each(|_| self.read());
             self.evicting = outer;
@@ -394,7 +396,7 @@ impl World {
         }
     }
 
-    /// All that was said, and what there is in the end, orders included.
+    /// Returns all answers, and the final state with its orders.
     fn run(mut self) -> (Vec<String>, [u64; 2]) {
         (0..STEPS).for_each(|_| self.step());
         let design = self.design();
@@ -402,7 +404,7 @@ impl World {
             (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)).collect();
         mappings.sort_unstable_by_key(|mapping| mapping.lba);
         let mut stats = design.stats();
-        // Memory that lists have reserved depends on how long they were once.
+        // The memory that lists have reserved depends on their earlier lengths.
         (stats.lba_index_ram_bytes, stats.slot_table_ram_bytes) = (0, 0);
         let pages: Vec<_> = (0..design.page_count()).map(|page| design.export_page(page)).collect();
         let end =

@@ -1,6 +1,7 @@
-//! The tests of the decisions, in one program: a module for each suite, so that what they share is compiled once.
+//! The tests of the decisions in one program, with a module for each suite, to compile shared code
+//! once.
 //!
-//! Apart is `austere_ram.rs`, which has an allocator that counts.
+//! `austere_ram.rs` is apart, because its allocator counts.
 
 mod austere;
 mod bucket_locks;

@@ -1,11 +1,14 @@
-//! The designs over WEUs, nitro and cd-arc, against a plain model, driven as an engine would drive them: records appended to
-//! open slots, duplicates, zeroes, fragments, trims, destaging with right and stale sequence numbers, evictions all the time,
-//! and restarts in between. After each step every answer of the design is compared.
+//! The designs over WEUs, nitro and cd-arc, against a plain model, with calls as from an engine.
 //!
-//! Of cd-arc the model does not know which WEU it takes, nor which address without data it remembers: a victim has to be one
-//! that may go, and what hits again without having been mapped has to be the address's newest content.
+//! Records are appended to open slots. Duplicates, zeroes, fragments, trims, and destages with
+//! right and stale sequence numbers follow. Evictions go on all the time, with restarts in between.
+//! Each step compares every answer of the design.
 //!
-//! The model keeps no index and no counters: a hash map of mappings, vectors for the LRU orders, and loops.
+//! The model does not know cd-arc's victims and ghosts. A victim has to be one that may go, and a
+//! revived hit has to have the address's newest content.
+//!
+//! The model keeps no index and no counters: a hash map of mappings, vectors for the LRU orders,
+//! and loops.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -20,7 +23,7 @@ use std::{
     collections::{BTreeMap, HashMap},
 };
 
-/// Bytes that a slot has room for.
+/// Capacity of a slot in bytes.
 const SLOT_BYTES: u32 = 64 << 10;
 /// Of a trimmed run: whether it is to stay allocated, and whether the origin need not be told.
 const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
@@ -36,7 +39,8 @@ struct ModelSlot {
     generation: u32,
     state: SlotState,
     end: u32,
-    /// A checkpoint says nothing of a slot that was never used: its first generation may be any.
+    /// True for a slot that was never used: a checkpoint lacks it, and its first generation may be
+    /// any.
     unheard: bool,
 }
 
@@ -47,10 +51,10 @@ struct Known {
 
 /// A design under test.
 trait Driven: Design {
-    /// Replaces WEUs in LRU order, and remembers nothing of an address that is not mapped.
+    /// True if it replaces WEUs in LRU order, without ghosts.
     const IS_PLAIN: bool;
     fn new(config: DesignConfig) -> Self;
-    /// Its own invariants. `is_recovered`: whether it was told of states that never were.
+    /// Checks its own invariants. `is_recovered` is true after states that never were.
     fn check(&self, _is_recovered: bool) {}
 }
 
@@ -89,9 +93,9 @@ struct World<D> {
     /// Known contents, least recent first.
     known: Vec<Known>,
     fp_evictions: u64,
-    /// The newest content of an address, where a fingerprint said what it is.
+    /// The newest content of an address with a known fingerprint.
     newest: HashMap<u64, u64>,
-    /// How often that was mapped again.
+    /// Number of revived addresses.
     revived: u64,
     is_recovered: bool,
     /// Every record ever stored: slot, generation, offset.
@@ -125,7 +129,8 @@ impl<D: Driven> World<D> {
         let fp_entries_max = [0, 1, 3, 20, 1000][rng.below(5) as usize];
         let config = DesignConfig { slot_count, mappings_max, fp_entries_max };
         let mut design = D::new(config);
-        // Where generations start: fresh, before the 24 bits of an entry wrap, before the sign turns, before all wrap.
+        // Start of generations: fresh, before the 24 bits of an entry wrap, before the sign turns,
+        // before all wrap.
         let first = [0, (1 << 24) - 3, (1 << 31) - 3, u32::MAX - 3][rng.below(4) as usize];
         for slot in 0..slot_count {
             if first > 0 {
@@ -187,7 +192,7 @@ impl<D: Driven> World<D> {
         }
     }
 
-    /// `found` is what the design says of `lba`.
+    /// Compares `found`, the design's answer for `lba`.
     fn agree(&self, lba: u64, found: Lookup) {
         assert_eq!(found, self.model_lookup(lba), "lba {lba}");
         if let Some(remembered) = self.design.remembered(Lba(lba)) {
@@ -203,7 +208,7 @@ impl<D: Driven> World<D> {
         self.mappings.iter().filter(|(_, m)| here(m)).map(|(&lba, _)| Lba(lba)).collect()
     }
 
-    /// Maximal runs of trimmed chunks with one sequence number.
+    /// Returns maximal runs of trimmed chunks with one sequence number.
     fn runs(&self) -> Vec<Run> {
         let mut runs: Vec<Run> = Vec::new();
         for (&lba, &(seq, [no_hole, advisory])) in &self.trimmed {
@@ -233,7 +238,7 @@ impl<D: Driven> World<D> {
         self.trimmed.remove(&lba);
     }
 
-    /// Room for a record of `len` bytes in the open slot of `class`.
+    /// Makes room for a record of `len` bytes in the open slot of `class`.
     fn append(&mut self, class: usize, len: u32) -> Option<Place> {
         loop {
             let slot = match self.open[class] {
@@ -269,7 +274,7 @@ impl<D: Driven> World<D> {
         }
     }
 
-    /// The model forgets `lba`; whether it was mapped or trimmed.
+    /// Forgets `lba` in the model; returns whether it was mapped or trimmed.
     fn lose(&mut self, lba: u64) -> bool {
         self.newest.remove(&lba);
         self.mappings.remove(&lba).is_some() | self.trimmed.remove(&lba).is_some()
@@ -386,7 +391,8 @@ impl<D: Driven> World<D> {
         };
         let many = clean_zeroes(self) > self.config.mappings_max / 4;
         self.design.sweep();
-        // Which zeroes are dropped is the design's choice; that it may, and says so, is not.
+        // The design chooses the dropped zeroes, but must have the right to drop some, and report
+        // them.
         let dropped = self.design.drop_clean_zeroes(false, usize::MAX);
         assert!(!D::IS_PLAIN || many || dropped.is_empty(), "a few zeroes are not dropped");
         for lba in dropped {
@@ -446,7 +452,7 @@ impl<D: Driven> World<D> {
             68..=70 => {
                 let first = self.any_lba();
                 let longest = self.base + self.lbas - first;
-                // Longer than the index now and then, for there are two ways through it.
+                // Longer than the index at times, because there are two ways through it.
                 let most = if self.rng.chance(60) { longest.min(5) } else { longest };
                 let count = 1 + self.rng.below(most);
                 let (seq, kind) = (self.next_seq(), self.rng.one_of(&RUN_KINDS));
@@ -522,7 +528,7 @@ impl<D: Driven> World<D> {
         }
     }
 
-    /// What is exported makes an equal design; from here on that one is driven.
+    /// Moves the export into a new design, which is driven from here on.
     fn restart(&mut self) {
         let old = &self.design;
         let mut new = D::new(self.config);
@@ -532,7 +538,8 @@ impl<D: Driven> World<D> {
             let model = self.slots[slot.0 as usize];
             assert_eq!((generation, state), (model.generation, model.state));
             match state {
-                // As a checkpoint has it: the generation that ended last, none for a slot that was never used.
+                // As in a checkpoint: the generation that ended last, none for a slot that was
+                // never used.
                 SlotState::Free | SlotState::Retired if generation == 0 => {}
                 SlotState::Free | SlotState::Retired => new.restore_freed(slot, generation - 1),
                 SlotState::Open | SlotState::Sealed | SlotState::Evicting => {
@@ -576,7 +583,7 @@ impl<D: Driven> World<D> {
         self.fp_evictions = 0;
         self.newest.clear();
         self.open = [None, None];
-        // Victims that were not evicted were the least recent; what was open is the newest.
+        // Victims that were not evicted were the least recent; open slots are the newest.
         let mut by_age = self.in_state(SlotState::Evicting);
         by_age.extend(&self.lru);
         by_age.extend(self.in_state(SlotState::Open));
@@ -670,18 +677,18 @@ fn agrees_with_a_plain_model<D: Driven>() {
 }
 
 impl<D: Driven> World<D> {
-    /// The slot is about to be at another generation: what the old one held dies.
+    /// Ends a slot's generation: its data dies.
     fn end_generation(&mut self, slot: u32) {
         self.mappings.retain(|_, mapping| place_of(&mapping.lookup).is_none_or(|place| place.slot.0 != slot));
         self.known.retain(|known| known.place.slot.0 != slot);
     }
 
-    /// An entry of a log that has nothing to do with the state that it is applied to: an old one over a newer
+    /// Replays a log entry that does not fit the present state. It is an old one over a newer
     /// checkpoint, or one of a log that is only whole at its end.
     fn replay(&mut self) {
         let slot = self.rng.below(self.slots.len() as u64) as u32;
         let model = self.slots[slot as usize];
-        // Mostly the present generation; of a free slot that is the one that comes next.
+        // Mostly the present generation; for a free slot that is the next one.
         let nearby = [0, 0, 0, 0, 0, 0, 1, 2, u32::MAX, u32::MAX - 1];
         let generation = model.generation.wrapping_add(nearby[self.rng.below(10) as usize]);
         let older = !model.unheard && (generation.wrapping_sub(model.generation) as i32) < 0;
@@ -732,7 +739,7 @@ impl<D: Driven> World<D> {
                 }
             }
             7 => {
-                // A fingerprint of a record that some mapping names, or of one that is gone.
+                // The fingerprint of a mapped record, or of one that is gone.
                 let places: Vec<Place> = self.mappings.values().filter_map(|m| place_of(&m.lookup).copied()).collect();
                 let Some(mut place) = self.rng.pick(&places) else { return };
                 if self.rng.chance(20) {
@@ -856,11 +863,11 @@ fn rewriting_one_chunk_does_not_compact_each_time() {
     let (slot, generation) = nitro.open_slot(StreamClass::Dirty).expect("it is free");
     for i in 0..300_000_u32 {
         let place = Place { slot, generation, offset: i, stored_len: 1, crc: 0, encoding: 0 };
-        // None of those that share their hash: that would be quadratic by the test's own doing.
+        // Contents with a shared hash are left out: the test itself would be quadratic.
         let fingerprint = Some(fingerprint_of(u64::from(i) * 3 + 1));
         nitro.map(Lba(1), NewMapping::Unique { place, fingerprint }, Some(u64::from(i)));
     }
-    // Dirty duplicates leave nothing but what is live.
+    // Dirty duplicates leave only live pointers.
     let ram = nitro.stats().slot_table_ram_bytes;
     let place = Place { slot, generation, offset: 5, stored_len: 1, crc: 0, encoding: 0 };
     for i in 0..3_000_000_u64 {
@@ -870,7 +877,7 @@ fn rewriting_one_chunk_does_not_compact_each_time() {
     assert_eq!(nitro.dirty_in(slot).len(), 5);
 }
 
-/// A run that is longer than the index costs what the index holds, and not what the run would.
+/// A run that is longer than the index costs the size of the index, not of the run.
 #[test]
 fn a_run_of_any_length_is_forgotten() {
     let config = DesignConfig { slot_count: 8, mappings_max: 1 << 20, fp_entries_max: 0 };

@@ -1,9 +1,11 @@
-//! Designs with equal slots over flash slots, driven as an engine drives them: chunks stored in free slots, duplicates,
-//! fragments, trims, destages with right and stale sequence numbers, evictions all the time, and restarts in between. The
-//! model is what each address holds; a design may forget what is clean, and must find all else.
+//! Designs with equal slots over flash slots, with calls as from an engine.
 //!
-//! Invariants that are looked at after each step: what is found is the newest content of its address; what is dirty is
-//! found; no slot that is found is free; the design's own bookkeeping ([`Placed::check`]).
+//! Chunks are stored in free slots. Duplicates, fragments, trims, and destages with right and stale
+//! sequence numbers follow. Evictions go on all the time, with restarts in between. The model is
+//! the content of each address. A design may forget clean content, and must find all other.
+//!
+//! Invariants, checked after each step: a lookup finds the newest content of its address, and all
+//! dirty content. No found slot is free. The design's own bookkeeping holds ([`Placed::check`]).
 
 use crate::common::{Rng, for_seeds};
 use crate::slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
@@ -19,7 +21,7 @@ use std::{
 
 const LBAS: u64 = 64;
 
-/// What an address holds: content, whether the origin lacks it, and of a fragment that it is one.
+/// The data of an address: its content, and whether it is dirty, or a fragment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Holds {
     content: u64,
@@ -34,13 +36,13 @@ struct World {
     design: Placed,
     holds: HashMap<u64, Holds>,
     trimmed: HashMap<u64, u64>,
-    /// What each flash slot holds, of the generation that was written last.
+    /// The content of each flash slot, with its last generation.
     stored: HashMap<u32, (u32, u64)>,
     next_content: u64,
     seq: u64,
     /// Contents without an address that restarts brought back.
     orphans_restored: u64,
-    /// As of some restart.
+    /// The history of an earlier restart.
     history: Vec<u8>,
     drafting: Drafting,
 }
@@ -82,7 +84,8 @@ impl World {
         self.next_content
     }
 
-    /// Stores `content` for `lba`, or maps what is there already, as an engine does. False where there is no room.
+    /// Stores `content` for `lba`, or maps its stored copy, as an engine does. Returns false
+    /// without room.
     fn put(&mut self, lba: u64, content: u64, dirty: bool, fragment: bool) -> bool {
         self.seq += 1;
         let (seq, fingerprint) = (dirty.then_some(self.seq), fingerprint_of(content));
@@ -119,7 +122,7 @@ impl World {
                 let fragment = self.rng.chance(15);
                 self.put(lba, content, true, fragment);
             }
-            // Write-through of what is not dirty: forgotten, then mapped anew, perhaps.
+            // Write-through of a clean address: forgotten, and perhaps mapped anew.
             3..5 if self.holds.get(&lba).is_none_or(|holds| holds.dirty.is_none())
                 && !self.trimmed.contains_key(&lba) =>
             {
@@ -155,7 +158,7 @@ impl World {
         }
     }
 
-    /// Whether the design may answer so.
+    /// Checks an answer of the design.
     fn judge(&self, lba: u64, found: &Lookup) {
         if self.trimmed.contains_key(&lba) {
             assert_eq!(*found, Lookup::Zero, "{lba} was trimmed");
@@ -213,8 +216,9 @@ impl World {
         self.design.release_slot(victim.slot);
     }
 
-    /// A checkpoint, and an opening that has nothing else: with the history of now after an end in order; or with none, or one that is old
-    /// or damaged, of which only the order may be believed.
+    /// Restarts from a checkpoint and nothing else. After an orderly end it has the present
+    /// history. Otherwise it has none, or an old or damaged one, of which only the order is
+    /// trusted.
     fn restart(&mut self) {
         let now = history::whole(&mut self.design);
         self.drafting.give_up();
@@ -235,7 +239,7 @@ impl World {
             |design: &Placed| BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0));
         let (before, after) = (contents(&old), contents(&self.design));
         assert!(after.is_subset(&before), "content came from nowhere");
-        // Dirty data that the design had let go of is its own again, and may leave no room.
+        // Discarded dirty data belongs to the design again, and may leave no room.
         let stats = self.design.design().stats();
         let is_full = stats.live_slots + stats.stale_slots == self.design.design().sizes().data_chunks;
         assert!(is_full || after == before, "{} contents were known, and {} are", before.len(), after.len());
@@ -296,7 +300,7 @@ fn what_is_found_is_what_was_put() {
     assert!(orphans_restored.get() > 0, "restarts met content that no address has");
 }
 
-/// After a restart content without an address leaves in the order in which it would have left, among the rest.
+/// After a restart content without an address leaves in its old place in the order.
 #[test]
 fn content_without_an_address_keeps_its_place_in_the_order() {
     for kind in [0, 1] {
@@ -323,13 +327,13 @@ fn content_without_an_address_keeps_its_place_in_the_order() {
             let now: Vec<u64> = (0..12).filter(gone).collect();
             left.extend(now.into_iter().filter(|&content| !find(&mut world, content)));
         }
-        // D-ARC takes what no address has first.
+        // D-ARC takes content without an address first.
         let expected: &[u64] = if kind == 0 { &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11] } else { &[0, 2, 4, 6] };
         assert_eq!(left[..expected.len()], *expected, "{kind}");
     }
 }
 
-/// Overwritten again and again, a cache goes on: slots that are let go of come back.
+/// A cache with endless overwrites goes on: its discarded slots come back.
 #[test]
 fn no_slot_is_lost() {
     for_seeds(0..40, |seed| {
@@ -349,8 +353,9 @@ fn no_slot_is_lost() {
     });
 }
 
-/// Where all addresses share one content, no slot is ever wanted. The design's list of addresses is full before the mappings are: what
-/// leaves is what the same design by itself lets go of, nothing else, and there is room again as soon as that is forgotten.
+/// If all addresses share one content, no slot is ever wanted: the addresses of the design fill
+/// first. The list of addresses is full before the mappings are. The evicted addresses are those of
+/// the same design by itself. Forgetting them makes room at once.
 #[test]
 fn mappings_have_room_for_all_that_the_design_keeps() {
     let sizes = [(20, 1000), (20, 50), (300, 200), (7, 9)];
@@ -365,7 +370,7 @@ fn mappings_have_room_for_all_that_the_design_keeps() {
         let (mut alone, mut decision) = (bare(kind, data_slots), Decision::default());
         let mut forgotten = 0;
         for lba in 0..3 * mappings_max {
-            // Those without sharing want slots, too.
+            // Designs without sharing need slots, too.
             let content = if kind < 2 { 1 } else { 100 + lba };
             while world.design.free_slots() == 0 {
                 world.evict();
@@ -374,7 +379,7 @@ fn mappings_have_room_for_all_that_the_design_keeps() {
             alone.put(Lba(lba), &fingerprint_of(content), false, &mut decision);
             world.destage(vec![Lba(lba)]);
             forgotten += world.design.drop_clean_zeroes(false, usize::MAX).len();
-            // What was let go of is mapped until its slot is taken.
+            // A discarded address is mapped until its slot is taken.
             for _ in 0..200 {
                 if !world.design.has_room(room) {
                     world.evict();

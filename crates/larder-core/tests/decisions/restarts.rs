@@ -1,9 +1,10 @@
-//! Designs with lists of addresses over a restart, against the same design without one: those with equal slots, and CD-ARC over WEUs. Both
-//! get the same requests: as long as the restart was after an end in order, each request must have the same answer, and leave the same.
-//! An end seals the WEU that is open, so that of the design that goes on is sealed, too.
+//! Designs with lists of addresses over a restart, against the same design without one.
 //!
-//! What a crash may bring back is in `placed.rs`, and here for all of them: no answer may be wrong, whatever the history
-//! says.
+//! They are those with equal slots, and CD-ARC over WEUs. Both get the same requests. After an
+//! orderly end each request must have the same answer and effect. An end seals the open WEU, so the
+//! continuing design seals it, too.
+//!
+//! `placed.rs` has the effects of a crash. Here no design may give a wrong answer for any history.
 
 use crate::common::{Rng, for_seeds};
 use crate::slotted::{CHUNK, Drafting, fingerprint_of, make, reopen};
@@ -62,7 +63,7 @@ enum Request {
         dirty: bool,
         fragment: bool,
     },
-    /// Past the cache; `known` says whether it comes into the cache after all.
+    /// A write past the cache; `known` tells whether the cache then gets it.
     WriteThrough {
         lba: u64,
         content: u64,
@@ -72,7 +73,7 @@ enum Request {
     Destage(usize),
 }
 
-/// What a request found, and what it left.
+/// The answer and the effect of a request.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Outcome {
     hit: Option<u64>,
@@ -89,11 +90,11 @@ struct Cache {
     kind: usize,
     config: DesignConfig,
     design: Box<dyn Listed>,
-    /// By flash slot and offset: generation and content.
+    /// Generation and content, by flash slot and offset.
     stored: HashMap<(u32, u32), (u32, u64)>,
-    /// By class: the slot that is filled, its generation, and how many records it has.
+    /// The open slot of each class, its generation, and its number of records.
     open: [Option<(SlotId, u32, u32)>; 2],
-    /// What the origin, or the cache, has for an address.
+    /// The content of each address, on origin or cache.
     holds: HashMap<u64, u64>,
     seq: u64,
 }
@@ -104,7 +105,7 @@ impl Cache {
         Cache { kind, config, design: make_listed(kind, config), stored, open: [None; 2], holds, seq: 0 }
     }
 
-    /// Where the next record goes.
+    /// Returns the place of the next record.
     fn append(&mut self, class: StreamClass, stored_len: u32, content: u64) -> Place {
         let (slot, generation, records) = match self.open[class as usize].take() {
             Some(open) => open,
@@ -207,11 +208,11 @@ impl Cache {
         outcome
     }
 
-    /// Forgets what the design let go of, and frees its slots.
+    /// Forgets discarded addresses, and frees their slots.
     fn tidy(&mut self) {
         self.design.drop_clean_zeroes(true, usize::MAX);
         if self.kind == CD_ARC {
-            // A restart leaves no stale entries, and of those that are there each takes room.
+            // A restart leaves no stale entries, and each present one takes room.
             (0..larder_core::lba_index::SHARDS_MIN).for_each(|_| {
                 self.design.sweep();
             });
@@ -239,7 +240,7 @@ impl Cache {
 }
 
 fn request(rng: &mut Rng) -> Request {
-    // Some addresses are asked for more often.
+    // Some addresses get more requests.
     let below = [20, 100, LBAS][rng.below(3) as usize];
     let lba = rng.below(below);
     let content = if rng.chance(50) { 1 + rng.below(60) } else { 100 + rng.below(1 << 30) };
@@ -252,7 +253,7 @@ fn request(rng: &mut Rng) -> Request {
     }
 }
 
-/// Small caches, where all that can be full is full soon.
+/// Returns small sizes, so that everything fills soon.
 fn sizes(rng: &mut Rng, kind: usize) -> DesignConfig {
     DesignConfig {
         slot_count: 20 + rng.below(80) as u32,
@@ -284,7 +285,7 @@ fn a_restart_after_an_end_in_order_changes_no_decision() {
     assert!([0, 1, 3, CD_ARC].iter().all(|&kind| ghost_hits[kind].get() > 0), "{ghost_hits:?}");
 }
 
-/// Each answer is what the origin or the cache has, and so is what is remembered of an address.
+/// Checks that each answer, and each remembered content, is the right one.
 fn assert_right(cache: &Cache) {
     for lba in 0..LBAS {
         let holds = cache.holds.get(&lba).copied();
@@ -332,15 +333,15 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
     assert!(ghosts.get() > 0, "what CD-ARC has of addresses without data outlives a crash");
 }
 
-/// The content of an address whose data has left may be believed after a crash, so whoever overwrites it is told to log that: as long as
-/// the design knows the content, and, once it does not, until no checkpoint has it.
+/// An overwrite of an address without data must be logged: a restart may trust its content. That
+/// holds while the design knows the content, and afterwards until no checkpoint has it.
 #[test]
 fn who_overwrites_what_is_remembered_is_told_to_log_it() {
     for (kind, name) in NAMES.into_iter().enumerate().filter(|&(kind, _)| kind != CD_ARC) {
         let config =
             DesignConfig { slot_count: 40, mappings_max: 10_000, fp_entries_max: if kind < 2 { 10_000 } else { 0 } };
         let mut cache = Cache::new(kind, config);
-        // Enough for some to be ghosts, and for others to have left altogether.
+        // Enough to make some ghosts, and to make others leave altogether.
         for lba in 0..4000 {
             cache.serve(Request::Write { lba, content: 1000 + lba, dirty: false, fragment: false });
         }
@@ -352,7 +353,8 @@ fn who_overwrites_what_is_remembered_is_told_to_log_it() {
             assert!(cache.design.is_forgetting_logged(Lba(lba), 1));
             assert!(cache.design.suspend(Lba(lba)), "{name}: address {lba} is remembered");
         }
-        // One that has left: what a checkpoint has of it, or the log behind it, is told until a second checkpoint is durable.
+        // An address that has left is reported until a second checkpoint is durable: checkpoint and
+        // log may have it.
         let left = Lba(0);
         assert!(!cache.design.is_ghost(left) && cache.design.peek(left) == Lookup::Miss);
         for is_told in [looks, looks, false] {
@@ -361,14 +363,14 @@ fn who_overwrites_what_is_remembered_is_told_to_log_it() {
             cache.design.checkpoint_begins();
             cache.design.checkpoint_is_durable();
         }
-        // What is written around the cache is forgotten, and that is logged once.
+        // A write around the cache forgets its address, and logs that once.
         if let Some(&lba) = ghosts.last() {
             assert_eq!([(); 2].map(|()| cache.design.unmap(Lba(lba))), [true, false]);
         }
     }
 }
 
-/// A checkpoint gets in pieces what it would get at once, if nothing happens between them, and all slots in any case.
+/// Pieces of an export without changes in between are the whole; the slots are so in any case.
 #[test]
 fn pieces_of_an_export_are_the_whole() {
     for (kind, name) in NAMES.into_iter().enumerate() {
@@ -383,7 +385,7 @@ fn pieces_of_an_export_are_the_whole() {
         }
         cache.seal();
         let design = &mut *cache.design;
-        // One that was given up in the middle is no part of the next.
+        // A cancelled export is no part of the next.
         for is_given_up in [true, false] {
             design.begin_export();
             let (mut slots, mut known) = (Vec::new(), Vec::new());
@@ -407,8 +409,8 @@ fn pieces_of_an_export_are_the_whole() {
         let mut draft = design.begin_history().expect("each of them has one");
         assert!(design.export_history(&mut draft, &|_| false));
         assert_eq!(whole(design), whole_now, "{name}: a draft that was given up");
-        // Contents go, and come back elsewhere, between two pieces: none is told twice, and all are that stayed where they were, if not
-        // more of them become recent meanwhile than there are.
+        // Contents go, and come back elsewhere, between two pieces: none is told twice. Unmoved
+        // ones are told, unless more became recent meanwhile than there are.
         for writes in [100, 500, 2000] {
             let before = cache.design.export_fingerprints();
             cache.design.begin_export();

@@ -1,4 +1,4 @@
-//! How much a flash holds under each design with equal slots, and what is refused.
+//! The capacity of a flash under each design with equal slots, and refused sizes.
 
 use larder_core::{
     arc::Arc,
@@ -25,7 +25,7 @@ fn data_and_metadata_share_the_flash() {
                 let sizes = for_flash(FlashSize::Bytes(flash_bytes), chunk_bytes).unwrap();
                 let bytes = sizes.data_chunks * u64::from(chunk_bytes) + sizes.metadata_bytes;
                 assert!(bytes <= flash_bytes, "{name}: {sizes:?}");
-                // Of one more chunk, its metadata may begin a page.
+                // The metadata of one more chunk may begin a page.
                 assert!(bytes + 2 * u64::from(chunk_bytes) + METADATA_PAGE_BYTES > flash_bytes, "{name}: {sizes:?}");
                 assert_eq!(sizes.metadata_bytes % METADATA_PAGE_BYTES, 0);
                 let on_top = for_flash(FlashSize::DataChunks(sizes.data_chunks), chunk_bytes).unwrap();
@@ -35,7 +35,8 @@ fn data_and_metadata_share_the_flash() {
     }
 }
 
-/// 11 GB in chunks of 4 KiB, CacheDedup §5.4: 129 MB of metadata for D-LRU at least. With 2% of the data beside it.
+/// The metadata of 11 GB in chunks of 4 KiB: 129 MB for D-LRU at least (CacheDedup §5.4), or 2%
+/// more.
 #[test]
 fn the_minimum_and_two_percent() {
     let d_lru = DLru::for_flash(FlashSize::Bytes(11_000_000_000), 4096).unwrap().sizes();

@@ -1,5 +1,7 @@
-//! Exact hit counts of replacement in LRU order of WEUs, against a simulation that shares no code and no structure with
-//! the design: each address has the number of the WEU that it is in, and each WEU the time of its last use.
+//! Exact hit counts of replacement in LRU order of WEUs, against an independent simulation.
+//!
+//! The simulation shares no code or structure with the design. Each address has the number of its
+//! WEU, and each WEU the time of its last use.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -11,11 +13,11 @@ use std::collections::HashMap;
 struct Cache {
     slots: u32,
     records: u32,
-    /// Different contents; 0 for no deduplication.
+    /// Number of different contents; 0 for no deduplication.
     contents: u64,
 }
 
-/// Addresses with a Zipf distribution (exponent about 1), of `lbas` different ones.
+/// Returns Zipf-distributed addresses (exponent about 1), of `lbas` different ones.
 fn zipf(seed: u64, lbas: u64, len: usize) -> Vec<(u64, bool)> {
     let mut rng = Rng::new(seed);
     let mut sums = Vec::with_capacity(lbas as usize);
@@ -31,13 +33,14 @@ fn zipf(seed: u64, lbas: u64, len: usize) -> Vec<(u64, bool)> {
     (0..len).map(|_| (one(&mut rng), rng.chance(20))).collect()
 }
 
-/// The content of an address after `writes` writes.
+/// Returns the content of an address after `writes` writes.
 fn content_of(lba: u64, writes: u64, contents: u64) -> u64 {
     (lba * 31 + writes * 17) % contents
 }
 
 fn reference(cache: Cache, trace: &[(u64, bool)]) -> u64 {
-    // WEU numbers are never reused: number -> time of last use; the newest is the open one.
+    // WEU numbers are never reused. The map has the time of last use by number; the newest is the
+    // open one.
     let mut used: HashMap<u64, u64> = HashMap::new();
     let (mut weu, mut filled) = (0, 0);
     let mut at: HashMap<u64, u64> = HashMap::new();
@@ -65,7 +68,7 @@ fn reference(cache: Cache, trace: &[(u64, bool)]) -> u64 {
             continue;
         }
         if filled == cache.records {
-            // The open one is full: it takes its place among the others, and a new one needs room.
+            // The open WEU is full: it joins the others, and a new one needs room.
             used.insert(weu, clock);
             if used.len() as u32 == cache.slots {
                 let oldest = used.iter().min_by_key(|(_, time)| **time).map(|(&weu, _)| weu).expect("some WEU");
@@ -149,8 +152,8 @@ fn hit_counts_are_those_of_an_lru_of_weus() {
     });
 }
 
-/// With one record a WEU, this is plain LRU, counted here by stack distance: a read hits if fewer than `slots` other
-/// addresses were used since the last use of its own.
+/// With one record a WEU, this is plain LRU, counted here by stack distance. A read hits if fewer
+/// than `slots` other addresses were used since the last use of its own.
 #[test]
 fn one_record_a_weu_is_plain_lru() {
     for_seeds(10..13, |seed| {
@@ -165,8 +168,8 @@ fn one_record_a_weu_is_plain_lru() {
                 }
                 stack.insert(0, lba);
             }
-            // A WEU is sealed when the next is needed: in the open one a use is not noted, and it becomes the most
-            // recent when it is sealed. Sealed at once, it is exactly LRU.
+            // A WEU is sealed when the next is needed. The open one notes no use, and becomes the
+            // most recent when it is sealed. Sealed at once, it is exactly LRU.
             let mut design = Nitro::new(DesignConfig { slot_count: slots, mappings_max: 1000, fp_entries_max: 0 });
             let mut hits = 0;
             for &(lba, _) in &trace {

@@ -1,6 +1,8 @@
-//! The designs with equal slots against plain models, and over a flash, an origin and a volume of bytes that they are
-//! responsible for: mutable content, trims, background destaging, in each write policy. After each request every address
-//! is looked at: on flash it has its newest content, or else the origin has.
+//! The designs with equal slots against plain models, over a flash, an origin and a volume of
+//! bytes.
+//!
+//! Content changes, trims and background destages run in each write policy. Each request is
+//! followed by a check of every address: flash has its newest content, or else the origin does.
 
 mod models;
 
@@ -17,7 +19,7 @@ use larder_core::{
 use models::{ArcModel, Counts, DArcModel, DLruModel, LruModel, Model, Outcome, Step};
 use proptest::{prelude::*, test_runner::RngSeed};
 
-/// Addresses that are used; one of them is the largest there is.
+/// Number of addresses; one of them is the largest possible.
 const LBAS: u64 = 24;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +38,7 @@ enum Policy {
 }
 
 fn ops(contents: u8) -> impl Strategy<Value = Vec<Op>> {
-    // Some addresses are asked for more often than others.
+    // Some addresses get more requests than others.
     let lba = || prop_oneof![0..LBAS, 0..LBAS / 4];
     let op = prop_oneof![
         8 => lba().prop_map(Op::Read),
@@ -66,7 +68,7 @@ struct World<D, M> {
     design: D,
     model: M,
     policy: Policy,
-    /// What clients see.
+    /// The data that clients see.
     volume: BTreeMap<u64, u8>,
     origin: BTreeMap<u64, u8>,
     flash: BTreeMap<u32, u8>,
@@ -138,7 +140,7 @@ impl<D: Slotted, M: Model> World<D, M> {
         self.design.put(lba_of(lba), &fingerprint_of(content), is_dirty, &mut self.decision);
         if let DataStep::Store { slot, evicts } = self.decision.data {
             let is_used = self.flash.contains_key(&slot.0) && !self.decision.freed.contains(&slot);
-            // Its own chunk an address may overwrite, whether it counts as evicted or not.
+            // An address may overwrite its own chunk, even if it counts as evicted.
             assert!(evicts == is_used || is_used && before == Some(slot), "slot {slot:?}");
             assert!(u64::from(slot.0) < self.design.sizes().data_chunks);
         }
@@ -160,7 +162,7 @@ impl<D: Slotted, M: Model> World<D, M> {
         self.execute(lba, expected);
     }
 
-    /// Does what was decided, but the writing of new data, and compares.
+    /// Executes a decision, except the write of new data, and compares.
     fn execute(&mut self, lba: u64, expected: Outcome) {
         let decision = &self.decision;
         let mut destaged = BTreeSet::new();
@@ -294,7 +296,7 @@ proptest! {
         prop_assert_eq!(world.design.target(), world.model.p);
     }
 
-    /// CacheDedup's P1 and P2, which its proof has for content that never changes.
+    /// CacheDedup's P1 and P2, proved there for content that never changes.
     #[test]
     fn d_lru_wastes_nothing(
         chunks in 1u64..10,
@@ -314,7 +316,7 @@ proptest! {
         }
     }
 
-    /// CacheDedup §3.1: what has no reference is forgotten; so no slot has data that nobody can ask for.
+    /// CacheDedup §3.1: content without references is forgotten, so each used slot has an address.
     #[test]
     fn where_orphans_are_forgotten_each_slot_in_use_has_an_address(
         chunks in 1u64..10,

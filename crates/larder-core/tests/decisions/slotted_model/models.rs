@@ -1,13 +1,15 @@
-//! The designs with equal slots as plain lists, written from the papers' pseudo-code: least recent first, searched from
-//! end to end, and changed by taking out and putting in.
+//! The designs with equal slots as plain lists, written from the papers' pseudo-code.
 //!
-//! What it does not do: number slots. A model says which content is on flash, not where.
+//! Lists are least recent first, searched from end to end, and changed by taking out and putting
+//! in.
+//!
+//! It does not number slots: a model knows the contents on flash, not their places.
 
 use std::collections::BTreeSet;
 
 use larder_core::slotted::Orphans;
 
-/// An address with its content, and whether it is dirty.
+/// An address with its content and dirty state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub lba: u64,
@@ -15,7 +17,7 @@ pub struct Entry {
     pub is_dirty: bool,
 }
 
-/// What happens to the data.
+/// The data part of an outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Step {
     #[default]
@@ -26,7 +28,7 @@ pub enum Step {
     },
 }
 
-/// What a model makes of a request.
+/// A model's result of a request.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     pub was_cached: bool,
@@ -45,7 +47,7 @@ pub struct Counts {
 }
 
 pub trait Model {
-    /// The content of `lba`, where it is on flash.
+    /// Returns the content of `lba`, if it is on flash.
     fn cached(&self, lba: u64) -> Option<u8>;
     fn read(&mut self, lba: u64) -> Option<Outcome>;
     fn put(&mut self, lba: u64, content: u8, is_dirty: bool) -> Outcome;
@@ -250,7 +252,7 @@ pub struct DLruModel {
     pub orphans: Orphans,
 }
 
-/// Forgets what no entry has, if that is asked for.
+/// Forgets contents without an entry, if the test asks for that.
 fn drop_orphans<'a>(
     orphans: Orphans,
     data: &mut Vec<u8>,
@@ -372,7 +374,7 @@ impl DArcModel {
         let mut outcome = Outcome { was_cached: self.cached(new.lba).is_some(), ..Outcome::default() };
         let x = new.lba;
         let found = self.list_of(x);
-        // f(x) is what the request says.
+        // f(x) comes from the request.
         for entry in self.lists.iter_mut().flatten().filter(|entry| entry.lba == x) {
             *entry = new;
         }
