@@ -44,9 +44,9 @@ pub struct Opened {
     pub slot_count: u32,
     /// Entries of the LBA index at most.
     pub mappings_max: u64,
-    /// Entries of the FP index at most; 0 where nothing is deduplicated.
+    /// Entries of the FP index at most; 0 without deduplication.
     pub fp_entries_max: u64,
-    /// Number of the first segment that is closed.
+    /// Number of the first closed segment.
     pub first_segment: u64,
     /// Mapped chunks, trimmed chunks and used slots at the opening. A log is replayable if this is
     /// 0.
@@ -80,7 +80,7 @@ pub enum NewContent {
     Zero,
     /// Anything else.
     Chunk {
-        /// Its fingerprint; `None` where deduplication is off.
+        /// Its fingerprint; `None` without deduplication.
         fingerprint: Option<Fingerprint>,
         /// The stored form; `None` if nothing was stored, so that its length is unknown.
         stored: Option<Stored>,

@@ -62,9 +62,8 @@ pub trait Design: Send + Sync {
     }
 
     /// Applies the lookup of a new hit at once, beside other threads that find and apply hits.
-    ///
     /// Returns false and changes nothing if that is impossible. The use then goes to the next
-    /// [`Design::used`], with all earlier uses of the caller.
+    /// [`Design::used`], with all later ones before that call.
     fn use_now(&self, _hit: &Use) -> bool {
         false
     }
@@ -294,7 +293,8 @@ pub trait Design: Send + Sync {
         None
     }
 
-    /// Returns the slots that must go for the waiting record of `lba` and that are no victims yet.
+    /// Returns the slots that must go for the waiting record of `lba`; none once a victim was
+    /// chosen for it.
     fn in_the_way(&self, _lba: Lba) -> Vec<SlotId> {
         Vec::new()
     }
@@ -335,7 +335,7 @@ pub trait Design: Send + Sync {
     /// before failed.
     fn checkpoint_begins(&mut self) {}
 
-    /// Ends the last checkpoint as durable. Entries that waited for the log at its begin are
+    /// Ends the last checkpoint as durable. Entries that waited for the log at its beginning are
     /// committed.
     fn checkpoint_is_durable(&mut self) {}
 
@@ -453,6 +453,6 @@ pub trait Design: Send + Sync {
     /// Recovery: as [`Design::restore_fingerprint`], for a log, which often repeats a content.
     fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place);
 
-    /// Counts.
+    /// Returns the counts.
     fn stats(&self) -> DesignStats;
 }

@@ -235,7 +235,7 @@ pub trait Slotted: Send + Sync {
     /// a group first.
     fn limits(&self) -> Vec<(Vec<usize>, usize)>;
 
-    /// Counts.
+    /// Returns the counts.
     fn stats(&self) -> SlottedStats;
 
     /// Returns the maximum bytes of RAM that any use of the design can allocate.

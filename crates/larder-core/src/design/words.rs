@@ -67,7 +67,7 @@ pub enum NewMapping {
     Unique {
         /// Its location.
         place: Place,
-        /// Its fingerprint, to find duplicates by; `None` where deduplication is off.
+        /// Its fingerprint, for the search for duplicates; `None` without deduplication.
         fingerprint: Option<Fingerprint>,
     },
     /// A chunk whose content is stored already.
@@ -95,10 +95,10 @@ pub enum Question<'a> {
     Content(&'a Fingerprint),
 }
 
-/// A record that a slot is opened for.
+/// A record for a new slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The address that it is stored for.
+    /// Its address.
     pub lba: Lba,
     /// Its content; `None` for a fragment, and without deduplication.
     pub fingerprint: Option<Fingerprint>,

@@ -2,15 +2,15 @@
 //!
 //! A paper's slot is written in place. On a device, a power loss could then take a durable chunk
 //! and leave half of its replacement. So there are a few more flash slots than the design has, and
-//! content goes to a free one. Discarded content stays readable until nothing that a crash could
+//! content goes to a free one. Released content stays readable until nothing that a crash could
 //! bring back, and nothing dirty, needs it, as in a replaced WEU. Its slot is then free again. The
 //! flash is written as often as in place.
 //!
 //! Mappings, dirty chunks, fragments, slots and recovery are those of `nitro.rs`, with slots of one
 //! chunk. This file connects the two:
-//! - Both know a cached address. A mapping that the design does not know is hidden, unless it is dirty.
-//!   It is forgotten when the caller asks for addresses to forget ([`Design::drop_clean_zeroes`]),
-//!   because the caller has to log that.
+//! - Both know a cached address. A mapping that the design does not know is hidden, unless it is
+//!   dirty. It is forgotten when the caller asks for addresses to forget
+//!   ([`Design::drop_clean_zeroes`]), because the caller has to log that.
 //! - An address that only the design knows is *remembered* ([`Design::remembered`]): it is mapped
 //!   again if its content is stored. A suspended address, before an overwrite
 //!   ([`Design::suspend`]), is never remembered.
@@ -20,7 +20,7 @@
 //! history ([`history`](super::history)), which has the rest. After an orderly end the design
 //! continues as without one. After a crash it has the order and the ghosts of the last checkpoint,
 //! each with its content, unless the log differs. An overwrite of a ghost with a content is logged
-//! as of a mapped address (`placed/outliving.rs`). Discarded content may be back, too, if its slot
+//! as of a mapped address (`placed/outliving.rs`). Released content may be back, too, if its slot
 //! had not been freed yet.
 //!
 //! Departures from the papers, beside those in the designs' own files:
@@ -37,7 +37,7 @@
 //! ([`mapped_max`]). If no mapping has room, some are hidden or stale, and forgetting or destaging
 //! those makes room. No data of the design goes for that.
 //!
-//! It leaves preferences to the design, and destages of discarded data to the mappings, which know
+//! It leaves preferences to the design, and destages of released data to the mappings, which know
 //! its dirty addresses.
 
 mod decisions;
@@ -58,7 +58,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.
 const NONE: u32 = u32::MAX;
-/// Flash slots for each spare one, for content that is being written or discarded.
+/// Flash slots for each spare one, for content that is being written or released.
 const SPARE_SHARE: u64 = 32;
 const SPARES_MIN: u64 = 4;
 const SPARES_MAX: u64 = 4096;
@@ -106,7 +106,7 @@ pub struct Placed {
     held: Vec<Held>,
     /// The data slot of each flash slot, or [`NONE`].
     owner: Vec<u32>,
-    /// Flash slots whose content the design discarded, in that order.
+    /// Flash slots whose content the design released, in that order.
     let_go: VecDeque<SlotId>,
     /// Clean mappings of addresses that the design evicted.
     evicted: BTreeSet<Lba>,

@@ -239,7 +239,7 @@ impl World {
             |design: &Placed| BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0));
         let (before, after) = (contents(&old), contents(&self.design));
         assert!(after.is_subset(&before), "content came from nowhere");
-        // Discarded dirty data belongs to the design again, and may leave no room.
+        // Released dirty data belongs to the design again, and may leave no room.
         let stats = self.design.design().stats();
         let is_full = stats.live_slots + stats.stale_slots == self.design.design().sizes().data_chunks;
         assert!(is_full || after == before, "{} contents were known, and {} are", before.len(), after.len());
@@ -333,7 +333,7 @@ fn content_without_an_address_keeps_its_place_in_the_order() {
     }
 }
 
-/// A cache with endless overwrites goes on: its discarded slots come back.
+/// A cache with endless overwrites goes on: its released slots come back.
 #[test]
 fn no_slot_is_lost() {
     for_seeds(0..40, |seed| {
@@ -379,7 +379,7 @@ fn mappings_have_room_for_all_that_the_design_keeps() {
             alone.put(Lba(lba), &fingerprint_of(content), false, &mut decision);
             world.destage(vec![Lba(lba)]);
             forgotten += world.design.drop_clean_zeroes(false, usize::MAX).len();
-            // A discarded address is mapped until its slot is taken.
+            // A released address is mapped until its slot is taken.
             for _ in 0..200 {
                 if !world.design.has_room(room) {
                     world.evict();

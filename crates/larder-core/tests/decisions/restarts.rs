@@ -208,7 +208,7 @@ impl Cache {
         outcome
     }
 
-    /// Forgets discarded addresses, and frees their slots.
+    /// Forgets released addresses, and frees their slots.
     fn tidy(&mut self) {
         self.design.drop_clean_zeroes(true, usize::MAX);
         if self.kind == CD_ARC {

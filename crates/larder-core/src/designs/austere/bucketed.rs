@@ -84,7 +84,7 @@ pub struct BucketedConfig {
     pub austere: AustereConfig,
     /// Chunks of the volume.
     pub chunk_count: u64,
-    /// Dirty chunks and fragments at most.
+    /// Maximum number of dirty chunks and fragments.
     pub exact_max: u64,
 }
 

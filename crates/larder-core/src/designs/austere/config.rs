@@ -36,7 +36,8 @@ pub fn subchunk_bytes(chunk_bytes: u32, has_compression: bool) -> u32 {
 /// The layout of an AustereCache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AustereConfig {
-    /// Bytes of flash for chunks. Each slot takes [`METADATA_SLOT_BYTES`](crate::region::METADATA_SLOT_BYTES) of flash besides.
+    /// Bytes of flash for chunks. Each slot takes
+    /// [`METADATA_SLOT_BYTES`](crate::region::METADATA_SLOT_BYTES) of flash besides.
     pub data_bytes: u64,
     /// Bytes of a chunk.
     pub chunk_bytes: u32,

@@ -178,7 +178,7 @@ impl Placed {
                 found.push(Found { rank: rank[slot], lba, held, is_dirty: mapping.dirty });
             }
         }
-        // It includes content that the design discarded just before a crash, in a slot that was not
+        // It includes content that the design released just before a crash, in a slot that was not
         // freed yet.
         let room = self.held.len().saturating_sub(is_mapped.iter().filter(|&&is_mapped| is_mapped).count());
         let orphans = slots.iter().rev().filter_map(|(slot, generation, state, _)| {
