@@ -100,8 +100,8 @@ pub enum Event {
         first: u16,
         /// The sector behind the last one.
         end: u16,
-        /// True if a replaced address must not be mapped again now: its origin block changes, or
-        /// log or index are full.
+        /// True if a replaced address must not be mapped now: its origin block changes, or log or
+        /// index are full.
         held_back: bool,
     },
     /// A partial write that looks up the rest of its chunk.

@@ -366,7 +366,7 @@ pub trait Design: Send + Sync {
     /// Returns the next known fingerprints with live places; `None` at the end.
     ///
     /// They come in the order of [`Design::export_fingerprints`], each once. Content that came
-    /// after the begin is left out; the log has it if its mapping lasts until it is logged.
+    /// after the beginning is left out; the log has it if its mapping lasts until it is logged.
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
     /// Returns an empty draft of the design's history: its order of addresses, and its ghosts.

@@ -7,7 +7,7 @@
 //!
 //! Recovery adds entries by the hundred thousand. They enter slab and list at once, and wait in
 //! their shard until its first use or a sweep. In their order of arrival each insertion into a
-//! table would wait for memory, and an opening need not wait for tables that it does not use.
+//! table would wait for memory. An opening need not wait for unused tables.
 //!
 //! Invariants: at most `entries_max` entries, waiting ones included. A shard's table is used only
 //! while nothing waits in the shard. An entry may be dead because its slot was reused: the owner of

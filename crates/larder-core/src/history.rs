@@ -5,12 +5,12 @@
 //! persistent ("the entire Metadata Cache"). Designs with equal slots have a history, and so has
 //! CD-ARC, over WEUs.
 //!
-//! All numbers are little-endian. The head has version (2), lists (2), data chunks (4), addresses
-//! at most (8), target (8, a double), the length of each list (8 of 4) and of the data (4). The
-//! addresses follow, list by list, least recent first: 6 bytes each, or 22 in a design that looks
-//! at content. An address has its number (5), flags (1, all zero so far) and fingerprint (16). A
-//! design that looks at content then has 16 bytes for each used data slot: flash slot (4),
-//! generation (4), and a use stamp (8), higher for a later use. CD-ARC has its waiting WEUs
+//! All numbers are little-endian. The head has version (2), lists (2), data chunks (4), maximum
+//! addresses (8) and target (8, a double). The length of each list (8 of 4) and of the data (4)
+//! follow. The addresses follow, list by list, least recent first: 6 bytes each, or 22 in a design
+//! that looks at content. An address has its number (5), flags (1, all zero so far) and fingerprint
+//! (16). A design that looks at content then has 16 bytes for each used data slot: flash slot (4),
+//! generation (4), and use stamp (8). A later use has a higher stamp. CD-ARC has its waiting WEUs
 //! instead.
 //!
 //! Invariants: any bytes can be read; a history of another shape is none at all. Nothing is

@@ -1,9 +1,10 @@
 //! The decisions of a deduplicating, compressing flash cache.
 //!
-//! Role: the crate decides the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the known
-//! contents ([`FpIndex`](fp_index::FpIndex)), the content of every WEU slot
-//! ([`Slots`](slots::Slots)), dirty state, evictions and prefetches. Each [`Design`] has one file
-//! in [`designs`]. An engine executes its decisions on devices, and a simulator counts them.
+//! Role: the crate knows the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the stored
+//! contents ([`FpIndex`](fp_index::FpIndex)) and the state of every WEU slot
+//! ([`Slots`](slots::Slots)). It decides evictions and prefetches, and keeps dirty state. Each
+//! [`Design`] has one file in [`designs`]. An engine executes its decisions on devices, and a
+//! simulator counts them.
 //!
 //! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
 //!

@@ -4,8 +4,8 @@
 //! logged, although the design does not know the address any more.
 //!
 //! The set is a bitmap of hashes. It may report an address that was not lost, but misses none. A
-//! loss from before the start of the last checkpoint but one has no log entry any more, because
-//! each checkpoint ends with a commit of all waiting entries.
+//! loss from before the start of the last checkpoint but one has no log entry any more: each
+//! checkpoint ends with a full commit.
 //!
 //! Invariants: a loss is reported until two checkpoints that began after it are durable, one after
 //! the other.

@@ -58,8 +58,8 @@ pub enum ListChange {
     Present,
     /// An addition.
     Added,
-    /// A replacement of another address with the same LBA-hash (a departure, see
-    /// [`austere`](crate::austere)).
+    /// A replacement of another address with the same LBA-hash, a departure of
+    /// [`austere`](crate::austere).
     Replaces(Lba),
     /// A replacement of the oldest address.
     Overflows(Lba),

@@ -15,7 +15,7 @@
 //! - The same calls give the same decisions.
 //!
 //! A decision holds at once: evicted data is no longer found. Its executor blocks other requests to
-//! its addresses and slots until it is done, in this order: (1) destage; (2) write the data; (3)
+//! its addresses and slots until it is done. The order is: (1) destage; (2) write the data; (3)
 //! write the metadata entries. The data may go to the slot of the chunk that it overwrites.
 //!
 //! It knows a chunk only by its fingerprint, and leaves writes of the origin to the caller, which

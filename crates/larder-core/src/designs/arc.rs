@@ -2,8 +2,8 @@
 //!
 //! ARC is from Megiddo and Modha, "ARC: a self-tuning, low overhead replacement cache", FAST '03,
 //! Figure 4. T1 has addresses with one recent request, T2 those with more. B1 and B2 remember as
-//! many that left them. A hit in B1 or B2 moves the target size `p` of T1 up or down, by the
-//! quotient of the two lists' sizes or by 1 if that is less. `p` is a real number, as in the paper;
+//! many that left them. A hit in B1 or B2 moves the target size `p` of T1 up or down. The step is
+//! the quotient of the two lists' sizes, at least 1. `p` is a real number, as in the paper;
 //! integers give other hit ratios.
 //!
 //! CacheDedup §5.1 compares with it ("ARC (without deduplication)"). An entry of its metadata is

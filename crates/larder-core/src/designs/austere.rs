@@ -1,11 +1,10 @@
 //! AustereCache (Wang et al., USENIX ATC 2020): deduplication and compression, with an index of
 //! hashes.
 //!
-//! Role: an LBA index from LBA-hash to FP-hash ([`lba_index`], §3.1), an FP index whose slots are
-//! the slots of the flash ([`fp_index`], §3.1, §3.2), and estimated reference counts, which
-//! choose the victims ([`sketch`], §3.3). A hash gives the bucket of an entry, and 16 bits of it
-//! the slot there. Full addresses and fingerprints are in the *metadata slots* on flash
-//! ([`MetadataSlot`]).
+//! Role: an LBA index from LBA-hash to FP-hash ([`lba_index`], §3.1), and an FP index whose slots
+//! are those of the flash ([`fp_index`], §3.1, §3.2). Estimated reference counts choose the
+//! victims ([`sketch`], §3.3). A hash gives the bucket of an entry, and 16 bits of it the slot
+//! there. Full addresses and fingerprints are in the *metadata slots* on flash ([`MetadataSlot`]).
 //!
 //! Each decision is therefore provisional: "probably run `r`; its metadata slot says". The caller
 //! reads that slot and comes back with it. For a chunk, the caller has the following steps, in this
@@ -45,13 +44,13 @@
 //!    content, the first one reads as a hit with outdated content. The paper's "only leads to a
 //!    cache miss" does not hold there. An added address therefore replaces one with its LBA-hash.
 //!    The slot is written then anyway, so this costs nothing.
-//! 2. *Write-back keeps a dirty flag a slot* (51 bits in place of 50) instead of the list of full
-//!    addresses of §2.2, which would need RAM for whole addresses. The owner of a displaced dirty
-//!    mapping is read from its metadata slot. The estimate 0 is exact, so a victim without
-//!    references is evicted without such a read.
+//! 2. *Write-back keeps a dirty flag a slot* (51 bits in place of 50). The list of full addresses
+//!    of §2.2 would need RAM for whole addresses. The owner of a displaced dirty mapping is read
+//!    from its metadata slot. The estimate 0 is exact, so a victim without references is evicted
+//!    without such a read.
 //! 3. *Any number of buckets.* The bucket is the hash times the number of buckets, not a suffix of
-//!    the hash, so the flash need not be a power of two. If it is one, the bits are as many as in
-//!    the paper.
+//!    the hash. The flash need not be a power of two. If it is one, the bits are as many as in the
+//!    paper.
 //! 4. *SplitMix64's finalizer* in place of XXHash (§4), over fingerprints of 16 bytes in place of
 //!    SHA-1's 20. The sketch's four hashes are sums of two (Kirsch and Mitzenmacher, 2006); the
 //!    paper has independent ones.

@@ -4,8 +4,8 @@
 //! Metadata Cache point to the extents in the WEUs; and 3) replacement in the Data Cache preferably
 //! uses a WEU with no mappings in T1 ∪ T2". The rest is D-ARC, see `d_arc.rs`: addresses are on
 //! T1, T2, B1, B2 and B3, and those in T1 and T2 have their data. Those in B1, B2 and B3 remember
-//! their fingerprints, and hit while a WEU is known to have their content: the caller maps them to
-//! it again ([`Design::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
+//! their fingerprints, and hit while a WEU is known to have their content. The caller then maps
+//! them again ([`Design::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
 //! MANAGEMETADATACACHE moves addresses out of them until one WEU has none.
 //!
 //! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design
@@ -71,9 +71,8 @@ pub const DESIGN: NamedDesign = NamedDesign {
 };
 /// Maximum bytes of a checkpoint's history for each remembered address.
 pub const HISTORY_BYTES_MAX: u64 = history::CONTENT_ADDRESS_BYTES as u64;
-/// Maximum bytes of RAM for each remembered address. They cover Nitro's indices, the lists with the
-/// maximum of addresses that wait to be dropped, and the history, which a checkpoint takes at one
-/// moment.
+/// Maximum bytes of RAM for each remembered address. They cover Nitro's indices, the lists with a
+/// maximum of waiting addresses, and the history, which a checkpoint takes at one moment.
 pub const INDEX_BYTES_MAX: u64 = nitro::INDEX_BYTES_MAX + lists::ADDRESS_BYTES_MAX + HISTORY_BYTES_MAX;
 
 /// The design.

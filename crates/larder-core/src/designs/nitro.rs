@@ -4,8 +4,8 @@
 //! and evicted in LRU order. Generations outdate duplicates, cleaned on sight or in background.
 //!
 //! Departures from the paper, with the reason:
-//! - A generation validates base entries, too, and not the extent's header on SSD: the check costs
-//!   no read, and the record's checksum covers slot and generation besides.
+//! - A generation validates base entries, too, not the extent's header on SSD. The check costs no
+//!   read, and the record's checksum covers slot and generation besides.
 //! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups
 //!   only): their mappings are logged like base ones.
 //! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index
@@ -46,8 +46,8 @@ pub const DESIGN: NamedDesign = NamedDesign {
 /// Maximum bytes of RAM for each entry of the indices. The LBA index counts with a table just
 /// doubled; an FP index entry, a back pointer and a share of the write-back data are included.
 pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
-/// Their part for dirty list, fragments and trimmed runs: a cache holds back writers beyond one
-/// dirty entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`] or one run in [`RUN_SHARE`].
+/// Their part for dirty list, fragments and trimmed runs. Writers are held back beyond one dirty
+/// entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`] or one run in [`RUN_SHARE`].
 pub const DIRTY_SHARE_BYTES_MAX: u64 =
     (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());

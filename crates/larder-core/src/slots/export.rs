@@ -1,5 +1,4 @@
-//! Export of all slots with generations, in replacement order, for a checkpoint: at once or piece
-//! by piece.
+//! Export of all slots with generations, in replacement order, for a checkpoint.
 //!
 //! Invariants: each slot is told once, despite changes between two pieces. A slot without a told
 //! generation could not be checked after a restart.

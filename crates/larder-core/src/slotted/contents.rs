@@ -3,14 +3,14 @@
 //! The source address index is [`Addresses`], each with the number of its content. The fingerprint
 //! store is a slab of contents and a hash table of their numbers. A content counts its addresses,
 //! and a list links its dirty ones, so that a slot's dirty addresses are found without a search. A
-//! content stays known while an address has it (historical if it has no data) or a slot holds it
-//! (an orphan, or stale, if it has no address).
+//! content stays known while an address has it or a slot holds it. It is historical without data,
+//! and an orphan, or stale, without an address.
 //!
 //! Metadata on flash: an entry of 24 bytes for each address (8 for the address and its flags, 16
 //! for the fingerprint). Each slot has one, too (16 for the fingerprint, 8 for the reference count
-//! and a check). With one address for each chunk that is 48 bytes a chunk of 4 KiB, CacheDedup's
-//! minimum for D-LRU in §5.4 (129 MB for 11 GB). The paper gives no sizes of entries. Historical
-//! fingerprints are with their addresses.
+//! and a check). With one address for each chunk that is 48 bytes a chunk of 4 KiB. This is
+//! CacheDedup's minimum for D-LRU in §5.4 (129 MB for 11 GB). The paper gives no sizes of entries.
+//! Historical fingerprints are with their addresses.
 //!
 //! Invariants: an address is dirty only while its content has a slot. Counts are those of the
 //! lists.

@@ -1,8 +1,8 @@
 //! An index in parts of some buckets, each behind a lock.
 //!
 //! This is the paper's locking of buckets (§4: "we implement bucket-level concurrency"), where
-//! each bucket has a lock. Here an index has at most 256: a lock for each of a million buckets
-//! would take as much RAM as some of its data, and threads are few. A request holds the lock of its
+//! each bucket has a lock. Here an index has at most 256, because threads are few. A lock for each
+//! of a million buckets would take as much RAM as some of the data. A request holds the lock of its
 //! bucket in either index while it looks or changes something there. Requests of other parts go on.
 //!
 //! Invariants: a holder of a lock of the LBA index may take one of the FP index, and not the other

@@ -8,7 +8,7 @@
 //! happened since. After a crash it still gives the recency of an address. It also gives the
 //! content of an unmapped address without a later log entry, because an overwrite of that is logged
 //! ([`outliving`](super::outliving)). If the log may not be whole, as after a repair, such an
-//! address becomes a ghost with a unique content, and its next request is a miss.
+//! address becomes a ghost with a unique content. Its next request is a miss.
 //!
 //! Invariants: mappings have precedence over history. Nothing is remembered of an address that may
 //! have been written since.

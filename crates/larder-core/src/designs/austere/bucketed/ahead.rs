@@ -6,10 +6,10 @@
 //!
 //! In a full bucket, a store would have to wait for the commit that frees another run's slots. The
 //! next victim of a bucket is known as soon as the bucket has its last run, long before the next
-//! store. It is known again after a new mapping takes a reference from a run: its entry left the
-//! LBA index, or is not recent any more. (Reads take references, too, beside other reads; the next
-//! mapping sees that.) The choice of victims stays the same, and a victim leaves only when it would
-//! have left.
+//! store. It is known again after a new mapping takes a reference from a run: an entry left the LBA
+//! index, or lost its recency. (Reads take references, too, beside other reads; the next mapping
+//! sees that.) The choice of victims stays the same, and a victim leaves only when it would have
+//! left.
 //!
 //! Invariants: a freed run is not about to leave otherwise, and nothing of it is dirty, from its
 //! entry on. No later log entry names it: a new mapping keeps it, and so does a mapping that is

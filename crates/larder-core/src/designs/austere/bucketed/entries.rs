@@ -7,9 +7,9 @@
 //! address is *held*: the list in memory has it, and [settling](Entries::settle) it adds it to the
 //! list on flash. An address that leaves a list leaves it on flash at once.
 //!
-//! The address that a run is stored for is on flash at once, *early*: while it is the only one, no
-//! other log entry names the run. If an unsettled address joins, the early one leaves the list on
-//! flash until it is settled.
+//! The first address of a run is on flash at once, *early*: while it is the only one, no other log
+//! entry names the run. If an unsettled address joins, the early one leaves the list on flash until
+//! it is settled.
 //!
 //! Invariants: an entry here equals the flash after all writes and all settling, or is known to be
 //! unreadable there. An entry stays until it is written and nothing of it is held. An address is
