@@ -86,7 +86,7 @@ impl Entry {
         Entry { key_flags, offset_len_generation: packed, slot: place.slot.0, crc: place.crc }
     }
 
-    /// The address.
+    /// Returns the address.
     pub fn lba(&self) -> Lba {
         Lba(self.key_flags & LBA_MASK)
     }
@@ -112,7 +112,7 @@ impl Entry {
         if dirty { self.key_flags |= FLAG_DIRTY } else { self.key_flags &= !FLAG_DIRTY }
     }
 
-    /// The slot, and the generation modulo 2^24; `None` for zeroes.
+    /// Returns the slot, and the generation modulo 2^24; `None` for zeroes.
     pub fn slot(&self) -> Option<(SlotId, u32)> {
         (self.key_flags & FLAG_ZERO == 0)
             .then_some((SlotId(self.slot), (self.offset_len_generation >> (OFFSET_BITS + LEN_BITS)) as u32))

@@ -33,8 +33,8 @@ fn without_parts(ram: AustereRam, fp_slots: u64, lba_slots: u64) -> AustereRam {
     }
 }
 
-/// The formula of §3.1, Analysis: bits a slot, times slots, and a hand for each bucket. Each slot
-/// of the LBA index adds four counters of 4 bits (§3.3).
+/// Returns the RAM by §3.1, Analysis: bits a slot, times slots, and a hand for each bucket. Each
+/// slot of the LBA index adds four counters of 4 bits (§3.3).
 fn formula(fp_slots: u64, fp_bucket_bits: u64, lba_slots: u64) -> AustereRam {
     AustereRam {
         lba_index_bytes: (lba_slots * (16 + 16 + fp_bucket_bits + 1) / 8) as usize,

@@ -276,10 +276,10 @@ impl Design for Bucketed {
         None
     }
 
-    /// A run is full from its store on.
+    /// Changes nothing: a run is full from its store on.
     fn seal_slot(&mut self, _slot: SlotId) {}
 
-    /// Room is made only for waiting records: a full cache stays full, as in the paper.
+    /// Counts no free slot while a record waits: a full cache stays full, as in the paper.
     fn free_slots(&self) -> usize {
         if self.wishes.is_empty() { usize::MAX } else { 0 }
     }
@@ -350,12 +350,12 @@ impl Design for Bucketed {
         self.ahead.keep_all();
     }
 
-    /// The indices clean themselves.
+    /// Removes nothing: the indices clean themselves.
     fn sweep(&mut self) -> usize {
         0
     }
 
-    /// Zeroes are content, or trimmed.
+    /// Drops nothing: zeroes are content, or trimmed.
     fn drop_clean_zeroes(&mut self, _all: bool, _max: usize) -> Vec<Lba> {
         Vec::new()
     }
@@ -479,7 +479,7 @@ impl Design for Bucketed {
         }
     }
 
-    /// A checkpoint has no fingerprints; they are in the metadata region.
+    /// Restores a fingerprint of the metadata region; a checkpoint has none.
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
         self.restore(None, fingerprint, place);
     }
