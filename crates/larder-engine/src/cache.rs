@@ -1,13 +1,15 @@
-//! [`Cache`]: an open cache. A [`BlockDevice`] for front ends, async operations for embedders that drive themselves, and
-//! blocking ones for everyone else.
+//! [`Cache`]: an open cache. It is a [`BlockDevice`] for front ends. It has async operations for
+//! embedders that drive themselves, and blocking operations for other callers.
 //!
-//! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops, nothing that was
-//! flushed is lost. What was under way goes on to the end of its step: whoever opens the same devices again in the same
-//! process waits for that with [`Cache::abandon`], or ends the runtime first, else a late step could land on what the next
-//! opening wrote. A close or an opening that is given up by dropping its future goes on to its end, while the cache is there; so does a detach or a mode
-//! switch that has stopped writes, and one that has not leaves no trace.
+//! Invariants: dropping a `Cache` without [`Cache::close`] is like a crash: background work stops,
+//! and all flushed data is safe. Operations under way go on to the end of their step. An embedder
+//! that opens the same devices again in one process first waits for them with [`Cache::abandon`],
+//! or ends the runtime. Otherwise a late step could overwrite the writes of the next opening. A
+//! close or an opening whose future is dropped goes on to its end while the cache is there. The
+//! same holds for a detach or a mode switch that has stopped writes; before that, it leaves no
+//! trace.
 //!
-//! What it does not do: any of the work; the verbs do.
+//! It leaves all of the work to the verbs.
 
 use crate::{
     codec::Codec,
@@ -50,7 +52,8 @@ use std::{
     time::Duration,
 };
 
-/// Parts of the turns of the metadata region, for each stripe: readers of different blocks seldom meet in one.
+/// Parts of the turns of the metadata region, for each stripe: readers of different blocks seldom
+/// share one.
 const REGION_PARTS: usize = 4;
 
 /// Longest request in bytes.
@@ -67,8 +70,8 @@ impl Cache {
     /// Opens the cache on `flash` in front of `origin`, after a clean end or a crash alike.
     ///
     /// # Errors
-    /// What is wrong with the flash or the origin; one that is refused was not written to. Where a device, or the keeper of
-    /// the fence, fails once the opening writes, the next opening finds the same cache.
+    /// Faults of the flash or the origin; a refused device is not written. If a device or the
+    /// keeper of the fence fails once the opening writes, the next opening finds the same cache.
     pub async fn open(
         flash: Arc<dyn BlockDevice>,
         origin: Arc<dyn BlockDevice>,
@@ -83,7 +86,7 @@ impl Cache {
         let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
         let found = recover_by(reader, Some(&*origin), &tuning).await?;
         found.superblock.check_writable()?;
-        // What this opening saw must not change any more, whatever happens to the power.
+        // The state that this opening read must survive a power cut.
         flash.flush().await?;
         origin.flush().await?;
         if found.superblock.detached {
@@ -163,7 +166,8 @@ impl Cache {
         if let Some(telling) = &shared.telling {
             telling.of_cache(&shared);
         }
-        // To its end, also where whoever opens gives up: then nobody has the cache, and it is dropped.
+        // It runs to its end even if the caller drops the future: the cache has no owner then, and
+        // is dropped.
         shared
             .to_its_end(async move {
                 begin(&cache.shared, emptied).await?;
@@ -172,7 +176,7 @@ impl Cache {
             .await
     }
 
-    /// Reads `buf.len()` bytes at `offset`; both multiples of 512.
+    /// Reads `buf.len()` bytes at `offset`; both are multiples of 512.
     pub fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         self.shared.read(offset, buf)
     }
@@ -188,20 +192,20 @@ impl Cache {
         self.shared.answer(&asker, self.shared.flush(&asker).await)
     }
 
-    /// Has a range read as zeroes.
+    /// Makes a range read as zeroes.
     pub async fn zero(&self, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
         self.shared.zero(offset, len, flags).await
     }
 
     /// Writes all dirty data to the origin, except trims that the cache keeps.
     ///
-    /// False if some of the data is still dirty. False once after a flush of the origin failed: data that was
-    /// written through may be lost there. False while the cache is being closed: the close reports a failed
-    /// flush.
+    /// Returns false if some of the data is still dirty. Returns false once after a flush of the
+    /// origin failed: data that was written through may be lost there. Returns false while the
+    /// cache is being closed: the close reports a failed flush.
     pub async fn destage_all(&self) -> bool {
         let destaged = !self.shared.is_closing() && self.shared.destage_all(Reach::Owed).await;
         let asker = Asker::new(Audience::Operator);
-        // What a close will tell it is left to tell.
+        // A failed flush that a close will report is left to it.
         let told = self.shared.refuse_if_draining().and_then(|()| self.shared.tell(&asker));
         self.shared.answer(&asker, told).is_ok() && destaged
     }
@@ -220,22 +224,23 @@ impl Cache {
         self.shared.to_its_end(async move { shared.checkpoint(false).await }).await
     }
 
-    /// Evicts nothing, waits until offered insertions are stored: for tests and benches that count.
+    /// Waits until the offered insertions are stored, without an eviction: for tests and benches
+    /// that count.
     pub async fn settle(&self) {
         self.shared.settle().await;
     }
 
-    /// The write mode.
+    /// Returns the write mode.
     pub fn mode(&self) -> WriteMode {
         self.shared.mode.get()
     }
 
-    /// The status now.
+    /// Returns the status now.
     pub fn status(&self) -> Status {
         self.shared.status(&self.recovery)
     }
 
-    /// What opening read and found.
+    /// Returns the report of the opening.
     pub fn recovery(&self) -> &RecoveryReport {
         &self.recovery
     }
@@ -247,7 +252,7 @@ impl Cache {
     /// Blocking [`Cache::read`] into a slice.
     ///
     /// # Errors
-    /// The read's.
+    /// Those of the read.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), IoError> {
         let buf = block_on(self.read(offset, IoBuf::new(out.len())))?;
         out.copy_from_slice(&buf);
@@ -257,7 +262,7 @@ impl Cache {
     /// Blocking [`Cache::write`] of a slice.
     ///
     /// # Errors
-    /// The write's.
+    /// Those of the write.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         block_on(self.write(offset, IoBuf::copy_of(data).freeze(), WriteFlags::default()))
     }
@@ -265,7 +270,7 @@ impl Cache {
     /// Blocking [`Cache::flush`].
     ///
     /// # Errors
-    /// The flush's.
+    /// Those of the flush.
     pub fn flush_blocking(&self) -> Result<(), EngineError> {
         block_on(self.flush())
     }
@@ -273,7 +278,7 @@ impl Cache {
     /// Blocking TRIM.
     ///
     /// # Errors
-    /// The trim's.
+    /// Those of the trim.
     pub fn trim(&self, offset: u64, len: u64) -> Result<(), EngineError> {
         block_on(self.shared.trim(offset, len))
     }
@@ -281,13 +286,13 @@ impl Cache {
     /// Blocking [`Cache::close`].
     ///
     /// # Errors
-    /// The close's.
+    /// Those of the close.
     pub fn close_blocking(&self) -> Result<(), EngineError> {
         block_on(self.close())
     }
 }
 
-/// What front ends are told of the volume.
+/// Returns the description of the volume for front ends.
 fn volume_info(
     superblock: &Superblock,
     geometry: &Geometry,
@@ -309,7 +314,7 @@ fn volume_info(
     }
 }
 
-/// The first writes of an opening, in their order, and the background tasks.
+/// Does the first writes of an opening, in order, and starts the background tasks.
 async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
     let state_dir = DirectoryPath::new(place)?;
@@ -317,15 +322,16 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
         compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
     }
     let names_frames = shared.geometry.store.names_frames();
-    // Repairs a damaged twin, too: both are written.
+    // This repairs a damaged twin, too, because both are written.
     shared
         .superblock
         .update(&*shared.flash, &shared.counters, |superblock| {
             superblock.clean_shutdown = false;
             superblock.state_dir = state_dir;
-            // From here on each write to a slot names a frame of the log. The bit keeps out programs that know no such names.
+            // From here on each write to a slot names a frame of the log. The bit keeps out
+            // programs that do not know such names.
             superblock.log_positions |= names_frames;
-            // Durable before the log holds the first trim of the kind.
+            // The bit is durable before the log holds the first trim of the kind.
             superblock.kept_trims |= shared.tuning.trim != TrimPolicy::Zero;
             superblock.origin_state = None;
         })
@@ -333,14 +339,15 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     let mode = shared.mode.get();
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
-    // On coarser sectors the superblock records where the log goes on, before any write to log or slots; no entry waits yet.
-    // Crash before that: the old log counts, and nothing was written behind it.
+    // On coarser sectors the superblock records the position where the log goes on. That precedes
+    // any write to log or slots; no entry waits yet. After a crash before it, the old log counts,
+    // and no frame follows it.
     let grows = shared.geometry.layout.sector_bytes > shared.superblock.get().layout.sector_bytes;
     if grows && !emptied {
         shared.checkpoint(false).await?;
     }
-    // Nothing waits for the log yet, so that a checkpoint needs no room in it, however full it is. One that fails is tried
-    // again.
+    // The log's queue is empty, so a checkpoint needs no room in the log, however full it is. A
+    // failed one is tried again.
     if !emptied && shared.log_is_crowded(&shared.state.lock()) {
         let _ = shared.checkpoint(false).await;
     }
@@ -402,9 +409,9 @@ impl BlockDevice for Cache {
         })
     }
 
-    /// What the cache knows of a range; where it knows nothing, what the origin says.
+    /// Returns the cache's knowledge of a range, or the origin's answer if the cache has none.
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
-        /// Chunks that one answer looks at.
+        /// Limit of chunks that one answer covers.
         const CHUNKS_MAX: u64 = 1 << 14;
         let shared = self.shared.clone();
         IoFuture::boxed(async move {
@@ -451,7 +458,7 @@ impl BlockDevice for Cache {
 }
 
 impl Cache {
-    /// The slots that hold records of `lba`'s newest content, for tests.
+    /// Returns the slot that holds the record of `lba`'s newest content, for tests.
     pub fn slot_of(&self, lba: Lba) -> Option<SlotId> {
         self.shared.state.lock().design.slot_of(lba)
     }

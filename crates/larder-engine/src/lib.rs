@@ -1,13 +1,15 @@
 //! The Larder cache: executes the decisions of a design on a flash device and an origin.
 //!
-//! Role: one file a verb ([`read`], [`write`], [`flush`], [`trim`], [`destage`], [`evict`], [`fill`], [`checkpoint`],
-//! [`recover`], [`create`]), each an `async fn` read from top to bottom, over the shared state in [`state`].
-//! [`Cache`] is the face of it: a [`BlockDevice`](larder_device::BlockDevice) and a blocking interface.
+//! Role: one file a verb ([`read`], [`write`], [`flush`], [`trim`], [`destage`], [`evict`],
+//! [`fill`], [`checkpoint`], [`recover`], [`create`]). Each is an `async fn` read from top to
+//! bottom, over the shared state in [`state`]. [`Cache`] is their face: a
+//! [`BlockDevice`](larder_device::BlockDevice) and a blocking interface.
 //!
-//! Invariants: time, threads and order come from the [`Runtime`](larder_device::Runtime) alone; the lock of the state
-//! is held for a decision and never across an await; `docs/FORMAT.md` states the order in which things become durable.
+//! Invariants: time, threads and order come from the [`Runtime`](larder_device::Runtime) alone. The
+//! lock of the state is held for a decision and never across an await. `docs/FORMAT.md` states the
+//! order in which structures become durable.
 //!
-//! What it does not do: serve clients, open paths, print.
+//! It does not serve clients, open paths or print.
 
 pub mod advice;
 pub mod asked;

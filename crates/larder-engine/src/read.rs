@@ -1,10 +1,10 @@
-//! The read: look up, read what is on flash in one batch and what is not from the origin, check, decode, reply, then
-//! offer what was missed to insertion.
+//! The read: look up, read flash and origin side by side, check, decode, reply, offer misses to
+//! insertion.
 //!
 //! A read inside one chunk that hits takes the short way in [`read_hit`](crate::read_hit).
 //!
-//! Invariants: bytes that fail their check never reach the caller. A read takes no ticket; it sees, for each sector, a
-//! write that completed before it began, or one that overlaps it in time.
+//! Invariants: bytes that fail their check never reach the caller. A read takes no ticket. For each
+//! sector it sees a write that completed before it began, or one that overlaps it in time.
 
 use crate::{
     batch::BatchRecord,
@@ -23,18 +23,19 @@ use larder_core::{Lba, Lookup, Place, SectorMap, design::Question, types::SECTOR
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// Tries of one chunk whose record was replaced or damaged under the reader, or that the flash fails to read.
+/// Tries of one chunk whose record was replaced or damaged under the reader, or that the flash
+/// fails to read.
 pub(crate) const TRIES_MAX: usize = 4;
 
-/// One chunk of a request: which bytes of the chunk go where in the reply.
+/// One chunk of a request: the bytes of the chunk and their position in the reply.
 pub(crate) struct Want {
     /// The chunk.
     pub lba: Lba,
     /// First byte in the chunk.
     pub from: usize,
-    /// Where in the reply.
+    /// Position in the reply.
     pub at: usize,
-    /// Bytes of it.
+    /// Number of bytes.
     pub len: usize,
 }
 
@@ -44,10 +45,10 @@ impl Want {
     }
 }
 
-/// For which wanted chunk a record is read, and the sectors and version of a fragment.
+/// The index of the wanted chunk, and the sectors and version if the record is a fragment.
 type WantedRecord = (usize, Option<(SectorMap, u32)>);
 
-/// What is to be done for one wanted chunk.
+/// The next step for one wanted chunk.
 enum Plan {
     Zero,
     Copy { data: SharedBuf },
@@ -76,7 +77,7 @@ impl Shared {
         }
     }
 
-    /// The whole of a read, step by step.
+    /// Runs a whole read, step by step.
     pub(crate) async fn read_slowly(self: Arc<Self>, offset: u64, buf: IoBuf) -> IoResult<IoBuf> {
         let len = buf.len() as u64;
         self.read_chunks(offset, buf).await.map_err(|e| e.into_io(IoOp::Read, offset, len))
@@ -123,7 +124,7 @@ impl Shared {
         plans
     }
 
-    /// Decides for so many chunks that the metadata slots which tell of them are read side by side.
+    /// Decides for a few chunks, whose metadata slots are read side by side.
     async fn plan_some(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
         let mut plans: Vec<Option<Plan>> = wants.iter().map(|_| None).collect();
         let mut ahead = None;
@@ -132,7 +133,8 @@ impl Shared {
             let (mut unread, mut waits) = (Vec::new(), false);
             {
                 let mut state = self.state.lock();
-                // Asked of all before one is looked up: that uses up what was read, which another chunk with the same content needs.
+                // All questions precede the first lookup: a lookup uses up the slots that were
+                // read, and another chunk with the same content needs them.
                 let question = |(want, plan): (&Want, &Option<Plan>)| match plan {
                     None => state.design.unread(Question::Address(want.lba)),
                     Some(_) => None,
@@ -150,7 +152,7 @@ impl Shared {
                     }
                 }
             }
-            // What was read for this look is used.
+            // This look has used the slots that were read for it.
             drop(ahead.take());
             if !unread.is_empty() {
                 ahead = self.inform_of(&unread).await;
@@ -162,7 +164,7 @@ impl Shared {
         }
     }
 
-    /// Decides for a chunk of which the design knows all that it has to.
+    /// Decides for a chunk whose lookup needs no metadata slot.
     fn plan_known(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
         let version = state.versions.get(want.lba);
         match self.lookup(state, want.lba, want.asker()) {
@@ -177,7 +179,7 @@ impl Shared {
                     Prefetched::Here { data, again } => {
                         self.counters.prefetch_hits.fetch_add(1, Relaxed);
                         if again {
-                            // Read twice while it was here: it is no scan's.
+                            // A chunk that is read twice while it is buffered belongs to no scan.
                             state.prefetch.remove(want.lba);
                             let (this, lba, data) = (self.clone(), want.lba, data.clone());
                             self.spawn_counted(async move { this.offer(lba, version, data, Reason::Clean) });
@@ -209,7 +211,8 @@ impl Shared {
                 Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
             }
         }
-        // Chunks that follow one another are one read of the origin, whole chunks each, side by side with the flash.
+        // Adjacent chunks become one read of the origin, whole chunks each, side by side with the
+        // flash.
         let mut runs: Vec<&[(usize, u32, bool)]> = Vec::new();
         let mut rest = missed.as_slice();
         while !rest.is_empty() {
@@ -255,7 +258,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Copies what a miss read from the origin, and offers the chunks.
+    /// Copies the chunks that a miss read from the origin, and offers them.
     fn take_missed(self: &Arc<Self>, wants: &[Want], run: &[(usize, u32, bool)], data: &SharedBuf, buf: &mut IoBuf) {
         let base = self.geometry.offset_of(wants[run[0].0].lba);
         for &(i, version, sequential) in run {
@@ -264,7 +267,8 @@ impl Shared {
             buf[want.at..want.at + want.len].copy_from_slice(&data[start + want.from..start + want.from + want.len]);
             self.counters.read_misses.fetch_add(1, Relaxed);
             if sequential && self.live.prefetches() {
-                // The stream's own reads are as much of a scan as what was prefetched for it.
+                // The stream's own reads are as much of a scan as the chunks that were prefetched
+                // for it.
                 self.counters.scan_bypassed_chunks.fetch_add(1, Relaxed);
                 continue;
             }
@@ -273,7 +277,7 @@ impl Shared {
         }
     }
 
-    /// Counts a chunk that needed no origin. True.
+    /// Counts a chunk that needed no origin. Returns true.
     fn count_hit(&self, want: &Want) -> bool {
         self.counters.note_hit(self.stripes.mine(), want.len as u64);
         true
@@ -298,8 +302,8 @@ impl Shared {
         }
     }
 
-    /// Serves a chunk of which the cache has some sectors; the origin completes it where others are asked for, and the
-    /// whole chunk is offered then.
+    /// Serves a chunk from a fragment. If sectors are missing, the origin completes it, and the
+    /// whole chunk is offered.
     async fn take_fragment(
         self: &Arc<Self>,
         want: &Want,
@@ -329,8 +333,10 @@ impl Shared {
         Ok(true)
     }
 
-    /// A record could not be read. What changed meanwhile is looked up again; clean data comes from the origin, dirty
-    /// data is lost, and said to be.
+    /// Serves a chunk whose record could not be read.
+    ///
+    /// A mapping that changed meanwhile is looked up again. Clean data comes from the origin. Dirty
+    /// data is lost, and the read fails.
     async fn read_damaged(
         self: &Arc<Self>,
         want: &Want,
@@ -353,15 +359,17 @@ impl Shared {
                     if same && attempt > 0 {
                         state.note_damaged(&bad);
                     }
-                    // What the device fails to read is tried again by itself: it may have been read along with what is
-                    // broken. Then the origin has it, if it is clean, or was destaged meanwhile.
+                    // A record that the device fails to read is tried again by itself: the first
+                    // read may have included a broken neighbour. Then the origin has the data, if
+                    // it is clean, or was destaged meanwhile.
                     match dirty {
                         None if same && attempt > 0 => forget = true,
                         Some(_) if attempt >= TRIES_MAX => break,
                         _ => {}
                     }
                 } else {
-                    // What fails its check is read again where nobody else has it: it may have been read wrongly.
+                    // A dirty record that fails its check is read again: the first read may have
+                    // been wrong.
                     state.note_damaged(&bad);
                     if same && (dirty.is_none() || attempt > 0) {
                         self.counters.corrupt_records.fetch_add(1, Relaxed);
@@ -373,7 +381,7 @@ impl Shared {
                     }
                 }
                 if forget && self.log_is_crowded(&state) {
-                    // Whoever reads it next forgets it.
+                    // The next read of the chunk forgets it.
                     self.signals.checkpoint_wanted.notify();
                     Plan::Origin { version: state.versions.get(want.lba), sequential: true }
                 } else {
@@ -382,7 +390,7 @@ impl Shared {
                     }
                     match state.design.unread(Question::Address(want.lba)) {
                         None => self.plan_known(&mut state, want, true),
-                        // What is still to be confirmed is clean.
+                        // A mapping that is still to be confirmed is clean.
                         Some(_) => Plan::Wait,
                     }
                 }
@@ -435,7 +443,7 @@ impl Shared {
         Err(IoError::new(IoErrorKind::Io, IoOp::Read, offset, len).with_detail("the flash device keeps failing").into())
     }
 
-    /// Reads from the origin, widened to its alignment where that is coarser than 512 bytes.
+    /// Reads from the origin, widened to its alignment if that is coarser than 512 bytes.
     pub fn read_origin(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         self.counters.origin_reads.fetch_add(1, Relaxed);
         self.counters.origin_bytes_read.fetch_add(buf.len() as u64, Relaxed);

@@ -1,22 +1,28 @@
-//! The short way of a read: inside one chunk, which is a hit on flash. One look, one operation, one check.
+//! The short way of a read: inside one chunk, which is a hit on flash. One look, one operation, one
+//! check.
 //!
-//! A whole chunk that is stored raw goes straight into the caller's buffer, with no allocation where the flash device
-//! answers at once. Whatever does not go as planned begins again on the long way, in [`read`](crate::read).
+//! A whole chunk that is stored raw goes straight into the caller's buffer. It needs no allocation
+//! if the flash device answers at once. A read that meets an obstacle begins again on the long way,
+//! in [`read`](crate::read).
 //!
-//! Where reads like this come in a row they share the state's lock ([`state_lock`](crate::state_lock)), and as long as the flash
-//! answers at once they change no memory that other threads do: so they scale with the cores.
+//! Reads like this that come in a row share the state's lock ([`state_lock`](crate::state_lock)).
+//! While the flash answers at once, they change no memory that other threads change, so they scale
+//! with the cores.
 //!
-//! Where a design knows of a clean chunk only which metadata slot on flash would tell, the look is two, and between them that slot is
-//! read, with the turn of its block ([`region`](crate::region)): readers of other blocks go on, and nobody has the lock for himself.
-//! What the second look does not confirm is told the design, and the long way begins with that.
+//! Some designs know a clean chunk only by the metadata slot on flash that tells of it. Then the
+//! read looks twice. Between the looks it reads that slot with the turn of its block
+//! ([`region`](crate::region)). Readers of other blocks go on, and no thread holds the exclusive
+//! lock. If the second look does not confirm the hit, the design is told, and the long way begins.
 //!
-//! Invariants: those of the long way. The slot is pinned under the lock, shared or not, by which it was looked up.
+//! A sequential stream may go on inside a chunk: the first half of the chunk was missed, and the
+//! second half is on flash by now. Such a hit takes the long way, which follows the stream. The
+//! check for it writes nothing.
 //!
-//! A hit that goes on inside a chunk with a sequential stream, as the second half of a chunk does whose first was missed and is on
-//! flash by now, takes the long way, where the stream is followed: it only looks whether that is so, which writes nothing.
+//! Invariants: those of the long way. The slot is pinned under the lock, shared or not, of its
+//! lookup.
 //!
-//! What it does not do: follow streams that hit from a chunk's beginning on, which need no read-ahead; misses, fragments, zeroes,
-//! records in memory.
+//! It does not follow streams that hit from a chunk's beginning on, which need no read-ahead. It
+//! leaves misses, fragments, zeroes and records in memory to the long way.
 
 use crate::{
     pins::Pinned,
@@ -36,19 +42,19 @@ pub(crate) struct Hit<'a> {
     pin: Pinned<'a>,
     want: Want,
     stripe: Stripe,
-    /// It is the whole chunk, stored raw and aligned.
+    /// The hit is the whole chunk, stored raw and aligned.
     is_direct: bool,
 }
 
-/// What a look found.
+/// The finding of a look.
 pub(crate) enum Found<'a> {
     Hit(Hit<'a>),
-    /// It is one if this metadata slot says so.
+    /// A hit, if this metadata slot confirms it.
     Unread(SlotId),
 }
 
 impl Shared {
-    /// The look, which counts as a use where it finds a hit.
+    /// Looks a chunk up; a hit counts as a use.
     pub(crate) fn start_hit(&self, stripe: Stripe, offset: u64, buf: &IoBuf) -> Option<Found<'_>> {
         let chunk = self.geometry.chunk_bytes;
         let from = (offset % chunk as u64) as usize;
@@ -74,7 +80,8 @@ impl Shared {
             if unread.is_some() {
                 return unread;
             }
-            // What goes the long way is looked up there: twice would be two uses.
+            // A read that goes the long way is looked up there: a lookup here would be a second
+            // use.
             let is_on_flash = |place: &Place| !state.in_memory[place.slot.0 as usize];
             let found = state.design.peek(lba);
             let is_hit = matches!(&found, Lookup::Chunk { place, .. } if is_on_flash(place));
@@ -89,7 +96,7 @@ impl Shared {
         self.state.look(stripe, shared, alone)
     }
 
-    /// Under the state's lock, shared or not.
+    /// Pins a hit's slot, under the state's lock, shared or not.
     fn pinned_hit(&self, place: Place, stripe: Stripe, want: Want, buf: &IoBuf) -> Hit<'_> {
         let (chunk, align) = (self.geometry.chunk_bytes, self.geometry.flash_align);
         let is_direct = buf.len() == chunk
@@ -100,7 +107,7 @@ impl Shared {
         Hit { place, pin: self.pins.pin(place.slot, stripe), want, stripe, is_direct }
     }
 
-    /// What may be a hit: reads the metadata slot that says so.
+    /// Reads a possible hit, after the metadata slot that confirms it.
     pub(crate) async fn read_confirmed(
         self: Arc<Self>,
         stripe: Stripe,
@@ -111,7 +118,7 @@ impl Shared {
         let turn = self.region_turn(slot).granted().await;
         let entry = self.read_entry(slot).await;
         let hit = self.confirm(stripe, slot, entry, offset, &buf);
-        // The record is pinned: it stays, whatever becomes of the metadata slot.
+        // The record is pinned: it stays, even if the metadata slot changes.
         drop(turn);
         let read = match hit {
             Some(hit) => self.finish(hit, offset, buf),
@@ -120,8 +127,8 @@ impl Shared {
         read.await
     }
 
-    /// The second look, by the metadata slot that the first one named. What is no hit by it is told the design; whoever has its
-    /// turn does so.
+    /// Takes the second look, by the metadata slot that the first one named. The holder of its turn
+    /// tells the design if the slot does not confirm the hit.
     fn confirm(
         &self,
         stripe: Stripe,
@@ -151,7 +158,7 @@ impl Shared {
         self.state.look(stripe, shared, alone)
     }
 
-    /// What is left to do for a hit.
+    /// Reads the record of a hit.
     pub(crate) fn finish(self: &Arc<Self>, hit: Hit<'_>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         match hit.is_direct {
             true => self.finish_raw_hit(hit, offset, buf),
@@ -164,7 +171,7 @@ impl Shared {
         self.counters.note_hit(stripe, bytes as u64);
     }
 
-    /// What the flash read in place of a whole chunk, if it is right; else a buffer for the long way.
+    /// Returns the bytes of a whole chunk if their check passes, or else a buffer for the long way.
     fn take_raw(&self, stripe: Stripe, place: &Place, result: IoResult<IoBuf>, len: usize) -> Result<IoBuf, IoBuf> {
         match result {
             Ok(buf) if passes(place, &buf, &self.counters) => {
@@ -186,7 +193,7 @@ impl Shared {
         match read.try_ready() {
             Ok(result) => {
                 let taken = self.take_raw(stripe, &place, result, len);
-                // The record is unpinned before anything else is tried.
+                // The record is unpinned before the long way begins.
                 drop(pin);
                 match taken {
                     Ok(buf) => IoFuture::ready(Ok(buf)),
@@ -206,7 +213,7 @@ impl Shared {
         }
     }
 
-    /// Copies or decodes what was read of a chunk.
+    /// Copies or decodes the bytes that were read of a chunk.
     fn take_hit(
         &self,
         stripe: Stripe,

@@ -1,4 +1,5 @@
-//! What every operation of one open cache shares: devices, sizes, the locked [`State`], counters and signals.
+//! The parts that all operations of an open cache share: devices, sizes, [`State`], counters,
+//! signals.
 //!
 //! Invariants: `state` is locked for a decision, or for a look, and never across an await.
 
@@ -35,12 +36,12 @@ use std::{
     time::Duration,
 };
 
-/// Sizes of an open cache, all in bytes unless they say otherwise.
+/// Sizes of an open cache, in bytes unless a field says otherwise.
 #[derive(Clone, Debug)]
 pub struct Geometry {
     /// Chunk size.
     pub chunk_bytes: usize,
-    /// Size of the volume: the origin's.
+    /// Size of the volume, which is the origin's.
     pub volume_bytes: u64,
     /// Number of chunks; the last may be shorter.
     pub chunk_count: u64,
@@ -50,42 +51,42 @@ pub struct Geometry {
     pub origin_align: usize,
     /// The flash's tag in every structure.
     pub flash_tag: u64,
-    /// Entries of the LBA index at most: what a checkpoint holds and the RAM budget affords.
+    /// Limit of entries of the LBA index: a checkpoint holds them, and the RAM budget affords them.
     pub index_entries_max: u64,
-    /// Fragments at most, by the same.
+    /// Limit of fragments, by the same.
     pub fragments_max: u64,
-    /// Trimmed runs at most, by the same.
+    /// Limit of trimmed runs, by the same.
     pub zero_ranges_max: u64,
-    /// Where things are on flash.
+    /// Places of the structures on flash.
     pub layout: Layout,
-    /// And what they are there.
+    /// The store of the design.
     pub(crate) store: &'static dyn Store,
 }
 
 impl Geometry {
-    /// Bytes of the origin in chunk `lba`.
+    /// Returns the bytes of the origin in chunk `lba`.
     pub fn chunk_len(&self, lba: Lba) -> usize {
         let start = lba.0 * self.chunk_bytes as u64;
         self.volume_bytes.saturating_sub(start).min(self.chunk_bytes as u64) as usize
     }
-    /// Byte offset of chunk `lba` on the volume.
+    /// Returns the byte offset of chunk `lba` on the volume.
     pub fn offset_of(&self, lba: Lba) -> u64 {
         lba.0 * self.chunk_bytes as u64
     }
 
-    /// First chunk and number of chunks that a byte range touches.
+    /// Returns the first chunk and the number of chunks that a byte range touches.
     pub fn chunks_of(&self, offset: u64, len: u64) -> (Lba, u64) {
         let chunk = self.chunk_bytes as u64;
         let first = offset / chunk;
         (Lba(first), (offset + len).div_ceil(chunk) - first)
     }
 
-    /// A record takes a multiple of so many bytes of flash.
+    /// Returns the bytes of flash of which a record takes a multiple.
     pub fn record_step_bytes(&self) -> u32 {
         self.store.record_step_bytes(&self.layout)
     }
 
-    /// Byte offset on flash of byte `offset` of `slot`.
+    /// Returns the byte offset on flash of byte `offset` of `slot`.
     pub fn flash_offset(&self, slot: SlotId, offset: u32) -> u64 {
         self.layout.weu_offset + u64::from(slot.0) * u64::from(self.layout.weu_bytes) + u64::from(offset)
     }
@@ -96,9 +97,9 @@ impl Geometry {
 pub struct Signals {
     /// A slot became free, or the index has room.
     pub room: Notify,
-    /// A segment was written, or failed.
+    /// A segment was written, or its write failed.
     pub segments: Notify,
-    /// The metadata log moved on, or failed.
+    /// The metadata log moved on, or its write failed.
     pub committed: Notify,
     /// The committer has work.
     pub commit_wanted: Notify,
@@ -106,9 +107,9 @@ pub struct Signals {
     pub evict_wanted: Notify,
     /// The destager has work.
     pub destage_wanted: Notify,
-    /// Something was destaged.
+    /// A chunk or a run was destaged.
     pub destaged: Notify,
-    /// Tasks in a long wait look again: the pace changed, or the cache is closing.
+    /// The pace changed, or the cache is closing: tasks in a long wait look again.
     pub pace: Notify,
     /// A checkpoint is due.
     pub checkpoint_wanted: Notify,
@@ -122,29 +123,29 @@ pub struct Signals {
     pub reserved: Notify,
     /// A background task ended.
     pub stopped: Notify,
-    /// The fence is up, or could not be put up.
+    /// The fence is up, or the attempt failed.
     pub fence: Notify,
 }
 
-/// What is shared.
+/// The parts of an open cache that its operations share.
 pub struct Shared {
     /// The cache device.
     pub flash: Arc<dyn BlockDevice>,
     /// The slow device.
     pub origin: Arc<dyn BlockDevice>,
-    /// Background work, time, computing.
+    /// Background work, time and computing.
     pub runtime: Arc<dyn Runtime>,
     /// Sizes.
     pub geometry: Geometry,
     /// Fingerprints and compression.
     pub codec: Codec,
-    /// Options of this opening; those that may change are in `live`.
+    /// Options of this opening; `live` has those that may change.
     pub tuning: Tuning,
     /// Options that may change.
     pub live: Live,
     /// Decisions and everything that changes with them.
     pub state: StateLock<State>,
-    /// What of it, of the pins and of the counts each thread has for itself.
+    /// Parts of the state lock, the pins and the counters, one for each thread.
     pub stripes: Stripes,
     /// The superblock and its twin.
     pub superblock: SuperblockKeeper,
@@ -154,7 +155,7 @@ pub struct Shared {
     pub mode_switches: Arc<Tickets>,
     /// Flushes of the origin, one at a time.
     pub origin_flush_turns: Turns,
-    /// Flushes of the flash come one after the other.
+    /// Flushes of the flash, one at a time.
     pub flash_flush_turns: Turns,
     /// Readers in each slot.
     pub pins: Pins,
@@ -168,15 +169,15 @@ pub struct Shared {
     pub slot_turns: Arc<Tickets>,
     /// Order among the reads and writes of one block of the metadata region.
     pub region_turns: ManyTickets,
-    /// Metadata slots that were read, or are being read, for requests that did not use them yet.
+    /// Metadata slots that were read, or are being read, for requests that have not used them yet.
     pub region_slots_ahead: AtomicUsize,
     /// One checkpoint at a time.
     pub checkpoint_turn: Arc<Tickets>,
     /// Counts.
     pub counters: Counters,
-    /// The origin's unanswered requests, and whether it answers well.
+    /// The origin's unanswered requests and its health.
     pub origin_watch: Arc<Watch>,
-    /// Writes that the flash refused and that are tried again.
+    /// Writes that the flash refused and the cache tries again.
     pub refusals: Refusals,
     /// The time of the last failed read of the flash.
     pub flash_read_failed_at: Mutex<Option<Duration>>,
@@ -184,32 +185,33 @@ pub struct Shared {
     pub telling: Option<Arc<Telling>>,
     /// An eviction left a destage behind, because the origin does not answer.
     pub evict_left_behind: AtomicBool,
-    /// What is known from the opening.
+    /// Findings of the opening.
     pub opening: Opening,
     /// Conditions.
     pub signals: Signals,
     /// Entries of the log for which writers have reserved room.
     pub reservations: Reservations,
-    /// Writes in flight, to see whether a worker's help pays.
+    /// Writes in flight, by which a write judges if a worker's help pays.
     pub writes_in_flight: AtomicU32,
-    /// Of them, those that wait until something leaves the cache.
+    /// Writes in flight that wait for room.
     pub waiting_for_room: AtomicU32,
-    /// Set when the cache begins to close: new requests, and those that wait for room, are refused.
+    /// The cache begins to close: it refuses new requests and those that wait for room.
     pub draining: AtomicBool,
-    /// Set when everything is written and the background tasks may end.
+    /// All data is written, and the background tasks may end.
     pub closing: AtomicBool,
-    /// Set while a closing cache still needs commits.
+    /// A closing cache still needs commits.
     pub finishing: AtomicBool,
     /// Background tasks that run.
     pub tasks: AtomicU32,
-    /// Ends that are under way, or wait for their turn. They are none of the tasks, for they wait until there are none.
+    /// Closes that run or wait for their turn. They are not counted as tasks, because they wait for
+    /// the tasks.
     pub ends: AtomicU32,
-    /// The cache was dropped: but for an end that is under way, nothing more begins.
+    /// The cache was dropped: no operation begins any more, except a close that is under way.
     pub abandoned: AtomicBool,
 }
 
 impl Shared {
-    /// Refuses a request that no front end should have let through.
+    /// Returns an error for a request that no front end should have let through.
     pub fn check_request(&self, op: IoOp, offset: u64, len: u64) -> Result<(), EngineError> {
         let sector = SECTOR_BYTES as u64;
         if !offset.is_multiple_of(sector) || !len.is_multiple_of(sector) {
@@ -221,30 +223,35 @@ impl Shared {
         self.check_open()
     }
 
-    /// Refuses what comes after the end. Asked again by who waited for a ticket, for closing holds one over everything.
+    /// Returns an error after the close. A request asks again once it has its ticket, because the
+    /// close holds a ticket over all chunks.
     pub fn check_open(&self) -> Result<(), EngineError> {
         if self.is_closing() { Err(EngineError::Closed) } else { Ok(()) }
     }
 
-    /// Refuses to begin, or to wait for room: what would make room may be gone, and closing must end all the same.
+    /// Returns an error if the cache is closing. Room may never come then, and the close must still
+    /// end.
     pub fn refuse_if_draining(&self) -> Result<(), EngineError> {
         if self.draining.load(Acquire) { Err(EngineError::Closed) } else { Ok(()) }
     }
 
-    /// Index entries that writers in flight may add after room was asked for; less for a tiny index.
+    /// Returns the index entries that writers in flight may add after a look for room; a tiny index
+    /// has fewer.
     pub fn room_wanted(&self) -> u64 {
         (self.geometry.index_entries_max / 16).min(64)
     }
 
-    /// Something was mapped, whether or not it took a slot. The evictor forgets what may be forgotten while there is room for as many
-    /// more as are asked for, before somebody finds none: where addresses share what is stored, mappings may be short and slots not.
+    /// Wakes the evictor if the index has little room left after a mapping.
+    ///
+    /// The evictor forgets mappings while there is room for as many more as are asked for, before a
+    /// writer finds none. If addresses share records, the index may fill up before the slots do.
     pub fn keep_room(&self, state: &State) {
         if !state.design.has_room(2 * self.room_wanted()) {
             self.signals.evict_wanted.notify();
         }
     }
 
-    /// Spawns a background task that is counted, so that closing can wait for it.
+    /// Spawns a counted background task, for which the close waits.
     pub fn spawn_counted(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.fetch_add(1, AcqRel);
         let guard = TaskGuard(self.clone());
@@ -254,11 +261,13 @@ impl Shared {
         }));
     }
 
-    /// Runs an operation to its end, also where whoever waits for it gives up: what it has under way on a device must
-    /// not outlive its tickets, or it would overtake what comes after it.
+    /// Runs an operation to its end, even if its caller drops the future.
+    ///
+    /// Its device requests must not outlive its tickets, or they would overtake later operations.
     ///
     /// # Errors
-    /// The operation's; cancelled where the runtime is torn down; [`EngineError::Closed`] where the cache was dropped.
+    /// Those of the operation; cancelled if the runtime is torn down; [`EngineError::Closed`] after
+    /// the cache was dropped.
     pub async fn to_its_end<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl Future<Output = Result<T, EngineError>> + Send + 'static,
@@ -271,7 +280,7 @@ impl Shared {
         result.await?
     }
 
-    /// Whether the cache is closing.
+    /// Returns whether the cache is closing.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Acquire)
     }

@@ -1,14 +1,16 @@
-//! The locked state: the design's decisions, the open and in-flight segments, and the entries that wait for the
-//! metadata log, so that "decide, note it in the log, put the bytes" is one step under one lock.
+//! The locked state: the design's decisions, the segments, and the queue of the metadata log.
+//!
+//! A decision, its log entry and its bytes are one step under one lock.
 //!
 //! Invariants:
 //! - `log.entries` is in the order of decisions; an entry's sequence number is its position.
-//! - A dirty mapping's entry is in the log queue from the moment that the mapping is made. A clean mapping's follows when
-//!   its segment was written and the origin durably has what it copies, if it is still the current one: an older clean
-//!   entry never overtakes a newer one.
+//! - The log queue has the entry of a dirty mapping from the moment of the mapping. The entry of a
+//!   clean mapping follows when its segment is written and the origin's content is durable. It
+//!   follows only if the mapping is still the current one, so an older clean entry never overtakes
+//!   a newer one.
 //! - Every place that a mapping names is on flash, in an in-flight segment, or in an open WEU.
 //!
-//! What it does not do: I/O. [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
+//! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
     damaged::DamagedRecords,
@@ -42,46 +44,47 @@ use std::{
     time::Duration,
 };
 
-/// Log entries that may wait before writers do.
+/// Limit of waiting log entries, beyond which writers wait.
 pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
 
 /// Entries that wait for the metadata log.
 pub struct PendingLog {
     /// Entries, in order of decision.
     pub entries: VecDeque<LogEntry>,
-    /// Sequence number of the first of them.
+    /// Sequence number of the first entry.
     pub first_seq: u64,
     /// Entries below this are durable.
     pub durable_below: u64,
-    /// The entries that forget mappings are below this. While they are not durable, a crash brings mappings back.
+    /// Entries that forget mappings are below this. A crash before they are durable brings mappings
+    /// back.
     pub forgets_below: u64,
-    /// Someone waits for entries below this.
+    /// A task waits for the entries below this.
     pub wanted_below: u64,
-    /// The next commit shall also close open segments of clean data, and say so in `clean_closed`.
+    /// The next commit also closes the open segments of clean data, and counts in `clean_closed`.
     pub close_clean: bool,
-    /// It is a checkpoint that asks: the log's reserve is for that.
+    /// A checkpoint asks for the commit, which may use the log's reserve.
     pub use_reserve: bool,
     /// Commits that closed the open segments of clean data.
     pub clean_closed: u64,
     /// Commits of any kind.
     pub commits: u64,
-    /// The committer has ended: nothing more becomes durable.
+    /// The committer has ended: no entry becomes durable any more.
     pub ended: bool,
-    /// The last commit failed so.
+    /// The error of the last commit, if it failed.
     pub error: Option<IoError>,
-    /// Where frames go.
+    /// The log area, which places frames.
     pub area: LogArea,
-    /// Checksum of the last frame: the next one names it.
+    /// Checksum of the last frame: the next frame names it.
     pub previous_crc: u32,
-    /// The flash failed: entries are numbered and not kept, for nothing will be durable any more.
+    /// The flash failed. Entries are numbered and dropped, because none becomes durable any more.
     pub dead: bool,
     /// Tries to write a checkpoint that began.
     pub checkpoint_tries: u64,
-    /// The last one failed so: which it was, and why. While they fail, the log is not filled up.
+    /// Number and error of the last try, if it failed. While tries fail, the log is not filled up.
     pub checkpoint_failed: Option<(u64, EngineError)>,
 }
 
-/// When somebody asked for a commit.
+/// The time of a request for a commit, in counts.
 #[derive(Clone, Copy)]
 pub struct Asked {
     /// Commits that were over.
@@ -91,32 +94,32 @@ pub struct Asked {
 }
 
 impl PendingLog {
-    /// As of now.
+    /// Returns the counts as of now.
     pub fn asked_now(&self) -> Asked {
         Asked { commits: self.commits, checkpoint_tries: self.checkpoint_tries }
     }
 
-    /// Sequence number that the next entry gets.
+    /// Returns the sequence number of the next entry.
     pub fn next_seq(&self) -> u64 {
         self.first_seq + self.entries.len() as u64
     }
 
-    /// Why there is no checkpoint, for somebody who asked when `tries` of them had begun: one that began later failed.
+    /// Returns the error of a checkpoint that began after `tries` tries and failed.
     pub fn checkpoint_error(&self, tries: u64) -> Option<EngineError> {
         let (_, error) = self.checkpoint_failed.as_ref().filter(|(failed, _)| *failed > tries)?;
         Some(error.clone())
     }
 
-    /// Notes an entry; its sequence number.
+    /// Notes an entry and returns its sequence number.
     pub fn push(&mut self, entry: LogEntry) -> u64 {
-        // A clean fragment is forgotten, too.
+        // A `Clean` entry forgets a fragment, too.
         if matches!(entry, LogEntry::Invalidate { .. } | LogEntry::SlotFreed { .. } | LogEntry::Clean { .. }) {
             self.forgets_below = self.next_seq() + 1;
         }
         self.append(entry)
     }
 
-    /// Notes that a slot is free whose mappings stay for now: nothing is forgotten.
+    /// Notes that a slot is free. Its mappings stay for now, so no mapping is forgotten.
     pub fn push_freed_ahead(&mut self, slot: SlotId, generation: u32) -> u64 {
         self.append(LogEntry::SlotFreed { slot: slot.0, generation })
     }
@@ -131,8 +134,8 @@ impl PendingLog {
         seq
     }
 
-    /// The flash failed: what waits will never be durable. Returns the dirty chunks among it: first chunk, number of
-    /// chunks, sequence number.
+    /// Drops the waiting entries after the flash failed: they never become durable. Returns the
+    /// dirty chunks among them: first chunk, number of chunks, sequence number.
     pub fn die(&mut self) -> Vec<(Lba, u64, u64)> {
         self.dead = true;
         let first_seq = self.first_seq;
@@ -157,11 +160,11 @@ impl PendingLog {
 pub struct State {
     /// The decisions.
     pub design: Box<dyn Design>,
-    /// Is told of them.
+    /// The listener to the decisions.
     pub decisions: DecisionLog,
-    /// The write mode, which [`Shared`](crate::shared::Shared) has, too.
+    /// The write mode, shared with [`Shared`](crate::shared::Shared).
     pub mode: Arc<CurrentMode>,
-    /// Versions of chunks, against stale fills.
+    /// Versions of chunks, which reveal stale fills.
     pub versions: Versions,
     /// Sequential streams.
     pub streams: Streams,
@@ -171,41 +174,44 @@ pub struct State {
     pub open: [Option<OpenWeu>; 2],
     /// Closed segments whose write is not over, oldest first.
     pub in_flight: InFlight,
-    /// Whether some record of a slot may be in memory only.
+    /// For each slot, whether a record of it may be in memory only.
     pub in_memory: Vec<bool>,
-    /// Segments to be handed to the flash device.
+    /// Segments that wait for the flash device.
     pub outbox: Vec<u64>,
     /// Number of the next segment.
     pub segment_seq: u64,
     /// The metadata log's queue.
     pub log: PendingLog,
-    /// Clean mappings that a flush of the origin must precede.
+    /// Clean mappings that wait for a flush of the origin.
     pub unflushed: Unflushed,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
-    /// What write-throughs, write-arounds and their trims are changing on the origin, and what it may have lost of that.
+    /// Changes of the origin by write-throughs, write-arounds and their trims, and its possible
+    /// losses.
     pub origin_changes: OriginChanges,
-    /// Flushes of the origin that failed: what was written before one of them may be lost, whatever a later one says.
+    /// Flushes of the origin that failed. Any write before one of them may be lost, even if a later
+    /// flush succeeds.
     pub origin_flush_failures: u64,
     /// Flushes of the origin.
     pub origin_flushes: OriginFlushes,
-    /// The flash failed so: nothing new is stored, and writes go past it. See [`degraded`](crate::degraded).
+    /// The error of a failed flash: no record is stored any more, and writes go past the flash. See
+    /// [`degraded`](crate::degraded).
     pub flash_failed: Option<IoError>,
-    /// Since when, on the runtime's clock, none of the dirty data that was asked for could be read.
+    /// Start, on the runtime's clock, of the time in which reads of dirty data all failed.
     pub unreadable_since: Option<Duration>,
-    /// What keeps a flash that failed from being believed later.
+    /// The fence, by which a later opening distrusts a flash that failed.
     pub fence: Fence,
     /// Dirty chunks that were not durable when the flash failed: first chunk, number of chunks, sequence number.
     pub undurable: Vec<(Lba, u64, u64)>,
     /// A switch of modes is under way.
     pub switching_to: Option<WriteMode>,
-    /// Dirty chunks whose record turned out damaged.
+    /// Dirty chunks with a damaged record.
     pub lost: BTreeMap<u64, u64>,
-    /// Records that turned out damaged, or unreadable: no content is taken for their duplicate.
+    /// Damaged or unreadable records: no content is taken for their duplicate.
     pub damaged: DamagedRecords,
-    /// Slots that must be trimmed before use because nothing says that they were.
+    /// Slots to trim before use, because no record of their trim exists.
     pub untrimmed: Vec<bool>,
-    /// Chunks waiting to be inserted.
+    /// Chunks that wait for insertion.
     pub insertions: VecDeque<crate::fill::Insertion>,
     /// Bytes in `insertions` and in work.
     pub insertion_bytes: usize,
@@ -213,7 +219,7 @@ pub struct State {
     pub insertion_tasks: usize,
 }
 
-/// Index of a class in [`State::open`].
+/// Returns the index of a class in [`State::open`].
 pub fn class_index(class: StreamClass) -> usize {
     match class {
         StreamClass::Clean => 0,
@@ -221,7 +227,7 @@ pub fn class_index(class: StreamClass) -> usize {
     }
 }
 
-/// A place in the words of the format. Encodings come from the codec, so each code is known.
+/// Converts a place to the format's type. Encodings come from the codec, so each code is known.
 pub fn to_format(place: &Place) -> larder_format::Place {
     larder_format::Place {
         slot: place.slot.0,
@@ -233,7 +239,7 @@ pub fn to_format(place: &Place) -> larder_format::Place {
     }
 }
 
-/// A place in the words of the core.
+/// Converts a place to the core's type.
 pub fn from_format(place: &larder_format::Place) -> Place {
     Place {
         slot: SlotId(place.slot),
@@ -268,7 +274,8 @@ impl State {
         self.design.slot_of(hit.lba) == Some(hit.slot)
     }
 
-    /// A hit on flash that changes nothing but what leaves next. None where each decision is told as it is made.
+    /// Returns a hit on flash that changes only the order of eviction. Returns `None` if each
+    /// decision is told as it is made.
     pub fn hit(&self, lba: Lba) -> Option<Hit> {
         if self.decisions.0.is_some() {
             return None;
@@ -276,7 +283,8 @@ impl State {
         self.design.hit(lba).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
     }
 
-    /// The metadata slot that says what `lba` maps to, if it is the only thing that is missing for a [hit](State::hit).
+    /// Returns the metadata slot that names the mapping of `lba`, if a [hit](State::hit) lacks only
+    /// that.
     pub fn unread_hit(&self, lba: Lba) -> Option<SlotId> {
         if self.decisions.0.is_some() {
             return None;
@@ -285,7 +293,7 @@ impl State {
         (!self.in_memory[slot.0 as usize]).then_some(slot)
     }
 
-    /// As [`State::hit`], by the metadata slot of `slot`, as it was read just now.
+    /// Returns a hit as [`State::hit`] does, by the metadata slot of `slot` as just read.
     pub fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
         if self.decisions.0.is_some() {
             return None;
@@ -293,7 +301,7 @@ impl State {
         self.design.hit_with(lba, slot, entry).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
     }
 
-    /// Remembers that the record at `place` is damaged, or was not read when it was asked for alone.
+    /// Remembers that the record at `place` is damaged, or unreadable by a read of its own.
     pub fn note_damaged(&mut self, place: &Place) {
         self.note_fault();
         self.damaged.note(place);
@@ -301,16 +309,17 @@ impl State {
         self.note_changed_entries();
     }
 
-    /// The place of a stored chunk with this content that may take another reference, and is not known to be damaged.
+    /// Returns the place of a sound record with this content that may take another reference.
     pub fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.design.find_duplicate(fingerprint)?;
         (!self.damaged.has(&place)).then_some(place)
     }
 
-    /// Forgets all that is mapped, for `empty`, a design of the same sizes; each slot keeps its generation and is free.
+    /// Forgets all mappings, for `empty`, a design of the same sizes. Each slot is free and keeps
+    /// its generation.
     pub fn empty(&mut self, mut empty: Box<dyn Design>) {
         for (slot, generation, state, _) in self.design.export_slots() {
-            // A free slot has the generation that it will have next.
+            // The generation of a free slot is that of its next use.
             let is_free = matches!(state, SlotState::Free | SlotState::Retired);
             let last = if is_free { generation.wrapping_sub(1) } else { generation };
             if last != u32::MAX {
@@ -320,7 +329,7 @@ impl State {
         self.design = empty;
     }
 
-    /// What changed `lba`'s content outdates fills and prefetched copies of it.
+    /// Outdates fills and prefetched copies of `lba`, whose content changed.
     pub fn outdate(&mut self, lba: Lba) {
         self.versions.bump(lba);
         self.prefetch.remove(lba);
@@ -330,11 +339,14 @@ impl State {
         }
     }
 
-    /// Maps `lba` to content that the origin does not have. Returns the sequence number to commit for it. What may be done of it when the
-    /// lock was given back is `later` then; what was there before is done first.
+    /// Maps `lba` to content that the origin lacks. Returns the sequence number to commit.
+    ///
+    /// The work that may follow once the lock is given back is in `later`. The work that was in
+    /// `later` before is done first.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`]: it would be in RAM alone, and nothing would say so. Nothing has changed then.
+    /// [`EngineError::FlashFailed`], without a change: the content would be in RAM alone,
+    /// unrecorded.
     pub fn map_dirty(
         &mut self,
         lba: Lba,
@@ -360,14 +372,14 @@ impl State {
         self.note_mapped(lba, &new, fingerprint, Some(seq));
         *later = self.design.map_deferring(lba, new, Some(seq));
         if self.decisions.0.is_some() {
-            // Whoever follows the decisions has each done before the next.
+            // The listener to the decisions needs each one done before the next.
             later.finish();
         }
         self.note_changed_entries();
         Ok(seq)
     }
 
-    /// Refuses where the flash has failed.
+    /// Returns an error if the flash failed.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`].
@@ -375,8 +387,8 @@ impl State {
         self.flash_failed.as_ref().map_or(Ok(()), |error| Err(EngineError::FlashFailed(error.clone())))
     }
 
-    /// Maps `lba` to content that the origin has, too; it is logged once its record was written, and the origin has what
-    /// it copies durably.
+    /// Maps `lba` to content that the origin has, too. The entry is logged once the record is
+    /// written and the origin's content is durable.
     pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
         self.design.map(lba, new, None);
         self.note_changed_entries();
@@ -405,7 +417,7 @@ impl State {
         }
     }
 
-    /// A dirty mapping names `place`: the next commit must close the segment that it is in.
+    /// Has the next commit close the segment of `place`, which a dirty mapping names.
     fn commit_needs(&mut self, place: &Place) {
         for open in self.open.iter_mut().flatten() {
             if open.holds(place) {
@@ -414,7 +426,7 @@ impl State {
         }
     }
 
-    /// Forgets `lba` and notes it in the log. Returns whether anything was mapped.
+    /// Forgets `lba` and notes it in the log. Returns whether `lba` was mapped.
     pub fn invalidate(&mut self, lba: Lba) -> bool {
         self.outdate(lba);
         self.decisions.note(|| (Event::Forget { lba }, Answer::Done));
@@ -425,9 +437,10 @@ impl State {
         mapped
     }
 
-    /// Makes a run of chunks read as zeroes until the origin is told. Returns its sequence number.
+    /// Makes a run of chunks read as zeroes until a destage zeroes the origin. Returns the sequence
+    /// number.
     ///
-    /// The trim covers the runs of its kind that it touches as well, and all become one.
+    /// The trim also covers the runs of its kind that it touches, and all become one.
     ///
     /// # Errors
     /// As [`State::map_dirty`].
@@ -445,7 +458,7 @@ impl State {
         Ok(seq)
     }
 
-    /// A run, extended by the trimmed runs of the same kind that it touches.
+    /// Returns a run, extended by the trimmed runs of the same kind that it touches.
     fn with_touching_runs(&self, wanted: Run) -> Run {
         let (mut start, mut end) = (wanted.first.0, wanted.first.0 + wanted.count);
         let run_at = |lba: u64| {
@@ -462,7 +475,7 @@ impl State {
         Run { first: Lba(start), count: end - start, ..wanted }
     }
 
-    /// The bytes of the record at `place`, if they are in memory. Copies, or shares.
+    /// Returns the bytes of the record at `place`, copied or shared, if they are in memory.
     pub fn in_memory(&self, place: &Place) -> Option<InMemory<'_>> {
         if !self.in_memory[place.slot.0 as usize] {
             return None;
@@ -481,8 +494,8 @@ impl State {
 
 /// Record bytes that are not on flash yet.
 pub enum InMemory<'a> {
-    /// In an open segment: to be copied under the lock.
+    /// Bytes of an open segment: to be copied under the lock.
     Borrowed(&'a [u8]),
-    /// In a closed one.
+    /// Bytes of a closed segment.
     Shared(SharedBuf),
 }

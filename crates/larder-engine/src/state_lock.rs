@@ -1,32 +1,38 @@
-//! [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once, and leave behind what their
-//! looking means for later decisions.
+//! [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once.
 //!
-//! A thread that only looks takes the lock of its own stripe ([`stripes`](crate::stripes)), on which no other thread waits, and so
-//! disturbs none. What it leaves is a *touch*, in the stripe's buffer, which is the batching of BP-Wrapper (Ding, Jiang and
-//! Zhang, "BP-Wrapper: a system framework making any replacement algorithms (almost) lock contention free", ICDE 2009,
-//! section III). Whoever takes the lock for himself goes through all stripes: then nobody looks any more, and he applies all touches
-//! first. A stripe that is full is a reason to do so, and nothing is dropped. What can be applied at once, beside others who look, is
-//! not left at all ([`Touched::apply_now`]), unless something before it was.
+//! A thread that only looks takes the lock of its own stripe ([`stripes`](crate::stripes)). No
+//! other thread waits on that lock, so the look disturbs none. A look leaves its meaning for later
+//! decisions as a *touch* in the stripe's buffer. This is the batching of BP-Wrapper (Ding, Jiang
+//! and Zhang, "BP-Wrapper: a system framework making any replacement algorithms (almost) lock
+//! contention free", ICDE 2009, section III). A thread that takes the lock exclusively takes all
+//! stripes, so all looks have ended. It applies all touches first. A full stripe forces this, so no
+//! touch is dropped. A touch that can be applied beside other looks is applied at once
+//! ([`Touched::apply_now`]), unless the buffer has an earlier one.
 //!
-//! Going through all stripes costs a writer something. So looks are shared only as long as they come in a row, which is
-//! the bias of BRAVO (Dice and Kogan, "BRAVO: biased locking for reader-writer locks", USENIX ATC 2019), counted in looks in
-//! place of time, for the engine has no clock: a decision ends the sharing, and until so many looks have followed one
-//! another they take the lock as a decision does. `parking_lot::RwLock` is fair, too, but all its readers change one word: on the
-//! cores of a large machine that costs as much as the exclusive lock did.
+//! A writer pays for taking all stripes. So looks are shared only while they come in a row. This is
+//! the bias of BRAVO (Dice and Kogan, "BRAVO: biased locking for reader-writer locks", USENIX ATC
+//! 2019), counted in looks instead of time, because the engine has no clock. A decision ends the
+//! sharing. Then looks take the exclusive lock until enough of them have come in a row.
+//! `parking_lot::RwLock` is fair, too, but all its readers change one word: on the cores of a large
+//! machine that costs as much as the exclusive lock.
 //!
-//! Lock order: `exclusive`, then the stripes by number, then what a design locks by itself. Who holds a stripe waits for nothing but that, which is
-//! held for a moment by who asks for nothing of this.
+//! Lock order: `exclusive`, then the stripes by number, then a design's own locks. The holder of a
+//! stripe waits for a design's lock alone. A design's lock is held for a moment, and its holder
+//! takes no lock of this module.
 //!
 //! Invariants:
-//! - `sharing` is set and taken back only under `exclusive`, and taken back only while all stripes are held. Who holds
-//!   a stripe and finds it set may look, for nobody decides meanwhile; who holds `exclusive` while it is not set, or all
-//!   stripes besides, may change the state.
-//! - Touches are applied to the very state that they were left in: nothing else has changed it since. Those of one thread
-//!   are applied in its order; those of threads that look at the same time in any.
-//! - Nobody starves: `parking_lot::Mutex` hands itself over to who has waited for half a millisecond, `exclusive` and stripes alike, and
-//!   looks are as short as decisions: no wait, no I/O.
+//! - `sharing` changes only under `exclusive`, and is cleared only while all stripes are held. The
+//!   holder of a stripe may look if `sharing` is set, because no thread decides meanwhile. The
+//!   holder of `exclusive` may change the state if `sharing` is clear, or if it holds all stripes
+//!   as well.
+//! - Touches are applied to the very state in which they were left: only touches change it in
+//!   between. The touches of one thread are applied in its order, those of simultaneous looks in
+//!   any order.
+//! - No thread starves: `parking_lot::Mutex` hands itself to a thread that has waited for half a
+//!   millisecond. This holds for `exclusive` and the stripes alike. Looks are as short as
+//!   decisions: no wait, no I/O.
 //!
-//! What it does not do: know what is looked at, or what a touch means.
+//! It does not know the guarded state, or the meaning of a touch.
 
 use crate::stripes::{Apart, STRIPES_MAX, Stripe, Stripes};
 use parking_lot::{Mutex, MutexGuard};
@@ -36,32 +42,34 @@ use std::{
     sync::atomic::{AtomicBool, Ordering::*},
 };
 
-/// Touches that a stripe keeps at most. All are applied when one is full, which costs a few hundred nanoseconds, and stops
-/// everybody.
+/// Limit of touches in a stripe. All are applied when one stripe is full. That costs a few hundred
+/// nanoseconds and stops all threads.
 const TOUCHES_MAX: usize = 32;
-/// Times that a look is tried while others turn the sharing on and off.
+/// Tries of a look while other threads turn the sharing on and off.
 const TRIES_MAX: usize = 4;
 
-/// Times that a thread looks again whether touches are applied, or the lock is free, before it parks.
+/// Checks for applied touches or a free lock before a thread parks.
 const SPINS_MAX: u32 = 64;
-/// Pauses of the processor between, at most: one the first time, and each time one more.
+/// Limit of processor pauses between two checks: one the first time, and each time one more.
 const PAUSES_MAX: u32 = 8;
 
-/// What a [`StateLock`] can guard.
+/// A state that a [`StateLock`] can guard.
 pub trait Touched {
-    /// What looking means for later decisions.
+    /// The meaning of a look for later decisions.
     type Touch: Copy + Default;
 
-    /// Applies a touch at once, beside others who look and do so. False, and nothing changed, where that cannot be.
+    /// Applies a touch at once, beside other looks. Returns false, without a change, if that is
+    /// impossible.
     fn apply_now(&self, _touch: &Self::Touch) -> bool {
         false
     }
 
-    /// Applies what was left, in its order. The state is as it was when that was looked at, but for other touches.
+    /// Applies the touches that were left, in their order. Only other touches have changed the
+    /// state since.
     fn apply(&mut self, touches: &[Self::Touch]);
 }
 
-/// See the module.
+/// The lock of the state; see the module.
 pub struct StateLock<T: Touched> {
     exclusive: Mutex<Looks>,
     sharing: AtomicBool,
@@ -71,11 +79,11 @@ pub struct StateLock<T: Touched> {
     state: UnsafeCell<T>,
 }
 
-/// Under `exclusive`.
+/// The counts of looks, under `exclusive`.
 struct Looks {
-    /// Looks in a row that took the lock.
+    /// Looks in a row that took the exclusive lock.
     in_a_row: u32,
-    /// They are shared from the moment on that the lock is given back.
+    /// Looks are shared from the release of the lock on.
     share: bool,
 }
 
@@ -112,7 +120,8 @@ impl<'a, T: Touched> StateGuard<'a, T> {
 }
 
 impl<T: Touched> StateLock<T> {
-    /// `state`, to be looked at by threads with these stripes. Looks are shared after so many in a row; with 0 always.
+    /// Returns a lock over `state` for threads with these stripes. Looks are shared after
+    /// `share_after` looks in a row; always, if it is 0.
     pub fn new(state: T, stripes: &Stripes, share_after: u32) -> Self {
         let stripe = || Apart(Mutex::new(Touches { len: 0, left: [T::Touch::default(); TOUCHES_MAX] }));
         StateLock {
@@ -124,7 +133,7 @@ impl<T: Touched> StateLock<T> {
         }
     }
 
-    /// The state for this thread alone, all touches applied.
+    /// Locks the state for this thread alone, with all touches applied.
     pub fn lock(&self) -> StateGuard<'_, T> {
         let mut looks = lock_soon(&self.exclusive);
         looks.in_a_row = 0;
@@ -137,8 +146,10 @@ impl<T: Touched> StateLock<T> {
         StateGuard::new(self, looks)
     }
 
-    /// Looks at the state, beside others, and leaves a touch: `shared` says what it found, and what that means for later, if it means
-    /// anything. Where looks are not shared, and where `shared` finds nothing, `alone` looks, and does at once what the touch would do.
+    /// Looks at the state beside other threads, and leaves a touch.
+    ///
+    /// `shared` returns its finding and, if later decisions need one, a touch. If looks are not
+    /// shared, or `shared` finds nothing, `alone` looks and does the work of the touch at once.
     #[inline]
     pub fn look<R>(
         &self,
@@ -153,9 +164,10 @@ impl<T: Touched> StateLock<T> {
                 self.empty(stripe);
                 touches = lock_soon(&self.stripes[stripe.0]);
             }
-            // `Acquire`: what was decided before the sharing began is seen.
+            // `Acquire`: the look sees the decisions made before the sharing began.
             if touches.len < TOUCHES_MAX && self.sharing.load(Acquire) {
-                // SAFETY: this stripe is held, and `sharing` is set: nobody has the state for himself before the stripe is given back.
+                // SAFETY: this stripe is held, and `sharing` is set: no thread gets the state
+                // exclusively before the stripe is released.
                 let Some((found, touch)) = shared(unsafe { &*self.state.get() }) else { break };
                 // SAFETY: as above.
                 let applied = |touch: &T::Touch| touches.len == 0 && unsafe { &*self.state.get() }.apply_now(touch);
@@ -174,7 +186,7 @@ impl<T: Touched> StateLock<T> {
         alone(&mut self.lock())
     }
 
-    /// The lock, for a look; `None` where looks are shared by now.
+    /// Takes the exclusive lock for a look. Returns `None` if looks are shared by now.
     fn lock_to_look(&self) -> Option<StateGuard<'_, T>> {
         let mut looks = lock_soon(&self.exclusive);
         if self.sharing.load(Relaxed) {
@@ -185,10 +197,11 @@ impl<T: Touched> StateLock<T> {
         Some(StateGuard::new(self, looks))
     }
 
-    /// Applies all touches, as long as this stripe is full. Looks stay shared.
+    /// Applies all touches while this stripe is full. Looks stay shared.
     #[cold]
     fn empty(&self, stripe: Stripe) {
-        // Whoever has the lock applies this stripe's touches with all others, mostly: then there is nothing to wait for.
+        // The holder of the lock mostly applies this stripe's touches with all others: then the
+        // wait is over.
         let is_full = || self.stripes[stripe.0].try_lock().is_none_or(|touches| touches.len == TOUCHES_MAX);
         let mut looks = None;
         for spin in 0..SPINS_MAX {
@@ -207,7 +220,7 @@ impl<T: Touched> StateLock<T> {
         }
     }
 
-    /// Holds all stripes, so that nobody looks, and applies what was left in them.
+    /// Holds all stripes, so that no thread looks, and applies their touches.
     fn apply_all(&self, _exclusive: &mut MutexGuard<'_, Looks>) -> AllStripes<'_, T::Touch> {
         let mut held = AllStripes([const { None }; STRIPES_MAX]);
         for (place, stripe) in held.0.iter_mut().zip(&self.stripes) {
@@ -225,7 +238,8 @@ impl<T: Touched> StateLock<T> {
     }
 }
 
-/// Locks what is held for microseconds, by who decides, applies touches or looks: parking this thread and waking it would take longer.
+/// Locks a mutex that is held for microseconds: parking this thread and waking it would take
+/// longer.
 #[inline]
 fn lock_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     match mutex.try_lock() {
@@ -242,11 +256,11 @@ fn wait_soon<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
             return guard;
         }
     }
-    // Who holds it does not run now, perhaps.
+    // The thread that holds it may not be running now.
     mutex.lock()
 }
 
-/// A fraction of a microsecond: short at first, for most decisions are.
+/// Pauses for a fraction of a microsecond: short at first, because most decisions are short.
 fn pause(spin: u32) {
     (0..=spin.min(PAUSES_MAX - 1)).for_each(|_| std::hint::spin_loop());
 }
@@ -255,7 +269,7 @@ impl<T: Touched> Deref for StateGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        // SAFETY: `exclusive` is held, and `sharing` was taken back: nobody else has the state.
+        // SAFETY: `exclusive` is held, and `sharing` was cleared: no other thread has the state.
         unsafe { &*self.lock.state.get() }
     }
 }
@@ -271,7 +285,7 @@ impl<T: Touched> DerefMut for StateGuard<'_, T> {
 impl<T: Touched> Drop for StateGuard<'_, T> {
     fn drop(&mut self) {
         if self.looks.share {
-            // `Release`: who finds it set sees what was decided.
+            // `Release`: a thread that finds it set sees the decisions.
             self.lock.sharing.store(true, Release);
         }
     }

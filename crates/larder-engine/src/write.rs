@@ -1,13 +1,14 @@
-//! The write: takes a range ticket and goes the way of the write mode. Write-through and write-around are here,
-//! write-back is in [`write_back`](crate::write_back).
+//! The write: takes a range ticket and goes the way of the write mode. Write-through and
+//! write-around are here, write-back is in [`write_back`](crate::write_back).
 //!
-//! Write-through, in order: (1) the chunks' mappings are forgotten, and that is durable where a durable mapping may
-//! exist; (2) the origin is written; (3) the write is acknowledged; (4) the new chunks are offered to insertion, and
-//! their mappings become durable only after a flush of the origin. A crash between (1) and (2) leaves the old data on
-//! the origin and nothing in the cache; between (2) and (4) the new data, or, before the origin's flush, old or new,
-//! whichever the origin kept. No stale copy can come back. Write-around is the same without (4).
+//! Write-through, in order: (1) the chunks' mappings are forgotten, durably if a durable mapping
+//! may exist; (2) the origin is written; (3) the write is acknowledged; (4) the new chunks are
+//! offered to insertion. Their mappings become durable only after a flush of the origin. A crash
+//! between (1) and (2) leaves the old data on the origin and nothing in the cache. A crash between
+//! (2) and (4) leaves the new data. Before the origin's flush it leaves the old or the new data, as
+//! the origin kept it. No stale copy can come back. Write-around is the same without (4).
 //!
-//! What it does not do: decide where chunks go.
+//! It does not decide where chunks go.
 
 use crate::{decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted};
 use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
@@ -28,7 +29,7 @@ impl Shared {
     /// Writes `data` to the volume at `offset`, in the mode that is set when its ticket is granted.
     ///
     /// # Errors
-    /// Range and alignment; what the devices say; [`EngineError::FlashFailed`] in write-back.
+    /// Range and alignment; those of the devices; [`EngineError::FlashFailed`] in write-back.
     pub async fn write_any(
         self: &Arc<Self>,
         offset: u64,
@@ -90,7 +91,8 @@ impl Shared {
         mode: WriteMode,
     ) -> Result<(), EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
-        // A partial chunk merges with its cached copy, so that it stays cached. The copy is read before it is forgotten.
+        // A partial chunk merges with its cached copy and so stays cached. The copy is read before
+        // its mapping is forgotten.
         let mut whole = Vec::new();
         self.state.lock().check_flash()?;
         if mode == WriteMode::Through {
@@ -113,7 +115,8 @@ impl Shared {
         Ok(())
     }
 
-    /// The content that chunk `lba` has once `data` is written at `offset`, if the cache can know it.
+    /// Returns the content of chunk `lba` once `data` is written at `offset`, if the cache can know
+    /// it.
     async fn merge_for_write_through(self: &Arc<Self>, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {
         let start = self.geometry.offset_of(lba);
         let len = self.geometry.chunk_len(lba) as u64;
@@ -142,10 +145,10 @@ impl Shared {
         Some(chunk.freeze())
     }
 
-    /// Writes to the origin, reading and merging first where its sectors are coarser than the request.
+    /// Writes to the origin; reads and merges first if its sectors are coarser than the request.
     ///
     /// # Errors
-    /// The origin's.
+    /// Those of the origin.
     pub async fn write_origin(
         self: &Arc<Self>,
         offset: u64,
@@ -172,7 +175,7 @@ impl Shared {
         result
     }
 
-    /// Whole sectors of a byte range.
+    /// Returns the whole sectors of a byte range.
     pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
         (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
     }

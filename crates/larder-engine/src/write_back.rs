@@ -1,13 +1,15 @@
-//! Write-back: the write is acknowledged when the cache holds it, and the origin is not touched on its way.
+//! Write-back: the write is acknowledged when the cache holds it, and the origin is not touched on
+//! its way.
 //!
-//! A whole chunk is fingerprinted; a duplicate is mapped only, new content is compressed and appended to the open dirty
-//! WEU. A partial chunk merges with its cached copy; where there is none it becomes a *fragment*: a record of the valid
-//! sectors with a bitmap, which later partial writes extend, reads complete, and destaging writes sector by sector.
+//! A whole chunk is fingerprinted. A duplicate is mapped only; new content is compressed and
+//! appended to the open dirty WEU. A partial chunk merges with its cached copy. Without a copy it
+//! becomes a *fragment*: a record of the valid sectors with a bitmap. Later partial writes extend
+//! it, reads complete it, and destaging writes it sector by sector.
 //!
-//! Invariants: a mapping and its log entry are made under one lock. The range ticket that the caller holds keeps
+//! Invariants: a mapping and its log entry are made under one lock. The caller's range ticket keeps
 //! two writes of one chunk apart.
 //!
-//! What it does not do: wait for durability; FLUSH and FUA do.
+//! It does not wait for durability; FLUSH and FUA do.
 
 use crate::{
     decision_log::Asker,
@@ -37,7 +39,7 @@ use std::{
 /// Chunks of one request that workers prepare at once.
 const PREPARE_AHEAD_MAX: usize = 16;
 
-/// What a chunk holds before a partial write.
+/// The content of a chunk before a partial write.
 enum Base {
     Zero,
     Chunk(HeldRecord),
@@ -47,14 +49,14 @@ enum Base {
 }
 
 impl Shared {
-    /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence number of the last
-    /// mapping that was made.
+    /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence
+    /// number of the last mapping.
     pub(crate) async fn write_back(self: &Arc<Self>, offset: u64, data: &SharedBuf) -> Result<u64, EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         let end = offset + data.len() as u64;
         let mut ahead: VecDeque<IoFuture<Prepared>> = Default::default();
         let mut next_ahead = first.0;
-        // Contents of the chunks below were asked for.
+        // The contents of the chunks below this were asked for.
         let mut asked_below = first.0;
         let mut seq = 0;
         for lba in (first.0..first.0 + count).map(Lba) {
@@ -63,7 +65,8 @@ impl Shared {
             let (from, to) = (offset.max(start), end.min(start + len));
             let piece = data.slice((from - offset) as usize..(to - offset) as usize);
             seq = if piece.len() as u64 == len {
-                // Workers prepare this chunk and the ones behind it while this task stores what is ready.
+                // Workers prepare this chunk and the ones behind it while this task stores the
+                // chunks that are ready.
                 if count > 1 || self.writes_in_flight.load(Relaxed) > 1 {
                     next_ahead = next_ahead.max(lba.0);
                     while ahead.len() < PREPARE_AHEAD_MAX && self.runtime.has_idle_worker() {
@@ -74,7 +77,8 @@ impl Shared {
                     }
                 }
                 if count > 1 && lba.0 >= asked_below && self.geometry.store.reads_to_decide() {
-                    // No share is kept: a writer may wait long for room, and a content that is forgotten is read again.
+                    // The share is dropped: a writer may wait long for room, and a content that is
+                    // forgotten is read again.
                     drop(self.ask_for_contents(lba, offset, data, &mut ahead).await?);
                     next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
                     asked_below = next_ahead;
@@ -85,7 +89,7 @@ impl Shared {
                 } else {
                     next_ahead = lba.0 + 1;
                     let hashed = self.hash(&piece);
-                    // Under the lock under which there is room for it.
+                    // The look is under the lock under which the log has room for it.
                     let look = |state: &mut State| hashed.content().is_some_and(|content| state.knows(content));
                     let (_room, is_known) = self.wait_until_writable(look).await?;
                     let prepared = self.prepare_hashed(&piece, hashed, is_known);
@@ -99,8 +103,8 @@ impl Shared {
         Ok(seq)
     }
 
-    /// Has some chunks from `lba` on prepared, those that are `ahead` already and more, and what has to be read of their contents
-    /// read side by side.
+    /// Prepares some chunks from `lba` on, and reads the metadata slots of their contents side by
+    /// side. Chunks that are `ahead` already come first.
     async fn ask_for_contents(
         self: &Arc<Self>,
         lba: Lba,
@@ -133,8 +137,10 @@ impl Shared {
         (to <= data.len()).then(|| data.slice(from..to))
     }
 
-    /// Waits while the cache takes no more dirty data: the log or the dirty share is full, or the index has no room.
-    /// Then there is room in the log for one entry, until what this returns is dropped, beside what `look` found under the same lock.
+    /// Waits while the log or the dirty share is full, or the index has no room.
+    ///
+    /// Returns a reservation of one log entry, which ends when it is dropped, and the finding of
+    /// `look` under the same lock.
     pub(crate) async fn wait_until_writable<R>(
         self: &Arc<Self>,
         look: impl FnOnce(&mut State) -> R,
@@ -210,7 +216,7 @@ impl Shared {
         }
     }
 
-    /// Stores a whole chunk and maps it dirty; the sequence number of its mapping.
+    /// Stores a whole chunk and maps it dirty. Returns the sequence number of its mapping.
     pub(crate) async fn put_dirty(
         self: &Arc<Self>,
         lba: Lba,
@@ -230,7 +236,7 @@ impl Shared {
         let (class, of) = (StreamClass::Dirty, RecordOf::Chunk(fingerprint));
         self.store(
             NewRecord { class, lba, of, payload },
-            // Another writer may have stored the same content since it was looked up.
+            // Another writer may have stored the same content since the lookup.
             |state, later| self.map_known(state, lba, fingerprint?, later),
             |state, place, later| {
                 self.counters.note_stored(
@@ -344,12 +350,14 @@ impl Shared {
         .await?
     }
 
-    /// What the record of `lba` holds, for a write of a part to merge with. `None` where it cannot be had and is not needed:
-    /// it is clean, so the origin has it, and a fragment will say which sectors are new.
+    /// Returns the content of `lba`'s record, with which a partial write merges.
+    ///
+    /// Returns `None` for a clean record that cannot be read: the origin has its content, and a
+    /// fragment records the new sectors.
     ///
     /// # Errors
-    /// [`EngineError::DirtyDataLost`] for a dirty record that fails its check; the device's for one that it does not read,
-    /// though it was asked several times.
+    /// [`EngineError::DirtyDataLost`] for a dirty record that fails its check; the device's error
+    /// for a record that it fails to read several times.
     async fn read_base(
         self: &Arc<Self>,
         lba: Lba,
@@ -368,7 +376,8 @@ impl Shared {
             }
             let mut state = self.state.lock();
             state.note_damaged(&place);
-            // Other writes of the chunk wait for this one, but a destage may have cleaned it meanwhile.
+            // Other writes of the chunk wait for this one, but a destage may have cleaned it
+            // meanwhile.
             let Some(seq) = state.design.dirty_seq(lba) else {
                 self.counters.corrupt_records.fetch_add(content.is_ok().into(), Relaxed);
                 return Ok(None);
@@ -376,7 +385,7 @@ impl Shared {
             match content {
                 Err(error) if tries >= TRIES_MAX => return Err(error.into()),
                 Err(_) => held = self.hold(&state, place),
-                // It may have been read wrongly.
+                // The first read may have been wrong.
                 Ok(_) if tries == 1 => held = self.hold(&state, place),
                 Ok(_) => {
                     self.counters.corrupt_records.fetch_add(1, Relaxed);
@@ -387,7 +396,7 @@ impl Shared {
         }
     }
 
-    /// [`Shared::read_base`] of a whole chunk.
+    /// Returns the content of a whole chunk's record, as [`Shared::read_base`].
     pub(crate) async fn read_whole(self: &Arc<Self>, lba: Lba, held: HeldRecord) -> Result<Option<IoBuf>, EngineError> {
         self.read_base(lba, held, |place, payload| self.decode_whole(place, payload)).await
     }
