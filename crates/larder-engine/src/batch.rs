@@ -1,11 +1,12 @@
-//! Reading many records with few requests: what lies close together on flash is read as one.
+//! Reading many records with few requests: records that lie close together on flash are read as
+//! one.
 //!
-//! Chunks that were written one after the other are neighbours in their WEU, so a long read of them is one request to
-//! the device and not one for each chunk.
+//! Chunks that were written one after the other are neighbours in their WEU. So a long read of them
+//! is one request to the device and not one for each chunk.
 //!
-//! Invariants: each record is checked for itself, whatever it was read with; each stays pinned until it was.
+//! Invariants: each record is checked for itself, and stays pinned until its check.
 //!
-//! What it does not do: wait; the caller joins these operations with others.
+//! It does not wait; the caller joins these operations with others.
 
 use crate::{
     record::{Held, HeldRecord, ReadingRecord, window},
@@ -13,27 +14,28 @@ use crate::{
 };
 use larder_device::{IoBuf, IoFuture};
 
-/// Bytes between two records that are read along with them, at most: reading on is cheaper than another request.
+/// Limit of the bytes between two records of one request: reading on is cheaper than another
+/// request.
 const GAP_BYTES_MAX: u64 = 16 << 10;
-/// Bytes of one request, at most.
+/// Limit of the bytes of one request.
 const REQUEST_BYTES_MAX: u64 = 1 << 20;
 
-/// A record of a batch, with what the caller wants to know of it.
+/// A record of a batch, with a note of the caller.
 pub struct BatchRecord<T> {
-    /// The caller's.
+    /// The caller's note.
     pub about: T,
-    /// Which of the batch's operations reads it.
+    /// The index of the batch's operation that reads the record.
     pub operation: usize,
-    /// How to find and check it in what that operation reads.
+    /// The way to find and check the record in that operation's bytes.
     pub reading: ReadingRecord,
 }
 
 impl Shared {
-    /// Begins to read held records: the operations, and the records in the order given.
+    /// Begins to read held records. Returns the operations, and the records in the order given.
     pub fn start_batch<T>(&self, held: Vec<(T, HeldRecord)>) -> (Vec<IoFuture<IoBuf>>, Vec<BatchRecord<T>>) {
         let mut operations: Vec<IoFuture<IoBuf>> = Vec::new();
         let mut records: Vec<BatchRecord<T>> = Vec::with_capacity(held.len());
-        // Offset on flash, length, and record, of what has to be read.
+        // Offset on flash, length and record of each range to read.
         let mut windows: Vec<(u64, u64, usize)> = Vec::new();
         for (about, HeldRecord { place, bytes }) in held {
             let (operation, pin, skip) = match bytes {

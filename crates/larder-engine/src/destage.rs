@@ -1,17 +1,18 @@
 //! Destaging: dirty data goes to the origin, in the order of its addresses, at a limited rate.
 //!
-//! In order, for a batch: (1) the batch is durable on flash; (2) the origin gets zeroes for trimmed runs; records are read and
-//! written there, neighbours as one write, fragments sector run by sector run; (3) the origin is flushed, once for all of it;
-//! (4) each mapping whose sequence number is still the newest is marked clean, and the mark is logged. A crash before
-//! (4) is durable leaves the data dirty; it is destaged again, to the same effect. The mark is durable before a slot
-//! is reused, because freeing a slot commits.
+//! In order, for a batch: (1) the batch is durable on flash; (2) the origin gets zeroes for trimmed
+//! runs. Records are read and written there, neighbours as one write, fragments sector run by
+//! sector run; (3) one flush of the origin covers the batch; (4) each mapping whose sequence number
+//! is still the newest is marked clean, and the mark is logged. A crash before (4) is durable
+//! leaves the data dirty, and it is destaged again, to the same effect. The mark is durable before
+//! a slot is reused, because freeing a slot commits.
 //!
-//! Invariants: at most one destage of a chunk is in flight (tickets of their own order them). Dirty data that cannot be
-//! read stays dirty and is passed over.
+//! Invariants: at most one destage of a chunk is in flight (tickets of their own order them). Dirty
+//! data that cannot be read stays dirty and is passed over.
 //!
-//! This file says when and which; `destage/chunks.rs` and `destage/runs.rs` do it.
+//! This file decides when and which; `destage/chunks.rs` and `destage/runs.rs` do the work.
 //!
-//! What it does not do: decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
+//! It does not decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
 
 mod chunks;
 mod limits;
@@ -24,9 +25,10 @@ use crate::{error::EngineError, fence::Fence, shared::Shared, state::State, sync
 use larder_core::{Lba, ranges::Run};
 use std::{sync::Arc, time::Duration};
 
-/// Chunks in a batch at most, and bytes.
+/// Limit of chunks in a batch; `BATCH_BYTES_MAX` is that of bytes.
 const BATCH_CHUNKS_MAX: usize = 256;
-/// Chunks in a batch while nothing presses: a reader that misses waits behind one at most.
+/// Limit of chunks in a batch without pressure: a reader that misses waits behind one batch at
+/// most.
 const BATCH_CHUNKS_RELAXED: usize = 32;
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Trimmed runs in a batch at most.
@@ -37,7 +39,8 @@ const KEPT_RUNS_LOOKED_AT_MAX: usize = 256;
 const IDLE: Duration = Duration::from_millis(1);
 /// Turns in a row that may write nothing before a degraded cache waits longer.
 const IDLE_TURNS_MAX: u32 = 8;
-/// Turns in a row without progress, more than a round over what is dirty takes, after which the rest cannot be destaged.
+/// Turns without progress after which the rest counts as impossible to destage. Those of a round
+/// over the dirty data come on top.
 const IDLE_TURNS_OF_ALL: u64 = 64;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
@@ -46,7 +49,7 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// The extent of a destage of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// All that the origin is owed.
+    /// All data that the origin is owed.
     Owed,
     /// The trims that the cache keeps, too.
     All,
@@ -73,11 +76,11 @@ impl Shared {
         }
     }
 
-    /// Whether the low watermark is passed.
+    /// Returns whether the low watermark is passed.
     pub(crate) fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
         if state.flash_failed.is_some() {
-            // All that can be read shall be on the origin.
+            // All readable data must reach the origin.
             return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
         }
         self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
@@ -86,7 +89,8 @@ impl Shared {
             || self.too_dirty(state)
     }
 
-    /// The destager's task: keeps the dirty share below the low watermark until the cache closes.
+    /// Runs the destager's task: keeps the dirty share below the low watermark until the cache
+    /// closes.
     pub(crate) async fn destager(self: Arc<Self>) {
         let mut cursor = Lba(0);
         let mut pause = RETRY_FIRST;
@@ -109,7 +113,7 @@ impl Shared {
                 return;
             }
             if !due {
-                // Whoever waits for a destage may wait for what happened otherwise.
+                // A task that waits for a destage may wait for a change that came about otherwise.
                 self.signals.destaged.notify();
                 wanted.await;
                 continue;
@@ -117,10 +121,12 @@ impl Shared {
             let began = self.runtime.now();
             let chunks_max = if urgent { BATCH_CHUNKS_MAX } else { BATCH_CHUNKS_RELAXED };
             match self.destage_next(&mut cursor, chunks_max, Reach::Owed).await {
-                // Nothing could be destaged, or the end of the volume was passed: never turn without a pause.
+                // The batch was empty, or the end of the volume was passed: a pause keeps the loop
+                // from spinning.
                 Ok(0) => {
                     idle_turns += 1;
-                    // Without the flash some of it may never come: no need to ask every millisecond.
+                    // Without the flash some of the data may never come: a look every millisecond
+                    // is needless.
                     let often = !degraded || idle_turns < IDLE_TURNS_MAX;
                     either(self.runtime.delay(if often { IDLE } else { RETRY_MAX }), pace).await;
                 }
@@ -143,10 +149,11 @@ impl Shared {
         }
     }
 
-    /// Destages everything that is dirty now, durably. Returns false where something could not be destaged.
+    /// Destages all data that is dirty now, durably. Returns false if a part failed.
     pub(crate) async fn destage_all(self: &Arc<Self>, reach: Reach) -> bool {
         let this = self.clone();
-        // Also where nothing was dirty: what was written through, or past a failed flash, is flushed.
+        // The flush comes even without dirty data: it covers writes through the cache, or past a
+        // failed flash.
         let all = async move { Ok(this.destage_everything(reach).await && this.flush_origin().await.is_ok()) };
         self.to_its_end(all).await.unwrap_or(false)
     }
@@ -167,10 +174,10 @@ impl Shared {
             let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX, reach).await;
             let (after, _) = left();
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
-            // What failed in part is no reason to leave the rest, nor is what the flash does not give back. An origin that takes
-            // nothing is.
+            // A partial failure, or a flash that does not give data back, does not stop the rest.
+            // An origin that takes no write does.
             let refused = result.is_err() && after >= before && self.origin_watch.error().is_some();
-            // A turn may find nothing but kept runs.
+            // A turn may find only kept runs.
             let turns_of_all = before / BATCH_CHUNKS_MAX as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
             if refused || turns_without_progress > IDLE_TURNS_OF_ALL + turns_of_all {
                 return false;
@@ -192,7 +199,7 @@ impl Shared {
         };
         *cursor = end.unwrap_or(Lba(0));
         if batch.lbas.is_empty() && batch.runs.is_empty() {
-            // Nothing from the cursor on: begin again, unless that is where this began.
+            // No data from the cursor on: the next turn begins at the start, unless this one did.
             if from == Lba(0) {
                 self.signals.destaged.notify();
             }
@@ -220,11 +227,13 @@ impl Shared {
         Ok(written? + zeroed?)
     }
 
-    /// Makes dirty data up to sequence number `newest` durable on flash. Returns up to which one it may be destaged.
+    /// Makes dirty data up to sequence number `newest` durable on flash. Returns the limit up to
+    /// which it may be destaged.
     async fn make_destageable(self: &Arc<Self>, newest: u64) -> Result<u64, ()> {
         let upto = {
             let state = self.state.lock();
-            // Each destaged chunk adds an entry: not more than may wait.
+            // Each destaged chunk adds an entry; the commit keeps the waiting ones within their
+            // limit.
             let many = state.log.entries.len() >= self.pending_entries_max();
             if many { state.log.next_seq() } else { newest + 1 }
         };
@@ -232,7 +241,8 @@ impl Shared {
             Ok(()) => Ok(newest),
             Err(EngineError::FlashFailed(_)) => {
                 let state = self.state.lock();
-                // What is not durable may have a clean copy on flash that is older: only the fence keeps that away.
+                // Data that is not durable may have an older clean copy on flash: only the fence
+                // keeps that away.
                 let durable = state.log.durable_below.saturating_sub(1);
                 Ok(if state.fence == Fence::Up { newest } else { newest.min(durable) })
             }
@@ -240,8 +250,10 @@ impl Shared {
         }
     }
 
-    /// Flushes the origin, with what was written there since `failures` of its flushes had failed. One that failed since, for
-    /// someone else, may have lost it.
+    /// Flushes the origin after a destage. `failures` is the count of failed flushes before its
+    /// writes.
+    ///
+    /// A flush that failed since then, for another task, may have lost the writes.
     async fn flush_destaged(self: &Arc<Self>, failures: u64) -> Result<(), ()> {
         self.flush_origin().await.map_err(|_| ())?;
         if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
@@ -253,11 +265,12 @@ impl Shared {
 enum KeptShare {
     /// All: the cache keeps none.
     All,
-    /// So many runs, the shortest of those that are near, since they cost the origin least.
+    /// This many runs, the shortest of those that are near, since they cost the origin least.
     Give(usize),
 }
 
-/// The dirty chunks from `from` on, at most `chunks_max`, the trimmed runs among them, and the start of the next batch.
+/// Returns the next batch from `from` on, of at most `chunks_max` chunks and the runs among them,
+/// and its end.
 fn next_batch(state: &State, from: Lba, chunks_max: usize, share: KeptShare) -> (Batch, Option<Lba>) {
     let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
     let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));

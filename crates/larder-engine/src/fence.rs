@@ -1,44 +1,52 @@
 //! The fence: a note, kept off the flash, that the origin was written while the flash was away.
 //!
-//! A flash that failed may come back with copies that are older than the origin by then. Nothing on the flash can say
-//! so, for it could not be written. So before the first write that is acknowledged without the flash, whoever opened the
-//! cache makes a fence durable somewhere else; the next opening asks for it, and drops what the flash holds.
+//! A flash that failed may come back with copies that are older than the origin by then. The flash
+//! itself cannot record that, because it could not be written. So before the first write that is
+//! acknowledged without the flash, the cache's keeper makes a fence durable somewhere else. The
+//! next opening asks for it, and drops the content of the flash.
 //!
-//! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned. A fence is lowered
-//! only after the flash was emptied, durably.
+//! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned.
+//! A fence is lowered only after the flash was emptied, durably.
 //!
-//! What it does not do: keep the note; that is the keeper's, a directory of the command line for one.
+//! It leaves the storage of the note to the keeper: for one, a directory of the command line.
 
 use larder_format::WriteMode;
 use std::{fmt, sync::Arc};
 
 /// Keeps the fence of one cache, durably and not on its flash. Its calls may block.
 pub trait FenceKeeper: Send + Sync {
-    /// Where the fence is kept, as the superblock shall say; at most 512 bytes. Whoever opens the cache later without
-    /// a keeper is refused, and told this.
+    /// Returns the fence's place, as the superblock records it; at most 512 bytes.
+    ///
+    /// A later opening without a keeper is refused, and its error names this place.
     fn place(&self) -> String;
 
-    /// The cache opens with this keeper: the flash is about to name its place. What has to be there before is made now, and
-    /// nothing is before, for an opening that is refused changes nothing.
+    /// Prepares the fence's place: the cache opens with this keeper, and the flash is about to name
+    /// the place.
+    ///
+    /// The keeper creates its files now and not before, because an opening that is refused changes
+    /// nothing.
     ///
     /// # Errors
     /// A sentence: then the cache does not open.
     fn prepare(&self) -> Result<(), String>;
 
-    /// The fence that is up; `None` when it is down.
+    /// Returns the fence that is up, or `None` if it is down.
     ///
     /// # Errors
-    /// A sentence, when the state is unknown: then the cache does not open.
+    /// A sentence, if the state is unknown: then the cache does not open.
     fn raised(&self) -> Result<Option<Raised>, String>;
 
-    /// Puts the fence up; it is durable when this returns. Again, where it is up already, changes nothing.
+    /// Puts the fence up, durably before it returns. If the fence is up already, it changes
+    /// nothing.
     ///
     /// # Errors
-    /// A sentence: then nothing is written past the flash.
+    /// A sentence: then no write goes past the flash.
     fn raise(&self, why: &str) -> Result<(), String>;
 
-    /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older. The engine calls it at an orderly
-    /// end behind the fence; the note stays durable until the fence is taken down.
+    /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older.
+    ///
+    /// The engine calls it at an orderly end behind the fence. The note stays durable until the
+    /// fence is taken down.
     ///
     /// # Errors
     /// A sentence: then the next opening counts the data that the flash calls dirty as lost.
@@ -50,18 +58,21 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence.
     fn lower(&self) -> Result<(), String>;
 
-    /// The cache is in this mode from now on. Told before the first write in write-back, and after the last one: who
-    /// reads that it is another mode knows that the origin is complete without the flash.
+    /// Notes the mode of the cache from now on.
+    ///
+    /// The engine calls it before the first write in write-back, and after the last one. A note of
+    /// another mode means that the origin is complete without the flash.
     ///
     /// # Errors
-    /// A sentence: then the mode does not change to write-back; or it has changed from it, and is still noted as write-back.
+    /// A sentence. The mode does not change to write-back then. A change from write-back stays, and
+    /// the note still says write-back.
     fn note_mode(&self, mode: WriteMode) -> Result<(), String>;
 }
 
 /// A fence that is up.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Raised {
-    /// The reason why it was put up.
+    /// The reason for the fence.
     pub why: String,
     /// The origin has all data that the flash calls dirty ([`FenceKeeper::note_destaged`]).
     pub is_destaged: bool,
@@ -77,15 +88,15 @@ impl fmt::Debug for Keeper {
     }
 }
 
-/// Where the fence is, as far as this opening knows.
+/// The state of the fence, as far as this opening knows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fence {
-    /// Down: nothing was written past the flash.
+    /// Down: no write went past the flash.
     Down,
-    /// Someone is putting it up.
+    /// A task is putting it up.
     Rising,
     /// Up.
     Up,
-    /// It could not be put up, for this reason; the next write tries again.
+    /// The attempt failed, for this reason; the next write tries again.
     Refused(String),
 }

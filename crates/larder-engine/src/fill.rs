@@ -1,8 +1,10 @@
-//! Insertion off the read's path: what a read missed, or a write-through wrote, is offered here and stored later.
+//! Insertion off the read's path: chunks that a read missed, or a write-through wrote, are stored
+//! later.
 //!
-//! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read waits. A task takes
-//! an insertion, fingerprints it and compresses it, if it is not known, on a worker, and maps it if the chunk's version is still the one from
-//! before the bytes were read.
+//! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read
+//! waits. A task takes an insertion and fingerprints it on a worker, which also compresses it if
+//! its content is new. The task maps the chunk if its version is still the one from before the
+//! bytes were read.
 //!
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
 
@@ -18,16 +20,16 @@ use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Def
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// Why a chunk is inserted.
+/// The origin of an insertion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// A read missed it, or a write-through wrote it: the origin has it.
+    /// A read missed the chunk, or a write-through wrote it: the origin has it.
     Clean,
     /// A read completed a fragment: the origin lacks the fragment's sectors.
     CompletedFragment,
 }
 
-/// A chunk that waits to be inserted.
+/// A chunk that waits for insertion.
 pub struct Insertion {
     lba: Lba,
     version: u32,
@@ -48,7 +50,7 @@ impl Shared {
             if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
                 if self.log_is_crowded(&state) {
-                    // Nobody else may ask for it, where nothing but reads comes.
+                    // Under reads alone, no other task asks for it.
                     self.signals.checkpoint_wanted.notify();
                 }
                 (false, drain, close)
@@ -72,8 +74,10 @@ impl Shared {
         }
     }
 
-    /// What `lba` maps to; counts as a use. An address that the design replaced is mapped again here, as a fill would map it,
-    /// where its content is stored still, and the origin is sure to have it.
+    /// Looks up the mapping of `lba`, which counts as a use.
+    ///
+    /// An address that the design replaced is mapped again here, as a fill would map it. That needs
+    /// its content to be stored still, and the origin to have it for sure.
     pub(crate) fn lookup(&self, state: &mut State, lba: Lba, asker: Asker) -> Lookup {
         let found = state.design.lookup(lba);
         if found != Lookup::Miss {
@@ -119,7 +123,7 @@ impl Shared {
                 && state.versions.get(lba) == version
                 && match (state.design.peek(lba), reason) {
                     (Lookup::Miss, Reason::Clean) => !state.origin_changes.is_unsettled(lba),
-                    // It becomes dirty as a whole: the origin gets it again.
+                    // The chunk becomes dirty as a whole: the origin gets it again.
                     (Lookup::Fragment { .. }, Reason::CompletedFragment) => !state.origin_changes.is_changing(lba),
                     _ => false,
                 }
@@ -186,7 +190,8 @@ impl Shared {
         later: &mut Deferred,
     ) {
         if dirty {
-            // Where the flash has failed, whoever calls does not come here; and it need not be cached.
+            // After a failure of the flash, callers do not come here, and the chunk need not be
+            // cached.
             let _ = state.map_dirty(lba, new, fingerprint, later);
         } else {
             state.prefetch.remove(lba);
@@ -196,7 +201,7 @@ impl Shared {
         self.keep_room(state);
     }
 
-    /// Whether log and index have room for one more, now that it is about to be mapped.
+    /// Returns whether log and index have room for one more chunk, which is about to be mapped.
     fn has_room_for_one(&self, state: &State) -> bool {
         self.may_insert(state) && self.index_has_room(state)
     }
@@ -210,7 +215,7 @@ impl Shared {
     }
 }
 
-/// Maps an address that the design replaced to its content, if that is stored still.
+/// Maps an address that the design replaced to its content, if that is still stored.
 fn map_again(state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Lookup> {
     let place = state.find_duplicate(&fingerprint)?;
     state.prefetch.remove(lba);

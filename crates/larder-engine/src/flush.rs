@@ -1,18 +1,19 @@
 //! FLUSH, and the committer behind it: makes decisions durable, in their order.
 //!
-//! A commit, in order: (1) under the lock, the entries that wait are counted and the segments they depend on closed;
-//! (2) those segments are written; (3) the flash is flushed, where entries name records; (4) the entries are written as
-//! frames of the metadata log, each frame with FUA, one after the other. A crash before (4) leaves the state of the commit
-//! before; within (4) that of a prefix of the entries, for recovery stops at the first frame that is not whole. Data is
-//! durable before any entry that names it.
+//! A commit, in order: (1) under the lock, the waiting entries are counted, and the segments that
+//! they depend on are closed; (2) those segments are written; (3) the flash is flushed if entries
+//! name records; (4) the entries are written as frames of the metadata log, each frame with FUA,
+//! one after the other. A crash before (4) leaves the state of the commit before. A crash within
+//! (4) leaves a prefix of the entries, because recovery stops at the first frame that is not whole.
+//! Data is durable before any entry that names it.
 //!
-//! A commit waits for the flash alone. What the origin must hold durably first is not in the queue yet: see
-//! [`unflushed`](crate::unflushed).
+//! A commit waits for the flash alone. Entries that wait for a flush of the origin are not in the
+//! queue yet: see [`unflushed`](crate::unflushed).
 //!
-//! One commit runs at a time, in a task of its own; whoever asks meanwhile shares the next.
+//! One commit runs at a time, in a task of its own. Requests during a commit share the next one.
 //!
-//! Invariants: entries leave the queue only when they are durable. After a failure nothing more is acknowledged as
-//! durable, until a later commit of the same entries succeeds.
+//! Invariants: entries leave the queue only when they are durable. After a failure no write is
+//! acknowledged as durable until a later commit of the same entries succeeds.
 
 use crate::{
     error::EngineError,
@@ -33,11 +34,13 @@ use std::{
 };
 
 impl Shared {
-    /// FLUSH: every write that completed before this call is durable when it returns. In write-back the flash holds it;
-    /// in the other modes the origin does. `asker` is told what failed unseen.
+    /// FLUSH: makes every write durable that completed before this call.
+    ///
+    /// In write-back the flash holds it; in the other modes the origin does. `asker` gets the
+    /// failures that no client has seen.
     ///
     /// # Errors
-    /// What the devices say: then nothing is promised.
+    /// Those of the devices: then no write is promised.
     pub async fn flush(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         self.counters.flushes.fetch_add(1, Relaxed);
         let (mode, upto) = {
@@ -48,10 +51,11 @@ impl Shared {
             return self.flush_origin_for(asker).await;
         }
         let flushed = self.commit(upto).await;
-        // Also where nothing waited for the log: since the flash failed, writes went to the origin.
+        // This also counts if no entry waited for the log: writes go to the origin since the flash
+        // failed.
         let failed = self.state.lock().flash_failed.is_some();
         match flushed {
-            // Before the mode was switched the origin was the clients' to flush.
+            // Before the switch of the mode, the clients had to flush the origin.
             Ok(()) if !failed => {
                 self.flush_what_flash_loses().await?;
                 self.tell(asker)
@@ -64,7 +68,7 @@ impl Shared {
         }
     }
 
-    /// Makes the log entries below `upto` durable, and all that they name.
+    /// Makes the log entries below `upto` durable, and the records that they name.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`].
@@ -85,7 +89,7 @@ impl Shared {
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
                 }
-                // A failure counts for those who asked before it.
+                // A failure counts for the tasks that asked before it.
                 let asked = *asked_at.get_or_insert(state.log.asked_now());
                 self.check_commits(&state, asked, use_reserve)?;
             }
@@ -94,9 +98,10 @@ impl Shared {
         }
     }
 
-    /// Makes everything that was decided durable, and closes open segments of clean data, too. Clean mappings that wait for
-    /// a flush of the origin, which this is not, go on waiting. `use_reserve`: for the checkpoint that frees the log, also where
-    /// the log is nearly full.
+    /// Makes all decisions durable, and closes open segments of clean data, too.
+    ///
+    /// Clean mappings that wait for a flush of the origin go on waiting. `use_reserve`: for the
+    /// checkpoint that frees the log, even if the log is nearly full.
     ///
     /// # Errors
     /// As [`Shared::commit`].
@@ -105,8 +110,8 @@ impl Shared {
             let state = self.state.lock();
             (state.log.clean_closed + 1, state.log.asked_now())
         };
-        // The segments' clean mappings are logged when they were written, which is after the commit that closed them
-        // began: one more commit makes those entries durable.
+        // The segments' clean mappings are logged once they are written. That is after the start of
+        // the commit that closed them, so one more commit makes those entries durable.
         loop {
             let committed = self.signals.committed.listen();
             let checkpointed = self.signals.checkpointed.listen();
@@ -127,7 +132,7 @@ impl Shared {
         self.commit_below(upto, use_reserve).await
     }
 
-    /// Why no commit comes, for somebody who asked then.
+    /// Returns the reason why no commit comes for a task that asked at `asked`.
     fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
         if let Some(error) = state.log.error.clone().filter(|_| state.log.commits > asked.commits) {
             return Err(EngineError::Io(error));
@@ -156,19 +161,21 @@ impl Shared {
         self.signals.commit_wanted.notify();
     }
 
-    /// The committer's task: runs until the cache closes.
+    /// Runs the committer's task until the cache closes.
     pub(crate) async fn committer(self: Arc<Self>) {
-        // The last commit failed: nobody asked for another yet.
+        // The last commit failed, and no task has asked for another yet.
         let mut failed = false;
         loop {
             let wanted = self.signals.commit_wanted.listen();
             let checkpointed = self.signals.checkpointed.listen();
             let (work, crowded) = {
                 let state = self.state.lock();
-                // The rest of the log is for the checkpoint that frees it, which commits what waits by then.
+                // The checkpoint that frees the log has the rest of it, and commits the entries
+                // that wait by then.
                 let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
                 let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
-                // What nobody waits for is not tried again and again, and keeps no cache from ending.
+                // Entries without a waiting task are not tried again and again, and do not keep a
+                // cache from ending.
                 let (entries, held) = (state.log.entries.len(), state.design.held_entries());
                 let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && held >= HELD_ENTRIES_MAX / 2;
                 let many = is_full && !failed && !self.may_end();
@@ -207,7 +214,7 @@ impl Shared {
         }
     }
 
-    /// Whether the committer is the last task of a cache that ends.
+    /// Returns whether the committer is the last task of a cache that ends.
     fn may_end(&self) -> bool {
         self.is_closing() && !self.finishing.load(Acquire) && self.tasks.load(Acquire) == 1
     }
@@ -229,7 +236,7 @@ impl Shared {
             let failed = self.state.lock().flash_failed.clone();
             return Err(failed.unwrap_or_else(|| IoError::new(IoErrorKind::Io, IoOp::Write, 0, 0)));
         }
-        // (3) Entries that only forget depend on nothing but their frame.
+        // (3) Entries that only forget depend on their frame alone.
         if names_records || closed_clean {
             self.flush_flash().await?;
         }
@@ -252,7 +259,7 @@ impl Shared {
             state.note_committed();
             done += entries;
         }
-        // What had to wait for that.
+        // Metadata slots that waited for the commit.
         self.send_segments();
         if closed_clean {
             self.state.lock().log.clean_closed += 1;
@@ -260,12 +267,13 @@ impl Shared {
         Ok(())
     }
 
-    /// Flushes the flash, which has failed where that fails: what a device did with the writes before, nobody can tell, and
-    /// another flush that succeeds says nothing about them. So one flush at a time: one beside it might succeed for those
-    /// writes, and be believed.
+    /// Flushes the flash. An error fails the flash: the fate of earlier writes is unknown.
+    ///
+    /// A later flush that succeeds says nothing about those writes. So one flush runs at a time: a
+    /// second one beside it might succeed for those writes, and be believed.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
         let _turn = self.flash_flush_turns.take().await;
         if let Some(error) = self.state.lock().flash_failed.clone() {
@@ -276,28 +284,30 @@ impl Shared {
         Ok(())
     }
 
-    /// The next frame of at most `count` entries: its offset on flash, its bytes, and how many entries it holds.
+    /// Builds the next frame of at most `count` entries. Returns its offset, its bytes and its
+    /// entry count.
     ///
     /// # Errors
-    /// The flash's that failed; [`IoErrorKind::NoSpace`] where the log is full.
+    /// That of a failed flash; [`IoErrorKind::NoSpace`] if the log is full.
     fn build_frame(&self, first_entry_seq: u64, count: usize) -> Result<(u64, IoBuf, usize), IoError> {
         let layout = &self.geometry.layout;
         let state = self.state.lock();
-        // Asked under this lock: with the flash the entries went.
+        // The look is under this lock: a failing flash drops the entries.
         if let Some(error) = state.flash_failed.clone() {
             return Err(error);
         }
         let sector = layout.sector_bytes;
         let mut entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
-        // The end of the region is filled: what is passed over is lost until a checkpoint frees it.
+        // The frame fills the end of the region: bytes that it skips are lost until a checkpoint
+        // frees them.
         let before_end = entries_that_fit(state.log.area.before_end() / u64::from(sector) * u64::from(sector));
         if (1..entries_max).contains(&before_end) {
             entries_max = before_end;
         }
         let bytes = frame_bytes_for(entries_max, sector);
         let position = state.log.area.position();
-        // A checkpoint makes room. It needs commits itself, for which writers keep a quarter of the log free; only a checkpoint
-        // that fails again and again leads to the end of it.
+        // A checkpoint makes room. It needs commits itself, and writers keep a quarter of the log
+        // free for them. Only a checkpoint that fails again and again leads to a full log.
         let full = || {
             IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0)
                 .with_detail("the metadata log is full, and no checkpoint could be written")
@@ -318,18 +328,19 @@ impl Shared {
         Ok((layout.log_offset + offset, buf, entries_max))
     }
 
-    /// Writes a frame, and retries when that fails: the same bytes to the same place, because the first try may be there.
+    /// Writes a frame. A retry writes the same bytes to the same place, because the first try may
+    /// be there.
     async fn write_frame(&self, offset: u64, frame: SharedBuf) -> Result<(), IoError> {
         let result = self.until_taken(|| self.write_frame_once(offset, &frame)).await;
         result.map_err(|error| self.fail_flash(error))
     }
 
-    /// Writes a frame and reads it back: nothing that a later opening finds could show that a device acknowledged the
-    /// last frame of the log and wrote it elsewhere, or not at all.
+    /// Writes a frame and reads it back. A device may acknowledge the last frame of the log and
+    /// misplace or lose it. No later opening could find that out.
     async fn write_frame_once(&self, offset: u64, frame: &SharedBuf) -> Result<(), IoError> {
         self.flash.write(offset, frame.clone(), WriteFlags { fua: true }).await?;
         let found = match self.flash.read(offset, IoBuf::new(frame.len())).await {
-            // It may have been read wrongly.
+            // The first read may have been wrong.
             Ok(found) if found[..] != frame[..] => self.flash.read(offset, found).await,
             found => found,
         };
@@ -337,7 +348,7 @@ impl Shared {
             Ok(found) if found[..] == frame[..] => Ok(()),
             Ok(_) => Err(IoError::new(IoErrorKind::Io, IoOp::Write, offset, frame.len() as u64)
                 .with_detail("the flash acknowledged a frame of the metadata log that is not where it was written")),
-            // That says nothing about the write.
+            // A failed read says nothing about the write.
             Err(error) if error.kind != IoErrorKind::Cancelled => {
                 self.count_flash_read_error();
                 Ok(())
@@ -346,8 +357,10 @@ impl Shared {
         }
     }
 
-    /// Asks for a commit now and then, and for a flush of the origin, so that clean mappings survive a crash though nobody
-    /// flushes. Holds the cache only for a moment at a time, so that a closed one is freed, and its devices with it.
+    /// Asks for a commit at an interval, and for a flush of the origin.
+    ///
+    /// So clean mappings survive a crash even if no client flushes. It holds the cache only for a
+    /// moment at a time, so a closed cache is freed, and its devices with it.
     pub(crate) async fn commit_timer(this: std::sync::Weak<Shared>, runtime: Arc<dyn Runtime>, interval: Duration) {
         loop {
             let _ = runtime.delay(interval).await;
@@ -369,7 +382,7 @@ impl Shared {
     }
 }
 
-/// Whether the entry depends on a record, which must be durable first.
+/// Returns whether the entry depends on a record, which must be durable first.
 fn names_record(entry: &LogEntry) -> bool {
     matches!(entry, LogEntry::Map { .. } | LogEntry::Fragment { .. })
 }

@@ -1,10 +1,11 @@
 //! Closed segments, and metadata slots that changed, until their write is over.
 //!
-//! Invariants: they lie in the order of their numbers, which is that in which they were closed. What is asked at each decision (how
-//! many, of how many bytes, how many mappings wait for them) is counted as they come and go, and what is asked of one is found by its
-//! number or its slot without going through the segments themselves.
+//! Invariants: they lie in the order of their numbers, which is the order of their closing. Pushes
+//! and removals keep the counts that each decision asks for: segments, bytes, waiting mappings. A
+//! search for one segment goes by its number or its slot, without a walk over the segments
+//! themselves.
 //!
-//! What it does not do: write them; [`send`](crate::send) does.
+//! It does not write them; [`send`](crate::send) does.
 
 use larder_core::{Place, SlotId};
 use larder_device::SharedBuf;
@@ -18,17 +19,17 @@ pub struct InFlightSegment {
     pub(crate) generation: u32,
     /// Offset in the WEU.
     pub start: u32,
-    /// All of it; nothing of a metadata slot.
+    /// All bytes of the segment; empty for a metadata slot.
     pub data: SharedBuf,
-    /// It is no segment: what is written is the metadata slot of `slot`, as it is by then.
+    /// A write of the metadata slot of `slot`, as it is by then, instead of a segment.
     pub(crate) is_entry: bool,
-    /// Clean mappings to be logged when the write is over.
+    /// Clean mappings to log when the write is over.
     pub(crate) awaiting: Vec<LogEntry>,
     pub(crate) failed: bool,
 }
 
 impl InFlightSegment {
-    /// Whether `place` is in this segment.
+    /// Returns whether `place` is in this segment.
     fn holds(&self, place: &Place) -> bool {
         self.slot == place.slot
             && self.generation == place.generation
@@ -37,18 +38,18 @@ impl InFlightSegment {
     }
 }
 
-/// All of them.
+/// The segments and metadata slots whose write is not over.
 #[derive(Default)]
 pub struct InFlight {
     segments: VecDeque<InFlightSegment>,
-    /// Number and slot of each, side by side: a search is through few lines of memory.
+    /// Number and slot of each, side by side: a search passes few lines of memory.
     keys: VecDeque<(u64, SlotId)>,
     bytes: usize,
     awaiting: usize,
 }
 
 impl InFlight {
-    /// One more, with the greatest number so far.
+    /// Adds a segment, with the greatest number so far.
     pub(crate) fn push(&mut self, segment: InFlightSegment) {
         debug_assert!(self.keys.back().is_none_or(|(seq, _)| *seq < segment.seq));
         self.keys.push_back((segment.seq, segment.slot));
@@ -57,17 +58,17 @@ impl InFlight {
         self.segments.push_back(segment);
     }
 
-    /// How many there are.
+    /// Returns the number of segments.
     pub(crate) fn len(&self) -> usize {
         self.segments.len()
     }
 
-    /// Bytes that are to be written.
+    /// Returns the bytes to write.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Clean mappings that wait for them.
+    /// Returns the number of clean mappings that wait for segments.
     pub(crate) fn awaiting(&self) -> usize {
         self.awaiting
     }
@@ -76,12 +77,13 @@ impl InFlight {
         self.keys.binary_search_by_key(&seq, |(seq, _)| *seq).ok()
     }
 
-    /// The one of this number.
+    /// Returns the segment of this number.
     pub(crate) fn get(&self, seq: u64) -> Option<&InFlightSegment> {
         self.segments.get(self.position(seq)?)
     }
 
-    /// The write of the one of this number is over. It, with what waits for it.
+    /// Removes the segment of this number, whose write is over. Returns it with its waiting
+    /// mappings.
     pub(crate) fn remove(&mut self, seq: u64) -> Option<InFlightSegment> {
         let at = self.position(seq)?;
         self.keys.remove(at);
@@ -91,13 +93,13 @@ impl InFlight {
         Some(segment)
     }
 
-    /// The one of this number cannot be written: it stays.
+    /// Marks the segment of this number as unwritable: it stays.
     pub(crate) fn fail(&mut self, seq: u64) {
         let segment = self.position(seq).and_then(|at| self.segments.get_mut(at));
         segment.into_iter().for_each(|segment| segment.failed = true);
     }
 
-    /// Whether something of this slot is among them.
+    /// Returns whether a segment of this slot is in flight.
     pub(crate) fn has(&self, slot: SlotId) -> bool {
         self.keys.iter().any(|(_, other)| *other == slot)
     }
@@ -107,12 +109,12 @@ impl InFlight {
         of_slot.find_map(|(at, _)| self.segments.get(at)?.holds(place).then_some(at))
     }
 
-    /// The one that the record at `place` is in.
+    /// Returns the segment that holds the record at `place`.
     pub(crate) fn segment_of(&self, place: &Place) -> Option<&InFlightSegment> {
         self.segments.get(self.holding(place)?)
     }
 
-    /// Has `entry` wait for the record at `place`; gives it back where that is in none of them.
+    /// Makes `entry` wait for the record at `place`. Gives it back if no segment holds that record.
     pub(crate) fn await_record(&mut self, place: &Place, entry: LogEntry) -> Option<LogEntry> {
         match self.holding(place).and_then(|at| self.segments.get_mut(at)) {
             Some(segment) => {
@@ -124,13 +126,13 @@ impl InFlight {
         }
     }
 
-    /// What waits for them, which does so no more.
+    /// Takes all waiting mappings out of their segments.
     pub(crate) fn take_awaiting(&mut self) -> Vec<LogEntry> {
         self.awaiting = 0;
         self.segments.iter_mut().flat_map(|segment| std::mem::take(&mut segment.awaiting)).collect()
     }
 
-    /// Those with smaller numbers.
+    /// Returns the segments with smaller numbers.
     pub(crate) fn below(&self, seq: u64) -> impl Iterator<Item = &InFlightSegment> {
         self.segments.iter().take_while(move |segment| segment.seq < seq)
     }

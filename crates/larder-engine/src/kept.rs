@@ -1,15 +1,17 @@
 //! Trims that the cache keeps to itself: they read as zeroes, and the origin is not told of them.
 //!
-//! A kept trim (`--trim keep`) is a trimmed run that is *advisory*. Log and checkpoint hold it, so it
-//! outlives a crash. Kept runs fill the table of runs to its half. The cache ignores and counts a TRIM
-//! beyond that, of a part of a chunk, and outside write-back: the range reads as before. Destaging writes
-//! kept runs to the origin as zeroes in three cases: the shortest ones when writes fill the table, all of
-//! them before a mode without dirty data, and all of them when the flash fails or loses its name.
+//! A kept trim (`--trim keep`) is a trimmed run that is *advisory*. Log and checkpoint hold it, so
+//! it outlives a crash. Kept runs fill half of the table of runs. The cache ignores and counts a
+//! TRIM beyond that, of a part of a chunk, and outside write-back: the range reads as before.
+//! Destaging writes kept runs to the origin as zeroes in three cases:
+//! - the shortest ones, when writes fill the table;
+//! - all of them, before a mode without dirty data;
+//! - all of them, when the flash fails or loses its name.
 //!
-//! Invariants: a range whose TRIM was ignored is unchanged. Zeroes that the origin is owed stay owed under
-//! a trim. Kept runs leave a quarter of the table to owed ones.
+//! Invariants: a range whose TRIM was ignored is unchanged. Zeroes that the origin is owed stay
+//! owed under a trim. Kept runs leave a quarter of the table to owed ones.
 //!
-//! What it does not do: destage; [`destage`](crate::destage) does.
+//! It does not destage; [`destage`](crate::destage) does.
 
 use crate::{
     config::TrimPolicy,
@@ -27,43 +29,44 @@ use larder_device::{IoOp, ZeroFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// How far a TRIM was kept.
+/// The kept part of a TRIM.
 #[derive(Default)]
 struct Kept {
-    /// Bytes of it that read as zeroes from now on.
+    /// Bytes that read as zeroes from now on.
     bytes: u64,
     /// The sequence number up to which a commit makes them durable; 0 for none.
     upto: u64,
 }
 
 impl Shared {
-    /// Whether advisory runs stay in the cache now: a flash that failed does not hold them.
+    /// Returns whether advisory runs stay in the cache now: a flash that failed does not hold them.
     pub(crate) fn keeps_trims(&self, state: &State) -> bool {
         self.tuning.trim == TrimPolicy::Keep && state.flash_failed.is_none()
     }
 
-    /// The runs that the cache keeps to itself.
+    /// Returns the runs that the cache keeps to itself.
     pub(crate) fn kept(&self, state: &State) -> Advisory {
         if self.keeps_trims(state) { state.design.dirty_counts().advisory } else { Advisory::default() }
     }
 
-    /// The part of the dirty data that the origin is owed: all of it but kept trims.
+    /// Returns the part of the dirty data that the origin is owed: all of it but kept trims.
     pub(crate) fn owed(&self, state: &State) -> DirtyCounts {
         let (dirty, kept) = (state.design.dirty_counts(), self.kept(state));
         let (runs, run_chunks) = (dirty.runs - kept.runs, dirty.run_chunks - kept.chunks);
         DirtyCounts { runs, run_chunks, ..dirty }
     }
 
-    /// The number of kept runs that must go: some from three quarters of the table on.
+    /// Returns the number of kept runs that must go: some from three quarters of the table on.
     ///
-    /// Each write may cut a run in two. An eighth of the table goes at once, so that few batches do it.
+    /// Each write may cut a run in two. An eighth of the table goes at once, so that few batches do
+    /// it.
     pub(crate) fn kept_runs_to_give(&self, state: &State) -> usize {
         let (max, runs) = (self.geometry.zero_ranges_max, state.design.dirty_counts().runs);
         let over = if runs < max / 4 * 3 { 0 } else { runs - max / 8 * 5 };
         over.min(self.kept(state).runs) as usize
     }
 
-    /// Whether the table has room to keep a run. A run that joins a kept one takes none.
+    /// Returns whether the table has room to keep a run. A run that joins a kept one takes no room.
     fn has_room_to_keep(&self, state: &State, run: &Run) -> bool {
         let end = run.first.0 + run.count;
         let joins = |from: u64| state.design.trimmed_from(Lba(from)).is_some_and(|it| it.first.0 <= end && it.advisory);
@@ -75,7 +78,7 @@ impl Shared {
     /// Carries out a TRIM that the origin is not told of.
     ///
     /// # Errors
-    /// Range and alignment; where a trim is durable at once, the errors of [`Shared::zero`].
+    /// Range and alignment; if a trim is durable at once, the errors of [`Shared::zero`].
     pub(crate) async fn keep_trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
         self.check_request(IoOp::Discard, offset, len)?;
         if len == 0 {
@@ -95,7 +98,7 @@ impl Shared {
             result = self.commit(kept.upto).await;
         }
         match result {
-            // The flash holds the kept part no more.
+            // The flash no longer holds the kept part.
             Err(EngineError::FlashFailed(_)) if is_durable => {
                 let flags = ZeroFlags { fua: true, ..ZeroFlags::default() };
                 self.zero_on_origin(offset, len, Zeroing { flags, advisory: true }, (WriteMode::Back, ticket)).await
@@ -106,7 +109,7 @@ impl Shared {
         }
     }
 
-    /// Keeps the whole chunks of a range as far as there is room.
+    /// Keeps the whole chunks of a range while there is room.
     async fn keep_chunks(self: &Arc<Self>, offset: u64, len: u64, kept: &mut Kept) -> Result<(), EngineError> {
         let whole = self.whole_chunks(offset, len);
         let mut at = whole.start;
@@ -117,7 +120,7 @@ impl Shared {
             let count = state.design.trim_span(Lba(at), end - at, MAPPED_A_STEP);
             let run = Run { first: Lba(at), count, seq: 0, no_hole: false, advisory: true };
             let seq = match owed {
-                // It reads as zeroes, and the origin gets them.
+                // The chunk reads as zeroes, and the origin gets them.
                 Some(owed) => owed.seq,
                 None if self.keeps_trims(&state) && self.has_room_to_keep(&state, &run) => state.trim(run)?,
                 None => return Ok(()),
@@ -131,7 +134,9 @@ impl Shared {
     }
 }
 
-/// The run at a chunk, if the origin is owed its zeroes, and the first chunk of the next kind, or `end`.
+/// Returns the run at a chunk, if the origin is owed its zeroes, and the end of its kind.
+///
+/// The end is the first chunk of the next kind, or `end`.
 fn next_of_a_kind(state: &State, at: u64, end: u64) -> (Option<Run>, u64) {
     let mut from = at;
     while let Some(run) = state.design.trimmed_from(Lba(from)).filter(|run| run.first.0 < end) {

@@ -1,13 +1,15 @@
-//! Pins: who reads from which slot, and evictions that wait for the last reader to leave.
+//! Pins: the readers of each slot, and the evictions that wait for the last reader to leave.
 //!
-//! Each slot has a count in several stripes, so that readers of one slot do not pass a cache line from core to core.
+//! Each slot has a count in several stripes, so that readers of one slot do not pass a cache line
+//! from core to core.
 //!
-//! Invariants: a slot's pins rise only under the state's lock, shared or not, so that a slot without pins whose mappings are gone
-//! stays so: an eviction takes the mappings under the lock for itself, and sees then each pin of a reader who found one. An eviction
-//! that waits is told when the last pin of a stripe goes: it announces itself before it looks at the pins, and who
-//! unpins looks for announcements afterwards, so that one of the two sees the other.
+//! Invariants: a slot's pins rise only under the state's lock, shared or not. So a slot stays
+//! unpinned once it has no pins and no mappings. An eviction takes the mappings under the exclusive
+//! lock, and then sees each pin of a reader that found one. A waiting eviction is told when the
+//! last pin of a stripe goes. The eviction announces itself before it looks at the pins, and an
+//! unpinning reader looks for announcements afterwards. So one of the two sees the other.
 //!
-//! What it does not do: know what is in a slot.
+//! It does not know the content of a slot.
 
 use crate::{stripes::Stripe, sync::Notify};
 use larder_core::SlotId;
@@ -16,12 +18,12 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::*},
 };
 
-/// Bytes of all counts at most, but for one for each slot.
+/// Limit of the bytes of all counts, beyond one count for each slot.
 const BYTES_MAX: usize = 4 << 20;
 
 /// The pins of all slots.
 pub struct Pins {
-    /// By stripe, and there by slot.
+    /// Counts by stripe, and there by slot.
     readers: Box<[Box<[AtomicU32]>]>,
     /// Evictions that wait.
     waiting: AtomicU32,
@@ -35,7 +37,7 @@ pub struct Pinned<'a> {
     held: HeldPin,
 }
 
-/// A pin that nobody gives back but by [`Pins::unpin`].
+/// A pin that only [`Pins::unpin`] gives back.
 #[derive(Clone, Copy)]
 pub struct HeldPin {
     slot: SlotId,
@@ -43,10 +45,11 @@ pub struct HeldPin {
 }
 
 impl Pins {
-    /// Of `slots` slots, none of them pinned, for threads with so many stripes (a power of two).
+    /// Returns the pins of `slots` slots, all unpinned, for threads of `stripes` stripes (a power
+    /// of two).
     pub fn new(slots: u32, stripes: usize) -> Pins {
         let affordable = BYTES_MAX / (slots.max(1) as usize * size_of::<AtomicU32>());
-        // The largest power of two in it.
+        // The largest power of two within the bound.
         let stripes = stripes.min(1 << affordable.max(1).ilog2());
         let count = || (0..slots).map(|_| AtomicU32::new(0)).collect();
         Pins {
@@ -60,7 +63,8 @@ impl Pins {
         &self.readers[pin.stripe.0][pin.slot.0 as usize]
     }
 
-    /// A reader of `slot` begins. Under the state's lock, by which it knows that the slot holds what it wants.
+    /// Pins `slot` for a reader. The caller holds the state's lock, under which it found its record
+    /// in the slot.
     #[inline]
     pub fn pin(&self, slot: SlotId, stripe: Stripe) -> Pinned<'_> {
         let held = HeldPin { slot, stripe: Stripe(stripe.0 & (self.readers.len() - 1)) };
@@ -68,10 +72,11 @@ impl Pins {
         Pinned { pins: self, held }
     }
 
-    /// A reader is done.
+    /// Unpins a slot after a read.
     #[inline]
     pub fn unpin(&self, pin: HeldPin) {
-        // `SeqCst` here and in `wait_unpinned`: with less, both could look before they see what the other did.
+        // `SeqCst` here and in `wait_unpinned`: a weaker order lets both look before they see each
+        // other's change.
         let before = self.count(&pin).fetch_sub(1, SeqCst);
         debug_assert!(before > 0);
         if before == 1 && self.waiting.load(SeqCst) > 0 {
@@ -79,7 +84,7 @@ impl Pins {
         }
     }
 
-    /// Whether someone reads from `slot`.
+    /// Returns whether a reader pins `slot`.
     pub fn is_pinned(&self, slot: SlotId) -> bool {
         self.readers.iter().any(|stripe| stripe[slot.0 as usize].load(SeqCst) > 0)
     }

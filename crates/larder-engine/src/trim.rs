@@ -1,14 +1,16 @@
-//! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash if a FLUSH followed.
+//! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash
+//! if a FLUSH followed.
 //!
-//! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging writes
-//! it to the origin as zeroes (punched where the origin can); parts of a chunk are written as zero sectors.
-//! Write-through and write-around: mappings are forgotten durably, then the origin writes zeroes.
-//! [`TrimPolicy`] sets the treatment of a TRIM.
+//! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging
+//! writes it to the origin as zeroes (punched if the origin can); parts of a chunk are written as
+//! zero sectors. Write-through and write-around: mappings are forgotten durably, then the origin
+//! writes zeroes. [`TrimPolicy`] sets the treatment of a TRIM.
 //!
-//! Invariants: only a TRIM that is passed on becomes a plain discard, on an origin that promises zeroes.
+//! Invariants: only a TRIM that is passed on becomes a plain discard, on an origin that promises
+//! zeroes.
 //!
-//! What it does not do: keep trims; [`kept`](crate::kept) does. Trim the flash; eviction does, slot by
-//! slot.
+//! It does not keep trims; [`kept`](crate::kept) does. It does not trim the flash; eviction does,
+//! slot by slot.
 
 use crate::{config::TrimPolicy, error::EngineError, shared::Shared, tickets::Ticket};
 use larder_core::{Lba, ranges::Run};
@@ -22,12 +24,12 @@ use std::{
 /// Mapped chunks of a trim that are forgotten under one hold of the lock.
 pub(crate) const MAPPED_A_STEP: usize = 1 << 14;
 
-/// How a range of the origin is zeroed.
+/// The method that zeroes a range of the origin.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Zeroing {
-    /// As the client asked.
+    /// The flags of the client's request.
     pub flags: ZeroFlags,
-    /// It is a TRIM, which may be passed on as one.
+    /// The request is a TRIM, which may be passed on as one.
     pub advisory: bool,
 }
 
@@ -45,11 +47,12 @@ impl Shared {
         }
     }
 
-    /// Has `len` bytes at `offset` read as zeroes.
+    /// Makes `len` bytes at `offset` read as zeroes.
     ///
     /// # Errors
-    /// Range and alignment, and what the devices say. With `fast_only`, [`larder_device::IoErrorKind::Unsupported`]
-    /// where the origin would have to be written with zeroes the slow way.
+    /// Range and alignment, and those of the devices. With `fast_only`,
+    /// [`larder_device::IoErrorKind::Unsupported`] if the origin would need zeroes written the slow
+    /// way.
     pub async fn zero(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {
         self.zero_as(IoOp::WriteZeroes, offset, len, Zeroing { flags, advisory: false }).await
     }
@@ -166,7 +169,7 @@ impl Shared {
         Ok(seq)
     }
 
-    /// Waits while there are as many trimmed runs as a checkpoint holds, or the RAM budget affords.
+    /// Waits while the runs are as many as a checkpoint holds or the RAM budget affords.
     async fn wait_for_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
             let destaged = self.signals.destaged.listen();
@@ -184,10 +187,10 @@ impl Shared {
         }
     }
 
-    /// Zeroes a range of the origin, widened by reading where its sectors are coarser.
+    /// Zeroes a range of the origin, widened by reading if its sectors are coarser.
     ///
     /// # Errors
-    /// The origin's.
+    /// Those of the origin.
     pub(crate) async fn zero_origin(
         self: &Arc<Self>,
         offset: u64,
@@ -224,7 +227,7 @@ impl Shared {
         if discards && how.flags.fua { self.flush_origin().await } else { Ok(()) }
     }
 
-    /// Whether the origin gets a plain discard, after which it promises zeroes.
+    /// Returns whether the origin gets a plain discard, after which it promises zeroes.
     fn discards(&self, how: Zeroing) -> bool {
         how.advisory && self.tuning.trim == TrimPolicy::Pass && self.origin.info().discard_zeroes
     }

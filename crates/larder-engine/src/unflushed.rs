@@ -1,20 +1,23 @@
-//! Clean mappings that the metadata log must not have yet, and the flush of the origin that they wait for.
+//! Clean mappings that the metadata log must not have yet, and the flush of the origin that they
+//! wait for.
 //!
-//! In write-through and write-around a clean mapping may copy bytes that the origin has not made durable. Were it durable
-//! before they are, a power loss could leave the copy and take the original, and what is read would change when the copy
-//! is evicted. So such a mapping stays here, outside the queue of the log, until the origin was flushed: a commit that
-//! forgets something finds in the queue nothing that it would have to flush the origin for.
+//! In write-through and write-around a clean mapping may copy bytes that the origin has not made
+//! durable. If the mapping became durable first, a power loss could leave the copy and take the
+//! original. Reads would then change when the copy is evicted. So such a mapping stays here,
+//! outside the queue of the log, until the origin is flushed. A commit that forgets a mapping
+//! therefore never has to flush the origin.
 //!
 //! Invariants:
-//! - An entry goes to the log after a successful flush that began when it was here, and only if it still is what its
-//!   chunk maps to. When a flush fails, all that is here is forgotten instead, and all that still waits for its record: what
-//!   they copy may be lost.
-//! - There is one entry for a chunk at most, the newest, with a number of its own: a chunk that was forgotten, and mapped to
-//!   the same record again, waits for another flush.
-//! - Nothing is here while the origin has nothing to flush.
+//! - An entry goes to the log after a successful flush that began while the entry was here. It goes
+//!   only if it is still its chunk's mapping. A failed flush forgets all entries here and all that
+//!   still wait for their record: the bytes that they copy may be lost.
+//! - A chunk has at most one entry, the newest, with a number of its own. A chunk that was
+//!   forgotten, and mapped to the same record again, waits for another flush.
+//! - No entry is here while the origin has nothing to flush.
 //!
-//! What it does not do: say when the origin is flushed. FLUSH, destaging and checkpoints do, and [`Shared::drain`], which
-//! the commit timer and a queue of insertions that fills up ask for; who forgets a mapping never does.
+//! It does not decide when the origin is flushed. FLUSH, destaging and checkpoints do, and
+//! [`Shared::drain`], for the commit timer and for a queue of insertions that fills up. Forgetting
+//! a mapping never flushes.
 
 use crate::{error::EngineError, shared::Shared, state::State, state::from_format};
 use larder_core::{Fingerprint, Lba, Lookup, SlotId};
@@ -28,8 +31,8 @@ use std::{
     },
 };
 
-/// Clean mappings that wait for a flush of the origin. Together with the log's entries, about as many as of those may wait:
-/// then nothing more is inserted.
+/// Clean mappings that wait for a flush of the origin. Together with the log's entries, about as
+/// many as of those may wait; beyond that, insertion stops.
 #[derive(Default)]
 pub struct Unflushed {
     /// By chunk: the entry's number, and the entry.
@@ -39,12 +42,12 @@ pub struct Unflushed {
 }
 
 impl Unflushed {
-    /// How many wait.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether none waits.
+    /// Returns whether no entry waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -54,23 +57,23 @@ impl Unflushed {
         self.next_number += 1;
     }
 
-    /// The chunk changed.
+    /// Drops the entry of a chunk that changed.
     pub fn remove(&mut self, lba: Lba) {
         self.entries.remove(&lba.0);
     }
 
-    /// A run of chunks changed.
+    /// Drops the entries of a run of chunks that changed.
     pub fn remove_range(&mut self, first: Lba, count: u64) {
         let inside: Vec<u64> = self.entries.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
         inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
     }
 
-    /// The log is dead: nothing waits for it any more.
+    /// Drops all entries, because the log is dead.
     pub fn clear(&mut self) {
         self.entries.clear();
     }
 
-    /// Takes out what has a number below `upto`, in the order in which it came.
+    /// Takes out the entries with a number below `upto`, in the order of their numbers.
     fn take_below(&mut self, upto: u64) -> Vec<LogEntry> {
         let mut taken = Vec::new();
         self.entries.retain(|_, &mut (number, entry)| {
@@ -84,59 +87,64 @@ impl Unflushed {
     }
 }
 
-/// Flushes of the origin, of which one is under way at a time.
+/// Flushes of the origin, one of which runs at a time.
 #[derive(Default)]
 pub struct OriginFlushes {
-    /// How many began.
+    /// Flushes that began.
     begun: u64,
     in_flight: bool,
-    /// Why one failed last.
+    /// The error of the last failure.
     pub last_error: Option<IoError>,
-    /// The same, with its number, if clients' writes go to the origin, for each [`Audience`] until it is told. (What is destaged is
-    /// tried again.)
+    /// The same, with its number, if clients' writes go to the origin, for each [`Audience`] until
+    /// it is told. (Destages are tried again.)
     untold: [Option<(u64, IoError)>; 2],
 }
 
-/// Who is told, once, that a flush of the origin failed, whoever asked for that flush.
+/// The party that is told, once, of a failed flush of the origin, regardless of the flush's
+/// requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Audience {
     /// Clients: one of them, by the FLUSH that comes next.
     Client,
-    /// Whoever operates the cache: by what brings everything to the origin, or ends the cache.
+    /// The operator, by an operation that brings all data to the origin, or ends the cache.
     Operator,
 }
 
-/// One who asks, until he has his answer. What failed unseen counts as told only with that ([`Shared::answer`]): others who ask
-/// meanwhile are told as well, and where he gives up, the next one is.
+/// A requester, until its answer. A failure counts as told only with that answer
+/// ([`Shared::answer`]).
+///
+/// Other requesters are told as well meanwhile. If this one gives up, the next one is told.
 #[derive(Clone)]
 pub struct Asker {
     whom: Audience,
-    /// The newest failure that his answer will speak of.
+    /// The newest failure in the requester's answer.
     heard: Arc<AtomicU64>,
 }
 
 impl Asker {
-    /// Somebody who asks now.
+    /// Returns a requester that has heard of no failure.
     pub fn new(whom: Audience) -> Self {
         Asker { whom, heard: Arc::new(AtomicU64::new(0)) }
     }
 }
 
 impl State {
-    /// Whether clean mappings become durable only after a flush of the origin. In write-back they need none: what
-    /// destaging writes and has not flushed is dirty still.
+    /// Returns whether clean mappings wait for a flush of the origin before they become durable.
+    ///
+    /// In write-back they need none: data that a destage wrote without a flush is dirty still.
     fn origin_matters(&self) -> bool {
         self.mode.get() != WriteMode::Back && self.origin_is_unflushed()
     }
 
-    /// Whether the origin may lack, after a power loss, what was written to it.
+    /// Returns whether the origin may lose written data in a power loss.
     fn origin_is_unflushed(&self) -> bool {
         // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
         self.origin_unflushed || self.origin_flushes.in_flight
     }
 
-    /// A clean mapping's record was written: it is logged, if it still is what its chunk maps to; where the origin may lack what
-    /// it copies, after a flush.
+    /// Logs a clean mapping whose record was written, if it is still its chunk's mapping.
+    ///
+    /// If the origin may lose the original, the entry waits for a flush.
     pub fn log_clean(&mut self, entry: LogEntry) {
         match self.still_mapped(&entry) {
             Some(lba) if self.origin_matters() && !self.log.dead => self.unflushed.insert(lba, entry),
@@ -144,7 +152,7 @@ impl State {
         }
     }
 
-    /// The origin durably has what a clean mapping copies: it is logged, if it still is what its chunk maps to.
+    /// Logs a clean mapping whose original is durable on the origin, if `is_mapped`.
     fn log_settled(&mut self, entry: LogEntry, is_mapped: bool) {
         if let LogEntry::Map { lba, place, .. } = &entry {
             self.settle(Lba(*lba), &from_format(place), is_mapped);
@@ -157,7 +165,7 @@ impl State {
         }
     }
 
-    /// The chunk of a clean mapping, if it still maps to what the entry says.
+    /// Returns the chunk of a clean mapping, if it still maps to the entry's place.
     fn still_mapped(&self, entry: &LogEntry) -> Option<Lba> {
         let (lba, current) = match entry {
             LogEntry::Map { lba, place, fingerprint, .. } => {
@@ -170,10 +178,10 @@ impl State {
         (current && self.design.dirty_seq(lba).is_none()).then_some(lba)
     }
 
-    /// A flush of the origin succeeded that began when `upto` was the next number.
+    /// Notes a successful flush of the origin that began when `upto` was the next number.
     fn origin_was_flushed(&mut self, upto: u64, changes_upto: u64) {
         self.origin_changes.flushed(changes_upto);
-        // Where nothing was written since the last flush began, that one was for what came after it began, too.
+        // Without a write since the last flush began, that flush also covers the later entries.
         let upto = if self.origin_is_unflushed() { upto } else { u64::MAX };
         for entry in self.unflushed.take_below(upto) {
             let is_mapped = self.still_mapped(&entry).is_some();
@@ -181,7 +189,8 @@ impl State {
         }
     }
 
-    /// A flush of the origin failed: what was written before it may be lost, whatever a later one says.
+    /// Notes a failed flush of the origin: earlier writes may be lost, even if a later flush
+    /// succeeds.
     fn origin_flush_failed(&mut self, error: &IoError) {
         let mode = self.mode.get();
         self.origin_unflushed = true;
@@ -194,7 +203,7 @@ impl State {
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
         if mode != WriteMode::Back {
-            // They would come here when their records are written, as if nothing had been.
+            // Their records' completions would insert them here as if no flush had failed.
             let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
             lost.extend(open.flat_map(std::mem::take));
             lost.extend(self.in_flight.take_awaiting());
@@ -209,11 +218,13 @@ impl State {
 }
 
 impl Shared {
-    /// Flushes the origin, unless it was not written since a flush that is over. One flush at a time: whoever comes meanwhile
-    /// waits for the next, and shares it. Were there two, one that succeeds could not tell what the other one lost.
+    /// Flushes the origin, unless no write came since a flush that is over.
+    ///
+    /// One flush runs at a time. Requests meanwhile share the next one. With two at once, the one
+    /// that succeeds could not tell the losses of the other.
     ///
     /// # Errors
-    /// The origin's, of this flush or of one that failed since this was called.
+    /// Those of the origin, of this flush or of one that failed since the call.
     pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
         let (failures, wanted) = {
             let state = self.state.lock();
@@ -223,7 +234,7 @@ impl Shared {
             let flushes = &state.origin_flushes;
             (state.origin_flush_failures, flushes.begun + 1)
         };
-        // To its end, also where whoever asked gives up: what it flushes, or loses, others will want to know.
+        // It runs to its end even if the requester gives up: other tasks need its outcome.
         let this = self.clone();
         let flushed = self.to_its_end(async move { Ok(this.flush_origin_in_turn(failures, wanted).await) });
         flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
@@ -238,7 +249,7 @@ impl Shared {
             {
                 return Err(error);
             }
-            // Without failures since, the flushes that began since are over, and succeeded.
+            // Without a failure since, the flushes that began since are over and succeeded.
             if state.origin_flushes.begun >= wanted || !state.origin_is_unflushed() {
                 return Ok(());
             }
@@ -259,18 +270,20 @@ impl Shared {
                 state.origin_flush_failed(error);
             }
         }
-        // Metadata slots that waited for it.
+        // Metadata slots that waited for the flush.
         let outgoing = self.take_outbox(&mut state);
         drop(state);
         self.send(outgoing);
         result
     }
 
-    /// [`Shared::flush_origin`] for somebody who relies on it. An earlier flush that failed may have lost what a client wrote, and
-    /// a device says so once, and the next flush succeeds.
+    /// Flushes the origin as [`Shared::flush_origin`], for a requester that relies on it.
+    ///
+    /// An earlier failed flush may have lost a client's write. A device reports that once, and the
+    /// next flush succeeds.
     ///
     /// # Errors
-    /// The origin's, of this flush or of an earlier one that this audience was not told of.
+    /// Those of the origin, of this flush or of an earlier one that this audience was not told of.
     pub async fn flush_origin_for(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
         let untold = self.tell(asker);
@@ -278,10 +291,10 @@ impl Shared {
         untold
     }
 
-    /// Tells of a flush of the origin that failed, and that this audience has not been told of.
+    /// Tells of a failed flush of the origin, if this audience has not been told of it.
     ///
     /// # Errors
-    /// That one's.
+    /// That of the flush.
     pub fn tell(&self, asker: &Asker) -> Result<(), EngineError> {
         let state = self.state.lock();
         let Some((number, error)) = &state.origin_flushes.untold[asker.whom as usize] else { return Ok(()) };
@@ -289,7 +302,8 @@ impl Shared {
         Err(error.clone().into())
     }
 
-    /// The answer that whoever asked gets now, and nothing between: with it he is told what he heard of.
+    /// Returns the requester's answer, and counts its failure as told. The caller hands it on at
+    /// once.
     pub fn answer<T, E>(&self, asker: &Asker, answer: Result<T, E>) -> Result<T, E> {
         let heard = asker.heard.load(Relaxed);
         if answer.is_err() && heard > 0 {
@@ -299,7 +313,8 @@ impl Shared {
         answer
     }
 
-    /// Has the origin flushed in the background, and then logs what waits for that. Nobody waits for it.
+    /// Flushes the origin in the background, and then logs the entries that wait for it. No task
+    /// waits.
     pub fn drain(self: &Arc<Self>) {
         {
             let unflushed = &mut self.state.lock().unflushed;
@@ -309,7 +324,7 @@ impl Shared {
         }
         let this = self.clone();
         self.spawn_counted(async move {
-            // One that fails is told to the next FLUSH.
+            // The next FLUSH is told of a failure.
             let _ = this.flush_origin().await;
             let upto = {
                 let mut state = this.state.lock();

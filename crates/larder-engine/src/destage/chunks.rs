@@ -1,9 +1,10 @@
 //! Destaging chunks: a batch of them, from flash to the origin.
 //!
-//! Invariants: what one failed request was to read is read again record by record, and what one was to write is written again
-//! piece by piece, so that one bad sector, of the flash or of the origin, keeps nothing but its own chunk from the origin.
+//! Invariants: the records of a failed read are read again one by one, and the pieces of a failed
+//! write are written again one by one. So one bad sector, of the flash or of the origin, holds back
+//! its own chunk alone.
 //!
-//! What it does not do: choose the batch.
+//! It does not choose the batch.
 
 use crate::{
     batch::BatchRecord,
@@ -23,7 +24,7 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// One piece of origin content: of which chunk, where, and the bytes.
+/// One piece of origin content: its chunk, its offset and its bytes.
 #[derive(Clone)]
 struct Piece {
     lba: Lba,
@@ -31,13 +32,13 @@ struct Piece {
     data: SharedBuf,
 }
 
-/// A dirty mapping that is destaged.
+/// A dirty mapping under destage.
 #[derive(Clone, Copy)]
 struct DirtyChunk {
     lba: Lba,
     /// Sequence number of the mapping.
     seq: u64,
-    /// Of a fragment, its sectors.
+    /// The sectors, if it is a fragment.
     sectors: Option<SectorMap>,
 }
 
@@ -46,25 +47,28 @@ struct DirtyChunk {
 struct Content {
     /// Chunks that are among the pieces.
     chunks: Vec<DirtyChunk>,
-    /// What the origin gets.
+    /// Pieces to write to the origin.
     pieces: Vec<Piece>,
-    /// Records that are to be read.
+    /// Records to read.
     held: Vec<(DirtyChunk, HeldRecord)>,
-    /// Why some could not be read. They are tried again.
+    /// The error of an unreadable record. Such records are tried again.
     unread: Option<IoError>,
-    /// Where a damaged one lies on flash. It stays dirty, and is not tried again.
+    /// The place of a damaged record. It stays dirty, and is not tried again.
     damaged: Option<Place>,
 }
 
 impl Shared {
-    /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the origin.
+    /// Destages the chunks of `lbas` (ascending) that are dirty. Returns the bytes written to the
+    /// origin.
     ///
     /// # Errors
-    /// When the origin or the flash failed; what was not destaged stays dirty, and the rest of the batch is clean.
+    /// A failure of the origin or the flash. Chunks that were not destaged stay dirty; the rest of
+    /// the batch is clean.
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
         let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
-        // In its turn: of many who ask for the same, one has room reserved.
+        // The reservation comes in its turn: only one of many destages of the same chunks has room
+        // reserved.
         let _room = self.reserve_batch(lbas.len()).await.map_err(|_| ())?;
         self.destage_held(lbas).await
     }
@@ -124,8 +128,9 @@ impl Shared {
         if refused.is_empty() { Ok(bytes) } else { Err(()) }
     }
 
-    /// Looks up what of `lbas` is dirty and no newer than `newest`: a newer write is not durable yet, and the next batch
-    /// has it.
+    /// Looks up the dirty chunks of `lbas` that are no newer than `newest`.
+    ///
+    /// A newer write is not durable yet, and the next batch has it.
     fn gather(self: &Arc<Self>, lbas: &[Lba], newest: u64) -> Content {
         let mut batch = Content::default();
         let state = self.state.lock();
@@ -152,7 +157,7 @@ impl Shared {
         batch
     }
 
-    /// Reads what is held, and makes pieces of it.
+    /// Reads the held records, and makes pieces of them.
     async fn read_dirty(self: &Arc<Self>, batch: &mut Content) {
         let (operations, records) = self.start_batch(std::mem::take(&mut batch.held));
         let results = join_all(operations).await;
@@ -169,7 +174,8 @@ impl Shared {
                 Err(_) => failed.push((about, reading.again())),
             }
         }
-        // What is broken may be a neighbour, and what fails its check may have been read wrongly.
+        // The broken record may be a neighbour, and a record that fails its check may have been
+        // read wrongly.
         for (about, held) in failed {
             let (operation, reading) = self.start_read(held);
             let result: IoResult<IoBuf> = operation.await;
@@ -189,7 +195,8 @@ impl Shared {
         }
     }
 
-    /// Takes a record that was read; `payload` is `None` where its check failed. False where it is not what was stored.
+    /// Takes a record that was read. `payload` is `None` if its check failed. Returns false if the
+    /// content is wrong.
     fn take_dirty(&self, batch: &mut Content, chunk: DirtyChunk, place: &Place, payload: Option<&[u8]>) -> bool {
         let made = payload.and_then(|payload| self.pieces_of(chunk.lba, place, payload, chunk.sectors));
         let Some(made) = made else { return false };
@@ -198,7 +205,7 @@ impl Shared {
         true
     }
 
-    /// A record was read twice, and was not what was stored.
+    /// Gives up a record that was read twice and had the wrong content each time.
     fn give_up_dirty(&self, batch: &mut Content, chunk: DirtyChunk, place: &Place) {
         batch.damaged = Some(*place);
         let mut state = self.state.lock();
@@ -232,22 +239,24 @@ impl Shared {
         })
     }
 
-    /// Writes pieces, which ascend, to the origin: neighbours joined, several in flight. Returns the chunks of which some could
-    /// not be written.
+    /// Writes pieces, which ascend, to the origin: neighbours joined, several in flight. Returns
+    /// the chunks of failed pieces.
     async fn write_pieces(self: &Arc<Self>, pieces: &[Piece]) -> BTreeSet<Lba> {
         let longest = (self.origin.info().request_bytes_max as usize).min(1 << 20);
         let mut refused = BTreeSet::new();
         for run in self.write_runs(runs_of(pieces, longest).collect()).await {
-            // What is refused may be a neighbour.
+            // The refused piece may be a neighbour.
             let apart = if run.len() > 1 { self.write_runs(run.chunks(1).collect()).await } else { vec![run] };
             refused.extend(apart.into_iter().flatten().map(|piece| piece.lba));
         }
         refused
     }
 
-    /// Writes runs of neighbouring pieces. Returns those that could not be written; where the origin is gone, not all were tried.
+    /// Writes runs of neighbouring pieces. Returns the failed runs; if the origin is gone, some
+    /// were not tried.
     async fn write_runs<'a>(self: &Arc<Self>, runs: Vec<&'a [Piece]>) -> Vec<&'a [Piece]> {
-        // Where the origin's sectors are coarser than the pieces, writes read and merge: then one at a time.
+        // If the origin's sectors are coarser than the pieces, writes read and merge, so they go
+        // one at a time.
         let align = self.geometry.origin_align;
         let depth = if align > SECTOR_BYTES { 1 } else { self.tuning.destage_depth.max(1) };
         let mut refused = Vec::new();
@@ -272,7 +281,7 @@ impl Shared {
     }
 }
 
-/// Runs of neighbours among `pieces`, of at most `bytes_max` each.
+/// Returns the runs of neighbours among `pieces`, of at most `bytes_max` each.
 fn runs_of(pieces: &[Piece], bytes_max: usize) -> impl Iterator<Item = &[Piece]> {
     let mut len = 0;
     pieces.chunk_by(move |piece, next| {
@@ -286,7 +295,7 @@ fn runs_of(pieces: &[Piece], bytes_max: usize) -> impl Iterator<Item = &[Piece]>
     })
 }
 
-/// The bytes of a run of neighbours.
+/// Returns the bytes of a run of neighbours.
 fn joined(run: &[Piece]) -> SharedBuf {
     if let [piece] = run {
         return piece.data.clone();

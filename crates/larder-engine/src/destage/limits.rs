@@ -2,7 +2,7 @@
 //!
 //! Invariants: a limit that binds has a name, which the status shows.
 //!
-//! What it does not do: destage, or say when destaging begins.
+//! It does not destage, or decide when destaging begins.
 
 use crate::{shared::Shared, state::State};
 use std::sync::atomic::Ordering::*;
@@ -26,7 +26,7 @@ pub(crate) enum Limit {
 }
 
 impl Limit {
-    /// The name and the sentence of the condition.
+    /// Returns the name and the sentence of the condition.
     pub fn told(self) -> (&'static str, String) {
         let so_many = |what: &str, count| {
             format!("there are {count} {what}, as many as a checkpoint holds or the RAM budget affords")
@@ -42,8 +42,10 @@ impl Limit {
 }
 
 impl Shared {
-    /// The estimated share of flash under dirty chunks, in percent of all slots. Each chunk counts as much as the average chunk
-    /// since the cache was opened, duplicates and compression included.
+    /// Returns the estimated share of flash under dirty chunks, in percent of all slots.
+    ///
+    /// Each chunk counts as much as the average chunk since the cache was opened, duplicates and
+    /// compression included.
     pub(super) fn dirty_percent(&self, state: &State) -> u64 {
         let chunk = self.geometry.chunk_bytes as u64;
         let inserted = self.counters.inserted_chunks.load(Relaxed);
@@ -54,15 +56,16 @@ impl Shared {
         state.design.dirty_counts().chunks * average * 100 / capacity.max(1)
     }
 
-    /// Whether writers must wait for destaging.
+    /// Returns whether writers must wait for destaging.
     pub(crate) fn too_dirty(&self, state: &State) -> bool {
         self.limit_met(state).is_some()
     }
 
-    /// The limit at which writers wait for destaging, if one is met.
+    /// Returns the limit at which writers wait for destaging, if one is met.
     pub(crate) fn limit_met(&self, state: &State) -> Option<Limit> {
         let (dirty, geometry) = (state.design.dirty_counts(), &self.geometry);
-        // Limits of a checkpoint's size, or of a RAM budget, bind only when the volume has more chunks than that.
+        // Limits of a checkpoint's size, or of a RAM budget, bind only if the volume has more
+        // chunks than that.
         let is_full = |count: u64, max: u64| max < geometry.chunk_count && count + (max / 8).min(ROOM) >= max;
         if self.dirty_percent(state) >= u64::from(self.live.get().dirty_max_percent) {
             Some(Limit::DirtyData)

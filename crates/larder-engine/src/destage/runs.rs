@@ -1,9 +1,10 @@
 //! Destaging trimmed runs: the origin gets zeroes, in requests as large as it completes quickly.
 //!
-//! Invariants: a part of a run is zeroed once its trim is durable. The mark covers the part of it that still reads as zeroes of
-//! the same kind, and carries that run's present number: a trim beside it meanwhile gave it a newer one.
+//! Invariants: a part of a run is zeroed once its trim is durable. The mark covers the part of it
+//! that still reads as zeroes of the same kind. The mark carries that run's present number: a trim
+//! beside it meanwhile gave it a newer one.
 //!
-//! What it does not do: decide which runs are next, or flush the origin.
+//! It does not decide which runs are next, or flush the origin.
 
 use crate::{shared::Shared, state::State, trim::Zeroing};
 use larder_core::{
@@ -23,7 +24,7 @@ use std::{
 
 /// Entries of the log that mark the runs of a batch clean.
 pub(super) const MARKS_MAX: usize = 256;
-/// Bytes of one request that zeroes: of the first one, and of the shortest.
+/// Bytes of the first request that zeroes, and of the shortest.
 const ZERO_BYTES_FIRST: u64 = 16 << 20;
 const ZERO_BYTES_MIN: u64 = 1 << 20;
 /// A request that takes less than `QUICK` doubles the next one's length; one that takes more than `SLOW` halves it.
@@ -31,8 +32,8 @@ const QUICK: Duration = Duration::from_millis(50);
 const SLOW: Duration = Duration::from_millis(500);
 /// A batch begins no request after this time.
 const ZERO_TIME_MAX: Duration = Duration::from_millis(250);
-/// Upper bound on an origin's speed of writing zeroes, in bytes a second. A faster origin punches holes, and the rate limit
-/// counts its time.
+/// Upper bound on an origin's speed of writing zeroes, in bytes a second. A faster origin punches
+/// holes, and the rate limit counts its time.
 const WRITTEN_BYTES_PER_S_MAX: u64 = 4 << 30;
 
 /// The length limit of a request that zeroes a range of the origin, so that it ends within a short time.
@@ -45,7 +46,7 @@ impl Default for ZeroPace {
 }
 
 impl ZeroPace {
-    /// The length limit of the next request, in bytes.
+    /// Returns the length limit of the next request, in bytes.
     fn bytes_max(&self) -> u64 {
         self.0.load(Relaxed)
     }
@@ -68,7 +69,7 @@ pub(super) struct Zeroed {
     parts: Vec<Run>,
     /// Their bytes for the rate limit.
     bytes: u64,
-    /// Some part could not be zeroed, or was not durable.
+    /// A part failed, or was not durable.
     has_failed: bool,
 }
 
@@ -79,7 +80,8 @@ impl Shared {
         let mut durable_upto = 0;
         let began = self.runtime.now();
         for run in runs {
-            // Writes since may have cut the run; the loop reads the rest of it again, piece by piece, under the ticket.
+            // Writes since may have cut the run; the loop reads the rest of it again, piece by
+            // piece, under the ticket.
             let (mut at, end) = (run.first.0, run.first.0 + run.count);
             while at < end {
                 let part = self.state.lock().design.trimmed_from(Lba(at));
@@ -145,8 +147,9 @@ impl Shared {
             let mut marks = 0;
             for part in parts {
                 state.origin_changes.rewritten(part.first.0..part.first.0 + part.count);
-                // The mark covers only the rest of the runs, since chunks written meanwhile are dirty. Over a newer checkpoint,
-                // where such a chunk has no sequence number, a replay would take a mark over it for its own.
+                // The mark covers only the rest of the runs, since chunks written meanwhile are
+                // dirty. Over a newer checkpoint, where such a chunk has no sequence number, a
+                // replay would take a mark over it for its own.
                 for run in remains_of(&state, &part, MARKS_MAX - marks) {
                     marks += 1;
                     let Run { first, count, seq, .. } = run;
@@ -174,7 +177,7 @@ impl Zeroed {
     }
 }
 
-/// The rest of a part of a run in trimmed runs of its kind: at most `max` of them.
+/// Returns the rest of a part of a run in trimmed runs of its kind: at most `max` of them.
 fn remains_of(state: &State, part: &Run, max: usize) -> Vec<Run> {
     let mut parts = Vec::new();
     let (mut at, end) = (part.first.0, part.first.0 + part.count);

@@ -1,4 +1,5 @@
-//! A mapping that waits for a flush of the origin is logged behind what was logged meanwhile: also behind that its slot is free.
+//! A mapping that waits for a flush of the origin is logged behind the entries of the meantime.
+//! These may free its slot.
 
 use super::*;
 use crate::evict::tests::{CHUNKS, chunk, full_cache};
@@ -8,7 +9,7 @@ use larder_core::NewMapping;
 fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
     let (cache, runtime) = full_cache();
     let mut state = cache.shared.state.lock();
-    // What was written before waits no more.
+    // The flush takes the earlier entries out.
     state.origin_unflushed = false;
     state.origin_was_flushed(u64::MAX, u64::MAX);
     let mut tried = 0;
@@ -21,7 +22,7 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
         state.origin_unflushed = true;
         state.map_clean(Lba(number), NewMapping::Duplicate { place }, Some(fingerprint));
         assert!(state.unflushed.entries.contains_key(&number), "the origin was not flushed");
-        // It may be freed already, and that stays so until the log says otherwise.
+        // It may be freed already, and stays so until the log says otherwise.
         state.free_ahead(place.slot);
         assert!(state.design.is_freed(place.slot, u64::MAX));
         let logged = state.log.entries.len();
