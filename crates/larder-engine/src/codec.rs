@@ -1,15 +1,16 @@
-//! What happens to a chunk's bytes: the zero test, the fingerprint, compression and its inverse.
+//! The computations on a chunk's bytes: the zero test, the fingerprint, compression and its
+//! inverse.
 //!
 //! Invariants: pure computing; a result depends on the bytes and the options alone.
 //!
-//! What it does not do: decide where anything goes.
+//! It does not decide where a chunk goes.
 
 use crate::segment::Payload;
 use larder_core::Fingerprint;
 use larder_format::{Compression, Encoding};
 use std::cell::RefCell;
 
-/// How chunks are fingerprinted and compressed.
+/// The fingerprinting and compression of chunks.
 #[derive(Clone)]
 pub struct Codec {
     key: [u8; 32],
@@ -20,14 +21,14 @@ pub struct Codec {
 
 /// An encoded payload.
 pub struct Encoded {
-    /// How.
+    /// The encoding.
     pub encoding: Encoding,
     /// The bytes; `None` for raw, whose bytes are the chunk's own.
     pub bytes: Option<Vec<u8>>,
 }
 
 impl Encoded {
-    /// What is to be stored, of what it was encoded from.
+    /// Returns the payload to store; `raw` is the content that was encoded.
     pub fn payload<'a>(&'a self, raw: &'a [u8]) -> Payload<'a> {
         Payload::Encoded(self.encoding, self.bytes.as_deref().unwrap_or(raw))
     }
@@ -38,12 +39,12 @@ thread_local! {
 }
 
 impl Codec {
-    /// A codec with a fingerprint key. Without `fingerprints` none are computed.
+    /// Returns a codec with a fingerprint key. Without `fingerprints` it computes none.
     pub fn new(key: [u8; 32], compression: Compression, zstd_level: i32, fingerprints: bool) -> Self {
         Codec { key, compression, zstd_level, fingerprints }
     }
 
-    /// The keyed BLAKE3 of a chunk, cut to 128 bits; `None` where deduplication is off.
+    /// Returns the keyed BLAKE3 of a chunk, cut to 128 bits, or `None` if deduplication is off.
     pub fn fingerprint(&self, chunk: &[u8]) -> Option<Fingerprint> {
         if !self.fingerprints {
             return None;
@@ -54,7 +55,7 @@ impl Codec {
         Some(Fingerprint(short))
     }
 
-    /// Compresses `data`; raw where that does not make it smaller.
+    /// Compresses `data`; the result is raw if that does not make it smaller.
     pub fn encode(&self, data: &[u8]) -> Encoded {
         let raw = Encoded { encoding: Encoding::Raw, bytes: None };
         let encoding = match self.compression {
@@ -62,7 +63,8 @@ impl Codec {
             Compression::Lz4 => Encoding::Lz4,
             Compression::Zstd => Encoding::Zstd,
         };
-        // What does not save at least 1/16 is kept raw: it reads back without decompression and without a copy.
+        // A result that does not save at least 1/16 is kept raw: it reads back without
+        // decompression and without a copy.
         let limit = data.len() - data.len() / 16;
         SCRATCH.with_borrow_mut(|scratch| {
             let bound = lz4::block::compress_bound(data.len()).unwrap_or(data.len()).max(data.len() + 4096);
@@ -81,7 +83,8 @@ impl Codec {
     }
 }
 
-/// Decodes `stored` into `out`, whose length is exactly what the payload must give. False where it does not.
+/// Decodes `stored` into `out`, whose length is that of the content. Returns false if the content
+/// differs in length.
 pub fn decode(encoding: Encoding, stored: &[u8], out: &mut [u8]) -> bool {
     match encoding {
         Encoding::Raw => {
@@ -98,9 +101,10 @@ pub fn decode(encoding: Encoding, stored: &[u8], out: &mut [u8]) -> bool {
     }
 }
 
-/// Whether every byte is zero.
+/// Returns whether every byte is zero.
 pub fn is_zero(bytes: &[u8]) -> bool {
-    // Most chunks differ from zero in their first bytes; then compare by words, which the compiler widens.
+    // Most chunks differ from zero in their first bytes; then compare by words, which the compiler
+    // widens.
     let (head, words, tail) = {
         // SAFETY: any bytes are valid u64s.
         unsafe { bytes.align_to::<u64>() }

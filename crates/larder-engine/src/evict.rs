@@ -1,17 +1,19 @@
 //! Eviction of WEUs, and the background cleaning of stale index entries.
 //!
-//! In order, for a batch of victims: (1) they take no new references, and their dirty mappings are destaged; (2) under
-//! the lock its mappings die, its generation moves on, and *slot freed* is logged; (3) that is committed; (4) the last
-//! reader leaves; (5) the slot is trimmed; (6) it is free. A crash before (3) leaves the slot as it was; after it, a slot
+//! In order, for a batch of victims: (1) they take no new references, and their dirty mappings are
+//! destaged; (2) under the lock the mappings of a victim die, its generation moves on, and *slot
+//! freed* is logged; (3) that is committed; (4) the last reader leaves; (5) the slot is trimmed;
+//! (6) it is free. A crash before (3) leaves the slot as it was. A crash after it leaves a slot
 //! whose trim may be missing: it is trimmed before its next use.
 //!
-//! Where a chunk can be in a few slots only, as in buckets, room is made for the next one before it comes: slots that will likely
-//! have to go are *freed ahead*, with (1) to (3), and their mappings stay until the slot is needed ([`Design::free_ahead`](larder_core::Design::free_ahead)).
+//! A chunk that fits in a few slots only, as in buckets, needs room before it comes. Slots that
+//! will likely have to go are *freed ahead*, with (1) to (3). Their mappings stay until the slot is
+//! needed ([`Design::free_ahead`](larder_core::Design::free_ahead)).
 //!
-//! Invariants: (3) makes durable every mapping that displaced one of this slot, so nothing that a crash would bring back
-//! is overwritten. A few slots are kept free, so that writers seldom wait.
+//! Invariants: (3) makes durable every mapping that displaced one of this slot, so no mapping that
+//! a crash would bring back is overwritten. A few slots are kept free, so that writers seldom wait.
 //!
-//! What it does not do: choose; the design does.
+//! It does not choose; the design does.
 
 use crate::{shared::Shared, state::State, sync::either};
 use larder_core::{
@@ -24,24 +26,26 @@ use std::{
     time::Duration,
 };
 
-/// Slots that are freed ahead with one commit. Each may have dirty chunks, for which whoever waits for room waits, too.
+/// Slots that are freed ahead with one commit. A writer that waits for room waits for their dirty
+/// chunks, too.
 const AHEAD_MAX: usize = 32;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
-/// Of the entries that may wait for the log, as many are of what leaves the index at once: one part of so many.
+/// The limit of entries that leave the index at once is this part of the entries that may wait for
+/// the log.
 const DROPPED_SHARE: usize = 8;
 /// When a request of the origin has waited this long, an eviction leaves dirty data behind and takes clean data.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Pause when nothing can be evicted for now.
+/// Pause if no slot can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);
 
 impl Shared {
-    /// Free slots that are kept ready.
+    /// Returns the number of free slots to keep ready.
     pub(crate) fn free_slots_wanted(&self) -> usize {
         self.geometry.store.free_slots_wanted(self.geometry.layout.slot_count as usize)
     }
 
-    /// The evictor's task: keeps slots free and the index in bounds until the cache closes.
+    /// Runs the evictor's task: keeps slots free and the index in bounds until the cache closes.
     pub(crate) async fn evictor(self: Arc<Self>) {
         loop {
             let wanted = self.signals.evict_wanted.listen();
@@ -49,12 +53,12 @@ impl Shared {
                 return;
             }
             if self.state.lock().flash_failed.is_some() {
-                // Nothing new is stored, so nothing has to go.
+                // No record is stored any more, so no slot has to go.
                 self.signals.room.notify();
                 wanted.await;
                 continue;
             }
-            // Stale entries go first: they cost nothing. One shard a hold of the lock.
+            // Stale entries go first, because they cost no data. One shard a hold of the lock.
             let pieces = self.state.lock().design.export_pieces();
             for _ in 0..pieces {
                 let mut state = self.state.lock();
@@ -77,21 +81,23 @@ impl Shared {
             let written = self.signals.segments.listen();
             let done = self.evict_batch(self.geometry.store.evict_at_once(short, crowded)).await;
             self.signals.room.notify();
-            // Where nobody waits there is nothing to wait for either: what was looked at is not looked at again.
+            // Without a waiting task the evictor does not pause either: it does not look at the
+            // same slots again.
             if done == 0 && (short > 0 || crowded) {
                 if crowded {
                     self.make_evictable().await;
                 }
-                // What is still being written cannot leave before.
+                // Slots under write cannot leave before the write is over.
                 either(self.runtime.delay(PAUSE), written).await;
             }
-            // One shard a batch keeps stale duplicates from piling up.
+            // Sweeping one shard a batch keeps stale duplicates from piling up.
             self.state.lock().sweep();
         }
     }
 
-    /// The index is full and no slot can be evicted: what fills it is dirty, zero, or in open WEUs. Makes it clean,
-    /// gone, and sealed.
+    /// Makes room in a full index if no slot can be evicted.
+    ///
+    /// Its entries are dirty, zero, or in open WEUs: it destages, drops and seals them.
     async fn make_evictable(self: &Arc<Self>) {
         // One shard a hold of the lock.
         let pieces = self.state.lock().design.export_pieces();
@@ -107,14 +113,16 @@ impl Shared {
             state.design.dirty_from(Lba(0), DESTAGE_MAX)
         };
         self.send_segments();
-        // What was dropped makes room only for as many more.
+        // Dropped entries make room only for as many more.
         self.request_commit(u64::MAX, false);
         let lbas: Vec<Lba> = dirty.into_iter().map(|(lba, _)| lba).collect();
         self.destage_or_leave(lbas).await;
     }
 
-    /// Destages these chunks to make room. When the origin does not answer, the destage goes on in the background, and clean
-    /// chunks can go meanwhile. A chunk that failed, or was left behind, stays dirty, and its slot is spared.
+    /// Destages these chunks to make room.
+    ///
+    /// When the origin does not answer, the destage goes on in the background, and clean chunks can
+    /// go meanwhile. A chunk that failed, or was left behind, stays dirty, and its slot is spared.
     async fn destage_or_leave(self: &Arc<Self>, lbas: Vec<Lba>) {
         // The next destage would wait like the one that was left behind.
         if lbas.is_empty() || self.evict_left_behind.swap(true, AcqRel) {
@@ -140,7 +148,8 @@ impl Shared {
         }
     }
 
-    /// No more of them than may wait for the log, and few at a time; the rest comes with the next turns.
+    /// Drops clean zeroes: no more than may wait for the log, and few at a time. The rest comes
+    /// with the next turns.
     fn drop_zeroes(&self, state: &mut State, all: bool) {
         if self.log_is_crowded(state) {
             return self.signals.checkpoint_wanted.notify();
@@ -150,7 +159,8 @@ impl Shared {
         let dropped = state.design.drop_clean_zeroes(all, max);
         state.decisions.note(|| (Event::Drop { all, max: max as u64 }, Answer::Count(dropped.len() as u64)));
         for lba in dropped {
-            // Without this entry a crash would bring the zeroes back, over what the origin was given since.
+            // Without this entry a crash would bring the zeroes back, over newer content of the
+            // origin.
             state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
     }
@@ -177,7 +187,7 @@ impl Shared {
         };
         dirty.sort_unstable();
         for part in dirty.chunks(DESTAGE_MAX) {
-            // What fails stays dirty, and then the slot is spared below.
+            // A chunk that fails stays dirty, and its slot is spared below.
             self.destage_or_leave(part.to_vec()).await;
         }
         // (2)
@@ -233,13 +243,16 @@ impl Shared {
         freed.len() + ahead
     }
 
-    /// (2) for slots that likely have to go: their mappings stay. How many these are.
+    /// Does (2) for slots that likely have to go, whose mappings stay. Returns the number of these
+    /// slots.
     fn free_ahead(&self, likely: &[SlotId]) -> usize {
         likely.iter().filter(|&&slot| self.state.lock().free_ahead(slot)).count()
     }
 
-    /// What stands in the way of a record goes, where all of that was freed ahead and nobody uses it: (4) to (6) at once. Whether there
-    /// was such.
+    /// Evicts the records in the way of a record, if all were freed ahead and are unused. Returns
+    /// whether it did.
+    ///
+    /// It does (4) to (6) at once.
     pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
         let State { design, in_memory, log, .. } = &mut *state;
         let slots = design.in_the_way(lba);
@@ -258,9 +271,10 @@ impl Shared {
 }
 
 impl State {
-    /// The log says that a slot is free, which it is once that is durable; whether it does.
+    /// Logs that a slot is free, which holds once the entry is durable. Returns whether it logged
+    /// that.
     pub(crate) fn free_ahead(&mut self, slot: SlotId) -> bool {
-        // What a write that is under way will map would be logged behind this entry.
+        // The mappings of a write under way would be logged behind this entry.
         if self.in_memory[slot.0 as usize] {
             return false;
         }

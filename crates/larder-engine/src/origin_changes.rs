@@ -1,17 +1,20 @@
-//! Which chunks the origin was given new content for, and of which of them it may have lost it: what is read there must
-//! not be cached for good.
+//! Chunks with new content on the origin, and those whose new content the origin may have lost.
 //!
-//! A write-through or write-around changes the origin in three steps: the chunks are *changing* until the write is over,
-//! then *written* until a flush that began later succeeds. When a flush fails, the origin may have forgotten all that is
-//! changing or written, though reads show it until the power goes, and no later flush makes it durable. Such chunks are
-//! *doubtful* until they are written again as a whole, by whomever: were a clean copy of one durable on flash, a power loss could
-//! leave the copy and take the original, and what is read would change when the copy is evicted.
+//! Reads of such chunks must not be cached for good.
 //!
-//! Invariants: nothing clean is mapped for a chunk that is changing or doubtful. Where more runs are written than are kept
-//! apart, a failed flush makes the whole volume doubtful.
+//! A write-through or write-around changes the origin in three steps. The chunks are *changing*
+//! until the write is over. They are *written* until a flush that began later succeeds. When a
+//! flush fails, the origin may have forgotten all changing and written chunks, though reads show
+//! them until the power goes. No later flush makes them durable. Such chunks are *doubtful* until a
+//! write, of any kind, covers them whole. If a clean copy of one became durable on flash, a power
+//! loss could leave the copy and take the original. Reads would then change when the copy is
+//! evicted.
 //!
-//! What it does not do: destaging, whose data stays dirty until a flush succeeds; forget anything at an opening, which begins
-//! with a flush.
+//! Invariants: no clean mapping is made for a changing or doubtful chunk. If more runs are written
+//! than are kept apart, a failed flush makes the whole volume doubtful.
+//!
+//! It leaves destaging alone, whose data stays dirty until a flush succeeds. It does not forget
+//! doubts at an opening, which begins with a flush.
 
 use crate::{error::EngineError, shared::Shared, state::State};
 use larder_core::{
@@ -24,46 +27,47 @@ use std::{ops::Range, sync::Arc};
 
 /// Runs that are kept apart: about 4 MiB.
 const RUNS_MAX: usize = 64 << 10;
-/// How often a change is made while flushes of the origin fail.
+/// Tries of a change while flushes of the origin fail.
 const TRIES_MAX: u32 = 5;
 
-/// See the module.
+/// The changes of the origin; see the module.
 #[derive(Default)]
 pub struct OriginChanges {
     /// First chunk and end of each change that is under way.
     changing: Vec<(u64, u64)>,
-    /// What was written, with the number of the write.
+    /// Written runs, with the number of the write.
     written: RunMap,
     /// All writes below this number count for the whole volume.
     overflowed_below: u64,
     next_number: u64,
     doubtful: RunMap,
-    /// The whole volume is.
+    /// The whole volume is doubtful.
     all_doubtful: bool,
 }
 
 impl OriginChanges {
-    /// Whether a clean copy of the chunk, as the origin shows it, must not be mapped.
+    /// Returns whether a clean copy of the chunk, as the origin shows it, must not be mapped.
     pub fn is_unsettled(&self, lba: Lba) -> bool {
         self.all_doubtful || self.is_changing(lba) || self.doubtful.get(lba).is_some()
     }
 
-    /// Whether the chunk is being changed.
+    /// Returns whether the chunk is being changed.
     pub fn is_changing(&self, lba: Lba) -> bool {
         self.changing.iter().any(|&(first, end)| (first..end).contains(&lba.0))
     }
 
-    /// Chunks that a failed flush may have taken; `None` where that is any.
+    /// Returns the number of chunks that a failed flush may have taken, or `None` if that is any
+    /// chunk.
     pub fn doubtful_chunks(&self) -> Option<u64> {
         (!self.all_doubtful).then(|| self.doubtful.chunks())
     }
 
-    /// A flush that begins now is for the writes below this number.
+    /// Returns the number below which a flush that begins now covers the writes.
     pub fn next_number(&self) -> u64 {
         self.next_number
     }
 
-    /// A flush for the writes below `upto` succeeded.
+    /// Notes a successful flush for the writes below `upto`.
     pub fn flushed(&mut self, upto: u64) {
         let left: Vec<Run> = self.written.iter().filter(|run| run.seq >= upto).collect();
         self.written = RunMap::default();
@@ -73,7 +77,7 @@ impl OriginChanges {
         }
     }
 
-    /// A flush failed.
+    /// Notes a failed flush.
     pub fn flush_failed(&mut self) {
         self.all_doubtful |= self.overflowed_below > 0;
         let lost: Vec<Run> = std::mem::take(&mut self.written).iter().collect();
@@ -98,13 +102,14 @@ impl OriginChanges {
         }
     }
 
-    /// The change of `run` is over; `rewritten` of it is on the origin as a whole, and no flush failed meanwhile.
+    /// Ends the change of `run`. `rewritten` is the part that is whole on the origin without a
+    /// failed flush meanwhile.
     fn end(&mut self, run: (u64, u64), rewritten: Range<u64>) {
         if let Some(at) = self.changing.iter().position(|&changing| changing == run) {
             self.changing.swap_remove(at);
         }
         let (first, end) = run;
-        // Where a flush fails before this is flushed, they are doubtful again.
+        // If a flush fails before these are flushed, they are doubtful again.
         self.rewritten(rewritten);
         if self.written.len() >= RUNS_MAX {
             self.written = RunMap::default();
@@ -120,15 +125,15 @@ impl OriginChanges {
         self.next_number += 1;
     }
 
-    /// The origin got these chunks as a whole, and no flush failed since that began: what it may have lost of them does not
-    /// matter any more.
+    /// Takes away the doubt about chunks that the origin got whole, without a failed flush since
+    /// the write began.
     pub fn rewritten(&mut self, chunks: Range<u64>) {
         self.doubtful.remove(Lba(chunks.start), chunks.end.saturating_sub(chunks.start));
     }
 }
 
-/// A change of the origin under way, from [`Shared::begin_change`] or [`Shared::changing`]. Dropped when it is over, also
-/// if it failed.
+/// A change of the origin under way, from [`Shared::begin_change`] or [`Shared::changing`]. It is
+/// dropped when it is over, even if it failed.
 pub struct OriginChange<'a> {
     shared: &'a Shared,
     first: Lba,
@@ -141,8 +146,11 @@ pub struct OriginChange<'a> {
 }
 
 impl Shared {
-    /// A change of `len` bytes of the origin at `offset` begins: the mappings of these chunks are forgotten, durably where one
-    /// may be durable, and no new ones are made until the change is dropped. `cached_again`: then the new content is offered.
+    /// Begins a change of `len` bytes of the origin at `offset`, and forgets the mappings of these
+    /// chunks.
+    ///
+    /// The forgetting is durable if a mapping may be durable. No new mapping is made until the
+    /// change is dropped. With `cached_again` the new content is offered then.
     ///
     /// # Errors
     /// Those of the commit, and of [`Shared::with_log_room`].
@@ -154,7 +162,7 @@ impl Shared {
     ) -> Result<OriginChange<'_>, EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, len);
         let forget = |state: &mut State, is_crowded: bool| {
-            // What is not mapped, and cannot come back, needs no room in the log.
+            // A chunk that is not mapped, and cannot come back, needs no room in the log.
             if is_crowded && state.design.is_forgetting_logged(first, count) {
                 return None;
             }
@@ -165,10 +173,11 @@ impl Shared {
                 any |= forget_clean(state, lba, cached_again);
             }
             if any {
-                // One entry for all, for the log may have less room than a large cache has mappings.
+                // One entry covers all chunks, because the log may have less room than a large
+                // cache has mappings.
                 state.log.push(LogEntry::Invalidate { lba: change.first.0, chunk_count: change.count });
             }
-            // A mapping may also be gone already, by an eviction or by a write that failed, and not durably.
+            // An eviction or a failed write may have forgotten a mapping already, and not durably.
             let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
             Some((change, upto))
         };
@@ -179,8 +188,11 @@ impl Shared {
         Ok(change)
     }
 
-    /// A change of `len` bytes of the origin at `offset` begins: nothing clean is mapped there until it is dropped, and what
-    /// was read meanwhile is outdated then. What is mapped already is the caller's to forget.
+    /// Begins a change of `len` bytes of the origin at `offset`, during which no clean mapping is
+    /// made there.
+    ///
+    /// The end of the change outdates reads of the meantime. The caller forgets the present
+    /// mappings.
     pub fn changing(&self, state: &mut State, offset: u64, len: u64) -> OriginChange<'_> {
         let (first, count) = self.geometry.chunks_of(offset, len);
         state.origin_changes.changing.push((first.0, first.0 + count));
@@ -188,12 +200,15 @@ impl Shared {
         OriginChange { shared: self, first, count, whole, succeeded: false, failures: state.origin_flush_failures }
     }
 
-    /// Makes a change of the origin, to its end, and again where a flush of the origin failed meanwhile: the origin may have
-    /// forgotten what it was given before, and whoever is told of the flush would take what is acknowledged later for safe.
-    /// The caller holds the ticket. `fua`: what is written is durable by itself.
+    /// Makes a change of the origin, to its end, and again if a flush of the origin failed
+    /// meanwhile.
+    ///
+    /// The origin may have forgotten the earlier write. A client that is told of the flush would
+    /// take any later acknowledgement for safe. The caller holds the ticket. `fua`: the write is
+    /// durable by itself.
     ///
     /// # Errors
-    /// The change's; that of the flush where flushes fail again and again.
+    /// Those of the change; that of the flush if flushes fail again and again.
     pub async fn change_origin<F>(self: &Arc<Self>, fua: bool, change: impl Fn() -> F) -> Result<(), EngineError>
     where
         F: Future<Output = Result<(), EngineError>> + Send + 'static,
@@ -203,7 +218,7 @@ impl Shared {
             let failures = self.state.lock().origin_flush_failures;
             self.to_its_end(change()).await?;
             tries += 1;
-            // Looked at last: nothing comes between this and whoever waits for it.
+            // This look comes last: no step comes between it and the answer.
             let state = self.state.lock();
             if fua || state.origin_flush_failures == failures {
                 return Ok(());
@@ -214,7 +229,8 @@ impl Shared {
         }
     }
 
-    /// The chunks that a range covers whole. The volume's last one is, where the range reaches its end.
+    /// Returns the chunks that a range covers whole. The volume's last one is among them if the
+    /// range reaches its end.
     pub fn whole_chunks(&self, offset: u64, len: u64) -> Range<u64> {
         let chunk = self.geometry.chunk_bytes as u64;
         let to_end = offset + len == self.geometry.volume_bytes;
@@ -223,7 +239,7 @@ impl Shared {
 }
 
 impl OriginChange<'_> {
-    /// The change is over, and the origin has all of it.
+    /// Notes that the origin has all of the change.
     pub fn succeeded(mut self) {
         self.succeeded = true;
     }
@@ -236,7 +252,8 @@ impl Drop for OriginChange<'_> {
         let is_whole = self.succeeded && state.origin_flush_failures == self.failures;
         let rewritten = if is_whole { self.whole.clone() } else { 0..0 };
         state.origin_changes.end(run, rewritten);
-        // A read that began meanwhile may have seen either: its fill is outdated here.
+        // A read that began meanwhile may have seen the old or the new content: its fill is
+        // outdated here.
         state.versions.bump_range(self.first, self.count);
         state.prefetch.remove_range(self.first, self.count);
     }

@@ -1,15 +1,18 @@
-//! Whether the origin is as the last orderly end left it: the end notes its device's mark, and the next opening compares it.
+//! Detects a change of the origin since the last orderly end, by the mark of its device.
 //!
-//! The mark is noted after the last write to the origin, with the superblock that records the orderly end; the first write of an
-//! opening removes it. So after a crash there is no mark, and the opening accepts the origin.
+//! The end notes the device's mark, and the next opening compares it. The mark is noted after the
+//! last write to the origin, with the superblock that records the orderly end. The first write of
+//! an opening removes it. So after a crash there is no mark, and the opening accepts the origin.
 //!
-//! Dropping copies follows the order of a repair: (1) the state without them is written as a checkpoint into the area that the
-//! superblock does not name, with a flush, its header with FUA, a flush; (2) the twins name it, and note no mark. *Crash before
-//! (2): the mark is still there, and the next opening asks again.*
+//! Dropping copies follows the order of a repair: (1) the state without them is written as a
+//! checkpoint into the area that the superblock does not name, with a flush, its header with FUA, a
+//! flush; (2) the twins name it, and note no mark. *Crash before (2): the mark is still there, and
+//! the next opening asks again.*
 //!
-//! Invariants: dirty data is never dropped. An opening accepts an origin whose device reports no mark.
+//! Invariants: dirty data is never dropped. An opening accepts an origin whose device reports no
+//! mark.
 //!
-//! What it does not do: look at the content of the origin.
+//! It does not look at the content of the origin.
 
 use crate::{
     checkpoint::{CheckpointTarget, write_blocks, write_header},
@@ -26,16 +29,17 @@ use larder_format::{LogStart, OriginState};
 use parking_lot::Mutex;
 use std::future::ready;
 
-/// The origin's mark for a superblock of this sequence number.
+/// Returns the origin's mark for a superblock of this sequence number.
 pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginState> {
     let ChangeMark { size_bytes, epoch, changes } = origin.change_mark()?;
     Some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// Whether another program changed the origin since the last orderly end, as far as its device can tell.
+/// Returns whether another program changed the origin since the last orderly end, if its device can
+/// tell.
 ///
 /// # Errors
-/// [`EngineError::OriginChanged`] when that is so, and the tuning names no action for it.
+/// [`EngineError::OriginChanged`] after such a change, if the tuning names no action for it.
 pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
     // The older one of two superblocks does not show the later changes.
     let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
@@ -64,7 +68,7 @@ pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning
 /// Makes the flash forget all clean copies, durably. The caller recovers it again afterwards.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
     let Recovered { mut superblock, state, geometry, .. } = found;
     let old = &*state.design;

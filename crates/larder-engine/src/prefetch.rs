@@ -1,10 +1,11 @@
-//! Read-ahead of sequential streams into RAM, and the rule that what was only prefetched and read once is not put on
-//! flash (Nitro §3: "our cache is scan-resistant").
+//! Read-ahead of sequential streams into RAM. A chunk that was prefetched and read once is not put
+//! on flash (Nitro §3: "our cache is scan-resistant").
 //!
-//! Invariants: a prefetched chunk is as new as its version says: what changes a chunk removes it here, and a prefetch
-//! that was overtaken by a change is dropped. At most `bytes_max` bytes are kept, first in, first out.
+//! Invariants: a prefetched chunk is as new as its version says. A change of a chunk removes it
+//! here, and a prefetch that a change overtook is dropped. At most `bytes_max` bytes are kept,
+//! first in, first out.
 //!
-//! What it does not do: find streams; `larder-core` does.
+//! It does not find streams; `larder-core` does.
 
 use crate::{shared::Shared, state::State};
 use larder_core::{Lba, Lookup, SectorMap, streams::Prefetch};
@@ -14,7 +15,7 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// Prefetches in flight at most.
+/// Limit of prefetches in flight.
 const IN_FLIGHT_MAX: usize = 32;
 
 enum Entry {
@@ -31,23 +32,24 @@ pub struct PrefetchBuffer {
     in_flight: usize,
 }
 
-/// What the buffer has of a chunk.
+/// The buffer's knowledge of a chunk.
 pub enum Prefetched {
-    /// Nothing.
+    /// The buffer does not have it.
     No,
-    /// It is being read: wait for the signal.
+    /// A prefetch is reading it: wait for the signal.
     Coming,
-    /// Its bytes; whether some of them were read from here before, so that the chunk deserves flash.
+    /// Its bytes, and whether an earlier read of some of them here earns the chunk a place on
+    /// flash.
     Here {
         /// The whole chunk.
         data: SharedBuf,
-        /// Read again.
+        /// Some of the sectors were read here before.
         again: bool,
     },
 }
 
 impl PrefetchBuffer {
-    /// A buffer of at most `bytes_max` bytes; 0 keeps nothing.
+    /// Returns a buffer of at most `bytes_max` bytes; with 0 it keeps no chunk.
     pub fn new(bytes_max: usize) -> Self {
         PrefetchBuffer { entries: BTreeMap::new(), order: VecDeque::new(), bytes: 0, bytes_max, in_flight: 0 }
     }
@@ -65,7 +67,7 @@ impl PrefetchBuffer {
         }
     }
 
-    /// The chunk changed, or is cached now.
+    /// Removes a chunk that changed, or is cached now.
     pub fn remove(&mut self, lba: Lba) {
         if self.entries.is_empty() {
             return;
@@ -75,7 +77,7 @@ impl PrefetchBuffer {
         }
     }
 
-    /// A run of chunks changed.
+    /// Removes a run of chunks that changed.
     pub fn remove_range(&mut self, first: Lba, count: u64) {
         let inside: Vec<u64> = self.entries.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
         inside.into_iter().for_each(|lba| self.remove(Lba(lba)));
@@ -106,14 +108,14 @@ impl PrefetchBuffer {
 }
 
 impl State {
-    /// Whether the cache has a chunk, as far as that is known without reading flash.
+    /// Returns whether the cache has a chunk, as far as that is known without reading flash.
     fn is_cached(&self, lba: Lba) -> bool {
         self.design.slot_of(lba).is_some() || self.design.peek(lba) != Lookup::Miss
     }
 }
 
 impl Shared {
-    /// Starts to read ahead what `prefetch` names and nobody has.
+    /// Starts to read ahead the chunks of `prefetch` that neither the cache nor the buffer has.
     pub fn start_prefetch(self: &Arc<Self>, prefetch: Prefetch) {
         let chunk = self.geometry.chunk_bytes as u64;
         let first = prefetch.offset.div_ceil(chunk);
@@ -147,7 +149,7 @@ impl Shared {
         let offset = self.geometry.offset_of(first);
         let chunk = self.geometry.chunk_bytes;
         let bytes = ((versions.len() * chunk) as u64).min(self.geometry.volume_bytes - offset) as usize;
-        // The cache closes even when the origin does not answer.
+        // The cache closes even if the origin does not answer.
         let result = self.unless_closing(self.read_origin(offset, IoBuf::new(bytes))).await;
         {
             let mut state = self.state.lock();
@@ -160,11 +162,13 @@ impl Shared {
                 }
                 state.prefetch.entries.remove(&lba.0);
                 let Some(data) = &data else { continue };
-                // While the origin is being changed there, what it shows now is not what it shows next.
+                // While a write changes the chunk on the origin, a read of the origin may show
+                // passing content.
                 let is_settled = state.versions.get(lba) == version && !state.origin_changes.is_changing(lba);
                 if is_settled && !state.is_cached(lba) {
                     let start = i * chunk;
-                    // A piece of its own, so that one hot chunk does not hold a whole run's memory.
+                    // The piece is a copy, so that one hot chunk does not hold a whole run's
+                    // memory.
                     let piece = IoBuf::copy_of(&data[start..(start + chunk).min(data.len())]).freeze();
                     state.prefetch.insert(lba, piece);
                     self.counters.prefetched_chunks.fetch_add(1, Relaxed);

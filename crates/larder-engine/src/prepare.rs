@@ -1,11 +1,14 @@
-//! Chunks on their way into the cache: what their content is, whether it is stored already, and what is stored if it is not.
+//! Chunks on their way into the cache: their content, the look for a duplicate, and their stored
+//! form.
 //!
-//! A whole chunk is fingerprinted; content that is not known is compressed. Where a metadata slot on flash has to say whether it is, it counts as
-//! known, and who stores it reads that first: AustereCache's deduplication path (section 3.1).
+//! A whole chunk is fingerprinted; content that is not known is compressed. If a metadata slot on
+//! flash has to confirm that it is known, it counts as known, and the store reads that slot first.
+//! This is AustereCache's deduplication path (section 3.1).
 //!
-//! Invariants: what computes takes the lock of the state for one look, and not while it computes.
+//! Invariants: the computation takes the lock of the state for one look, and does not hold it
+//! meanwhile.
 //!
-//! What it does not do: map, or store.
+//! It does not map or store.
 
 use crate::{
     codec::{Encoded, is_zero},
@@ -14,16 +17,16 @@ use crate::{
 };
 use larder_core::Fingerprint;
 
-/// What computing found out about a chunk.
+/// The result of computing on a chunk.
 pub enum Prepared {
-    /// It is all zeroes.
+    /// The chunk is all zeroes.
     Zero,
-    /// Its content was known when it was computed, or likely so; it was not compressed.
+    /// The content was known at the computation, or likely so; it is not compressed.
     Known {
         /// The fingerprint.
         fingerprint: Fingerprint,
     },
-    /// Its content was not known.
+    /// The content was not known.
     New {
         /// The fingerprint, unless deduplication is off.
         fingerprint: Option<Fingerprint>,
@@ -32,12 +35,12 @@ pub enum Prepared {
     },
 }
 
-/// What fingerprinting found out about a chunk.
+/// The result of fingerprinting a chunk.
 #[derive(Clone, Copy)]
 pub(crate) enum Hashed {
-    /// It is all zeroes.
+    /// The chunk is all zeroes.
     Zero,
-    /// Its fingerprint, unless deduplication is off.
+    /// The fingerprint, unless deduplication is off.
     Content(Option<Fingerprint>),
 }
 
@@ -51,7 +54,7 @@ impl Hashed {
 }
 
 impl Prepared {
-    /// Its fingerprint, if it has one.
+    /// Returns the fingerprint, if there is one.
     pub(crate) fn fingerprint(&self) -> Option<Fingerprint> {
         match self {
             Prepared::Zero => None,
@@ -60,7 +63,7 @@ impl Prepared {
         }
     }
 
-    /// What is to be stored of it, if anything is; `chunk` is all of it, padded.
+    /// Returns the payload to store; `chunk` is the whole chunk, padded.
     pub(crate) fn payload<'a>(&'a self, chunk: &'a [u8]) -> Payload<'a> {
         match self {
             Prepared::New { encoded, .. } => encoded.payload(chunk),
@@ -70,7 +73,8 @@ impl Prepared {
 }
 
 impl Shared {
-    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing but for one look at the index.
+    /// Fingerprints a chunk and compresses it if its content is not known. Pure computing, except
+    /// for one look at the index.
     pub fn prepare(&self, chunk: &[u8]) -> Prepared {
         let hashed = self.hash(chunk);
         let is_known = hashed.content().is_some_and(|fingerprint| self.state.lock().knows(fingerprint));
@@ -96,7 +100,7 @@ impl Shared {
         }
     }
 
-    /// `chunk`, padded with zeroes where it is the volume's short last one.
+    /// Returns `chunk`, padded with zeroes if it is the volume's short last one.
     pub fn padded<'a>(&self, chunk: &'a [u8], padded: &'a mut Vec<u8>) -> &'a [u8] {
         if chunk.len() == self.geometry.chunk_bytes {
             return chunk;

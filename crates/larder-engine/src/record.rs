@@ -1,9 +1,10 @@
 //! Reading one record: from memory or flash, checked by its CRC, decoded to sectors.
 //!
-//! Invariants: a record that is read from flash is pinned from the decision until its bytes are checked, so its slot
-//! cannot be reused meanwhile. Bytes that fail their check are never handed out.
+//! Invariants: a record that is read from flash is pinned from the decision until its bytes are
+//! checked, so its slot cannot be reused meanwhile. Bytes that fail their check are never handed
+//! out.
 //!
-//! What it does not do: look anything up, or decide what to do about a damaged record.
+//! It does not look anything up, or decide how to treat a damaged record.
 
 use crate::{
     codec::decode,
@@ -18,14 +19,14 @@ use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
 use larder_format::{Encoding, RecordIdentity, record_crc};
 use std::sync::{Arc, atomic::Ordering::Relaxed};
 
-/// A reader's hold on a slot, for as long as it takes.
+/// A reader's hold on a slot, for as long as the read takes.
 pub struct Pin {
     shared: Arc<Shared>,
     held: HeldPin,
 }
 
 impl Pin {
-    /// Whose slot it is.
+    /// Returns the cache of the slot.
     pub(crate) fn shared(&self) -> &Shared {
         &self.shared
     }
@@ -44,14 +45,14 @@ impl Drop for Pin {
 
 /// A record whose place was looked up, and whose bytes are held in memory or pinned on flash.
 pub struct HeldRecord {
-    /// Where it is.
+    /// Place of the record.
     pub place: Place,
     pub(crate) bytes: Held,
 }
 
-/// Where the bytes of a held record are.
+/// The bytes of a held record.
 pub(crate) enum Held {
-    /// Here.
+    /// In memory.
     Memory(SharedBuf),
     /// In a slot that stays as it is meanwhile.
     Flash(Pin),
@@ -59,10 +60,10 @@ pub(crate) enum Held {
 
 /// A record that is being read.
 pub struct ReadingRecord {
-    /// Where it is.
+    /// Place of the record.
     pub place: Place,
     pub(crate) pin: Option<Pin>,
-    /// Bytes before the record in what is read.
+    /// Bytes before the record in the bytes of the read.
     pub(crate) skip: usize,
 }
 
@@ -82,19 +83,20 @@ impl Shared {
         self.keep(self.pins.pin(slot, self.stripes.mine()))
     }
 
-    /// A pin that outlives the borrow.
+    /// Returns a pin that outlives the borrow.
     pub(crate) fn keep(self: &Arc<Self>, pinned: Pinned<'_>) -> Pin {
         Pin { shared: self.clone(), held: pinned.hold() }
     }
 
-    /// Begins to read records, or one, from so many bytes on of the flash.
+    /// Begins to read one record or more, at `offset` on flash.
     #[inline]
     pub(crate) fn read_data(&self, stripe: Stripe, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         self.counters.note_data_read(stripe, buf.len() as u64);
         self.flash.read(offset, buf)
     }
 
-    /// Begins to read a held record: the operation, and what is needed to check its bytes.
+    /// Begins to read a held record. Returns the operation, and the record with which to check its
+    /// bytes.
     pub fn start_read(&self, held: HeldRecord) -> (IoFuture<IoBuf>, ReadingRecord) {
         match held.bytes {
             Held::Memory(bytes) => {
@@ -110,10 +112,10 @@ impl Shared {
         }
     }
 
-    /// Reads a held record whole: its checked payload.
+    /// Reads a held record whole. Returns its checked payload.
     ///
     /// # Errors
-    /// The device's; `Ok(None)` where the bytes fail their check.
+    /// Those of the device; `Ok(None)` if the bytes fail their check.
     pub async fn read_held(&self, held: HeldRecord) -> IoResult<Option<IoBuf>> {
         let (future, reading) = self.start_read(held);
         let mut window = future.await?;
@@ -130,7 +132,8 @@ impl Shared {
     }
 }
 
-/// The device-aligned window around a record: offset on flash, length, and bytes before the record.
+/// Returns the device-aligned window around a record: offset on flash, length, and bytes before the
+/// record.
 pub fn window(geometry: &Geometry, place: &Place) -> (u64, usize, usize) {
     let start = geometry.flash_offset(place.slot, place.offset);
     let align = geometry.flash_align as u64;
@@ -140,22 +143,24 @@ pub fn window(geometry: &Geometry, place: &Place) -> (u64, usize, usize) {
 }
 
 impl ReadingRecord {
-    /// The same record, to be read once more, by itself.
+    /// Returns the same record, to be read once more by itself.
     pub(crate) fn again(self) -> HeldRecord {
         let ReadingRecord { place, pin, .. } = self;
         let pin = pin.expect("only a read of flash fails, and it holds its slot");
         HeldRecord { place, bytes: Held::Flash(pin) }
     }
 
-    /// The record's payload in the bytes that were read, if it passes its check.
+    /// Returns the record's payload in the bytes that were read, if it passes its check.
     pub fn payload<'a>(&self, window: &'a [u8], counters: &Counters) -> Option<&'a [u8]> {
         let payload = window.get(self.skip..self.skip + self.place.stored_len as usize)?;
         passes(&self.place, payload, counters).then_some(payload)
     }
 }
 
-/// Whether `payload`, read from flash while its slot was pinned or held in memory, is the content stored at `place`. Each
-/// mismatch is counted: the payload was damaged, or its slot was written over meanwhile.
+/// Returns whether `payload`, read from a pinned slot or from memory, is the content stored at
+/// `place`.
+///
+/// Each mismatch is counted: the payload was damaged, or its slot was written over meanwhile.
 pub fn passes(place: &Place, payload: &[u8], counters: &Counters) -> bool {
     let passes = check(place, payload);
     if !passes {
@@ -164,18 +169,18 @@ pub fn passes(place: &Place, payload: &[u8], counters: &Counters) -> bool {
     passes
 }
 
-/// Checks a payload against its place, and counts nothing: for readers of a flash that is not served.
+/// Checks a payload against its place without counting: for readers of a flash that is not served.
 pub fn check(place: &Place, payload: &[u8]) -> bool {
     let identity = RecordIdentity { slot: place.slot.0, generation: place.generation, offset: place.offset };
     record_crc(identity, place.encoding, payload) == place.crc
 }
 
-/// The encoding of a place; an unknown code counts as raw and then fails its length check.
+/// Returns the encoding of a place; an unknown code counts as raw and then fails its length check.
 pub fn encoding_of(place: &Place) -> Encoding {
     Encoding::from_code(place.encoding).unwrap_or(Encoding::Raw)
 }
 
-/// Decodes a chunk's payload into a buffer of one chunk. False where it does not decode.
+/// Decodes a chunk's payload into a buffer of one chunk. Returns false if it does not decode.
 pub fn decode_chunk(place: &Place, payload: &[u8], out: &mut [u8]) -> bool {
     decode(encoding_of(place), payload, out)
 }

@@ -1,18 +1,22 @@
-//! The metadata region of a bucket store: reading a metadata slot that a decision wants to know, and writing those that changed.
+//! The metadata region of a bucket store: reads the metadata slots that decisions need, and writes
+//! changes.
 //!
-//! A design whose decisions are provisional names the metadata slot to be read ([`Design::unread`]); it is read without the lock,
-//! and then the design is asked again. What it changed is written like a segment: before the log entries that depend on it.
+//! A design whose decisions are provisional names the metadata slot to read ([`Design::unread`]).
+//! The engine reads it without the lock, and asks the design again. Changed slots are written like
+//! a segment: before the log entries that depend on them.
 //!
-//! Whoever works on a block has its *turn*, which is AustereCache's lock of a bucket (section 4): requests of other blocks go on.
+//! A read or write of a block has its *turn*, which is AustereCache's lock of a bucket (section 4):
+//! requests of other blocks go on.
 //!
-//! What is wanted of several blocks is read side by side: each block has its turn and its read, and nobody who has a turn
-//! waits for another.
+//! Slots in several blocks are read side by side: each block has its turn and its read, and no
+//! holder of a turn waits for another turn.
 //!
-//! Invariants: of what lies in one block of the device, one read or write is under way at a time, in the order in which they were
-//! asked for under the lock; and what was read is told, or used for a hit that is pinned, before its turn ends. So nobody is told
-//! what was written over meanwhile, and a block that is read, changed and written back loses no neighbour's change.
+//! Invariants: one read or write at a time is under way in one block of the device, in the order of
+//! the requests under the lock. The slots of a read are told, or used for a hit that is pinned,
+//! before its turn ends. So no design is told of a slot that was written over meanwhile. A block
+//! that is read, changed and written back loses no neighbour's change.
 //!
-//! What it does not do: decide, or know what is dirty.
+//! It does not decide, or know dirty data.
 //!
 //! [`Design::unread`]: larder_core::Design::unread
 
@@ -32,18 +36,19 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// Metadata slots that are read side by side for one request at most.
+/// Limit of the metadata slots that are read side by side for one request.
 pub(crate) const INFORMED_MAX: usize = 64;
 
-/// Metadata slots that all requests of several chunks together may be reading, or have read and not used yet, beside one for each: half
-/// of those that are remembered. So they seldom push out each other's; what is pushed out is read again.
+/// Limit of the metadata slots that all requests of several chunks read ahead of their use, beyond
+/// one for each request. It is half of the remembered ones, so requests seldom push out each
+/// other's. A slot that is pushed out is read again.
 const AHEAD_MAX: usize = 128;
 
-/// Addresses that may wait until a metadata slot names them on flash: some 3 MiB of RAM. Then writers wait for a commit, and nothing is
-/// inserted.
+/// Limit of addresses that wait until a metadata slot names them on flash: some 3 MiB of RAM.
+/// Beyond it, writers wait for a commit, and insertion stops.
 pub(crate) const HELD_ENTRIES_MAX: usize = 4096;
 
-/// A request's part of what may be read ahead of its use.
+/// A request's part of the slots that may be read ahead of their use.
 pub(crate) struct Ahead {
     shared: Arc<Shared>,
     slots: usize,
@@ -55,7 +60,7 @@ impl Drop for Ahead {
     }
 }
 
-/// Where a metadata slot is: the device's block, and the bytes before it in there.
+/// The spot of a metadata slot: the device's block, and the bytes before the slot in it.
 struct Spot {
     block: u64,
     len: usize,
@@ -63,14 +68,15 @@ struct Spot {
 }
 
 impl State {
-    /// Has the metadata slots written that the last decision changed.
+    /// Queues the metadata slots that the last decision changed for their write.
     pub fn note_changed_entries(&mut self) {
         while let Some(entry) = self.design.next_changed_entry() {
             self.push_entry(&entry);
         }
     }
 
-    /// The origin durably has what the clean chunk `lba` has at `place`, or it is not mapped there any more.
+    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that it is no longer
+    /// mapped there.
     pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
         if self.design.held_at(lba) == Some(place.slot) {
             self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
@@ -79,7 +85,7 @@ impl State {
         }
     }
 
-    /// The log durably has what is below `log.durable_below`.
+    /// Notes that the log durably has the entries below `log.durable_below`.
     pub fn note_committed(&mut self) {
         if self.design.held_entries() > 0 {
             let upto = self.log.durable_below;
@@ -91,7 +97,7 @@ impl State {
 }
 
 impl Shared {
-    /// Reads what the design has to know before it can answer `question`.
+    /// Reads the metadata slots that the design needs before it can answer `question`.
     pub(crate) async fn inform(self: &Arc<Self>, question: Question<'_>) {
         loop {
             let Some(slot) = self.state.lock().design.unread(question) else { return };
@@ -99,7 +105,8 @@ impl Shared {
         }
     }
 
-    /// As [`Shared::inform`], of the first of several contents, side by side. What this returns is kept until they are used.
+    /// Reads the slots of the first of several contents side by side, as [`Shared::inform`]. The
+    /// caller keeps the result until they are used.
     pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
         let unread: Vec<SlotId> = {
             let state = self.state.lock();
@@ -108,8 +115,9 @@ impl Shared {
         self.inform_of(&unread).await
     }
 
-    /// Reads the first of these metadata slots, one at least and as many as may be read ahead, and tells the design of each. What this
-    /// returns is kept until they are used.
+    /// Reads the first of these metadata slots, at least one, and tells the design of each.
+    ///
+    /// It reads as many as may be read ahead. The caller keeps the result until they are used.
     pub(crate) async fn inform_of(self: &Arc<Self>, slots: &[SlotId]) -> Option<Ahead> {
         if slots.is_empty() {
             return None;
@@ -162,13 +170,14 @@ impl Shared {
         drop(turn);
     }
 
-    /// Reads the metadata slot of `slot`; the caller has the turn. `None` where it cannot be read, or is damaged.
+    /// Reads the metadata slot of `slot`; the caller has the turn. Returns `None` if it is
+    /// unreadable or damaged.
     pub(crate) async fn read_entry(&self, slot: SlotId) -> Option<RegionEntry> {
         let read = self.read_block(slot).await;
         self.entry_in(&read, slot)
     }
 
-    /// Reads the block that the metadata slot of `slot` lies in.
+    /// Reads the block of the metadata slot of `slot`.
     async fn read_block(&self, slot: SlotId) -> IoResult<IoBuf> {
         let spot = self.spot(slot);
         self.counters.note_region_read(self.stripes.mine(), spot.len as u64);
@@ -176,7 +185,7 @@ impl Shared {
         read.inspect_err(|error| self.note_flash_read_error(error))
     }
 
-    /// The metadata slot of `slot` in its block.
+    /// Returns the metadata slot of `slot` in its block.
     fn entry_in(&self, block: &IoResult<IoBuf>, slot: SlotId) -> Option<RegionEntry> {
         let (spot, Ok(block)) = (self.spot(slot), block) else { return None };
         let bytes = block.get(spot.skip..spot.skip + METADATA_SLOT_BYTES);
@@ -187,8 +196,10 @@ impl Shared {
         entry
     }
 
-    /// Writes the metadata slot of `slot`, if it changed, into its block; the caller has the turn. What changed again since it was
-    /// asked for is written once. The design is to be told, with what this returns, that it was written. `segment` is its number.
+    /// Writes the metadata slot of `slot`, if it changed, into its block; the caller has the turn.
+    ///
+    /// A slot that changed again since the request is written once. The caller tells the design of
+    /// the write with the result. `segment` is its number.
     pub(crate) async fn write_entry(&self, slot: SlotId, segment: u64) -> IoResult<Option<Arc<RegionEntry>>> {
         let (entry, durable_frame) = {
             let state = self.state.lock();
@@ -207,7 +218,7 @@ impl Shared {
         let offset = spot.block * self.region_block();
         let mut block = match spot.len == METADATA_SLOT_BYTES {
             true => IoBuf::zeroed(spot.len),
-            // What cannot be read is lost to its neighbours already: they are misses.
+            // A block that cannot be read is lost to its neighbours already: they are misses.
             false => match self.read_block(slot).await {
                 Ok(block) => block,
                 Err(_) => self.read_block(slot).await.unwrap_or_else(|_| IoBuf::zeroed(spot.len)),
@@ -221,7 +232,7 @@ impl Shared {
         result
     }
 
-    /// Asks for the turn of a metadata slot's block, which who reads or writes it takes.
+    /// Asks for the turn of a metadata slot's block, which each of its readers and writers takes.
     pub(crate) fn region_turn(&self, slot: SlotId) -> Ticket {
         self.region_turns.ask(self.spot(slot).block)
     }

@@ -1,8 +1,9 @@
-//! What stayed dirty although all was to be destaged, and why, in words for whoever asked for it.
+//! The reasons for data that stayed dirty after a destage of everything, in words for its
+//! requester.
 //!
-//! Invariants: nothing is laid to a device that did not fail.
+//! Invariants: no device is blamed that did not fail.
 //!
-//! What it does not do: destage; [`destage`](crate::destage) does.
+//! It does not destage; [`destage`](crate::destage) does.
 
 use crate::{Cache, fence::Fence, shared::Shared, state::State, status::CounterValues, verify::losses::Ranges};
 use larder_core::Lba;
@@ -11,14 +12,15 @@ use larder_core::Lba;
 const RANGES_TOLD_MAX: usize = 4;
 
 impl Cache {
-    /// Why [`Cache::destage_all`] was not done, which was begun when the counts were `since`.
+    /// Returns the reason for a [`Cache::destage_all`] that left dirty data and began with the
+    /// counts `since`.
     pub fn why_dirty(&self, since: &CounterValues) -> String {
         self.shared().why_dirty(since)
     }
 }
 
 impl Shared {
-    /// Why not everything could be destaged since the counts were `since`: part of a sentence.
+    /// Returns the reasons for dirty data since the counts were `since`: part of a sentence.
     pub(crate) fn why_dirty(&self, since: &CounterValues) -> String {
         let counts = self.counters.values();
         let mut reasons = Vec::new();
@@ -52,7 +54,7 @@ impl Shared {
         reasons.join("; ")
     }
 
-    /// Which dirty data is damaged on the flash, and what to do.
+    /// Returns the damaged dirty data on the flash and its remedy.
     fn damage(&self, state: &State) -> String {
         let mut ranges = Ranges::default();
         for &lba in state.lost.keys() {

@@ -1,12 +1,14 @@
-//! Open WEUs and their segments: appending records in RAM, closing segments, handing them to the flash device.
+//! Open WEUs and their segments: appending records in RAM, closing segments, handing them to the
+//! flash.
 //!
-//! A WEU's buffer is allocated once; each closed segment is split off it and written without a copy, while readers
-//! share it until the write is over.
+//! A WEU's buffer is allocated once. Each closed segment is split off it and written without a
+//! copy, while readers share it until the write is over.
 //!
-//! Invariants: a closed segment never changes. A slot is sealed when no useful room is left in it, or when the space
-//! behind its last segment would be too small for the next record.
+//! Invariants: a closed segment never changes. A slot is sealed when no useful room is left in it,
+//! or when the space behind its last segment would be too small for the next record.
 //!
-//! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
+//! It does not flush the device; a written segment is volatile until [`flush`](crate::flush) has
+//! run.
 
 use crate::{
     error::EngineError,
@@ -33,12 +35,12 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
 };
 
-/// Closed segments that may wait for the flash device before writers do.
+/// Limit of closed segments that wait for the flash device, beyond which writers wait.
 pub const IN_FLIGHT_SEGMENTS_MAX: usize = 64;
-/// Their bytes, at most.
+/// Limit of their bytes.
 pub const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
-/// What a record holds, for the segment's table.
+/// The content of a record, for the segment's table.
 #[derive(Clone, Copy)]
 pub enum RecordOf {
     /// A whole chunk.
@@ -47,43 +49,44 @@ pub enum RecordOf {
     Fragment(SectorMap),
 }
 
-/// A record to be appended.
+/// A record to append.
 #[derive(Clone, Copy)]
 pub struct NewRecord<'a> {
-    /// Which WEU it goes to.
+    /// Class of its WEU.
     pub class: StreamClass,
-    /// The chunk that it is stored for.
+    /// The chunk of the record.
     pub lba: Lba,
-    /// What it holds.
+    /// Its content.
     pub of: RecordOf,
     /// Its bytes.
     pub payload: Payload<'a>,
 }
 
-/// The bytes of a record to be appended.
+/// The bytes of a record to append.
 #[derive(Clone, Copy)]
 pub enum Payload<'a> {
-    /// As they are stored, and how they are encoded.
+    /// The stored bytes and their encoding.
     Encoded(Encoding, &'a [u8]),
-    /// A chunk whose content was stored, or likely so, when it was looked up: mostly it is mapped and not stored again. It is encoded
-    /// when it has to be after all.
+    /// A chunk whose content was stored, or likely so, at the lookup: mostly it is mapped and not
+    /// stored again. It is encoded only if it must be stored after all.
     Known(&'a [u8]),
 }
 
-/// A record, with what can be known of it before it has its place: its CRC, and where it has slots of its own its copy, are made without
-/// the lock.
+/// A record with the parts that do not depend on its place: its CRC, and its copy if it has slots
+/// of its own. They are made without the lock.
 pub(crate) struct Ready<'a> {
     pub record: NewRecord<'a>,
     pub encoding: Encoding,
-    /// The bytes as they are stored.
+    /// The stored bytes.
     pub payload: &'a [u8],
     /// CRC32C of the payload.
     payload_crc: u32,
-    /// Where a record has slots of its own: what is written there. Else it is copied into the segment.
+    /// The bytes of its slots, if the record has slots of its own. Otherwise it is copied into the
+    /// segment.
     image: Option<IoBuf>,
 }
 
-/// A WEU that is being filled.
+/// A WEU that is open for records.
 pub struct OpenWeu {
     pub(crate) slot: SlotId,
     generation: u32,
@@ -100,12 +103,12 @@ pub struct OpenWeu {
 }
 
 impl OpenWeu {
-    /// Whether `place` is in the open segment.
+    /// Returns whether `place` is in the open segment.
     pub fn holds(&self, place: &Place) -> bool {
         self.slot == place.slot && self.generation == place.generation && place.offset >= self.packer.start()
     }
 
-    /// The bytes of `range` of the WEU.
+    /// Returns the bytes of `range` of the WEU.
     pub fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         let start = self.packer.start() as usize;
         self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
@@ -188,16 +191,16 @@ pub(crate) struct SegmentIdentity {
     pub durable_frame_seq: Option<u64>,
 }
 
-/// Where a segment goes, and what for.
+/// The place of a segment, and its class.
 pub(crate) struct SegmentHome {
     pub slot: SlotId,
     pub generation: u32,
-    /// From the start of the WEU.
+    /// Offset from the start of the WEU.
     pub offset: u32,
     pub class: StreamClass,
 }
 
-/// The format's word for a class.
+/// Converts a class to the format's type.
 pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
     match class {
         StreamClass::Clean => WeuClass::Clean,
@@ -206,7 +209,8 @@ pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
 }
 
 impl State {
-    /// Appends a record to the open WEU of its class; `None` where there is none, or it is full (it is sealed then).
+    /// Appends a record to the open WEU of its class. Returns `None` if no WEU is open, or it is
+    /// full (it is sealed then).
     fn append(&mut self, ready: &mut Ready<'_>, flash_tag: u64) -> Option<Place> {
         let class = ready.record.class;
         let open = self.open[class_index(class)].as_mut()?;
@@ -238,13 +242,14 @@ impl State {
         if seal || !room {
             self.open[class_index(class)] = None;
             self.design.seal_slot(slot);
-            // Where its last segment was written before, nothing else would say so, and the slot could never be evicted.
+            // If its last segment was written before, no other step clears the bit, and the slot
+            // could never be evicted.
             self.in_memory[slot.0 as usize] = self.in_flight.has(slot);
         }
     }
 
-    /// Opens a WEU for `record` if none of its class is open and a slot is free. What is less than a record is as many slots
-    /// as that takes.
+    /// Opens a WEU for `record` if none of its class is open and a slot is free. If WEUs are
+    /// smaller than a record, it takes as many slots as the record needs.
     fn open_weu(&mut self, ready: &Ready<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
         let (record, class) = (&ready.record, ready.record.class);
         if self.open[class_index(class)].is_some() {
@@ -288,7 +293,7 @@ impl State {
         }
     }
 
-    /// Puts a metadata slot among what is to be written.
+    /// Queues a metadata slot for its write.
     pub(crate) fn push_entry(&mut self, entry: &RegionEntry) {
         let Place { slot, generation, .. } = entry.place;
         let (seq, data) = (self.segment_seq, IoBuf::new(0).freeze());
@@ -310,16 +315,19 @@ impl State {
 }
 
 impl Shared {
-    /// How segments are packed.
+    /// Returns the packing rules of segments.
     pub fn packing_rules(&self) -> PackingRules {
         self.geometry.store.packing(&self.geometry.layout)
     }
 
-    /// Appends a record to a WEU of its class, waiting for a slot where none is free, and decides with `decide` under the
-    /// same lock. `still_wanted` is asked before each try, while the flash works.
+    /// Appends a record to a WEU of its class, and decides with `decide` under the same lock.
+    ///
+    /// It waits for a slot if none is free. It asks `still_wanted` before each try, while the flash
+    /// works.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`] when the flash takes no more, [`EngineError::Closed`] when the cache closes.
+    /// [`EngineError::FlashFailed`] if the flash takes no more, [`EngineError::Closed`] if the
+    /// cache closes.
     pub async fn store<R>(
         self: &Arc<Self>,
         record: NewRecord<'_>,
@@ -334,7 +342,7 @@ impl Shared {
             let (unread, is_ready, crowded) = {
                 let mut state = self.state.lock();
                 state.check_flash()?;
-                // A write of a cache that was dropped sends nothing more.
+                // A write of a cache that was dropped sends no segment.
                 self.check_open()?;
                 let crowded =
                     state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
@@ -363,7 +371,7 @@ impl Shared {
                 continue;
             }
             if let (false, Payload::Known(chunk)) = (is_ready, record.payload) {
-                // It is not known any more, or another content has its hash.
+                // The content is not known any more, or another content has its hash.
                 let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
                 ready = self.ready(record, encoded.payload(chunk));
                 continue;
@@ -376,7 +384,7 @@ impl Shared {
                 written.await;
             } else {
                 self.counters.slot_waits.fetch_add(1, Relaxed);
-                // A clean record that waits keeps no client waiting.
+                // A clean record that waits holds up no client.
                 let _counted = (record.class == StreamClass::Dirty).then(|| Counted::new(&self.waiting_for_room));
                 self.signals.evict_wanted.notify();
                 room.await;
@@ -384,7 +392,7 @@ impl Shared {
         }
     }
 
-    /// `record` with this payload, if that is encoded.
+    /// Returns `record` with this payload, if that is encoded.
     fn ready<'a>(&self, record: NewRecord<'a>, payload: Payload<'a>) -> Option<Ready<'a>> {
         let Payload::Encoded(encoding, payload) = payload else { return None };
         let image = self.geometry.store.is_full_with_one().then(|| {
@@ -396,8 +404,8 @@ impl Shared {
         Some(Ready { record, encoding, payload, payload_crc: crc32c(payload), image })
     }
 
-    /// Appends a record, to a WEU that is opened for it if need be and the flash is not crowded. Under one lock: where a
-    /// slot is for one record, it is for this one.
+    /// Appends a record, opening a WEU for it if need be and the flash is not crowded. One lock
+    /// covers both: a slot for one record is for this one.
     fn place(&self, state: &mut State, ready: &mut Ready<'_>, crowded: bool) -> Option<Place> {
         if let Some(place) = state.append(ready, self.geometry.flash_tag) {
             return Some(place);
@@ -417,15 +425,17 @@ impl Shared {
         state.append(ready, self.geometry.flash_tag)
     }
 
-    /// As [`Shared::decided`], of a record, and has what that closed or changed written.
+    /// Does as [`Shared::decided`], for a record, and sends the segments and metadata slots of the
+    /// outbox.
     fn stored(self: &Arc<Self>, mut state: StateGuard<'_, State>, later: Deferred) {
         let outgoing = self.take_outbox(&mut state);
         self.decided(state, later);
         self.send(outgoing);
     }
 
-    /// Gives the lock back under which something was mapped, does what is left of that, and has what is too dirty now destaged. What
-    /// that changed of metadata slots is written with what is stored or committed next.
+    /// Gives back the lock of a mapping, does the rest of its work, and wakes the destager if due.
+    ///
+    /// Metadata slots that the rest changes are written with the next store or commit.
     pub(crate) fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
         let is_due = self.destage_due(&state);
         drop(state);

@@ -1,10 +1,11 @@
 //! Handing closed segments, and metadata slots that changed, to the flash device.
 //!
-//! Invariants: what is written into one slot is written in the order in which it was closed; so is what lies in one block of the
-//! metadata region. A write that is refused is tried again ([`refused`](crate::refused)). When the retries end, the flash has
-//! failed, and the bytes stay readable in RAM.
+//! Invariants: writes into one slot follow the order of closing; so do writes into one block of the
+//! metadata region. A write that is refused is tried again ([`refused`](crate::refused)). When the
+//! retries end, the flash has failed, and the bytes stay readable in RAM.
 //!
-//! What it does not do: flush the device; a written segment is volatile until [`flush`](crate::flush) has run.
+//! It does not flush the device; a written segment is volatile until [`flush`](crate::flush) has
+//! run.
 
 use crate::{in_flight::InFlightSegment, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
@@ -21,7 +22,7 @@ pub(crate) struct Outgoing {
     start: u32,
     data: SharedBuf,
     is_entry: bool,
-    /// The slot was freed before a restart: nothing says whether its trim reached the device.
+    /// The slot was freed before a restart: its trim may not have reached the device.
     untrimmed: bool,
     turn: Ticket,
 }
@@ -33,8 +34,10 @@ impl Shared {
         self.send(outgoing);
     }
 
-    /// What is to be written since this was asked last, each with its turn: asked for under the lock, so that a slot's segments are
-    /// written in their order.
+    /// Takes the segments and metadata slots to write, each with its turn.
+    ///
+    /// The turns are asked for under the lock, so that a slot's segments are written in their
+    /// order.
     pub(crate) fn take_outbox(&self, state: &mut State) -> Vec<Outgoing> {
         let mut outgoing = Vec::with_capacity(state.outbox.len());
         for seq in std::mem::take(&mut state.outbox) {
@@ -50,7 +53,7 @@ impl Shared {
         outgoing
     }
 
-    /// Hands to the flash device what was taken.
+    /// Hands taken segments and metadata slots to the flash device.
     pub(crate) fn send(self: &Arc<Self>, outgoing: Vec<Outgoing>) {
         for one in outgoing {
             let this = self.clone();
@@ -82,10 +85,11 @@ impl Shared {
                     let still = state.in_flight.has(slot) || state.open.iter().flatten().any(|open| open.slot == slot);
                     state.in_memory[slot.0 as usize] = still;
                 }
-                // The bytes stay readable in RAM; nothing that depends on them is ever said to be durable.
+                // The bytes stay readable in RAM; no entry that depends on them ever counts as
+                // durable.
                 Err(_) => state.in_flight.fail(seq),
             }
-            // Metadata slots that may name what was written.
+            // Metadata slots that may name the written record.
             self.take_outbox(&mut state)
         };
         self.signals.segments.notify();
@@ -107,7 +111,7 @@ impl Shared {
         result
     }
 
-    /// Waits until every segment below `seq` was written. False where one failed.
+    /// Waits until every segment below `seq` was written. Returns false if one failed.
     pub async fn segments_written_below(&self, seq: u64) -> bool {
         loop {
             let written = self.signals.segments.listen();

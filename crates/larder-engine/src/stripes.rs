@@ -1,9 +1,10 @@
-//! Stripes: what many threads change at once is kept in several parts, each on cache lines of its own, and a thread keeps to
-//! one of them.
+//! Stripes: data that many threads change at once is kept in several parts, each on cache lines of
+//! its own. A thread keeps to one of them.
 //!
-//! Invariants: a thread has the same number for as long as it lives, so the order of what one thread does is that of its stripe.
+//! Invariants: a thread has the same number for as long as it lives, so its actions are ordered
+//! within its stripe.
 //!
-//! What it does not do: keep two threads apart where there are more of them than stripes.
+//! It does not keep two threads apart if there are more threads than stripes.
 
 use std::{
     cell::Cell,
@@ -14,10 +15,11 @@ use std::{
     },
 };
 
-/// Stripes at most. Whoever takes the state's lock for himself passes through all of them.
+/// Limit of stripes. A thread that takes the state's lock exclusively passes through all of them.
 pub const STRIPES_MAX: usize = 64;
 
-/// Threads that can run at once. The answer is in files of the system, which are read once for all caches of a process.
+/// Threads that can run at once. The answer is in files of the system, which are read once for all
+/// caches of a process.
 static CORES: LazyLock<usize> = LazyLock::new(|| std::thread::available_parallelism().map_or(1, |cores| cores.get()));
 
 std::thread_local! {
@@ -37,7 +39,8 @@ pub struct Stripes {
 pub struct Stripe(pub usize);
 
 impl Stripes {
-    /// So many, rounded up to a power of two and at most [`STRIPES_MAX`]; with 0 as many as threads can run at once.
+    /// Returns `wanted` stripes, rounded up to a power of two and at most [`STRIPES_MAX`]; with 0
+    /// as many as threads can run at once.
     pub fn new(wanted: usize) -> Stripes {
         let wanted = match wanted {
             0 => *CORES,
@@ -46,16 +49,16 @@ impl Stripes {
         Stripes { count: wanted.clamp(1, STRIPES_MAX).next_power_of_two(), numbered: AtomicUsize::new(0) }
     }
 
-    /// How many.
+    /// Returns the number of stripes.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// That of this thread.
+    /// Returns the stripe of this thread.
     #[inline]
     pub fn mine(&self) -> Stripe {
         let number = NUMBER.with(|number| {
-            // Threads that come one after the other get stripes of their own, as many as there are.
+            // Threads that come one after the other get stripes of their own, while there are any.
             number.get().unwrap_or_else(|| {
                 let next = self.numbered.fetch_add(1, Relaxed);
                 number.set(Some(next));
@@ -66,7 +69,7 @@ impl Stripes {
     }
 }
 
-/// Something on cache lines of its own: two of 64 bytes, for processors fetch them in pairs.
+/// A value on cache lines of its own: two of 64 bytes, because processors fetch them in pairs.
 #[repr(align(128))]
 #[derive(Default)]
 pub struct Apart<T>(pub T);

@@ -1,9 +1,11 @@
-//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for what must not run twice at once, [`Counted`] for how
-//! many are at something, [`join_all`] for operations that run side by side.
+//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for work that must not run twice
+//! at once, [`Counted`] for the number of tasks at some work, [`join_all`] for operations that run
+//! side by side.
 //!
-//! Invariants: a [`Listener`] made before a condition was checked never misses a change made after the check.
+//! Invariants: a [`Listener`] made before a condition was checked never misses a change made after
+//! the check.
 //!
-//! What it does not do: block a thread.
+//! It does not block a thread.
 
 use crate::tickets::{Ticket, Tickets};
 use larder_core::Lba;
@@ -22,22 +24,23 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-/// Something that changes, and tasks that wait for it to.
+/// A condition that changes, and the tasks that wait for a change.
 #[derive(Default)]
 pub struct Notify {
-    /// Changes so far. Counted under the lock, and looked at without it, so that who only listens disturbs nobody.
+    /// Changes so far. They are counted under the lock and read without it, so that a listener
+    /// disturbs no task.
     epoch: AtomicU64,
     wakers: Mutex<Vec<Waker>>,
 }
 
-/// Waits for the first change after it was made.
+/// A wait for the first change after its making.
 pub struct Listener<'a> {
     notify: &'a Notify,
     epoch: u64,
 }
 
 impl Notify {
-    /// A listener for the next change. Make it, check the condition, then wait.
+    /// Returns a listener for the next change. Make it, check the condition, then wait.
     pub fn listen(&self) -> Listener<'_> {
         Listener { notify: self, epoch: self.epoch.load(Acquire) }
     }
@@ -79,11 +82,11 @@ impl Turns {
     }
 }
 
-/// Counts something while it is under way, also if it is given up.
+/// Counts work while it is under way, even if its future is dropped.
 pub struct Counted<'a>(&'a AtomicU32);
 
 impl<'a> Counted<'a> {
-    /// One more, until this is dropped.
+    /// Counts one more, until this is dropped.
     pub fn new(count: &'a AtomicU32) -> Self {
         count.fetch_add(1, AcqRel);
         Counted(count)
@@ -96,7 +99,7 @@ impl Drop for Counted<'_> {
     }
 }
 
-/// Waits for the first of two changes, or of whatever else may end.
+/// Waits for the first of two changes, or of other futures.
 pub async fn either(a: impl Future, b: impl Future) {
     let (mut a, mut b) = (pin!(a), pin!(b));
     poll_fn(|cx| {
@@ -106,7 +109,7 @@ pub async fn either(a: impl Future, b: impl Future) {
     .await;
 }
 
-/// Runs operations side by side; their results in order.
+/// Runs operations side by side. Returns their results in order.
 pub async fn join_all<T>(futures: Vec<IoFuture<T>>) -> Vec<IoResult<T>> {
     let mut pending: Vec<Result<IoResult<T>, IoFuture<T>>> = futures.into_iter().map(IoFuture::try_ready).collect();
     poll_fn(|cx| {
@@ -124,7 +127,7 @@ pub async fn join_all<T>(futures: Vec<IoFuture<T>>) -> Vec<IoResult<T>> {
     .await;
     pending.into_iter().filter_map(Result::ok).collect()
 }
-/// Lets whoever waits for this thread have it.
+/// Lets the other tasks of this thread run.
 pub async fn yield_now() {
     let mut has_yielded = false;
     poll_fn(|cx| {

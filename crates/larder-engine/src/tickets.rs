@@ -1,16 +1,18 @@
 //! Range tickets: operations that overlap take effect in the order in which they asked.
 //!
-//! A ticket names a run of chunks. It is granted when no earlier ticket that overlaps it is left, and is given back
-//! when it is dropped. Writes, trims and write-throughs hold one across their I/O; so do destages, among themselves.
+//! A ticket names a run of chunks. It is granted when no earlier ticket that overlaps it is left,
+//! and is given back when it is dropped. Writes, trims and write-throughs hold one across their
+//! I/O; so do destages, among themselves.
 //!
-//! Each ticket counts the earlier ones that overlap it. A ticket that goes lowers the count of the later ones that overlap it,
-//! and wakes those whose count reaches 0: each waiter is woken once, when it can go. The queue is sorted by size class and first
-//! chunk, so a ticket meets its neighbours alone.
+//! Each ticket counts the earlier ones that overlap it. A ticket that goes lowers the count of the
+//! later ones that overlap it, and wakes those whose count reaches 0. So each waiter is woken once,
+//! when it can go. The queue is sorted by size class and first chunk, so a ticket meets its
+//! neighbours alone.
 //!
-//! Invariants: overlapping ranges are served in the order of asking, so each ticket gets its turn. A ticket counts an earlier one
-//! that overlaps it exactly while that one is in the queue.
+//! Invariants: overlapping ranges are served in the order of asking, so each ticket gets its turn.
+//! A ticket counts an earlier one that overlaps it exactly while that one is in the queue.
 //!
-//! What it does not do: order reads. A read that overlaps a write may see either.
+//! It does not order reads: a read that overlaps a write may see the old or the new data.
 
 use crate::stripes::Apart;
 use larder_core::Lba;
@@ -30,11 +32,12 @@ pub struct Tickets {
     queue: Apart<Mutex<Queue>>,
 }
 
-/// Tickets for one thing each, of a great many: who asks for one seldom passes a lock that somebody takes for another.
+/// Tickets for one thing each, of a great many. They are in parts, so requests for different things
+/// seldom share a lock.
 pub struct ManyTickets(Box<[Arc<Tickets>]>);
 
 impl ManyTickets {
-    /// In so many parts (a power of two).
+    /// Returns tickets in this many parts (a power of two).
     pub fn new(parts: usize) -> ManyTickets {
         ManyTickets((0..parts).map(|_| Arc::default()).collect())
     }
@@ -90,13 +93,13 @@ impl Tickets {
         Ticket { tickets: self.clone(), key }
     }
 
-    /// How many tickets are out.
+    /// Returns the number of tickets that are out.
     pub fn count(&self) -> usize {
         self.queue.lock().entries.len()
     }
 }
 
-/// The size class of a range of so many chunks.
+/// Returns the size class of a range of `count` chunks.
 fn class_of(count: u64) -> u32 {
     u64::BITS - count.saturating_sub(1).leading_zeros()
 }

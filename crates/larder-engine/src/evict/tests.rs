@@ -1,5 +1,6 @@
-//! What was freed ahead is taken at once by a chunk that needs the room, unless somebody uses it: that a search from outside hardly ever
-//! meets, for who reads a chunk makes it recent, and others go first.
+//! A chunk that needs room takes slots that were freed ahead at once, unless they are in use. A
+//! search from outside hardly ever meets a slot in use: a read makes its chunk recent, and others
+//! go first.
 
 use super::*;
 use crate::{CreateOptions, Tuning, cache::Cache, create, stripes::Stripe};
@@ -15,15 +16,15 @@ use std::time::Instant;
 
 const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
-/// Chunks of the volume, all of which are written, once each.
+/// Chunks of the volume, each of which is written once.
 pub(crate) const CHUNKS: u64 = 1000;
 
-/// What [`full_cache`] has at this chunk.
+/// The content of [`full_cache`] at this chunk.
 pub(crate) fn chunk(number: u64) -> Vec<u8> {
     (0..CHUNK as u64).map(|at| mix64(number << 16 | at) as u8).collect()
 }
 
-/// A cache of austere whose volume was written, in write-through: more than it can keep.
+/// A cache of austere after write-throughs of its whole volume: more than it can keep.
 pub(crate) fn full_cache() -> (Cache, Arc<ThreadRuntime>) {
     let flash = Arc::new(RamDevice::new("flash", 6 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
@@ -45,7 +46,8 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
     let (cache, runtime) = full_cache();
     let shared = &cache.shared;
     let began = Instant::now();
-    // A chunk that finds its bucket full of what was freed ahead; the evictor frees that in its own time.
+    // A chunk whose bucket is full of slots that were freed ahead; the evictor frees those in its
+    // own time.
     let mut number = 0;
     let (mut state, lba, slots) = loop {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing was freed ahead");

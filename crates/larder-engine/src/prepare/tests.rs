@@ -1,12 +1,12 @@
-//! A content that AustereCache's FP index likely has is not compressed before its metadata slot was read, and is no duplicate only
-//! because its hash is there.
+//! A content that AustereCache's FP index likely has is not compressed before its metadata slot is
+//! read. Its hash alone does not make it a duplicate.
 
 use super::*;
 use crate::segment::tests::{CHUNKS, austere, chunk, read, write};
 use larder_core::{Lba, Lookup};
 use std::sync::atomic::Ordering::Relaxed;
 
-/// More contents than metadata slots are remembered.
+/// More contents than the cache remembers metadata slots.
 const STORED: u64 = 1000;
 
 #[test]
@@ -14,7 +14,7 @@ fn what_is_likely_there_is_looked_for_before_it_is_compressed() {
     let (cache, runtime, twin) = austere();
     let shared = &cache.shared;
     (0..STORED).for_each(|number| write(&cache, Lba(number), number));
-    // Metadata slots that wait to be written are known.
+    // Metadata slots that wait for their write are known.
     cache.flush_blocking().expect("flushed");
     let fingerprint = |number: u64| shared.codec.fingerprint(&chunk(number)).expect("a whole chunk");
     let key = |number: u64| twin.key_of_content(&fingerprint(number)).0;

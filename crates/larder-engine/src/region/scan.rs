@@ -1,8 +1,10 @@
-//! A metadata region that nobody serves, read for checks, repairs and people; and metadata slots as bytes.
+//! A metadata region that no engine serves, read for checks, repairs and people; and metadata slots
+//! as bytes.
 //!
-//! Invariants: nothing is written but by [`write_unlisted`]. What cannot be read, or is no metadata slot, is nothing.
+//! Invariants: only [`write_unlisted`] writes. Bytes that cannot be read, or are no metadata slot,
+//! count as absent.
 //!
-//! What it does not do: judge what is missing.
+//! It does not judge a missing slot.
 
 use crate::{
     error::EngineError,
@@ -19,19 +21,19 @@ use larder_format::{
     metadata_slot::{LbaList, METADATA_SLOT_BYTES, MetadataSlot},
 };
 
-/// A record that a metadata slot speaks of.
+/// A record that a metadata slot describes.
 pub(crate) struct StoredRun {
     /// Its first slot.
     pub slot: SlotId,
-    /// How many it takes.
+    /// Number of its slots.
     pub slots: u32,
-    /// What the metadata slot says, if it can be read.
+    /// The metadata slot, if it can be read.
     pub entry: Option<RegionEntry>,
 }
 
 impl StoredRun {
-    /// What the metadata slot says, if the design would take that for what is in the run, and it is a chunk. (That of a fragment
-    /// lists no address.)
+    /// Returns the metadata slot, if the design takes it for the run's content, and it is a chunk.
+    /// (A fragment's slot lists no address.)
     pub fn known<'a>(&'a self, design: &dyn Design) -> Option<&'a RegionEntry> {
         let is_chunk = |entry: &&RegionEntry| entry.metadata.lbas().next().is_some();
         let entry = self.entry.as_ref().filter(is_chunk)?;
@@ -39,7 +41,7 @@ impl StoredRun {
     }
 }
 
-/// The metadata slot in `bytes`, if it is one of `slot` of this flash.
+/// Returns the metadata slot in `bytes`, if it belongs to `slot` of this flash.
 pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<RegionEntry> {
     let found = MetadataSlot::decode(bytes, flash_tag, slot.0).ok()?;
     let fingerprint = Fingerprint(found.fingerprint);
@@ -48,7 +50,7 @@ pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<Regio
     Some(RegionEntry { place: crate::state::from_format(&found.place()), metadata })
 }
 
-/// All records of a design that metadata slots speak of, in the order of the flash.
+/// Returns all records of a design that metadata slots describe, in the order of the flash.
 pub(crate) async fn stored_runs(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -63,7 +65,7 @@ pub(crate) async fn stored_runs(
     runs
 }
 
-/// Has the metadata slot of the record at `place` speak of no address and no content that could be looked for.
+/// Clears the metadata slot of the record at `place`: it lists no address and no content to find.
 pub(crate) async fn write_unlisted(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -83,7 +85,7 @@ pub(crate) async fn write_unlisted(
     Ok(())
 }
 
-/// The bytes of a metadata slot that names a frame of the log as durable; 0 for none.
+/// Returns the bytes of a metadata slot that names a frame of the log as durable; 0 for none.
 pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64, durable_frame_seq: u64) -> [u8; METADATA_SLOT_BYTES] {
     let Place { slot, generation, stored_len, crc, encoding, .. } = entry.place;
     let (lbas, oldest) = entry.metadata.parts();
@@ -95,7 +97,8 @@ pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64, durable_frame_seq: u64
         .encode()
 }
 
-/// Tells of the generation of each metadata slot, of a record or of what was one.
+/// Reports the generation of each metadata slot to `see`, whether or not its record is still
+/// stored.
 pub(crate) async fn generations(flash: &dyn BlockDevice, superblock: &Superblock, see: &mut dyn FnMut(SlotId, u32)) {
     let mut region = region_window(flash, superblock);
     for slot in (0..superblock.layout.slot_count).map(SlotId) {
@@ -105,7 +108,7 @@ pub(crate) async fn generations(flash: &dyn BlockDevice, superblock: &Superblock
     }
 }
 
-/// The clean mappings that a lookup of each address would confirm by a metadata slot.
+/// Returns the clean mappings that a lookup of each address would confirm by a metadata slot.
 pub(crate) fn clean_mappings<'a>(
     runs: &'a [StoredRun],
     design: &'a dyn Design,

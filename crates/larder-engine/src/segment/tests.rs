@@ -1,4 +1,5 @@
-//! A write is decided in its turn and changes the LBA index of AustereCache under its bucket's lock, when the state's was given back.
+//! A write is decided in its turn, and changes the LBA index of AustereCache under its bucket's
+//! lock, after the state's lock was given back.
 
 use super::*;
 use crate::{CreateOptions, Tuning, cache::Cache, create, designs::layout_of};
@@ -23,7 +24,7 @@ const CHUNK: usize = 8 << 10;
 /// Chunks of the volume.
 pub(crate) const CHUNKS: u64 = 4096;
 
-/// What tests write: content `number`, which shrinks.
+/// Content `number` of the tests, which shrinks.
 pub(crate) fn chunk(number: u64) -> Vec<u8> {
     let mut chunk = vec![0; CHUNK];
     chunk[..8].copy_from_slice(&number.to_le_bytes());
@@ -35,14 +36,14 @@ pub(crate) fn write(cache: &Cache, lba: Lba, number: u64) {
     cache.write_at(lba.0 * CHUNK as u64, &chunk(number)).expect("written");
 }
 
-/// What chunk `lba` holds.
+/// Reads the content of chunk `lba`.
 pub(crate) fn read(cache: &Cache, lba: Lba) -> Vec<u8> {
     let mut read = vec![0; CHUNK];
     cache.read_at(lba.0 * CHUNK as u64, &mut read).expect("read");
     read
 }
 
-/// An empty cache of austere, and empty indices of the same layout, which say where things belong.
+/// An empty cache of austere, and empty indices of the same layout, which give the places of keys.
 pub(crate) fn austere() -> (Cache, Arc<ThreadRuntime>, Austere) {
     let flash = Arc::new(RamDevice::new("flash", 40 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
@@ -71,7 +72,7 @@ fn a_write_waits_for_its_bucket_and_for_no_other() {
     let away = |lba: &Lba| twin.key_of_lba(*lba).0.abs_diff(twin.key_of_lba(here).0) > (most - least) * 2 / 5;
     let far = (2..CHUNKS).map(Lba).find(away).expect("there are many buckets");
 
-    // A write of a content that is there, as far as it is done when the lock of the state is given back.
+    // A write of a stored content, up to the point where the lock of the state is given back.
     let mut later = Deferred::nothing();
     {
         let mut state = shared.state.lock();
@@ -95,7 +96,7 @@ fn a_write_waits_for_its_bucket_and_for_no_other() {
             assert!(read(cache, here) == chunk(3), "what was written last");
         });
         receiver.recv().expect("others went on");
-        // Time enough for a write that waits for nothing; who waits does so as long as he has to.
+        // Time enough for a write that waits for no lock; a write that waits goes on waiting.
         thread::sleep(Duration::from_millis(50));
         is_done.store(true, SeqCst);
         later.finish();

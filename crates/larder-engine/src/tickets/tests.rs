@@ -49,7 +49,7 @@ fn a_ticket_that_is_given_up_blocks_nobody() {
     assert!(poll(&mut last).is_some());
 }
 
-/// Counts how often it is woken.
+/// Counts its wake-ups.
 #[derive(Default)]
 struct Bell(AtomicUsize);
 
@@ -122,7 +122,7 @@ fn step(tickets: &Arc<Tickets>, list: &mut Vec<Modelled>, next: &mut impl FnMut(
     let pick = next(list.len().max(1) as u64) as usize;
     match next(5) {
         0 | 1 => {
-            // Mostly short ones, some long, some over everything.
+            // Mostly short ranges, some long, some over all chunks.
             let count = match next(8) {
                 0 => u64::MAX,
                 1 | 2 => 1 + next(40),
@@ -135,7 +135,7 @@ fn step(tickets: &Arc<Tickets>, list: &mut Vec<Modelled>, next: &mut impl FnMut(
             let bell = Arc::default();
             list.push(Modelled { range, future: Some(future), held: None, bell, old_bells: vec![], is_waiting: false });
         }
-        // Polled, perhaps again and for another task.
+        // Polls a ticket, perhaps again and for another task.
         2 | 3 => {
             let is_free =
                 list.get(pick).is_some_and(|picked| !list[..pick].iter().any(|o| overlap(&o.range, &picked.range)));
@@ -151,7 +151,7 @@ fn step(tickets: &Arc<Tickets>, list: &mut Vec<Modelled>, next: &mut impl FnMut(
                 picked.future = None;
             }
         }
-        // Ends, or is cancelled.
+        // Ends or cancels a ticket.
         _ if pick < list.len() => drop(list.remove(pick)),
         _ => {}
     }
