@@ -1,14 +1,18 @@
-//! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a restart is short.
+//! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a
+//! restart is short.
 //!
-//! In order: (1) the position of the log is noted, while no entry is between decision and queue; (2) slots, mappings,
-//! fragments, trimmed runs, fingerprints and what else the design keeps are exported piece by piece, while operations go on, and
-//! written to the area that the last checkpoint does not use; (3) in write-through and write-around the origin is flushed, for pieces
-//! name clean mappings that no log has yet; then everything decided so far is committed, so that whatever a piece named
-//! is durable, or durably forgotten; (4) the header is written, with a flush before and after; (5) the superblock twins
-//! point to it; (6) the log before the noted position is free. A crash before (5) leaves the last checkpoint and its log.
+//! In order: (1) the position of the log is noted, while no entry is between decision and queue;
+//! (2) slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
+//! exported piece by piece, while operations go on. They go to the area that the last checkpoint
+//! does not use; (3) in write-through and write-around the origin is flushed, because pieces name
+//! clean mappings that no log has yet. Then all decisions so far are committed, so that each
+//! mapping in a piece is durable, or durably forgotten; (4) the header is written, with a flush
+//! before and after; (5) the superblock twins point to it; (6) the log before the noted position is
+//! free. A crash before (5) leaves the last checkpoint and its log.
 //!
-//! The pieces are of different moments. Replaying the log from the noted position over them ends in the right state,
-//! because for each address the last entry after the position wins, and where there is none the piece is right.
+//! The pieces are of different moments. Replaying the log from the noted position over them ends in
+//! the right state. For each address the last entry after the position wins; without such an entry,
+//! the piece is right.
 //!
 //! Invariants: one checkpoint at a time.
 
@@ -44,20 +48,20 @@ use std::{
 
 const _: () = assert!(PAGE_BYTES == DESIGN_PAGE_BYTES_MAX);
 
-/// Bytes of blocks that are gathered before they are written.
+/// Bytes of blocks to gather before a write.
 const WRITE_BYTES: usize = 1 << 20;
-/// Mappings that are exported under one hold of the lock, if a piece by itself has not more.
+/// Mappings that are exported under one hold of the lock, unless one piece alone has more.
 const MAPPINGS_A_HOLD: usize = 1 << 10;
-/// Pieces at most: each may take long to look through, and nothing come of it.
+/// Limit of pieces under one hold: each may take long to look through and yield no mapping.
 const PIECES_A_HOLD: usize = 16;
-/// Share of the log in use from which on a checkpoint is made, in percent.
+/// Share of the log in use from which on a checkpoint is due, in percent.
 const DUE_PERCENT: u64 = 50;
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
-/// Checkpoints that may fail over the flash, one after the other, before the flash counts as failed.
+/// Failed checkpoints in a row, for the flash's sake, after which the flash counts as failed.
 const TRIES_MAX: u32 = 3;
 
-/// Which area a checkpoint goes to, its number, and where replay starts behind it.
+/// The area of a checkpoint, its number, and the start of the replay behind it.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckpointTarget {
     /// The area that the superblock does not name.
@@ -71,7 +75,7 @@ pub struct CheckpointTarget {
 }
 
 impl CheckpointTarget {
-    /// The target that follows the checkpoint that `superblock` names.
+    /// Returns the target that follows the checkpoint that `superblock` names.
     pub fn after(superblock: &Superblock, log_start: LogStart, entry_seq: u64) -> Self {
         let (area, checkpoint_id) = match &superblock.checkpoint {
             Some(last) => (1 - last.area.min(1), last.checkpoint_id + 1),
@@ -117,12 +121,14 @@ impl AreaWriter<'_> {
     }
 }
 
-/// Writes the blocks of a checkpoint of what `design` exports, piece by piece; the header that belongs to them. Each
-/// call of `design` locks it for one piece, or for some that are small. The fingerprints of `damaged` records are left
-/// out: their content is not to be found after a restart either. `history` gives what the design keeps beside all that.
+/// Writes the blocks of a checkpoint of `design`, piece by piece. Returns their header.
+///
+/// Each call of `design` locks it for one piece, or for some small ones. The fingerprints of
+/// `damaged` records are left out: a restart must not find their content either. `history` gives
+/// the design's other data.
 ///
 /// # Errors
-/// The device's, and [`EngineError::CheckpointTooLarge`].
+/// Those of the device, and [`EngineError::CheckpointTooLarge`].
 pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
@@ -200,7 +206,7 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     }
     let max = layout.checkpoint_counts_max();
     let history = history.await;
-    // All of it or nothing: without it, only the order is lost.
+    // The history goes whole or not at all: without it, only the order is lost.
     let history = history.chunks(PAGE_BYTES);
     if history.len() as u64 <= max.design_pages {
         for (number, bytes) in history.enumerate() {
@@ -217,7 +223,8 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     Ok(header)
 }
 
-/// The mappings of the pieces that are next: of one, or of as many small ones as one hold of the lock is worth.
+/// Returns the mappings of the next piece, or of as many small pieces as one hold of the lock is
+/// worth.
 fn next_mappings(design: &dyn Design, left: &mut Range<usize>) -> Vec<ExportedMapping> {
     let mut mappings = Vec::new();
     for piece in left.by_ref().take(PIECES_A_HOLD) {
@@ -229,10 +236,11 @@ fn next_mappings(design: &dyn Design, left: &mut Range<usize>) -> Vec<ExportedMa
     mappings
 }
 
-/// Writes the header, with FUA; the caller has flushed the blocks. What the superblock shall name.
+/// Writes the header, with FUA; the caller has flushed the blocks. Returns the pointer for the
+/// superblock.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub async fn write_header(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
@@ -265,7 +273,7 @@ impl DerefMut for LockedDesign<'_> {
 }
 
 impl Shared {
-    /// The checkpointer's task: runs until the cache closes.
+    /// Runs the checkpointer's task until the cache closes.
     pub(crate) async fn checkpointer(self: Arc<Self>) {
         let mut tries = 0;
         let mut refused: Option<(Patience, Refused<'_>)> = None;
@@ -281,8 +289,9 @@ impl Shared {
                 (!due || state.flash_failed.is_some(), crowded && state.flash_failed.is_none())
             };
             if idle {
-                // Where it is what others have reserved that crowds the log, a checkpoint would free nothing; they say when they are
-                // over. The committer may have asked for one before some of it was given back.
+                // If other tasks' reservations crowd the log, a checkpoint frees nothing; their end
+                // wakes the waiting tasks. The committer may have asked for a checkpoint before
+                // some of them ended.
                 if !crowded {
                     self.signals.checkpointed.notify();
                 } else {
@@ -306,7 +315,7 @@ impl Shared {
         }
     }
 
-    /// A checkpoint waits, as any write does, while the flash has no room for it.
+    /// Makes a checkpoint wait, as any write does, while the flash has no room for it.
     fn wait_for_room<'a>(
         &'a self,
         error: &EngineError,
@@ -321,15 +330,19 @@ impl Shared {
         waits.then(|| (patience, refused.unwrap_or_else(|| Refused::note(self, error))))
     }
 
-    /// Without checkpoints the log fills up, and nothing can be made durable: a flash that does not take one fails. Whoever
-    /// waits for one waits until then, for the next one may succeed, and without the flash there is another way.
+    /// Notes a failed checkpoint, and fails the flash after the last try.
+    ///
+    /// Without checkpoints the log fills up, and no entry becomes durable. Tasks that wait for a
+    /// checkpoint wait until the last try. The next one may succeed, and without the flash writes
+    /// go past it.
     fn note_failed_checkpoint(&self, error: EngineError, last_try: bool) {
         match error {
             EngineError::Flash(error) if last_try => {
                 self.fail_flash(error);
             }
             EngineError::Flash(_) => {}
-            // The origin could not be flushed, or the checkpoint was too large, or the cache ends: not the flash's fault.
+            // A failed flush of the origin, a checkpoint that is too large, or the cache's end: not
+            // the flash's fault.
             error => {
                 let mut state = self.state.lock();
                 state.log.checkpoint_failed = Some((state.log.checkpoint_tries, error));
@@ -337,7 +350,7 @@ impl Shared {
         }
     }
 
-    /// What the design keeps beside all else, gathered piece by piece while operations go on.
+    /// Gathers the design's other data piece by piece, while operations go on.
     async fn history(&self) -> Vec<u8> {
         let draft = self.state.lock().design.begin_history();
         let Some(mut draft) = draft else { return Vec::new() };
@@ -353,10 +366,10 @@ impl Shared {
         design.export_history(draft, &|lba| origin_changes.is_unsettled(lba))
     }
 
-    /// Writes a checkpoint; with `clean_shutdown`, one that says that nothing follows it.
+    /// Writes a checkpoint; with `clean_shutdown`, one that marks a clean end.
     ///
     /// # Errors
-    /// What the devices say; the last checkpoint is in force then.
+    /// Those of the devices; the last checkpoint is in force then.
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
         let _turn = self.checkpoint_turn.ask(Lba(0), 1).granted().await;
         if self.superblock.is_uncertain() {
@@ -393,7 +406,7 @@ impl Shared {
                 superblock.clean_shutdown = clean_shutdown;
                 // The log starts at such a boundary now.
                 superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
-                // Writes to the origin have ended.
+                // No more write goes to the origin.
                 superblock.origin_state =
                     if clean_shutdown { origin_state::noted(&*self.origin, superblock.sequence) } else { None };
             })
@@ -413,7 +426,7 @@ impl Shared {
 
 fn slot_entry(slot: u32, generation: u32, state: SlotState, class: StreamClass) -> SlotEntry {
     let (state, generation) = match state {
-        // A free slot carries the generation that it had last; the next use is one more.
+        // A free slot carries its last generation; the next use is one more.
         SlotState::Free | SlotState::Retired => (larder_format::SlotState::Free, generation.wrapping_sub(1)),
         SlotState::Open => (larder_format::SlotState::Open, generation),
         SlotState::Sealed | SlotState::Evicting => (larder_format::SlotState::Sealed, generation),

@@ -1,11 +1,13 @@
-//! Ending: in order, (1) writes in flight end, those that wait for room with an error; (2) what was offered is stored, and all
-//! is flushed; (3) the background tasks end; (4) a checkpoint says that the end was orderly; (5) of a detach, the superblock
-//! twins say so; (6) the committer ends.
+//! Ending a cache.
 //!
-//! Invariants: nothing is written after the mark of (4). An end goes on also where whoever asked for it gives up, and from (2) on
-//! where the cache is dropped; before that a drop is what it always is, as a crash.
+//! In order: (1) writes in flight end, those that wait for room with an error; (2) the offered
+//! chunks are stored, and all is flushed; (3) the background tasks end; (4) a checkpoint says that
+//! the end was orderly; (5) for a detach, the superblock twins say so; (6) the committer ends.
 //!
-//! What it does not do: write dirty data to the origin; [`detach`](crate::detach) does that before.
+//! Invariants: no write follows the mark of (4). An end goes on even if its caller gives up. From
+//! (2) on it goes on even if the cache is dropped. Before that, a drop is like a crash.
+//!
+//! It does not write dirty data to the origin; [`detach`](crate::detach) does that before.
 
 use crate::{
     Cache,
@@ -24,23 +26,27 @@ use std::{
 };
 
 impl Cache {
-    /// The ended cache's last act: waits for what runs, flushes, writes a checkpoint that says the end was clean.
+    /// Ends the cache: waits for running work, flushes, and writes a checkpoint that marks a clean
+    /// end.
+    ///
     /// Dirty data stays on flash. Requests after this call fail.
     ///
     /// # Errors
-    /// What the devices say; then the next opening recovers as from a crash.
+    /// Those of the devices; then the next opening recovers as from a crash.
     pub async fn close(&self) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.draining.store(true, Release);
         shared.wake_waiting();
-        // A ticket over everything is behind all writes.
+        // A ticket over all chunks is behind all writes.
         let asker = Asker::new(Audience::Operator);
         let ended = shared.end(shared.tickets.ask(Lba(0), u64::MAX), false, &asker).await;
         shared.answer(&asker, ended)
     }
 
-    /// Ends the cache as a crash does, and returns once nothing of it is under way on the devices: then they may be opened
-    /// again. What was flushed is there then.
+    /// Ends the cache as a crash does, and returns once no request of it is under way on the
+    /// devices.
+    ///
+    /// Then they may be opened again, and all flushed data is there.
     pub async fn abandon(self) {
         let shared = self.shared().clone();
         drop(self);
@@ -56,10 +62,11 @@ impl Cache {
 }
 
 impl Shared {
-    /// Ends the cache, once `ticket`, which is over everything, is granted: then no write is under way.
+    /// Ends the cache, once `ticket`, which covers all chunks, is granted: then no write is under
+    /// way.
     ///
     /// # Errors
-    /// [`EngineError::Closed`] where it has ended; what the devices say.
+    /// [`EngineError::Closed`] if it has ended; those of the devices.
     pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
         let (ending, asker) = (Ending::begin(self), asker.clone());
         let (completer, result) = IoFuture::pending();
@@ -77,11 +84,12 @@ impl Shared {
 
     async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
         self.draining.store(true, Release);
-        // From here on, for the cache may be dropped meanwhile.
+        // It counts from here on, because the cache may be dropped meanwhile.
         let finishing = Finishing::begin(self);
         self.settle().await;
         let flushed = self.flush(asker).await;
-        // All tasks but the committer end before the last checkpoint: nothing may follow the mark that it makes.
+        // All tasks but the committer end before the last checkpoint, because no write may follow
+        // its mark.
         self.closing.store(true, Release);
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
@@ -99,7 +107,8 @@ impl Shared {
         if detach && result.is_ok() {
             result = self.superblock.update(&*self.flash, &self.counters, |it| it.detached = true).await;
             if result.is_err() {
-                // One twin may have the mark. Where this fails, too, the next opening may find it, and the origin is complete.
+                // One twin may have the mark. If this fails, too, the next opening may find it, and
+                // the origin is complete.
                 let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
             }
         }
@@ -109,7 +118,7 @@ impl Shared {
         result
     }
 
-    /// Has everything that runs end, as a crash would: nothing more is begun.
+    /// Makes all running work end, as a crash would; no new work begins.
     pub(crate) fn stop(&self) {
         self.draining.store(true, Release);
         self.closing.store(true, Release);
@@ -132,8 +141,10 @@ impl Shared {
         }
     }
 
-    /// Returns the result of `work`, or `None` when the cache begins to close first. A cache that was dropped waits for the work,
-    /// because the next opening of the devices counts on that.
+    /// Returns the result of `work`, or `None` if the cache begins to close first.
+    ///
+    /// A cache that was dropped waits for the work, because the next opening of the devices counts
+    /// on that.
     pub(crate) async fn unless_closing<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let mut work = pin!(work);
         loop {
@@ -193,7 +204,7 @@ impl Shared {
     }
 }
 
-/// Counts an end that is under way.
+/// Counts an end under way.
 struct Ending(Arc<Shared>);
 
 impl Ending {

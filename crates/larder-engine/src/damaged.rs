@@ -1,16 +1,16 @@
-//! Which records are known to be damaged, or not to be read: no address more is to share them.
+//! Records that are known to be damaged or unreadable: no further address may share them.
 //!
 //! Invariants: at most [`DAMAGED_MAX`] are remembered. A slot's next generation is another record.
 //!
-//! What it does not do: say which addresses lost their data; `lost` in [`State`](crate::state::State) does.
+//! It does not record the addresses of lost data; `lost` in [`State`](crate::state::State) does.
 
 use larder_core::Place;
 use std::collections::BTreeSet;
 
-/// Records that are remembered. Where there are more, the flash has other troubles.
+/// Limit of remembered records. A flash with more has other troubles.
 pub const DAMAGED_MAX: usize = 4096;
 
-/// See the module.
+/// The damaged records.
 #[derive(Clone, Debug, Default)]
 pub struct DamagedRecords(BTreeSet<(u32, u32, u32)>);
 
@@ -23,12 +23,12 @@ impl DamagedRecords {
         self.0.insert(key(place));
     }
 
-    /// Whether the record at `place` is one of them.
+    /// Returns whether the record at `place` is damaged.
     pub fn has(&self, place: &Place) -> bool {
         !self.0.is_empty() && self.0.contains(&key(place))
     }
 
-    /// Forgets what was in `slot`, which was freed.
+    /// Forgets the records of `slot`, which was freed.
     pub fn forget_slot(&mut self, slot: u32) {
         if !self.0.is_empty() {
             self.0.retain(|&(other, _, _)| other != slot);

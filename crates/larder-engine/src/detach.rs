@@ -1,12 +1,14 @@
-//! Detaching: the origin gets everything that only the cache has, and the flash says that it is no cache any more.
+//! Detaching: the origin gets all data that only the cache has, and the flash is marked as no cache
+//! any more.
 //!
-//! In order: (1) what is dirty is destaged while requests go on; (2) a ticket over the whole volume stops writes; (3) the
-//! rest is destaged, and the origin is flushed; (4) the superblock twins say *detached*; (5) the cache is closed. A crash
-//! before (4) leaves the cache as it was, with dirty data or without; after it, an origin that is complete alone.
+//! In order: (1) dirty data is destaged while requests go on; (2) a ticket over the whole volume
+//! stops writes; (3) the rest is destaged, and the origin is flushed; (4) the superblock twins say
+//! *detached*; (5) the cache is closed. A crash before (4) leaves the cache as it was, with dirty
+//! data or without. A crash after it leaves an origin that is complete alone.
 //!
-//! Invariants: where something cannot be destaged the cache stays attached and goes on.
+//! Invariants: if some data cannot be destaged, the cache stays attached and goes on.
 //!
-//! What it does not do: erase the flash; making another cache there does.
+//! It does not erase the flash; making another cache there does.
 
 use crate::{
     Cache,
@@ -18,11 +20,13 @@ use larder_core::Lba;
 use larder_format::Superblock;
 
 impl Cache {
-    /// Writes everything to the origin, durably, and ends this cache for ever: opening it again is refused.
+    /// Writes all data to the origin, durably, and ends this cache for ever: opening it again is
+    /// refused.
     ///
     /// # Errors
-    /// Where some dirty data could not be written; the cache goes on then. What the devices say: where the flash does not
-    /// take the mark the cache stays attached, but it is closed ([`Cache::is_closed`]).
+    /// Dirty data that could not be written; the cache goes on then. Those of the devices. If the
+    /// flash does not take the mark, the cache stays attached, but it is closed
+    /// ([`Cache::is_closed`]).
     pub async fn detach(&self) -> Result<(), EngineError> {
         let asker = Asker::new(Audience::Operator);
         self.shared().answer(&asker, self.detach_for(&asker).await)
@@ -31,7 +35,7 @@ impl Cache {
     async fn detach_for(&self, asker: &Asker) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.check_open()?;
-        // What could not be marked must not be closed.
+        // A cache that could not be marked must not be closed.
         if let Some(error) = shared.state.lock().flash_failed.clone() {
             return Err(EngineError::FlashFailed(error));
         }
@@ -51,17 +55,18 @@ impl Cache {
         shared.end(ticket, true, asker).await
     }
 
-    /// Whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no more requests.
+    /// Returns whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no
+    /// more requests.
     pub fn is_closed(&self) -> bool {
         self.shared().is_closing()
     }
 
-    /// Whether it is being closed or detached, or is closed.
+    /// Returns whether the cache is being closed or detached, or is closed.
     pub fn is_ending(&self) -> bool {
         self.shared().refuse_if_draining().is_err() || self.is_closed()
     }
 
-    /// The superblock in force.
+    /// Returns the superblock in force.
     pub fn superblock(&self) -> Superblock {
         self.shared().superblock.get()
     }

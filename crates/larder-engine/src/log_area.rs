@@ -1,10 +1,11 @@
-//! The metadata log as a ring of frames: where the next frame goes, and how much room is left before a checkpoint must
-//! free some.
+//! The metadata log as a ring of frames: the place of the next frame, and the room left until a
+//! checkpoint.
 //!
-//! Invariants: a frame never straddles the end of the region; `used_bytes` counts from the log start that the newest
-//! durable checkpoint names, skipped ends included, and never passes the size of the region.
+//! Invariants: a frame never straddles the end of the region. `used_bytes` counts from the log
+//! start of the newest durable checkpoint, skipped ends included, and never passes the size of the
+//! region.
 //!
-//! What it does not do: write. [`flush`](crate::flush) does.
+//! It does not write: [`flush`](crate::flush) does.
 
 /// Positions in the log region.
 #[derive(Clone, Copy, Debug)]
@@ -22,46 +23,46 @@ pub struct LogPosition {
     pub offset: u64,
     /// Sequence number of the frame there.
     pub frame_seq: u64,
-    /// Bytes used at that moment, to compute what a checkpoint frees.
+    /// Bytes in use at that moment, from which a checkpoint's freed bytes are computed.
     pub used_bytes: u64,
 }
 
 impl LogArea {
-    /// A log whose next frame is `frame_seq` at `head`, with `used_bytes` in use.
+    /// Returns a log whose next frame is `frame_seq` at `head`, with `used_bytes` in use.
     pub fn new(region_bytes: u64, head: u64, used_bytes: u64, frame_seq: u64) -> Self {
         LogArea { region_bytes, head, used_bytes, frame_seq }
     }
 
-    /// The newest frame that is durable; 0 for none.
+    /// Returns the newest frame that is durable; 0 for none.
     pub fn durable_frame(&self) -> u64 {
         self.frame_seq.saturating_sub(1)
     }
 
-    /// Where the next frame would go.
+    /// Returns the place of the next frame.
     pub fn position(&self) -> LogPosition {
         LogPosition { offset: self.head, frame_seq: self.frame_seq, used_bytes: self.used_bytes }
     }
 
-    /// Offset for a frame of `bytes`, if there is room; nothing is taken yet.
+    /// Returns the offset for a frame of `bytes`, if there is room. It does not take the room yet.
     pub fn place(&self, bytes: u64) -> Option<u64> {
         let (offset, skipped) = self.fit(bytes);
         (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
     }
 
-    /// Moves the next frame to the next multiple of `sector_bytes`, so that no sector with a frame is written again. The bytes in
-    /// between stay unused until a checkpoint frees them.
+    /// Moves the next frame to the next multiple of `sector_bytes`, so that no sector with a frame
+    /// is written again. The bytes in between stay unused until a checkpoint frees them.
     pub fn continue_in_sectors_of(&mut self, sector_bytes: u64) {
         let boundary = self.head.next_multiple_of(sector_bytes.max(1)).min(self.region_bytes);
         self.used_bytes += boundary - self.head;
         self.head = boundary;
     }
 
-    /// Bytes from where the next frame would go to the end of the region.
+    /// Returns the bytes from the place of the next frame to the end of the region.
     pub fn before_end(&self) -> u64 {
         self.region_bytes - self.head
     }
 
-    /// The frame of `bytes` is durable: moves on.
+    /// Moves on after a frame of `bytes` that is durable.
     pub fn advance(&mut self, bytes: u64) {
         let (offset, skipped) = self.fit(bytes);
         self.head = offset + bytes;
@@ -73,12 +74,12 @@ impl LogArea {
         if self.head + bytes <= self.region_bytes { (self.head, 0) } else { (0, self.region_bytes - self.head) }
     }
 
-    /// A checkpoint covers everything before `position`: that room is free.
+    /// Frees the room before `position`, which a checkpoint covers.
     pub fn free_before(&mut self, position: &LogPosition) {
         self.used_bytes -= position.used_bytes;
     }
 
-    /// Share of the log in use, in percent.
+    /// Returns the share of the log in use, in percent.
     pub fn used_percent(&self) -> u64 {
         self.used_bytes * 100 / self.region_bytes.max(1)
     }

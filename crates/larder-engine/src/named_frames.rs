@@ -1,17 +1,18 @@
-//! How far the metadata log went, from the evidence in slots: the newest frame that a segment header or a metadata slot names as
-//! durable. A log that ends before that frame has lost it.
+//! The length of the metadata log by evidence in slots: the newest frame that a segment header or a
+//! metadata slot names as durable. A log that ends before that frame has lost it.
 //!
-//! A header or slot is made after the frame that it names was durable, and frames only count up. So each name on a flash, of any
-//! generation, names a frame that once existed.
+//! A header or slot is made after the frame that it names was durable, and frames only count up. So
+//! each name on a flash, of any generation, names a frame that once existed.
 //!
-//! An opening looks at the likely last writes alone ([`Look::Likely`]). It reads to their end the WEUs that were open at the
-//! checkpoint or that the end of the log names, and the places where the next WEUs would begin. Of a metadata region it reads
-//! pieces from all over it, because hashes choose the buckets. It reads at most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and
+//! An opening looks at the likely last writes alone ([`Look::Likely`]). It reads to their end the
+//! WEUs that were open at the checkpoint or that the end of the log names. It also reads the places
+//! where the next WEUs would begin. Of a metadata region it reads pieces from all over it, because
+//! hashes choose the buckets. It reads at most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and
 //! [`LAST_USED_MAX`] WEUs. A check reads all.
 //!
-//! Invariants: nothing is written. An unreadable place names nothing.
+//! Invariants: it does not write. An unreadable place names no frame.
 //!
-//! What it does not do: know how far the log went when no slot was written after its last frames.
+//! It does not find the length of the log if no slot was written after its last frames.
 
 use crate::{
     store::Looking,
@@ -26,11 +27,12 @@ use larder_format::{
 };
 use std::collections::VecDeque;
 
-/// WEUs that an opening reads to their end, of those that checkpoint and log name last.
+/// Limit of the WEUs that an opening reads to their end, of those that checkpoint and log name
+/// last.
 const LAST_USED_MAX: usize = 16;
-/// Further pieces of slots or of a metadata region that an opening reads.
+/// Limit of the further pieces of slots or of a metadata region that an opening reads.
 const HEADS_MAX: usize = 4096;
-/// Of them, pieces of the slots that the log freed last.
+/// Limit, among these, of the pieces of the slots that the log freed last.
 const LAST_FREED_MAX: usize = 64;
 
 /// A name of a durable frame.
@@ -44,7 +46,7 @@ pub struct Naming {
 
 /// The extent of a look.
 pub enum Look {
-    /// Everything.
+    /// The whole flash.
     All,
     /// The likely last writes.
     Likely(LikelySlots),
@@ -94,18 +96,18 @@ fn put_last(list: &mut VecDeque<u32>, slot: u32, max: usize) {
     }
 }
 
-/// Slots that could have been written last.
+/// Slots that may have been written last.
 #[derive(Default)]
 pub struct LikelySlots {
     /// Slots to read to their end.
     whole: Vec<u32>,
-    /// Slots whose start is read, each with its next generation, which checkpoint and log do not name: when it has begun, the
-    /// slot is read to its end.
+    /// Slots whose start is read, each with its next generation, which checkpoint and log do not
+    /// name. When that generation has begun, the slot is read to its end.
     heads: Vec<(u32, u32)>,
 }
 
 impl LikelySlots {
-    /// The likely slots of a state that was recovered from a log that names `spoken` last.
+    /// Returns the likely slots of a state that was recovered from a log that names `spoken` last.
     pub fn of(spoken: &LastSpoken, design: &dyn Design) -> LikelySlots {
         let whole: Vec<u32> = spoken.used.iter().rev().copied().collect();
         let (mut free, mut used) = (Vec::new(), Vec::new());
@@ -127,12 +129,12 @@ impl LikelySlots {
     }
 }
 
-/// The newer of two.
+/// Returns the newer of two names.
 fn newer(a: Option<Naming>, b: Option<Naming>) -> Option<Naming> {
     [a, b].into_iter().flatten().max_by_key(|naming| naming.frame_seq)
 }
 
-/// The newest frame that headers of segments name.
+/// Returns the newest frame that headers of segments name.
 pub(crate) async fn in_segments(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
     let mut segments = Segments { reader, superblock, piece: None };
     let mut newest = None;
@@ -187,12 +189,12 @@ async fn each_piece<T: Copy>(
     }
 }
 
-/// The frame that a header at this place names.
+/// Returns the frame that a header at this place names.
 fn naming(header: &SegmentHeader, flash_offset: u64) -> Option<Naming> {
     header.durable_frame_seq.map(|frame_seq| Naming { frame_seq, flash_offset })
 }
 
-/// The header of a segment of this flash and slot, at `offset` in the WEU.
+/// Returns the header of a segment of this flash and slot, at `offset` in the WEU.
 fn header_in(bytes: &[u8], superblock: &Superblock, slot: u32, offset: u32) -> Option<SegmentHeader> {
     let header = decode_header(bytes).ok()?;
     header.check_home(superblock.flash_tag(), slot, header.generation, offset).ok()?;
@@ -208,7 +210,9 @@ struct Segments<'a> {
 }
 
 impl Segments<'_> {
-    /// The newest frame that the segments of a slot name: of `generation`, or of the one at its start.
+    /// Returns the newest frame that the segments of a slot name.
+    ///
+    /// The segments are those of `generation`, or of the one at the slot's start.
     async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
         let start = self.superblock.layout.slot_offset(slot)?;
         let (mut offset, mut newest) = (0, None);
@@ -227,7 +231,7 @@ impl Segments<'_> {
         newest
     }
 
-    /// The bytes from `at` to the end of their piece.
+    /// Returns the bytes from `at` to the end of their piece.
     async fn bytes(&mut self, at: u64) -> Option<&[u8]> {
         let from = at - at % PIECE_BYTES as u64;
         if self.piece.as_ref().is_none_or(|(start, _)| *start != from) {
@@ -237,8 +241,10 @@ impl Segments<'_> {
     }
 }
 
-/// The newest frame that metadata slots name. A hash chooses the place of a chunk, so the last writes lie anywhere; many writes
-/// reach each part.
+/// Returns the newest frame that metadata slots name.
+///
+/// A hash chooses the place of a chunk, so the last writes lie anywhere; many writes reach each
+/// part.
 pub(crate) async fn in_region(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
     let layout = &superblock.layout;
     let pieces = layout.region_bytes() / PIECE_BYTES as u64;

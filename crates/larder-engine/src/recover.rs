@@ -1,15 +1,17 @@
-//! Opening: from superblock, checkpoint and metadata log back to the state, whether the end was clean or a crash.
+//! Opening: from superblock, checkpoint and metadata log back to the state, after a clean end or a
+//! crash.
 //!
-//! In order: (1) the superblock that counts; (2) its checkpoint, block by block; (3) the log from there on, frame by
-//! frame, until one is not whole or not the next; (4) both devices are flushed, so that what this opening saw cannot
-//! change under a later power loss; (5) a damaged superblock twin is repaired and the clean-shutdown mark removed,
-//! before anything else is written; (6) on sectors coarser than the superblock's, a checkpoint whose log starts at the next
-//! boundary is made before any other write.
+//! In order: (1) the superblock that counts; (2) its checkpoint, block by block; (3) the log from
+//! there on, frame by frame, until one is not whole or not the next; (4) a flush of both devices,
+//! so that a later power loss cannot change the state that this opening read; (5) the repair of a
+//! damaged superblock twin and the removal of the clean-shutdown mark, before any other write; (6)
+//! on sectors coarser than the superblock's, a checkpoint whose log starts at the next boundary,
+//! before any other write.
 //!
-//! Invariants: nothing is written before (5). What does not decode is an error, never a guess, except at the end of the
-//! log, where a frame that is not whole is what a crash leaves. A frame behind the end that says that one before it was
-//! durable shows damage, not a crash; so does a slot that names such a frame. Flushed writes are lost then, and opening is
-//! refused.
+//! Invariants: no write comes before (5). A structure that does not decode is an error, never a
+//! guess. The exception is the end of the log: a crash leaves a frame there that is not whole. A
+//! frame behind the end may name an earlier one as durable, and so may a slot. That shows damage,
+//! not a crash: flushed writes are lost, and opening is refused.
 
 use crate::{
     config::Tuning,
@@ -48,10 +50,11 @@ use std::{
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
-/// Bytes of RAM that the engine keeps for a slot, beside the design's: two flags, and the number of readers that pin it.
+/// Bytes of RAM that the engine keeps for a slot, beside the design's: two flags, and the count of
+/// readers that pin it.
 pub const ENGINE_SLOT_BYTES: u64 = 6;
 
-/// What opening found.
+/// The findings of the opening.
 pub struct Recovered {
     /// The superblock that counts.
     pub superblock: Superblock,
@@ -61,19 +64,19 @@ pub struct Recovered {
     pub state: State,
     /// Sizes.
     pub geometry: Geometry,
-    /// What was read.
+    /// The counts of the reading.
     pub report: RecoveryReport,
 }
 
 impl Recovered {
-    /// Bytes of the volume that are dirty, or trimmed and the origin was not told.
+    /// Returns the bytes of the volume that are dirty, or trimmed without notice to the origin.
     pub fn dirty_bytes(&self) -> u64 {
         let dirty = self.state.design.dirty_counts();
         (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
     }
 }
 
-/// What a recovery read and found.
+/// The counts and findings of a recovery.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveryReport {
     /// The last end was clean.
@@ -90,10 +93,11 @@ pub struct RecoveryReport {
     pub log_bytes: u64,
 }
 
-/// Sizes of the cache that `superblock` describes, over these devices.
+/// Returns the sizes of the cache that `superblock` describes, over these devices.
 ///
 /// # Errors
-/// [`EngineError::Invalid`] for a flash that is smaller than it was, and for a design that this version cannot run.
+/// [`EngineError::Invalid`] for a flash that is smaller than it was, and for a design that this
+/// version cannot run.
 pub fn geometry(
     superblock: &Superblock,
     flash: &dyn BlockDevice,
@@ -127,9 +131,11 @@ pub fn geometry(
     })
 }
 
-/// The padding of log and segments from now on: the sector that [`create`](crate::create) would take on this device, and at least
-/// the superblock's. When it is larger, the log continues at the next such boundary, and a checkpoint that starts there precedes
-/// all other writes.
+/// Returns the padding of log and segments from now on.
+///
+/// It is the sector that [`create`](crate::create) would take on this device, and at least the
+/// superblock's. If it is larger than before, the log continues at the next such boundary. A
+/// checkpoint that starts there then precedes all other writes.
 ///
 /// # Errors
 /// [`EngineError::Invalid`] for a device whose sectors are larger than `most`, the store's maximum.
@@ -146,12 +152,12 @@ fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, Eng
     Ok(layout.sector_bytes.max(wanted.min(most)))
 }
 
-/// How large the indices of the cache that `superblock` describes may grow.
+/// Returns the limits of the indices of the cache that `superblock` describes.
 pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count: u64) -> DesignConfig {
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
-    // A checkpoint gathers its pieces at different moments: a little more than the limit must fit its area, unless the
-    // volume has no more chunks than that.
+    // A checkpoint gathers its pieces at different moments. So a little more than the limit must
+    // fit its area, unless the volume has no more chunks than that.
     let fits =
         if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { layout.mappings_max - layout.mappings_max / 16 };
     let affordable = affordable_entries(superblock, design);
@@ -162,16 +168,20 @@ pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count:
     }
 }
 
-/// Entries that the RAM budget has room for.
+/// Returns the entries that the RAM budget has room for.
 fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
     match superblock.ram_budget_bytes {
         0 => u64::MAX,
-        // No cache is made with less than the smallest budget; one without any room would wait for some for ever.
+        // No cache is made with less than the smallest budget; a budget without room would let
+        // writers wait for ever.
         budget => budget.max(RAM_BUDGET_BYTES_MIN) / design.index_bytes_max(superblock.layout.chunk_bytes),
     }
 }
 
-/// Bytes of RAM that an opening takes for the slots alone, before it reads more than the superblock. Mappings come on top.
+/// Returns the bytes of RAM that an opening takes for the slots alone, before it reads beyond the
+/// superblock.
+///
+/// Mappings come on top.
 ///
 /// # Errors
 /// As [`new_design`].
@@ -181,20 +191,20 @@ pub fn tables_bytes(superblock: &Superblock) -> Result<u64, EngineError> {
     Ok(design.store.slot_tables_bytes(layout) + u64::from(layout.slot_count) * ENGINE_SLOT_BYTES)
 }
 
-/// The design that the superblock names, empty.
+/// Returns the design that the superblock names, empty.
 ///
 /// # Errors
-/// [`EngineError::Invalid`] for one that this version cannot run.
+/// [`EngineError::Invalid`] for a design that this version cannot run.
 pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
     design.make(config, &designs::layout_of(&superblock.layout, chunk_count))
 }
 
-/// Reads superblock, checkpoint and log of `flash`; writes nothing.
+/// Reads superblock, checkpoint and log of `flash`, without a write.
 ///
 /// # Errors
-/// What is wrong with the flash, or with this origin for it.
+/// Faults of the flash, or of this origin for it.
 pub async fn recover(
     flash: &dyn BlockDevice,
     origin: Option<&dyn BlockDevice>,
@@ -203,7 +213,7 @@ pub async fn recover(
     recover_by(Reader::alone(flash), origin, tuning).await
 }
 
-/// As [`recover`]; the flash is read with the help, and before the eyes, that `reader` has.
+/// Recovers as [`recover`], with the workers and the progress of `reader`.
 ///
 /// # Errors
 /// As [`recover`].
@@ -263,10 +273,12 @@ pub async fn recover_by(
             previous_crc = header.crc;
         })
         .await?;
-    // The mark of one twin alone proves nothing where the other is damaged or differs: it may be of an earlier end.
+    // The mark of one twin alone proves nothing if the other is damaged or differs: it may be of an
+    // earlier end.
     let surely_clean = superblock.clean_shutdown && repair.is_none();
-    // Frames that follow the checkpoint of a clean end are those of its own commit: no client wrote any more. After a crash the log is
-    // whole, or nothing is opened; but of the older one of two twins nobody knows what followed.
+    // Frames that follow the checkpoint of a clean end are those of its own commit: no client wrote
+    // any more. After a crash, the log is whole, or the opening fails. For the older one of two
+    // twins, the later frames are unknown.
     replay.end(match (surely_clean, &repair) {
         (true, _) => Some(Trust::Whole),
         (false, None) => Some(Trust::WithLog),
@@ -294,7 +306,8 @@ pub async fn recover_by(
     let slot_count = superblock.layout.slot_count as usize;
     let dirty = replay.design.dirty_counts();
     if dirty.chunks + dirty.runs > 0 {
-        // A switch of modes that was not reported done may have reached one twin: with dirty data it did not happen.
+        // A switch of modes that was not reported done may have reached one twin: with dirty data
+        // it did not happen.
         replay.mode = larder_format::WriteMode::Back;
         superblock.mode = replay.mode;
     }
@@ -329,7 +342,7 @@ pub async fn recover_by(
             checkpoint_failed: None,
         },
         unflushed: Unflushed::default(),
-        // Who knows what a predecessor wrote and did not flush.
+        // An earlier opening may have left writes to the origin without a flush.
         origin_unflushed: true,
         origin_changes: OriginChanges::default(),
         origin_flush_failures: 0,
@@ -372,7 +385,7 @@ mod tests {
     use crate::{CreateOptions, create, designs::DESIGNS};
     use larder_device::{driver::block_on, ram::RamDevice};
 
-    /// The sector of a design's flash on a device with this sector and physical sector.
+    /// Returns the sector of a design's flash on a device with this sector and physical sector.
     fn on(design: &EngineDesign, layout: &Layout, sectors: (u32, u32)) -> Result<u32, EngineError> {
         let mut info = RamDevice::new("flash", 1 << 20, 512).info().clone();
         (info.sector_bytes, info.physical_sector_bytes) = sectors;

@@ -1,12 +1,14 @@
-//! Replay: the entries of a checkpoint and of the metadata log, applied to a design one after the other.
+//! Replay: the entries of a checkpoint and of the metadata log, applied to a design one after the
+//! other.
 //!
-//! One rule makes the state: entries apply in order, the newest for an address wins, *slot freed* kills the mappings of
-//! that generation and older ones. An entry that names a generation that is over already is dead: over a checkpoint of
-//! pieces from different moments, its slot was freed later in the log.
+//! One rule makes the state: entries apply in order, the newest for an address wins, and *slot
+//! freed* kills the mappings of that generation and older ones. An entry that names a generation
+//! that is over already is dead: over a checkpoint of pieces from different moments, its slot was
+//! freed later in the log.
 //!
 //! Invariants: any entries that decode can be applied; none makes it panic.
 //!
-//! What it does not do: read; [`walk`](crate::walk) does.
+//! It does not read; [`walk`](crate::walk) does.
 
 use crate::state::from_format;
 use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
@@ -19,9 +21,9 @@ const TOUCHED_AT_ONCE: usize = 32;
 pub struct Replay {
     /// The design.
     pub design: Box<dyn Design>,
-    /// Chunks of the volume; what names others is passed over.
+    /// Chunks of the volume; entries beyond it are passed over.
     pub chunk_count: u64,
-    /// Where records may be.
+    /// The limits of record places.
     pub layout: Layout,
     /// The write mode.
     pub mode: larder_format::WriteMode,
@@ -40,7 +42,8 @@ impl Replay {
         }
         let lba = Lba(lba);
         match place {
-            // A place that leaves its slot cannot be read; the checksums do not let one through, only a defect would.
+            // A place outside its slot cannot be read. The checksums let none through, so only a
+            // defect makes one.
             Some(place) if !self.layout.has_record(place) => {
                 self.design.unmap(lba);
             }
@@ -51,7 +54,7 @@ impl Replay {
         }
     }
 
-    /// A record was written for an address: its slot takes such data.
+    /// Notes a record of a mapping: its slot takes data of its class.
     fn stored(&mut self, place: &larder_format::Place, dirty: bool) {
         if self.design.restore_slot(SlotId(place.slot), place.generation) {
             self.design.restore_class(SlotId(place.slot), if dirty { StreamClass::Dirty } else { StreamClass::Clean });
@@ -65,12 +68,12 @@ impl Replay {
         }
     }
 
-    /// Begins, with what the checkpoint will hold.
+    /// Begins with the checkpoint's counts.
     pub fn begin(&mut self, counts: &CheckpointCounts) {
         self.design.begin_restore(counts.mappings.saturating_add(counts.fragments), counts.fingerprints);
     }
 
-    /// Ends: the design is what it was. `trust`: how far the checkpoint's history holds, if at all.
+    /// Ends the replay. `trust` says how far the checkpoint's history holds, if at all.
     pub fn end(&mut self, trust: Option<Trust>) {
         if let Some(trust) = trust {
             self.design.trust_history(trust);
@@ -135,7 +138,8 @@ impl Replay {
     fn clean(&mut self, lba: u64, count: u64, map_seq: u64) {
         self.design.settle_dirty();
         let end = lba.saturating_add(count).min(self.chunk_count);
-        // What a checkpoint said to be dirty carries sequence number 0: any mark that follows is for it.
+        // A mapping that a checkpoint calls dirty carries sequence number 0: any mark that follows
+        // is for it.
         let mut from = Lba(lba);
         loop {
             let found = self.design.dirty_from(from, 256);
@@ -200,7 +204,8 @@ impl Replay {
             }
             CheckpointBlock::ZeroRanges(ranges) => {
                 for range in ranges {
-                    // Exported after the mappings: what is mapped inside a range by now was written after its trim.
+                    // The ranges are exported after the mappings: a chunk that is mapped inside a
+                    // range was written after its trim.
                     let ZeroRange { no_hole, advisory, .. } = range;
                     let part = |from, count| Run { first: Lba(from), count, seq: 0, no_hole, advisory };
                     let mut from = range.lba;
@@ -225,7 +230,8 @@ impl Replay {
             }
             CheckpointBlock::DesignPages(pages) => {
                 for page in pages {
-                    // One that is none does not come out of a checkpoint that was written; without it, what it had is a miss.
+                    // A checkpoint that was written holds valid pages alone; the content of an
+                    // invalid one would be misses.
                     self.design.restore_page(page.number() as usize, page.bytes());
                 }
             }

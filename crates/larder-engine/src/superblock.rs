@@ -1,9 +1,9 @@
 //! The superblock and its twin: read and choose at opening, written one after the other.
 //!
-//! Invariants: an update writes the twins in turn, each durably before the next, so that a crash leaves at least one whole;
-//! the newer valid one counts. Updates take turns.
+//! Invariants: an update writes the twins in turn, each durably before the next, so that a crash
+//! leaves at least one whole. The newer valid one counts. Updates take turns.
 //!
-//! What it does not do: decide what is in it.
+//! It does not decide its content.
 
 use crate::{error::EngineError, status::Counters, sync::Turns};
 use larder_device::{BlockDevice, IoBuf, IoErrorKind, WriteFlags};
@@ -23,14 +23,14 @@ pub struct SuperblockKeeper {
 
 struct Current {
     superblock: Superblock,
-    /// An update failed or was given up: a twin may hold what is not in force.
+    /// An update failed or was dropped: a twin may hold a superblock that is not in force.
     uncertain: bool,
 }
 
-/// Reads both twins: the one that counts, and whether the other needs repair.
+/// Reads both twins. Returns the one that counts, and the twin to repair, if any.
 ///
 /// # Errors
-/// What is wrong with both; the device's, where one of them could not be read and the other does not do.
+/// A fault of both; that of the device if one cannot be read and the other is invalid.
 pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>), EngineError> {
     let info = flash.info();
     if info.sector_bytes > SECTOR_BYTES_MAX {
@@ -56,14 +56,14 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
                 unread = Some(error);
                 IoBuf::zeroed(SUPERBLOCK_BYTES)
             }
-            // The device refuses the read, of any content.
+            // The device refuses the read for any content.
             Err(error) => return Err(error.into()),
         });
     }
     match (choose(&twins[0], &twins[1]), unread) {
         (Ok(chosen), _) => Ok((chosen.superblock, chosen.repair)),
         (Err(newer @ FormatError::NewerVersion { .. }), _) => Err(newer.into()),
-        // Nobody knows what it holds: the device is to blame, not what is on it.
+        // The unread twin's content is unknown: the device is to blame, not the content.
         (Err(_), Some(error)) => Err(error.into()),
         (Err(error), None) => Err(error.into()),
     }
@@ -72,7 +72,7 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
 /// Writes a superblock to both twins.
 ///
 /// # Errors
-/// The device's, and one for a flash that may only be read.
+/// Those of the device, and one for a flash that may only be read.
 pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u64, EngineError> {
     superblock.check_writable()?;
     let bytes = superblock.encode();
@@ -84,26 +84,26 @@ pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u
 }
 
 impl SuperblockKeeper {
-    /// Keeps what was read.
+    /// Returns a keeper of the superblock that was read.
     pub fn new(superblock: Superblock) -> Self {
         let current = Current { superblock, uncertain: false };
         SuperblockKeeper { current: Mutex::new(current), updates: Turns::default() }
     }
 
-    /// Whether a twin on flash may hold something else than what is in force.
+    /// Returns whether a twin on flash may differ from the superblock in force.
     pub fn is_uncertain(&self) -> bool {
         self.current.lock().uncertain
     }
 
-    /// A copy of the superblock in force.
+    /// Returns a copy of the superblock in force.
     pub fn get(&self) -> Superblock {
         self.current.lock().superblock.clone()
     }
 
-    /// Changes it, durably.
+    /// Changes the superblock, durably.
     ///
     /// # Errors
-    /// The device's; then the old one is in force, though a twin may hold the new one.
+    /// Those of the device; then the old one is in force, though a twin may hold the new one.
     pub async fn update(
         &self,
         flash: &dyn BlockDevice,
@@ -114,7 +114,7 @@ impl SuperblockKeeper {
         let mut next = {
             let mut current = self.current.lock();
             current.uncertain = true;
-            // Used up in any case: a twin may carry it.
+            // The number is used up in any case: a twin may carry it.
             current.superblock.advance();
             current.superblock.clone()
         };

@@ -1,12 +1,14 @@
-//! Reading the structures on a flash as they lie there: superblock twins, checkpoint blocks, log frames, segments.
+//! Reading the structures on a flash as they lie there: superblock twins, checkpoint blocks, log
+//! frames, segments.
 //!
-//! Checkpoint and log are read in large pieces, several in flight at once. Workers, where there are any, check and
-//! decode them; what they hold is handed on in order, one piece after the other.
+//! Checkpoint and log are read in large pieces, several in flight at once. Workers, if there are
+//! any, check and decode them. Their content is handed on in order, one piece after the other.
 //!
-//! Invariants: nothing is written, and nothing that was read is trusted: what does not decode is an error with its place.
-//! At most [`READS_IN_FLIGHT`] reads of [`READ_BYTES`] are in flight, and no more pieces than that wait decoded.
+//! Invariants: it does not write, and trusts no bytes: a structure that does not decode is an error
+//! with its place. At most [`READS_IN_FLIGHT`] reads of [`READ_BYTES`] are in flight, and no more
+//! pieces than that wait decoded.
 //!
-//! What it does not do: make a state of it; [`recover`](crate::recover) does.
+//! It does not make a state of them; [`recover`](crate::recover) does.
 
 mod ahead;
 mod checkpoint;
@@ -27,12 +29,12 @@ use larder_format::{
 };
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 pub const READ_BYTES: u64 = 1 << 20;
-/// Reads in flight at once.
+/// Limit of reads in flight.
 pub const READS_IN_FLIGHT: usize = 8;
 
-/// How far a recovery is, for whoever waits for it.
+/// The progress of a recovery, for a program that shows it.
 #[derive(Debug, Default)]
 pub struct Progress {
     bytes_read: AtomicU64,
@@ -40,13 +42,15 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes that were read.
+    /// Returns the bytes that were read.
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Relaxed)
     }
 
-    /// Bytes to be read in all, as far as is known; 0 before anything is. What the log holds shows only as it is read:
-    /// until then half of its region counts, for a checkpoint is due when that is full.
+    /// Returns the bytes to read in all, as far as is known; 0 before the first read.
+    ///
+    /// The length of the log shows only during the read. Until then half of its region counts,
+    /// because a checkpoint is due when that is full.
     pub fn bytes_to_read(&self) -> u64 {
         self.bytes_to_read.load(Relaxed).max(self.bytes_read())
     }
@@ -55,25 +59,25 @@ impl Progress {
         self.bytes_to_read.fetch_add(bytes, Relaxed);
     }
 
-    /// All that there was is read.
+    /// Notes that all bytes are read.
     pub(crate) fn finish(&self) {
         self.bytes_to_read.store(self.bytes_read(), Relaxed);
     }
 }
 
-/// A flash that is read, with whose help, and who watches.
+/// A reader of a flash, with its workers and its progress.
 #[derive(Clone, Copy)]
 pub struct Reader<'a> {
     /// The flash.
     pub flash: &'a dyn BlockDevice,
-    /// Whose workers check and decode. With none, whoever reads does.
+    /// Workers that check and decode; without them, the reading task does.
     pub workers: Option<&'a dyn Runtime>,
-    /// Is told what was read.
+    /// The progress to update.
     pub progress: Option<&'a Progress>,
 }
 
 impl<'a> Reader<'a> {
-    /// A reader without help, whom nobody watches.
+    /// Returns a reader without workers and without progress.
     pub fn alone(flash: &'a dyn BlockDevice) -> Self {
         Reader { flash, workers: None, progress: None }
     }
@@ -86,7 +90,7 @@ impl<'a> Reader<'a> {
         Ok(buf)
     }
 
-    /// What `decode` makes of something, on a worker where there are any.
+    /// Runs `decode`, on a worker if there are any, and returns its result.
     async fn decoded<T: Send + 'static>(self, decode: impl FnOnce() -> T + Send + 'static) -> Result<T, EngineError> {
         match self.workers {
             Some(workers) => Ok(compute(workers, decode).await?),
@@ -95,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads bytes at any boundary: it reads the sectors that have them, and cuts the ends off.
+/// Reads bytes at any boundary: it reads their sectors, and cuts the ends off.
 async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<IoBuf, IoError> {
     let sector = u64::from(flash.info().sector_bytes.max(1));
     let (from, end) = (offset - offset % sector, (offset + bytes as u64).next_multiple_of(sector));
@@ -107,7 +111,7 @@ async fn read_any(flash: &dyn BlockDevice, offset: u64, bytes: usize) -> Result<
     Ok(IoBuf::copy_of(buf.get(skip..skip + bytes).unwrap_or_default()))
 }
 
-/// Both superblock twins, each for itself.
+/// Reads both superblock twins, each for itself.
 pub async fn twins(flash: &dyn BlockDevice) -> Vec<Result<Superblock, EngineError>> {
     let mut found = Vec::new();
     for offset in SUPERBLOCK_OFFSETS {
@@ -119,10 +123,11 @@ pub async fn twins(flash: &dyn BlockDevice) -> Vec<Result<Superblock, EngineErro
     found
 }
 
-/// Reads the checkpoint that `pointer` names. `visit` gets each block: its index, its flash offset, its size in bytes.
+/// Reads the checkpoint that `pointer` names. `visit` gets the index, flash offset, size in bytes
+/// and content of each block.
 ///
 /// # Errors
-/// The first thing that is wrong with it.
+/// The first fault of the checkpoint.
 pub async fn checkpoint(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -135,10 +140,11 @@ pub async fn checkpoint(
     Ok(header)
 }
 
-/// Reads the frames of the log from a log start on. `visit` gets each: its offset in the log, header, entries.
+/// Reads the frames of the log from a log start on. `visit` gets the offset in the log, the header
+/// and the entries of each.
 ///
 /// # Errors
-/// The device's; an invalid frame is where the log ends.
+/// Those of the device; an invalid frame is the end of the log.
 pub async fn log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -156,7 +162,8 @@ pub struct Segment {
     pub records: Result<Vec<RecordEntry>, FormatError>,
 }
 
-/// The segments of a slot in this generation, in order, from the bytes of the whole WEU; and why they end where they do.
+/// Returns the segments of a slot in this generation, from the bytes of the whole WEU, and the
+/// reason for their end.
 pub fn segments(weu: &[u8], flash_tag: u64, slot: u32, generation: u32) -> (Vec<Segment>, Option<FormatError>) {
     let mut found = Vec::new();
     let mut offset = 0;

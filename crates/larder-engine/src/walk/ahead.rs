@@ -1,6 +1,6 @@
 //! Futures that run at the same time and end in any order, while their results are taken in order.
 //!
-//! What it does not do: bound their number; whoever adds them does.
+//! It leaves the bound on their number to the caller.
 
 use std::{
     collections::VecDeque,
@@ -20,12 +20,12 @@ enum Entry<'a, T> {
 }
 
 impl<'a, T: 'a> InOrder<'a, T> {
-    /// None yet.
+    /// Returns an empty queue.
     pub fn new() -> Self {
         InOrder { queue: VecDeque::new() }
     }
 
-    /// How many were added and not taken.
+    /// Returns the number of futures that were added and not taken.
     pub fn len(&self) -> usize {
         self.queue.len()
     }
@@ -35,7 +35,8 @@ impl<'a, T: 'a> InOrder<'a, T> {
         self.queue.push_back(Entry::Runs(Box::pin(future)));
     }
 
-    /// The result of the oldest, when it is over; the others go on meanwhile. `None` where there is none.
+    /// Returns the result of the oldest future, when it is over; the others go on meanwhile.
+    /// Returns `None` if there is no future.
     pub async fn next(&mut self) -> Option<T> {
         poll_fn(|context| {
             for entry in &mut self.queue {

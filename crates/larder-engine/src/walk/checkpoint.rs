@@ -1,6 +1,8 @@
-//! Reading a checkpoint: its header first, whose counts say where every block is; then the blocks, in large pieces.
+//! Reading a checkpoint: its header first, whose counts give the place of every block; then the
+//! blocks, in large pieces.
 //!
-//! Invariants: blocks are handed on in their order, each checked; the first that is not what it must be ends the walk.
+//! Invariants: blocks are handed on in their order, each checked; the first wrong one ends the
+//! walk.
 
 use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder};
 use crate::error::EngineError;
@@ -10,7 +12,7 @@ use larder_format::{
     checkpoint::{BLOCK_HEADER_BYTES, BlockKind, CHECKPOINT_HEADER_BYTES},
 };
 
-/// A block as the counts of the header say that it is.
+/// A block as the counts of the header foresee it.
 #[derive(Clone, Copy)]
 struct Planned {
     index: u32,
@@ -27,17 +29,17 @@ struct Piece {
     blocks: Vec<Planned>,
 }
 
-/// What a piece held, up to the first block that is wrong.
+/// The blocks of a piece, up to the first one that is wrong.
 struct Decoded {
     blocks: Vec<(Planned, CheckpointBlock)>,
     wrong: Option<FormatError>,
 }
 
 impl Reader<'_> {
-    /// The header of the checkpoint that `pointer` names.
+    /// Returns the header of the checkpoint that `pointer` names.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A fault of the header.
     pub async fn checkpoint_header(
         &self,
         superblock: &Superblock,
@@ -57,11 +59,11 @@ impl Reader<'_> {
         Ok(header)
     }
 
-    /// Reads the blocks of the checkpoint with this header. `visit` gets each: its index, its flash offset, its size in
-    /// bytes.
+    /// Reads the blocks of the checkpoint with this header. `visit` gets the index, flash offset,
+    /// size in bytes and content of each.
     ///
     /// # Errors
-    /// The first thing that is wrong with them.
+    /// The first fault of the blocks.
     pub async fn checkpoint_blocks(
         &self,
         superblock: &Superblock,
@@ -106,7 +108,8 @@ fn wrong_header(what: &'static str) -> EngineError {
     EngineError::Format(FormatError::Invalid { structure: Structure::CheckpointHeader, what })
 }
 
-/// Where each block must be: the kinds follow each other, and all blocks but the last of a kind are full.
+/// Returns the place of each block: the kinds follow each other, and all blocks but the last of a
+/// kind are full.
 fn plan(header: &CheckpointHeader, first_at: u64) -> impl Iterator<Item = Planned> {
     let counts = header.counts;
     let (mut index, mut at) = (0, first_at);

@@ -1,13 +1,16 @@
-//! Reading the metadata log: frame after frame from its start, until one is not whole or not the next.
+//! Reading the metadata log: frame after frame from its start, until one is not whole or not the
+//! next.
 //!
-//! Large pieces are read ahead. The headers of the frames in a piece, which say where the next frame is, are followed
-//! without a check; workers then check and decode the frames, and only what they find whole is handed on, in order. Where
-//! an unchecked header led astray, its frame turns out not to be whole, and the log ends before it.
+//! Large pieces are read ahead. The walk follows the headers of the frames in a piece, which give
+//! the place of the next frame, without a check. Workers then check and decode the frames, and only
+//! whole frames are handed on, in order. If an unchecked header led astray, its frame turns out not
+//! to be whole, and the log ends before it.
 //!
-//! Places are counted on past the end of the region: what is `log_bytes` after a place is the same place in the next
-//! round. So places only grow, and a walk never reads more than one round.
+//! Places are counted on past the end of the region: a place plus `log_bytes` is the same place in
+//! the next round. So places only grow, and a walk never reads more than one round.
 //!
-//! Invariants: a frame that is handed on is whole, and follows the one before by number, entry and checksum.
+//! Invariants: a frame that is handed on is whole, and follows the one before by number, entry and
+//! checksum.
 
 use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Evidence};
 use crate::error::EngineError;
@@ -19,10 +22,10 @@ use larder_format::{
 };
 use std::collections::VecDeque;
 
-/// Pieces whose frames are decoded ahead of what is handed on.
+/// Limit of the pieces whose frames are decoded ahead of their handing on.
 const DECODING_MAX: usize = 4;
 
-/// Where a walk through the log ended.
+/// The end of a walk through the log.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogEnd {
     /// Frames that were read.
@@ -35,7 +38,7 @@ pub struct LogEnd {
     pub next_frame_seq: u64,
     /// Number of its first entry.
     pub next_entry_seq: u64,
-    /// Where in the log it would be, unless it has no room there.
+    /// Its place in the log, unless it has no room there.
     pub next_offset_in_log: u64,
 }
 
@@ -52,7 +55,7 @@ impl Piece {
     }
 }
 
-/// What the next frame must be.
+/// The required values of the next frame.
 #[derive(Clone, Copy)]
 struct Next {
     at: u64,
@@ -78,7 +81,7 @@ impl Next {
     }
 }
 
-/// Frames that lie one behind the other, and the pieces that they lie in.
+/// Frames that lie one behind the other, and their pieces.
 struct Run {
     first_at: u64,
     frames: usize,
@@ -100,22 +103,23 @@ pub struct LogWalk<'a> {
     log_bytes: u64,
     sector_bytes: u64,
     next: Next,
-    /// Where the round ends: one round after the start.
+    /// The end of the round: one round after the start.
     round_end: u64,
     reads: InOrder<'a, (u64, Result<SharedBuf, EngineError>)>,
     reads_max: usize,
-    /// What is read next.
+    /// The place of the next read.
     read_at: u64,
-    /// What was read and is still of use, without gaps.
+    /// Pieces that were read and are still of use, without gaps.
     held: VecDeque<Piece>,
     end: LogEnd,
 }
 
 impl<'a> LogWalk<'a> {
-    /// A walk through the log that `superblock` describes, from a log start and the entry number there on.
+    /// Returns a walk through the log that `superblock` describes, from a log start and its entry
+    /// number on.
     pub fn new(reader: Reader<'a>, superblock: &Superblock, (start, entry_seq): (LogStart, u64)) -> Self {
         let layout = &superblock.layout;
-        // A place behind the region is none: the walk begins where the region does.
+        // A place behind the region is invalid: the walk begins at the end of the region.
         let at = start.offset_in_log.min(layout.log_bytes);
         let round_end = at.saturating_add(layout.log_bytes);
         LogWalk {
@@ -128,7 +132,7 @@ impl<'a> LogWalk<'a> {
             next: Next { at, frame_seq: start.frame_seq, entry_seq, previous: None },
             round_end,
             reads: InOrder::new(),
-            // Behind a clean end there is nothing.
+            // No frame follows a clean end.
             reads_max: if superblock.clean_shutdown { 1 } else { READS_IN_FLIGHT },
             read_at: at,
             held: VecDeque::new(),
@@ -141,15 +145,15 @@ impl<'a> LogWalk<'a> {
         }
     }
 
-    /// Reads the frames. `visit` gets each: its offset in the log, header, entries.
+    /// Reads the frames. `visit` gets the offset in the log, the header and the entries of each.
     ///
     /// # Errors
-    /// The device's; an invalid frame is where the log ends.
+    /// Those of the device; an invalid frame is the end of the log.
     pub async fn to_the_end(
         &mut self,
         visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
     ) -> Result<LogEnd, EngineError> {
-        // Where the headers lead, ahead of what is known to be whole.
+        // The place that the headers lead to, ahead of the frames known to be whole.
         let mut ahead = self.next;
         let mut decoding = InOrder::new();
         loop {
@@ -191,15 +195,15 @@ impl<'a> LogWalk<'a> {
         self.end.bytes += u64::from(header.frame_bytes);
         self.end.next_frame_seq = self.next.frame_seq;
         self.end.next_entry_seq = self.next.entry_seq;
-        // The end of the region stays that, and is not the beginning.
+        // The end of the region stays the end, and does not become offset 0.
         self.end.next_offset_in_log = (self.next.at - 1) % self.log_bytes + 1;
         while self.held.len() > 1 && self.held.front().is_some_and(|piece| piece.end() <= self.next.at) {
             self.held.pop_front();
         }
     }
 
-    /// The frames that begin in the piece where `ahead` is, and moves `ahead` behind them. `None` where there is no header of
-    /// the next frame.
+    /// Returns the frames that begin in the piece of `ahead`, and moves `ahead` behind them.
+    /// Returns `None` without a header of the next frame.
     async fn follow(&mut self, ahead: &mut Next) -> Result<Option<Run>, EngineError> {
         let Some(first) = self.piece_at(ahead.at).await? else { return Ok(None) };
         let (first_at, mut frames) = (ahead.at, 0);
@@ -224,7 +228,8 @@ impl<'a> LogWalk<'a> {
         Ok((frames > 0).then_some(Run { first_at, frames, pieces }))
     }
 
-    /// The header at `next` if it is in this piece, is that of the next frame, and its frame ends inside the region.
+    /// Returns the header at `next` if it is in this piece and is the next one, and its frame ends
+    /// in the region.
     fn header_in(&self, piece: &Piece, next: &Next) -> Option<FrameHeader> {
         let from = usize::try_from(next.at.checked_sub(piece.at)?).ok()?;
         let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.flash_tag).ok()?;
@@ -232,7 +237,7 @@ impl<'a> LogWalk<'a> {
         (fits && next.is(&header)).then_some(header)
     }
 
-    /// The piece that `at` lies in; `None` behind the end of the round.
+    /// Returns the piece that holds `at`, or `None` behind the end of the round.
     async fn piece_at(&mut self, at: u64) -> Result<Option<Piece>, EngineError> {
         loop {
             if let Some(piece) = self.held.iter().find(|piece| (piece.at..piece.end()).contains(&at)) {
@@ -244,7 +249,7 @@ impl<'a> LogWalk<'a> {
         }
     }
 
-    /// Waits for the next piece. False where there is none.
+    /// Waits for the next piece. Returns false if there is none.
     async fn read_on(&mut self) -> Result<bool, EngineError> {
         while self.reads.len() < self.reads_max && self.read_at < self.round_end {
             let at = self.read_at;
@@ -263,8 +268,10 @@ impl<'a> LogWalk<'a> {
         Ok(true)
     }
 
-    /// There is no frame where the next one should be: the writer may have had no room for it in front of the end of the
-    /// region. Whether it is at offset 0; the walk goes on there.
+    /// Looks for the next frame at offset 0, and moves the walk there. Returns whether it is there.
+    ///
+    /// The place of the next frame has none: the writer may have had no room in front of the end of
+    /// the region.
     async fn wrap(&mut self) -> Result<bool, EngineError> {
         let zero = self.next.at.next_multiple_of(self.log_bytes);
         if zero == self.next.at || zero >= self.round_end {
@@ -282,7 +289,7 @@ impl<'a> LogWalk<'a> {
         if decode_frame(&frame, self.flash_tag).is_err() {
             return Ok(false);
         }
-        // It is whole: what lies before it is of no more use.
+        // The frame is whole: the pieces before it are of no more use.
         self.next.at = zero;
         while self.held.front().is_some_and(|piece| piece.at < zero) {
             self.held.pop_front();
@@ -290,12 +297,14 @@ impl<'a> LogWalk<'a> {
         Ok(true)
     }
 
-    /// Looks for a frame that shows that durable frames were lost behind the end of the log, once that was found: one of
-    /// this flash with a number that was not read, which names such a number as durable. Its number and its offset in the log.
-    /// Reads what is left of the round.
+    /// Looks behind the end of the log for a frame that shows the loss of durable frames.
+    ///
+    /// Such a frame belongs to this flash and has a number that was not read. It names such a
+    /// number as durable. Returns its number and its offset in the log. The search reads the rest
+    /// of the round.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub async fn lost_frame(&mut self) -> Result<Option<(u64, u64)>, EngineError> {
         self.reads_max = READS_IN_FLIGHT;
         self.held.clear();
@@ -324,7 +333,7 @@ fn decode(run: &Run, tag: u64) -> Decoded {
     Decoded { frames, all: true }
 }
 
-/// A frame that begins as `begin`, at the end of the first piece, and goes on in the others.
+/// Joins a frame that begins as `begin`, at the end of the first piece, and goes on in the others.
 fn joined(begin: &[u8], pieces: &[Piece], tag: u64) -> Vec<u8> {
     let frame_bytes = peek_frame(begin, tag).map_or(0, |header| header.frame_bytes as usize);
     let mut frame = Vec::with_capacity(frame_bytes);

@@ -1,40 +1,42 @@
-//! Noticing frames that show that durable ones before them were lost.
+//! Noticing frames that show the loss of durable frames before them.
 //!
-//! A walk hands in every piece of the log that it reads, on its way and behind the end. What remains is the last frame whose
-//! numbers go together, and those whose numbers do not, for damage may be all that a lost frame left: of the frames that lie
-//! behind the end of a log, a crash leaves one at most, and that one names none behind the end as durable.
+//! A walk hands in every piece of the log that it reads, on its way and behind the end. The
+//! evidence keeps the last frame whose numbers go together. It also keeps the frames whose numbers
+//! do not, because a lost frame may have left only damage. Behind the end of a log, a crash leaves
+//! one frame at most, and that frame names none behind the end as durable.
 //!
-//! Invariants: a frame's header shows it, also where the rest of the frame is damaged, and a field of the header. Damage to a
-//! frame that nobody needs shows nothing. At most [`ODD_MAX`] odd frames are remembered.
+//! Invariants: a frame's header shows a loss, even if the rest of the frame and one field of the
+//! header are damaged. Damage to a frame that the log does not need shows no loss. At most
+//! [`ODD_MAX`] odd frames are remembered.
 //!
-//! What it does not do: read.
+//! It does not read.
 
 use super::log::Piece;
 use larder_format::{FrameStart, Superblock, log::FRAME_HEADER_BYTES, traces_of_frame};
 
-/// Odd frames that are remembered. Where there are more, the log has other troubles.
+/// Limit of odd frames that are remembered. A log with more has other troubles.
 const ODD_MAX: usize = 256;
 
-/// A frame that was met.
+/// A frame that the walk met.
 #[derive(Clone, Copy, Debug)]
 struct Met {
     says: FrameStart,
     offset_in_log: u64,
 }
 
-/// What the frames that were met show.
+/// The evidence of the frames that the walk met.
 pub(super) struct Evidence {
     flash_tag: u64,
     log_bytes: u64,
     sector_bytes: u64,
-    /// The one with the highest number, of those whose numbers go together.
+    /// The frame with the highest number, of those whose numbers go together.
     last: Option<Met>,
-    /// Those whose numbers do not.
+    /// The frames whose numbers do not go together.
     odd: Vec<Met>,
 }
 
 impl Evidence {
-    /// None yet, of the log that `superblock` describes.
+    /// Returns an empty evidence for the log that `superblock` describes.
     pub(super) fn new(superblock: &Superblock) -> Self {
         let layout = &superblock.layout;
         Evidence {
@@ -46,7 +48,7 @@ impl Evidence {
         }
     }
 
-    /// Looks at each sector of a piece, for a frame may begin there.
+    /// Looks at each sector of a piece, because a frame may begin there.
     pub(super) fn look_at(&mut self, piece: &Piece) {
         for (number, sector) in (0..).zip(piece.data.chunks(self.sector_bytes as usize)) {
             let head = sector.get(..FRAME_HEADER_BYTES);
@@ -63,8 +65,10 @@ impl Evidence {
         }
     }
 
-    /// A frame that shows that the one which would come next where the log ends, `frame_seq` with entries from `entry_seq` on,
-    /// was durable once: its number and its offset in the log.
+    /// Returns the number and offset of a frame that shows a loss behind the end of the log.
+    ///
+    /// The next frame at that end would be `frame_seq`, with entries from `entry_seq` on. A loss
+    /// means that it was durable once.
     pub(super) fn of_loss_from(&self, frame_seq: u64, entry_seq: u64) -> Option<(u64, u64)> {
         let mut met = self.last.iter().chain(&self.odd);
         let met = met.find(|met| met.says.shows_durable(frame_seq, entry_seq, self.log_bytes))?;

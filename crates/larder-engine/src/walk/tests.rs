@@ -1,4 +1,5 @@
-//! The walk through a log against one that reads a frame at a time, over logs of random frames, which wrap, tear and lose.
+//! The walk through a log against one that reads a frame at a time, over logs of random frames,
+//! which wrap, tear and lose.
 
 use super::*;
 use crate::{CreateOptions, create};
@@ -13,16 +14,17 @@ use larder_format::{
 struct Log {
     flash: RamDevice,
     superblock: Superblock,
-    /// Where each frame lies, and its size, in the order in which they were written.
+    /// Offset and size of each frame, in the order of writing.
     frames: Vec<(u64, u64)>,
 }
 
 const ENTRY_SEQ: u64 = 1000;
 
-/// A log whose frames, of up to `entries_max` entries, begin anywhere and fill a share of it.
+/// Returns a log whose frames, of up to `entries_max` entries, begin anywhere and fill a share of
+/// it.
 fn log(rng: &mut Rng, percent: std::ops::RangeInclusive<u64>, entries_max: usize) -> Log {
     let (start, percent) = (rng.below(1001), percent.start() + rng.below(percent.end() - percent.start() + 1));
-    // A large flash whose metadata alone is ever touched.
+    // A large flash, whose metadata alone is in use.
     let flash = RamDevice::new("flash", 2 << 30, 4096);
     let options = CreateOptions { flash_uuid: [7; 16], hash_key: [9; 32], ..CreateOptions::default() };
     block_on(create(&flash, 8 << 30, &options)).expect("created");
@@ -74,7 +76,7 @@ impl Log {
         (self.superblock.log_start, self.superblock.entry_seq_next)
     }
 
-    /// The end of the log, frame by frame.
+    /// Returns the end of the log, found frame by frame.
     fn plainly(&self) -> (LogEnd, Vec<u64>) {
         let (mut expected, mut at) = (self.start(), self.superblock.log_start.offset_in_log);
         let mut end =
@@ -169,14 +171,14 @@ fn a_torn_frame_ends_the_log_and_a_lost_one_is_noticed() {
     });
 }
 
-/// A frame that nobody needs, whose header is damaged in one number or in two neighbours, neither shows a loss that was none
-/// nor hides one.
+/// A frame that the log does not need has damage in one number of its header or in two neighbours.
+/// It neither shows a false loss nor hides a real one.
 #[test]
 fn an_odd_frame_that_nobody_needs_shows_nothing_and_hides_nothing() {
     each_seed(12, |rng| {
         let log = log(rng, 40..=60, 900);
         let last = log.frames[log.frames.len() - 1];
-        // Behind the end, where an earlier round left it.
+        // Behind the end, as the rest of an earlier round.
         let at = (last.0 + last.1 + (1 << 20)).next_multiple_of(4096) % log.superblock.layout.log_bytes;
         let tag = log.superblock.flash_tag();
         let dead =
@@ -196,12 +198,12 @@ fn an_odd_frame_that_nobody_needs_shows_nothing_and_hides_nothing() {
             put(at, &odd);
             assert_eq!(log.check(), (log.plainly().0, None), "{odd:?}");
         }
-        // Whole numbers show one however far off: the log was read from an old start.
+        // Consistent numbers show a loss at any distance: the walk began at an old start.
         let far = 52 + log.superblock.layout.log_bytes / 512 + rng.below(1000);
         put(at, &FrameStart { frame_seq: far, durable_frame_seq: far - 1, first_entry_seq: far * 70, ..dead });
         assert_eq!(log.check().1, Some((far, at)));
         put(at, &FrameStart { frame_seq: rot, ..dead });
-        // The last two: one broken in its entries, one in the number that it names.
+        // The last two frames: one has damage in its entries, one in the number that it names.
         let (frames, flash) = (&log.frames, &log.flash);
         let damage = |number: usize, byte: u64| {
             let sector = log.superblock.layout.log_offset + frames[number].0;
@@ -222,7 +224,7 @@ fn a_long_loss_is_noticed() {
     each_seed(6, |rng| {
         let log = log(rng, 95..=95, 900);
         let first = log.frames[0].0;
-        // More than is read ahead.
+        // Longer than the read-ahead.
         let long = (READS_IN_FLIGHT as u64 + 3) * READ_BYTES;
         let region = log.superblock.layout.log_bytes;
         log.break_bytes(first, long.min(region - first));
