@@ -2,7 +2,7 @@
 //!
 //! Invariants: a name does not change. Each is in `docs/OPERATING.md`, where a test looks for it.
 //!
-//! What it does not do: describe the event; the condition itself does.
+//! It does not describe the event; the condition itself does.
 
 /// The conditions by name, each with the operator's next step.
 pub const ADVICE: &[(&str, &str)] = &[

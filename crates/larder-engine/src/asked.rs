@@ -1,9 +1,9 @@
-//! What is asked of a new cache: options of which a design may have some in one way only.
+//! The options that are asked of a new cache, some of which a design may fix.
 //!
-//! Invariants: what nobody asked for is as the design has it; what somebody did is taken, or refused with the designs that take all
-//! that is asked.
+//! Invariants: an option that was not asked for is as the design has it. An option that was asked
+//! for is taken, or refused with the designs that take all asked options.
 //!
-//! What it does not do: look at devices; [`create`](crate::create) does.
+//! It does not look at devices; [`create`](crate::create) does.
 
 use crate::{
     config::CreateOptions,
@@ -19,16 +19,17 @@ pub struct Asked {
     pub chunk_bytes: u32,
     /// Bytes of a WEU.
     pub weu_bytes: Option<u32>,
-    /// How chunks are compressed.
+    /// Compression of chunks.
     pub compression: Option<Compression>,
-    /// Whether equal content is kept once.
+    /// Deduplication: equal content is kept once.
     pub dedup: Option<bool>,
     /// The FP index ratio in percent.
     pub fp_index_percent: Option<u8>,
 }
 
 impl From<&CreateOptions> for Asked {
-    /// All of them; a full FP index is what a design has that was not asked.
+    /// Converts all options. A full FP index counts as not asked for, because a design has it by
+    /// itself.
     fn from(options: &CreateOptions) -> Asked {
         Asked {
             chunk_bytes: options.chunk_bytes,
@@ -40,12 +41,12 @@ impl From<&CreateOptions> for Asked {
     }
 }
 
-/// Why a store does not take options: the end of a sentence that begins with its design.
+/// A store's reason to refuse options: the end of a sentence that begins with its design.
 #[derive(Debug)]
 pub(crate) struct Refusal {
-    /// What is wrong.
+    /// The fault.
     pub why: String,
-    /// What to ask in its place, of the same design.
+    /// The options to ask for instead, of the same design.
     pub instead: String,
 }
 
@@ -56,10 +57,11 @@ impl Refusal {
 }
 
 impl EngineDesign {
-    /// The options that come of what is asked.
+    /// Returns the options that follow from the asked ones.
     ///
     /// # Errors
-    /// One sentence on what the design cannot have, with the designs that take all that is asked, if any does.
+    /// One sentence on the options that the design cannot have, with the designs that take all
+    /// asked options, if any.
     pub fn options(&self, asked: &Asked) -> Result<CreateOptions, EngineError> {
         match self.look_at(asked) {
             Ok(options) => Ok(options),
@@ -71,7 +73,7 @@ impl EngineDesign {
         }
     }
 
-    /// Refuses options that this design cannot have.
+    /// Returns an error for options that this design cannot have.
     ///
     /// # Errors
     /// As [`EngineDesign::options`].
@@ -84,7 +86,7 @@ impl EngineDesign {
             return Err(Refusal::new("does not deduplicate, and has no FP index", "leave its size out"));
         }
         let mut options = CreateOptions { chunk_bytes: asked.chunk_bytes, ..CreateOptions::default() };
-        // A slot may be smaller where chunks are compressed.
+        // A slot may be smaller if chunks are compressed.
         options.compression = asked.compression.unwrap_or(options.compression);
         self.fit(&mut options);
         let options = CreateOptions {
@@ -102,7 +104,7 @@ impl EngineDesign {
 mod tests {
     use super::*;
 
-    /// All that can be asked, in all ways.
+    /// All askable options, in all combinations.
     fn all() -> impl Iterator<Item = Asked> {
         let chunks = [4 << 10, 8 << 10, 32 << 10];
         let weus = [None, Some(8 << 10), Some(1 << 20)];
@@ -132,7 +134,7 @@ mod tests {
                         assert!(asked.weu_bytes.is_none_or(|bytes| bytes == options.weu_bytes), "{asked:?}");
                         assert!(asked.compression.is_none_or(|asked| asked == options.compression), "{asked:?}");
                         assert!(asked.dedup.is_none_or(|dedup| dedup == options.dedup), "{asked:?}");
-                        // What it made of that is itself taken.
+                        // The resulting options are themselves taken.
                         design.check(&options).expect(design.name);
                     }
                     Err(refused) => {

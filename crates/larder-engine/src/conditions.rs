@@ -1,9 +1,9 @@
-//! What is not as it should be, by name: the conditions that a status lists.
+//! The conditions that a status lists: the faults and the notable states of a cache, by name.
 //!
-//! Invariants: a condition is listed while it lasts; the counters record it afterwards. The most serious conditions come first.
-//! Each name is in the table of [`advice`](crate::advice).
+//! Invariants: a condition is listed while it lasts; the counters record it afterwards. The most
+//! serious conditions come first. Each name is in the table of [`advice`](crate::advice).
 //!
-//! What it does not do: change anything.
+//! It does not change anything.
 
 use crate::{
     config::{OriginChanged, TrimPolicy},
@@ -21,30 +21,30 @@ use larder_device::{
 use larder_format::WriteMode;
 use std::{sync::atomic::Ordering::*, time::Duration};
 
-/// How much a condition matters.
+/// The weight of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
     /// Worth knowing.
     Notice,
-    /// Someone should look.
+    /// An operator should look.
     Warning,
     /// The cache does less than it should, or data is lost.
     Degraded,
 }
 
-/// One thing that is not as it should be.
+/// One fault or notable state.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Condition {
     /// Its name, which does not change: one of those that [`advice`](crate::advice) lists.
     pub name: &'static str,
-    /// How much it matters.
+    /// Its weight.
     pub severity: Severity,
     /// One sentence.
     pub what: String,
 }
 
-/// What is known from the opening.
+/// The findings of the opening.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Opening {
     /// A superblock twin was damaged or older, and was written anew.
@@ -56,7 +56,7 @@ pub struct Opening {
 }
 
 impl Shared {
-    /// An operation of the origin ended so.
+    /// Notes the result of an operation of the origin.
     pub fn note_origin<T>(&self, result: &IoResult<T>) {
         if result.is_err() {
             self.counters.origin_errors.fetch_add(1, Relaxed);
@@ -64,7 +64,7 @@ impl Shared {
         }
     }
 
-    /// What is not as it should be, the most serious first.
+    /// Returns the conditions, the most serious first.
     pub fn conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
         let mut found = of_state(state, counts, self.geometry.chunk_bytes as u64);
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
@@ -137,7 +137,7 @@ impl Shared {
     }
 }
 
-/// The condition of a flash that takes no writes for now; `waiting` writes wait.
+/// Returns the condition of a flash that takes no writes for now; `waiting` writes wait.
 pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let (name, how) = match error.kind {
         kind if kind.is_shortage() => ("flash_full", "the flash has no room"),
@@ -153,7 +153,8 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     Condition { name, severity: Severity::Degraded, what }
 }
 
-/// The condition of an origin whose last operation of a kind failed with `error`; `dirty`: data waits to be written there.
+/// Returns the condition of an origin whose last operation of a kind failed with `error`. With
+/// `dirty`, data waits to be written there.
 pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
     let name = match error.kind {
         IoErrorKind::Gone => "origin_gone",
@@ -164,7 +165,7 @@ pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
     Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
 }
 
-/// The condition of an origin that owes an answer for `limit` or longer.
+/// Returns the condition of an origin that owes an answer for `limit` or longer.
 pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
     let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
     let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
@@ -176,24 +177,25 @@ pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
     Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
 }
 
-/// The conditions of an origin, from its watch alone.
+/// Returns the conditions of an origin, from its watch alone.
 pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
     let fails = watch.error().map(|error| origin_fails(&error, false));
     fails.into_iter().chain(origin_hangs(watch, limit)).collect()
 }
 
-/// In the order in which they are listed.
+/// Sorts conditions in the order of their listing.
 pub fn most_serious_first(conditions: &mut [Condition]) {
     conditions.sort_by_key(|condition| std::cmp::Reverse(condition.severity));
 }
 
-/// The conditions of an unopened flash, beside its state; `fence`: a fence that is up, as its keeper reports it, or why the
-/// keeper cannot tell.
+/// Returns the conditions of an unopened flash, beside its state.
+///
+/// `fence` is a fence that is up, as its keeper reports it, or the keeper's reason for not knowing.
 pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Vec<Condition> {
     let mut conditions = Vec::new();
     let mut add = |name, severity, what| conditions.push(Condition { name, severity, what });
     match fence {
-        // Nothing there is used any more, nor kept.
+        // The flash of a detached cache is not used any more.
         _ if found.superblock.detached => {}
         Ok(None) => {}
         Ok(Some(Raised { why, is_destaged })) => {
@@ -226,7 +228,7 @@ fn twin_name(twin: usize) -> &'static str {
     if twin == 0 { "first" } else { "second" }
 }
 
-/// The conditions that the state alone shows.
+/// Returns the conditions that the state alone shows.
 pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<Condition> {
     let mut found = Vec::new();
     let mut add = |name, severity, what| found.push(Condition { name, severity, what });

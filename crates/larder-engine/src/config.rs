@@ -1,7 +1,8 @@
-//! Options: what is fixed when a cache is made ([`CreateOptions`]), and what may differ each time it is opened
-//! ([`Tuning`]). Every queue and buffer of the engine has its maximum here or as a constant beside it.
+//! Options: those that are fixed when a cache is made ([`CreateOptions`]), and those that may
+//! differ each time it is opened ([`Tuning`]). Every queue and buffer of the engine has its maximum
+//! here or as a constant beside it.
 //!
-//! What it does not do: read files or arguments.
+//! It does not read files or arguments.
 
 use crate::decision_log::DecisionLog;
 use crate::designs::DESIGNS;
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// The default time limit after which an origin with an unanswered request counts as hanging.
 pub const ORIGIN_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// What a new cache shall be.
+/// The options of a new cache.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// Chunk size in bytes: a power of two, 4 KiB to 128 KiB.
@@ -29,18 +30,19 @@ pub struct CreateOptions {
     pub design: DesignId,
     /// Compression of chunks.
     pub compression: Compression,
-    /// Whether duplicate chunks are stored once.
+    /// Deduplication: duplicate chunks are stored once.
     pub dedup: bool,
-    /// The FP index ratio (Nitro §3.1): 100, 75, 50, 25 or 0 percent of a full index, which knows two chunks for each
-    /// that the flash would hold raw, since they are stored compressed.
+    /// The FP index ratio (Nitro §3.1): 100, 75, 50, 25 or 0 percent of a full index. A full index
+    /// knows two chunks for each that the flash would hold raw, since they are stored compressed.
     pub fp_index_percent: u8,
-    /// RAM budget of the indices in bytes: fewer chunks are cached where it binds. 0 for none, else 1 MiB at least.
+    /// RAM budget of the indices in bytes: fewer chunks are cached if it binds. 0 for none, else 1
+    /// MiB at least.
     pub ram_budget_bytes: u64,
     /// Name of the volume, for people; at most 64 bytes.
     pub name: String,
-    /// The origin's URI as it shall be opened later; at most 1,024 bytes.
+    /// The origin's URI for later openings; at most 1,024 bytes.
     pub origin_uri: String,
-    /// What identifies the origin beyond its size; 0 for nothing.
+    /// Identification of the origin beyond its size; 0 for none.
     pub origin_identity: u64,
     /// 16 random bytes that identify the flash.
     pub flash_uuid: [u8; 16],
@@ -86,13 +88,13 @@ pub enum TrimPolicy {
     /// The origin gets zeroes.
     #[default]
     Zero,
-    /// The origin gets a plain discard where it promises zeroes after one, else zeroes.
+    /// The origin gets a plain discard if it promises zeroes after one, else zeroes.
     Pass,
-    /// The cache keeps the trim from the origin as far as it has room, and ignores the rest.
+    /// The cache keeps the trim from the origin while it has room, and ignores the rest.
     Keep,
 }
 
-/// What may be chosen anew at each opening.
+/// Options that may be chosen anew at each opening.
 #[derive(Clone, Debug)]
 pub struct Tuning {
     /// Destaging begins when this share of the flash is dirty, in percent, at the limited rate.
@@ -105,19 +107,20 @@ pub struct Tuning {
     pub destage_rate_bytes_per_s: u64,
     /// Destage operations in flight at once.
     pub destage_depth: usize,
-    /// Bytes of read data that may wait to be inserted; more is dropped.
+    /// Limit of the bytes of read data that wait for insertion; more is dropped.
     pub insert_queue_bytes_max: usize,
     /// Insertions of read data that are computed at once.
     pub insert_depth: usize,
     /// Bytes of prefetched data kept in RAM; 0 turns prefetching off.
     pub prefetch_bytes_max: usize,
-    /// zstd level where zstd compresses.
+    /// zstd level, if zstd compresses.
     pub zstd_level: i32,
-    /// Keeps the fence that writes past a failed flash need; without one they are refused.
+    /// The keeper of the fence for writes past a failed flash; without one such writes are refused.
     pub fence: Keeper,
-    /// Where the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
+    /// If the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
     pub discard_fenced: bool,
-    /// Open though the origin is larger than when the cache was made: to bring everything there, and detach.
+    /// Open though the origin is larger than when the cache was made: to destage all data there,
+    /// and detach.
     pub accept_grown_origin: bool,
     /// The action when another program changed the origin since the last orderly end.
     pub origin_changed: OriginChanged,
@@ -126,27 +129,33 @@ pub struct Tuning {
     /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
     /// that a crash forgets.
     pub commit_interval_ms: u64,
-    /// Every write and trim is over when it is durable, as with FUA: what CacheDedup §3.3 does with dirty blocks and their metadata.
-    /// In write-back those that wait at once are committed together; else each goes to the origin with FUA. Without, a flush or FUA makes
+    /// Every write and trim is over when it is durable, as with FUA. CacheDedup §3.3 treats dirty
+    /// blocks and their metadata so. In write-back, simultaneous writes are committed together; in
+    /// the other modes each goes to the origin with FUA. Without this option, a flush or FUA makes
     /// them durable, as on a disk with a volatile write cache.
     pub durable_writes: bool,
-    /// Threads that can look up at once without disturbing one another, rounded up to a power of two; 0 for as many as can run at once.
+    /// Threads that can look up at once without disturbing one another, rounded up to a power of
+    /// two; 0 for as many as can run at once.
     pub read_stripes: usize,
-    /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for always. A decision after
-    /// shared ones goes through all stripes, which takes about as long as a few hits.
+    /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for
+    /// always. A decision after shared ones takes all stripes, which lasts about as long as a few
+    /// hits.
     pub share_after_reads: u32,
-    /// The origin hangs when a request has waited for its answer this long: a condition reports it. The request goes on waiting.
+    /// The origin hangs when a request has waited for its answer this long: a condition reports it.
+    /// The request goes on waiting.
     pub origin_timeout: Duration,
-    /// The watch over the origin that the caller has put before it; `None`: the opening puts one there.
+    /// The watch that the caller has put before the origin. With `None`, the opening puts one
+    /// there.
     pub origin_watch: Option<Arc<Watch>>,
-    /// Writes for which the flash has no space wait this long at most; then the flash counts as failed. `None`: they wait as long
-    /// as the shortage lasts.
+    /// Limit of the wait of writes for which the flash has no space; after it the flash counts as
+    /// failed. With `None`, they wait as long as the shortage lasts.
     pub flash_full_timeout: Option<Duration>,
-    /// The cache reports each condition to it, when the condition is raised and when it is over.
+    /// The listener to conditions: the cache reports each one when it is raised and when it is
+    /// over.
     pub listener: Listener,
-    /// Is told how far the recovery at opening is.
+    /// The progress of the recovery at opening.
     pub progress: Option<Arc<Progress>>,
-    /// Is told each decision, with what a simulator needs to come to it by itself.
+    /// The listener to decisions, which gets the data that a simulator needs to decide the same.
     pub decisions: DecisionLog,
 }
 

@@ -1,11 +1,12 @@
 //! Making a cache on a flash device: checks, layout, superblocks.
 //!
-//! In order: (1) everything is checked, and nothing was written; (2) both superblocks are cleared, durably, so that an
-//! earlier cache opens whole or not at all; then both checkpoint headers and the log's first sector, durably, so that
-//! nothing of it fits the new one; (3) the WEU slots are trimmed; (4) the superblock twins are written. A crash in between
-//! leaves no cache, or the new one; before the first flush perhaps the earlier one.
+//! In order: (1) all options are checked before the first write; (2) both superblocks are cleared,
+//! durably, so that an earlier cache opens whole or not at all. Then both checkpoint headers and
+//! the log's first sector are cleared, durably, so that none of them fits the new cache; (3) the
+//! WEU slots are trimmed; (4) the superblock twins are written. A crash in between leaves no cache,
+//! or the new one. A crash before the first flush may leave the earlier one.
 //!
-//! What it does not do: open paths, or decide to overwrite; the caller asks first.
+//! It does not open paths, or decide to overwrite; the caller asks first.
 
 use crate::{
     config::CreateOptions,
@@ -20,10 +21,10 @@ use larder_format::{
     superblock::SUPERBLOCK_BYTES,
 };
 
-/// Checks the options against the devices and lays the cache out; writes nothing.
+/// Checks the options against the devices and lays the cache out, without a write.
 ///
 /// # Errors
-/// One sentence on what is wrong and what would be right.
+/// One sentence on the fault and the remedy.
 pub fn plan(
     flash_bytes: u64,
     flash_sector: u32,
@@ -52,7 +53,8 @@ pub fn plan(
     }
     let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
     let layout = lay_out(flash_bytes).map_err(|error| match error {
-        // How buckets are cut goes by the size of the flash: what is missing of one size says nothing of the next.
+        // The division into buckets depends on the size of the flash: the lack at one size says
+        // nothing about the next.
         EngineError::Format(FormatError::FlashTooSmall { flash_bytes, .. })
             if design.buckets(options, flash_bytes).is_some() =>
         {
@@ -97,7 +99,7 @@ pub fn plan(
     })
 }
 
-/// How a flash of so many bytes is divided.
+/// Returns the division of a flash of `flash_bytes`.
 fn lay_out(
     design: &EngineDesign,
     flash_bytes: u64,
@@ -115,13 +117,14 @@ fn lay_out(
         chunk_bytes: options.chunk_bytes,
         weu_bytes: options.weu_bytes,
         sector_bytes,
-        // A content for each slot, where the budget affords fewer than the flash has; of what is in buckets the indices speak.
+        // One content for each slot, if the budget affords fewer than the flash has. In buckets,
+        // the indices hold the contents.
         fp_entries_max: (slots_max < flash_slots && buckets.is_none()).then_some(slots_max.into()),
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
         buckets,
         history: design.store.history(options),
     })?;
-    // There is no part of a bucket.
+    // A bucket is whole or absent.
     let whole = layout.bucket_slots.max(1);
     layout.slot_count = layout.slot_count.min((slots_max / whole * whole).max(whole));
     Ok(layout)
@@ -130,7 +133,7 @@ fn lay_out(
 /// Makes a cache on `flash` for an origin of `origin_bytes`.
 ///
 /// # Errors
-/// As [`plan`], and what the device says.
+/// As [`plan`], and those of the device.
 pub async fn create(
     flash: &dyn BlockDevice,
     origin_bytes: u64,
@@ -165,7 +168,7 @@ mod tests {
     use super::*;
     use crate::designs::DESIGNS;
 
-    /// Whatever was asked for, the size that is named is made, and a slot less is not.
+    /// For any asked size, a cache of the named size is made, and a cache of one slot less is not.
     #[test]
     fn the_least_flash_is_the_least() {
         for design in DESIGNS {

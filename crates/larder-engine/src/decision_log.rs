@@ -1,15 +1,17 @@
-//! The decision log: tells an embedding program what a simulator cannot know, in the order in which the engine decides.
+//! The decision log: tells an embedding program the engine's events, in the order of its decisions.
 //!
-//! Whoever opens a cache may give it a sink ([`Tuning::decisions`](crate::config::Tuning::decisions)). It is told each
-//! [`Event`] with the [`Answer`] that was found, under the lock of the state and with the decision itself, so that their order
-//! is that of the decisions. `larder-sim` replays such a log; [`larder_core::decisions::text`] keeps it in a file.
+//! The events are those that a simulator cannot know. An opening may give the cache a sink
+//! ([`Tuning::decisions`](crate::config::Tuning::decisions)). The sink gets each [`Event`] with its
+//! [`Answer`], under the lock of the state and with the decision itself, so that their order is
+//! that of the decisions. `larder-sim` replays such a log; [`larder_core::decisions::text`] keeps
+//! it in a file.
 //!
-//! Of a chunk the log has the fingerprint, which is that of the cache's own key, and the length as stored.
+//! For a chunk, the log has the fingerprint by the cache's own key, and the length as stored.
 //!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!
-//! What it does not do: tell of bytes, of the origin, or of what becomes durable when; and it tells no more than that they
-//! happened of faults of the flash.
+//! It does not tell bytes, the origin's state, or the time of durability. It tells a fault of the
+//! flash only as an event without details.
 
 use crate::{
     segment::{NewRecord, Ready, RecordOf},
@@ -27,8 +29,8 @@ use larder_core::{
 use larder_format::Encoding;
 use std::{fmt, sync::Arc};
 
-/// Is told each event; see the module. It is called under a lock that every request needs, so it should take no time, and
-/// must not call the cache.
+/// The receiver of events; see the module. It is called under a lock that every request needs, so
+/// it should take no time, and must not call the cache.
 pub type Sink = Arc<dyn Fn(&Event, &Answer) + Send + Sync>;
 
 /// A sink, or none, among the options of an opening.
@@ -41,12 +43,12 @@ impl fmt::Debug for DecisionLog {
     }
 }
 
-/// Who looks an address up.
+/// The request behind a lookup of an address.
 #[derive(Clone, Copy, Debug)]
 pub enum Asker {
     /// A read of these sectors of the chunk, `first..end`.
     Read(usize, usize),
-    /// A write of a part of it.
+    /// A write of a part of the chunk.
     Merge,
 }
 
@@ -65,7 +67,7 @@ fn stored(place: &Place) -> Stored {
     Stored { bytes: place.stored_len, raw: place.encoding == Encoding::Raw.code() }
 }
 
-/// Whether a lookup found what was asked for: of a fragment the sectors that are read.
+/// Returns whether a lookup found the wanted data: for a fragment, the sectors of the read.
 fn answer_of(found: &Lookup, asker: Asker) -> Answer {
     match (found, asker) {
         (Lookup::Miss, _) => Answer::Miss,
@@ -76,7 +78,7 @@ fn answer_of(found: &Lookup, asker: Asker) -> Answer {
 }
 
 impl State {
-    /// The cache is open from now on.
+    /// Notes that the cache is open from now on.
     pub(crate) fn note_opened(&self, design: &str, geometry: &Geometry, limits: DesignConfig, rules: PackingRules) {
         self.decisions.note(|| {
             let stats = self.design.stats();
@@ -104,7 +106,7 @@ impl State {
         });
     }
 
-    /// `lba` was looked up.
+    /// Notes a lookup of `lba`.
     #[inline]
     pub(crate) fn note_lookup(&self, lba: Lba, asker: Asker, found: &Lookup, held_back: bool) {
         self.decisions.note(|| {
@@ -116,8 +118,10 @@ impl State {
         });
     }
 
-    /// Whether this content is stored, asked ahead of its insertion; counts as a use. Where a metadata slot would tell, it likely is: of new
-    /// contents one in 512, at most, has a hash that is there.
+    /// Returns whether this content is stored, ahead of its insertion; counts as a use.
+    ///
+    /// If a metadata slot decides it, the content is likely stored. At most one in 512 new contents
+    /// has the hash of a stored one.
     pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> bool {
         let found = self.find_duplicate(&fingerprint);
         let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
@@ -125,7 +129,7 @@ impl State {
         found.is_some() || self.design.unread(Question::Content(&fingerprint)).is_some()
     }
 
-    /// `lba` is mapped to `new`, whose content is `fingerprint`.
+    /// Notes the mapping of `lba` to `new`, with the content `fingerprint`.
     pub(crate) fn note_mapped(&self, lba: Lba, new: &NewMapping, fingerprint: Option<Fingerprint>, dirty: Option<u64>) {
         self.decisions.note(|| {
             let chunk = |stored| Event::Insert { lba, content: NewContent::Chunk { fingerprint, stored }, dirty };
@@ -140,7 +144,7 @@ impl State {
         });
     }
 
-    /// The record did not fit.
+    /// Notes a record that did not fit.
     pub(crate) fn note_full(&self, ready: &Ready<'_>) {
         let Ready { record: NewRecord { class, of, .. }, encoding, payload, .. } = *ready;
         let fingerprint = match of {
@@ -151,24 +155,24 @@ impl State {
         self.decisions.note(|| (Event::Full { class, fingerprint, stored }, Answer::Done));
     }
 
-    /// Something happened to a slot: one that was opened, chosen, evicted or freed, or to none.
+    /// Notes an event with its slot: opened, chosen, evicted or freed, or none.
     #[inline]
     pub(crate) fn note_slot(&self, event: Event, slot: Option<SlotId>) {
         self.decisions.note(|| (event, slot.map_or(Answer::NoSlot, Answer::Slot)));
     }
 
-    /// The metadata slot of `slot` was read.
+    /// Notes the metadata slot of `slot` as read.
     pub(crate) fn note_told(&self, slot: SlotId, entry: Option<&RegionEntry>) {
         let answer = |entry: &RegionEntry| Answer::Hit((&entry.place).into());
         self.decisions.note(|| (Event::Told { slot }, entry.map_or(Answer::Miss, answer)));
     }
 
-    /// The flash failed, or a record of it is damaged.
+    /// Notes a failure of the flash, or a damaged record.
     pub(crate) fn note_fault(&self) {
         self.decisions.note(|| (Event::Fault, Answer::Done));
     }
 
-    /// One step of the cleaning of stale entries.
+    /// Does one step of the cleaning of stale entries.
     pub(crate) fn sweep(&mut self) {
         let swept = self.design.sweep();
         self.decisions.note(|| (Event::Sweep, Answer::Count(swept as u64)));

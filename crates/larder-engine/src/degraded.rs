@@ -1,19 +1,21 @@
 //! Going on without a flash that failed.
 //!
-//! A flash fails when it is gone, when one flush fails, when checkpoints fail again and again, or when it refuses a segment or a
-//! log frame until the retries end ([`refused`](crate::refused)). Until the cache is opened again nothing new is stored on it,
-//! and nothing more becomes durable there. Mapped chunks stay mapped: readable records and the origin serve the reads. Readable
-//! dirty data is destaged.
+//! A flash fails when it is gone, when one flush fails, when checkpoints fail again and again, or
+//! when it refuses a segment or a log frame until the retries end ([`refused`](crate::refused)).
+//! Until the cache is opened again, no record is stored on it, and no entry becomes durable there.
+//! Mapped chunks stay mapped: readable records and the origin serve the reads. Readable dirty data
+//! is destaged.
 //!
-//! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is under way; (3) what is
-//! dirty in chunks that it covers in part is on the origin; (4) the chunks' clean mappings are forgotten; (5) the origin
-//! is written; (6) the dirty ones are forgotten, too; (7) the write is acknowledged. A write that fails in (5) may have
-//! changed the origin: a clean mapping that were still there would show what was before, until the next opening.
+//! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is
+//! under way; (3) the dirty data of partly covered chunks is on the origin; (4) the chunks' clean
+//! mappings are forgotten; (5) the origin is written; (6) the dirty mappings are forgotten, too;
+//! (7) the write is acknowledged. A write that fails in (5) may have changed the origin: a clean
+//! mapping that stayed would show the old content until the next opening.
 //!
-//! Invariants: dirty data that is not durable on the flash is destaged only behind the fence: the flash may hold a clean
-//! copy of what was there before, which must not come back.
+//! Invariants: dirty data that is not durable on the flash is destaged only behind the fence. The
+//! flash may hold an older clean copy, which must not come back.
 //!
-//! What it does not do: take the flash back; the next opening does.
+//! It does not take the flash back; the next opening does.
 
 use crate::{
     config::Tuning,
@@ -37,7 +39,8 @@ use std::{
 const READS_FAILED_LATELY: Duration = Duration::from_secs(60);
 
 impl Shared {
-    /// The flash failed so. Hands the error back, for `map_err`. What was cancelled is no failure: the runtime ends.
+    /// Fails the flash with `error`, and hands the error back, for `map_err`. A cancelled operation
+    /// is no failure: the runtime ends.
     pub fn fail_flash(&self, error: IoError) -> IoError {
         if error.kind == IoErrorKind::Cancelled {
             return error;
@@ -71,7 +74,7 @@ impl Shared {
         error
     }
 
-    /// A read of the flash failed so. Counted; a flash that is gone has failed.
+    /// Counts a failed read of the flash. A flash that is gone has failed.
     pub fn note_flash_read_error(&self, error: &IoError) {
         self.count_flash_read_error();
         if error.kind == IoErrorKind::Gone {
@@ -86,7 +89,7 @@ impl Shared {
         self.conditions_changed();
     }
 
-    /// The time since the last failed read of the flash, if that was lately.
+    /// Returns the time since the last failed read of the flash, if that was lately.
     pub(crate) fn flash_reads_failed_lately(&self) -> Option<Duration> {
         let since = self.runtime.now().saturating_sub((*self.flash_read_failed_at.lock())?);
         (since < READS_FAILED_LATELY).then_some(since)
@@ -115,7 +118,7 @@ impl Shared {
             };
             match flash {
                 None => changed.await,
-                // To its end, also where whoever asked gives up: others wait for the outcome.
+                // It runs to its end even if the caller gives up: others wait for the outcome.
                 Some(flash) => {
                     let this = self.clone();
                     return self.to_its_end(async move { this.raise_fence(flash).await }).await;
@@ -142,13 +145,13 @@ impl Shared {
         }
     }
 
-    /// The flash was emptied: makes that durable, and takes the fence down.
+    /// Makes the emptied flash durable, and takes the fence down.
     pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
         self.checkpoint(false).await?;
         self.lower_fence().await
     }
 
-    /// Takes the fence down: the flash holds nothing any more that is older than the origin.
+    /// Takes the fence down: no content of the flash is older than the origin any more.
     async fn lower_fence(&self) -> Result<(), EngineError> {
         let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
         compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
@@ -178,8 +181,9 @@ impl Shared {
     /// Writes `data` to the origin, past the flash. The caller holds the ticket.
     ///
     /// # Errors
-    /// [`EngineError::NoFence`]; the origin's. Where a chunk is covered in part and the rest of it cannot be brought to the
-    /// origin before: [`EngineError::DirtyDataLost`] if that is damaged, [`EngineError::FlashFailed`] if it cannot be read.
+    /// [`EngineError::NoFence`]; those of the origin. If the rest of a partly covered chunk cannot
+    /// go to the origin first: [`EngineError::DirtyDataLost`] if it is damaged,
+    /// [`EngineError::FlashFailed`] if it cannot be read.
     pub async fn write_past_flash(
         self: &Arc<Self>,
         offset: u64,
@@ -214,7 +218,8 @@ impl Shared {
         // (1)
         self.ensure_fence().await?;
         let (first, count) = self.geometry.chunks_of(offset, len);
-        // (3) before (2), for destaging takes the same tickets; nobody can make these chunks dirty again meanwhile.
+        // (3) before (2), because destaging takes the same tickets; no write can make these chunks
+        // dirty meanwhile.
         for lba in [first, Lba(first.0 + count - 1)] {
             let start = self.geometry.offset_of(lba);
             let whole = offset <= start && start + self.geometry.chunk_len(lba) as u64 <= offset + len;
@@ -227,8 +232,8 @@ impl Shared {
         // (4)
         let origin_change = self.changing(&mut self.state.lock(), offset, len);
         self.forget(first, count, |state, lba| !is_dirty(state, lba));
-        // (5)
-        // Where it fails, the origin may have changed, too: the change is over, and did not succeed.
+        // (5) If it fails, the origin may have changed, too: the change is over, and did not
+        // succeed.
         change.await?;
         origin_change.succeeded();
         // (6)
@@ -238,7 +243,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Forgets the mappings of those chunks that are to be.
+    /// Forgets the mappings of the chunks that `which` picks.
     fn forget(&self, first: Lba, count: u64, which: impl Fn(&State, Lba) -> bool) {
         let mut state = self.state.lock();
         for lba in (first.0..first.0 + count).map(Lba) {
@@ -261,15 +266,17 @@ impl Shared {
         if state.lost.contains_key(&lba.0) {
             return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
         }
-        // It may come yet: where the origin answers again, or the flash is read after all.
+        // It may succeed later: if the origin answers again, or the flash can be read after all.
         let flash = state.flash_failed.clone().map(EngineError::FlashFailed);
         Err(self.origin_watch.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
     }
 
-    /// FLUSH without the flash: what was not durable there goes to the origin, and the origin is flushed.
+    /// FLUSH without the flash: data that was not durable there goes to the origin, and the origin
+    /// is flushed.
     ///
     /// # Errors
-    /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] where some of it cannot be read or written; the origin's.
+    /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] if some of it cannot be read or
+    /// written; those of the origin.
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         if self.undurable_left() {
             self.ensure_fence().await?;
@@ -283,12 +290,15 @@ impl Shared {
         self.flush_origin_for(asker).await
     }
 
-    /// Whether some of what was not durable when the flash failed is neither on the origin nor overwritten.
+    /// Returns whether data that was not durable when the flash failed is still missing on the
+    /// origin.
+    ///
+    /// Overwritten data does not count.
     fn undurable_left(&self) -> bool {
         let mut state = self.state.lock();
         let undurable = std::mem::take(&mut state.undurable);
         let left = |&(lba, count, seq): &(Lba, u64, u64)| {
-            // What is left of a run may be in pieces, with others between them.
+            // The rest of a run may be in pieces, with others between them.
             let end = lba.0 + count;
             let next = |run: &Run| state.design.trimmed_from(Lba(run.first.0 + run.count));
             let mut runs = std::iter::successors(state.design.trimmed_from(lba), next);
@@ -301,11 +311,11 @@ impl Shared {
     }
 }
 
-/// Whether the fence is up, so that what the flash holds must be dropped.
+/// Returns whether the fence is up, so that the content of the flash must be dropped.
 ///
 /// # Errors
-/// [`EngineError::Fenced`] where dirty data would be dropped that nobody said may be; [`EngineError::State`] where the
-/// keeper cannot tell.
+/// [`EngineError::Fenced`] if dirty data would be dropped without permission;
+/// [`EngineError::State`] if the keeper does not know.
 pub(crate) async fn behind_fence(
     found: &Recovered,
     tuning: &Tuning,

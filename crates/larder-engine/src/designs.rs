@@ -1,9 +1,9 @@
-//! The designs that the engine runs: those of `larder-core`'s table ([`larder_core::DESIGNS`]), each with its store and with the number
-//! that the format has for its name.
+//! The designs that the engine runs: those of `larder-core`'s table ([`larder_core::DESIGNS`]),
+//! each with its store and the format's number for its name.
 //!
-//! Invariants: no design is named here, nor told from others; what differs below is the store's.
+//! Invariants: the file names no design, and treats all alike; the stores make the differences.
 //!
-//! What it does not do: decide anything; the designs do.
+//! It does not decide anything; the designs do.
 
 use crate::{
     config::CreateOptions,
@@ -15,7 +15,7 @@ use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 
 pub use larder_core::DesignLayout;
 
-/// How a flash is divided for its design, of a volume of so many chunks.
+/// Returns the division of a flash for its design, for a volume of `chunk_count` chunks.
 pub fn layout_of(layout: &Layout, chunk_count: u64) -> DesignLayout {
     let Layout { chunk_bytes, weu_bytes, bucket_slots, .. } = *layout;
     DesignLayout { chunk_bytes, slot_bytes: weu_bytes, bucket_slots, chunk_count }
@@ -24,22 +24,23 @@ pub fn layout_of(layout: &Layout, chunk_count: u64) -> DesignLayout {
 /// A design over its store.
 #[derive(Clone, Copy)]
 pub struct EngineDesign {
-    /// What the superblock calls it.
+    /// Its number in the superblock.
     pub id: DesignId,
-    /// What people call it.
+    /// Its name.
     pub name: &'static str,
-    /// What it is, and whose.
+    /// Its description and its source.
     pub about: &'static str,
-    /// What decides.
+    /// The entry of the core's table.
     design: &'static NamedDesign,
-    /// What lies under it.
+    /// Its store.
     pub(crate) store: &'static dyn Store,
 }
 
 /// All designs.
 pub const DESIGNS: &[EngineDesign] = &of_table();
 
-/// Each design of the table, with its number and its store. One that a superblock could not name is not compiled.
+/// Returns each design of the table, with its number and its store. A design that a superblock
+/// could not name does not compile.
 const fn of_table() -> [EngineDesign; larder_core::DESIGNS.len()] {
     let table = larder_core::DESIGNS;
     let mut designs = [EngineDesign::of(&table[0]); larder_core::DESIGNS.len()];
@@ -60,23 +61,26 @@ impl EngineDesign {
         EngineDesign { id, name, about, design, store: store::under(over) }
     }
 
-    /// What its store is: WEUs, slots of one chunk, or buckets.
+    /// Returns the kind of its store: WEUs, slots of one chunk, or buckets.
     pub fn kind(&self) -> StoreKind {
         self.store.kind()
     }
 
-    /// Whether it can keep equal content once.
+    /// Returns whether it can keep equal content once.
     pub fn can_share(&self) -> bool {
         self.store.can_share()
     }
 
-    /// Bytes of RAM for each mapping at most, for chunks of so many bytes: what a RAM budget is divided by. Of a design with slots
-    /// of one chunk its own are among them, for it has data of no more addresses than mappings.
+    /// Returns the limit of bytes of RAM for each mapping, for chunks of `chunk_bytes`: the divisor
+    /// of a RAM budget.
+    ///
+    /// A design with slots of one chunk counts its own bytes among them, because it has data of no
+    /// more addresses than mappings.
     pub fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         self.store.index_bytes_max(chunk_bytes)
     }
 
-    /// An empty cache.
+    /// Returns an empty cache.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] for a layout that the design cannot have.
@@ -84,7 +88,8 @@ impl EngineDesign {
         self.design.make(config, layout).map_err(|error| EngineError::Invalid(error.to_string()))
     }
 
-    /// How a flash of so many bytes is divided for it, of a volume of so many chunks.
+    /// Returns the division of a flash of `flash_bytes` for it, for a volume of `chunk_count`
+    /// chunks.
     pub fn layout(&self, options: &CreateOptions, flash_bytes: u64, chunk_count: u64) -> DesignLayout {
         DesignLayout {
             chunk_bytes: options.chunk_bytes,
@@ -94,12 +99,13 @@ impl EngineDesign {
         }
     }
 
-    /// What a flash is to be divided into for it, where that is buckets.
+    /// Returns the buckets to divide a flash into for it, if it has buckets.
     pub fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
         self.store.buckets(options, flash_bytes)
     }
 
-    /// How many mappings it asks for on a flash of so many bytes; `None` for what the format gives.
+    /// Returns the mappings that it asks for on a flash of `flash_bytes`, or `None` for the
+    /// format's default.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] for a flash of more slots than it can have.
@@ -107,8 +113,9 @@ impl EngineDesign {
         self.store.mappings_wanted(flash_bytes, chunk_bytes).map_err(|why| self.refusal(&why))
     }
 
-    /// How many slots the RAM budget affords; 0 sets no limit. A table entry for each slot may be there from the beginning,
-    /// whatever is cached.
+    /// Returns the slots that the RAM budget affords; 0 sets no limit.
+    ///
+    /// A table entry for each slot may be there from the beginning, even without cached chunks.
     pub fn slots_max(&self, options: &CreateOptions) -> u32 {
         match options.ram_budget_bytes {
             0 => u32::MAX,
@@ -116,8 +123,8 @@ impl EngineDesign {
         }
     }
 
-    /// Changes those of the options that this design allows in one way only; where somebody asked for some of them,
-    /// [`options`](EngineDesign::options) says what comes of it.
+    /// Sets the options that this design fixes. [`options`](EngineDesign::options) judges options
+    /// that were asked for.
     pub fn fit(&self, options: &mut CreateOptions) {
         options.design = self.id;
         self.store.fit(options);
@@ -128,7 +135,7 @@ impl EngineDesign {
     }
 }
 
-/// Refuses a superblock that no cache of its design has.
+/// Returns an error for a superblock that no cache of its design has.
 ///
 /// # Errors
 /// [`EngineError::Invalid`], for that, and for a design that this version cannot run.
@@ -143,12 +150,12 @@ pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign
     }
 }
 
-/// The names of all designs, for a sentence.
+/// Returns the names of all designs, for a sentence.
 pub fn names() -> String {
     names_of(DESIGNS.iter())
 }
 
-/// The names of the designs whose store is like that, for a sentence.
+/// Returns the names of the designs with such a store, for a sentence.
 pub(crate) fn names_where(is_right: impl Fn(&dyn Store) -> bool) -> String {
     names_of(DESIGNS.iter().filter(|design| is_right(design.store)))
 }
@@ -157,15 +164,15 @@ pub(crate) fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> S
     designs.map(|design| design.name).collect::<Vec<_>>().join(", ")
 }
 
-/// The design of this name.
+/// Returns the design of this name.
 pub fn named(name: &str) -> Option<&'static EngineDesign> {
     DESIGNS.iter().find(|design| design.name == name)
 }
 
-/// The design that a superblock names.
+/// Returns the design that a superblock names.
 ///
 /// # Errors
-/// [`EngineError::Invalid`] for one that this version cannot run.
+/// [`EngineError::Invalid`] for a design that this version cannot run.
 pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
     let found = DESIGNS.iter().find(|design| design.id == id);
     found.ok_or_else(|| EngineError::Invalid(format!("this version cannot run the design {id:?}; it runs {}", names())))

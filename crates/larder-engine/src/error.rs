@@ -1,24 +1,24 @@
-//! Errors of the engine: what cannot be created or opened, and what a request failed on.
+//! Errors of the engine: a cache that cannot be created or opened, and a request that failed.
 //!
-//! What it does not do: name paths; the command line knows those.
+//! It does not name paths; the command line knows those.
 
 use larder_device::{IoError, IoErrorKind, IoOp};
 use larder_format::FormatError;
 use std::fmt;
 
-/// Why a cache could not be made, opened or used.
+/// The reason why a cache could not be made, opened or used.
 #[derive(Clone, Debug)]
 pub enum EngineError {
     /// A device operation failed.
     Io(IoError),
     /// The flash failed an operation that is tried again later.
     Flash(IoError),
-    /// A checkpoint outgrew its area: pieces of different moments may together hold more than the index ever did. The
-    /// next try finds it calmer.
+    /// A checkpoint outgrew its area. Pieces of different moments may together hold more than the
+    /// index ever did; the next try finds it calmer.
     CheckpointTooLarge,
-    /// What is on the flash device is not a usable cache.
+    /// The content of the flash device is not a usable cache.
     Format(FormatError),
-    /// An option has no sense; the sentence says which and what would be right.
+    /// An option makes no sense; the sentence names it and the remedy.
     Invalid(String),
     /// The origin is not the one that this cache was made for.
     WrongOrigin(String),
@@ -40,18 +40,18 @@ pub enum EngineError {
         /// The evidence is not a frame but a name in a slot.
         in_slots: bool,
     },
-    /// The flash device failed; nothing more becomes durable there until the cache is opened again.
+    /// The flash device failed; no write becomes durable there until the cache is opened again.
     FlashFailed(IoError),
     /// The flash device failed, and a write past it would need a fence, which could not be made durable.
     NoFence {
-        /// How the flash failed.
+        /// The failure of the flash.
         flash: IoError,
-        /// Why there is no fence.
+        /// The reason for the missing fence.
         why: String,
     },
     /// The flash failed earlier, and the origin was written without it since: its dirty data may be older.
     Fenced {
-        /// Why the fence was raised.
+        /// The reason for the fence.
         why: String,
         /// Bytes of dirty data and trimmed ranges on the flash.
         dirty_bytes: u64,
@@ -87,7 +87,7 @@ impl fmt::Display for EngineError {
             }
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::NoFence { flash, why } => {
-                // In this order, for a client may be told the beginning only.
+                // The reason comes first, because a client may get only the beginning.
                 write!(f, "the flash failed, and nothing is written past it without a fence: {why} (the flash: {flash})")
             }
             EngineError::Fenced { why, dirty_bytes } => write!(
@@ -118,7 +118,7 @@ impl From<FormatError> for EngineError {
 }
 
 impl EngineError {
-    /// As the error of a device operation, for front ends.
+    /// Returns the error of a device operation, for front ends.
     pub fn into_io(self, op: IoOp, offset: u64, len: u64) -> IoError {
         match self {
             EngineError::Io(error) | EngineError::Flash(error) => error,

@@ -1,7 +1,8 @@
-//! How long the state is locked by threads that have it for themselves, of all caches of the process: for measurements, by the feature
-//! `lock-times`. The engine itself asks for no time.
+//! The time for which threads hold the state exclusively, over all caches of the process.
 //!
-//! What it does not do: count looks that are shared, or time that is waited for the lock.
+//! It is for measurements, by the feature `lock-times`. The engine itself asks for no time.
+//!
+//! It does not count looks that are shared, or time spent waiting for the lock.
 
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -27,7 +28,7 @@ impl Drop for Held {
     }
 }
 
-/// How long the state was locked so far, and how many times.
+/// Returns the time for which the state was locked so far, and the number of times.
 pub fn locked() -> (Duration, u64) {
     (Duration::from_nanos(NANOSECONDS.load(Relaxed)), TIMES.load(Relaxed))
 }

@@ -1,10 +1,11 @@
 //! Changing the write mode while serving.
 //!
-//! To write-through or write-around, in order: (1) what is dirty is destaged while writes go on; (2) a ticket over the
-//! whole volume stops writes; (3) the rest is destaged, and all of it is durable; (4) the new mode is durable in the
-//! superblock; (5) writes go on in the new mode. A crash before (4) leaves the old mode, with dirty data or without.
+//! To write-through or write-around, in order: (1) dirty data is destaged while writes go on; (2) a
+//! ticket over the whole volume stops writes; (3) the rest is destaged, and all of it is durable;
+//! (4) the new mode is durable in the superblock; (5) writes go on in the new mode. A crash before
+//! (4) leaves the old mode, with dirty data or without.
 //!
-//! What it does not do: change the design or the geometry; those are fixed when a cache is made.
+//! It does not change the design or the geometry; those are fixed when a cache is made.
 
 use crate::{destage::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
@@ -15,17 +16,17 @@ use std::sync::{
     atomic::{AtomicU8, Ordering::*},
 };
 
-/// The write mode that is in force. Who has a ticket of any chunk may rely on it: a switch takes one of the whole volume. So no write
-/// asks for the state to know it.
+/// The write mode in force. A holder of any chunk's ticket may rely on it, because a switch takes a
+/// ticket of the whole volume. So a write learns the mode without the state.
 pub struct CurrentMode(AtomicU8);
 
 impl CurrentMode {
-    /// In force from the opening on.
+    /// Returns `mode` as the mode in force.
     pub fn new(mode: WriteMode) -> CurrentMode {
         CurrentMode(AtomicU8::new(mode.code()))
     }
 
-    /// The mode.
+    /// Returns the mode.
     pub fn get(&self) -> WriteMode {
         WriteMode::from_code(self.0.load(Acquire)).expect("a mode was stored")
     }
@@ -36,13 +37,15 @@ impl CurrentMode {
 }
 
 impl Shared {
-    /// Sets the write mode; returns when it is durable, and, for the modes without dirty data, when there is none.
+    /// Sets the write mode. Returns when it is durable; a mode without dirty data also waits until
+    /// there is none.
     ///
     /// # Errors
-    /// What the devices say; the old mode stays then. What the keeper of the fence says: where the new mode is without dirty
-    /// data it is in force, and only its note is missing; setting it again notes it.
+    /// Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode
+    /// without dirty data is in force then, and only its note is missing; setting it again notes
+    /// it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
-        // One switch at a time: what one that is over told the keeper would outlast what the other did.
+        // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
         let (this, asker) = (self.clone(), asker.clone());
         if self.mode.get() == mode {
@@ -55,20 +58,21 @@ impl Shared {
         }
         let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
-        // To its end, also where whoever asked gives up: half a switch must not go on beside what comes after it.
+        // It runs to its end even if the caller gives up: half a switch must not go on beside later
+        // operations.
         self.to_its_end(async move { this.switch_to(mode, &asker, (ticket, switching, turn)).await }).await
     }
 
-    /// The mode is in force: makes that durable, where it may not be.
+    /// Makes the mode in force durable, if it may not be.
     async fn set_again(self: &Arc<Self>, mode: WriteMode, _turn: Ticket) -> Result<(), EngineError> {
-        // A switch that failed may have left another mode in a twin, and this one may not have been noted.
+        // A switch that failed may have left another mode in a twin, and this one may have no note.
         if self.superblock.is_uncertain() {
             self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
         }
         self.note_mode(mode).await
     }
 
-    /// Switches, with no write under way: a ticket over everything is among what is held meanwhile.
+    /// Switches the mode without a write under way: `_held` has a ticket over all chunks.
     async fn switch_to(
         self: &Arc<Self>,
         mode: WriteMode,
@@ -81,17 +85,19 @@ impl Shared {
             return Err(EngineError::Invalid(format!("the origin is not complete: {why}")));
         }
         if self.mode.get() != WriteMode::Back {
-            // From here on FLUSH asks the flash alone: what the origin holds unflushed becomes durable first.
+            // From here on FLUSH asks the flash alone, so the origin's unflushed data becomes
+            // durable first.
             self.flush_origin_for(asker).await?;
         }
         self.commit_everything(false).await?;
         if mode == WriteMode::Back {
-            // From here on the origin may lack what the flash has.
+            // From here on the origin may lack data of the flash.
             self.note_mode(mode).await?;
         }
         let switched = self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await;
         if let Err(error) = switched {
-            // One twin may have the new mode. If this fails, too, an opening that finds dirty data knows better.
+            // One twin may have the new mode. If this fails, too, an opening that finds dirty data
+            // takes write-back.
             let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
             return Err(error);
         }
@@ -109,7 +115,7 @@ impl Shared {
         }
     }
 
-    /// Tells who keeps the fence which mode is in force.
+    /// Tells the keeper of the fence the mode in force.
     pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
         let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
         let noted = compute(&*self.runtime, move || keeper.note_mode(mode)).await?;

@@ -1,13 +1,16 @@
-//! Writes that the flash refuses: the cache retries them until the flash takes them or counts as failed.
+//! Writes that the flash refuses: the cache retries them until the flash takes them or counts as
+//! failed.
 //!
-//! A lack of space or quota is an operator's to mend: the write waits as long as it lasts, or as the tuning allows, and a
-//! condition reports it meanwhile. Other failed writes are tried again for [`FAILING_MAX`]: a device that returns from a reset
-//! takes them then. Operations that need the write wait for it; reads go on. So no acknowledged data is lost.
+//! An operator has to mend a lack of space or quota. The write waits as long as it lasts, or as the
+//! tuning allows, and a condition reports it meanwhile. Other failed writes are tried again for
+//! [`FAILING_MAX`]: a device that returns from a reset takes them then. Operations that need the
+//! write wait for it; reads go on. So no acknowledged data is lost.
 //!
-//! Invariants: a retry writes the same bytes to the same place. A cache that ends waits at most [`END_WAIT`] for room; one that
-//! was dropped tries nothing again.
+//! Invariants: a retry writes the same bytes to the same place. A cache that ends waits at most
+//! [`END_WAIT`] for room; one that was dropped does not retry.
 //!
-//! What it does not do: flush again. A failed flush says nothing of the writes before it, nor does the next one.
+//! It does not flush again: neither a failed flush nor the next one says anything of the writes
+//! before it.
 
 use crate::{conditions::flash_refuses, shared::Shared};
 use larder_device::{IoError, IoErrorKind, IoResult};
@@ -33,7 +36,8 @@ struct Waiting {
 }
 
 impl Refusals {
-    /// Why the flash takes no writes now, and how many wait for it; `None` when none waits.
+    /// Returns the reason why the flash takes no writes now, and the waiting writes; `None` when
+    /// none waits.
     pub fn standing(&self) -> Option<(IoError, usize)> {
         let waiting = self.0.lock();
         waiting.last.clone().filter(|_| waiting.writes > 0).map(|error| (error, waiting.writes))
@@ -74,7 +78,7 @@ impl Patience {
         Patience { began: shared.runtime.now(), ending_since: None }
     }
 
-    /// Whether a write with this error is tried again.
+    /// Returns whether a write with this error is tried again.
     pub(crate) fn is_left(&mut self, shared: &Shared, error: &IoError) -> bool {
         if shared.abandoned.load(Acquire) || shared.state.lock().flash_failed.is_some() {
             return false;

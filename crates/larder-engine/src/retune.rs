@@ -1,9 +1,9 @@
 //! Options that may change while a cache is open: [`Pace`], a part of its [`Tuning`].
 //!
-//! Invariants: the engine reads these options from [`Live`], never from the [`Tuning`] of its opening. A change wakes each waiter
-//! whose wait it may end.
+//! Invariants: the engine reads these options from [`Live`], never from the [`Tuning`] of its
+//! opening. A change wakes each waiter whose wait it may end.
 //!
-//! What it does not do: check that watermarks ascend; the reader of the options does.
+//! It does not check that watermarks ascend; the reader of the options does.
 
 use crate::{Cache, config::Tuning};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -47,7 +47,7 @@ pub struct Live {
 }
 
 impl Live {
-    /// The pace at the opening of a cache.
+    /// Returns the pace at the opening of a cache.
     pub(crate) fn new(pace: Pace) -> Live {
         Live {
             dirty_low_percent: pace.dirty_low_percent.into(),
@@ -70,7 +70,7 @@ impl Live {
         self.durable_writes.store(pace.durable_writes, Relaxed);
     }
 
-    /// The pace now.
+    /// Returns the pace now.
     pub(crate) fn get(&self) -> Pace {
         Pace {
             dirty_low_percent: self.dirty_low_percent.load(Relaxed),
@@ -83,12 +83,12 @@ impl Live {
         }
     }
 
-    /// Whether the cache reads ahead in sequential streams.
+    /// Returns whether the cache reads ahead in sequential streams.
     pub(crate) fn prefetches(&self) -> bool {
         self.prefetch_bytes_max.load(Relaxed) > 0
     }
 
-    /// Whether each write is durable before its acknowledgement.
+    /// Returns whether each write is durable before its acknowledgement.
     pub(crate) fn durable_writes(&self) -> bool {
         self.durable_writes.load(Relaxed)
     }
@@ -107,7 +107,7 @@ impl Cache {
         }
     }
 
-    /// The pace in force.
+    /// Returns the pace in force.
     pub fn pace(&self) -> Pace {
         self.shared().live.get()
     }

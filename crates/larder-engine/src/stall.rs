@@ -1,35 +1,38 @@
-//! A full cache from which nothing can leave, for the flash does not give back what it holds.
+//! A full cache that no chunk can leave, because the flash does not give back its dirty data.
 //!
-//! Dirty data keeps its slot until the origin has it. Where none of it can be read, a writer that waits for room would wait
-//! for ever: after [`UNREADABLE_MAX`] the flash has failed, and the writer goes past it, or is told.
+//! Dirty data keeps its slot until the origin has it. If all of it is unreadable, a writer that
+//! waits for room would wait for ever. After [`UNREADABLE_MAX`] the flash has failed. The writer
+//! then goes past it, or gets an error.
 //!
-//! Invariants: it is a failure only if a writer waits and nothing made room meanwhile: an origin that is slow, failing or
-//! gone keeps writers waiting as long as it takes. What cannot go is passed over, so that all else is tried first.
+//! Invariants: it is a failure only if a writer waits and no room was made meanwhile. A slow,
+//! failing or missing origin keeps writers waiting as long as it takes. Chunks that cannot go are
+//! passed over, so that all others are tried first.
 //!
-//! What it does not do: read anything; destaging and eviction report here.
+//! It does not read anything; destaging and eviction report here.
 
 use crate::shared::Shared;
 use larder_device::IoError;
 use std::{sync::atomic::Ordering::*, time::Duration};
 
-/// So long none of the dirty data that is asked for can be read, until the flash is taken to have failed. Longer than a
-/// device takes to reset, shorter than clients' own time limits (30 s in Linux' NBD and SCSI).
+/// The time of failed reads of dirty data after which the flash counts as failed. It is longer than
+/// a device takes to reset, and shorter than clients' own time limits (30 s in Linux' NBD and
+/// SCSI).
 const UNREADABLE_MAX: Duration = Duration::from_secs(10);
-/// So often it is tried meanwhile, at least: a pause that grew as long as the time itself could make that twice as long.
+/// Limit of the pause between tries meanwhile: a pause as long as the time itself could double it.
 const TRY_EVERY: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// The pause before the next try, of those that grow: shorter where the flash is what fails.
+    /// Returns the pause before the next try, of the growing ones: shorter if the flash fails.
     pub(crate) fn pause_before_retry(&self, pause: Duration) -> Duration {
         if self.state.lock().unreadable_since.is_some() { pause.min(TRY_EVERY) } else { pause }
     }
 
-    /// Room was made, or dirty data was read, so that it will be.
+    /// Notes that room was made, or that readable dirty data will make it.
     pub(crate) fn note_room_made(&self) {
         self.state.lock().unreadable_since = None;
     }
 
-    /// Nothing of some dirty data could be read: `why`.
+    /// Notes unreadable dirty data, with the error `why`.
     pub(crate) fn note_unreadable(&self, why: IoError) {
         let now = self.runtime.now();
         let since = *self.state.lock().unreadable_since.get_or_insert(now);

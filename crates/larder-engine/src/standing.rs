@@ -1,12 +1,13 @@
 //! A flash or an origin that lost its name, or its size, while the cache is open.
 //!
-//! A file without a name goes when its last user closes it, so its content is no more durable than RAM. A FLUSH therefore takes
-//! the dirty data of such a flash to the origin. A flash that was cut short has failed: durable data on it may be gone.
+//! A file without a name goes when its last user closes it, so its content is no more durable than
+//! RAM. A FLUSH therefore takes the dirty data of such a flash to the origin. A flash that was cut
+//! short has failed: durable data on it may be gone.
 //!
-//! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each FLUSH, at each status and at the
-//! end.
+//! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each
+//! FLUSH, at each status and at the end.
 //!
-//! What it does not do: give a file its name back.
+//! It does not give a file its name back.
 //!
 //! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
 
@@ -21,7 +22,7 @@ use larder_device::{IoError, IoErrorKind, IoOp, Standing};
 use std::sync::Arc;
 
 impl Cache {
-    /// The standing of the flash, and of the origin, since the cache was opened.
+    /// Returns the standing of the flash, and of the origin, since the cache was opened.
     pub fn standing(&self) -> (Standing, Standing) {
         (self.shared().flash.standing(), self.shared().origin.standing())
     }
@@ -62,7 +63,7 @@ impl Shared {
         if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
     }
 
-    /// The conditions of the devices' standing; `dirty_bytes` are on the flash alone.
+    /// Returns the conditions of the devices' standing; `dirty_bytes` are on the flash alone.
     pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
         let mut found = Vec::new();
         if self.flash.standing() == Standing::Unlinked {

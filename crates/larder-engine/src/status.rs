@@ -2,7 +2,7 @@
 //!
 //! Invariants: counters only grow while a cache is open; ratios are computed when asked for.
 //!
-//! What it does not do: keep history, or print.
+//! It does not keep history, or print.
 
 use crate::{
     conditions::{self, Condition, Severity},
@@ -20,7 +20,8 @@ macro_rules! counters {
     (striped { $($(#[$striped_doc:meta])* $striped:ident,)+ } $($(#[$doc:meta])* $name:ident,)+) => {
         /// Counts since the cache was opened.
         pub struct Counters {
-            /// Those that each read hit adds to, by stripe: the cores would wait for one another's else.
+            /// Counts that each read hit adds to, by stripe: otherwise the cores would wait for one
+            /// another.
             striped: Box<[Apart<Striped>]>,
             $($(#[$doc])* pub $name: AtomicU64,)+
         }
@@ -38,7 +39,7 @@ macro_rules! counters {
         }
 
         impl Counters {
-            /// All of them 0, for threads with these stripes.
+            /// Returns counters of 0, for threads with these stripes.
             pub fn new(stripes: &Stripes) -> Counters {
                 Counters {
                     striped: (0..stripes.count()).map(|_| Apart::default()).collect(),
@@ -46,7 +47,7 @@ macro_rules! counters {
                 }
             }
 
-            /// The counts now.
+            /// Returns the counts now.
             pub fn values(&self) -> CounterValues {
                 CounterValues {
                     $($striped: self.striped.iter().map(|stripe| stripe.$striped.load(Relaxed)).sum(),)+
@@ -65,12 +66,12 @@ counters! {
         read_bytes,
         /// Chunks that they touched.
         read_chunks,
-        /// Of those chunks, served by flash, by RAM before flash, or as zeroes.
+        /// Chunks, among these, that flash, RAM before flash, or known zeroes served.
         read_hits,
         /// Bytes of them.
         read_hit_bytes,
-        /// Bytes of data read from flash, for reads, for destages and for what writes of parts merge with: of records, and of what lies
-        /// between those that are read as one.
+        /// Bytes of records read from flash, for reads, for destages and for merging partial
+        /// writes. They include the gaps of records that are read as one.
         flash_data_bytes_read,
         /// Reads of the metadata region: of the device's blocks, each with one metadata slot or several.
         flash_region_reads,
@@ -97,15 +98,15 @@ counters! {
     trims,
     /// Bytes of them.
     trim_bytes,
-    /// Of those bytes, the ones that `--trim keep` ignored.
+    /// Bytes, among these, that `--trim keep` ignored.
     ignored_trim_bytes,
     /// FLUSH requests.
     flushes,
     /// Whole chunks that were inserted, by writes and by fills.
     inserted_chunks,
-    /// Of them, duplicates of stored content.
+    /// Duplicates of stored content among them.
     duplicate_chunks,
-    /// Of them, zeroes.
+    /// Zeroes among them.
     zero_chunks,
     /// Records that were stored.
     stored_records,
@@ -113,7 +114,7 @@ counters! {
     stored_bytes,
     /// Bytes of flash that they take: in slots and subchunks, whole ones.
     stored_flash_bytes,
-    /// Bytes of what they hold: of whole chunks all, of fragments the sectors that are there.
+    /// Bytes of their content: all of whole chunks, and the present sectors of fragments.
     stored_content_bytes,
     /// Fragments that were stored.
     fragments_written,
@@ -127,7 +128,7 @@ counters! {
     flash_segment_bytes_written,
     /// Metadata slots written to flash.
     flash_region_writes,
-    /// Bytes written for them: of the device's blocks that they lie in.
+    /// Bytes written for them: those of the device's blocks.
     flash_region_bytes_written,
     /// Bytes of the metadata log written to flash.
     flash_log_bytes_written,
@@ -139,10 +140,10 @@ counters! {
     flash_read_errors,
     /// Writes to flash that failed once at least.
     flash_write_errors,
-    /// Times that a record was read whose bytes were not what was stored: one counts each time that it is met.
+    /// Reads of a record with the wrong bytes; each such read counts.
     corrupt_records,
-    /// Failed checks of bytes read for a record. They include reads whose second try was right, and reads of a chunk that changed
-    /// meanwhile, so that its record was obsolete.
+    /// Failed checks of bytes read for a record. They include reads whose second try was right, and
+    /// reads of a chunk that changed meanwhile, so that its record was obsolete.
     failed_checks,
     /// Commits of the metadata log.
     commits,
@@ -170,7 +171,7 @@ counters! {
     origin_discard_bytes,
     /// Flushes of the origin.
     origin_flushes,
-    /// Those of them that failed.
+    /// Failures among them.
     origin_flush_failures,
     /// Operations of the origin that failed.
     origin_errors,
@@ -179,7 +180,7 @@ counters! {
 }
 
 impl Counters {
-    /// A read of so many bytes begins.
+    /// Counts the beginning of a read of `bytes`.
     #[inline]
     pub fn begin_read(&self, stripe: Stripe, bytes: u64) {
         let counts = &self.striped[stripe.0];
@@ -187,13 +188,13 @@ impl Counters {
         counts.read_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// A read touches so many chunks.
+    /// Counts the chunks of a read.
     #[inline]
     pub fn note_chunks(&self, stripe: Stripe, chunks: u64) {
         self.striped[stripe.0].read_chunks.fetch_add(chunks, Relaxed);
     }
 
-    /// So many bytes of a chunk needed no origin.
+    /// Counts bytes of a chunk that needed no origin.
     #[inline]
     pub fn note_hit(&self, stripe: Stripe, bytes: u64) {
         let counts = &self.striped[stripe.0];
@@ -201,13 +202,13 @@ impl Counters {
         counts.read_hit_bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// So many bytes of records are read from flash.
+    /// Counts bytes of records read from flash.
     #[inline]
     pub fn note_data_read(&self, stripe: Stripe, bytes: u64) {
         self.striped[stripe.0].flash_data_bytes_read.fetch_add(bytes, Relaxed);
     }
 
-    /// A block of the metadata region was read.
+    /// Counts the read of a block of the metadata region.
     #[inline]
     pub fn note_region_read(&self, stripe: Stripe, bytes: u64) {
         let counts = &self.striped[stripe.0];
@@ -215,7 +216,7 @@ impl Counters {
         counts.flash_region_bytes_read.fetch_add(bytes, Relaxed);
     }
 
-    /// A record of `bytes` was stored, which holds so many, where records take whole steps of flash.
+    /// Counts a stored record of `bytes`, with its content's bytes, rounded up to steps of flash.
     pub fn note_stored(&self, bytes: u32, content_bytes: usize, step_bytes: u32) {
         let flash_bytes = u64::from(bytes).next_multiple_of(step_bytes.into());
         self.stored_records.fetch_add(1, Relaxed);
@@ -225,28 +226,29 @@ impl Counters {
     }
 }
 
-/// The state of a cache, for people and programs. Bytes and counts; ratios between 0 and 1, or 1 and more.
+/// The state of a cache, for people and programs. Bytes and counts; ratios between 0 and 1, or 1
+/// and more.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Status {
     /// The design.
     pub design: &'static str,
     /// The write mode.
     pub mode: &'static str,
-    /// `ok`, or what is wrong.
+    /// `ok`, or the most serious fault.
     pub health: String,
     /// The flash failed: the cache goes on without it.
     pub degraded: bool,
-    /// Everything that is not as it should be, the most serious first.
+    /// All conditions, the most serious first.
     pub conditions: Vec<Condition>,
     /// Chunk size.
     pub chunk_bytes: u64,
-    /// What a slot of the flash is: a `WEU`, a `chunk` or a `subchunk`.
+    /// The kind of a slot of the flash: a `WEU`, a `chunk` or a `subchunk`.
     pub slot: &'static str,
-    /// Size of a slot, whatever it is.
+    /// Size of a slot, of any kind.
     pub weu_bytes: u64,
     /// Compression of new chunks.
     pub compression: &'static str,
-    /// Whether duplicates are stored once.
+    /// Deduplication: duplicates are stored once.
     pub dedup: bool,
     /// Size of the FP index in percent of the flash's chunks.
     pub fp_index_percent: u8,
@@ -256,11 +258,11 @@ pub struct Status {
     pub flash_bytes_used: u64,
     /// Size of the volume.
     pub origin_bytes: u64,
-    /// Where the origin is.
+    /// The URI of the origin.
     pub origin: String,
     /// Volume bytes that a read would find in the cache.
     pub logical_bytes_cached: u64,
-    /// Of them, known to be zero.
+    /// Bytes among these that are known to be zero.
     pub zero_bytes_cached: u64,
     /// Volume bytes that only the cache has.
     pub dirty_bytes: u64,
@@ -278,12 +280,12 @@ pub struct Status {
     pub read_hit_ratio: f64,
     /// Chunks inserted for each chunk stored; zeroes left out.
     pub dedup_ratio: f64,
-    /// Bytes of what stored records hold, whole chunks and parts, for each byte stored.
+    /// Content bytes of stored records, whole chunks and parts, for each byte stored.
     pub compression_ratio: f64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
-    /// What a cache without deduplication and compression would have written of data for the same insertions: whole chunks, and the
-    /// sectors of fragments.
+    /// Bytes that a cache without deduplication and compression would have written for the same
+    /// insertions: whole chunks, and the sectors of fragments.
     pub plain_cache_bytes_written: u64,
     /// Bytes allocated by the LBA index.
     pub lba_index_ram_bytes: u64,
@@ -309,14 +311,14 @@ pub struct Status {
     pub log_used_percent: u64,
     /// Whether this opening found mappings of an earlier one.
     pub warm_restart: bool,
-    /// What this opening read.
+    /// The report of this opening.
     pub recovery: RecoveryReport,
     /// Counts since the opening.
     #[serde(flatten)]
     pub counts: CounterValues,
 }
 
-/// The name of a write mode on the command line.
+/// Returns the name of a write mode on the command line.
 pub fn mode_name(mode: WriteMode) -> &'static str {
     match mode {
         WriteMode::Back => "write-back",
@@ -325,7 +327,7 @@ pub fn mode_name(mode: WriteMode) -> &'static str {
     }
 }
 
-/// The name of a compression on the command line.
+/// Returns the name of a compression on the command line.
 pub fn compression_name(compression: Compression) -> &'static str {
     match compression {
         Compression::Off => "off",
@@ -334,7 +336,7 @@ pub fn compression_name(compression: Compression) -> &'static str {
     }
 }
 
-/// The most serious condition, where the cache does less than it should; warnings and notices are listed beside it.
+/// Returns the most serious condition if the cache is degraded, or else `ok`; the status lists all.
 fn health_of(conditions: &[Condition]) -> String {
     let first = conditions.first().filter(|first| first.severity == Severity::Degraded);
     first.map_or_else(|| "ok".to_owned(), |first| first.what.clone())
@@ -345,7 +347,10 @@ fn ratio(a: u64, b: u64, when_none: f64) -> f64 {
 }
 
 impl Status {
-    /// The status of an unopened flash; `fence` is a fence that is up, as its keeper reports it, or why the keeper cannot tell.
+    /// Returns the status of an unopened flash.
+    ///
+    /// `fence` is a fence that is up, as its keeper reports it, or the keeper's reason for not
+    /// knowing.
     pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Status {
         let mut status = Status::of(&found.superblock, &found.state, CounterValues::default(), &found.report);
         status.conditions.extend(conditions::of_unopened(found, fence));
@@ -361,7 +366,8 @@ impl Status {
         self.health = health_of(&self.conditions);
     }
 
-    /// The status of a state: of an open cache with its counts, or of what a recovery found, with none.
+    /// Returns the status of a state: of an open cache with its counts, or of a recovery's
+    /// findings, with none.
     fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);
@@ -371,7 +377,7 @@ impl Status {
             conditions.insert(0, Condition { name: "detached", severity: Severity::Degraded, what });
         }
         let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
-        // The counts were taken one after the other while others grew them.
+        // The counts were taken one after the other while other threads grew them.
         let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);
         let stored_chunks = with_content.saturating_sub(counts.duplicate_chunks);
         Status {
@@ -425,7 +431,7 @@ impl Status {
 }
 
 impl Shared {
-    /// The status now.
+    /// Returns the status now.
     pub fn status(&self, recovery: &RecoveryReport) -> Status {
         // The conditions show the result.
         let _ = self.check_flash_size();

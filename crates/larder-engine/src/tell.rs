@@ -1,13 +1,15 @@
 //! Tells a listener of each condition when it is raised and when it is over.
 //!
-//! A *look* compares the present conditions with the reported ones. A look comes within [`LOOK_EVERY`], and at once after a
-//! change. A condition that was raised and over between two looks is kept for the next one.
+//! A *look* compares the present conditions with the reported ones. A look comes within
+//! [`LOOK_EVERY`], and at once after a change. A condition that was raised and over between two
+//! looks is kept for the next one.
 //!
-//! Invariants: the listener hears of a condition at once when it is raised, and once when it is over. A condition is over when it
-//! stayed absent for a while, and that while doubles each time that it returns soon: a flapping condition is reported less and
-//! less often. One task at a time calls the listener, and never under the lock of the state.
+//! Invariants: the listener hears of a condition at once when it is raised, and once when it is
+//! over. A condition is over when it stayed absent for a while, and that while doubles each time
+//! that it returns soon. So a flapping condition is reported less and less often. One task at a
+//! time calls the listener, and never under the lock of the state.
 //!
-//! What it does not do: print; wait for a listener, which must be quick.
+//! It does not print, or wait for a listener, which must be quick.
 
 use crate::{
     conditions::{Condition, of_origin, origin_fails},
@@ -33,16 +35,17 @@ pub const OVER_AFTER: Duration = Duration::from_secs(2);
 const OVER_AFTER_MAX: Duration = Duration::from_secs(64);
 /// A condition that returns within this multiple of that time flaps.
 const SOON: u32 = 8;
-/// Conditions kept for the next look, at most: there are fewer names.
+/// Limit of the conditions kept for the next look: there are fewer names.
 const KEPT_MAX: usize = 64;
 
-/// Hears of conditions. It is called on the thread of the engine's tasks: it must return at once.
+/// A listener to conditions. It is called on the thread of the engine's tasks: it must return at
+/// once.
 pub trait ConditionListener: Send + Sync {
     /// The condition was raised.
     fn raised(&self, condition: &Condition);
     /// The condition is over; `condition` is its last state.
     fn cleared(&self, condition: &Condition);
-    /// The listener's own conditions: each look includes them.
+    /// Returns the listener's own conditions: each look includes them.
     fn more(&self) -> Vec<Condition> {
         Vec::new()
     }
@@ -64,7 +67,7 @@ struct Told {
     condition: Condition,
     /// Its end was not reported.
     stands: bool,
-    /// The time since it is absent, or since its end was reported.
+    /// The time since which it is absent, or its end was reported.
     unseen_since: Option<Duration>,
     over_after: Duration,
 }
@@ -76,7 +79,7 @@ pub struct Teller {
 }
 
 impl Teller {
-    /// A teller without reports.
+    /// Returns a teller without reports.
     pub fn new(listener: Arc<dyn ConditionListener>) -> Self {
         Teller { listener, told: BTreeMap::new() }
     }
@@ -122,7 +125,7 @@ pub struct Telling {
     listener: Arc<dyn ConditionListener>,
     origin: Arc<Watch>,
     origin_timeout: Duration,
-    /// Raised since the last look; each may be over by now.
+    /// Conditions raised since the last look; each may be over by now.
     kept: Mutex<Vec<Condition>>,
     changed: Arc<Notify>,
     /// The cache, once it exists.
@@ -202,7 +205,7 @@ async fn look_again_and_again(telling: Weak<Telling>, changed: Arc<Notify>, runt
 }
 
 impl Shared {
-    /// The present conditions.
+    /// Returns the present conditions.
     pub(crate) fn conditions_now(&self) -> Vec<Condition> {
         let counts = self.counters.values();
         self.conditions(&self.state.lock(), &counts)

@@ -1,10 +1,10 @@
-//! AustereCache's store (USENIX ATC 2020, sections 3.1 to 3.3): subchunks in buckets, of which a chunk takes some that lie together,
-//! and a metadata slot for each.
+//! AustereCache's store (USENIX ATC 2020, sections 3.1 to 3.3): subchunks in buckets, and a
+//! metadata slot for each subchunk. A chunk takes some adjacent subchunks.
 //!
-//! Invariants: a record begins with its first slot and has all of the slots that it takes; its metadata slot says what it is, and
-//! what is dirty does not need it.
+//! Invariants: a record begins with its first slot and has all of its slots. Its metadata slot
+//! identifies it, and dirty data does not need that.
 //!
-//! What it does not do: read or write metadata slots; [`region`](crate::region) does.
+//! It does not read or write metadata slots; [`region`](crate::region) does.
 
 use super::{Looking, Store, slots::shares_all};
 use crate::{
@@ -38,20 +38,22 @@ use larder_format::{
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
-/// AustereCache's indices may take so much of the RAM budget: one part of so many. The rest is for what is dirty.
+/// AustereCache's indices may take one part of so many of the RAM budget. The rest is for dirty
+/// data.
 const INDEX_SHARE: u64 = 2;
-/// Of fragments and trimmed runs, for each dirty chunk.
+/// Bytes of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
-/// A flash should have so many buckets at least, if they need not be too small for that.
+/// A flash should have this many buckets, if they need not be too small for that.
 const BUCKETS_WANTED: u64 = 64;
 const BUCKET_SLOTS_MIN: u64 = 16;
 
-/// Whether compression saves anything: a chunk of one subchunk takes all of it, however small it is compressed.
+/// Returns whether compression saves space: a chunk of one subchunk takes all of it at any
+/// compression.
 fn compression_saves(options: &CreateOptions) -> bool {
     subchunk_bytes(options.chunk_bytes, true) < options.chunk_bytes
 }
 
-/// How a flash of so many slots is divided.
+/// Returns the division of a flash of `slots` slots.
 fn layout_of(options: &CreateOptions, slots: u64) -> DesignLayout {
     // Small flashes have small buckets, or they would have few.
     let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
@@ -68,7 +70,7 @@ impl Store for OverBuckets {
         StoreKind::Buckets
     }
 
-    /// The indices take their share of the budget, whatever is mapped.
+    /// The indices take their share of the budget, however many chunks are mapped.
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
         INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
     }
@@ -86,7 +88,7 @@ impl Store for OverBuckets {
             let indices = bucketed::ram::ram_bytes_max(&config);
             indices.is_ok_and(|bytes| bytes + u64::from(slots) * ENGINE_SLOT_BYTES <= budget)
         };
-        // What it affords, and what it does not.
+        // A number that it affords, and one that it does not.
         let (mut least, mut most) = (SLOT_COUNT_MIN * SUBCHUNKS_PER_CHUNK, u32::MAX);
         while most - least > 1 {
             let slots = least + (most - least) / 2;
@@ -174,7 +176,8 @@ impl Store for OverBuckets {
         Box::pin(buckets::check(check))
     }
 
-    /// The metadata region says them all: no record may get a generation that one had which nothing else speaks of.
+    /// The metadata region tells all of them: no record may get a generation that an unrecorded
+    /// earlier record had.
     fn restore_uses<'a>(
         &'a self,
         flash: &'a dyn BlockDevice,

@@ -1,11 +1,14 @@
-//! Slots of one chunk each, reused one by one (CacheDedup, FAST 2016, sections 3.2 and 3.3): no compression. Section 3.3 has "the entire
-//! Metadata Cache" persistent: here log and checkpoints have the mappings, the slots in the order of their use, and the fingerprints of
-//! all that is stored, whether an address has it or not; and checkpoints alone have the design's history, which is all else: addresses
-//! without data, the order on its lists, its target.
+//! Slots of one chunk each, reused one by one, without compression (CacheDedup, FAST 2016, sections
+//! 3.2 and 3.3).
 //!
-//! Invariants: a slot is its record alone; nothing in it says what it is.
+//! Section 3.3 has "the entire Metadata Cache" persistent. Here log and checkpoints have the
+//! mappings, and the slots in the order of their use. They also have the fingerprints of all stored
+//! content, even of content without an address. Checkpoints alone have the design's history, which
+//! is all else: addresses without data, the order on its lists, its target.
 //!
-//! What it does not do: number the slots as the paper's design does;
+//! Invariants: a slot is its record alone; nothing in it identifies it.
+//!
+//! It does not number the slots as the paper's design does.
 //! [`Placed`](larder_core::slotted::Placed) has its data slots take turns in those of the flash.
 
 use super::Store;
@@ -22,15 +25,15 @@ use larder_format::{
     layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
-/// A design of so many data slots, to see what one takes.
+/// Data slots of a sample design, which shows the cost of one slot.
 const SAMPLE_SLOTS: u64 = 1 << 16;
 
-/// Bytes of the history for each slot at most, where there are many.
+/// Returns the limit of bytes of the history for each slot, of many.
 fn history_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
     shape_of(&*(over.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
 }
 
-/// Bytes of RAM for each slot at most, of what the design lost.
+/// Returns the limit of bytes of RAM for each slot, for content that the design lost.
 fn lost_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
     let design = (over.make)(SAMPLE_SLOTS, chunk_bytes);
     let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
@@ -46,7 +49,8 @@ impl Store for OverSlots {
         self.dedup
     }
 
-    /// What a slot takes, and the design's own entries for it, is shared out to the addresses that may have it.
+    /// The cost of a slot, with the design's own entries for it, is shared among the addresses that
+    /// may have it.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
         // A checkpoint takes the history as of one moment.
@@ -72,7 +76,8 @@ impl Store for OverSlots {
         Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
-    /// A table entry for each slot is there from the beginning. No more than those for which all addresses can be mapped.
+    /// A table entry for each slot is there from the beginning. The slots are limited to those
+    /// whose addresses can all be mapped.
     fn slots_max(&self, options: &CreateOptions) -> u32 {
         let entries = options.ram_budget_bytes / self.index_bytes_max(options.chunk_bytes);
         let addresses = mapped_max(&*(self.make)(SAMPLE_SLOTS, options.chunk_bytes));
@@ -85,7 +90,8 @@ impl Store for OverSlots {
         let slots = flash_bytes / u64::from(chunk_bytes);
         let design = (self.make)(slots, chunk_bytes);
         match design.sizes().data_chunks >= slots {
-            // Of those that a checkpoint has room for a sixteenth is kept free (`recover::index_limits`).
+            // A sixteenth of the mappings that a checkpoint has room for is kept free
+            // (`recover::index_limits`).
             true => Ok(Some(mappings_for(mapped_max(&*design)) / 15 * 16 + 16)),
             false => {
                 let larger = if chunk_bytes < CHUNK_BYTES_MAX { "larger chunks" } else { "a smaller flash" };
@@ -128,7 +134,7 @@ impl Store for OverSlots {
     }
 }
 
-/// Refuses options by which a design that knows all contents would not.
+/// Returns an error for options under which a design that knows all contents would miss some.
 ///
 /// # Errors
 /// As [`Store::check`].

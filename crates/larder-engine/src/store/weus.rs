@@ -1,8 +1,10 @@
 //! A log of WEUs, filled with segments: one write for many records, of any size.
 //!
-//! Invariants: each segment has a header and a table that say what its records are, and of which use of the slot.
+//! Invariants: each segment has a header and a table that identify its records and its use of the
+//! slot.
 //!
-//! What it does not do: open, close or write segments; [`segment`](crate::segment) and [`send`](crate::send) do.
+//! It does not open, close or write segments; [`segment`](crate::segment) and [`send`](crate::send)
+//! do.
 
 use super::{RECORD_BATCH_MAX, Store};
 use crate::{
@@ -18,7 +20,7 @@ use larder_format::{
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 
-/// WEUs evicted with one commit at most, if no more are missing.
+/// Limit of the WEUs evicted with one commit, if no more are missing.
 const BATCH_MAX: usize = 8;
 
 impl Store for OverWeus {
