@@ -1,11 +1,12 @@
-//! What is on a flash, in words and numbers, for people and programs that look at it: `larder dump`.
+//! The content of a flash, in words and numbers, for people and programs that look at it:
+//! `larder dump`.
 //!
-//! Invariants: nothing is written; the key of the fingerprints is not told. Lists have at most as many entries as the
-//! caller allows, and say whether there were more.
+//! Invariants: it does not write, and does not tell the key of the fingerprints. Lists have at most
+//! as many entries as the caller allows, and give the full count.
 //!
-//! Where metadata is damaged, what of it can be read is printed all the same, and it is said that this is not all.
+//! Readable parts of damaged metadata are printed all the same, with a note that they are not all.
 //!
-//! What it does not do: judge; [`verify`](crate::verify) does.
+//! It does not judge; [`verify`](crate::verify) does.
 
 mod checkpoint;
 mod history;
@@ -33,7 +34,7 @@ use larder_device::BlockDevice;
 use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
 use std::collections::HashMap;
 
-/// Both superblock twins.
+/// Returns both superblock twins.
 pub async fn superblocks(flash: &dyn BlockDevice) -> Vec<SuperblockDump> {
     let twins = walk::twins(flash).await;
     let dump = |(flash_offset, twin): (u64, Result<Superblock, EngineError>)| match twin {
@@ -72,7 +73,7 @@ fn fields(superblock: &Superblock) -> SuperblockFields {
     }
 }
 
-/// How the flash is divided.
+/// Returns the division of the flash.
 pub fn layout(superblock: &Superblock) -> LayoutDump {
     let layout = &superblock.layout;
     let twin = larder_format::superblock::SUPERBLOCK_BYTES as u64;
@@ -107,11 +108,12 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
     }
 }
 
-/// The state that an opening would find; or, where it would refuse, what a repair would begin with: then `salvaged`.
+/// The state that an opening would find, or, if that is refused, the start of a repair: then
+/// `salvaged`.
 pub(crate) struct StateOf {
     /// The state.
     pub found: Salvaged,
-    /// Metadata is damaged: what of it can be read.
+    /// Metadata is damaged: the state is its readable part.
     pub salvaged: bool,
 }
 
@@ -122,10 +124,11 @@ pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineE
     }
 }
 
-/// The WEU slots as an opening would find them, in the order of the flash; and whether metadata was damaged.
+/// Returns the WEU slots as an opening would find them, in flash order, and whether metadata was
+/// damaged.
 ///
 /// # Errors
-/// Where no superblock is whole.
+/// No superblock is whole.
 pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
     let mut mapped: HashMap<u32, (u64, u64)> = HashMap::new();
@@ -160,10 +163,13 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Slo
     Ok((listing, salvaged))
 }
 
-/// What is mapped, by address, trimmed runs apart, as an opening would find it; of one chunk, or of all. And whether metadata was damaged.
+/// Returns the mappings of one chunk, or of all, as an opening would find them, and whether
+/// metadata was damaged.
+///
+/// They come by address, without trimmed runs.
 ///
 /// # Errors
-/// Where no superblock is whole, or there is no such chunk.
+/// No superblock is whole, or there is no such chunk.
 pub async fn mappings(
     flash: &dyn BlockDevice,
     lba: Option<u64>,
@@ -183,10 +189,11 @@ pub async fn mappings(
     Ok((listing, salvaged))
 }
 
-/// What the FP index holds, least recent first, as an opening would find it; and whether metadata was damaged.
+/// Returns the FP index, least recent first, as an opening would find it, and whether metadata was
+/// damaged.
 ///
 /// # Errors
-/// Where no superblock is whole.
+/// No superblock is whole.
 pub async fn fingerprints(
     flash: &dyn BlockDevice,
     limit: usize,
@@ -204,11 +211,13 @@ pub async fn fingerprints(
     Ok((listing, salvaged))
 }
 
-/// The trimmed runs of which the origin is not told yet, by address, as an opening would find them; and whether metadata
-/// was damaged.
+/// Returns the trimmed runs that the origin lacks, as an opening would find them, and whether
+/// metadata was damaged.
+///
+/// They come by address.
 ///
 /// # Errors
-/// Where no superblock is whole.
+/// No superblock is whole.
 pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<TrimDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
     let mut listing = Listing::new();
@@ -245,7 +254,8 @@ pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDum
     }
 }
 
-/// What is mapped, by address: in the design's own words, and in those of the metadata slots of its `runs`.
+/// Returns the mappings by address: those of the design, and those of the metadata slots of its
+/// `runs`.
 fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bool)> {
     let design = &found.design;
     let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
@@ -255,7 +265,7 @@ fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bo
     mappings
 }
 
-/// Refuses a chunk that the volume does not have.
+/// Returns an error for a chunk that the volume does not have.
 pub(crate) fn check_lba(superblock: &Superblock, lba: u64) -> Result<(), EngineError> {
     let chunks = superblock.origin.size_bytes.div_ceil(u64::from(superblock.layout.chunk_bytes));
     if lba < chunks {
@@ -302,7 +312,7 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// A sector bitmap as runs: `0-3,7`.
+/// Returns a sector bitmap as runs: `0-3,7`.
 pub(crate) fn runs(sectors: &[u8; 32]) -> String {
     let map = larder_core::SectorMap::from_bytes(sectors);
     let run = |(first, end): (usize, usize)| match end - first {

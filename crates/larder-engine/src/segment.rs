@@ -98,7 +98,7 @@ pub struct OpenWeu {
     records: Vec<RecordEntry>,
     /// Clean mappings into the open segment.
     pub awaiting: Vec<LogEntry>,
-    /// A dirty mapping names a record of the open segment, whatever its class.
+    /// A dirty mapping names a record of the open segment, in either class.
     pub commit_needs_it: bool,
 }
 

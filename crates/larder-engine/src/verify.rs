@@ -1,19 +1,22 @@
-//! Checking everything on a flash that mappings depend on: checksums of superblocks, checkpoint, log and segments, each
-//! mapped record, and that the state recovered from them agrees with itself.
+//! Checks everything on a flash that mappings depend on: the checksums of superblocks, checkpoint,
+//! log and segments, each mapped record, and the consistency of the recovered state.
 //!
-//! In order: (1) the superblock twins; (2) the checkpoint, block by block, and each of its entries; (3) the log, each of
-//! its entries, and whether durable frames of it were lost; (4) recovery, or, where that is refused, what is left;
-//! (5) the mappings against slots, dirty counts and trimmed runs; (6) WEU by WEU the segments, and in them each record
-//! that a mapping or a fingerprint names: checksum, decoding, fingerprint, and that it lies alone.
+//! In order: (1) the superblock twins; (2) the checkpoint, block by block, and each of its entries;
+//! (3) the log, each of its entries, and any loss of its durable frames; (4) recovery, or, if that
+//! is refused, salvage of the rest; (5) the mappings against slots, dirty counts and trimmed runs;
+//! (6) WEU by WEU the segments, and in them each record that a mapping or a fingerprint names. The
+//! check of a record covers checksum, decoding, fingerprint and overlap.
 //!
-//! Invariants: nothing is written. Whatever is found, the checks go on as far as they can; [`PROBLEMS_MAX`] problems are
-//! kept, all are counted. What a crash may leave is no problem: a torn end of the log, a twin that is older or torn,
-//! torn segments that no metadata names. (So a rotten end of the log passes for a torn one, unless a slot names a lost frame;
+//! Invariants: it does not write. After any finding the checks go on as far as they can;
+//! [`PROBLEMS_MAX`] problems are kept, all are counted. The remains of a crash are no problem: a
+//! torn end of the log, a twin that is older or torn, torn segments that no metadata names. (So a
+//! rotten end of the log passes for a torn one, unless a slot names a lost frame;
 //! [`VerifyReport::log_end_confirmed`] is false without a confirmation of the end.)
 //!
-//! A failed read is the device's error, and no damage: the report counts the bytes that could not be read.
+//! A failed read is the device's error, and no damage: the report counts the bytes that could not
+//! be read.
 //!
-//! What it does not do: repair ([`repair`] does), or look at the origin.
+//! It does not repair ([`repair`] does), or look at the origin.
 
 pub(crate) mod buckets;
 pub(crate) mod frames;
@@ -42,18 +45,18 @@ use watched::Watched;
 
 /// Problems that a report describes; more are counted.
 pub const PROBLEMS_MAX: usize = 100;
-/// Notes that a report has at most.
+/// Limit of the notes of a report.
 pub const NOTES_MAX: usize = 100;
 
-/// One thing that is wrong.
+/// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// Where to look: `superblock`, `checkpoint`, `log`, `recovery`, `index`, `mapping`, `dirty`, `slot`, `segment`,
-    /// `record`, `fingerprint`, `read`.
+    /// The damaged structure: `superblock`, `checkpoint`, `log`, `recovery`, `index`, `mapping`,
+    /// `dirty`, `slot`, `segment`, `record`, `fingerprint`, `read`.
     pub kind: &'static str,
     /// One sentence.
     pub what: String,
-    /// The chunk that is hit.
+    /// The affected chunk.
     pub lba: Option<u64>,
     /// Byte offset on the flash.
     pub flash_offset: Option<u64>,
@@ -61,15 +64,15 @@ pub struct Problem {
     pub dirty: bool,
 }
 
-/// What a verification found.
+/// The findings of a verification.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct VerifyReport {
-    /// Nothing is wrong.
+    /// No problem was found.
     pub clean: bool,
     /// The last end was an orderly one.
     pub clean_shutdown: bool,
-    /// The log is surely there to its end: both superblocks record that the last end was orderly. Otherwise only a name in a slot
-    /// reveals frames that were lost behind the last one.
+    /// The log is surely there to its end: both superblocks record an orderly end. Otherwise only a
+    /// name in a slot reveals frames that were lost behind the last one.
     pub log_end_confirmed: bool,
     /// The newest frame of the log that a slot names as durable.
     pub log_frame_named: Option<u64>,
@@ -87,29 +90,29 @@ pub struct VerifyReport {
     pub log_entries: u64,
     /// Mappings that were checked, zero chunks and fragments among them.
     pub mappings: u64,
-    /// Of them, zero chunks.
+    /// Zero chunks among them.
     pub zero_mappings: u64,
-    /// Of them, fragments.
+    /// Fragments among them.
     pub fragments: u64,
-    /// Of them, those that share another's record.
+    /// Mappings among them that share another's record.
     pub duplicates: u64,
-    /// Of them, dirty ones.
+    /// Dirty ones among them.
     pub dirty_mappings: u64,
     /// Trimmed runs that the origin was not told of.
     pub trimmed_runs: u64,
     /// Fingerprints that were checked.
     pub fingerprints: u64,
-    /// What a slot is, in a word: a WEU, a chunk or a subchunk.
+    /// The name of a slot: a WEU, a chunk or a subchunk.
     pub slot: &'static str,
     /// Slots that were read.
     pub slots_read: u64,
     /// Whole segments in them, and damaged ones that hold a record in use.
     pub segments: u64,
-    /// Torn segments of which nothing is in use.
+    /// Torn segments without a record in use.
     pub segments_unused: u64,
     /// Records that the segments list.
     pub records_listed: u64,
-    /// Of them, those that nothing names: garbage until the WEU is evicted.
+    /// Records among them that no mapping or fingerprint names: garbage until the WEU is evicted.
     pub records_unused: u64,
     /// Records in use that were read and checked.
     pub records: u64,
@@ -121,9 +124,9 @@ pub struct VerifyReport {
     pub unread_bytes: u64,
     /// Problems found.
     pub problems_found: u64,
-    /// The first of them.
+    /// The first problems.
     pub problems: Vec<Problem>,
-    /// What is worth knowing and no problem.
+    /// Notable findings that are no problem.
     pub notes: Vec<String>,
 }
 
@@ -146,10 +149,10 @@ impl VerifyReport {
     }
 }
 
-/// Checks the cache on `flash`. `progress` is told how many of how many slots were read.
+/// Checks the cache on `flash`. `progress` gets the slots read and all slots.
 ///
 /// # Errors
-/// Where there is no cache to check: no superblock is whole, or it is a newer one.
+/// No cache to check: no superblock is whole, or it is a newer one.
 pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport, EngineError> {
     let watched = Watched::over(flash);
     let mut report = check(&watched, progress).await?.report;
@@ -157,10 +160,10 @@ pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64))
     Ok(report)
 }
 
-/// A report, and what a repair needs besides.
+/// A report, and the further findings for a repair.
 struct Checked {
     report: VerifyReport,
-    /// `None`: not even the superblock's own words can be made a state of.
+    /// `None`: even the superblock's own data makes no state.
     found: Option<Salvaged>,
     findings: Findings,
 }
@@ -199,10 +202,10 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
     Ok(Checked { report, found, findings })
 }
 
-/// The state as an opening recovers it.
+/// Returns the state as an opening recovers it.
 ///
 /// # Errors
-/// Where an opening would be refused.
+/// Those of an opening that is refused.
 pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, EngineError> {
     let Recovered { superblock, repair, state, geometry, .. } = recover(flash, None, &Tuning::default()).await?;
     let position = state.log.area.position();

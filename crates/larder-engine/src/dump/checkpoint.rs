@@ -1,7 +1,9 @@
-//! Printing what lies in a checkpoint area: the checkpoint that the superblock names, the one before, or what a crash left
-//! of one that was being written; and the entries of one of its blocks.
+//! Printing the content of a checkpoint area, and the entries of one of its blocks.
 //!
-//! What it does not do: stop at damage. What cannot be read as a block is counted.
+//! An area holds the checkpoint that the superblock names, the one before, or the rest of one that
+//! a crash cut off.
+//!
+//! It does not stop at damage: bytes that are no readable block are counted.
 
 use super::{
     CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
@@ -21,7 +23,7 @@ const BLOCK_ALIGN: u64 = 4096;
 const ID_AT: usize = 24;
 const INDEX_AT: usize = 32;
 
-/// A block as it lies in its area.
+/// A block and its position in the area.
 pub(super) struct LyingBlock {
     pub checkpoint_id: u64,
     pub index: u32,
@@ -30,7 +32,8 @@ pub(super) struct LyingBlock {
     pub block: CheckpointBlock,
 }
 
-/// Visits every whole block of this cache in an area, up to `end`. How many bytes are no part of one.
+/// Visits every whole block of this cache in an area, up to `end`. Returns the bytes that belong to
+/// none.
 pub(super) async fn blocks(
     window: &mut Window<'_>,
     superblock: &Superblock,
@@ -58,14 +61,14 @@ fn block_at(bytes: &[u8], superblock: &Superblock, flash_offset: u64) -> Option<
     Some(LyingBlock { checkpoint_id: id, index, flash_offset, bytes: bytes as u64, block })
 }
 
-/// Where an area is on the flash.
+/// Returns start and end of an area on the flash.
 pub(super) fn area_of(superblock: &Superblock, area: u8) -> (u64, u64) {
     let layout = &superblock.layout;
     let start = layout.checkpoint_offset.get(usize::from(area)).copied().unwrap_or_default();
     (start, start + layout.checkpoint_area_bytes)
 }
 
-/// An area, its header, and how far there may be blocks in it.
+/// An area, its header, and the end of its possible blocks.
 struct Area<'a> {
     number: u8,
     is_named: bool,
@@ -76,7 +79,8 @@ struct Area<'a> {
 }
 
 impl<'a> Area<'a> {
-    /// This one; or, without a number, the one that the superblock names (`None` where it names none).
+    /// Reads area `number`, or without a number the one that the superblock names (`None` if it
+    /// names none).
     async fn read(flash: &'a dyn BlockDevice, superblock: &Superblock, number: Option<u8>) -> Option<Area<'a>> {
         let named = superblock.checkpoint;
         let number = number.or(named.map(|pointer| pointer.area))?;
@@ -84,7 +88,7 @@ impl<'a> Area<'a> {
         let (start, area_end) = area_of(superblock, number);
         let mut window = Window::new(flash, start, area_end);
         let head = CheckpointHeader::decode(window.bytes(start, CHECKPOINT_HEADER_BYTES).await, superblock.flash_tag());
-        // Behind a whole checkpoint there is nothing that was meant to be read.
+        // No block behind a whole checkpoint is meant to be read.
         let blocks_end = match (&head, named) {
             (Ok(header), _) => start + header.total_bytes.min(area_end - start),
             (Err(_), Some(pointer)) => start + pointer.bytes,
@@ -98,7 +102,8 @@ impl<'a> Area<'a> {
     }
 }
 
-/// What lies in an area; without one, in the area that the superblock names (`None` where it names none).
+/// Returns the content of an area, or of the one that the superblock names (`None` if it names
+/// none).
 pub async fn checkpoint(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -129,11 +134,14 @@ pub async fn checkpoint(
     })
 }
 
-/// The entries of the block with this number in an area; without one, in the area that the superblock names. Where what is
-/// left of two checkpoints lies there, there may be several blocks of that number. `limit` counts entries, and blocks.
+/// Returns the entries of the block with this number in an area, or in the one that the superblock
+/// names.
+///
+/// An area with the rest of two checkpoints may have several blocks of that number. `limit` counts
+/// entries, and blocks.
 ///
 /// # Errors
-/// Where no whole block of that number lies there, or the superblock names no checkpoint.
+/// No whole block of that number lies there, or the superblock names no checkpoint.
 pub async fn checkpoint_block(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

@@ -1,8 +1,8 @@
-//! All that checkpoint and log say of a chunk, in the order in which an opening applies it.
+//! All entries of checkpoint and log about a chunk, in the order in which an opening applies them.
 //!
 //! Invariants: damage ends nothing: blocks and frames count each for itself.
 //!
-//! What it does not do: apply anything; `mappings` says what it comes to.
+//! It does not apply anything; `mappings` gives the result.
 
 use super::{
     HistoryDump, Listing, LogEntryDump, MappingDump, check_lba,
@@ -19,10 +19,10 @@ use larder_core::{Lookup, SectorMap};
 use larder_device::BlockDevice;
 use larder_format::{CheckpointBlock, LogEntry, Superblock};
 
-/// What the checkpoint that counts, and the log behind it, say of chunk `lba`.
+/// Returns the entries about chunk `lba` in the checkpoint that counts, and in the log behind it.
 ///
 /// # Errors
-/// Where there is no such chunk.
+/// There is no such chunk.
 pub async fn history(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -68,7 +68,7 @@ pub async fn history(
     Ok(HistoryDump { lba, checkpoint, log })
 }
 
-/// Whether an entry is about a chunk, or frees a slot in which it had a record.
+/// Returns whether an entry is about a chunk, or frees a slot that had a record of it.
 fn speaks_of(entry: &LogEntry, lba: u64, slots: &[u32]) -> bool {
     match *entry {
         LogEntry::Map { lba: at, .. } | LogEntry::MapZero { lba: at, .. } | LogEntry::Fragment { lba: at, .. } => {

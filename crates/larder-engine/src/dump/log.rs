@@ -1,6 +1,6 @@
-//! Printing the metadata log: its entries since the checkpoint, one frame, or every frame that lies in it.
+//! Printing the metadata log: its entries since the checkpoint, one frame, or every frame in it.
 //!
-//! What it does not do: apply anything.
+//! It does not apply anything.
 
 use super::{FrameDump, Listing, LogDump, LogEntryDump, hex, place_of, runs};
 use crate::{
@@ -12,10 +12,10 @@ use crate::{
 use larder_device::BlockDevice;
 use larder_format::{FrameHeader, LogEntry, Superblock};
 
-/// The log since the checkpoint.
+/// Returns the log since the checkpoint.
 ///
 /// # Errors
-/// The device's.
+/// Those of the device.
 pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, limit: usize) -> Result<LogDump, EngineError> {
     let mut log = Listing::new();
     let start = (superblock.log_start, superblock.entry_seq_next);
@@ -43,10 +43,10 @@ fn entries_of(
     }
 }
 
-/// The frame at a byte offset on the flash, with its entries.
+/// Returns the frame at a byte offset on the flash, with its entries.
 ///
 /// # Errors
-/// Where that is outside the log, or no whole frame begins there.
+/// The offset is outside the log, or no whole frame begins there.
 pub async fn frame(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -74,7 +74,8 @@ pub async fn frame(
     Ok(LogDump { frames: 1, bytes: header.frame_bytes.into(), next_frame_seq, log })
 }
 
-/// Every frame of this cache that lies in the log, by number: since the checkpoint, from before, and not whole.
+/// Returns every frame of this cache in the log, by number: since the checkpoint, from before, and
+/// not whole.
 pub async fn frames(flash: &dyn BlockDevice, superblock: &Superblock, limit: usize) -> Listing<FrameDump> {
     let layout = &superblock.layout;
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);

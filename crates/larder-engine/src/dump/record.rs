@@ -1,6 +1,6 @@
-//! Printing one record: of a chunk, or at a place on the flash; whether it is whole, and what is in it.
+//! Printing one record: of a chunk, or at a place on the flash, with its checks and its content.
 //!
-//! What it does not do: hide bytes that fail their check. It says that they do.
+//! It does not hide bytes that fail their check: it reports the failure.
 
 use super::{
     OneRecordDump, StateOf, check_lba, core_place, hex, runs,
@@ -20,22 +20,22 @@ use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::BlockDevice;
 use larder_format::{Encoding, RecordContent, Superblock};
 
-/// What is read at a time: the largest sector of a device.
+/// Alignment of reads: the largest sector of a device.
 const READ_ALIGN: u64 = 4096;
 
-/// Which record.
+/// The choice of a record.
 #[derive(Clone, Copy, Debug)]
 pub enum RecordAt {
-    /// The one that a chunk is mapped to.
+    /// The record of a chunk.
     Chunk(u64),
-    /// The one that has this byte of the flash.
+    /// The record that has this byte of the flash.
     FlashOffset(u64),
 }
 
-/// A record, checked, and with its decoded content where that is wanted.
+/// Returns a record, checked, and with its decoded content if `content` asks for it.
 ///
 /// # Errors
-/// Where there is none.
+/// There is no such record.
 pub async fn record(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -83,7 +83,7 @@ pub async fn record(
     })
 }
 
-/// The bytes of a record; what cannot be read is zero.
+/// Returns the bytes of a record; unreadable ones are zero.
 async fn record_bytes(flash: &dyn BlockDevice, superblock: &Superblock, place: &Place) -> Vec<u8> {
     let at = superblock.layout.slot_offset(place.slot.0).unwrap_or_default() + u64::from(place.offset);
     let (start, end) = (at / READ_ALIGN * READ_ALIGN, (at + u64::from(place.stored_len)).next_multiple_of(READ_ALIGN));
@@ -93,7 +93,8 @@ async fn record_bytes(flash: &dyn BlockDevice, superblock: &Superblock, place: &
     bytes.get(skip..skip + place.stored_len as usize).unwrap_or_default().to_vec()
 }
 
-/// The record that has a byte of the flash, by the table of its segment; where there are none, by who is mapped to it.
+/// Returns the record that has a byte of the flash, by the table of its segment, or else by its
+/// mappings.
 async fn listed_at(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -135,7 +136,7 @@ async fn listed_at(
     Err(EngineError::Invalid(format!("no segment of slot {slot} lists a record at flash offset {offset}")))
 }
 
-/// The record that has a byte of the flash, by its mappings.
+/// Returns the record that has a byte of the flash, by its mappings.
 async fn mapped_at(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

@@ -1,6 +1,6 @@
-//! Printing segments and their record tables: of the slots in use, or whatever lies in one slot.
+//! Printing segments and their record tables: of the slots in use, or all in one slot.
 //!
-//! What it does not do: check records; [`verify`](crate::verify) does.
+//! It does not check records; [`verify`](crate::verify) does.
 
 use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, state_of};
 use crate::{error::EngineError, store, verify::window::Window, walk};
@@ -12,7 +12,7 @@ use larder_format::{
     segment::{decode_header, decode_table},
 };
 
-/// Segments with records, of which a limit allows so many in all.
+/// Segments with records, cut off at a limit for both together.
 struct Cut {
     listing: Listing<SegmentDump>,
     left: usize,
@@ -35,11 +35,13 @@ impl Cut {
     }
 }
 
-/// The segments in the slots that are not free, in the order of the flash; and whether metadata was damaged. `limit`
-/// counts segments and records.
+/// Returns the segments in the slots that are not free, in flash order, and whether metadata was
+/// damaged.
+///
+/// `limit` counts segments and records.
 ///
 /// # Errors
-/// Where no superblock is whole.
+/// No superblock is whole.
 pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SegmentDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
     let superblock = &found.superblock;
@@ -57,10 +59,10 @@ pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<
     Ok((cut.listing, salvaged))
 }
 
-/// Every segment that lies in a slot, of whatever generation, in the order of the flash.
+/// Returns every segment in a slot, of any generation, in the order of the flash.
 ///
 /// # Errors
-/// Where there is no such slot.
+/// There is no such slot.
 pub async fn slot_segments(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -75,7 +77,7 @@ pub async fn slot_segments(
     Ok(cut.listing)
 }
 
-/// The segments that lie in the bytes of a slot, of whatever generation.
+/// Returns the segments in the bytes of a slot, of any generation.
 ///
 /// # Errors
 /// For a superblock that this version cannot have made.
@@ -97,7 +99,7 @@ pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Ve
     Ok(found)
 }
 
-/// The bytes of a slot; what cannot be read is zero.
+/// Returns the bytes of a slot; unreadable ones are zero.
 pub(super) async fn slot_bytes(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

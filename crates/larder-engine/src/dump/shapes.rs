@@ -1,6 +1,6 @@
-//! The shapes in which a dump tells what it found: names with units, for JSON and for lines.
+//! The shapes in which a dump tells its findings: names with units, for JSON and for lines.
 //!
-//! What it does not do: read anything.
+//! It does not read anything.
 
 use serde::Serialize;
 
@@ -9,16 +9,16 @@ use serde::Serialize;
 pub struct SuperblockDump {
     /// Byte offset on the flash.
     pub flash_offset: u64,
-    /// What is wrong with it.
+    /// The fault of the twin, if it is damaged.
     pub error: Option<String>,
-    /// What it says.
+    /// Its fields.
     #[serde(flatten)]
     pub fields: Option<SuperblockFields>,
 }
 
 /// The fields of a superblock, its layout apart.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)] // the superblock's own documentation says what they are
+#[allow(missing_docs)] // the superblock's own documentation describes them
 pub struct SuperblockFields {
     pub sequence: u64,
     pub flash_uuid: String,
@@ -56,9 +56,9 @@ pub struct Region {
     pub bytes: u64,
 }
 
-/// How the flash is divided.
+/// The division of the flash.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)] // the layout's own documentation says what they are
+#[allow(missing_docs)] // the layout's own documentation describes them
 pub struct LayoutDump {
     pub flash_bytes: u64,
     /// `weus`, `slots` of one chunk, or `buckets` of subchunks.
@@ -73,7 +73,7 @@ pub struct LayoutDump {
     pub zero_ranges_max: u64,
     pub fp_entries_max: u64,
     pub design_pages_max: u64,
-    /// In the order of the flash.
+    /// The regions, in the order of the flash.
     pub regions: Vec<Region>,
 }
 
@@ -82,7 +82,7 @@ pub struct LayoutDump {
 pub struct Listing<T> {
     /// The entries.
     pub entries: Vec<T>,
-    /// How many there are in all.
+    /// The number of entries in all.
     pub total: u64,
 }
 
@@ -104,22 +104,22 @@ impl<T> Listing<T> {
 pub struct CheckpointBlockDump {
     /// Its index.
     pub block: u32,
-    /// The checkpoint that it belongs to.
+    /// The number of its checkpoint.
     pub checkpoint_id: u64,
     /// Byte offset on the flash.
     pub flash_offset: u64,
     /// Its size.
     pub bytes: u64,
-    /// What kind of entries it holds.
+    /// The kind of its entries.
     pub kind: String,
-    /// How many.
+    /// The number of its entries.
     pub count: u64,
 }
 
 /// Blocks of a checkpoint area that have the same number: as a rule, one.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointBlocksDump {
-    /// Which area, 0 or 1.
+    /// The number of the area, 0 or 1.
     pub area: u8,
     /// It holds the checkpoint that counts.
     pub named_by_superblock: bool,
@@ -158,11 +158,11 @@ pub enum CheckpointEntryDump {
 pub struct SlotEntryDump {
     /// Its number.
     pub slot: u32,
-    /// Its generation; of a free slot the last one; `None` where it was never used.
+    /// Its generation; for a free slot the last one; `None` if it was never used.
     pub generation: Option<u32>,
     /// `free`, `open` or `sealed`.
     pub state: String,
-    /// `clean` or `dirty`: what it was filled with.
+    /// `clean` or `dirty`: the class of its data.
     pub class: String,
 }
 
@@ -171,13 +171,13 @@ pub struct SlotEntryDump {
 pub struct ZeroRangeDump {
     /// The first chunk.
     pub lba: u64,
-    /// How many chunks.
+    /// Number of chunks.
     pub chunk_count: u64,
-    /// Whether the origin lacks the zeroes.
+    /// The origin lacks the zeroes.
     pub dirty: bool,
-    /// Whether the origin shall keep the range allocated.
+    /// The origin must keep the range allocated.
     pub no_hole: bool,
-    /// Whether a client trimmed it and asked for no zeroes: the origin need not be told.
+    /// A client trimmed it and asked for no zeroes: the origin need not be told.
     pub advisory: bool,
 }
 
@@ -186,13 +186,13 @@ pub struct ZeroRangeDump {
 pub struct TrimDump {
     /// The first chunk.
     pub lba: u64,
-    /// How many chunks.
+    /// Number of chunks.
     pub chunk_count: u64,
-    /// The sequence number of the log entry that trimmed it; 0 where the checkpoint has it.
+    /// The sequence number of the log entry that trimmed it; 0 if the checkpoint has it.
     pub seq: u64,
-    /// Whether the origin shall keep the range allocated.
+    /// The origin must keep the range allocated.
     pub no_hole: bool,
-    /// Whether a client trimmed it and asked for no zeroes: the origin need not be told.
+    /// A client trimmed it and asked for no zeroes: the origin need not be told.
     pub advisory: bool,
 }
 
@@ -211,34 +211,34 @@ pub struct FingerprintDump {
 pub struct DesignPageDump {
     /// Its number.
     pub page: u32,
-    /// How many bytes it has; what they mean only the design knows.
+    /// The number of its bytes; only the design knows their meaning.
     pub bytes: u64,
 }
 
-/// What lies in a checkpoint area.
+/// The content of a checkpoint area.
 #[derive(Clone, Debug, Serialize)]
 pub struct CheckpointDump {
-    /// Which, 0 or 1.
+    /// The number of the area, 0 or 1.
     pub area: u8,
     /// It holds the checkpoint that counts.
     pub named_by_superblock: bool,
     /// Byte offset on the flash.
     pub flash_offset: u64,
-    /// What is wrong with the header.
+    /// The fault of the header.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
     /// The header.
     #[serde(flatten)]
     pub header: Option<CheckpointHeaderDump>,
-    /// Bytes that are no part of a whole block.
+    /// Bytes outside any whole block.
     pub no_block_bytes: u64,
-    /// Whole blocks, whatever checkpoint they belong to.
+    /// Whole blocks, of any checkpoint.
     pub blocks: Listing<CheckpointBlockDump>,
 }
 
 /// The header of a checkpoint.
 #[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)] // the header's own documentation says what they are
+#[allow(missing_docs)] // the header's own documentation describes them
 pub struct CheckpointHeaderDump {
     pub checkpoint_id: u64,
     pub total_bytes: u64,
@@ -265,24 +265,25 @@ pub struct FrameDump {
     pub bytes: u32,
     /// The sequence number of its first entry.
     pub first_entry_seq: u64,
-    /// How many entries.
+    /// Number of entries.
     pub count: u64,
     /// The newest frame that was durable when it was written.
     pub durable_frame_seq: u64,
-    /// Its checksum matches; else the rest of these fields is what nothing vouches for.
+    /// Its checksum matches. Otherwise the rest of these fields is unproven.
     pub whole: bool,
     /// It is not older than the checkpoint.
     pub needed: bool,
 }
 
-/// All that checkpoint and log say of a chunk.
+/// All entries of checkpoint and log about a chunk.
 #[derive(Clone, Debug, Serialize)]
 pub struct HistoryDump {
     /// The chunk.
     pub lba: u64,
-    /// What the checkpoint says.
+    /// The checkpoint's entries.
     pub checkpoint: Vec<MappingDump>,
-    /// What the log says, oldest first; slots freed in which the chunk had a record among it.
+    /// The log's entries, oldest first, including those that free a slot with a record of the
+    /// chunk.
     pub log: Listing<LogEntryDump>,
 }
 
@@ -297,25 +298,25 @@ pub struct OneRecordDump {
     pub mapped: bool,
     /// Byte offset of its payload on the flash.
     pub flash_offset: u64,
-    /// Where it is.
+    /// Its place.
     #[serde(flatten)]
     pub place: PlaceDump,
     /// Valid sectors of a fragment, as `first-last` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<String>,
-    /// Its bytes are what was stored.
+    /// Its checksum matches.
     pub checksum_matches: bool,
-    /// They decode to what they should.
+    /// Its bytes decode to the right length.
     pub decodes: bool,
-    /// To so many bytes.
+    /// The decoded length.
     pub decoded_bytes: u64,
-    /// The fingerprint of that, as hexadecimal digits.
+    /// The fingerprint of the decoded content, as hexadecimal digits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// The decoded content, as hexadecimal digits; of a fragment its valid sectors.
+    /// The decoded content, as hexadecimal digits; for a fragment its valid sectors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub content_hex: Option<String>,
-    /// The bytes as they lie there, where they do not decode.
+    /// The stored bytes, if they do not decode.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stored_hex: Option<String>,
 }
@@ -325,46 +326,46 @@ pub struct OneRecordDump {
 pub struct LogEntryDump {
     /// Its sequence number.
     pub seq: u64,
-    /// The frame that it is in.
+    /// The number of its frame.
     pub frame_seq: u64,
     /// That frame's byte offset on the flash.
     pub frame_flash_offset: u64,
-    /// What it says.
+    /// The kind of the entry.
     pub kind: &'static str,
     /// The (first) chunk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lba: Option<u64>,
-    /// How many chunks.
+    /// Number of chunks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub chunk_count: Option<u64>,
     /// The record.
     #[serde(flatten)]
     pub place: Option<PlaceDump>,
-    /// Whether the origin lacks it.
+    /// The origin lacks the content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub dirty: Option<bool>,
-    /// Whether it shares a record.
+    /// The mapping shares a record.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duplicate: Option<bool>,
     /// Valid sectors of a fragment, as `first-last` runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sectors: Option<String>,
-    /// Of *map*, the fingerprint, as hexadecimal digits, where it has one.
+    /// For *map*: the fingerprint, as hexadecimal digits, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
-    /// Of *trim*, whether the origin shall keep the range allocated.
+    /// For *trim*: the origin must keep the range allocated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_hole: Option<bool>,
-    /// Of *trim*, whether a client trimmed and asked for no zeroes: the origin need not be told.
+    /// For *trim*: a client trimmed it and asked for no zeroes, so the origin need not be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub advisory: Option<bool>,
-    /// Of *clean*, the newest entry that is meant.
+    /// For *clean*: the newest entry that it covers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub map_seq: Option<u64>,
-    /// Of *slot freed*.
+    /// For *slot freed*: the slot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freed_slot: Option<u32>,
-    /// Of *slot freed*.
+    /// For *slot freed*: the generation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub freed_generation: Option<u32>,
     /// The new write mode.
@@ -385,7 +386,7 @@ pub struct LogDump {
     pub log: Listing<LogEntryDump>,
 }
 
-/// Where a record is.
+/// The place of a record.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PlaceDump {
     /// The WEU slot.
@@ -396,7 +397,7 @@ pub struct PlaceDump {
     pub weu_offset: u32,
     /// Bytes as stored.
     pub stored_bytes: u32,
-    /// How it is stored.
+    /// The encoding of the record.
     pub encoding: &'static str,
     /// The record's checksum.
     pub record_crc: u32,
@@ -409,28 +410,28 @@ pub struct SlotDump {
     pub slot: u32,
     /// Byte offset on the flash.
     pub flash_offset: u64,
-    /// How often it was reused.
+    /// The count of its reuses.
     pub generation: u32,
     /// `free` or `sealed`; after an opening no slot is open.
     pub state: String,
-    /// `clean` or `dirty`: what it was filled with.
+    /// `clean` or `dirty`: the class of its data.
     pub class: String,
     /// Chunks mapped into it.
     pub mapped_chunks: u64,
-    /// Of them, dirty ones.
+    /// Dirty ones among them.
     pub dirty_chunks: u64,
 }
 
-/// What a chunk is mapped to.
+/// The mapping of a chunk.
 #[derive(Clone, Debug, Serialize)]
 pub struct MappingDump {
     /// The chunk.
     pub lba: u64,
     /// `chunk`, `fragment` or `zero`; in a history `trimmed run`, too.
     pub kind: &'static str,
-    /// Whether the origin lacks it.
+    /// The origin lacks the content.
     pub dirty: bool,
-    /// Whether it shares another's record.
+    /// The mapping shares another's record.
     pub duplicate: bool,
     /// Its record.
     #[serde(flatten)]
@@ -458,10 +459,10 @@ pub struct SegmentDump {
     pub bytes: u32,
     /// `clean` or `dirty`.
     pub class: String,
-    /// What is wrong with its table.
+    /// The fault of its table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// How many records its table has.
+    /// Number of records in its table.
     pub records_total: u64,
     /// Its records.
     pub records: Vec<RecordDump>,
@@ -470,11 +471,11 @@ pub struct SegmentDump {
 /// A record in a segment's table.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecordDump {
-    /// The chunk that it was stored for.
+    /// The chunk of the record.
     pub lba: u64,
     /// `chunk` or `fragment`.
     pub kind: &'static str,
-    /// Where it is.
+    /// Its place.
     #[serde(flatten)]
     pub place: PlaceDump,
     /// Its fingerprint, as hexadecimal digits.

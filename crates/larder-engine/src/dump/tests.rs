@@ -1,5 +1,5 @@
-//! What a dump prints of a flash that has everything on it is what an opening finds there, entry by entry; and a list that is
-//! cut short says so.
+//! A dump of a flash with all structures on it prints, entry by entry, the state that an opening
+//! finds. A list that is cut short gives its full count.
 
 use super::*;
 use crate::verify::tests::flash;
@@ -10,7 +10,7 @@ fn superblock_of(flash: &RamDevice) -> Superblock {
     block_on(crate::superblock::read(flash)).expect("a whole superblock").0
 }
 
-/// The entries of all blocks of one kind of the checkpoint, in order.
+/// Returns the entries of all blocks of one kind of the checkpoint, in order.
 fn entries_of(flash: &RamDevice, kind: &str) -> Vec<CheckpointEntryDump> {
     let superblock = superblock_of(flash);
     let checkpoint = block_on(checkpoint(flash, &superblock, None, usize::MAX)).expect("one is named");
@@ -26,7 +26,7 @@ fn entries_of(flash: &RamDevice, kind: &str) -> Vec<CheckpointEntryDump> {
     all
 }
 
-/// With all its fields.
+/// Returns an entry with all its fields.
 fn told(entry: &impl std::fmt::Debug) -> String {
     format!("{entry:?}")
 }
@@ -44,7 +44,7 @@ fn each_block_of_a_checkpoint_is_told_entry_by_entry() {
         assert_eq!(entry.slot, slot.0, "least recent first");
         assert_eq!(entry.state == "free", state == SlotState::Free, "{entry:?}");
         if state != SlotState::Free {
-            // In write-back all of it was dirty; no opening asks for that.
+            // In write-back all of it was dirty; an opening does not need the class.
             assert_eq!((entry.generation, &*entry.class), (Some(generation), "dirty"));
         }
     }
@@ -80,14 +80,14 @@ fn the_fp_index_is_told_least_recent_first_whatever_it_was_recovered_from() {
         let expected: Vec<_> =
             expected.iter().map(|(fingerprint, place)| fingerprint_dump(&fingerprint.0, place)).collect();
         assert_eq!(told(&known.entries), told(&expected));
-        // Each names a record of which its segment says the same.
+        // Each names a record that its segment lists alike.
         let (segments, _) = block_on(segments(&*flash, usize::MAX)).expect("a sound flash");
         for known in &known.entries {
             let place = told(&known.place);
             let record = segments.entries.iter().flat_map(|segment| &segment.records).find(|r| told(&r.place) == place);
             assert_eq!(record.expect("a record").fingerprint.as_ref(), Some(&known.fingerprint));
         }
-        // The log tells what it adds, the checkpoint what there was.
+        // The log tells its additions, the checkpoint the earlier entries.
         let superblock = superblock_of(&flash);
         let log = block_on(log(&*flash, &superblock, usize::MAX)).expect("a sound log");
         let from_log = log.log.entries.iter().any(|entry| entry.fingerprint.is_some());
@@ -147,7 +147,7 @@ fn a_block_that_is_not_there_is_refused_in_a_sentence() {
     let said = sentence(&Superblock { checkpoint: None, ..superblock.clone() }, None, 0);
     assert!(said.contains("names no checkpoint"), "{said}");
 
-    // A block that is damaged is none; the others are told as before.
+    // A damaged block counts as none; the others are told as before.
     let block = block_on(checkpoint(&*flash, &superblock, None, 9)).expect("one is named").blocks.entries.remove(1);
     let byte = IoBuf::copy_of(&[0x5a; 512]).freeze();
     block_on(flash.write(block.flash_offset, byte, WriteFlags::default())).expect("written");
@@ -155,7 +155,7 @@ fn a_block_that_is_not_there_is_refused_in_a_sentence() {
     block_on(checkpoint_block(&*flash, &superblock, None, 0, 9)).expect("the slots");
 }
 
-/// What is left of two checkpoints in one area may have the same number twice: both are told.
+/// The rest of two checkpoints in one area may have the same number twice: both are told.
 #[test]
 fn blocks_of_two_checkpoints_with_one_number_are_both_told() {
     let flash = flash(true);

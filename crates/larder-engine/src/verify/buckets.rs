@@ -1,12 +1,14 @@
 //! The data slots of a bucket store: each record that a dirty mapping or a metadata slot names.
 //!
-//! What is dirty is checked by its mapping alone. Of the rest a metadata slot must say what it is, and the content must have the
-//! fingerprint that it says. A record whose metadata slot is of another content than the index looks for is found by nobody:
-//! what was dirty once and lay where its content does not belong.
+//! Dirty records are checked by their mapping alone. Any other record needs a metadata slot that
+//! describes it, and content with the fingerprint in that slot. Some records have a metadata slot
+//! of another content than the index looks for. They were dirty once and lay in another content's
+//! place, and no lookup finds them.
 //!
-//! Invariants: a record is read once. Metadata slots of what is dirty are notes where they are damaged: nothing depends on them.
+//! Invariants: a record is read once. A damaged metadata slot of a dirty record is a note: no
+//! mapping depends on it.
 //!
-//! What it does not do: check the indices, which say what is there.
+//! It does not check the indices, which name the records.
 
 use super::{
     Problem, VerifyReport,
@@ -84,7 +86,7 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     findings
 }
 
-/// Counts the clean mappings that metadata slots list: the indices know no address of theirs.
+/// Counts the clean mappings that metadata slots list: the indices know no address of them.
 fn count_clean(runs: &[StoredRun], design: &dyn Design, report: &mut VerifyReport) {
     let mut slots = HashSet::new();
     for mapping in clean_mappings(runs, design) {
@@ -94,13 +96,13 @@ fn count_clean(runs: &[StoredRun], design: &dyn Design, report: &mut VerifyRepor
     }
 }
 
-/// What is mapped into a slot, whatever its generation.
+/// Takes the names of records in a slot, of any generation.
 fn take(named: &mut NamedBySlot, slot: u32) -> Vec<(Place, Named)> {
     let generations: Vec<(u32, u32)> = named.range((slot, 0)..=(slot, u32::MAX)).map(|(key, _)| *key).collect();
     generations.iter().filter_map(|key| named.remove(key)).flatten().collect()
 }
 
-/// The metadata slot of a record is damaged, or another content's.
+/// Notes a record whose metadata slot is damaged, or another content's.
 fn unknown(
     run: &StoredRun,
     is_dirty: bool,

@@ -1,8 +1,8 @@
-//! Frames of the metadata log, wherever they lie in it.
+//! Frames of the metadata log, at any place in it.
 //!
-//! Invariants: a frame counts only with its checksum; nothing is written.
+//! Invariants: a frame counts only with its checksum; it does not write.
 //!
-//! What it does not do: decide which of them belong together.
+//! It does not decide which frames belong together.
 
 use super::window::Window;
 use larder_format::{
@@ -11,19 +11,19 @@ use larder_format::{
     traces_of_frame,
 };
 
-/// A frame, and where it lies.
+/// A frame and its place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameAt {
     /// Bytes from the start of the log.
     pub offset_in_log: u64,
-    /// What it says of itself.
+    /// Its header.
     pub header: FrameHeader,
 }
 
-/// What a look at one place of the log found.
+/// The finding at one place of the log.
 enum Look {
     Whole(FrameHeader, Vec<LogEntry>),
-    /// A header that nothing vouches for: the rest of the frame is not as its checksum says.
+    /// A header without proof: the rest of the frame does not match its checksum.
     Head(FrameHeader),
 }
 
@@ -46,7 +46,7 @@ async fn look(window: &mut Window<'_>, superblock: &Superblock, offset_in_log: u
     })
 }
 
-/// The frame at an offset in the log, if a whole one is there.
+/// Returns the frame at an offset in the log, if a whole one is there.
 pub async fn at(
     window: &mut Window<'_>,
     superblock: &Superblock,
@@ -58,7 +58,7 @@ pub async fn at(
     }
 }
 
-/// What lies in the log.
+/// The frames in the log.
 #[derive(Default)]
 pub struct Lying {
     log_bytes: u64,
@@ -69,13 +69,15 @@ pub struct Lying {
 }
 
 impl Lying {
-    /// A frame that is not whole and shows that frame `frame_seq`, whose first entry would be `entry_seq`, was durable
+    /// Returns a frame that is not whole and shows that frame `frame_seq` was durable
     /// ([`FrameStart::shows_durable`](larder_format::FrameStart::shows_durable)).
+    ///
+    /// Its first entry would be `entry_seq`.
     pub fn proof_of_loss(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {
         self.heads.iter().find(|head| head.header.start.shows_durable(frame_seq, entry_seq, self.log_bytes))
     }
 
-    /// The frame that is not whole where this one would come next.
+    /// Returns the frame that is not whole and takes the place of this one, which would come next.
     pub fn torn(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {
         self.heads.iter().find(|head| {
             let (start, before) = (head.header.start, frame_seq.saturating_sub(1));
@@ -103,7 +105,7 @@ pub async fn scan(window: &mut Window<'_>, superblock: &Superblock) -> Lying {
             }
         };
         list.push(FrameAt { offset_in_log: offset, header: *header });
-        // Inside a whole frame is no other.
+        // A whole frame contains no other.
         offset += match found {
             Some(Look::Whole(header, _)) => u64::from(header.frame_bytes).max(sector),
             _ => sector,

@@ -1,8 +1,9 @@
-//! The checks of a recovered state against itself: mappings against slots, dirty counts, trimmed runs, limits.
+//! The checks of a recovered state against itself: mappings against slots, dirty counts, trimmed
+//! runs, limits.
 //!
-//! Invariants: nothing is read here, and nothing changed.
+//! Invariants: it does not read the flash, or change the state.
 //!
-//! What it does not do: look at records.
+//! It does not look at records.
 
 use super::{Problem, VerifyReport, salvage::Salvaged};
 use larder_core::{
@@ -10,7 +11,7 @@ use larder_core::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// Checks the state; its mappings, and the chunks whose mapping makes no sense.
+/// Checks the state. Returns its mappings, and the chunks with an impossible mapping.
 pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMapping>, BTreeSet<u64>) {
     let design = &found.design;
     let homes = Homes {
@@ -98,15 +99,15 @@ fn place_of(found: &Salvaged, mapping: &ExportedMapping, wrong: &mut dyn FnMut(S
     }
 }
 
-/// Where records may be.
+/// Possible places of records.
 pub(crate) struct Homes {
     slots: SlotList,
-    /// How many slots the record takes that begins in one, where the design's indices say so.
+    /// Slots of the record that begins in one, if the design's indices know it.
     pub runs: BTreeMap<u32, u32>,
 }
 
 impl Homes {
-    /// What is wrong with a place, where each slot has its generation.
+    /// Returns the fault of a place, if each slot has its generation.
     pub fn out_of_slots(&self, lba: u64, place: &Place) -> Option<String> {
         match self.slots.get(place.slot.0 as usize) {
             Some(Some((generation, state)))
@@ -122,7 +123,7 @@ impl Homes {
         }
     }
 
-    /// The slots that may have dirty chunks.
+    /// Returns the slots that may have dirty chunks.
     fn all(&self) -> impl Iterator<Item = u32> + '_ {
         let slots = (0..).zip(&self.slots).filter_map(|(slot, known): (u32, _)| known.map(|_| slot));
         slots.chain(self.runs.keys().copied())
@@ -134,7 +135,7 @@ fn run_of(runs: &[Run], lba: u64) -> Option<&Run> {
     runs.get(before.checked_sub(1)?).filter(|run| lba < run.first.0.saturating_add(run.count))
 }
 
-/// The counts that gate eviction and say when a flush is over.
+/// Checks the counts that gate eviction and end a flush.
 fn dirty(
     found: &Salvaged,
     homes: &Homes,
@@ -176,7 +177,7 @@ fn dirty(
     }
 }
 
-/// What a checkpoint must have room for.
+/// Checks the counts for which a checkpoint needs room.
 fn limits(found: &Salvaged, report: &mut VerifyReport) {
     let max = found.superblock.layout.mappings_max;
     if report.mappings > max {

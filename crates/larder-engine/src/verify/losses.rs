@@ -1,8 +1,9 @@
-//! Ranges of a volume, in bytes, of which a repair must speak.
+//! Ranges of a volume, in bytes, that a repair must report.
 //!
-//! Invariants: sorted and joined once [`Ranges::settle`] was called; all are counted, [`RANGES_MAX`] are told.
+//! Invariants: sorted and joined once [`Ranges::settle`] was called; all are counted,
+//! [`RANGES_MAX`] are told.
 //!
-//! What it does not do: say what became of them; the fields that hold them do.
+//! It leaves the fate of the ranges to the fields that hold them.
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -33,7 +34,7 @@ impl Ranges {
         }
     }
 
-    /// Sorts and joins them.
+    /// Sorts and joins the ranges.
     pub fn settle(&mut self) {
         self.0.sort_unstable_by_key(|range| range.offset);
         self.0.dedup_by(|next, kept| {
@@ -46,22 +47,22 @@ impl Ranges {
         });
     }
 
-    /// All of them.
+    /// Returns all ranges.
     pub fn all(&self) -> &[ByteRange] {
         &self.0
     }
 
-    /// Whether there are none.
+    /// Returns whether there are no ranges.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Bytes in all of them.
+    /// Returns the bytes in all ranges.
     pub fn bytes(&self) -> u64 {
         self.0.iter().map(|range| range.bytes).sum()
     }
 
-    /// Whether byte `at` is in one of them.
+    /// Returns whether byte `at` is in a range.
     pub fn contains(&self, at: u64) -> bool {
         let before = self.0.partition_point(|range| range.offset <= at);
         before.checked_sub(1).and_then(|i| self.0.get(i)).is_some_and(|range| at < range.offset + range.bytes)

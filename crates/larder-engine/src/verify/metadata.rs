@@ -1,8 +1,9 @@
-//! The checks of superblocks, checkpoint and log, each structure for itself and against its neighbours.
+//! The checks of superblocks, checkpoint and log, each structure for itself and against its
+//! neighbours.
 //!
-//! Invariants: nothing is written.
+//! Invariants: it does not write.
 //!
-//! What it does not do: make a state of them; recovery does, or what is left of it.
+//! It does not make a state of them; recovery or salvage does.
 
 use super::{
     Problem, VerifyReport,
@@ -21,12 +22,12 @@ use larder_format::{
 };
 use std::collections::{HashMap, HashSet};
 
-/// Checks both twins. The superblock that counts.
+/// Checks both twins. Returns the superblock that counts.
 ///
 /// # Errors
-/// Where there is no cache to check.
+/// No cache to check.
 pub async fn superblocks(flash: &dyn BlockDevice, report: &mut VerifyReport) -> Result<Superblock, EngineError> {
-    // This refuses what is no cache at all.
+    // This read refuses a flash without any cache.
     let (superblock, repair) = crate::superblock::read(flash).await?;
     report.clean_shutdown = superblock.clean_shutdown;
     report.log_end_confirmed = superblock.clean_shutdown && repair.is_none();
@@ -53,13 +54,13 @@ pub async fn superblocks(flash: &dyn BlockDevice, report: &mut VerifyReport) -> 
     Ok(superblock)
 }
 
-/// What the checkpoint says, as far as later checks need it.
+/// The checkpoint's data for later checks.
 pub struct CheckpointSays {
     log_start: (LogStart, u64),
     dirty: HashSet<u64>,
 }
 
-/// Checks the checkpoint that the superblock names. `None` where it is damaged.
+/// Checks the checkpoint that the superblock names. Returns `None` if it is damaged.
 pub async fn checkpoint(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -85,7 +86,7 @@ pub async fn checkpoint(
             if (header.log_start, header.entry_seq_next) != named {
                 report.problem("checkpoint", "checkpoint and superblock name different log starts".into());
             }
-            // In buckets, the indices and the metadata region speak of them.
+            // In buckets, the indices and the metadata region describe the slots.
             let spoken_of = superblock.layout.checkpoint_counts_max().slots;
             if slots.len() as u64 != spoken_of {
                 let what = format!("the checkpoint speaks of {} slots, and there are {spoken_of}", slots.len());
@@ -117,13 +118,13 @@ fn counts(counts: &CheckpointCounts, superblock: &Superblock, report: &mut Verif
     }
 }
 
-/// What each entry of a checkpoint must keep to.
+/// The checks of each entry of a checkpoint.
 struct Checker<'a> {
     superblock: &'a Superblock,
     chunk_count: u64,
     seen: HashSet<u64>,
     dirty: HashSet<u64>,
-    /// The first generation of each slot that anything may name.
+    /// The first generation of each slot that an entry may name.
     slots: HashMap<u32, u32>,
     fingerprints: HashSet<[u8; 16]>,
     pages: HashSet<u32>,
@@ -159,7 +160,7 @@ impl<'a> Checker<'a> {
                         self.wrong(at, None, format!("the checkpoint names slot {} of {count}", slot.slot));
                         continue;
                     }
-                    // A free slot's next use is the first that anything may name.
+                    // The next use of a free slot is the first that an entry may name.
                     let is_free = slot.state == SlotState::Free;
                     let first = slot.generation.wrapping_add(u32::from(is_free));
                     if self.slots.insert(slot.slot, first).is_some() {
@@ -232,7 +233,8 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Slots are exported before what names them: what names an older generation than its slot had is wrong.
+    /// Slots are exported before the entries that name them, so an entry with an older generation
+    /// than its slot is wrong.
     fn place(&mut self, at: u64, lba: Option<u64>, place: &Place) {
         let whose = lba.map_or("a fingerprint".to_owned(), |lba| format!("chunk {lba}"));
         if let Some(what) = misplaced(place, self.superblock) {
@@ -250,7 +252,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// What is impossible in a place, if anything is.
+/// Returns the fault of an impossible place.
 fn misplaced(place: &Place, superblock: &Superblock) -> Option<String> {
     let layout = &superblock.layout;
     if place.slot >= layout.slot_count {
@@ -322,7 +324,8 @@ fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
     });
 }
 
-/// Whether what the log ends in is what a crash leaves: one frame that is not whole, and none behind it.
+/// Checks the end of the log against the remains of a crash: one frame that is not whole, and none
+/// behind it.
 async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogEnd, report: &mut VerifyReport) {
     let layout = &superblock.layout;
     let (next_frame, next_entry) = (end.next_frame_seq, end.next_entry_seq);
@@ -355,7 +358,7 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
     ));
 }
 
-/// What is wrong with one entry: the chunk, and the words for it.
+/// Returns the fault of one entry: its chunk and the words for it.
 fn entry_problem(
     entry: &LogEntry,
     superblock: &Superblock,

@@ -1,9 +1,10 @@
 //! Writing records that are whole into free WEU slots, because the segment around them is damaged.
 //!
-//! Invariants: only slots that the state has as free are written, so that a crash before the new state is durable leaves
-//! what was there. A record keeps its encoding and its bytes; its place, and with it its checksum, are new.
+//! Invariants: only slots that the state has as free are written, so that a crash before the new
+//! state is durable leaves the old state. A record keeps its encoding and its bytes; its place, and
+//! with it its checksum, are new.
 //!
-//! What it does not do: make anything durable, or free the slot that the record was in.
+//! It does not make anything durable, or free the slot that the record was in.
 
 use super::salvage::Salvaged;
 use crate::{
@@ -18,15 +19,15 @@ use larder_core::{
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superblock, record_crc};
 
-/// A record to be moved.
+/// A record to move.
 pub struct Moved<'a> {
-    /// Which WEU it goes to.
+    /// Class of its WEU.
     pub class: StreamClass,
-    /// The chunk that it is stored for.
+    /// The chunk of the record.
     pub lba: Lba,
-    /// What it holds.
+    /// Its content.
     pub content: RecordContent,
-    /// How it is encoded.
+    /// Its encoding.
     pub encoding: Encoding,
     /// Its bytes, as stored.
     pub payload: &'a [u8],
@@ -46,9 +47,9 @@ pub struct Mover<'a> {
     flash: &'a dyn BlockDevice,
     superblock: &'a Superblock,
     store: &'a dyn Store,
-    /// In the device's present sectors.
+    /// Packing in the device's present sectors.
     packing: PackingRules,
-    /// Where false, nothing is written.
+    /// If false, the flash is not written.
     writes: bool,
     open: Vec<OpenSlot>,
     segment_seq: u64,
@@ -56,7 +57,7 @@ pub struct Mover<'a> {
 }
 
 impl<'a> Mover<'a> {
-    /// A mover of nothing so far; its segments are numbered from `segment_seq` on.
+    /// Returns a mover without records; its segments are numbered from `segment_seq` on.
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
         let (superblock, store) = (&found.superblock, found.geometry.store);
         let packing = store.packing(&found.geometry.layout);
@@ -66,10 +67,10 @@ impl<'a> Mover<'a> {
         Mover { flash, superblock, store, packing, writes, open: Vec::new(), segment_seq, durable_frame_seq }
     }
 
-    /// Puts a record into a slot of its class. `None` where no slot is free.
+    /// Puts a record into a slot of its class. Returns `None` if no slot is free.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub async fn put(&mut self, design: &mut dyn Design, record: &Moved<'_>) -> Result<Option<Place>, EngineError> {
         // A second turn is for the slot that follows a full one.
         for _ in 0..2 {
@@ -100,10 +101,10 @@ impl<'a> Mover<'a> {
         Ok(None)
     }
 
-    /// Writes what is not written yet.
+    /// Writes the open slots.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub async fn finish(mut self, design: &mut dyn Design) -> Result<(), EngineError> {
         while let Some(open) = self.open.pop() {
             self.write(design, open).await?;
@@ -155,7 +156,7 @@ impl OpenSlot {
         })
     }
 
-    /// The slot's one segment.
+    /// Returns the slot's one segment.
     fn close(mut self, identity: SegmentIdentity, store: &dyn Store) -> Result<IoBuf, EngineError> {
         let (table, bytes) = (self.packer.table_offset() as usize, self.packer.closed_end() as usize);
         self.buf.truncate(bytes);

@@ -1,8 +1,8 @@
 //! Making a state anew without some of it, and the place where its log may go on.
 //!
-//! Invariants: what is kept keeps its place, its sequence number and its order of replacement.
+//! Invariants: a kept entry keeps its place, its sequence number and its order of replacement.
 //!
-//! What it does not do: choose what is kept.
+//! It does not choose the kept entries.
 
 use super::{frames, window::Window};
 use crate::{error::EngineError, recover::new_design, shared::Geometry};
@@ -12,7 +12,8 @@ use larder_core::{
 use larder_device::BlockDevice;
 use larder_format::{LogStart, Superblock};
 
-/// A design with the slots and pages of `old`, and of its mappings, trimmed runs and fingerprints what is to be kept.
+/// Returns a design with the slots and pages of `old`, and with the mappings, runs and fingerprints
+/// to keep.
 ///
 /// # Errors
 /// Those of [`new_design`].
@@ -55,7 +56,7 @@ pub fn rebuild(
     Ok(design)
 }
 
-/// What maps a chunk as it was.
+/// Returns the mapping of a chunk as it was.
 pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
     Some(match mapping.lookup {
         Lookup::Miss => return None,
@@ -66,8 +67,9 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
     })
 }
 
-/// Where a new log may start so that nothing that lies in the log now can be taken for a part of it.
-/// `named_frame`: the newest frame that a slot names.
+/// Returns a start for a new log that no frame in the log now can be taken for a part of.
+///
+/// `named_frame` is the newest frame that a slot names.
 pub async fn fresh_log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -80,18 +82,18 @@ pub async fn fresh_log(
     let lying_frames = lying.whole.iter().map(|frame| frame.header.start.frame_seq);
     let newest = lying_frames.chain([end.0.frame_seq, named_frame]).max().unwrap_or(0);
     let last_entry = lying.whole.iter().map(|frame| frame.header.entry_seq_next()).max().unwrap_or(0).max(end.1);
-    // What cannot be read now may be readable later: beyond the most that may lie there.
+    // Unreadable frames may be readable later: the start is beyond the most that may lie there.
     let frames_max = layout.log_bytes / u64::from(layout.sector_bytes.max(1)) + 1;
     let start = LogStart { offset_in_log: end.0.offset_in_log, frame_seq: newest.saturating_add(frames_max) };
     (start, last_entry.saturating_add(layout.log_bytes))
 }
 
-/// A run that is a range and nothing else.
+/// Returns a run that is a range alone.
 pub fn span(first: u64, count: u64) -> Run {
     Run { first: Lba(first), count, seq: 0, no_hole: false, advisory: false }
 }
 
-/// Whether generation `a` comes after `b`, on a counter that wraps.
+/// Returns whether generation `a` comes after `b`, on a counter that wraps.
 pub fn is_newer(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }

@@ -1,10 +1,10 @@
 //! The WEU slots: their segments, and each record that a mapping or a fingerprint names.
 //!
-//! Invariants: a WEU is read once and whole, in the order of the flash; each record in it is checked once, however many
-//! chunks share it. What nothing names is counted as unused, and no more: a crash leaves torn segments that no log
-//! speaks of, and their bytes are nobody's.
+//! Invariants: a WEU is read once and whole, in the order of the flash. Each record in it is
+//! checked once, however many chunks share it. Records without a name are only counted as unused: a
+//! crash leaves torn segments that no log entry names.
 //!
-//! What it does not do: decide what becomes of what is bad; [`repair`](super::repair) does.
+//! It does not decide the fate of bad records; [`repair`](super::repair) does.
 
 use super::{Problem, VerifyReport, rebuild::is_newer, salvage::Salvaged, window::Window};
 use crate::{
@@ -23,47 +23,48 @@ use larder_format::{
 };
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-/// Bytes at the start of a slot in which its first segment's header lies.
+/// Bytes at the start of a slot that contain the header of its first segment.
 const HEAD_BYTES: usize = 4096;
 
-/// What cannot stay as it is.
+/// Mappings, fingerprints and slots that cannot stay as they are.
 #[derive(Default)]
 pub struct Findings {
-    /// Chunks whose mapping cannot be used: the record is damaged, or is another's.
+    /// Chunks with an unusable mapping: the record is damaged, or another's.
     pub bad_chunks: BTreeSet<u64>,
     /// Fingerprints that name a damaged record, or one of other content.
     pub bad_fingerprints: HashSet<[u8; 16]>,
-    /// Slots in which a header or a table is damaged, or bytes cannot be read: what is whole in them must move.
+    /// Slots with a damaged header or table, or with unreadable bytes: their whole records must
+    /// move.
     pub damaged_slots: BTreeSet<u32>,
-    /// Slots that hold a newer generation than anything speaks of.
+    /// Slots that hold a newer generation than any metadata names.
     pub newer: BTreeMap<u32, u32>,
-    /// Slots whose metadata slot, or what it speaks of, is damaged: nothing clean is in them.
+    /// Slots whose metadata slot, or its record, is damaged: no clean chunk is in them.
     pub bad_runs: BTreeSet<u32>,
 }
 
-/// What names a record.
+/// A name of a record.
 #[derive(Clone, Copy)]
 pub(crate) enum Named {
-    /// A chunk.
+    /// A chunk's mapping.
     Chunk { lba: u64, dirty: bool, sectors: Option<SectorMap>, duplicate: bool },
-    /// The FP index.
+    /// An entry of the FP index.
     Fingerprint(Fingerprint),
 }
 
-/// Who names what, by slot and generation.
+/// The names of records, by slot and generation.
 pub(crate) type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
 
-/// What a check of all records takes.
+/// The input of a check of all records.
 pub(crate) struct RecordCheck<'a> {
     pub flash: &'a dyn BlockDevice,
     pub found: &'a Salvaged,
     pub named: NamedBySlot,
-    /// Is told how many of how many were read.
+    /// Gets the slots read and all slots.
     pub progress: &'a mut dyn FnMut(u64, u64),
     pub report: &'a mut VerifyReport,
 }
 
-/// Checks every record that is named, or that the store knows of.
+/// Checks every record that has a name, or that the store knows.
 pub(crate) async fn check(
     flash: &dyn BlockDevice,
     found: &Salvaged,
@@ -75,7 +76,8 @@ pub(crate) async fn check(
     found.geometry.store.check_records(RecordCheck { flash, found, named, progress, report }).await
 }
 
-/// Checks every slot that is not free, and in it every record that is named. `lists_records`: segments say what they hold.
+/// Checks every slot that is not free, and in it every record that has a name. `lists_records`:
+/// segments list their records.
 pub(crate) async fn check_slots(check: RecordCheck<'_>, lists_records: bool) -> Findings {
     let RecordCheck { flash, found, mut named, progress, report } = check;
     let superblock = &found.superblock;
@@ -89,7 +91,7 @@ pub(crate) async fn check_slots(check: RecordCheck<'_>, lists_records: bool) -> 
         let Some(offset) = superblock.layout.slot_offset(slot.0) else { continue };
         let free = matches!(state, SlotState::Free | SlotState::Retired);
         if free && !lists_records {
-            // Nothing in it says what it is.
+            // The slot has no description of its content.
             continue;
         }
         let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
@@ -135,7 +137,7 @@ pub(crate) async fn check_slots(check: RecordCheck<'_>, lists_records: bool) -> 
     findings
 }
 
-/// What is named in no slot that there is: that was reported with the mappings.
+/// Notes names into slots that do not exist: they were reported with the mappings.
 pub(super) fn homeless(named: NamedBySlot, findings: &mut Findings) {
     for (_, named) in named.into_values().flatten() {
         match named {
@@ -145,7 +147,8 @@ pub(super) fn homeless(named: NamedBySlot, findings: &mut Findings) {
     }
 }
 
-/// The segments of this generation in the bytes of a slot, in order; those behind a damaged header, too.
+/// Returns the segments of this generation in the bytes of a slot, in order; those behind a damaged
+/// header, too.
 fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) -> Vec<Segment> {
     let tag = superblock.flash_tag();
     let (mut found, _) = walk::segments(weu, tag, slot, generation);
@@ -167,7 +170,7 @@ fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) 
     found
 }
 
-/// Who names what, by slot and generation.
+/// Returns the names of records, by slot and generation.
 fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut VerifyReport) -> NamedBySlot {
     let mut slots: NamedBySlot = BTreeMap::new();
     let mut add = |place: Place, named| slots.entry((place.slot.0, place.generation)).or_default().push((place, named));
@@ -188,7 +191,7 @@ fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut Ve
     slots
 }
 
-/// Bytes of a slot that cannot be read: a problem where anything in it is used.
+/// Reports the unreadable bytes of a slot: a problem if a record in it is used.
 pub(super) fn unreadable(
     window: &Window<'_>,
     slot: u32,
@@ -207,14 +210,14 @@ pub(super) fn unreadable(
     }
 }
 
-/// What the segments of a WEU say of its records.
+/// The records that the segments of a WEU list.
 #[derive(Default)]
 pub(super) struct Lists {
     /// The records of all whole tables, by offset in the WEU.
     table: HashMap<u32, RecordEntry>,
-    /// Where segments with a whole header begin and end.
+    /// Begin and end of each segment with a whole header.
     covered: Vec<(u32, u32)>,
-    /// Where the last stretch begins that no such segment covers, and that was reported.
+    /// Begin of the last reported stretch that no such segment covers.
     hole_reported: Option<u32>,
 }
 
@@ -227,7 +230,8 @@ impl Lists {
         Lists { covered: segments.iter().map(span).collect(), ..Lists::default() }
     }
 
-    /// Where the stretch begins that no segment covers and has this offset; `None` where one does.
+    /// Returns the begin of the uncovered stretch with this offset, or `None` if a segment covers
+    /// it.
     fn hole_at(&self, offset: u32) -> Option<u32> {
         let covered = self.covered.iter().any(|&(from, end)| (from..end).contains(&offset));
         let ends = self.covered.iter().map(|&(_, end)| end).filter(|&end| end <= offset);
@@ -235,11 +239,11 @@ impl Lists {
     }
 }
 
-/// Checks one WEU, or what is in place of one.
+/// The check of one WEU, or of a smaller slot.
 pub(super) struct SlotReader<'a> {
     pub weu: &'a [u8],
     pub weu_offset: u64,
-    /// `None`: nothing but mappings and fingerprints speaks of its record.
+    /// `None`: only mappings and fingerprints name its record.
     pub lists: Option<Lists>,
     pub codec: &'a Codec,
     /// Room for a decoded chunk.
@@ -255,7 +259,8 @@ impl SlotReader<'_> {
         self.report.problem_at(Problem { kind: "segment", what, lba, flash_offset, dirty: false });
     }
 
-    /// Takes the records of all tables. A damaged one matters where something in its segment is named.
+    /// Takes the records of all tables. A damaged table matters if a record in its segment has a
+    /// name.
     fn read_tables(&mut self, segments: &[Segment], named: &[(Place, Named)]) {
         let used: HashSet<u32> = named.iter().map(|(place, _)| place.offset).collect();
         for segment in segments {
@@ -282,13 +287,13 @@ impl SlotReader<'_> {
                     let what = format!("segment {} of slot {}: {error}", header.segment_seq, header.slot);
                     self.segment_problem(header.slot, header.offset, None, what);
                 }
-                // Torn by a crash before anything named it.
+                // A crash tore it before any entry named it.
                 Err(_) => self.report.segments_unused += 1,
             }
         }
     }
 
-    /// No two records may share a byte.
+    /// Checks that no two records share a byte.
     pub fn check_overlaps(&mut self, named: &[(Place, Named)]) {
         let mut last: Option<Place> = None;
         for (place, _) in named {
@@ -320,7 +325,8 @@ impl SlotReader<'_> {
         }
     }
 
-    /// Decodes a record into `chunk`; how many bytes it gave. The error says what is wrong with its bytes.
+    /// Decodes a record into `chunk`, and returns the number of bytes. The error is the fault of
+    /// its bytes.
     fn content(&mut self, place: &Place, fragment: Option<SectorMap>) -> Result<usize, String> {
         let from = place.offset as usize;
         let stored = from.checked_add(place.stored_len as usize).and_then(|to| self.weu.get(from..to));
@@ -337,7 +343,7 @@ impl SlotReader<'_> {
         }
     }
 
-    /// The bytes are bad: every chunk that needs them is hit.
+    /// Reports every chunk that needs the bad bytes of a record.
     fn lost(&mut self, same: &[(Place, Named)], what: &str) {
         for (place, named) in same {
             let flash_offset = Some(self.weu_offset + u64::from(place.offset));
@@ -359,7 +365,7 @@ impl SlotReader<'_> {
         }
     }
 
-    /// The bytes are good: the segment's table and the fingerprints must say the same of them.
+    /// Compares the good bytes of a record with the segment's table and the fingerprints.
     fn check_identity(&mut self, same: &[(Place, Named)], len: usize) {
         let Some(&(place, _)) = same.first() else { return };
         let (slot, offset) = (place.slot.0, place.offset);
@@ -419,7 +425,7 @@ impl SlotReader<'_> {
         }
     }
 
-    /// What the FP index says of the content in `chunk`.
+    /// Compares the content in `chunk` with the FP index.
     fn check_fingerprints(&mut self, same: &[(Place, Named)], len: usize) {
         for (place, named) in same {
             let Named::Fingerprint(fingerprint) = named else { continue };

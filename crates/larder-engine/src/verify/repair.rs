@@ -1,20 +1,22 @@
-//! `larder verify --repair`: makes a damaged cache one that opens, and says what that costs.
+//! `larder verify --repair`: makes a damaged cache one that opens, and lists the cost.
 //!
-//! In order: (1) all is checked, and the remains of damaged metadata are read; (2) a repaired state is made in memory, without
-//! bad entries, and lost ranges are listed; nothing was written so far; (3) the flash is flushed, so that the bytes read stay;
-//! (4) where the superblock twins differ, or one is damaged, both get the one that counts; (5) records that are whole in damaged
-//! segments are written into free slots; (6) the repaired state is written as a checkpoint into the area that the superblock does
-//! not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that begins behind all bytes of the
-//! present log; (8) pieces of the log that cannot be read are written anew; (9) all is checked again.
+//! In order: (1) all is checked, and the remains of damaged metadata are read; (2) a repaired state
+//! is made in memory, without bad entries, and lost ranges are listed; no write came so far; (3)
+//! the flash is flushed, so that the bytes read stay; (4) if the superblock twins differ, or one is
+//! damaged, both get the one that counts; (5) whole records in damaged segments are written into
+//! free slots; (6) the repaired state is written as a checkpoint into the area that the superblock
+//! does not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that
+//! begins behind all bytes of the present log; (8) unreadable pieces of the log are written anew;
+//! (9) all is checked again.
 //!
-//! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of (7) on, the repaired
-//! one.
+//! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of
+//! (7) on, the repaired one.
 //!
-//! Invariants: no byte is made up: what a chunk reads as afterwards is what the cache or the origin has. A clean chunk
-//! whose record is bad is forgotten, for the origin has it. A dirty one is forgotten, too, and listed as *lost*: it then
-//! reads as the origin has it, which is older.
+//! Invariants: no byte is made up: afterwards a chunk reads as the cache or the origin has it. A
+//! clean chunk with a bad record is forgotten, because the origin has it. A dirty one is forgotten,
+//! too, and listed as *lost*: it then reads as the origin has it, which is older.
 //!
-//! What it does not do: open the origin; guess a layout where both superblocks are gone.
+//! It does not open the origin, or guess a layout if both superblocks are gone.
 
 use super::{
     Checked, Findings, VerifyReport, check,
@@ -47,28 +49,29 @@ use std::{
     future::ready,
 };
 
-/// Bytes that are written at once.
+/// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
 
-/// How to repair.
+/// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RepairOptions {
-    /// Write nothing; say what would be done.
+    /// Write nothing; report the repair instead.
     pub dry_run: bool,
-    /// Forget dirty data that may be older than what the volume had.
+    /// Forget dirty data that may be older than the volume's last content.
     pub drop_suspect: bool,
     /// Count unread bytes as lost; otherwise unread bytes keep the repair from writing.
     pub unread_is_lost: bool,
 }
 
-/// What a repair found and did, or would do.
+/// The findings and the work of a repair, or its plan.
 #[derive(Clone, Debug, Default, serde::Serialize)]
 pub struct RepairReport {
-    /// Nothing was written.
+    /// The flash was not written.
     pub dry_run: bool,
-    /// There was something to repair.
+    /// The cache needed a repair.
     pub needed: bool,
-    /// The cache is whole now, and was checked again. Never true of a dry run that had something to repair.
+    /// The cache is whole now, and was checked again. It is never true of a dry run that found
+    /// damage.
     pub whole: bool,
     /// A superblock twin was damaged or older.
     pub superblock_rewritten: bool,
@@ -86,37 +89,40 @@ pub struct RepairReport {
     pub fingerprints_dropped: u64,
     /// Whole records that were written to another slot, since the segment around them is damaged.
     pub records_moved: u64,
-    /// Records in damaged segments that stay there, for no slot is free.
+    /// Records in damaged segments that stay there, because no slot is free.
     pub records_not_moved: u64,
     /// Dirty chunks whose records are damaged.
     pub dirty_chunks_lost: u64,
     /// Their bytes on the volume: they read as the origin has them, which is older.
     pub lost: Ranges,
-    /// Dirty chunks and trimmed runs that may have been written again in a part of the log that is lost.
+    /// Dirty chunks and trimmed runs that may have been written again in a lost part of the log.
     pub suspect: Ranges,
     /// Those were forgotten, and read as the origin has them; else they read as the cache has them.
     pub suspect_dropped: bool,
-    /// What a lost part of checkpoint or log may have spoken of: where it had dirty data, these read as something older.
+    /// Ranges that a lost part of checkpoint or log may concern: lost dirty data there reads as
+    /// something older.
     pub unknown: Ranges,
-    /// Entries that were lost there, where that is known: so many chunks or runs may read as something older.
+    /// Entries that were lost there, if known: this many chunks or runs may read as something
+    /// older.
     pub unknown_entries: Option<u64>,
-    /// What was found before.
+    /// The findings before.
     pub before: VerifyReport,
-    /// What is found now.
+    /// The findings now.
     pub after: Option<VerifyReport>,
 }
 
 impl RepairReport {
-    /// Whether data is lost, or may be.
+    /// Returns whether data is lost, or may be.
     pub fn loses_data(&self) -> bool {
         !self.lost.is_empty() || !self.suspect.is_empty() || !self.unknown.is_empty()
     }
 }
 
-/// Repairs the cache on `flash`, which nobody serves. `progress` is told how many of how many WEU slots were read.
+/// Repairs the cache on `flash`, which no engine serves. `progress` gets the WEU slots read and all
+/// WEU slots.
 ///
 /// # Errors
-/// Where it cannot be repaired, and what the device says.
+/// A cache that cannot be repaired, and those of the device.
 pub async fn repair(
     flash: &dyn BlockDevice,
     options: &RepairOptions,
@@ -127,7 +133,7 @@ pub async fn repair(
     superblock::read(flash).await.map_err(hopeless)?.0.check_writable()?;
     let Checked { report: mut before, found, findings } = check(flash, progress).await.map_err(hopeless)?;
     let found = match found {
-        // A slot cannot have been used again without an entry of the log that freed it: the log's end is lost.
+        // A slot is used again only after an entry of the log that freed it: the log's end is lost.
         Some(found) if !findings.newer.is_empty() && found.damage.gaps.is_empty() => Some(salvage(flash, true).await?),
         found => found,
     };
@@ -160,7 +166,8 @@ pub async fn repair(
         // (4)
         if superblock_rewritten {
             superblock.advance();
-            // The twin that is gone may have been without the mark: what clients wrote since may be in no log.
+            // The lost twin may have been without the mark: later writes of clients may be in no
+            // log.
             superblock.clean_shutdown = false;
             superblock::write(flash, &superblock).await?;
             flash.flush().await?;
@@ -180,7 +187,7 @@ pub async fn repair(
             superblock.mode = mode_of(&found, &*design);
             superblock.clean_shutdown = true;
             superblock.layout.sector_bytes = found.geometry.layout.sector_bytes;
-            // What a reader would refuse must not be written: counters end somewhere.
+            // A superblock that a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
             let history = history::whole(&mut *design);
             let design = Mutex::new(design);
@@ -219,7 +226,7 @@ pub async fn repair(
     Ok(report)
 }
 
-/// Why nothing can be done without a superblock.
+/// Returns the reason why a flash without a superblock is beyond repair.
 fn hopeless(error: EngineError) -> EngineError {
     match error {
         EngineError::Format(
@@ -241,7 +248,7 @@ fn mode_of(found: &Salvaged, design: &dyn Design) -> WriteMode {
 /// A mapping that must move, and the sequence number of its dirty data.
 type Waiting = BTreeMap<u32, Vec<(Place, ExportedMapping, Option<u64>)>>;
 
-/// Makes the repaired state, and lists what it costs.
+/// Makes the repaired state, and lists its cost.
 async fn repaired(
     flash: &dyn BlockDevice,
     found: &Salvaged,
@@ -253,8 +260,8 @@ async fn repaired(
     report.checkpoint_header_lost = found.damage.checkpoint_header;
     report.checkpoint_blocks_lost = found.damage.blocks;
     report.log_gaps.clone_from(&found.damage.gaps);
-    // Twins that agree on a mode without dirty data were written when there was none: what is dirty in front of a gap
-    // was destaged, and the origin may have been written since.
+    // Twins that agree on a mode without dirty data were written when there was none. Dirty data
+    // before a gap was destaged then, and the origin may have been written since.
     report.suspect_dropped = options.drop_suspect || found.settled_without_dirty;
     let is_suspect = |seq: Option<u64>| seq.is_some_and(|seq| seq < found.suspect_below);
     let mut waiting: Waiting = BTreeMap::new();
@@ -304,7 +311,7 @@ async fn repaired(
         report.suspect.add(offset, end.saturating_sub(offset));
     }
     move_records(flash, found, waiting, &mut *design, options, report).await?;
-    // Only now: the records were not to be moved into the slots that they leave.
+    // It comes only now, because the records must not move into the slots that they leave.
     free_unused(&findings.damaged_slots, &mut *design);
     unknown(found, &*design, report);
     for ranges in [&mut report.lost, &mut report.suspect, &mut report.unknown] {
@@ -313,7 +320,8 @@ async fn repaired(
     Ok(design)
 }
 
-/// Forgets what metadata slots say wrongly, or do not say. Where something dirty stays, a metadata slot that can be read does.
+/// Forgets the mappings of wrong or unreadable metadata slots. If dirty data stays, it gets a
+/// readable metadata slot.
 async fn forget_runs(
     flash: &dyn BlockDevice,
     found: &Salvaged,
@@ -339,7 +347,7 @@ async fn forget_runs(
     Ok(())
 }
 
-/// Counts a chunk whose record is damaged; what a dirty one held is lost.
+/// Counts a chunk whose record is damaged; the content of a dirty one is lost.
 fn forget(mapping: &ExportedMapping, geometry: &Geometry, report: &mut RepairReport) {
     if !mapping.dirty {
         report.clean_chunks_dropped += 1;
@@ -357,7 +365,7 @@ fn forget(mapping: &ExportedMapping, geometry: &Geometry, report: &mut RepairRep
     }
 }
 
-/// Writes what waits into free slots, dirty data first, and maps it there.
+/// Writes the waiting records into free slots, dirty data first, and maps them there.
 async fn move_records(
     flash: &dyn BlockDevice,
     found: &Salvaged,
@@ -384,7 +392,7 @@ async fn move_records(
                     continue;
                 }
                 let Some(record) = record_of(same, weu, &codec, &mut chunk) else {
-                    // It was whole when it was checked.
+                    // It was whole at its check.
                     for (_, mapping, _) in same {
                         forget(mapping, &found.geometry, report);
                     }
@@ -398,7 +406,7 @@ async fn move_records(
     mover.finish(design).await
 }
 
-/// The record that all of `same` are mapped to, as it is to be stored again.
+/// Returns the record of all of `same`, to be stored again.
 fn record_of<'a>(
     same: &[(Place, ExportedMapping, Option<u64>)],
     weu: &'a [u8],
@@ -411,7 +419,7 @@ fn record_of<'a>(
     if !checksum_holds(place, payload) {
         return None;
     }
-    // Whoever it was stored for comes first.
+    // The chunk for which the record was stored comes first.
     let is_owner = |mapping: &&ExportedMapping| !matches!(mapping.lookup, Lookup::Chunk { duplicate: true, .. });
     let owner = same.iter().map(|(_, mapping, _)| mapping).find(is_owner).unwrap_or(first);
     let content = match owner.lookup {
@@ -426,7 +434,8 @@ fn record_of<'a>(
     Some(Moved { class, lba: owner.lba, content, encoding, payload })
 }
 
-/// Maps what was moved to its new place; where there is none, what is dirty stays, and what is clean is forgotten.
+/// Maps moved records to their new place. Without one, dirty records stay, and clean ones are
+/// forgotten.
 fn put_again(
     same: &[(Place, ExportedMapping, Option<u64>)],
     moved_to: Option<Place>,
@@ -459,7 +468,7 @@ fn put_again(
     }
 }
 
-/// Frees those of `slots` that nothing is mapped into.
+/// Frees those of `slots` that have no mapping.
 fn free_unused(slots: &BTreeSet<u32>, design: &mut dyn Design) {
     if slots.is_empty() {
         return;
@@ -478,12 +487,12 @@ fn free_unused(slots: &BTreeSet<u32>, design: &mut dyn Design) {
     }
 }
 
-/// Lists what lost metadata may have spoken of.
+/// Lists the ranges that lost metadata may concern.
 fn unknown(found: &Salvaged, design: &dyn Design, report: &mut RepairReport) {
     let Some(certain) = &found.certain else { return };
     let dirty = design.dirty_counts();
     if found.settled_without_dirty && dirty.chunks + dirty.runs == 0 {
-        // The origin has everything.
+        // The origin has all data.
         return;
     }
     let geometry = &found.geometry;

@@ -1,23 +1,29 @@
-//! What is left of damaged metadata: checkpoint blocks and log frames one by one, each protected by its own checksum,
-//! applied in order as an opening would, but without ending at the first that is lost.
+//! The rest of damaged metadata: checkpoint blocks and log frames one by one, each under its own
+//! checksum.
 //!
-//! What losing each of them means:
-//! - *A checkpoint's header:* nothing, where all blocks are found. The superblock names log start and size, too.
-//! - *Slots of a checkpoint:* generations. A slot that nothing else speaks of is free, and goes on after the newest
-//!   generation that lies in it. No mapping can become wrong: each names its own generation.
-//! - *Mappings, fragments, zero ranges:* those chunks read as the origin has them. The others are right as they are, for
-//!   the log after the checkpoint is whole and speaks of every later change.
+//! They are applied in order as an opening would, but without ending at the first lost one.
+//!
+//! The loss of each means:
+//! - *A checkpoint's header:* nothing, if all blocks are found. The superblock names log start and
+//!   size, too.
+//! - *Slots of a checkpoint:* generations. A slot that no other entry names is free, and goes on
+//!   after the newest generation that lies in it. No mapping can become wrong: each names its own
+//!   generation.
+//! - *Mappings, fragments, zero ranges:* those chunks read as the origin has them. The others are
+//!   right as they are, because the log after the checkpoint is whole and has every later change.
 //! - *Fingerprints:* duplicates that are not noticed.
-//! - *Design pages:* clean chunks that are not found. What is dirty keeps its slots.
-//! - *Frames in the middle of the log:* everything that they said. A clean mapping from before may be stale (an
-//!   *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. A dirty one from before may
-//!   have been written again, or destaged: it is kept, and is *suspect*. What later frames say of a chunk is right.
-//! - *The end of the log:* a slot that names a lost frame as durable reveals the loss. The last frames, behind which no slot was
-//!   written, look like frames that a crash tore.
+//! - *Design pages:* clean chunks that are not found. Dirty chunks keep their slots.
+//! - *Frames in the middle of the log:* all their entries. An earlier clean mapping may be stale
+//!   (an *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. An
+//!   earlier dirty one may have been written again, or destaged: it is kept, and is *suspect*.
+//!   Later frames are right about their chunks.
+//! - *The end of the log:* a slot that names a lost frame as durable reveals the loss. The last
+//!   frames, behind which no slot was written, look like frames that a crash tore.
 //!
-//! Invariants: nothing is written. On a sound flash the result is that of [`recover`](crate::recover::recover).
+//! Invariants: it does not write. On a sound flash the result is that of
+//! [`recover`](crate::recover::recover).
 //!
-//! What it does not do: look at records; [`records`](super::records) does.
+//! It does not look at records; [`records`](super::records) does.
 
 use super::{
     frames::{self, FrameAt},
@@ -54,20 +60,21 @@ const BLOCK_INDEX_AT: usize = 32;
 pub struct LogGap {
     /// The first frame that is lost.
     pub first_frame: u64,
-    /// How many frames; unknown at the end of the log.
+    /// Number of frames; unknown at the end of the log.
     pub frames: Option<u64>,
-    /// How many entries.
+    /// Number of entries.
     pub entries: Option<u64>,
 }
 
-/// What of the metadata is lost.
+/// The lost metadata.
 #[derive(Clone, Debug, Default)]
 pub struct MetadataDamage {
     /// The checkpoint's header.
     pub checkpoint_header: bool,
     /// Blocks of the checkpoint, as far as they could be counted.
     pub blocks: u64,
-    /// Their entries, by kind: slots, mappings, fragments, zero ranges, fingerprints, design pages. `None`: nothing says of what kind.
+    /// Their entries, by kind: slots, mappings, fragments, zero ranges, fingerprints, design pages.
+    /// `None`: the kind is unknown.
     pub entries: Option<[u64; 6]>,
     /// Holes in the log.
     pub gaps: Vec<LogGap>,
@@ -76,7 +83,7 @@ pub struct MetadataDamage {
 }
 
 impl MetadataDamage {
-    /// Whether mappings, fragments or zero ranges of the checkpoint are lost.
+    /// Returns whether mappings, fragments or zero ranges of the checkpoint are lost.
     pub fn loses_mappings(&self) -> bool {
         match self.entries {
             None => self.blocks > 0,
@@ -88,13 +95,13 @@ impl MetadataDamage {
         self.blocks > 0 && self.entries.is_none_or(|[slots, .., pages]| slots + pages > 0)
     }
 
-    /// Whether anything is lost.
+    /// Returns whether any metadata is lost.
     pub fn is_any(&self) -> bool {
         self.checkpoint_header || self.blocks > 0 || !self.gaps.is_empty()
     }
 }
 
-/// What was found.
+/// The findings of a salvage.
 pub struct Salvaged {
     /// The superblock that counts.
     pub superblock: Superblock,
@@ -106,30 +113,31 @@ pub struct Salvaged {
     pub design: Box<dyn Design>,
     /// Both twins agree on a mode without dirty data: when they were written, there was none.
     pub settled_without_dirty: bool,
-    /// What is lost.
+    /// The lost metadata.
     pub damage: MetadataDamage,
     /// Dirty mappings and trimmed runs with a lower sequence number are suspect.
     pub suspect_below: u64,
-    /// Chunks that what is lost can say nothing of; `None`: all.
+    /// Chunks that the lost metadata cannot concern; `None`: all.
     pub certain: Option<RunMap>,
-    /// Where the log ends: the next frame, the next entry.
+    /// The end of the log: the next frame, the next entry.
     pub log_end: (LogStart, u64),
     /// The newest frame that a slot names as durable, if a look asked for it.
     pub named_frame: u64,
 }
 
-/// Reads all that is left of the metadata. With `end_is_lost`, something else proves that the log went on.
+/// Reads all the rest of the metadata. With `end_is_lost`, other evidence proves that the log went
+/// on.
 ///
 /// # Errors
-/// Where no superblock is whole, or the flash is smaller than it says.
+/// No superblock is whole, or the flash is smaller than it says.
 pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salvaged, EngineError> {
     let (superblock, repair) = crate::superblock::read(flash).await?;
     let geometry = geometry(&superblock, flash, None)?;
     let mut design = new_design(&superblock, geometry.chunk_count)?;
     design.begin_restore(0, 0);
     let replay = Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
-    // The mark of an orderly end says that the checkpoint is complete without the log. It is believed where the twins
-    // agree: one that was left behind by years may carry an old one.
+    // The mark of an orderly end says that the checkpoint is complete without the log. It is
+    // believed if the twins agree: a twin that is years old may carry an old mark.
     let agree = matches!(&walk::twins(flash).await[..], [Ok(a), Ok(b)] if a == b);
     let mut salvage = Salvage {
         flash,
@@ -146,7 +154,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     };
     let start = salvage.checkpoint().await;
     let mut log_end = salvage.log(start).await;
-    // It goes on at a boundary of its present device, as after an opening.
+    // The log goes on at a boundary of its present device, as after an opening.
     let boundary = log_end.0.offset_in_log.next_multiple_of(geometry.layout.sector_bytes.max(1).into());
     log_end.0.offset_in_log = boundary.min(superblock.layout.log_bytes);
     let certain = salvage.certain();
@@ -181,9 +189,9 @@ struct Salvage<'a> {
     superblock: &'a Superblock,
     replay: Replay,
     damage: MetadataDamage,
-    /// Slots that a block of the checkpoint speaks of.
+    /// Slots that a block of the checkpoint names.
     heard: Vec<bool>,
-    /// Chunks whose state an entry of the log tells, whatever came before it.
+    /// Chunks whose state an entry of the log tells, regardless of earlier entries.
     touched: RunMap,
     suspect_below: u64,
     ended_in_order: bool,
@@ -193,7 +201,7 @@ struct Salvage<'a> {
 }
 
 impl Salvage<'_> {
-    /// Applies what is left of the checkpoint. Where the log starts.
+    /// Applies the rest of the checkpoint. Returns the start of the log.
     async fn checkpoint(&mut self) -> (LogStart, u64) {
         let superblock = self.superblock;
         let named = (superblock.log_start, superblock.entry_seq_next);
@@ -216,7 +224,8 @@ impl Salvage<'_> {
             let bytes = window.bytes(at, BLOCK_BYTES_MAX).await;
             match block_of(bytes, superblock.flash_tag(), pointer) {
                 Some((index, block, bytes)) => {
-                    // One that lies here twice is one of this checkpoint all the same; it takes another's place.
+                    // A second block of one number is of this checkpoint, too; it takes another's
+                    // place.
                     if seen.insert(index) {
                         self.apply_block(block);
                     } else {
@@ -270,7 +279,7 @@ impl Salvage<'_> {
         self.replay.block(block);
     }
 
-    /// Applies what is left of the log. Where it ends.
+    /// Applies the rest of the log. Returns its end.
     async fn log(&mut self, (start, entry_seq): (LogStart, u64)) -> (LogStart, u64) {
         let layout = &self.superblock.layout;
         let (from, end) = (layout.log_offset, layout.log_offset + layout.log_bytes);
@@ -278,7 +287,7 @@ impl Salvage<'_> {
         let mut position = Position { next_frame: start.frame_seq, next_entry: entry_seq, previous: None };
         let mut at = start.offset_in_log;
         let mut applied = RunMap::default();
-        // As an opening does: frame by frame, until one is not whole or not the next.
+        // It goes as an opening does: frame by frame, until one is not whole or not the next.
         loop {
             let mut place = at;
             let mut found = frames::at(&mut window, self.superblock, place).await;
@@ -305,7 +314,7 @@ impl Salvage<'_> {
                 });
                 !left.is_empty()
             };
-            // Any number of frames may have been in what cannot be read.
+            // Unreadable bytes may have held any number of frames.
             let of_head = lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
             let named = self.store.newest_named(walk::Reader::alone(self.flash), self.superblock, Look::All).await;
             self.named_frame = named.map_or(0, |named| named.frame_seq);
@@ -321,8 +330,11 @@ impl Salvage<'_> {
         )
     }
 
-    /// Applies the frames that follow a lost one which was durable. Whether one was passed over that shows the same, and has a number
-    /// from before: where that belongs nobody can tell.
+    /// Applies the frames that follow a lost one that was durable. Returns whether it passed over
+    /// such a frame.
+    ///
+    /// A frame that shows the loss, but has an earlier number, is passed over: its position is
+    /// unknown.
     async fn beyond(&mut self, window: &mut Window<'_>, others: &[FrameAt], position: &mut Position) -> bool {
         let (lost_from, log_bytes) = (position.next_frame, self.superblock.layout.log_bytes);
         let shows_loss = |frame: &&FrameAt| frame.header.start.shows_durable(lost_from, position.next_entry, log_bytes);
@@ -334,7 +346,8 @@ impl Salvage<'_> {
                 let found = frames::at(window, self.superblock, frame.offset_in_log).await;
                 whole.extend(found.filter(|(header, _)| header.start.first_entry_seq >= position.next_entry));
             }
-            // Two of one number are of two histories: the one that goes on is right, else none is.
+            // Two frames of one number are of two histories: the one that goes on is right, else
+            // none is.
             let right = whole.iter().position(|(header, _)| position.goes_on_with(header));
             let chosen = right.or((whole.len() == 1).then_some(0));
             let Some((header, entries)) = chosen.map(|index| whole.swap_remove(index)) else { continue };
@@ -371,7 +384,7 @@ impl Salvage<'_> {
         let (first, count) = match *entry {
             LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } | LogEntry::Fragment { lba, .. } => (lba, 1),
             LogEntry::Trim { lba, chunk_count, .. } | LogEntry::Invalidate { lba, chunk_count } => (lba, chunk_count),
-            // What is clean may not be what is newest.
+            // A clean entry may not be the newest.
             LogEntry::Clean { .. } | LogEntry::SlotFreed { .. } | LogEntry::Mode { .. } => return,
         };
         let end = first.saturating_add(count).min(self.replay.chunk_count);
@@ -380,13 +393,13 @@ impl Salvage<'_> {
         }
     }
 
-    /// The chunks of which nothing that is lost may have spoken last.
+    /// Returns the chunks whose last entry is surely not lost.
     fn certain(&mut self) -> Option<RunMap> {
         if self.damage.gaps.is_empty() {
             if !self.damage.loses_mappings() {
                 return None;
             }
-            // The log is whole: what the rest of the checkpoint maps is as it should be.
+            // The log is whole: the mappings of the rest of the checkpoint are right.
             let design = &self.replay.design;
             for mapping in (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)) {
                 self.touched.insert(span(mapping.lba.0, 1));
@@ -396,7 +409,7 @@ impl Salvage<'_> {
         Some(std::mem::take(&mut self.touched))
     }
 
-    /// Where slots may have been used again without anything that says so, looks at what lies in them.
+    /// Looks at the content of slots that may have been used again without any entry.
     async fn settle_slots(&mut self) {
         let gaps = !self.damage.gaps.is_empty();
         if !gaps && !self.damage.loses_slots() {
@@ -418,7 +431,7 @@ impl Salvage<'_> {
         }
     }
 
-    /// The newest generation of which a segment lies in a slot: at its start, or anywhere in it.
+    /// Returns the newest generation of a segment in a slot: at its start, or anywhere in it.
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
         let start = layout.slot_offset(slot.0).filter(|_| self.store.lists_records())?;
@@ -440,7 +453,7 @@ impl Salvage<'_> {
     }
 }
 
-/// How far the log was followed.
+/// The position that the log was followed to.
 struct Position {
     next_frame: u64,
     next_entry: u64,
@@ -461,7 +474,7 @@ impl Position {
     }
 }
 
-/// The block of this checkpoint at the start of `bytes`: its index, its entries, its size.
+/// Returns the block of this checkpoint at the start of `bytes`: its index, its entries, its size.
 fn block_of(bytes: &[u8], flash_tag: u64, pointer: &CheckpointPointer) -> Option<(u32, CheckpointBlock, u64)> {
     let index = bytes.get(BLOCK_INDEX_AT..BLOCK_HEADER_BYTES)?.first_chunk().map(|four| u32::from_le_bytes(*four))?;
     let identity = BlockIdentity { flash_tag, checkpoint_id: pointer.checkpoint_id, block_index: index };

@@ -1,6 +1,7 @@
-//! A sound flash is clean; each kind of damage is found, named, and told from what a crash may leave.
+//! A sound flash is clean; each kind of damage is found, named, and told from the remains of a
+//! crash.
 //!
-//! [`crafted`] has what no bit flip makes: structures that are whole and contradict each other.
+//! [`crafted`] has structures that no bit flip makes: they are whole and contradict each other.
 
 mod buckets;
 mod crafted;
@@ -28,7 +29,7 @@ pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
     flash_of("nitro", is_closed, false)
 }
 
-/// The same over a design; with everything destaged, where that is asked for.
+/// Returns the same over a design; with all data destaged, if `is_clean` asks for it.
 fn flash_of(design: &str, is_closed: bool, is_clean: bool) -> Arc<RamDevice> {
     let flash = Arc::new(RamDevice::new("flash", 16 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
@@ -42,14 +43,14 @@ fn flash_of(design: &str, is_closed: bool, is_clean: bool) -> Arc<RamDevice> {
     crate::designs::named(design).expect(design).fit(&mut options);
     block_on(create(&*flash, 8 * MIB, &options)).expect("created");
     let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "verify".into() });
-    // Nothing is destaged behind the test's back.
+    // Destaging stays off during the test.
     let tuning = Tuning { dirty_low_percent: 90, dirty_high_percent: 90, dirty_max_percent: 95, ..Tuning::default() };
     let opening = Cache::open(flash.clone(), origin, runtime.clone() as Arc<dyn Runtime>, tuning);
     let cache = block_on(opening).expect("opened");
     for number in 0..200_u64 {
         let chunk: Vec<u8> = match number % 4 {
             0 => vec![0; CHUNK],
-            // Every second one of these has been there.
+            // Every second one of these is a duplicate.
             1 => (0..CHUNK).map(|at| ((at as u64 * (number / 8 * 8 + 3)) >> 3) as u8).collect(),
             _ => (0..CHUNK).map(|at| (((at as u64 + number) * 2_654_435_761) >> 13) as u8).collect(),
         };
@@ -177,7 +178,7 @@ fn what_is_left_of_sound_metadata_is_all_of_it() {
     }
 }
 
-/// Whatever of the two is damaged, a field of their headers, too.
+/// The damage is in either of the two, and in each field of their headers.
 #[test]
 fn two_torn_frames_are_no_crash() {
     let crashed = flash(false);

@@ -1,9 +1,11 @@
-//! A flash that remembers its failed reads, so that a check can tell unread bytes from damaged ones.
+//! A flash that remembers its failed reads, so that a check can tell unread bytes from damaged
+//! ones.
 //!
-//! Invariants: a range counts as unread from a failed read of the device until a later read or write of it succeeds. A refusal
-//! for good (the device is gone, or asks for other requests) is no finding about the flash.
+//! Invariants: a range counts as unread from a failed read of the device until a later read or
+//! write of it succeeds. A refusal for good (the device is gone, or asks for other requests) is no
+//! finding about the flash.
 //!
-//! What it does not do: try again; the reader does.
+//! It does not retry; the reader does.
 
 use super::{VerifyReport, rebuild::span};
 use crate::error::EngineError;
@@ -37,10 +39,11 @@ impl<'a> Watched<'a> {
         Watched { flash, seen: Arc::default() }
     }
 
-    /// Refuses findings that are the device's errors, and notes in `report` the bytes that could not be read.
+    /// Returns an error for findings that are the device's errors, and notes the unread bytes in
+    /// `report`.
     ///
     /// # Errors
-    /// The device's.
+    /// Those of the device.
     pub fn settle(&self, report: &mut VerifyReport) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {
@@ -53,10 +56,10 @@ impl<'a> Watched<'a> {
         Ok(())
     }
 
-    /// Refuses to go on after unread bytes, unless the caller gives them up.
+    /// Returns an error after unread bytes, unless the caller gives them up.
     ///
     /// # Errors
-    /// The device's, or a sentence with the right next step.
+    /// Those of the device, or a sentence with the right next step.
     pub fn all_was_read(&self, given_up: bool) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {

@@ -1,15 +1,15 @@
 //! Reading a region of a flash that may be unreadable in places.
 //!
-//! Invariants: nothing is written; what cannot be read counts as zeroes, and is remembered.
+//! Invariants: it does not write; unreadable bytes count as zeroes, and are remembered.
 //!
-//! What it does not do: try again; a device's driver does.
+//! It does not retry; a device's driver does.
 
 use larder_device::{BlockDevice, IoBuf};
 use std::collections::BTreeMap;
 
-/// Bytes that are read at once.
+/// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
-/// Where that fails, pieces of this many bytes are read: the largest sector of a device.
+/// Bytes of a piece after a failed read: the largest sector of a device.
 pub const PIECE_BYTES: usize = 4096;
 
 /// A region, read forwards in large pieces.
@@ -23,7 +23,7 @@ pub struct Window<'a> {
 }
 
 impl<'a> Window<'a> {
-    /// The region from `start` to `end`, multiples of the device's sectors on the flash.
+    /// Returns the region from `start` to `end`, multiples of the device's sectors on the flash.
     pub fn new(flash: &'a dyn BlockDevice, start: u64, end: u64) -> Self {
         Window { flash, end, piece_at: start, piece: Vec::new(), unreadable: BTreeMap::new() }
     }
@@ -64,7 +64,7 @@ impl<'a> Window<'a> {
         out
     }
 
-    /// What could not be read: first byte and end, on the flash, neighbours joined.
+    /// Returns the unreadable ranges: first byte and end, on the flash, neighbours joined.
     pub fn unreadable(&self) -> impl Iterator<Item = (u64, u64)> {
         let mut joined: Vec<(u64, u64)> = Vec::new();
         for (&from, &end) in &self.unreadable {

@@ -1,4 +1,5 @@
-//! A bucket store: what its metadata slots say is checked, and what is dirty does not depend on them.
+//! A bucket store: the entries of its metadata slots are checked, and dirty data does not depend on
+//! them.
 
 use super::{crafted::repaired, *};
 use crate::{dump, region::scan::stored_runs, verify::repair::RepairOptions};
@@ -9,7 +10,8 @@ fn superblock_of(flash: &RamDevice) -> Superblock {
     block_on(crate::superblock::read(flash)).expect("a superblock").0
 }
 
-/// The first slots of records that metadata slots speak of and no dirty chunk needs, or one does.
+/// Returns the first slots of records with a metadata slot: those without a dirty chunk, or those
+/// with one.
 fn runs(flash: &RamDevice, is_dirty: bool) -> Vec<SlotId> {
     let found = block_on(recovered(flash)).expect("recovered");
     let runs = block_on(stored_runs(flash, &found.superblock, &*found.design));
@@ -17,7 +19,7 @@ fn runs(flash: &RamDevice, is_dirty: bool) -> Vec<SlotId> {
     known.filter(|&slot| found.design.dirty_in(slot).is_empty() != is_dirty).collect()
 }
 
-/// Chunks that are listed as clean, and as dirty.
+/// Returns the number of chunks listed as clean, and as dirty.
 fn mapped(flash: &RamDevice) -> (usize, usize) {
     let (listing, salvaged) = block_on(dump::mappings(flash, None, usize::MAX)).expect("listed");
     assert!(!salvaged);
@@ -27,7 +29,7 @@ fn mapped(flash: &RamDevice) -> (usize, usize) {
 
 #[test]
 fn a_sound_bucket_store_is_clean_whatever_is_dirty() {
-    // What was destaged last is dirty again after a crash.
+    // The chunks of the last destage are dirty again after a crash.
     for (is_closed, is_clean) in [(true, true), (true, false), (false, false)] {
         let flash = flash_of("austere", is_closed, is_clean);
         let report = verified(&flash);
@@ -107,7 +109,7 @@ fn a_damaged_metadata_slot_costs_nothing_dirty() {
     let report = verified(&flash);
     assert!(report.clean && report.notes.iter().any(|note| note.contains("metadata slot")), "{report:?}");
     assert_eq!(mapped(&flash), before);
-    // Where something else is to be repaired, the slots are written anew.
+    // A repair for another fault writes the slots anew.
     flip(&flash, larder_format::layout::SUPERBLOCK_OFFSETS[1] + 100);
     let area = superblock_of(&flash);
     let pointer = area.checkpoint.expect("an orderly end leaves a checkpoint");
@@ -130,7 +132,7 @@ fn a_damaged_record_of_clean_chunks_is_dropped() {
     assert!(repaired.whole && !repaired.loses_data(), "{repaired:?}");
 }
 
-/// The indices are lost, in part or whole: what is dirty keeps its slots.
+/// The indices are lost, in part or whole: dirty chunks keep their slots.
 #[test]
 fn lost_design_pages_cost_nothing_dirty() {
     let flash = flash_of("austere", true, false);

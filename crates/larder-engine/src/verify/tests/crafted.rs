@@ -1,5 +1,5 @@
-//! Structures with right checksums that contradict each other: what a defect would leave. Each invariant that `verify`
-//! checks is broken once, found, and gone after a repair.
+//! Structures with right checksums that contradict each other, as a defect would leave them. Each
+//! invariant that `verify` checks is broken once, found, and gone after a repair.
 
 use super::*;
 use crate::verify::repair::{RepairOptions, RepairReport, repair};
@@ -34,7 +34,7 @@ fn superblock_of(flash: &RamDevice) -> Superblock {
     block_on(crate::superblock::read(flash)).expect("a superblock").0
 }
 
-/// Writes the checkpoint of a closed cache anew, with what `edit` changes in it.
+/// Writes the checkpoint of a closed cache anew, changed by `edit`.
 fn recraft(flash: &RamDevice, edit: impl FnOnce(&mut Entries)) {
     let mut superblock = superblock_of(flash);
     let mut pointer = superblock.checkpoint.expect("a closed cache has a checkpoint");
@@ -77,7 +77,7 @@ fn append(flash: &RamDevice, entries: &[LogEntry]) {
     append_as(flash, entries, |_| ());
 }
 
-/// Appends a frame with other numbers than come next.
+/// Appends a frame with other numbers than those that come next.
 fn append_as(flash: &RamDevice, entries: &[LogEntry], edit: impl FnOnce(&mut FrameStart)) {
     let superblock = superblock_of(flash);
     let start = (superblock.log_start, superblock.entry_seq_next);
@@ -99,7 +99,7 @@ fn append_as(flash: &RamDevice, entries: &[LogEntry], edit: impl FnOnce(&mut Fra
     put(flash, superblock.layout.log_offset + end.next_offset_in_log, &bytes);
 }
 
-/// Writes the table of the first segment of `slot` anew, with what `edit` changes in it and in the WEU.
+/// Writes the table of the first segment of `slot` anew; `edit` changes it and the WEU.
 fn retable(flash: &RamDevice, slot: u32, edit: impl FnOnce(&mut Vec<RecordEntry>, &mut [u8])) {
     let layout = superblock_of(flash).layout;
     let start = layout.slot_offset(slot).expect("a slot");
@@ -130,7 +130,7 @@ pub(super) fn repaired(flash: &dyn BlockDevice, options: RepairOptions) -> Repai
     block_on(repair(flash, &options, &mut |_, _| {})).expect("it can be repaired")
 }
 
-/// The damage is found, in these words; then a repair is whole.
+/// Checks that the damage is found, in these words, and that a repair mends it.
 fn found(flash: &RamDevice, words: &[&str]) -> RepairReport {
     let report = verified(flash);
     for words in words {
@@ -322,7 +322,7 @@ fn a_record_that_no_table_lists() {
     let flash = flash(true);
     let place = place_of(&flash, 2);
     retable(&flash, place.slot, |records, _| {
-        // Another record is listed twice in its stead.
+        // Another record is listed twice instead.
         let at = records.iter().position(|record| record.lba == 2).expect("it is listed");
         let other = records.iter().find(|record| record.lba != 2).copied().expect("another");
         records[at] = other;
@@ -335,7 +335,8 @@ fn a_record_that_no_table_lists() {
 fn records_that_overlap() {
     let flash = flash(true);
     let outer = place_of(&flash, 2);
-    // The record of one chunk, and one made of a part of its bytes, with a checksum of its own.
+    // The record of one chunk, and another record over a part of its bytes, with a checksum of its
+    // own.
     assert!(outer.stored_len > 700);
     let layout = superblock_of(&flash).layout;
     let start = layout.slot_offset(outer.slot).expect("a slot");
@@ -363,7 +364,7 @@ fn a_slot_that_holds_more_than_the_log_says() {
         .into_iter()
         .find(|(_, _, state, _)| *state == larder_core::slots::SlotState::Free);
     let (slot, generation, ..) = free.expect("a free slot");
-    // A segment of a use that nothing speaks of: that of another slot, as if it were of this one.
+    // A segment of an unrecorded use: another slot's segment with this slot's number.
     let from = layout.slot_offset(place_of(&flash, 2).slot).expect("a slot");
     let weu = block_on(flash.read(from, IoBuf::new(4096))).expect("read");
     let mut header = decode_header(&weu).expect("a segment");
@@ -376,8 +377,8 @@ fn a_slot_that_holds_more_than_the_log_says() {
     assert_eq!(next, generation + 4, "the next use is one that this flash has not seen");
 }
 
-/// A frame whose other numbers show that one before it is lost, and whose own is of one that was there before: it proves the loss, and
-/// nothing that it says is believed, for where it belongs nobody can tell.
+/// A frame has an earlier frame's number, and its other numbers show a loss before it. It proves
+/// the loss, and its entries are not believed, because its position is unknown.
 #[test]
 fn a_frame_with_a_number_from_before_proves_a_loss_and_is_passed_over() {
     let flash = flash(false);

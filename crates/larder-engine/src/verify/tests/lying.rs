@@ -1,5 +1,5 @@
-//! An index that contradicts itself: each of its answers is bent once, and the check that compares it with another finds
-//! that.
+//! An index that contradicts itself: each of its answers is bent once, and the check that compares
+//! it with another finds that.
 
 use super::*;
 use larder_core::{
@@ -9,7 +9,7 @@ use larder_core::{
     slots::{ExportedSlot, SlotState},
 };
 
-/// Which answer is bent.
+/// The answer that is bent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Lie {
     CountsAnotherDirtyChunk,

@@ -1,4 +1,5 @@
-//! Repairs that need a certain damage: bad sectors, holes in the log before and after what they hit, no free slot.
+//! Repairs that need a certain damage: bad sectors, holes in the log before and after affected
+//! entries, no free slot.
 //!
 //! Random damage is tested in `tests/engine/repair.rs`.
 
@@ -12,7 +13,7 @@ use larder_format::Superblock;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 
-/// A device some of whose sectors cannot be read until they are written again, as those of a disk.
+/// A device with sectors that cannot be read until they are written again, as on a disk.
 struct BadSectors {
     inner: Arc<RamDevice>,
     bad: Mutex<BTreeSet<u64>>,
@@ -62,7 +63,7 @@ fn superblock_of(flash: &dyn BlockDevice) -> Superblock {
     block_on(crate::superblock::read(flash)).expect("a superblock").0
 }
 
-/// Where frames of the log are, and how large.
+/// Returns offset and size of the log's frames.
 fn frames_of(flash: &RamDevice) -> Vec<(u64, u64)> {
     let superblock = superblock_of(flash);
     let start = (superblock.log_start, superblock.entry_seq_next);
@@ -167,7 +168,7 @@ fn what_a_hole_in_the_log_makes_suspect_can_be_dropped() {
     assert!(done.whole && done.suspect_dropped, "{done:?}");
     let dirty_left = done.after.as_ref().expect("checked").dirty_mappings;
     assert!(0 < dirty_left && dirty_left < dirty_kept, "{dirty_left} of {dirty_kept}");
-    // What came after the hole is not suspect.
+    // Entries after the hole are not suspect.
     let found = block_on(recovered(&*dropped)).expect("recovered");
     assert_eq!(found.design.peek(Lba(2)), Lookup::Miss);
     assert!(found.design.dirty_counts().runs == 1, "the trim came last");
