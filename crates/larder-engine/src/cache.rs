@@ -52,7 +52,7 @@ use std::{
     time::Duration,
 };
 
-/// Parts of the turns of the metadata region, for each stripe: readers of different blocks seldom
+/// Parts of the turns of the metadata region, for each stripe. Readers of different blocks seldom
 /// share one.
 const REGION_PARTS: usize = 4;
 
@@ -224,8 +224,8 @@ impl Cache {
         self.shared.to_its_end(async move { shared.checkpoint(false).await }).await
     }
 
-    /// Waits until the offered insertions are stored, without an eviction: for tests and benches
-    /// that count.
+    /// Waits until the offered insertions are stored, without an eviction. It is for tests and
+    /// benches that count.
     pub async fn settle(&self) {
         self.shared.settle().await;
     }

@@ -1,13 +1,13 @@
 //! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a
 //! restart is short.
 //!
-//! In order: (1) the position of the log is noted, while no entry is between decision and queue;
-//! (2) slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
-//! exported piece by piece, while operations go on. They go to the area that the last checkpoint
-//! does not use; (3) in write-through and write-around the origin is flushed, because pieces name
-//! clean mappings that no log has yet. Then all decisions so far are committed, so that each
-//! mapping in a piece is durable, or durably forgotten; (4) the header is written, with a flush
-//! before and after; (5) the superblock twins point to it; (6) the log before the noted position is
+//! In order: (1) The position of the log is noted, while no entry is between decision and queue.
+//! (2) Slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
+//! exported piece by piece. Operations go on meanwhile. They go to the area that the last
+//! checkpoint does not use. (3) In write-through and write-around the origin is flushed: pieces
+//! name clean mappings that no log has yet. Then all decisions so far are committed. So each
+//! mapping in a piece is durable, or durably forgotten. (4) The header is written, with a flush
+//! before and after. (5) The superblock twins point to it. (6) The log before the noted position is
 //! free. A crash before (5) leaves the last checkpoint and its log.
 //!
 //! The pieces are of different moments. Replaying the log from the noted position over them ends in
@@ -373,7 +373,8 @@ impl Shared {
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
         let _turn = self.checkpoint_turn.ask(Lba(0), 1).granted().await;
         if self.superblock.is_uncertain() {
-            // A twin may name the checkpoint that failed last, in the area that this one is about to overwrite.
+            // A twin may name the checkpoint that failed last, in the area that this one is about
+            // to overwrite.
             self.superblock.update(&*self.flash, &self.counters, |_| {}).await?;
         }
         // (1)

@@ -1,8 +1,8 @@
 //! Ending a cache.
 //!
-//! In order: (1) writes in flight end, those that wait for room with an error; (2) the offered
-//! chunks are stored, and all is flushed; (3) the background tasks end; (4) a checkpoint says that
-//! the end was orderly; (5) for a detach, the superblock twins say so; (6) the committer ends.
+//! In order: (1) Writes in flight end, those that wait for room with an error. (2) The offered
+//! chunks are stored, and all is flushed. (3) The background tasks end. (4) A checkpoint says that
+//! the end was orderly. (5) For a detach, the superblock twins say so. (6) The committer ends.
 //!
 //! Invariants: no write follows the mark of (4). An end goes on even if its caller gives up. From
 //! (2) on it goes on even if the cache is dropped. Before that, a drop is like a crash.

@@ -76,7 +76,8 @@ pub enum OriginChanged {
     /// The cache is not opened.
     #[default]
     Refuse,
-    /// The cache durably forgets its clean chunks, and lays its dirty data over the origin as it is now.
+    /// The cache durably forgets its clean chunks, and lays its dirty data over the origin as it is
+    /// now.
     Drop,
     /// The cache trusts the content of the flash.
     Keep,
@@ -119,23 +120,23 @@ pub struct Tuning {
     pub fence: Keeper,
     /// If the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
     pub discard_fenced: bool,
-    /// Open though the origin is larger than when the cache was made: to destage all data there,
-    /// and detach.
+    /// Open though the origin is larger than when the cache was made. It serves to destage all
+    /// data, and detach.
     pub accept_grown_origin: bool,
     /// The action when another program changed the origin since the last orderly end.
     pub origin_changed: OriginChanged,
     /// The treatment of a TRIM.
     pub trim: TrimPolicy,
-    /// Largest age of an entry that waits for the metadata log, in milliseconds: the age of the oldest clean mapping
-    /// that a crash forgets.
+    /// Largest age of an entry that waits for the metadata log, in milliseconds. It is the age of
+    /// the oldest clean mapping that a crash forgets.
     pub commit_interval_ms: u64,
     /// Every write and trim is over when it is durable, as with FUA. CacheDedup §3.3 treats dirty
     /// blocks and their metadata so. In write-back, simultaneous writes are committed together; in
     /// the other modes each goes to the origin with FUA. Without this option, a flush or FUA makes
     /// them durable, as on a disk with a volatile write cache.
     pub durable_writes: bool,
-    /// Threads that can look up at once without disturbing one another, rounded up to a power of
-    /// two; 0 for as many as can run at once.
+    /// Threads that can look up at once without disturbing one another. The number is rounded up to
+    /// a power of two; 0 stands for as many as can run at once.
     pub read_stripes: usize,
     /// Read hits in a row, with no decision between them, from which on they share the lock; 0 for
     /// always. A decision after shared ones takes all stripes, which lasts about as long as a few

@@ -1,10 +1,10 @@
 //! Making a cache on a flash device: checks, layout, superblocks.
 //!
-//! In order: (1) all options are checked before the first write; (2) both superblocks are cleared,
-//! durably, so that an earlier cache opens whole or not at all. Then both checkpoint headers and
-//! the log's first sector are cleared, durably, so that none of them fits the new cache; (3) the
-//! WEU slots are trimmed; (4) the superblock twins are written. A crash in between leaves no cache,
-//! or the new one. A crash before the first flush may leave the earlier one.
+//! In order: (1) All options are checked before the first write. (2) Both superblocks are cleared,
+//! durably, so an earlier cache opens whole or not at all. Then both checkpoint headers and the
+//! log's first sector are cleared, durably. So none of them fits the new cache. (3) The WEU slots
+//! are trimmed. (4) The superblock twins are written. A crash in between leaves no cache, or the
+//! new one. A crash before the first flush may leave the earlier one.
 //!
 //! It does not open paths, or decide to overwrite; the caller asks first.
 

@@ -1,15 +1,15 @@
 //! Going on without a flash that failed.
 //!
-//! A flash fails when it is gone, when one flush fails, when checkpoints fail again and again, or
-//! when it refuses a segment or a log frame until the retries end ([`refused`](crate::refused)).
-//! Until the cache is opened again, no record is stored on it, and no entry becomes durable there.
-//! Mapped chunks stay mapped: readable records and the origin serve the reads. Readable dirty data
-//! is destaged.
+//! A flash fails when it is gone, when one flush fails, or when checkpoints fail again and again.
+//! It also fails when it refuses a segment or a log frame until the retries end
+//! ([`refused`](crate::refused)). Until the cache is opened again, no record is stored on it, and
+//! no entry becomes durable there. Mapped chunks stay mapped: readable records and the origin serve
+//! the reads. Readable dirty data is destaged.
 //!
-//! A write goes past the flash, in order: (1) the fence is up; (2) no destage of these chunks is
-//! under way; (3) the dirty data of partly covered chunks is on the origin; (4) the chunks' clean
-//! mappings are forgotten; (5) the origin is written; (6) the dirty mappings are forgotten, too;
-//! (7) the write is acknowledged. A write that fails in (5) may have changed the origin: a clean
+//! A write goes past the flash, in order: (1) The fence is up. (2) No destage of these chunks is
+//! under way. (3) The dirty data of partly covered chunks is on the origin. (4) The chunks' clean
+//! mappings are forgotten. (5) The origin is written. (6) The dirty mappings are forgotten, too.
+//! (7) The write is acknowledged. A write that fails in (5) may have changed the origin: a clean
 //! mapping that stayed would show the old content until the next opening.
 //!
 //! Invariants: dirty data that is not durable on the flash is destaged only behind the fence. The
@@ -271,10 +271,10 @@ impl Shared {
         Err(self.origin_watch.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
     }
 
-    /// FLUSH without the flash: data that was not durable there goes to the origin, and the origin
+    /// FLUSH without the flash. Data that was not durable there goes to the origin, and the origin
     /// is flushed.
     ///
-    /// # Errors
+    ///  # Errors
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] if some of it cannot be read or
     /// written; those of the origin.
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {

@@ -71,8 +71,7 @@ impl EngineDesign {
         self.store.can_share()
     }
 
-    /// Returns the limit of bytes of RAM for each mapping, for chunks of `chunk_bytes`: the divisor
-    /// of a RAM budget.
+    /// Returns the limit of RAM bytes for each mapping, by which a RAM budget is divided.
     ///
     /// A design with slots of one chunk counts its own bytes among them, because it has data of no
     /// more addresses than mappings.
@@ -104,10 +103,10 @@ impl EngineDesign {
         self.store.buckets(options, flash_bytes)
     }
 
-    /// Returns the mappings that it asks for on a flash of `flash_bytes`, or `None` for the
-    /// format's default.
+    /// Returns the mappings that it wants on a flash of `flash_bytes`, or `None` for the format's
+    /// default.
     ///
-    /// # Errors
+    ///  # Errors
     /// [`EngineError::Invalid`] for a flash of more slots than it can have.
     pub fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, EngineError> {
         self.store.mappings_wanted(flash_bytes, chunk_bytes).map_err(|why| self.refusal(&why))

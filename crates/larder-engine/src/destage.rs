@@ -1,8 +1,8 @@
 //! Destaging: dirty data goes to the origin, in the order of its addresses, at a limited rate.
 //!
-//! In order, for a batch: (1) the batch is durable on flash; (2) the origin gets zeroes for trimmed
+//! In order, for a batch: (1) The batch is durable on flash. (2) The origin gets zeroes for trimmed
 //! runs. Records are read and written there, neighbours as one write, fragments sector run by
-//! sector run; (3) one flush of the origin covers the batch; (4) each mapping whose sequence number
+//! sector run. (3) One flush of the origin covers the batch. (4) Each mapping whose sequence number
 //! is still the newest is marked clean, and the mark is logged. A crash before (4) is durable
 //! leaves the data dirty, and it is destaged again, to the same effect. The mark is durable before
 //! a slot is reused, because freeing a slot commits.
@@ -135,7 +135,8 @@ impl Shared {
                     pause = RETRY_FIRST;
                     let rate = self.live.get().destage_rate_bytes_per_s;
                     if !urgent && rate > 0 {
-                        // Bytes say little about a disk that seeks: half of its time is left to readers, too.
+                        // Bytes say little about a disk that seeks: half of its time is left to
+                        // readers, too.
                         let spent = self.runtime.now().saturating_sub(began);
                         let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64).max(2 * spent);
                         either(self.runtime.delay(earliest - spent), pace).await;
@@ -185,7 +186,8 @@ impl Shared {
         }
     }
 
-    /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written to the origin.
+    /// Destages one batch from `cursor` on, around the end of the volume. Returns the bytes written
+    /// to the origin.
     async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize, reach: Reach) -> Result<u64, ()> {
         let from = *cursor;
         let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, chunks_max);
@@ -208,7 +210,8 @@ impl Shared {
         self.destage_batch(&batch).await
     }
 
-    /// Destages chunks and trimmed runs, with one flush of the origin. Returns the bytes written to the origin.
+    /// Destages chunks and trimmed runs, with one flush of the origin. Returns the bytes written to
+    /// the origin.
     ///
     /// # Errors
     /// As [`Shared::destage`].
@@ -269,8 +272,8 @@ enum KeptShare {
     Give(usize),
 }
 
-/// Returns the next batch from `from` on, of at most `chunks_max` chunks and the runs among them,
-/// and its end.
+/// Returns the next batch from `from` on, and its end. It has at most `chunks_max` chunks and the
+/// runs among them.
 fn next_batch(state: &State, from: Lba, chunks_max: usize, share: KeptShare) -> (Batch, Option<Lba>) {
     let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
     let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));

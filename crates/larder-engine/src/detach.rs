@@ -1,9 +1,9 @@
 //! Detaching: the origin gets all data that only the cache has, and the flash is marked as no cache
 //! any more.
 //!
-//! In order: (1) dirty data is destaged while requests go on; (2) a ticket over the whole volume
-//! stops writes; (3) the rest is destaged, and the origin is flushed; (4) the superblock twins say
-//! *detached*; (5) the cache is closed. A crash before (4) leaves the cache as it was, with dirty
+//! In order: (1) Dirty data is destaged while requests go on. (2) A ticket over the whole volume
+//! stops writes. (3) The rest is destaged, and the origin is flushed. (4) The superblock twins say
+//! *detached*. (5) The cache is closed. A crash before (4) leaves the cache as it was, with dirty
 //! data or without. A crash after it leaves an origin that is complete alone.
 //!
 //! Invariants: if some data cannot be destaged, the cache stays attached and goes on.
@@ -55,8 +55,8 @@ impl Cache {
         shared.end(ticket, true, asker).await
     }
 
-    /// Returns whether the cache was closed, by [`Cache::close`] or [`Cache::detach`]: it takes no
-    /// more requests.
+    /// Returns whether [`Cache::close`] or [`Cache::detach`] closed the cache. It takes no more
+    /// requests then.
     pub fn is_closed(&self) -> bool {
         self.shared().is_closing()
     }

@@ -108,7 +108,7 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
     }
 }
 
-/// The state that an opening would find, or, if that is refused, the start of a repair: then
+/// The state that an opening would find. If that is refused, it is the start of a repair, and
 /// `salvaged`.
 pub(crate) struct StateOf {
     /// The state.
@@ -124,10 +124,9 @@ pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineE
     }
 }
 
-/// Returns the WEU slots as an opening would find them, in flash order, and whether metadata was
-/// damaged.
+/// Returns the WEU slots of an opening, in flash order, and whether metadata was damaged.
 ///
-/// # Errors
+///  # Errors
 /// No superblock is whole.
 pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
@@ -163,12 +162,11 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Slo
     Ok((listing, salvaged))
 }
 
-/// Returns the mappings of one chunk, or of all, as an opening would find them, and whether
-/// metadata was damaged.
+/// Returns the mappings of an opening, of one chunk or of all, and whether metadata was damaged.
 ///
 /// They come by address, without trimmed runs.
 ///
-/// # Errors
+///  # Errors
 /// No superblock is whole, or there is no such chunk.
 pub async fn mappings(
     flash: &dyn BlockDevice,
@@ -189,10 +187,9 @@ pub async fn mappings(
     Ok((listing, salvaged))
 }
 
-/// Returns the FP index, least recent first, as an opening would find it, and whether metadata was
-/// damaged.
+/// Returns the FP index of an opening, least recent first, and whether metadata was damaged.
 ///
-/// # Errors
+///  # Errors
 /// No superblock is whole.
 pub async fn fingerprints(
     flash: &dyn BlockDevice,
@@ -211,12 +208,11 @@ pub async fn fingerprints(
     Ok((listing, salvaged))
 }
 
-/// Returns the trimmed runs that the origin lacks, as an opening would find them, and whether
-/// metadata was damaged.
+/// Returns the trimmed runs of an opening that the origin lacks, and whether metadata was damaged.
 ///
 /// They come by address.
 ///
-/// # Errors
+///  # Errors
 /// No superblock is whole.
 pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<TrimDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;

@@ -33,7 +33,8 @@ pub enum EngineError {
     LogDamaged {
         /// The first frame that is lost.
         lost: u64,
-        /// A later frame that marks it as durable, or the newest frame that a slot names as durable.
+        /// A later frame that marks it as durable, or the newest frame that a slot names as
+        /// durable.
         found: u64,
         /// The position of that frame, or of the slot's naming.
         flash_offset: u64,
@@ -42,14 +43,16 @@ pub enum EngineError {
     },
     /// The flash device failed; no write becomes durable there until the cache is opened again.
     FlashFailed(IoError),
-    /// The flash device failed, and a write past it would need a fence, which could not be made durable.
+    /// The flash device failed, and a write past it would need a fence, which could not be made
+    /// durable.
     NoFence {
         /// The failure of the flash.
         flash: IoError,
         /// The reason for the missing fence.
         why: String,
     },
-    /// The flash failed earlier, and the origin was written without it since: its dirty data may be older.
+    /// The flash failed earlier, and the origin was written without it since: its dirty data may be
+    /// older.
     Fenced {
         /// The reason for the fence.
         why: String,

@@ -1,9 +1,9 @@
 //! Eviction of WEUs, and the background cleaning of stale index entries.
 //!
-//! In order, for a batch of victims: (1) they take no new references, and their dirty mappings are
-//! destaged; (2) under the lock the mappings of a victim die, its generation moves on, and *slot
-//! freed* is logged; (3) that is committed; (4) the last reader leaves; (5) the slot is trimmed;
-//! (6) it is free. A crash before (3) leaves the slot as it was. A crash after it leaves a slot
+//! In order, for a batch of victims: (1) They take no new references, and their dirty mappings are
+//! destaged. (2) Under the lock the mappings of a victim die, its generation moves on, and *slot
+//! freed* is logged. (3) That is committed. (4) The last reader leaves. (5) The slot is trimmed.
+//! (6) It is free. A crash before (3) leaves the slot as it was. A crash after it leaves a slot
 //! whose trim may be missing: it is trimmed before its next use.
 //!
 //! A chunk that fits in a few slots only, as in buckets, needs room before it comes. Slots that
@@ -31,10 +31,11 @@ use std::{
 const AHEAD_MAX: usize = 32;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
-/// The limit of entries that leave the index at once is this part of the entries that may wait for
-/// the log.
+/// Divisor of the entries that may wait for the log. It gives the limit of entries that leave the
+/// index at once.
 const DROPPED_SHARE: usize = 8;
-/// When a request of the origin has waited this long, an eviction leaves dirty data behind and takes clean data.
+/// Wait of a request of the origin after which an eviction leaves dirty data behind. It takes clean
+/// data then.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Pause if no slot can be evicted for now.
 const PAUSE: Duration = Duration::from_millis(20);

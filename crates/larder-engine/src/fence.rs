@@ -20,13 +20,13 @@ pub trait FenceKeeper: Send + Sync {
     /// A later opening without a keeper is refused, and its error names this place.
     fn place(&self) -> String;
 
-    /// Prepares the fence's place: the cache opens with this keeper, and the flash is about to name
+    /// Prepares the fence's place. The cache opens with this keeper, and the flash is about to name
     /// the place.
     ///
     /// The keeper creates its files now and not before, because an opening that is refused changes
     /// nothing.
     ///
-    /// # Errors
+    ///  # Errors
     /// A sentence: then the cache does not open.
     fn prepare(&self) -> Result<(), String>;
 

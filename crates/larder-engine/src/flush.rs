@@ -1,8 +1,8 @@
 //! FLUSH, and the committer behind it: makes decisions durable, in their order.
 //!
-//! A commit, in order: (1) under the lock, the waiting entries are counted, and the segments that
-//! they depend on are closed; (2) those segments are written; (3) the flash is flushed if entries
-//! name records; (4) the entries are written as frames of the metadata log, each frame with FUA,
+//! A commit, in order: (1) Under the lock, the waiting entries are counted, and the segments that
+//! they depend on are closed. (2) Those segments are written. (3) The flash is flushed if entries
+//! name records. (4) The entries are written as frames of the metadata log, each frame with FUA,
 //! one after the other. A crash before (4) leaves the state of the commit before. A crash within
 //! (4) leaves a prefix of the entries, because recovery stops at the first frame that is not whole.
 //! Data is durable before any entry that names it.

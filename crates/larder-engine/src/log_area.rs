@@ -49,8 +49,8 @@ impl LogArea {
         (self.used_bytes + skipped + bytes <= self.region_bytes).then_some(offset)
     }
 
-    /// Moves the next frame to the next multiple of `sector_bytes`, so that no sector with a frame
-    /// is written again. The bytes in between stay unused until a checkpoint frees them.
+    /// Moves the next frame to the next multiple of `sector_bytes`. So no sector with a frame is
+    /// written again. The bytes in between stay unused until a checkpoint frees them.
     pub fn continue_in_sectors_of(&mut self, sector_bytes: u64) {
         let boundary = self.head.next_multiple_of(sector_bytes.max(1)).min(self.region_bytes);
         self.used_bytes += boundary - self.head;

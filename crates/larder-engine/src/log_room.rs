@@ -7,11 +7,13 @@
 //! evictions wait. Insertions are dropped. A read of a damaged clean record goes to the origin, and
 //! a later read forgets the record.
 //!
-//! Invariants: all entries that may come without another request are counted. These are the entries
-//! in the queue, and the clean mappings that wait for a flush of the origin or for their record (a
-//! failed flush makes an entry of each). They are also one for each chunk that a writer has asked
-//! for ([`Reserved`]), as many at most as entries may wait. The last are those of each destage and
-//! eviction under way ([`ReservedBatch`]).
+//! Invariants: all entries that may come without another request are counted. They are:
+//! - the entries in the queue;
+//! - the clean mappings that wait for a flush of the origin or for their record (a failed flush
+//!   makes an entry of each);
+//! - one for each chunk that a writer has asked for ([`Reserved`]), as many at most as entries may
+//!   wait;
+//! - those of each destage and eviction under way ([`ReservedBatch`]).
 //!
 //! It does not write the log; [`flush`](crate::flush) does.
 
@@ -27,7 +29,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
 
 /// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
 pub const LOG_USED_PERCENT_MAX: u64 = 75;
-/// Share that commits beside a checkpoint may fill, with the entries that are to come; the rest is
+/// Share that commits beside a checkpoint may fill, with the entries that are to come. The rest is
 /// for padding of the checkpoint's own frames. In percent.
 const LOG_TAKEN_PERCENT_MAX: u64 = 90;
 /// Share of the log from which on a checkpoint of a crowded log is worth it. In percent.

@@ -1,8 +1,8 @@
 //! Changing the write mode while serving.
 //!
-//! To write-through or write-around, in order: (1) dirty data is destaged while writes go on; (2) a
-//! ticket over the whole volume stops writes; (3) the rest is destaged, and all of it is durable;
-//! (4) the new mode is durable in the superblock; (5) writes go on in the new mode. A crash before
+//! To write-through or write-around, in order: (1) Dirty data is destaged while writes go on. (2) A
+//! ticket over the whole volume stops writes. (3) The rest is destaged, and all of it is durable.
+//! (4) The new mode is durable in the superblock. (5) Writes go on in the new mode. A crash before
 //! (4) leaves the old mode, with dirty data or without.
 //!
 //! It does not change the design or the geometry; those are fixed when a cache is made.
@@ -40,10 +40,7 @@ impl Shared {
     /// Sets the write mode. Returns when it is durable; a mode without dirty data also waits until
     /// there is none.
     ///
-    /// # Errors
-    /// Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode
-    /// without dirty data is in force then, and only its note is missing; setting it again notes
-    /// it.
+    /// # Errors Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode without dirty data is in force then. Only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;

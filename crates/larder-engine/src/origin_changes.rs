@@ -125,8 +125,8 @@ impl OriginChanges {
         self.next_number += 1;
     }
 
-    /// Takes away the doubt about chunks that the origin got whole, without a failed flush since
-    /// the write began.
+    /// Ends the doubt about chunks that the origin got whole. No flush failed since the write
+    /// began.
     pub fn rewritten(&mut self, chunks: Range<u64>) {
         self.doubtful.remove(Lba(chunks.start), chunks.end.saturating_sub(chunks.start));
     }
@@ -188,8 +188,8 @@ impl Shared {
         Ok(change)
     }
 
-    /// Begins a change of `len` bytes of the origin at `offset`, during which no clean mapping is
-    /// made there.
+    /// Begins a change of `len` bytes of the origin at `offset`. No clean mapping is made there
+    /// meanwhile.
     ///
     /// The end of the change outdates reads of the meantime. The caller forgets the present
     /// mappings.

@@ -4,10 +4,10 @@
 //! last write to the origin, with the superblock that records the orderly end. The first write of
 //! an opening removes it. So after a crash there is no mark, and the opening accepts the origin.
 //!
-//! Dropping copies follows the order of a repair: (1) the state without them is written as a
-//! checkpoint into the area that the superblock does not name, with a flush, its header with FUA, a
-//! flush; (2) the twins name it, and note no mark. *Crash before (2): the mark is still there, and
-//! the next opening asks again.*
+//! Dropping copies follows the order of a repair: (1) The state without them becomes a checkpoint
+//! in the area that the superblock does not name. A flush follows, its header with FUA, a flush.
+//! (2) The twins name it, and note no mark. *Crash before (2): the mark is still there, and the
+//! next opening asks again.*
 //!
 //! Invariants: dirty data is never dropped. An opening accepts an origin whose device reports no
 //! mark.
@@ -35,16 +35,17 @@ pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginSta
     Some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// Returns whether another program changed the origin since the last orderly end, if its device can
-/// tell.
+/// Returns whether another program changed the origin since the last orderly end. An origin without
+/// a mark counts as unchanged.
 ///
-/// # Errors
+///  # Errors
 /// [`EngineError::OriginChanged`] after such a change, if the tuning names no action for it.
 pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
     // The older one of two superblocks does not show the later changes.
     let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
     let (Some(before), Some(now)) = (before, origin.change_mark()) else { return Ok(false) };
-    // An option that accepts a grown origin accepts its change, too; no copy comes from the flash then.
+    // An option that accepts a grown origin accepts its change, too; no copy comes from the flash
+    // then.
     let has_grown = tuning.accept_grown_origin && now.size_bytes > before.size_bytes;
     let is_same = now.size_bytes == before.size_bytes && (now.epoch != before.epoch || now.changes == before.changes);
     if is_same || has_grown {

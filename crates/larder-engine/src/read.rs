@@ -23,8 +23,7 @@ use larder_core::{Lba, Lookup, Place, SectorMap, design::Question, types::SECTOR
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// Tries of one chunk whose record was replaced or damaged under the reader, or that the flash
-/// fails to read.
+/// Tries of one chunk with a record that was replaced, is damaged, or that the flash fails to read.
 pub(crate) const TRIES_MAX: usize = 4;
 
 /// One chunk of a request: the bytes of the chunk and their position in the reply.

@@ -14,9 +14,9 @@
 //! ([`region`](crate::region)). Readers of other blocks go on, and no thread holds the exclusive
 //! lock. If the second look does not confirm the hit, the design is told, and the long way begins.
 //!
-//! A sequential stream may go on inside a chunk: the first half of the chunk was missed, and the
-//! second half is on flash by now. Such a hit takes the long way, which follows the stream. The
-//! check for it writes nothing.
+//! A sequential stream may go on inside a chunk: the first half was missed, and the second half is
+//! on flash by now. Such a hit takes the long way, which follows the stream. The check for it
+//! writes nothing.
 //!
 //! Invariants: those of the long way. The slot is pinned under the lock, shared or not, of its
 //! lookup.

@@ -132,8 +132,8 @@ impl Shared {
     }
 }
 
-/// Returns the device-aligned window around a record: offset on flash, length, and bytes before the
-/// record.
+/// Returns the device-aligned window around a record. It is the offset on flash, the length, and
+/// the bytes before the record.
 pub fn window(geometry: &Geometry, place: &Place) -> (u64, usize, usize) {
     let start = geometry.flash_offset(place.slot, place.offset);
     let align = geometry.flash_align as u64;
@@ -185,7 +185,8 @@ pub fn decode_chunk(place: &Place, payload: &[u8], out: &mut [u8]) -> bool {
     decode(encoding_of(place), payload, out)
 }
 
-/// Decodes a fragment's payload (its valid sectors, one after the other) into their places in a chunk.
+/// Decodes a fragment's payload (its valid sectors, one after the other) into their places in a
+/// chunk.
 pub fn overlay_fragment(place: &Place, sectors: &SectorMap, payload: &[u8], chunk: &mut [u8]) -> bool {
     let mut packed = vec![0; sectors.count() * SECTOR_BYTES];
     if !decode(encoding_of(place), payload, &mut packed) {

@@ -1,11 +1,11 @@
 //! Opening: from superblock, checkpoint and metadata log back to the state, after a clean end or a
 //! crash.
 //!
-//! In order: (1) the superblock that counts; (2) its checkpoint, block by block; (3) the log from
-//! there on, frame by frame, until one is not whole or not the next; (4) a flush of both devices,
-//! so that a later power loss cannot change the state that this opening read; (5) the repair of a
-//! damaged superblock twin and the removal of the clean-shutdown mark, before any other write; (6)
-//! on sectors coarser than the superblock's, a checkpoint whose log starts at the next boundary,
+//! In order: (1) The superblock that counts. (2) Its checkpoint, block by block. (3) The log from
+//! there on, frame by frame, until one is not whole or not the next. (4) A flush of both devices,
+//! so that a later power loss cannot change the state that this opening read. (5) The repair of a
+//! damaged superblock twin, and the removal of the clean-shutdown mark, before any other write. (6)
+//! On sectors coarser than the superblock's, a checkpoint whose log starts at the next boundary,
 //! before any other write.
 //!
 //! Invariants: no write comes before (5). A structure that does not decode is an error, never a
@@ -50,8 +50,8 @@ use std::{
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
-/// Bytes of RAM that the engine keeps for a slot, beside the design's: two flags, and the count of
-/// readers that pin it.
+/// Bytes of RAM that the engine keeps for a slot, beside the design's. They are two flags, and the
+/// count of readers that pin it.
 pub const ENGINE_SLOT_BYTES: u64 = 6;
 
 /// The findings of the opening.
@@ -178,12 +178,11 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
     }
 }
 
-/// Returns the bytes of RAM that an opening takes for the slots alone, before it reads beyond the
-/// superblock.
+/// Returns the bytes of RAM that the superblock's slots alone take in an opening.
 ///
 /// Mappings come on top.
 ///
-/// # Errors
+///  # Errors
 /// As [`new_design`].
 pub fn tables_bytes(superblock: &Superblock) -> Result<u64, EngineError> {
     let design = designs::check_superblock(superblock)?;

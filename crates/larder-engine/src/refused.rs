@@ -36,8 +36,8 @@ struct Waiting {
 }
 
 impl Refusals {
-    /// Returns the reason why the flash takes no writes now, and the waiting writes; `None` when
-    /// none waits.
+    /// Returns the reason why the flash takes no writes, and the waiting writes; `None` when none
+    /// waits.
     pub fn standing(&self) -> Option<(IoError, usize)> {
         let waiting = self.0.lock();
         waiting.last.clone().filter(|_| waiting.writes > 0).map(|error| (error, waiting.writes))

@@ -8,17 +8,17 @@
 //! A read or write of a block has its *turn*, which is AustereCache's lock of a bucket (section 4):
 //! requests of other blocks go on.
 //!
-//! Slots in several blocks are read side by side: each block has its turn and its read, and no
-//! holder of a turn waits for another turn.
+//! Slots in several blocks are read side by side. Each block has its turn and its read, and no
+//! holder of a turn waits for another.
 //!
-//! Invariants: one read or write at a time is under way in one block of the device, in the order of
-//! the requests under the lock. The slots of a read are told, or used for a hit that is pinned,
-//! before its turn ends. So no design is told of a slot that was written over meanwhile. A block
-//! that is read, changed and written back loses no neighbour's change.
+//! Invariants: one read or write at a time runs in one block of the device, in the order of the
+//! requests under the lock. The slots of a read are told, or used for a hit that is pinned, before
+//! its turn ends. So no design is told of a slot that was written over meanwhile. A block that is
+//! read, changed and written back loses no neighbour's change.
 //!
 //! It does not decide, or know dirty data.
 //!
-//! [`Design::unread`]: larder_core::Design::unread
+//!   [`Design::unread`]: larder_core::Design::unread
 
 pub(crate) mod scan;
 
@@ -39,9 +39,9 @@ use std::{
 /// Limit of the metadata slots that are read side by side for one request.
 pub(crate) const INFORMED_MAX: usize = 64;
 
-/// Limit of the metadata slots that all requests of several chunks read ahead of their use, beyond
-/// one for each request. It is half of the remembered ones, so requests seldom push out each
-/// other's. A slot that is pushed out is read again.
+/// Limit of the metadata slots read ahead of their use, beyond one for each request. It is for all
+/// requests of several chunks together. It is half of the remembered ones, so requests seldom push
+/// out each other's. A slot that is pushed out is read again.
 const AHEAD_MAX: usize = 128;
 
 /// Limit of addresses that wait until a metadata slot names them on flash: some 3 MiB of RAM.
@@ -75,8 +75,8 @@ impl State {
         }
     }
 
-    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that it is no longer
-    /// mapped there.
+    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that its mapping is
+    /// gone.
     pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
         if self.design.held_at(lba) == Some(place.slot) {
             self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));

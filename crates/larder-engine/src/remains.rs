@@ -12,8 +12,8 @@ use larder_core::Lba;
 const RANGES_TOLD_MAX: usize = 4;
 
 impl Cache {
-    /// Returns the reason for a [`Cache::destage_all`] that left dirty data and began with the
-    /// counts `since`.
+    /// Returns the reason for dirty data after a [`Cache::destage_all`] that began with the counts
+    /// `since`.
     pub fn why_dirty(&self, since: &CounterValues) -> String {
         self.shared().why_dirty(since)
     }

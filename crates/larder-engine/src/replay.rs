@@ -1,10 +1,10 @@
 //! Replay: the entries of a checkpoint and of the metadata log, applied to a design one after the
 //! other.
 //!
-//! One rule makes the state: entries apply in order, the newest for an address wins, and *slot
-//! freed* kills the mappings of that generation and older ones. An entry that names a generation
-//! that is over already is dead: over a checkpoint of pieces from different moments, its slot was
-//! freed later in the log.
+//! One rule makes the state. Entries apply in order, and the newest for an address wins. *Slot
+//! freed* kills the mappings of that generation and older ones. An entry that names an ended
+//! generation is dead: its slot was freed later in the log. This happens over a checkpoint of
+//! pieces from different moments.
 //!
 //! Invariants: any entries that decode can be applied; none makes it panic.
 //!

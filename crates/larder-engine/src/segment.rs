@@ -5,7 +5,7 @@
 //! copy, while readers share it until the write is over.
 //!
 //! Invariants: a closed segment never changes. A slot is sealed when no useful room is left in it,
-//! or when the space behind its last segment would be too small for the next record.
+//! or too little behind its last segment for the next record.
 //!
 //! It does not flush the device; a written segment is volatile until [`flush`](crate::flush) has
 //! run.
@@ -67,13 +67,13 @@ pub struct NewRecord<'a> {
 pub enum Payload<'a> {
     /// The stored bytes and their encoding.
     Encoded(Encoding, &'a [u8]),
-    /// A chunk whose content was stored, or likely so, at the lookup: mostly it is mapped and not
+    /// A chunk whose content was stored, or likely so, at the lookup. Mostly it is mapped and not
     /// stored again. It is encoded only if it must be stored after all.
     Known(&'a [u8]),
 }
 
-/// A record with the parts that do not depend on its place: its CRC, and its copy if it has slots
-/// of its own. They are made without the lock.
+/// A record with the parts that do not depend on its place. They are its CRC, and its copy if it
+/// has slots of its own. They are made without the lock.
 pub(crate) struct Ready<'a> {
     pub record: NewRecord<'a>,
     pub encoding: Encoding,
@@ -225,7 +225,8 @@ impl State {
         place
     }
 
-    /// Closes the open segment of `class` if it has records, and the WEU with it if it is full or `seal` is set.
+    /// Closes the open segment of `class` if it has records. A full WEU closes with it, or any WEU
+    /// if `seal` is set.
     pub fn close_segment(&mut self, class: StreamClass, flash_tag: u64, seal: bool) {
         let Some(open) = &mut self.open[class_index(class)] else { return };
         let slot = open.slot;

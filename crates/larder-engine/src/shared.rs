@@ -235,7 +235,7 @@ impl Shared {
         if self.draining.load(Acquire) { Err(EngineError::Closed) } else { Ok(()) }
     }
 
-    /// Returns the index entries that writers in flight may add after a look for room; a tiny index
+    /// Returns the index entries that writers in flight may add after a look for room. A tiny index
     /// has fewer.
     pub fn room_wanted(&self) -> u64 {
         (self.geometry.index_entries_max / 16).min(64)

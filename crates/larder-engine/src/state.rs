@@ -55,8 +55,7 @@ pub struct PendingLog {
     pub first_seq: u64,
     /// Entries below this are durable.
     pub durable_below: u64,
-    /// Entries that forget mappings are below this. A crash before they are durable brings mappings
-    /// back.
+    /// Entries that forget mappings are below this. A crash before they are durable undoes them.
     pub forgets_below: u64,
     /// A task waits for the entries below this.
     pub wanted_below: u64,
@@ -186,11 +185,9 @@ pub struct State {
     pub unflushed: Unflushed,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
-    /// Changes of the origin by write-throughs, write-arounds and their trims, and its possible
-    /// losses.
+    /// Changes of the origin by write-throughs, write-arounds and their trims, and its losses.
     pub origin_changes: OriginChanges,
-    /// Flushes of the origin that failed. Any write before one of them may be lost, even if a later
-    /// flush succeeds.
+    /// Failed flushes of the origin. Earlier writes may be lost, even if a later flush succeeds.
     pub origin_flush_failures: u64,
     /// Flushes of the origin.
     pub origin_flushes: OriginFlushes,
@@ -201,7 +198,7 @@ pub struct State {
     pub unreadable_since: Option<Duration>,
     /// The fence, by which a later opening distrusts a flash that failed.
     pub fence: Fence,
-    /// Dirty chunks that were not durable when the flash failed: first chunk, number of chunks, sequence number.
+    /// Dirty runs that were not durable when the flash failed: first chunk, count, sequence number.
     pub undurable: Vec<(Lba, u64, u64)>,
     /// A switch of modes is under way.
     pub switching_to: Option<WriteMode>,
@@ -437,12 +434,11 @@ impl State {
         mapped
     }
 
-    /// Makes a run of chunks read as zeroes until a destage zeroes the origin. Returns the sequence
-    /// number.
+    /// Makes a run of chunks read as zeroes until its destage. Returns the sequence number.
     ///
     /// The trim also covers the runs of its kind that it touches, and all become one.
     ///
-    /// # Errors
+    ///  # Errors
     /// As [`State::map_dirty`].
     pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
         self.check_flash()?;

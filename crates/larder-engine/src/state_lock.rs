@@ -1,19 +1,19 @@
-//! [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once.
+//!    [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once.
 //!
 //! A thread that only looks takes the lock of its own stripe ([`stripes`](crate::stripes)). No
 //! other thread waits on that lock, so the look disturbs none. A look leaves its meaning for later
 //! decisions as a *touch* in the stripe's buffer. This is the batching of BP-Wrapper (Ding, Jiang
-//! and Zhang, "BP-Wrapper: a system framework making any replacement algorithms (almost) lock
-//! contention free", ICDE 2009, section III). A thread that takes the lock exclusively takes all
+//! and Zhang: "BP-Wrapper: a system framework making any replacement algorithms (almost) lock
+//! contention free". ICDE 2009, section III). A thread that takes the lock exclusively takes all
 //! stripes, so all looks have ended. It applies all touches first. A full stripe forces this, so no
 //! touch is dropped. A touch that can be applied beside other looks is applied at once
 //! ([`Touched::apply_now`]), unless the buffer has an earlier one.
 //!
 //! A writer pays for taking all stripes. So looks are shared only while they come in a row. This is
 //! the bias of BRAVO (Dice and Kogan, "BRAVO: biased locking for reader-writer locks", USENIX ATC
-//! 2019), counted in looks instead of time, because the engine has no clock. A decision ends the
-//! sharing. Then looks take the exclusive lock until enough of them have come in a row.
-//! `parking_lot::RwLock` is fair, too, but all its readers change one word: on the cores of a large
+//! 2019). It is counted in looks instead of time, because the engine has no clock. A decision ends
+//! the sharing. Then looks take the exclusive lock until enough of them have come in a row.
+//! `parking_lot::RwLock` is fair, too, but all its readers change one word. On the cores of a large
 //! machine that costs as much as the exclusive lock.
 //!
 //! Lock order: `exclusive`, then the stripes by number, then a design's own locks. The holder of a
@@ -105,7 +105,8 @@ pub struct StateGuard<'a, T: Touched> {
     looks: MutexGuard<'a, Looks>,
 }
 
-// SAFETY: the lock hands out `&T` to several threads at once, or `&mut T` to one; touches move from thread to thread.
+// SAFETY: the lock hands out `&T` to several threads at once, or `&mut T` to one; touches move from
+// thread to thread.
 unsafe impl<T: Touched + Send + Sync> Sync for StateLock<T> where T::Touch: Send {}
 
 impl<'a, T: Touched> StateGuard<'a, T> {

@@ -73,7 +73,8 @@ counters! {
         /// Bytes of records read from flash, for reads, for destages and for merging partial
         /// writes. They include the gaps of records that are read as one.
         flash_data_bytes_read,
-        /// Reads of the metadata region: of the device's blocks, each with one metadata slot or several.
+        /// Reads of the metadata region: of the device's blocks, each with one metadata slot or
+        /// several.
         flash_region_reads,
         /// Bytes of them.
         flash_region_bytes_read,
@@ -284,8 +285,8 @@ pub struct Status {
     pub compression_ratio: f64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
-    /// Bytes that a cache without deduplication and compression would have written for the same
-    /// insertions: whole chunks, and the sectors of fragments.
+    /// Bytes that a cache without deduplication and compression would have written. The same
+    /// insertions count whole chunks, and the sectors of fragments.
     pub plain_cache_bytes_written: u64,
     /// Bytes allocated by the LBA index.
     pub lba_index_ram_bytes: u64,
@@ -301,7 +302,8 @@ pub struct Status {
     pub lba_index_entries: u64,
     /// Entries of the FP index.
     pub fp_index_entries: u64,
-    /// Entries that the design's paper would have changed in its metadata area since the opening; 0 of a design without one.
+    /// Entries that the design's paper would have changed in its metadata area since the opening. A
+    /// design without one has 0.
     pub metadata_entries_changed: u64,
     /// Free WEU slots.
     pub slots_free: u64,
@@ -309,7 +311,7 @@ pub struct Status {
     pub slots: u64,
     /// Share of the metadata log in use, in percent.
     pub log_used_percent: u64,
-    /// Whether this opening found mappings of an earlier one.
+    /// This opening found mappings of an earlier one.
     pub warm_restart: bool,
     /// The report of this opening.
     pub recovery: RecoveryReport,
@@ -366,8 +368,8 @@ impl Status {
         self.health = health_of(&self.conditions);
     }
 
-    /// Returns the status of a state: of an open cache with its counts, or of a recovery's
-    /// findings, with none.
+    /// Returns the status of a state. It is that of an open cache with its counts, or of a recovery
+    /// with none.
     fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);

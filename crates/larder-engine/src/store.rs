@@ -77,8 +77,7 @@ pub(crate) trait Store: Send + Sync {
         true
     }
 
-    /// Returns the limit of bytes of RAM for each mapping, for chunks of `chunk_bytes`: the divisor
-    /// of a RAM budget.
+    /// Returns the limit of RAM bytes for each mapping, by which a RAM budget is divided.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64;
 
     /// Returns the bytes of RAM that the design's tables take for the slots of this layout, full or
@@ -91,10 +90,9 @@ pub(crate) trait Store: Send + Sync {
         u32::MAX
     }
 
-    /// Returns the mappings that a flash of `flash_bytes` needs room for, or `None` for the
-    /// format's default.
+    /// Returns the mappings that fit a flash of `flash_bytes`, or `None` for the format's default.
     ///
-    /// # Errors
+    ///  # Errors
     /// The fault of this size, as the end of a sentence that begins with the design.
     fn mappings_wanted(&self, _flash_bytes: u64, _chunk_bytes: u32) -> Result<Option<u64>, String> {
         Ok(None)

@@ -39,8 +39,8 @@ pub struct Stripes {
 pub struct Stripe(pub usize);
 
 impl Stripes {
-    /// Returns `wanted` stripes, rounded up to a power of two and at most [`STRIPES_MAX`]; with 0
-    /// as many as threads can run at once.
+    /// Returns `wanted` stripes, rounded up to a power of two and at most [`STRIPES_MAX`]. With 0
+    /// it returns as many as threads can run at once.
     pub fn new(wanted: usize) -> Stripes {
         let wanted = match wanted {
             0 => *CORES,

@@ -1,5 +1,5 @@
-//! Waiting inside the engine: [`Notify`] for conditions, [`Turns`] for work that must not run twice
-//! at once, [`Counted`] for the number of tasks at some work, [`join_all`] for operations that run
+//! Waiting inside the engine. [`Notify`] is for conditions, and [`Turns`] for work that must not
+//! run twice at once. [`Counted`] counts the tasks at some work, and [`join_all`] runs operations
 //! side by side.
 //!
 //! Invariants: a [`Listener`] made before a condition was checked never misses a change made after

@@ -133,7 +133,8 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// Begins to look, in the background, until the returned value is dropped. `None` without a listener.
+    /// Begins to look, in the background, until the returned value is dropped. `None` without a
+    /// listener.
     pub fn begin(
         listener: &Listener,
         origin: &Arc<Watch>,

@@ -95,8 +95,8 @@ pub struct OriginFlushes {
     in_flight: bool,
     /// The error of the last failure.
     pub last_error: Option<IoError>,
-    /// The same, with its number, if clients' writes go to the origin, for each [`Audience`] until
-    /// it is told. (Destages are tried again.)
+    /// The same, with its number, for each untold [`Audience`], if clients' writes go to the
+    /// origin. (Destages are tried again.)
     untold: [Option<(u64, IoError)>; 2],
 }
 
@@ -138,7 +138,8 @@ impl State {
 
     /// Returns whether the origin may lose written data in a power loss.
     fn origin_is_unflushed(&self) -> bool {
-        // A flush in flight may miss writes that completed after it began, and has promised nothing yet.
+        // A flush in flight may miss writes that completed after it began, and has promised nothing
+        // yet.
         self.origin_unflushed || self.origin_flushes.in_flight
     }
 

@@ -1,16 +1,16 @@
 //! Checks everything on a flash that mappings depend on: the checksums of superblocks, checkpoint,
-//! log and segments, each mapped record, and the consistency of the recovered state.
+//! log and segments, each mapped record, and the recovered state.
 //!
-//! In order: (1) the superblock twins; (2) the checkpoint, block by block, and each of its entries;
-//! (3) the log, each of its entries, and any loss of its durable frames; (4) recovery, or, if that
-//! is refused, salvage of the rest; (5) the mappings against slots, dirty counts and trimmed runs;
+//! In order: (1) The superblock twins. (2) The checkpoint, block by block, and each of its entries.
+//! (3) The log, each of its entries, and any loss of its durable frames. (4) Recovery, or, if that
+//! is refused, salvage of the rest. (5) The mappings against slots, dirty counts and trimmed runs.
 //! (6) WEU by WEU the segments, and in them each record that a mapping or a fingerprint names. The
 //! check of a record covers checksum, decoding, fingerprint and overlap.
 //!
 //! Invariants: it does not write. After any finding the checks go on as far as they can;
 //! [`PROBLEMS_MAX`] problems are kept, all are counted. The remains of a crash are no problem: a
-//! torn end of the log, a twin that is older or torn, torn segments that no metadata names. (So a
-//! rotten end of the log passes for a torn one, unless a slot names a lost frame;
+//! torn end of the log, an older or torn twin, torn segments that no metadata names. (So a rotten
+//! end of the log passes for a torn one, unless a slot names a lost frame.
 //! [`VerifyReport::log_end_confirmed`] is false without a confirmation of the end.)
 //!
 //! A failed read is the device's error, and no damage: the report counts the bytes that could not
@@ -51,8 +51,8 @@ pub const NOTES_MAX: usize = 100;
 /// One fault.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
-    /// The damaged structure: `superblock`, `checkpoint`, `log`, `recovery`, `index`, `mapping`,
-    /// `dirty`, `slot`, `segment`, `record`, `fingerprint`, `read`.
+    /// The damaged structure. It is `superblock`, `checkpoint`, `log`, `recovery`, `index`,
+    /// `mapping`, `dirty`, `slot`, `segment`, `record`, `fingerprint`, `read`.
     pub kind: &'static str,
     /// One sentence.
     pub what: String,
@@ -120,7 +120,8 @@ pub struct VerifyReport {
     pub record_bytes: u64,
     /// Dirty chunks whose bytes are lost.
     pub dirty_chunks_lost: u64,
-    /// Bytes that the device failed to read: their content is unknown, and problems may stem from that alone.
+    /// Bytes that the device failed to read. Their content is unknown, and problems may stem from
+    /// that alone.
     pub unread_bytes: u64,
     /// Problems found.
     pub problems_found: u64,

@@ -162,8 +162,8 @@ pub struct Segment {
     pub records: Result<Vec<RecordEntry>, FormatError>,
 }
 
-/// Returns the segments of a slot in this generation, from the bytes of the whole WEU, and the
-/// reason for their end.
+/// Returns a slot's segments in this generation, from its whole bytes, and the reason for their
+/// end.
 pub fn segments(weu: &[u8], flash_tag: u64, slot: u32, generation: u32) -> (Vec<Segment>, Option<FormatError>) {
     let mut found = Vec::new();
     let mut offset = 0;

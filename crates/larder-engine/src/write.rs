@@ -1,8 +1,8 @@
 //! The write: takes a range ticket and goes the way of the write mode. Write-through and
 //! write-around are here, write-back is in [`write_back`](crate::write_back).
 //!
-//! Write-through, in order: (1) the chunks' mappings are forgotten, durably if a durable mapping
-//! may exist; (2) the origin is written; (3) the write is acknowledged; (4) the new chunks are
+//! Write-through, in order: (1) The chunks' mappings are forgotten, durably if a durable mapping
+//! may exist. (2) The origin is written. (3) The write is acknowledged. (4) The new chunks are
 //! offered to insertion. Their mappings become durable only after a flush of the origin. A crash
 //! between (1) and (2) leaves the old data on the origin and nothing in the cache. A crash between
 //! (2) and (4) leaves the new data. Before the origin's flush it leaves the old or the new data, as

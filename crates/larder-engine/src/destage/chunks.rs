@@ -1,8 +1,8 @@
 //! Destaging chunks: a batch of them, from flash to the origin.
 //!
-//! Invariants: the records of a failed read are read again one by one, and the pieces of a failed
-//! write are written again one by one. So one bad sector, of the flash or of the origin, holds back
-//! its own chunk alone.
+//! Invariants: the records of a failed read are read again one by one. The pieces of a failed write
+//! are written again one by one. So one bad sector, of the flash or of the origin, holds back its
+//! own chunk alone.
 //!
 //! It does not choose the batch.
 

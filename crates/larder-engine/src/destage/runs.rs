@@ -27,7 +27,8 @@ pub(super) const MARKS_MAX: usize = 256;
 /// Bytes of the first request that zeroes, and of the shortest.
 const ZERO_BYTES_FIRST: u64 = 16 << 20;
 const ZERO_BYTES_MIN: u64 = 1 << 20;
-/// A request that takes less than `QUICK` doubles the next one's length; one that takes more than `SLOW` halves it.
+/// A request that takes less than `QUICK` doubles the next one's length. One that takes more than
+/// `SLOW` halves it.
 const QUICK: Duration = Duration::from_millis(50);
 const SLOW: Duration = Duration::from_millis(500);
 /// A batch begins no request after this time.
@@ -36,7 +37,8 @@ const ZERO_TIME_MAX: Duration = Duration::from_millis(250);
 /// holes, and the rate limit counts its time.
 const WRITTEN_BYTES_PER_S_MAX: u64 = 4 << 30;
 
-/// The length limit of a request that zeroes a range of the origin, so that it ends within a short time.
+/// The length limit of a request that zeroes a range of the origin. It lets a request end within a
+/// short time.
 pub(crate) struct ZeroPace(AtomicU64);
 
 impl Default for ZeroPace {
@@ -74,7 +76,8 @@ pub(super) struct Zeroed {
 }
 
 impl Shared {
-    /// Zeroes trimmed runs on the origin, or as much of them as fits into one batch. The caller holds the ticket.
+    /// Zeroes trimmed runs on the origin, or as much of them as fits into one batch. The caller
+    /// holds the ticket.
     pub(super) async fn zero_runs(self: &Arc<Self>, runs: &[Run]) -> Zeroed {
         let mut zeroed = Zeroed::default();
         let mut durable_upto = 0;
@@ -138,7 +141,8 @@ impl Shared {
         Ok(bytes.min((took.as_secs_f64() * WRITTEN_BYTES_PER_S_MAX as f64) as u64))
     }
 
-    /// Makes the zeroes durable on the origin, and marks them clean. Returns their bytes for the rate limit, 1 at least.
+    /// Makes the zeroes durable on the origin, and marks them clean. Returns their bytes for the
+    /// rate limit, 1 at least.
     pub(super) async fn finish_runs(self: &Arc<Self>, zeroed: Zeroed, failures: u64) -> Result<u64, ()> {
         let Zeroed { parts, bytes, has_failed } = zeroed;
         if !parts.is_empty() {

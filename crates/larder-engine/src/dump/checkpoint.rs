@@ -79,8 +79,8 @@ struct Area<'a> {
 }
 
 impl<'a> Area<'a> {
-    /// Reads area `number`, or without a number the one that the superblock names (`None` if it
-    /// names none).
+    /// Reads area `number`, or without one the area that the superblock names (`None` if it names
+    /// none).
     async fn read(flash: &'a dyn BlockDevice, superblock: &Superblock, number: Option<u8>) -> Option<Area<'a>> {
         let named = superblock.checkpoint;
         let number = number.or(named.map(|pointer| pointer.area))?;
@@ -134,13 +134,12 @@ pub async fn checkpoint(
     })
 }
 
-/// Returns the entries of the block with this number in an area, or in the one that the superblock
-/// names.
+/// Returns the entries of the block with this number in an area, or in the superblock's.
 ///
 /// An area with the rest of two checkpoints may have several blocks of that number. `limit` counts
 /// entries, and blocks.
 ///
-/// # Errors
+///  # Errors
 /// No whole block of that number lies there, or the superblock names no checkpoint.
 pub async fn checkpoint_block(
     flash: &dyn BlockDevice,

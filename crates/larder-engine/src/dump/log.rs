@@ -74,8 +74,8 @@ pub async fn frame(
     Ok(LogDump { frames: 1, bytes: header.frame_bytes.into(), next_frame_seq, log })
 }
 
-/// Returns every frame of this cache in the log, by number: since the checkpoint, from before, and
-/// not whole.
+/// Returns every frame of this cache in the log, by number. Frames before the checkpoint and torn
+/// ones are included.
 pub async fn frames(flash: &dyn BlockDevice, superblock: &Superblock, limit: usize) -> Listing<FrameDump> {
     let layout = &superblock.layout;
     let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);

@@ -93,7 +93,7 @@ async fn record_bytes(flash: &dyn BlockDevice, superblock: &Superblock, place: &
     bytes.get(skip..skip + place.stored_len as usize).unwrap_or_default().to_vec()
 }
 
-/// Returns the record that has a byte of the flash, by the table of its segment, or else by its
+/// Returns the record that has a byte of the flash, by its segment's table, or else by its
 /// mappings.
 async fn listed_at(
     flash: &dyn BlockDevice,

@@ -35,12 +35,11 @@ impl Cut {
     }
 }
 
-/// Returns the segments in the slots that are not free, in flash order, and whether metadata was
-/// damaged.
+/// Returns the segments in the used slots, in flash order, and whether metadata was damaged.
 ///
 /// `limit` counts segments and records.
 ///
-/// # Errors
+///  # Errors
 /// No superblock is whole.
 pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SegmentDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;

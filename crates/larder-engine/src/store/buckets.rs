@@ -176,7 +176,7 @@ impl Store for OverBuckets {
         Box::pin(buckets::check(check))
     }
 
-    /// The metadata region tells all of them: no record may get a generation that an unrecorded
+    /// The metadata region tells all of them. No record may get a generation that an unrecorded
     /// earlier record had.
     fn restore_uses<'a>(
         &'a self,

@@ -49,8 +49,8 @@ impl Store for OverSlots {
         self.dedup
     }
 
-    /// The cost of a slot, with the design's own entries for it, is shared among the addresses that
-    /// may have it.
+    /// The cost of a slot, with the design's entries, is shared among the addresses that may have
+    /// it.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
         let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
         // A checkpoint takes the history as of one moment.

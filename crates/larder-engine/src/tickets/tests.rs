@@ -94,8 +94,8 @@ fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-/// Checks all waiting tickets against the list: each is woken once when it is free and never earlier, and its old tasks stay
-/// asleep.
+/// Checks all waiting tickets against the list. Each is woken once when it is free and never
+/// earlier, and its old tasks stay asleep.
 fn check(list: &mut [Modelled], seed: u64) {
     for at in 0..list.len() {
         let (earlier, rest) = list.split_at_mut(at);

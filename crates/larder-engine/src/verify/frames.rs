@@ -69,8 +69,8 @@ pub struct Lying {
 }
 
 impl Lying {
-    /// Returns a frame that is not whole and shows that frame `frame_seq` was durable
-    /// ([`FrameStart::shows_durable`](larder_format::FrameStart::shows_durable)).
+    /// Returns a frame that is not whole and shows that frame `frame_seq` was durable. See
+    /// [`FrameStart::shows_durable`](larder_format::FrameStart::shows_durable).
     ///
     /// Its first entry would be `entry_seq`.
     pub fn proof_of_loss(&self, frame_seq: u64, entry_seq: u64) -> Option<&FrameAt> {

@@ -233,7 +233,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Slots are exported before the entries that name them, so an entry with an older generation
+    /// Slots are exported before the entries that name them. So an entry with an older generation
     /// than its slot is wrong.
     fn place(&mut self, at: u64, lba: Option<u64>, place: &Place) {
         let whose = lba.map_or("a fingerprint".to_owned(), |lba| format!("chunk {lba}"));
@@ -324,8 +324,7 @@ fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
     });
 }
 
-/// Checks the end of the log against the remains of a crash: one frame that is not whole, and none
-/// behind it.
+/// Checks the end of the log. A crash leaves one frame that is not whole, and none behind it.
 async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogEnd, report: &mut VerifyReport) {
     let layout = &superblock.layout;
     let (next_frame, next_entry) = (end.next_frame_seq, end.next_entry_seq);

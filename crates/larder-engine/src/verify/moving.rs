@@ -61,7 +61,8 @@ impl<'a> Mover<'a> {
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
         let (superblock, store) = (&found.superblock, found.geometry.store);
         let packing = store.packing(&found.geometry.layout);
-        // The log as it was read is durable. A flash whose segments name no frames stays so until its next opening.
+        // The log as it was read is durable. A flash whose segments name no frames stays so until
+        // its next opening.
         let durable_frame_seq = superblock.log_positions.then_some(found.log_end.0.frame_seq.saturating_sub(1));
         let segment_seq = found.log_end.1;
         Mover { flash, superblock, store, packing, writes, open: Vec::new(), segment_seq, durable_frame_seq }

@@ -12,10 +12,10 @@ use larder_core::{
 use larder_device::BlockDevice;
 use larder_format::{LogStart, Superblock};
 
-/// Returns a design with the slots and pages of `old`, and with the mappings, runs and fingerprints
-/// to keep.
+/// Returns a design with the slots and pages of `old`, and the mappings, runs and fingerprints to
+/// keep.
 ///
-/// # Errors
+///  # Errors
 /// Those of [`new_design`].
 pub fn rebuild(
     superblock: &Superblock,

@@ -147,8 +147,8 @@ pub(super) fn homeless(named: NamedBySlot, findings: &mut Findings) {
     }
 }
 
-/// Returns the segments of this generation in the bytes of a slot, in order; those behind a damaged
-/// header, too.
+/// Returns the segments of this generation in the bytes of a slot, in order. It finds those behind
+/// a damaged header, too.
 fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) -> Vec<Segment> {
     let tag = superblock.flash_tag();
     let (mut found, _) = walk::segments(weu, tag, slot, generation);

@@ -1,16 +1,15 @@
 //! `larder verify --repair`: makes a damaged cache one that opens, and lists the cost.
 //!
-//! In order: (1) all is checked, and the remains of damaged metadata are read; (2) a repaired state
-//! is made in memory, without bad entries, and lost ranges are listed; no write came so far; (3)
-//! the flash is flushed, so that the bytes read stay; (4) if the superblock twins differ, or one is
-//! damaged, both get the one that counts; (5) whole records in damaged segments are written into
-//! free slots; (6) the repaired state is written as a checkpoint into the area that the superblock
-//! does not name, with a flush, its header with FUA, a flush; (7) the twins name it, and a log that
-//! begins behind all bytes of the present log; (8) unreadable pieces of the log are written anew;
-//! (9) all is checked again.
+//! In order: (1) All is checked, and damaged metadata is salvaged. (2) A repaired state is made in
+//! memory, without bad entries, and lost ranges are listed. (3) The flash is flushed before the
+//! first write, so the bytes read stay. (4) If the superblock twins differ, or one is damaged, both
+//! get the one that counts. (5) Whole records in damaged segments are written into free slots. (6)
+//! The repaired state is written as a checkpoint into the area that the superblock does not name. A
+//! flush follows, its header with FUA, a flush. (7) The twins name it, and a log that begins behind
+//! all bytes of the present log. (8) Unreadable pieces of the log are written anew. (9) All is
+//! checked again.
 //!
-//! A crash before (7) leaves the damaged cache, which can be repaired again; from the first twin of
-//! (7) on, the repaired one.
+//! A crash before the first twin of (7) leaves the damaged cache; a later one the repaired cache.
 //!
 //! Invariants: no byte is made up: afterwards a chunk reads as the cache or the origin has it. A
 //! clean chunk with a bad record is forgotten, because the origin has it. A dirty one is forgotten,
@@ -70,8 +69,7 @@ pub struct RepairReport {
     pub dry_run: bool,
     /// The cache needed a repair.
     pub needed: bool,
-    /// The cache is whole now, and was checked again. It is never true of a dry run that found
-    /// damage.
+    /// The cache is whole now, and was checked again; never after a dry run that found damage.
     pub whole: bool,
     /// A superblock twin was damaged or older.
     pub superblock_rewritten: bool,
@@ -99,11 +97,9 @@ pub struct RepairReport {
     pub suspect: Ranges,
     /// Those were forgotten, and read as the origin has them; else they read as the cache has them.
     pub suspect_dropped: bool,
-    /// Ranges that a lost part of checkpoint or log may concern: lost dirty data there reads as
-    /// something older.
+    /// Ranges that lost metadata may concern: lost dirty data there reads as something older.
     pub unknown: Ranges,
-    /// Entries that were lost there, if known: this many chunks or runs may read as something
-    /// older.
+    /// Lost entries there, if known: this many chunks or runs may read as something older.
     pub unknown_entries: Option<u64>,
     /// The findings before.
     pub before: VerifyReport,
@@ -118,10 +114,9 @@ impl RepairReport {
     }
 }
 
-/// Repairs the cache on `flash`, which no engine serves. `progress` gets the WEU slots read and all
-/// WEU slots.
+/// Repairs the cache on `flash`, which no engine serves. `progress` gets slots read and all slots.
 ///
-/// # Errors
+///  # Errors
 /// A cache that cannot be repaired, and those of the device.
 pub async fn repair(
     flash: &dyn BlockDevice,
@@ -166,8 +161,7 @@ pub async fn repair(
         // (4)
         if superblock_rewritten {
             superblock.advance();
-            // The lost twin may have been without the mark: later writes of clients may be in no
-            // log.
+            // The lost twin may have lacked the mark: later writes may be in no log.
             superblock.clean_shutdown = false;
             superblock::write(flash, &superblock).await?;
             flash.flush().await?;
@@ -320,8 +314,7 @@ async fn repaired(
     Ok(design)
 }
 
-/// Forgets the mappings of wrong or unreadable metadata slots. If dirty data stays, it gets a
-/// readable metadata slot.
+/// Forgets the mappings of bad metadata slots. Dirty data there gets a readable metadata slot.
 async fn forget_runs(
     flash: &dyn BlockDevice,
     found: &Salvaged,
@@ -434,8 +427,7 @@ fn record_of<'a>(
     Some(Moved { class, lba: owner.lba, content, encoding, payload })
 }
 
-/// Maps moved records to their new place. Without one, dirty records stay, and clean ones are
-/// forgotten.
+/// Maps moved records to their new place. Without one, only dirty records stay.
 fn put_again(
     same: &[(Place, ExportedMapping, Option<u64>)],
     moved_to: Option<Place>,

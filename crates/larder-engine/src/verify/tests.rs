@@ -24,7 +24,8 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
 
-/// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or not.
+/// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or
+/// not.
 pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
     flash_of("nitro", is_closed, false)
 }

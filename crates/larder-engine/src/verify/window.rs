@@ -28,7 +28,8 @@ impl<'a> Window<'a> {
         Window { flash, end, piece_at: start, piece: Vec::new(), unreadable: BTreeMap::new() }
     }
 
-    /// Returns `len` bytes from `at` on; fewer at the end of the region. It reads the sectors that have them.
+    /// Returns `len` bytes from `at` on; fewer at the end of the region. It reads the sectors that
+    /// have them.
     pub async fn bytes(&mut self, at: u64, len: usize) -> &[u8] {
         let len = (len as u64).min(self.end.saturating_sub(at)) as usize;
         if at < self.piece_at || at + len as u64 > self.piece_at + self.piece.len() as u64 {

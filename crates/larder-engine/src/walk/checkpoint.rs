@@ -108,7 +108,7 @@ fn wrong_header(what: &'static str) -> EngineError {
     EngineError::Format(FormatError::Invalid { structure: Structure::CheckpointHeader, what })
 }
 
-/// Returns the place of each block: the kinds follow each other, and all blocks but the last of a
+/// Returns the place of each block. The kinds follow each other, and all blocks but the last of a
 /// kind are full.
 fn plan(header: &CheckpointHeader, first_at: u64) -> impl Iterator<Item = Planned> {
     let counts = header.counts;

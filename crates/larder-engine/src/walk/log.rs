@@ -115,8 +115,7 @@ pub struct LogWalk<'a> {
 }
 
 impl<'a> LogWalk<'a> {
-    /// Returns a walk through the log that `superblock` describes, from a log start and its entry
-    /// number on.
+    /// Returns a walk through the log of `superblock`, from a log start and its entry number on.
     pub fn new(reader: Reader<'a>, superblock: &Superblock, (start, entry_seq): (LogStart, u64)) -> Self {
         let layout = &superblock.layout;
         // A place behind the region is invalid: the walk begins at the end of the region.
@@ -228,8 +227,8 @@ impl<'a> LogWalk<'a> {
         Ok((frames > 0).then_some(Run { first_at, frames, pieces }))
     }
 
-    /// Returns the header at `next` if it is in this piece and is the next one, and its frame ends
-    /// in the region.
+    /// Returns the header at `next` if it is in this piece and fits. Its frame must be the next one
+    /// and end in the region.
     fn header_in(&self, piece: &Piece, next: &Next) -> Option<FrameHeader> {
         let from = usize::try_from(next.at.checked_sub(piece.at)?).ok()?;
         let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.flash_tag).ok()?;

@@ -10,8 +10,7 @@ fn superblock_of(flash: &RamDevice) -> Superblock {
     block_on(crate::superblock::read(flash)).expect("a superblock").0
 }
 
-/// Returns the first slots of records with a metadata slot: those without a dirty chunk, or those
-/// with one.
+/// Returns the first slots of records with a metadata slot, either clean ones or dirty ones.
 fn runs(flash: &RamDevice, is_dirty: bool) -> Vec<SlotId> {
     let found = block_on(recovered(flash)).expect("recovered");
     let runs = block_on(stored_runs(flash, &found.superblock, &*found.design));

@@ -75,7 +75,8 @@ fn frames_of(flash: &RamDevice) -> Vec<(u64, u64)> {
     frames
 }
 
-/// Repairs a flash with unreadable parts. Without the option for that, a repair refuses and writes nothing.
+/// Repairs a flash with unreadable parts. Without the option for that, a repair refuses and writes
+/// nothing.
 fn given_up(bad: &Arc<BadSectors>) -> RepairReport {
     let before = bad.inner.snapshot();
     let refused = block_on(repair::repair(&**bad, &RepairOptions::default(), &mut |_, _| {})).expect_err("unread");
