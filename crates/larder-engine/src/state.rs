@@ -185,7 +185,7 @@ pub struct State {
     pub unflushed: Unflushed,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
-    /// Changes of the origin by write-throughs, write-arounds and their trims, and its losses.
+    /// Changes of the origin by write-throughs, write-arounds and trims, and its possible losses.
     pub origin_changes: OriginChanges,
     /// Failed flushes of the origin. Earlier writes may be lost, even if a later flush succeeds.
     pub origin_flush_failures: u64,

@@ -1,19 +1,18 @@
 //! `larder verify --repair`: makes a damaged cache one that opens, and lists the cost.
 //!
-//! In order: (1) All is checked, and damaged metadata is salvaged. (2) A repaired state is made in
-//! memory, without bad entries, and lost ranges are listed. (3) The flash is flushed before the
-//! first write, so the bytes read stay. (4) If the superblock twins differ, or one is damaged, both
-//! get the one that counts. (5) Whole records in damaged segments are written into free slots. (6)
-//! The repaired state is written as a checkpoint into the area that the superblock does not name. A
-//! flush follows, its header with FUA, a flush. (7) The twins name it, and a log that begins behind
-//! all bytes of the present log. (8) Unreadable pieces of the log are written anew. (9) All is
-//! checked again.
+//! In order: (1) All is checked, and damaged metadata is salvaged. (2) A repaired state without bad
+//! entries is made in memory, and lost ranges are listed. (3) The flash is flushed before the first
+//! write, so the bytes read stay. (4) If the superblock twins differ, or one is damaged, both get
+//! the one that counts. (5) Whole records in damaged segments are written into free slots. (6) The
+//! repaired state is written as a checkpoint into the area that the superblock does not name. A
+//! flush, the header with FUA, and a flush follow. (7) The twins name it, and a log that begins
+//! behind the present one. (8) Unreadable log pieces are written anew. (9) All is checked again.
 //!
 //! A crash before the first twin of (7) leaves the damaged cache; a later one the repaired cache.
 //!
 //! Invariants: no byte is made up: afterwards a chunk reads as the cache or the origin has it. A
-//! clean chunk with a bad record is forgotten, because the origin has it. A dirty one is forgotten,
-//! too, and listed as *lost*: it then reads as the origin has it, which is older.
+//! clean chunk with a bad record is forgotten, because the origin has it. So is a dirty one, which
+//! is listed as *lost*: it then reads as the origin has it, which is older.
 //!
 //! It does not open the origin, or guess a layout if both superblocks are gone.
 
