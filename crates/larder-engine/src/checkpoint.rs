@@ -3,7 +3,7 @@
 //!
 //! In order: (1) The position of the log is noted, while no entry is between decision and queue.
 //! (2) Slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
-//! exported piece by piece. Operations go on meanwhile. They go to the area that the last
+//! exported piece by piece. Operations go on meanwhile. The pieces go to the area that the last
 //! checkpoint does not use. (3) In write-through and write-around the origin is flushed: pieces
 //! name clean mappings that no log has yet. Then all decisions so far are committed. So each
 //! mapping in a piece is durable, or durably forgotten. (4) The header is written, with a flush

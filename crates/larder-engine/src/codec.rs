@@ -83,8 +83,8 @@ impl Codec {
     }
 }
 
-/// Decodes `stored` into `out`, whose length is that of the content. Returns false if the content
-/// differs in length.
+/// Decodes `stored` into `out`, whose length is that of the content. Returns false if the payload
+/// does not give exactly that.
 pub fn decode(encoding: Encoding, stored: &[u8], out: &mut [u8]) -> bool {
     match encoding {
         Encoding::Raw => {

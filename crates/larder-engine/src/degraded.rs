@@ -274,7 +274,7 @@ impl Shared {
     /// FLUSH without the flash. Data that was not durable there goes to the origin, and the origin
     /// is flushed.
     ///
-    ///  # Errors
+    /// # Errors
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] if some of it cannot be read or
     /// written; those of the origin.
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {

@@ -106,7 +106,7 @@ impl EngineDesign {
     /// Returns the mappings that it wants on a flash of `flash_bytes`, or `None` for the format's
     /// default.
     ///
-    ///  # Errors
+    /// # Errors
     /// [`EngineError::Invalid`] for a flash of more slots than it can have.
     pub fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, EngineError> {
         self.store.mappings_wanted(flash_bytes, chunk_bytes).map_err(|why| self.refusal(&why))

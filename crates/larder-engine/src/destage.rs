@@ -3,7 +3,7 @@
 //! In order, for a batch: (1) The batch is durable on flash. (2) The origin gets zeroes for trimmed
 //! runs. Records are read and written there, neighbours as one write, fragments sector run by
 //! sector run. (3) One flush of the origin covers the batch. (4) Each mapping whose sequence number
-//! is still the newest is marked clean, and the mark is logged. A crash before (4) is durable
+//! is still the newest is marked clean, and the mark is logged. A crash before the mark is durable
 //! leaves the data dirty, and it is destaged again, to the same effect. The mark is durable before
 //! a slot is reused, because freeing a slot commits.
 //!

@@ -124,9 +124,9 @@ pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineE
     }
 }
 
-/// Returns the WEU slots of an opening, in flash order, and whether metadata was damaged.
+/// Returns the WEU slots that an opening finds, in flash order, and whether metadata was damaged.
 ///
-///  # Errors
+/// # Errors
 /// No superblock is whole.
 pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
@@ -162,11 +162,12 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Slo
     Ok((listing, salvaged))
 }
 
-/// Returns the mappings of an opening, of one chunk or of all, and whether metadata was damaged.
+/// Returns the mappings that an opening finds, of one chunk or all, and whether metadata was
+/// damaged.
 ///
 /// They come by address, without trimmed runs.
 ///
-///  # Errors
+/// # Errors
 /// No superblock is whole, or there is no such chunk.
 pub async fn mappings(
     flash: &dyn BlockDevice,
@@ -187,9 +188,10 @@ pub async fn mappings(
     Ok((listing, salvaged))
 }
 
-/// Returns the FP index of an opening, least recent first, and whether metadata was damaged.
+/// Returns the FP index that an opening finds, least recent first, and whether metadata was
+/// damaged.
 ///
-///  # Errors
+/// # Errors
 /// No superblock is whole.
 pub async fn fingerprints(
     flash: &dyn BlockDevice,
@@ -208,11 +210,11 @@ pub async fn fingerprints(
     Ok((listing, salvaged))
 }
 
-/// Returns the trimmed runs of an opening that the origin lacks, and whether metadata was damaged.
+/// Returns the trimmed runs that an opening finds, by address, and whether metadata was damaged.
 ///
-/// They come by address.
+/// The origin lacks them.
 ///
-///  # Errors
+/// # Errors
 /// No superblock is whole.
 pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<TrimDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;

@@ -26,7 +26,7 @@ pub trait FenceKeeper: Send + Sync {
     /// The keeper creates its files now and not before, because an opening that is refused changes
     /// nothing.
     ///
-    ///  # Errors
+    /// # Errors
     /// A sentence: then the cache does not open.
     fn prepare(&self) -> Result<(), String>;
 

@@ -20,7 +20,7 @@ use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Def
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// The origin of an insertion.
+/// The reason for an insertion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// A read missed the chunk, or a write-through wrote it: the origin has it.

@@ -1,9 +1,9 @@
 //! Trims that the cache keeps to itself: they read as zeroes, and the origin is not told of them.
 //!
 //! A kept trim (`--trim keep`) is a trimmed run that is *advisory*. Log and checkpoint hold it, so
-//! it outlives a crash. Kept runs fill half of the table of runs. The cache ignores and counts a
-//! TRIM beyond that, of a part of a chunk, and outside write-back: the range reads as before.
-//! Destaging writes kept runs to the origin as zeroes in three cases:
+//! it outlives a crash. Kept runs fill the table of runs up to its half. The cache ignores and
+//! counts a TRIM beyond that, of a part of a chunk, and outside write-back: the range reads as
+//! before. Destaging writes kept runs to the origin as zeroes in three cases:
 //! - the shortest ones, when writes fill the table;
 //! - all of them, before a mode without dirty data;
 //! - all of them, when the flash fails or loses its name.

@@ -36,7 +36,7 @@ const LOG_TAKEN_PERCENT_MAX: u64 = 90;
 const WORTH_PERCENT: u64 = 10;
 /// Returned reservations after which the waiting tasks are woken.
 const WAKE_EVERY: u32 = 16;
-/// Entries that wait for the log may take one part of so many of it.
+/// Divisor of the log, for the share that waiting entries may take.
 const PENDING_SHARE: u64 = 8;
 
 /// Reservations of entries.
@@ -57,7 +57,7 @@ impl Drop for Reserved<'_> {
     fn drop(&mut self) {
         let reservations = &self.0.reservations;
         let left = reservations.held.fetch_sub(1, SeqCst) - 1;
-        // One end in sixteen wakes the waiting tasks, which may be thousands.
+        // Every `WAKE_EVERY`-th end wakes the waiting tasks, which may be thousands.
         if left.is_multiple_of(WAKE_EVERY) && reservations.full.swap(false, SeqCst) {
             self.0.signals.reserved.notify();
         }

@@ -40,7 +40,9 @@ impl Shared {
     /// Sets the write mode. Returns when it is durable; a mode without dirty data also waits until
     /// there is none.
     ///
-    /// # Errors Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode without dirty data is in force then. Only its note is missing; setting it again notes it.
+    /// # Errors
+    /// Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode
+    /// without dirty data is in force then. Only its note is missing; setting it again notes it.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;

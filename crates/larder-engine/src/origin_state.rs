@@ -38,7 +38,7 @@ pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginSta
 /// Returns whether another program changed the origin since the last orderly end. An origin without
 /// a mark counts as unchanged.
 ///
-///  # Errors
+/// # Errors
 /// [`EngineError::OriginChanged`] after such a change, if the tuning names no action for it.
 pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
     // The older one of two superblocks does not show the later changes.

@@ -182,7 +182,7 @@ fn affordable_entries(superblock: &Superblock, design: &EngineDesign) -> u64 {
 ///
 /// Mappings come on top.
 ///
-///  # Errors
+/// # Errors
 /// As [`new_design`].
 pub fn tables_bytes(superblock: &Superblock) -> Result<u64, EngineError> {
     let design = designs::check_superblock(superblock)?;

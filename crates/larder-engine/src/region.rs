@@ -18,7 +18,7 @@
 //!
 //! It does not decide, or know dirty data.
 //!
-//!   [`Design::unread`]: larder_core::Design::unread
+//! [`Design::unread`]: larder_core::Design::unread
 
 pub(crate) mod scan;
 

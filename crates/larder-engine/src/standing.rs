@@ -46,7 +46,7 @@ impl Shared {
     /// Completes a FLUSH in write-back if the flash does not keep its content. It destages all
     /// dirty data to the origin.
     ///
-    ///  # Errors
+    /// # Errors
     /// [`EngineError::FlashFailed`] when some of it cannot be destaged.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.flash.standing() {

@@ -438,7 +438,7 @@ impl State {
     ///
     /// The trim also covers the runs of its kind that it touches, and all become one.
     ///
-    ///  # Errors
+    /// # Errors
     /// As [`State::map_dirty`].
     pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
         self.check_flash()?;

@@ -1,4 +1,4 @@
-//!    [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once.
+//! [`StateLock`]: the lock of the state. One thread at a time decides; many may look at once.
 //!
 //! A thread that only looks takes the lock of its own stripe ([`stripes`](crate::stripes)). No
 //! other thread waits on that lock, so the look disturbs none. A look leaves its meaning for later

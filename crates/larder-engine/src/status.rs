@@ -66,7 +66,7 @@ counters! {
         read_bytes,
         /// Chunks that they touched.
         read_chunks,
-        /// Chunks, among these, that flash, RAM before flash, or known zeroes served.
+        /// Chunks among these that were served by flash, by RAM before flash, or as zeroes.
         read_hits,
         /// Bytes of them.
         read_hit_bytes,
@@ -285,8 +285,8 @@ pub struct Status {
     pub compression_ratio: f64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
-    /// Bytes that a cache without deduplication and compression would have written. The same
-    /// insertions count whole chunks, and the sectors of fragments.
+    /// Bytes that a plain cache, without deduplication and compression, would have written. They
+    /// are the whole chunks, and the sectors of fragments, of the same insertions.
     pub plain_cache_bytes_written: u64,
     /// Bytes allocated by the LBA index.
     pub lba_index_ram_bytes: u64,

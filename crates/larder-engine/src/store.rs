@@ -92,7 +92,7 @@ pub(crate) trait Store: Send + Sync {
 
     /// Returns the mappings that fit a flash of `flash_bytes`, or `None` for the format's default.
     ///
-    ///  # Errors
+    /// # Errors
     /// The fault of this size, as the end of a sentence that begins with the design.
     fn mappings_wanted(&self, _flash_bytes: u64, _chunk_bytes: u32) -> Result<Option<u64>, String> {
         Ok(None)

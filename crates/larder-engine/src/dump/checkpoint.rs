@@ -139,7 +139,7 @@ pub async fn checkpoint(
 /// An area with the rest of two checkpoints may have several blocks of that number. `limit` counts
 /// entries, and blocks.
 ///
-///  # Errors
+/// # Errors
 /// No whole block of that number lies there, or the superblock names no checkpoint.
 pub async fn checkpoint_block(
     flash: &dyn BlockDevice,

@@ -39,7 +39,7 @@ impl Cut {
 ///
 /// `limit` counts segments and records.
 ///
-///  # Errors
+/// # Errors
 /// No superblock is whole.
 pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SegmentDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;

@@ -38,8 +38,7 @@ use larder_format::{
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
-/// AustereCache's indices may take one part of so many of the RAM budget. The rest is for dirty
-/// data.
+/// Divisor of the RAM budget, for the share of AustereCache's indices. The rest is for dirty data.
 const INDEX_SHARE: u64 = 2;
 /// Bytes of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;

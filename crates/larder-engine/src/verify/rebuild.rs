@@ -15,7 +15,7 @@ use larder_format::{LogStart, Superblock};
 /// Returns a design with the slots and pages of `old`, and the mappings, runs and fingerprints to
 /// keep.
 ///
-///  # Errors
+/// # Errors
 /// Those of [`new_design`].
 pub fn rebuild(
     superblock: &Superblock,

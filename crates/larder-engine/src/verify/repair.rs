@@ -12,7 +12,7 @@
 //!
 //! Invariants: no byte is made up: afterwards a chunk reads as the cache or the origin has it. A
 //! clean chunk with a bad record is forgotten, because the origin has it. So is a dirty one, which
-//! is listed as *lost*: it then reads as the origin has it, which is older.
+//! is listed as *lost*: it then reads as the origin's older content.
 //!
 //! It does not open the origin, or guess a layout if both superblocks are gone.
 
@@ -115,7 +115,7 @@ impl RepairReport {
 
 /// Repairs the cache on `flash`, which no engine serves. `progress` gets slots read and all slots.
 ///
-///  # Errors
+/// # Errors
 /// A cache that cannot be repaired, and those of the device.
 pub async fn repair(
     flash: &dyn BlockDevice,

@@ -118,7 +118,7 @@ impl<'a> LogWalk<'a> {
     /// Returns a walk through the log of `superblock`, from a log start and its entry number on.
     pub fn new(reader: Reader<'a>, superblock: &Superblock, (start, entry_seq): (LogStart, u64)) -> Self {
         let layout = &superblock.layout;
-        // A place behind the region is invalid: the walk begins at the end of the region.
+        // A place behind the region is invalid: the walk begins at the start of the region.
         let at = start.offset_in_log.min(layout.log_bytes);
         let round_end = at.saturating_add(layout.log_bytes);
         LogWalk {
@@ -269,8 +269,8 @@ impl<'a> LogWalk<'a> {
 
     /// Looks for the next frame at offset 0, and moves the walk there. Returns whether it is there.
     ///
-    /// The place of the next frame has none: the writer may have had no room in front of the end of
-    /// the region.
+    /// No frame lies at the place of the next one: the writer may have had no room in front of the
+    /// end of the region.
     async fn wrap(&mut self) -> Result<bool, EngineError> {
         let zero = self.next.at.next_multiple_of(self.log_bytes);
         if zero == self.next.at || zero >= self.round_end {
