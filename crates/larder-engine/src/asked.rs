@@ -3,7 +3,7 @@
 //! Invariants: an option that was not asked for is as the design has it. An option that was asked
 //! for is taken, or refused with the designs that take all asked options.
 //!
-//! It does not look at devices; [`create`](crate::create) does.
+//! It does not look at devices; [`create`](mod@crate::create) does.
 
 use crate::{
     config::CreateOptions,

@@ -1,8 +1,8 @@
 //! The Larder cache: executes the decisions of a design on a flash device and an origin.
 //!
-//! Role: one file a verb ([`read`], [`write`], [`flush`], [`trim`], [`destage`], [`evict`],
-//! [`fill`], [`checkpoint`], [`recover`], [`create`]). Each is an `async fn` read from top to
-//! bottom, over the shared state in [`state`]. [`Cache`] is their face: a
+//! Role: one file a verb ([`read`], [`write`](mod@write), [`flush`], [`trim`], [`destage`],
+//! [`evict`], [`fill`], [`checkpoint`], [`recover`], [`create`](mod@create)). Each is an `async fn`
+//! read from top to bottom, over the shared state in [`state`]. [`Cache`] is their face: a
 //! [`BlockDevice`](larder_device::BlockDevice) and a blocking interface.
 //!
 //! Invariants: time, threads and order come from the [`Runtime`](larder_device::Runtime) alone. The

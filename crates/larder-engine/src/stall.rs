@@ -1,7 +1,7 @@
 //! A full cache that no chunk can leave, because the flash does not give back its dirty data.
 //!
 //! Dirty data keeps its slot until the origin has it. If all of it is unreadable, a writer that
-//! waits for room would wait for ever. After [`UNREADABLE_MAX`] the flash has failed. The writer
+//! waits for room would wait for ever. After `UNREADABLE_MAX` the flash has failed. The writer
 //! then goes past it, or gets an error.
 //!
 //! Invariants: it is a failure only if a writer waits and no room was made meanwhile. A slow,

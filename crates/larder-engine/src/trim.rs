@@ -9,7 +9,7 @@
 //! Invariants: only a TRIM that is passed on becomes a plain discard, on an origin that promises
 //! zeroes.
 //!
-//! It does not keep trims; [`kept`](crate::kept) does. It does not trim the flash; eviction does,
+//! It does not keep trims; `kept.rs` does. It does not trim the flash; eviction does,
 //! slot by slot.
 
 use crate::{config::TrimPolicy, error::EngineError, shared::Shared, tickets::Ticket};

@@ -1,6 +1,6 @@
 //! The dirty bytes of a cache's flash, for a drive that drops clean data by itself.
 //!
-//! Role: [`DirtyChunks`] is the cache's: the places of the data of dirty addresses. The cache tells
+//! Role: `DirtyChunks` is the cache's: the places of the data of dirty addresses. The cache tells
 //! it every change of an address. It then tells the drive which bytes become dirty or clean
 //! ([`Requests::told`](crate::devices::Requests::told)), in the order of its requests: FlashTier's
 //! write-dirty, write-clean and clean. [`DirtyPages`] is the drive's side. A page is dirty while

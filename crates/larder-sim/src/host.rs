@@ -16,7 +16,7 @@
 //! - A **trim** is told for whole pages. Its effect is up to the layer.
 //! - **Dirty** pages are told to layers that drop clean ones, page by page, in the order of the
 //!   requests.
-//! - A page's content, if [known](crate::contents), is told to layers that deduplicate.
+//! - A page's content, if known, is told to layers that deduplicate.
 //!
 //! Invariants: the layer gets no other requests, so its counts are those of the cache's requests.
 //!

@@ -17,7 +17,7 @@
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as
 //! flash from the moment that their segments are closed.
 //!
-//! [`follow`] has the same cache decide the events of an engine's log, in their order. [`requests`]
+//! [`follow`] has the same cache decide the events of an engine's log, in their order. `requests`
 //! has its device requests.
 //!
 //! It does not prefetch, or make fragments: each request of a trace is a whole chunk; a log has

@@ -48,7 +48,7 @@ pub trait Relocate {
 
     /// Prefetches the entries for a move of page `from` with this owner.
     ///
-    /// See [`table::prefetch`](super::table::prefetch).
+    /// See `table::prefetch`.
     fn prefetch_move(&self, _owner: u32, _from: Ppa) {}
 
     /// Returns true if the tables for moves on a drive of so many pages are worth a prefetch.

@@ -10,7 +10,7 @@
 //! Designs with slots of one chunk are followed by the same code, as the engine runs them by its
 //! own. A WEU is one record then, which is closed when it is stored, with nothing around it. The
 //! same holds for designs with slots for parts of a chunk, of which a record takes some. The
-//! contents of their metadata slots are kept here as last written ([`entries`]).
+//! contents of their metadata slots are kept here as last written (`entries`).
 //!
 //! Invariants: no event panics, for any log. Any design of `larder-core`'s table is followed; they
 //! differ in the store beneath ([`Over`]).

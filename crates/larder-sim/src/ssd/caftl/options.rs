@@ -1,7 +1,7 @@
 //! CAFTL's options, their defaults, and the sizes that follow from a geometry.
 //!
 //! Role: [`CaftlOptions`] names the choices that the paper leaves to the maker of a drive, and
-//! those that its experiments vary. [`Sizes`] counts the pages that the layer has for itself, and
+//! those that its experiments vary. `Sizes` counts the pages that the layer has for itself, and
 //! the blocks that have to be free. These blocks have room for the pages that a capacitor saves, or
 //! that the log owes without one, at any loss of power.
 //!
