@@ -56,6 +56,34 @@ fn is_bucketed() -> bool {
     !design::fills_weus(design) && !design::is_slotted(design)
 }
 
+/// A full index drops clean zeroes, and the log forgets them, too. The origin then gets data past the cache, and a crash brings
+/// no zero back over it.
+#[test]
+fn zeroes_that_a_full_index_dropped_stay_dropped_after_a_crash() {
+    const READS: u64 = 48;
+    let mut setup = Setup { flash_bytes: 6 * MIB, origin_bytes: READS * MIB, ..Setup::default() };
+    setup.options.mode = WriteMode::Around;
+    setup.tuning.prefetch_bytes_max = 0;
+    let mut world = World::new(21, setup);
+    let chunks = READS * MIB / CHUNK as u64;
+    assert!(world.layout().mappings_max < chunks / 4, "the index has room for most zeroes");
+    for read in 0..READS {
+        assert!(world.read(read * MIB, MIB as usize).iter().all(|&byte| byte == 0), "the origin has zeroes alone");
+        world.settle();
+        world.flush();
+    }
+    let content = |read: u64| noise(read, MIB as usize);
+    for read in 0..READS {
+        world.write(read * MIB, &content(read));
+    }
+    world.flush();
+    world.crash();
+    world.open();
+    for read in 0..READS {
+        assert_same(&world.read(read * MIB, MIB as usize), &content(read), "chunks that were zero before");
+    }
+}
+
 #[test]
 fn what_was_used_last_stays() {
     each_seed(4, |seed| {
