@@ -2,7 +2,7 @@
 # Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check fmt clippy fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
+.PHONY: help build demo test check stages fmt prose clippy fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
 
 # How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -44,7 +44,15 @@ packages: ## Install the client programs that the tests and the demo use (Debian
 test: packages ## Run all tests, with real clients and file systems where this machine allows them
 	cargo test --workspace
 
-check: fmt clippy test fuzz deny ## The whole check: format, lints, tests, short fuzz, licences
+STAGES := fmt prose clippy test fuzz deny
+
+check: $(STAGES) ## The whole check: format, prose, lints, tests, short fuzz, licences
+
+stages: # The names of the stages of `make check`, in their order, for CI.
+	@echo $(STAGES)
+
+prose: ## Is the prose plain? Counts per file: scripts/prose.sh
+	scripts/prose.sh --check
 
 fmt: ## Is the code formatted?
 	cargo fmt --all --check
