@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Counts how the prose of this tree is written, for each file and in all: comments of Rust, shell and TOML, and Markdown.
+# `scripts/prose.sh [FILE…]` prints a table, worst first; `--check` is silent but for files over a limit, and fails then.
+#
+# words   of prose; code in backticks counts as one word, fenced code and generated files as none
+# wh      what, whatever, who, whoever and nobody, in 1,000 words
+# opens   sentences that open with What, Who, Where, Whether or Of, in 100
+# long    sentences of more than 25 words, in 100
+# wide    lines of prose beyond 100 columns; rows of tables, links and headings may be wider
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+check=
+if [ "${1:-}" = --check ]; then
+  check=1
+  shift
+fi
+if [ $# -eq 0 ]; then
+  mapfile -t files < <(git ls-files -- '*.rs' '*.md' '*.sh' '*.toml' Makefile .ci/run | grep -v -e '^docs/reproduction/' -e '^docs/REPRODUCTION.md$')
+else
+  files=("$@")
+fi
+
+awk -v check="$check" '
+function sentence(text,   words, n, first) {
+  gsub(/^[ ]+|[ ]+$/, "", text)
+  if (text == "") return
+  n = split(text, words, /[ ]+/)
+  if (n < 3) return
+  sentences[file]++
+  if (n > 25) long[file]++
+  first = words[1]
+  gsub(/[^A-Za-z]/, "", first)
+  if (first ~ /^(What|Who|Where|Whether|Of)$/) opens[file]++
+}
+# A paragraph ends: its words and sentences are counted.
+function end_of_paragraph(   rest, words, n, i, w, cut) {
+  if (paragraph == "") return
+  gsub(/`[^`]*`/, "CODE", paragraph)
+  gsub(/\]\([^)]*\)/, "]", paragraph)
+  gsub(/https?:[^ ]*/, "LINK", paragraph)
+  n = split(paragraph, words, /[^A-Za-z\x27]+/)
+  for (i = 1; i <= n; i++) {
+    if (words[i] == "") continue
+    total[file]++
+    w = tolower(words[i])
+    if (w ~ /^(what|whatever|who|whoever|nobody)$/) wh[file]++
+  }
+  if (!is_table) {
+    rest = paragraph
+    gsub(/(e\.g|i\.e|et al|vs|cf|Fig|No)\./, "ABBR", rest)
+    while (match(rest, /[.!?]["\x27)*\]]*[ ]+[^a-z0-9 ]/)) {
+      cut = RSTART + RLENGTH - 2
+      sentence(substr(rest, 1, cut))
+      rest = substr(rest, cut + 1)
+    }
+    sentence(rest)
+  }
+  paragraph = ""
+}
+function prose(text, wide) {
+  if (text ~ /^[ ]*```/) { end_of_paragraph(); fenced = !fenced; return }
+  if (fenced) return
+  is_row = text ~ /^[ ]*\|/
+  is_heading = text ~ /^[ ]*#/
+  if (is_row || is_heading || text ~ /^[ ]*$/ || text ~ /^[ ]*([-*+]|[0-9]+\.)[ ]/) end_of_paragraph()
+  is_table = is_row || is_heading
+  if (wide > 100 && !is_table && text !~ /\]:? ?[(h]/ && text !~ /^[ ]*\[/) over[file]++
+  paragraph = paragraph " " text
+  if (is_table) end_of_paragraph()
+}
+FNR == 1 { end_of_paragraph(); file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
+is_md { prose($0, length($0)); next }
+is_rust && match($0, /^[ ]*\/\/[\/!]?/) { prose(substr($0, RSTART + RLENGTH), length($0)); next }
+is_rust { end_of_paragraph(); fenced = 0; next }
+FNR > 1 && match($0, /^[ ]*#[ ]?/) { prose(substr($0, RSTART + RLENGTH), length($0)); next }
+{ end_of_paragraph() }
+END {
+  end_of_paragraph()
+  for (i = 1; i <= count; i++) {
+    f = order[i]
+    if (!total[f]) continue
+    T += total[f]; W += wh[f]; S += sentences[f]; O += opens[f]; L += long[f]; V += over[f]
+    row(f, total[f], wh[f] + 0, sentences[f] + 0, opens[f] + 0, long[f] + 0, over[f] + 0)
+  }
+  row("all", T, W, S, O, L, V)
+  failed = W > 0.003 * T || O > 0.02 * S || L > 0.05 * S || V > 0
+  if (check && failed) print "the limits: wh under 3 in 1,000 words, opens under 2%, long under 5%, wide none" > "/dev/stderr"
+  exit check && failed
+}
+function row(name, words, w, s, o, l, v) {
+  if (check && name != "all" && !v) return
+  printf "%7d words %6.1f wh %5.1f%% opens %5.1f%% long %5d wide  %s\n", words, words ? 1000 * w / words : 0, s ? 100 * o / s : 0, s ? 100 * l / s : 0, v, name
+}
+' "${files[@]}"
