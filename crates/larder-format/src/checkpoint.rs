@@ -1,13 +1,15 @@
-//! Checkpoints: the state that the metadata log up to some entry amounts to. One area holds one checkpoint: a header
-//! block, written last, then blocks of entries.
+//! Checkpoints: the state that the metadata log up to some entry amounts to.
 //!
-//! Role: encodes and decodes the header and the blocks; [`CheckpointEncoder`] gathers entries into full blocks;
-//! [`checkpoint_bytes_max`] bounds what it makes.
+//! One area holds one checkpoint: a header block, written last, then blocks of entries.
 //!
-//! Invariants: the kinds come in the order of [`BlockKind`], and each block but the last of its kind is full. Each
-//! block carries the checkpoint's number and its own index: blocks of an older checkpoint in the same area are refused.
+//! Role: encodes and decodes the header and the blocks; [`CheckpointEncoder`] gathers entries into
+//! full blocks; [`checkpoint_bytes_max`] bounds the size.
 //!
-//! What it does not do: I/O, or decide what state is.
+//! Invariants: the kinds come in the order of [`BlockKind`], and each block but the last of its
+//! kind is full. Each block carries the checkpoint's number and its own index: blocks of an older
+//! checkpoint in the same area are refused.
+//!
+//! It does no I/O, and does not decide which entries the state has.
 
 mod encoder;
 mod entries;
@@ -35,7 +37,7 @@ const HEADER_MAGIC: [u8; 8] = *b"LARDERCP";
 const BLOCK_MAGIC: [u8; 8] = *b"LARDERCB";
 const ALIGN: usize = METADATA_ALIGN_BYTES as usize;
 
-/// What a block holds, in the order of a checkpoint.
+/// The kind of a block's entries, in the order of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -64,7 +66,7 @@ impl BlockKind {
         BlockKind::DesignPages,
     ];
 
-    /// Size of an entry.
+    /// Returns the size of an entry.
     pub const fn entry_bytes(self) -> usize {
         match self {
             BlockKind::Slots => SlotEntry::BYTES,
@@ -76,7 +78,7 @@ impl BlockKind {
         }
     }
 
-    /// The most entries in a block.
+    /// Returns the most entries in a block.
     pub const fn entries_max(self) -> usize {
         (BLOCK_BYTES_MAX - BLOCK_HEADER_BYTES) / self.entry_bytes()
     }
@@ -86,12 +88,12 @@ impl BlockKind {
     }
 }
 
-/// How many entries of each kind.
+/// The number of entries of each kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CheckpointCounts {
     /// Slots.
     pub slots: u64,
-    /// Mappings, fragments not among them when a checkpoint is counted.
+    /// Mappings; those of fragments count as fragments when a checkpoint is counted.
     pub mappings: u64,
     /// Fragments.
     pub fragments: u64,
@@ -104,7 +106,7 @@ pub struct CheckpointCounts {
 }
 
 impl CheckpointCounts {
-    /// The count of one kind.
+    /// Returns the count of one kind.
     pub fn of(&self, kind: BlockKind) -> u64 {
         match kind {
             BlockKind::Slots => self.slots,
@@ -129,7 +131,7 @@ impl CheckpointCounts {
     }
 }
 
-/// The size of a checkpoint of so many entries in full blocks, header included, bytes.
+/// Returns the size of a checkpoint of so many entries in full blocks, header included, bytes.
 pub fn checkpoint_bytes_max(counts: &CheckpointCounts) -> u64 {
     let mut bytes = CHECKPOINT_HEADER_BYTES as u64;
     for kind in BlockKind::ALL {
@@ -142,26 +144,26 @@ pub fn checkpoint_bytes_max(counts: &CheckpointCounts) -> u64 {
     bytes
 }
 
-/// How many full blocks of a kind, and how many entries in the last.
+/// Returns how many full blocks a kind has, and how many entries the last block.
 fn blocks_of(kind: BlockKind, counts: &CheckpointCounts) -> (u64, usize) {
     let per_block = kind.entries_max() as u64;
     (counts.of(kind) / per_block, (counts.of(kind) % per_block) as usize)
 }
 
-/// What the header of a checkpoint says.
+/// The fields of a checkpoint's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointHeader {
     /// [`crate::Superblock::flash_tag`].
     pub flash_tag: u64,
     /// Its number; each checkpoint has a higher one.
     pub checkpoint_id: u64,
-    /// How many blocks follow.
+    /// Number of blocks that follow.
     pub block_count: u32,
     /// Size of header and blocks.
     pub total_bytes: u64,
     /// Entries of each kind.
     pub counts: CheckpointCounts,
-    /// Where replay of the log starts.
+    /// The place where replay of the log starts.
     pub log_start: LogStart,
     /// The sequence number of the first entry there.
     pub entry_seq_next: u64,
@@ -195,14 +197,16 @@ wire::assert_wire!(
 );
 
 impl CheckpointHeader {
-    /// The bytes of the header block.
+    /// Returns the bytes of the header block.
     pub fn encode(&self) -> [u8; CHECKPOINT_HEADER_BYTES] {
         let mut raw = self.to_raw();
         raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
         zerocopy::transmute!(raw)
     }
 
-    /// What a header block says. That it is the one that the superblock names is for the caller to check.
+    /// Decodes a header block.
+    ///
+    /// The caller checks that the superblock names this checkpoint.
     ///
     /// # Errors
     /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's.
@@ -264,7 +268,7 @@ impl CheckpointHeader {
     }
 }
 
-/// Which block of which checkpoint.
+/// The place of a block: its checkpoint, and its index there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockIdentity {
     /// [`crate::Superblock::flash_tag`].
@@ -314,7 +318,7 @@ wire::assert_wire!(
 );
 
 impl CheckpointBlock {
-    /// An empty block.
+    /// Returns an empty block.
     pub fn new(kind: BlockKind) -> Self {
         match kind {
             BlockKind::Slots => CheckpointBlock::Slots(Vec::new()),
@@ -326,7 +330,7 @@ impl CheckpointBlock {
         }
     }
 
-    /// What it holds.
+    /// Returns the kind of its entries.
     pub fn kind(&self) -> BlockKind {
         match self {
             CheckpointBlock::Slots(_) => BlockKind::Slots,
@@ -338,7 +342,7 @@ impl CheckpointBlock {
         }
     }
 
-    /// How many entries.
+    /// Returns the number of entries.
     pub fn len(&self) -> usize {
         match self {
             CheckpointBlock::Slots(entries) => entries.len(),
@@ -350,12 +354,12 @@ impl CheckpointBlock {
         }
     }
 
-    /// Whether there are none.
+    /// Whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The bytes of the block, padded to a multiple of 4096.
+    /// Returns the bytes of the block, padded to a multiple of 4096.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`] when there are more than [`BlockKind::entries_max`] entries.
@@ -382,7 +386,7 @@ impl CheckpointBlock {
         Ok(out)
     }
 
-    /// The block at the front of `bytes`, and its size with its padding.
+    /// Decodes the block at the front of `bytes`, and returns its size with its padding too.
     ///
     /// # Errors
     /// As [`FormatError`] says; [`FormatError::Foreign`] when it is not the block of that identity.

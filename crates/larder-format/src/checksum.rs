@@ -1,16 +1,18 @@
 //! Checksums: CRC32C (Castagnoli, the iSCSI polynomial, as CPUs compute it).
 //!
-//! Role: one function for structures, and one for records that binds the payload to the place where it belongs.
-//! It detects accidents, not adversaries.
+//! Role: one function for structures, and one for records that binds the payload to the record's
+//! place. A checksum detects accidents, not adversaries.
 
-/// CRC32C of some bytes. (`crc32c(b"123456789") == 0xe306_9283`.)
+/// Returns the CRC32C of some bytes. (`crc32c(b"123456789") == 0xe306_9283`.)
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
     crc_fast::crc32_iscsi(bytes)
 }
 
-/// Where a record belongs. Part of its checksum, so that stale or misdirected bytes, which are intact in themselves,
-/// are not taken for the record.
+/// The place that a record belongs to.
+///
+/// It is a part of the record's checksum: stale or misdirected bytes, intact in themselves, are not
+/// taken for the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordIdentity {
     /// The WEU slot.
@@ -21,19 +23,23 @@ pub struct RecordIdentity {
     pub offset: u32,
 }
 
-/// The checksum of a record: CRC32C of 20 bytes: the slot, generation, offset and encoding as four little-endian
-/// `u32`, then the CRC32C of the stored `payload` as a fifth.
+/// Returns the checksum of a record: CRC32C of 20 bytes.
 ///
-/// The payload's CRC comes first and alone since that is the fast way over a whole chunk.
+/// Four little-endian `u32` are the slot, generation, offset and encoding. A fifth is the CRC32C of
+/// the stored `payload`. The payload's CRC comes first and alone, which is the fast way over a
+/// whole chunk.
 #[inline]
 pub fn record_crc(identity: RecordIdentity, encoding: u8, payload: &[u8]) -> u32 {
     record_crc_of(identity, encoding, crc32c(payload))
 }
 
-/// [`record_crc`] of a payload whose CRC32C is `payload_crc`: for who knows that before the record has its place.
+/// Returns [`record_crc`] of a payload whose CRC32C is `payload_crc`.
+///
+/// A caller can thus compute `payload_crc` before the record has its place.
 #[inline]
 pub fn record_crc_of(identity: RecordIdentity, encoding: u8, payload_crc: u32) -> u32 {
-    // In software, eight bytes a step: over so few bytes that is quicker than the way in and out of vector code.
+    // In software, eight bytes a step: over so few bytes that is quicker than the way in and out of
+    // vector code.
     let state = small::step8(!0, u64::from(identity.slot) | u64::from(identity.generation) << 32);
     let state = small::step8(state, u64::from(identity.offset) | u64::from(encoding) << 32);
     !small::step4(state, payload_crc)
@@ -44,7 +50,7 @@ mod small {
     /// The polynomial, bits reversed.
     const POLYNOMIAL: u32 = 0x82f6_3b78;
 
-    /// `TABLES[k][b]`: what byte `b` contributes when `k` more bytes follow it in the step.
+    /// `TABLES[k][b]`: the contribution of byte `b` when `k` more bytes follow it in the step.
     static TABLES: [[u32; 256]; 8] = tables();
 
     #[allow(clippy::indexing_slicing, reason = "const evaluation: an index out of bounds would not compile")]

@@ -1,9 +1,11 @@
 //! The one-byte codes that the structures carry.
 //!
-//! Invariants: a code's number never changes its meaning; a number that is not listed is refused. Zero means
-//! nothing, except for [`Encoding`] and [`Compression`], so that a zeroed byte is not taken for a choice.
+//! Invariants: a code's number never changes its meaning; a number that is not listed is refused.
+//! Zero is no code, except for [`Encoding`] and [`Compression`], so that a zeroed byte is not taken
+//! for a choice.
 //!
-//! What it does not do: know what a design is; its number has a name, by which whoever runs it finds it.
+//! It does not know what a design is; a design's number has a name, by which the program finds the
+//! design.
 
 macro_rules! code_enum {
     // With names, of which no two are equal.
@@ -11,14 +13,14 @@ macro_rules! code_enum {
         code_enum! { $(#[$doc])* $name { $($(#[$variant_doc])* $variant = $code,)+ } }
 
         impl $name {
-            /// What people call it.
+            /// Returns its name, for an operator.
             pub const fn name(self) -> &'static str {
                 match self {
                     $($name::$variant => $label,)+
                 }
             }
 
-            /// The one that people call so.
+            /// Returns the value that has this name.
             pub const fn named(name: &str) -> Option<Self> {
                 let mut all = Self::ALL;
                 while let [first, rest @ ..] = all {
@@ -43,12 +45,12 @@ macro_rules! code_enum {
             /// Every value, in the order of the codes.
             pub const ALL: &'static [$name] = &[$($name::$variant,)+];
 
-            /// The byte that stands for it on flash.
+            /// Returns the byte that stands for it on flash.
             pub const fn code(self) -> u8 {
                 self as u8
             }
 
-            /// The value of a byte, if it has one.
+            /// Returns the value of a byte, if it has one.
             pub const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some($name::$variant),)+
@@ -60,9 +62,9 @@ macro_rules! code_enum {
 }
 
 code_enum! {
-    /// How the bytes of a record are stored.
+    /// The form in which the bytes of a record are stored.
     Encoding {
-        /// As they are.
+        /// Uncompressed.
         Raw = 0,
         /// One LZ4 block.
         Lz4 = 1,
@@ -72,7 +74,7 @@ code_enum! {
 }
 
 code_enum! {
-    /// Which compressor new records meet. A record that does not shrink is stored raw all the same.
+    /// The compressor for new records; a record that does not shrink is stored raw.
     Compression {
         /// None.
         Off = 0,
@@ -84,7 +86,7 @@ code_enum! {
 }
 
 code_enum! {
-    /// When the origin learns of a write.
+    /// The moment when the origin gets a write.
     WriteMode {
         /// Write-back: at destage, later.
         Back = 1,
@@ -118,7 +120,7 @@ code_enum! {
 }
 
 code_enum! {
-    /// What a WEU holds: fresh dirty and fresh clean chunks go to different WEUs.
+    /// The class of a WEU: fresh dirty and fresh clean chunks go to different WEUs.
     WeuClass {
         /// Chunks that were clean when they were stored.
         Clean = 1,
@@ -128,9 +130,9 @@ code_enum! {
 }
 
 code_enum! {
-    /// What a WEU slot is used for when a checkpoint notes it.
+    /// The state of a WEU slot when a checkpoint notes it.
     SlotState {
-        /// Holds nothing that a mapping names; its generation is the last one used.
+        /// No mapping names it; its generation is the last one used.
         Free = 1,
         /// Being filled with segments.
         Open = 2,
@@ -139,7 +141,7 @@ code_enum! {
     }
 }
 
-/// As `==`, which constants have not got.
+/// Compares as `==` does, which constants cannot use.
 const fn is_same(one: &str, other: &str) -> bool {
     let (mut one, mut other) = (one.as_bytes(), other.as_bytes());
     while let ([a, one_rest @ ..], [b, other_rest @ ..]) = (one, other) {

@@ -1,14 +1,14 @@
-//! Why bytes or a geometry were refused.
+//! The reasons to refuse bytes or a geometry.
 //!
-//! Role: one small enum to match on; `Display` gives one sentence for the operator.
-//! It carries no offset: the caller knows where it read.
+//! Role: one small enum to match on; `Display` gives one sentence for the operator. It carries no
+//! offset, which the caller knows from its read.
 
 use crate::features::{self, Word};
 use crate::layout::{BUCKET_SLOTS_MAX, DESIGN_PAGES_MAX, StoreKind};
 use crate::size::exact;
 use core::fmt;
 
-/// Which structure an error speaks of.
+/// The structure that an error speaks of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Structure {
     /// One of the superblock twins.
@@ -41,15 +41,15 @@ impl fmt::Display for Structure {
     }
 }
 
-/// Why bytes from flash were refused, or why a flash cannot be laid out as asked.
+/// The reason why bytes from flash were refused, or why a flash cannot be laid out as asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FormatError {
-    /// The magic number is not there: never formatted, overwritten, or another structure.
+    /// The magic number is missing: never formatted, overwritten, or another structure.
     BadMagic(Structure),
     /// Written by a newer Larder: a higher version, or a feature bit that this one does not know.
     NewerVersion {
-        /// The structure that says so.
+        /// The structure that has the version or bit.
         structure: Structure,
         /// Its version.
         version: u32,
@@ -67,13 +67,14 @@ pub enum FormatError {
     },
     /// A byte that the format reserves is not zero.
     ReservedNotZero(Structure),
-    /// Well formed, but of another flash, slot, generation, checkpoint or place: stale or misdirected.
+    /// Well formed, but of another flash, slot, generation, checkpoint or place: stale or
+    /// misdirected.
     Foreign(Structure),
     /// Well formed, but a field has a value that the format does not allow.
     Invalid {
         /// The structure.
         structure: Structure,
-        /// Which field, and what is wrong with it.
+        /// The field, and its error.
         what: &'static str,
     },
     /// More entries than one structure holds, or a buffer too small for them: the caller's mistake.
@@ -107,7 +108,7 @@ pub enum FormatError {
     SubchunkSize {
         /// The size asked for.
         bytes: u32,
-        /// The smallest that would do.
+        /// The smallest size allowed.
         least_bytes: u32,
         /// The chunk size.
         chunk_bytes: u32,
@@ -116,7 +117,7 @@ pub enum FormatError {
     BucketSlots {
         /// The slots asked for.
         slots: u32,
-        /// The fewest that would do.
+        /// The fewest slots allowed.
         least: u32,
     },
     /// The design asks for more pages in a checkpoint than the format allows.
@@ -130,14 +131,14 @@ pub enum FormatError {
     FlashTooSmall {
         /// Its size.
         flash_bytes: u64,
-        /// The smallest size that would do with this chunk and WEU size.
+        /// The smallest size allowed with this chunk and WEU size.
         needed_bytes: u64,
     },
     /// The flash has more slots than the format can number.
     FlashTooLarge {
-        /// The largest size that would do with slots of this size.
+        /// The largest size allowed with slots of this size.
         flash_bytes_max: u64,
-        /// What slots are.
+        /// The kind of the slots.
         store: StoreKind,
     },
 }
@@ -198,7 +199,7 @@ impl fmt::Display for FormatError {
     }
 }
 
-/// The sentence on incompatible features that this program does not handle.
+/// Writes the sentence on incompatible features that this program does not handle.
 fn unknown_features(f: &mut fmt::Formatter<'_>, structure: Structure, features: u64) -> fmt::Result {
     let names = features::names(Word::Incompatible, features);
     let bits = if names.len() == 1 { "bit" } else { "bits" };

@@ -1,25 +1,31 @@
-//! The feature bits of the superblock: one row for each addition to the format since its first version.
+//! The feature bits of the superblock: one row for each addition to the format since its first
+//! version.
 //!
-//! Role: [`FEATURES`] names every bit that has a meaning, and [`names`] lists the features of a flash for an operator. A program
-//! learns a bit by its row here and in `docs/FORMAT.md`.
+//! Role: [`FEATURES`] names every bit that has a meaning, and [`names`] lists the features of a
+//! flash for an operator. A program learns a bit by its row here and in `docs/FORMAT.md`.
 //!
-//! Invariants: each number is given once, and keeps its meaning. [`COMPATIBLE_KNOWN`] and [`INCOMPATIBLE_KNOWN`] follow from the
-//! rows that this program can handle.
+//! Invariants: each number is given once, and keeps its meaning. [`COMPATIBLE_KNOWN`] and
+//! [`INCOMPATIBLE_KNOWN`] follow from the rows that this program can handle.
 //!
-//! What it does not do: say whether a flash has a feature. The superblock's fields do, and its bits follow from them.
+//! It leaves the choice of a flash's features to the superblock's fields; the bits follow from
+//! them.
 
 /// Compatible: the superblock records the origin's state at an orderly end.
 pub const FEATURE_ORIGIN_STATE: u64 = 1 << 0;
 
-/// Incompatible feature: the cache was detached. The origin is complete, and may have changed since.
+/// Incompatible feature: the cache was detached.
+///
+/// The origin is complete, and may have changed since.
 pub const FEATURE_DETACHED: u64 = 1 << 0;
 /// Incompatible feature: a fence may stand in the state directory; an opening must check for it.
 pub const FEATURE_STATE_DIR: u64 = 1 << 3;
 /// Incompatible feature: slots are subchunks in buckets, and there is a metadata region.
 pub const FEATURE_BUCKETS: u64 = 1 << 4;
-/// Incompatible feature: segment headers record how far the log was durable when they were made.
+/// Incompatible feature: segment headers record how far the log was durable at their write.
 pub const FEATURE_LOG_POSITIONS: u64 = 1 << 5;
-/// Incompatible feature: the log and checkpoints keep a client's trims apart from the zeroes that it asked for.
+/// Incompatible feature: client trims are kept apart from requested zeroes.
+///
+/// The log and the checkpoints make that difference.
 pub const FEATURE_KEPT_TRIMS: u64 = 1 << 6;
 
 /// The incompatible bits that allow an unaware program to read: 32 to 63.
@@ -30,13 +36,14 @@ pub const COMPATIBLE_KNOWN: u64 = known(Word::Compatible);
 /// Incompatible features that this Larder handles.
 pub const INCOMPATIBLE_KNOWN: u64 = known(Word::Incompatible);
 
-/// Which of the superblock's two words a bit is in.
+/// The superblock word that a bit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// A program that does not know the bit serves the flash, and keeps the bit and its fields.
     Compatible,
-    /// A program that does not know the bit refuses the flash; with a bit of [`READABLE`] it reads the flash and refuses to
-    /// write.
+    /// A program that does not know the bit refuses the flash.
+    ///
+    /// If the bit is one of [`READABLE`], the program reads the flash and refuses to write.
     Incompatible,
 }
 
@@ -49,7 +56,9 @@ pub struct Feature {
     pub bit: u64,
     /// Its name, for an operator.
     pub name: &'static str,
-    /// Whether this program handles the feature; otherwise the number is taken, and the flash belongs to another program.
+    /// Whether this program handles the feature.
+    ///
+    /// If not, the number is taken, and the flash belongs to another program.
     pub is_handled: bool,
 }
 
@@ -63,7 +72,7 @@ pub const FEATURES: [Feature; 6] = [
     feature(Word::Incompatible, FEATURE_KEPT_TRIMS, "kept trims", true),
 ];
 
-/// The number of each bit that is set, with its name where it has one.
+/// Returns the number of each set bit, and its name if it has one.
 pub fn names(word: Word, bits: u64) -> Vec<String> {
     let set = (0..u64::BITS).filter(|&number| bits & (1 << number) != 0);
     set.map(|number| match FEATURES.iter().find(|row| row.word == word && row.bit == 1 << number) {

@@ -1,15 +1,20 @@
 //! The on-flash structures of Larder: bytes to plain Rust structs and back.
 //!
-//! Role: everything that Larder keeps on its flash is encoded and decoded here: the superblock twins
-//! ([`superblock`]), the division of the flash ([`layout`]), the segments that fill a WEU ([`segment`]), the slots that
-//! describe what lies in buckets ([`metadata_slot`]), the metadata log ([`log`]) and its checkpoints ([`checkpoint`]).
+//! Role: encodes and decodes all that Larder keeps on its flash:
+//! - the superblock twins ([`superblock`]) and the division of the flash ([`layout`]),
+//! - the segments that fill a WEU ([`segment`]), and the slots that describe the content of buckets
+//!   ([`metadata_slot`]),
+//! - the metadata log ([`log`]) and its checkpoints ([`checkpoint`]).
+//!
 //! `docs/FORMAT.md` describes all of it once, with the failure that each field guards against.
 //!
-//! Invariants: fixed-width little-endian, sizes and offsets asserted at compile time. Any bytes whatever decode to a
-//! value or to a [`FormatError`], never to a panic. What decodes is canonical: encoding it again gives the same bytes,
-//! so reserved bytes are zero. Each structure starts with a magic number, a version and a checksum.
+//! Invariants: fixed-width little-endian, sizes and offsets asserted at compile time. All bytes
+//! decode to a value or to a [`FormatError`], never to a panic. A decoded value is canonical:
+//! encoding it again gives the same bytes, so reserved bytes are zero. Each structure starts with a
+//! magic number, a version and a checksum.
 //!
-//! What it does not do: I/O, allocation of sequence numbers, or any decision about what to write when.
+//! It does no I/O, allocates no sequence numbers, and does not decide which structure to write
+//! when.
 
 #![deny(clippy::indexing_slicing)]
 
@@ -50,9 +55,11 @@ pub use text::{DirectoryPath, OriginUri, VolumeName};
 /// The version of every structure in this crate. A reader refuses a higher one.
 pub const FORMAT_VERSION: u32 = 1;
 
-/// No counter on a flash (of frames, entries, checkpoints, rewrites) reaches this: at a billion counts a second it would
-/// take a century. A reader refuses one that does, so that counting on from what was read never overflows.
+/// The bound of every counter on a flash: frames, entries, checkpoints, rewrites.
+///
+/// At a billion counts a second a counter would take a century to reach it. A reader refuses a
+/// counter that does, so that counting on from the value read never overflows.
 pub const COUNTER_MAX: u64 = 1 << 62;
 
-/// Metadata structures start and end at multiples of this many bytes, whatever the device's sector size.
+/// The alignment of starts and ends of metadata structures, bytes, for any sector size.
 pub const METADATA_ALIGN_BYTES: u64 = 4096;

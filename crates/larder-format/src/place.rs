@@ -1,13 +1,14 @@
-//! Where a record lies on the flash, and which sectors of a fragment are valid.
+//! The place of a record on the flash, and the valid sectors of a fragment.
 
 use crate::codes::Encoding;
 use crate::layout::{CHUNK_BYTES_MAX, WEU_BYTES_MAX};
 
-/// Which 512-byte sectors of a chunk a fragment holds: sector `i` is bit `i % 8` of byte `i / 8`. Enough for the
-/// largest chunk.
+/// The 512-byte sectors of a chunk that a fragment holds; enough for the largest chunk.
+///
+/// Sector `i` is bit `i % 8` of byte `i / 8`.
 pub type Sectors = [u8; 32];
 
-/// A record on flash, with what is needed to read and verify it.
+/// A record on flash, with all that a read and its check need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Place {
     /// The WEU slot.
@@ -20,17 +21,17 @@ pub struct Place {
     pub stored_len: u32,
     /// [`crate::record_crc`] of the stored bytes.
     pub crc: u32,
-    /// How it is stored.
+    /// The form in which it is stored.
     pub encoding: Encoding,
 }
 
 impl Place {
-    /// What the record's checksum is bound to.
+    /// Returns the identity that the record's checksum covers.
     pub fn identity(&self) -> crate::RecordIdentity {
         crate::RecordIdentity { slot: self.slot, generation: self.generation, offset: self.offset }
     }
 
-    /// Whether its numbers can be those of any record: not empty, no longer than a chunk, inside a WEU.
+    /// Whether its numbers can be those of a record: not empty, at most a chunk, inside a WEU.
     pub fn is_plausible(&self) -> bool {
         self.stored_len >= 1
             && self.stored_len <= CHUNK_BYTES_MAX

@@ -1,13 +1,13 @@
-//! Sizes as people write them: `8K`, `2M`, `1G`; binary, so 8K is 8192.
+//! Sizes in an operator's form: `8K`, `2M`, `1G`; binary, so 8K is 8192.
 //!
-//! Role: the one place that makes words of a size for a sentence that names what an option should be.
+//! Role: the one place that writes a size for a sentence that asks for another option value.
 //!
-//! What it does not do: read them; the command line does.
+//! It leaves reading them to the command line.
 
 /// Suffixes, each 1024 times the one before.
 const SUFFIXES: &[u8] = b"KMGTPE";
 
-/// A size as an option would name it, to the byte: `8K`, or `6000 bytes`.
+/// Writes a size as an option would name it, to the byte: `8K`, or `6000 bytes`.
 pub fn exact(bytes: u64) -> String {
     let power = (bytes.trailing_zeros() / 10).min(SUFFIXES.len() as u32);
     match power.checked_sub(1).and_then(|at| SUFFIXES.get(at as usize)) {

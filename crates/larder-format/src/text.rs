@@ -17,7 +17,7 @@ pub type DirectoryPath = Text<512>;
 pub type VolumeName = Text<64>;
 
 impl<const BYTES_MAX: usize> Text<BYTES_MAX> {
-    /// Takes a text.
+    /// Makes a text.
     ///
     /// # Errors
     /// [`FormatError::BadText`] when it is too long or holds a zero byte.
@@ -29,12 +29,12 @@ impl<const BYTES_MAX: usize> Text<BYTES_MAX> {
         Ok(Text(text))
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Its bytes, padded with zeroes, and their number before padding.
+    /// Returns its bytes, padded with zeroes, and their number before padding.
     pub(crate) fn to_padded(&self) -> ([u8; BYTES_MAX], u16) {
         let mut padded = [0; BYTES_MAX];
         for (to, from) in padded.iter_mut().zip(self.0.bytes()) {
@@ -43,7 +43,7 @@ impl<const BYTES_MAX: usize> Text<BYTES_MAX> {
         (padded, self.0.len() as u16)
     }
 
-    /// The text in padded bytes, if it is one. The padding is not looked at.
+    /// Returns the text in padded bytes, if it is one; the padding is not checked.
     pub(crate) fn from_padded(padded: &[u8; BYTES_MAX], len: u16) -> Option<Self> {
         let text = core::str::from_utf8(padded.get(..usize::from(len))?).ok()?;
         Text::new(text).ok()

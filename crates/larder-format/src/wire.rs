@@ -1,4 +1,5 @@
-//! What the decoders share: little-endian field types, checks of prefix, checksum and padding.
+//! The shared parts of the decoders: little-endian field types, checks of prefix, checksum and
+//! padding.
 
 use crate::FORMAT_VERSION;
 use crate::error::{FormatError, Structure};
@@ -28,12 +29,14 @@ pub fn read<T: FromBytes + KnownLayout + Immutable>(bytes: &[u8], structure: Str
     }
 }
 
-/// The first `len` bytes.
+/// Returns the first `len` bytes.
 pub fn prefix(bytes: &[u8], len: usize, structure: Structure) -> Result<&[u8], FormatError> {
     bytes.get(..len).ok_or(FormatError::Truncated { structure, needed_bytes: len as u64 })
 }
 
-/// Checks magic, then the checksum of `bytes`, then the version: so a flipped bit is corruption, never a newer version.
+/// Checks magic, then the checksum of `bytes`, then the version.
+///
+/// In this order a flipped bit is corruption, never a newer version.
 pub fn check_prefix(
     (found_magic, magic): (&[u8; 8], &[u8; 8]),
     (crc, computed): (u32, u32),
@@ -55,7 +58,9 @@ pub fn check_prefix(
     Ok(())
 }
 
-/// CRC32C of `bytes` as if the four at `crc_offset` were zero. Bytes shorter than that have no such field: 0.
+/// Returns the CRC32C of `bytes` as if the four at `crc_offset` were zero.
+///
+/// It returns 0 for bytes too short for that field.
 pub fn crc_with_hole(bytes: &[u8], crc_offset: usize) -> u32 {
     let (Some(before), Some(after)) = (bytes.get(..crc_offset), bytes.get(crc_offset + 4..)) else { return 0 };
     let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
@@ -72,7 +77,7 @@ pub fn put_crc(bytes: &mut [u8], crc_offset: usize, crc: u32) {
     }
 }
 
-/// Refuses a decoded value whose encoding differs from the bytes it came from: they hold bits that mean nothing.
+/// Refuses a decoded value whose encoding differs from its bytes: they hold bits without a meaning.
 pub fn check_canonical<T: IntoBytes + Immutable>(again: &T, raw: &T, structure: Structure) -> Result<(), FormatError> {
     if again.as_bytes() == raw.as_bytes() { Ok(()) } else { Err(FormatError::ReservedNotZero(structure)) }
 }
@@ -82,18 +87,18 @@ pub fn check_zero(padding: &[u8], structure: Structure) -> Result<(), FormatErro
     if padding.iter().all(|&b| b == 0) { Ok(()) } else { Err(FormatError::ReservedNotZero(structure)) }
 }
 
-/// A length in the low 24 bits of four bytes: three bytes.
+/// Returns a length, at most 24 bits, as three bytes.
 pub fn to_le24(len: u32) -> [u8; 3] {
     let [a, b, c, _] = len.to_le_bytes();
     [a, b, c]
 }
 
-/// The length in three bytes.
+/// Returns the length in three bytes.
 pub fn from_le24([a, b, c]: [u8; 3]) -> u32 {
     u32::from_le_bytes([a, b, c, 0])
 }
 
-/// A fingerprint in the room of a bitmap.
+/// Returns a fingerprint in the room of a bitmap.
 pub fn widen(fingerprint: [u8; 16]) -> [u8; 32] {
     let mut wide = [0; 32];
     for (to, from) in wide.iter_mut().zip(fingerprint) {
@@ -102,7 +107,7 @@ pub fn widen(fingerprint: [u8; 16]) -> [u8; 32] {
     wide
 }
 
-/// The fingerprint in the room of a bitmap. The rest is for [`check_canonical`] to look at.
+/// Returns the fingerprint in the room of a bitmap; [`check_canonical`] checks the rest.
 pub fn narrow(wide: [u8; 32]) -> [u8; 16] {
     let mut fingerprint = [0; 16];
     for (to, from) in fingerprint.iter_mut().zip(wide) {

@@ -1,7 +1,7 @@
 //! Gathers entries into the blocks of a checkpoint.
 //!
-//! Invariants: makes blocks in the order of [`BlockKind`], each full but the last of its kind, so that
-//! [`super::checkpoint_bytes_max`] is exact.
+//! Invariants: makes blocks in the order of [`BlockKind`], each full but the last of its kind, so
+//! that [`super::checkpoint_bytes_max`] is exact.
 
 use super::entries::{FingerprintEntry, FragmentEntry, MappingEntry, SlotEntry, ZeroRange};
 use super::pages::DesignPage;
@@ -11,8 +11,9 @@ use crate::log::LogStart;
 
 /// Gathers entries into full blocks, counts them, and makes the header.
 ///
-/// Give all entries of one kind, then those of the next, in the order of [`BlockKind`]. Each `push` may hand back the
-/// bytes of a finished block; write them one after the other, from [`CHECKPOINT_HEADER_BYTES`] into the area on.
+/// Give all entries of one kind, then those of the next, in the order of [`BlockKind`]. Each `push`
+/// may return the bytes of a finished block; write them one after the other, from
+/// [`CHECKPOINT_HEADER_BYTES`] into the area on.
 #[derive(Debug)]
 pub struct CheckpointEncoder {
     flash_tag: u64,
@@ -81,14 +82,14 @@ impl CheckpointEncoder {
         push_design_page, DesignPages, DesignPage
     );
 
-    /// How many entries were given so far: to keep to the layout's limits.
+    /// Returns how many entries were given so far, to compare with the layout's limits.
     pub fn counts(&self) -> CheckpointCounts {
         let mut counts = self.counts;
         counts.add(self.open.kind(), self.open.len() as u64);
         counts
     }
 
-    /// The last block, if one is open, and the header, to be written once the blocks are.
+    /// Returns the last block, if one is open, and the header, which is written after all blocks.
     pub fn finish(mut self) -> (Option<Vec<u8>>, CheckpointHeader) {
         let last = self.close(BlockKind::DesignPages);
         let header = CheckpointHeader {

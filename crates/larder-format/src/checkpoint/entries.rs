@@ -1,6 +1,6 @@
 //! The entries of a checkpoint, each of a fixed size.
 //!
-//! Invariants: as everywhere, what decodes encodes to the same bytes again.
+//! Invariants: as everywhere, an entry that decodes encodes to the same bytes again.
 
 use crate::codes::{Encoding, SlotState, WeuClass};
 use crate::error::{FormatError, Structure};
@@ -20,11 +20,11 @@ const FLAG_ADVISORY: u8 = 8;
 pub struct SlotEntry {
     /// Its number.
     pub slot: u32,
-    /// Its generation; of a free slot the last one used, `u32::MAX` when none was.
+    /// Its generation; a free slot has the last one used, or `u32::MAX` before its first use.
     pub generation: u32,
-    /// What it is used for.
+    /// The state of the slot.
     pub state: SlotState,
-    /// What it is filled with; of a free slot what it was.
+    /// The class of the chunks in it; a free slot has its last one.
     pub class: WeuClass,
 }
 
@@ -37,7 +37,8 @@ pub struct MappingEntry {
     pub place: Option<Place>,
     /// Whether the origin lacks it.
     pub dirty: bool,
-    /// Whether the record was stored for another chunk or an older write. Never set on a zero chunk.
+    /// Whether the record was stored for another chunk or an older write. Never set on a zero
+    /// chunk.
     pub duplicate: bool,
 }
 
@@ -50,7 +51,7 @@ pub struct FragmentEntry {
     pub place: Place,
     /// Whether the origin lacks them.
     pub dirty: bool,
-    /// Which sectors.
+    /// The sectors that the record holds.
     pub sectors: Sectors,
 }
 
@@ -59,13 +60,15 @@ pub struct FragmentEntry {
 pub struct ZeroRange {
     /// The first chunk's number on the origin.
     pub lba: u64,
-    /// How many chunks, at least 1.
+    /// Number of chunks, at least 1.
     pub chunk_count: u64,
     /// Whether the origin lacks the zeroes.
     pub dirty: bool,
     /// Whether the origin shall keep the range allocated when it is zeroed.
     pub no_hole: bool,
-    /// Whether a client trimmed the run and asked for no zeroes: the origin need not be told.
+    /// Whether a client trimmed the run and asked for no zeroes.
+    ///
+    /// The engine need not tell the origin of such a run.
     pub advisory: bool,
 }
 
@@ -83,10 +86,10 @@ pub trait WireEntry: Sized {
     /// Its form.
     type Raw: FromBytes + IntoBytes + Immutable + KnownLayout + Unaligned;
 
-    /// To that form.
+    /// Converts the entry to that form.
     fn to_raw(&self) -> Self::Raw;
 
-    /// From that form. Bits that mean nothing need not be looked at.
+    /// Converts that form to an entry; the caller checks the bits without a meaning.
     fn from_raw(raw: &Self::Raw) -> Result<Self, FormatError>;
 }
 

@@ -1,10 +1,11 @@
-//! Design pages: what a design must find again and the other entries of a checkpoint cannot say, in pieces of a fixed size.
+//! Design pages: state of a design that no other entry can express, in pieces of a fixed size.
 //!
-//! Role: an index that keeps parts of hashes cannot be told from mappings, nor told as such, so a checkpoint holds it as it is.
+//! Role: an index that keeps parts of hashes cannot be rebuilt from mappings, nor expressed as
+//! mappings, so a checkpoint holds its bytes.
 //!
-//! Invariants: sixteen pages fill a block to its last byte. What is behind a page's bytes is zero.
+//! Invariants: sixteen pages fill a block to its last byte. The bytes behind a page's own are zero.
 //!
-//! What it does not do: know what is in a page, or that none is missing; the design does.
+//! It leaves the meaning of the bytes, and the check for missing pages, to the design.
 
 use super::entries::{STRUCTURE, WireEntry, invalid};
 use crate::error::FormatError;
@@ -14,7 +15,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// The most bytes of a page.
 pub const DESIGN_PAGE_BYTES_MAX: usize = 4084;
 
-/// A piece of what a design keeps.
+/// A piece of a design's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DesignPage {
     number: u32,
@@ -22,10 +23,10 @@ pub struct DesignPage {
 }
 
 impl DesignPage {
-    /// Size on flash, whatever is in it.
+    /// Size on flash, for any number of bytes in the page.
     pub const BYTES: usize = size_of::<RawPage>();
 
-    /// The page of this number, which the design gives a meaning.
+    /// Makes the page of this number; the design gives the number a meaning.
     ///
     /// # Errors
     /// [`FormatError::TooLarge`] for more than [`DESIGN_PAGE_BYTES_MAX`] bytes.
@@ -36,12 +37,12 @@ impl DesignPage {
         Ok(DesignPage { number, bytes })
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// What is in it.
+    /// Returns its bytes.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
