@@ -354,7 +354,7 @@ impl CheckpointBlock {
         }
     }
 
-    /// Whether it has no entries.
+    /// Returns true if it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

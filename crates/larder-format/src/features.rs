@@ -56,7 +56,7 @@ pub struct Feature {
     pub bit: u64,
     /// Its name, for an operator.
     pub name: &'static str,
-    /// Whether this program handles the feature.
+    /// True if this program handles the feature.
     ///
     /// If not, the number is taken, and the flash belongs to another program.
     pub is_handled: bool,

@@ -1,12 +1,15 @@
-//! How a flash is divided: superblock twins, two checkpoint areas, the metadata log, slots; and, where slots are those of
-//! buckets, the metadata region before them.
+//! The division of a flash: superblock twins, two checkpoint areas, the metadata log, slots.
 //!
-//! Role: [`Layout::plan`] decides it once, at creation; the superblock keeps it and [`Layout::check`] confirms it.
+//! Before slots that are in buckets there is a metadata region.
 //!
-//! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots at a multiple of
-//! their size. A checkpoint of as many entries as the layout allows fits into its area, whatever they are.
+//! Role: [`Layout::plan`] decides it once, at creation; the superblock keeps it and
+//! [`Layout::check`] confirms it.
 //!
-//! What it does not do: bound the entries (the engine must keep to the `*_max` fields).
+//! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots
+//! at a multiple of their size. A checkpoint of as many entries as the layout allows fits into its
+//! area, for any mix of entries.
+//!
+//! It leaves the count of entries to the engine, which must keep to the `*_max` fields.
 
 use crate::METADATA_ALIGN_BYTES;
 use crate::checkpoint::{CheckpointCounts, DESIGN_PAGE_BYTES_MAX, checkpoint_bytes_max};
@@ -29,31 +32,34 @@ pub const WEU_BYTES_MAX: u32 = 4 << 20;
 pub const SUBCHUNK_BYTES_MIN: u32 = 512;
 /// The most slots of a bucket: the paper's (AustereCache §3.1).
 pub const BUCKET_SLOTS_MAX: u32 = 128;
-/// The most pages of a design: indices of 64 GiB. As many fit on the largest flash.
+/// The most pages of a design: indices of 64 GiB. The largest flash has room for as many.
 pub const DESIGN_PAGES_MAX: u64 = 1 << 24;
 const DESIGN_PAGES_PAST: u64 = DESIGN_PAGES_MAX + 1;
 /// The smallest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MIN: u32 = 512;
 /// The largest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MAX: u32 = 4096;
-/// The fewest slots of a WEU or of a chunk: a flash of eight WEUs, of which metadata takes the first. Of subchunks there are as
-/// many as so many whole chunks take.
+/// The fewest slots of a WEU or of a chunk: a flash of eight WEUs, of which metadata takes the
+/// first.
+///
+/// The fewest subchunks take the room of as many whole chunks.
 pub const SLOT_COUNT_MIN: u32 = 7;
-/// Where the superblock twins start. Apart, so that one bad erase block does not take both.
+/// The starts of the superblock twins: apart, so that one bad erase block does not take both.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
-/// Where the metadata area starts.
+/// The start of the metadata area.
 pub const METADATA_OFFSET: u64 = 128 << 10;
 /// The smallest log.
 pub const LOG_BYTES_MIN: u64 = 256 << 10;
 /// The smallest log on a flash of ordinary size.
 const LOG_BYTES_ORDINARY: u64 = 4 << 20;
-/// Below its 64th part of the flash, the log of a small flash does not shrink (but for [`LOG_BYTES_MIN`]).
+/// The log of a small flash does not shrink below this part of the flash (but to
+/// [`LOG_BYTES_MIN`]).
 const LOG_SHARE_SMALL: u64 = 64;
 /// Metadata should take no more than this part of the flash.
 const METADATA_SHARE: u64 = 10;
-/// Default mappings for each whole chunk that the flash holds: room for deduplication and compression.
+/// Default mappings for each whole chunk of flash: room for deduplication and compression.
 const MAPPINGS_PER_CHUNK: u64 = 4;
-/// The same with buckets, where none but dirty chunks and fragments are mapped by an entry.
+/// The same with buckets, where only dirty chunks and fragments have an entry.
 const EXACT_MAPPINGS_PER_CHUNK: u64 = 1;
 /// Default fingerprints for each whole chunk that the flash holds: room for compression.
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
@@ -61,23 +67,27 @@ const FINGERPRINTS_PER_CHUNK: u64 = 2;
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.
 const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
-/// No limit is scaled below this many entries, and a reader refuses a lower one: a cache that may keep next to nothing
-/// would have its writers wait for ever. (Of mappings a small origin needs fewer.)
+/// The least value of a scaled limit, in entries; a reader refuses a lower one.
+///
+/// The writers of a cache with almost no entries would wait for ever. (For mappings, a small origin
+/// needs fewer.)
 pub const ENTRIES_MIN: u64 = 32;
 
-/// What the slots of a flash are.
+/// The kind of a flash's slots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreKind {
-    /// WEUs, which are filled with segments.
+    /// WEUs, which segments fill.
     Weus,
     /// A chunk each, and nothing but its bytes.
     Slots,
-    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket. A metadata slot for each says what is there.
+    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket.
+    ///
+    /// Each subchunk has a metadata slot, which describes its content.
     Buckets,
 }
 
 impl StoreKind {
-    /// All of them, in a word.
+    /// Returns the word for all slots of this kind.
     pub fn name(self) -> &'static str {
         match self {
             StoreKind::Weus => "weus",
@@ -86,7 +96,7 @@ impl StoreKind {
         }
     }
 
-    /// What a slot is, in a word.
+    /// Returns the word for one slot.
     pub fn slot_name(self) -> &'static str {
         match self {
             StoreKind::Weus => "WEU",
@@ -95,7 +105,7 @@ impl StoreKind {
         }
     }
 
-    /// The part of the flash that the slots take.
+    /// Returns the term for the part of the flash that the slots take.
     pub fn slots_name(self) -> &'static str {
         match self {
             StoreKind::Weus => "WEU slots",
@@ -113,19 +123,20 @@ pub struct BucketRequest {
     pub design_pages_max: u64,
 }
 
-/// Asks for room in checkpoints for the history of a design, over slots of one chunk or over WEUs, in pages of
-/// [`DESIGN_PAGE_BYTES_MAX`].
+/// Asks for room in checkpoints for the history of a design, over slots of one chunk or over WEUs.
+///
+/// The room is in pages of [`DESIGN_PAGE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
-    /// Bytes of it for each whole chunk that the flash holds.
+    /// Bytes of history for each whole chunk that the flash holds.
     pub bytes_per_chunk: u64,
-    /// Bytes of it for each mapping that a checkpoint may keep.
+    /// Bytes of history for each mapping that a checkpoint may keep.
     pub bytes_per_mapping: u64,
-    /// The chunks, and the mappings, for which there shall be room, where those are fewer.
+    /// The most chunks, and the most mappings, that get such room.
     pub entries_max: u64,
 }
 
-/// What to plan for.
+/// A request for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LayoutRequest {
     /// Size of the flash.
@@ -134,34 +145,40 @@ pub struct LayoutRequest {
     pub origin_bytes: u64,
     /// Chunk size, a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// WEU size, a power of two from 512 KiB to 4 MiB; or the chunk size, for slots of one chunk without segments. With
-    /// buckets the subchunk: a power of two, from a sector to the chunk.
+    /// Size of a slot, bytes.
+    ///
+    /// A WEU: a power of two from 512 KiB to 4 MiB. A slot of one chunk, without segments: the
+    /// chunk size. A subchunk, with buckets: a power of two, from a sector to the chunk.
     pub weu_bytes: u32,
-    /// Segments and frames are padded to this, a power of two from 512 to 4096.
+    /// The unit that segments and frames are padded to: a power of two from 512 to 4096.
     pub sector_bytes: u32,
-    /// The most fingerprints that a checkpoint keeps; by default two for each whole chunk that the flash holds. With buckets
-    /// it keeps none.
+    /// The most fingerprints that a checkpoint keeps; none with buckets.
+    ///
+    /// The default is two for each whole chunk that the flash holds.
     pub fp_entries_max: Option<u64>,
-    /// The most mappings, fragments among them; by default four for each whole chunk that the flash holds, fewer where
-    /// metadata would take more than a tenth of the flash. Never more than the origin has chunks. With buckets it is the exact
-    /// ones that are bounded, dirty chunks and fragments: by default one for each whole chunk.
+    /// The most mappings, fragments included.
+    ///
+    /// The default is four for each whole chunk that the flash holds, and fewer if metadata would
+    /// take more than a tenth of the flash. It is never more than the origin has chunks. With
+    /// buckets the limit is on exact mappings, those of dirty chunks and fragments: by default one
+    /// for each whole chunk.
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
     pub buckets: Option<BucketRequest>,
-    /// `Some` for a design that keeps a history. Not with buckets.
+    /// `Some` for a design that keeps a history; never with buckets.
     pub history: Option<HistoryRequest>,
 }
 
-/// How a flash is divided. Offsets and sizes are bytes.
+/// The division of a flash; offsets and sizes are bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Size of the flash when it was laid out. A larger device is used up to here.
+    /// Size of the flash at its creation; Larder uses a larger device up to here.
     pub flash_bytes: u64,
     /// Chunk size.
     pub chunk_bytes: u32,
     /// Size of a slot: a WEU, a chunk, or a subchunk; see [`Layout::store`].
     pub weu_bytes: u32,
-    /// Segments and frames are padded to this.
+    /// The unit that segments and frames are padded to.
     pub sector_bytes: u32,
     /// The twins.
     pub superblock_offsets: [u64; 2],
@@ -173,15 +190,16 @@ pub struct Layout {
     pub log_offset: u64,
     /// Size of the metadata log, a multiple of 4096.
     pub log_bytes: u64,
-    /// Start of the metadata region, which has [`METADATA_SLOT_BYTES`] for each slot; 0 where there is none.
+    /// Start of the metadata region, which has [`METADATA_SLOT_BYTES`] for each slot; 0 without a
+    /// region.
     pub region_offset: u64,
     /// Start of slot 0, a multiple of `weu_bytes`.
     pub weu_offset: u64,
-    /// Slots; whole buckets, where they are in buckets.
+    /// Number of slots; those of whole buckets, if they are in buckets.
     pub slot_count: u32,
-    /// Slots of a bucket; 0 where there is no metadata region.
+    /// Slots of a bucket; 0 without a metadata region.
     pub bucket_slots: u32,
-    /// The most mappings at any time, fragments and single zero chunks among them, zero ranges not.
+    /// The most mappings at any time, with fragments and single zero chunks, without zero ranges.
     pub mappings_max: u64,
     /// The most fragments at any time.
     pub fragments_max: u64,
@@ -189,7 +207,9 @@ pub struct Layout {
     pub zero_ranges_max: u64,
     /// The most fingerprints that a checkpoint may keep; 0 with buckets.
     pub fp_entries_max: u64,
-    /// The most pages of its design that a checkpoint may keep; their numbers are below it. 0 where the design has none.
+    /// The most pages of its design that a checkpoint may keep; 0 if the design has none.
+    ///
+    /// The numbers of the pages are below it.
     pub design_pages_max: u64,
 }
 
@@ -197,8 +217,8 @@ impl Layout {
     /// Plans a flash.
     ///
     /// # Errors
-    /// One sentence for the operator: a size that the format does not allow, or a flash too small (and the smallest
-    /// that would do) or too large.
+    /// One sentence for the operator: a size that the format does not allow, or a flash too small
+    /// (and the smallest allowed) or too large.
     pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
         let bucket_slots = request.buckets.map(|buckets| buckets.bucket_slots);
         check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes, bucket_slots)?;
@@ -217,8 +237,8 @@ impl Layout {
         if let Some(layout) = fit(&request) {
             return Ok(layout);
         }
-        // The search ends: a flash of thousands of WEUs always fits, for then metadata is a tenth of it at most; and the largest
-        // one of buckets does, for the most pages of a design take a sixth of it.
+        // The search ends. Metadata takes at most a tenth of a flash of thousands of WEUs. On the
+        // largest flash of buckets, the most pages of a design take a sixth.
         let mut needed_bytes = request.flash_bytes.next_multiple_of(weu).max(u64::from(SLOT_COUNT_MIN) * weu);
         while needed_bytes < flash_bytes_max && fit(&LayoutRequest { flash_bytes: needed_bytes, ..request }).is_none() {
             needed_bytes += weu.max(needed_bytes / 64 / weu * weu);
@@ -226,7 +246,9 @@ impl Layout {
         Err(FormatError::FlashTooSmall { flash_bytes: request.flash_bytes, needed_bytes })
     }
 
-    /// Confirms a layout that came from a superblock: sizes allowed, regions in order, inside the flash, large enough.
+    /// Confirms a layout that came from a superblock.
+    ///
+    /// The sizes are allowed, and the regions are in order, inside the flash and large enough.
     ///
     /// # Errors
     /// [`FormatError::Invalid`], or one of the sizes' errors.
@@ -282,7 +304,7 @@ impl Layout {
         Ok(())
     }
 
-    /// The most entries of each kind that a checkpoint can hold.
+    /// Returns the most entries of each kind that a checkpoint can hold.
     pub fn checkpoint_counts_max(&self) -> CheckpointCounts {
         CheckpointCounts {
             slots: if self.store() == StoreKind::Buckets { 0 } else { self.slot_count.into() },
@@ -294,7 +316,7 @@ impl Layout {
         }
     }
 
-    /// What slots are.
+    /// Returns the kind of the slots.
     pub fn store(&self) -> StoreKind {
         match self.region_offset {
             0 if self.weu_bytes == self.chunk_bytes => StoreKind::Slots,
@@ -303,18 +325,20 @@ impl Layout {
         }
     }
 
-    /// The flash offset of a slot, `None` when there is no such slot.
+    /// Returns the flash offset of a slot, `None` for a slot that does not exist.
     pub fn slot_offset(&self, slot: u32) -> Option<u64> {
         (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
     }
 
-    /// The flash offset of the metadata slot of a slot, `None` when there is no such slot, or no metadata region.
+    /// Returns the flash offset of a slot's metadata slot.
+    ///
+    /// It returns `None` for a slot that does not exist, or without a metadata region.
     pub fn metadata_slot_offset(&self, slot: u32) -> Option<u64> {
         let has_one = self.store() == StoreKind::Buckets && slot < self.slot_count;
         has_one.then(|| self.region_offset + u64::from(slot) * METADATA_SLOT_BYTES as u64)
     }
 
-    /// Size of the metadata region, a multiple of 4096; 0 where there is none.
+    /// Returns the size of the metadata region, a multiple of 4096; 0 without a region.
     pub fn region_bytes(&self) -> u64 {
         match self.store() {
             StoreKind::Buckets => region_bytes(self.slot_count.into()),
@@ -322,7 +346,7 @@ impl Layout {
         }
     }
 
-    /// The fewest slots that such a flash must have.
+    /// Returns the fewest slots that such a flash must have.
     fn slot_count_min(&self) -> u32 {
         match self.store() {
             StoreKind::Weus | StoreKind::Slots => SLOT_COUNT_MIN,
@@ -330,7 +354,8 @@ impl Layout {
         }
     }
 
-    /// Whether a record may lie there: in one slot, or, where slots are subchunks, in one bucket.
+    /// Returns true if a record may lie there: in one slot, or in one bucket if slots are
+    /// subchunks.
     pub fn has_record(&self, place: &Place) -> bool {
         let end = u64::from(place.offset) + u64::from(place.stored_len);
         let slots = match self.store() {
@@ -340,19 +365,22 @@ impl Layout {
         place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
     }
 
-    /// The largest frame that a writer should make: a quarter of the log at most, so that wrapping wastes little.
+    /// Returns the size of the largest frame that a writer should make.
+    ///
+    /// It is at most a quarter of the log, so that wrapping wastes little.
     pub fn frame_bytes_max(&self) -> u64 {
         FRAME_BYTES_MAX.min(self.log_bytes / 4)
     }
 
-    /// The most entries that a writer should put into one frame.
+    /// Returns the most entries that a writer should put into one frame.
     pub fn frame_entries_max(&self) -> usize {
         entries_that_fit(self.frame_bytes_max())
     }
 }
 
 impl LayoutRequest {
-    /// The most pages of its design that a checkpoint shall have room for. A history that has no room is left out.
+    /// Returns the most pages of its design that a checkpoint has room for; 0 for a history without
+    /// room.
     fn design_pages(&self, mappings_max: u64) -> u64 {
         let chunks = self.flash_bytes / u64::from(self.chunk_bytes);
         let pages = |history: HistoryRequest| {
@@ -406,28 +434,30 @@ fn check_sizes(
     Ok(())
 }
 
-/// The roomiest layout that keeps to the tenth for metadata; where none does, one that has enough slots at least.
+/// Returns the roomiest layout that keeps metadata to the tenth, else one with enough slots at
+/// least.
 fn fit(request: &LayoutRequest) -> Option<Layout> {
     let asked = request.mappings_max.is_some();
     let frugal =
         |layout: &Layout| (layout.log_offset + wanted_log_bytes(layout)) <= layout.flash_bytes / METADATA_SHARE;
-    // From four mappings for each whole chunk down to one. What the operator asked for shrinks only to fit at all.
+    // From four mappings for each whole chunk down to one. Limits that the operator asked for
+    // shrink only to fit at all.
     let by_share = (4..=16).rev().filter_map(|sixteenths| at_scale(request, sixteenths)).find(|l| asked || frugal(l));
-    // Aligning the slots hides some of the metadata: the most of it that costs no further slot (`max_by_key` takes the
-    // last of equals).
+    // Aligning the slots hides some of the metadata: take the most that costs no further slot
+    // (`max_by_key` takes the last of equals).
     by_share
         .or_else(|| (4..=16).filter_map(|sixteenths| at_scale(request, sixteenths)).max_by_key(|l| l.slot_count))
         .or_else(|| (1..4).rev().find_map(|sixteenths| at_scale(request, sixteenths)))
 }
 
-/// The layout with all limits scaled, if it leaves enough slots.
+/// Returns the layout with all limits scaled, if it leaves enough slots.
 fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     let chunk = u64::from(request.chunk_bytes);
     let weu = u64::from(request.weu_bytes);
     let flash_chunks = request.flash_bytes / chunk;
     let origin_chunks = request.origin_bytes.div_ceil(chunk);
     let scaled = |n: u64| (n / 16 * sixteenths + n % 16 * sixteenths / 16).max(ENTRIES_MIN);
-    // More than this could not be named by any checkpoint that fits; keeps sums from overflowing.
+    // No checkpoint that fits could name more; the limit keeps sums from overflowing.
     let entries_max = request.flash_bytes / 16;
     let limit = |n: Option<u64>, default: u64| n.unwrap_or(default).min(entries_max);
 
@@ -447,7 +477,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         checkpoint_area_bytes: 0,
         log_offset: 0,
         log_bytes: 0,
-        // Any other than 0, so that what counts entries knows that there is one.
+        // Not 0, which tells the count of entries that there is a region.
         region_offset: request.buckets.map_or(0, |_| METADATA_OFFSET),
         weu_offset: 0,
         slot_count: slots_upper,
@@ -456,7 +486,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         fragments_max: (mappings_max / MAPPINGS_PER_FRAGMENT).max(ENTRIES_MIN),
         zero_ranges_max: (mappings_max / MAPPINGS_PER_ZERO_RANGE).max(ENTRIES_MIN),
         fp_entries_max,
-        // Not scaled: the indices of buckets are as large as they are.
+        // Not scaled: the size of the buckets' indices is given.
         design_pages_max: request.design_pages(mappings_max),
     };
     layout.checkpoint_area_bytes = checkpoint_bytes_max(&layout.checkpoint_counts_max());
@@ -474,26 +504,28 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     (layout.slot_count >= layout.slot_count_min()).then_some(layout)
 }
 
-/// As many buckets as fit behind the log, and their metadata region before them. `None` where none does.
+/// Places as many buckets as fit behind the log, and their metadata region before them.
+///
+/// It returns `None` if no bucket fits.
 fn place_buckets(layout: &mut Layout, log_end: u64) -> Option<()> {
     (layout.log_bytes, layout.region_offset) = (log_end - layout.log_offset, log_end);
     let (slot, bucket) = (u64::from(layout.weu_bytes), u64::from(layout.bucket_slots));
     let slots_offset = |slots: u64| (log_end + region_bytes(slots)).next_multiple_of(slot.max(METADATA_ALIGN_BYTES));
     let room = layout.flash_bytes.checked_sub(log_end)?;
     let buckets_upper = room / (bucket * (slot + METADATA_SLOT_BYTES as u64));
-    // Aligning takes the room of a few slots: the first that are tried do.
+    // Aligning takes the room of a few slots: one of the first counts fits.
     let mut counts = (1..=buckets_upper).rev().map(|buckets| buckets * bucket);
     let slots = counts.find(|slots| slots_offset(*slots) + slots * slot <= layout.flash_bytes)?;
     (layout.slot_count, layout.weu_offset) = (slots as u32, slots_offset(slots));
     Some(())
 }
 
-/// Size of a metadata region for so many slots.
+/// Returns the size of a metadata region for so many slots.
 fn region_bytes(slots: u64) -> u64 {
     (slots * METADATA_SLOT_BYTES as u64).next_multiple_of(METADATA_ALIGN_BYTES)
 }
 
-/// The log should hold about half of what a checkpoint takes, so that checkpoints are rare.
+/// Returns about half of the size of a checkpoint, so that checkpoints are rare.
 fn wanted_log_bytes(layout: &Layout) -> u64 {
     let small = (layout.flash_bytes / LOG_SHARE_SMALL).clamp(LOG_BYTES_MIN, LOG_BYTES_ORDINARY);
     small.max(layout.checkpoint_area_bytes / 2).next_multiple_of(METADATA_ALIGN_BYTES)

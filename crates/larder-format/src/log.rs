@@ -1,12 +1,13 @@
-//! The metadata log: frames of entries in a circular region. The only source of mappings, beside its checkpoints.
+//! The metadata log: frames of entries in a circular region.
 //!
-//! Role: encodes and decodes frames.
+//! Role: encodes and decodes frames. Beside its checkpoints the log is the only source of mappings.
 //!
-//! Invariants: frames carry consecutive `frame_seq`, entries consecutive sequence numbers. A frame never straddles the
-//! end of the region: a writer that has no room left goes on at offset 0, and so does a reader that finds no frame with
-//! the expected `frame_seq`. A frame is whole or refused.
+//! Invariants: frames carry consecutive `frame_seq`, entries consecutive sequence numbers. A frame
+//! never straddles the end of the region. A writer without room left goes on at offset 0, and so
+//! does a reader that finds no frame with the expected `frame_seq`. A frame is whole or refused.
 //!
-//! What it does not do: decide what to log, or keep the writer from overtaking the oldest frame still needed.
+//! It leaves the choice of entries to the engine, which also keeps the writer from overtaking the
+//! oldest frame still needed.
 
 mod entry;
 
@@ -29,20 +30,21 @@ pub const ENTRIES_PER_FRAME_MAX: usize = entries_that_fit(FRAME_BYTES_MAX);
 
 const MAGIC: [u8; 8] = *b"LARDERLF";
 const STRUCTURE: Structure = Structure::LogFrame;
-/// Wrong bits in a tag by which a frame is still known.
+/// The most wrong bits in a tag that still identifies a frame.
 const TAG_WRONG_BITS_MAX: u32 = 8;
 
-/// Where in the log something starts.
+/// A place in the log where frames start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct LogStart {
-    /// Bytes from the start of the log region; a multiple of the sector size. The region's end is allowed, and means
-    /// that the next frame is at 0.
+    /// Bytes from the start of the log region; a multiple of the sector size.
+    ///
+    /// The region's end is allowed, and means that the next frame is at 0.
     pub offset_in_log: u64,
     /// The `frame_seq` of the frame there (or to be written there).
     pub frame_seq: u64,
 }
 
-/// What a writer says of a new frame.
+/// The fields that a writer gives a new frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameStart {
     /// [`crate::Superblock::flash_tag`].
@@ -51,19 +53,24 @@ pub struct FrameStart {
     pub frame_seq: u64,
     /// The sequence number of the first entry; the others count up from it.
     pub first_entry_seq: u64,
-    /// The newest `frame_seq` known to be durable when this frame was written, 0 when none is. A reader that stops
-    /// before it knows that the log is damaged, not merely torn at its end.
+    /// The newest `frame_seq` known to be durable at this frame's write, 0 for none.
+    ///
+    /// If a reader stops before it, the log is damaged, not merely torn at its end.
     pub durable_frame_seq: u64,
-    /// The checksum of the frame before ([`frame_crc`]), 0 before the first of all. Without it a frame that a crash left
-    /// behind a lost one could follow, with the right number, a new frame in the lost one's place.
+    /// The checksum of the frame before ([`frame_crc`]), 0 before the first of all.
+    ///
+    /// It refuses a frame that a crash left behind a lost one: such a frame has the right number to
+    /// follow the new frame in the lost one's place.
     pub previous_crc: u32,
 }
 
 impl FrameStart {
-    /// Whether this frame, of a log of `log_bytes`, was begun when frame `frame_seq`, whose first entry has number `entry_seq`,
-    /// was durable already. A crash leaves none where a reader missed that one. Where its frame numbers go together they say
-    /// so. Else one is damaged, and two of its three numbers have to say so, of which none does that is beyond what the log
-    /// holds.
+    /// Returns true if frame `frame_seq` was durable already at the start of this one.
+    ///
+    /// The first entry of frame `frame_seq` has number `entry_seq`; the log has `log_bytes`. After
+    /// a crash, a reader that misses that frame finds no frame like this. Frame numbers that are
+    /// consistent decide alone. Otherwise one of them is damaged: then two of the three numbers
+    /// have to say so, and a number beyond the size of the log does not count.
     pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64, log_bytes: u64) -> bool {
         if self.is_consistent() {
             return self.frame_seq > frame_seq;
@@ -79,16 +86,16 @@ impl FrameStart {
         votes.into_iter().filter(|&vote| vote).count() >= 2
     }
 
-    /// Whether its frame numbers go together, as those of each frame that was written do.
+    /// Returns true if its frame numbers are consistent, as those of each written frame are.
     pub fn is_consistent(&self) -> bool {
         self.durable_frame_seq.checked_add(1) == Some(self.frame_seq)
     }
 }
 
-/// What the header of a frame says.
+/// The header of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameHeader {
-    /// As its writer began it.
+    /// The fields from its writer.
     pub start: FrameStart,
     /// Entries in the frame.
     pub entry_count: u32,
@@ -99,12 +106,12 @@ pub struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// The sequence number of the first entry of the next frame.
+    /// Returns the sequence number of the first entry of the next frame.
     pub fn entry_seq_next(&self) -> u64 {
         self.start.first_entry_seq.saturating_add(self.entry_count.into())
     }
 
-    /// Whether this frame is the one written after `previous`. Replay ends at the first that is not.
+    /// Returns true if this frame is the one written after `previous`; replay ends at any other.
     pub fn follows(&self, previous: &FrameHeader) -> bool {
         previous.start.frame_seq.checked_add(1) == Some(self.start.frame_seq)
             && previous.entry_seq_next() == self.start.first_entry_seq
@@ -135,18 +142,18 @@ wire::assert_wire!(
     frame_bytes @ 44, durable_frame_seq @ 48, previous_crc @ 56, reserved @ 60,
 );
 
-/// The entries that fit into a frame of so many bytes, padding included.
+/// Returns how many entries fit into a frame of so many bytes, padding included.
 pub const fn entries_that_fit(frame_bytes: u64) -> usize {
     let bytes = if frame_bytes < FRAME_BYTES_MAX { frame_bytes } else { FRAME_BYTES_MAX };
     (bytes as usize).saturating_sub(FRAME_HEADER_BYTES) / LOG_ENTRY_BYTES
 }
 
-/// The size of a frame of `entry_count` entries, padded to `sector_bytes` (a power of two).
+/// Returns the size of a frame of `entry_count` entries, padded to `sector_bytes` (a power of two).
 pub fn frame_bytes_for(entry_count: usize, sector_bytes: u32) -> usize {
     (FRAME_HEADER_BYTES + entry_count * LOG_ENTRY_BYTES).next_multiple_of(sector_bytes.max(1) as usize)
 }
 
-/// The bytes of a frame.
+/// Returns the bytes of a frame.
 ///
 /// # Errors
 /// [`FormatError::TooLarge`] when there are more than [`ENTRIES_PER_FRAME_MAX`] entries.
@@ -159,8 +166,8 @@ pub fn encode_frame(start: &FrameStart, entries: &[LogEntry], sector_bytes: u32)
 /// Writes a frame to the front of `out` and returns its size; the rest of `out` stays as it is.
 ///
 /// # Errors
-/// [`FormatError::TooLarge`] when there are more than [`ENTRIES_PER_FRAME_MAX`] entries, or more than `out` has room
-/// for.
+/// [`FormatError::TooLarge`] when there are more than [`ENTRIES_PER_FRAME_MAX`] entries, or more
+/// than `out` has room for.
 pub fn encode_frame_into(
     start: &FrameStart,
     entries: &[LogEntry],
@@ -188,14 +195,15 @@ pub fn encode_frame_into(
     Ok(frame_bytes)
 }
 
-/// The checksum of an encoded frame, for the next one's `previous_crc`.
+/// Returns the checksum of an encoded frame, for the next one's `previous_crc`.
 pub fn frame_crc(frame: &[u8]) -> u32 {
     let field = frame.get(CRC_OFFSET..).and_then(|rest| rest.first_chunk());
     field.map_or(0, |bytes| u32::from_le_bytes(*bytes))
 }
 
-/// What the header of a frame says, *not yet verified by its checksum*: for a reader that must learn how many bytes to
-/// read. `frame_bytes` is sane all the same.
+/// Returns the header of a frame, *not yet verified by its checksum*.
+///
+/// It tells a reader how many bytes to read: `frame_bytes` is sane all the same.
 ///
 /// # Errors
 /// As [`FormatError`] says; [`FormatError::Foreign`] when the frame is another flash's.
@@ -225,9 +233,11 @@ pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatErr
     Ok(header)
 }
 
-/// What the header of a frame of this flash says that is damaged, in the header, too: for a reader that looks for frames that
-/// were there once, and reads nothing by it. One field at least may hold anything; the tag, if all else that names a frame
-/// is right, a few wrong bits. `None` for what was no such frame, or cannot be known any more.
+/// Returns the header of a damaged frame of this flash, even if the damage is in the header.
+///
+/// A reader uses it to look for frames that were there once, and reads nothing by it. Any one field
+/// may have any value; the tag may have a few wrong bits if all other identifying fields are right.
+/// It returns `None` for bytes that were no such frame, or are beyond recognition.
 pub fn traces_of_frame(bytes: &[u8], flash_tag: u64) -> Option<FrameHeader> {
     let raw: RawHeader = wire::read(bytes, STRUCTURE).ok()?;
     let header = header_from_raw(&raw);
@@ -238,11 +248,12 @@ pub fn traces_of_frame(bytes: &[u8], flash_tag: u64) -> Option<FrameHeader> {
     is_ours.then_some(header)
 }
 
-/// What a frame says. `bytes` starts at the frame and may be longer.
+/// Decodes a frame; `bytes` starts at the frame and may be longer.
+///
+/// The caller checks that `frame_seq` is the expected one.
 ///
 /// # Errors
-/// As [`FormatError`] says; [`FormatError::Foreign`] when the frame is another flash's. Whether `frame_seq` is the
-/// expected one is for the caller to check.
+/// As [`FormatError`] says; [`FormatError::Foreign`] when the frame is another flash's.
 pub fn decode_frame(bytes: &[u8], flash_tag: u64) -> Result<(FrameHeader, Vec<LogEntry>), FormatError> {
     let header = peek_frame(bytes, flash_tag)?;
     let frame = wire::prefix(bytes, header.frame_bytes as usize, STRUCTURE)?;

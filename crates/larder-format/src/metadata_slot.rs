@@ -1,13 +1,16 @@
-//! Metadata slots: what lies in a run of data slots of a bucket store, and which addresses have it (AustereCache §3.1).
+//! Metadata slots: the content of a run of data slots in a bucket store, and the addresses that
+//! have it (AustereCache §3.1).
 //!
-//! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot has one, in the metadata region; that of a run's first
-//! slot is used. The indices in RAM hold parts of hashes, so it is what tells a hit from a collision.
+//! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot has one, in the metadata
+//! region; a run uses the one of its first slot. The indices in RAM hold parts of hashes, so the
+//! metadata slot tells a hit from a collision.
 //!
-//! Invariants: one is 512 bytes, which a device writes whole or not at all. A list has 60 addresses at most, each one
-//! that an origin can have.
+//! Invariants: one is 512 bytes, which a device writes whole or not at all. A list has 60 addresses
+//! at most, each one that an origin can have.
 //!
-//! What it does not do: know which of the addresses are current, or tell the slot's generation from an older one; the caller
-//! does. That no address is listed twice, it does not check: who looks for one finds it all the same.
+//! It leaves two questions to the caller: which of the addresses are current, and if the slot's
+//! generation is an old one. It does not check that each address is listed once: a search finds an
+//! address all the same.
 
 use crate::codes::Encoding;
 use crate::error::{FormatError, Structure};
@@ -19,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a metadata slot: the paper's.
 pub const METADATA_SLOT_BYTES: usize = 512;
-/// Addresses in one at most: as many as fit beside a fingerprint of 16 bytes (AustereCache §3.1).
+/// Most addresses in one: as many as fit beside a fingerprint of 16 bytes (AustereCache §3.1).
 pub const LBAS_MAX: usize = 60;
 /// Bytes of an address: the 40 bits of [`CHUNKS_MAX`], and eight more.
 const LBA_BYTES: usize = 6;
@@ -27,7 +30,7 @@ const LBA_BYTES: usize = 6;
 const MAGIC: [u8; 8] = *b"LARDERMS";
 const STRUCTURE: Structure = Structure::MetadataSlot;
 
-/// The addresses that a metadata slot lists. A full list gives up its oldest one.
+/// The addresses that a metadata slot lists; a full list gives up its oldest one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LbaList {
     /// Zero behind the last.
@@ -37,12 +40,13 @@ pub struct LbaList {
 }
 
 impl LbaList {
-    /// A list of these, of which the one at `oldest` was added first, the one behind it next, and so on around; 0 for a list
-    /// of none.
+    /// Makes a list of these addresses, the oldest of them at `oldest`; 0 for a list of none.
+    ///
+    /// The address behind the oldest was added next, and so on around.
     ///
     /// # Errors
-    /// [`FormatError::TooLarge`] for more than [`LBAS_MAX`]; [`FormatError::Invalid`] for an address that no origin has, and for
-    /// an `oldest` behind the last.
+    /// [`FormatError::TooLarge`] for more than [`LBAS_MAX`]; [`FormatError::Invalid`] for an
+    /// address that no origin has, and for an `oldest` behind the last.
     pub fn new(lbas: &[u64], oldest: usize) -> Result<LbaList, FormatError> {
         let mut list = LbaList { lbas: [0; LBAS_MAX], count: lbas.len() as u8, oldest: oldest as u8 };
         let too_large = FormatError::TooLarge { structure: STRUCTURE, max: LBAS_MAX as u64 };
@@ -56,18 +60,18 @@ impl LbaList {
         Ok(list)
     }
 
-    /// The addresses, as they lie.
+    /// Returns the addresses, in the order on flash.
     pub fn as_slice(&self) -> &[u64] {
         self.lbas.get(..usize::from(self.count)).unwrap_or_default()
     }
 
-    /// The position of the oldest one; 0 where there is none.
+    /// Returns the position of the oldest one; 0 for an empty list.
     pub fn oldest(&self) -> usize {
         self.oldest.into()
     }
 }
 
-/// What a metadata slot says of the run of data slots that begins at its data slot.
+/// A metadata slot: it describes the run of data slots that begins at its data slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetadataSlot {
     /// [`crate::Superblock::flash_tag`].
@@ -82,11 +86,13 @@ pub struct MetadataSlot {
     pub crc: u32,
     /// Their length in bytes; at least 1, at most a chunk.
     pub stored_len: u32,
-    /// How they are stored.
+    /// The form in which they are stored.
     pub encoding: Encoding,
-    /// Which addresses have, or had, that content.
+    /// The addresses that have, or had, that content.
     pub lbas: LbaList,
-    /// The newest frame of the metadata log that was durable at the making of this slot; 0 for none, or when the slot names none.
+    /// The newest durable frame of the metadata log when this slot was made.
+    ///
+    /// It is 0 for none, or when the slot names none.
     pub durable_frame_seq: u64,
 }
 
@@ -120,23 +126,28 @@ wire::assert_wire!(
 );
 
 impl MetadataSlot {
-    /// Where the record is: it begins with its first slot.
+    /// Returns the record's place: it begins with its first slot.
     pub fn place(&self) -> Place {
         let MetadataSlot { slot, generation, crc, stored_len, encoding, .. } = *self;
         Place { slot, generation, offset: 0, stored_len, crc, encoding }
     }
 
-    /// The bytes of the slot. A length that [`MetadataSlot::decode`] would refuse is encoded all the same: keep it valid.
+    /// Returns the bytes of the slot.
+    ///
+    /// It encodes a length that [`MetadataSlot::decode`] would refuse, too: keep it valid.
     pub fn encode(&self) -> [u8; METADATA_SLOT_BYTES] {
         let mut raw = self.to_raw();
         raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
         zerocopy::transmute!(raw)
     }
 
-    /// What the metadata slot of data slot `slot` says. Whether its generation is the data slot's is for the caller to check.
+    /// Decodes the metadata slot of data slot `slot`.
+    ///
+    /// The caller compares its generation with the data slot's.
     ///
     /// # Errors
-    /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's or another slot's.
+    /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's or another
+    /// slot's.
     pub fn decode(bytes: &[u8], flash_tag: u64, slot: u32) -> Result<MetadataSlot, FormatError> {
         let raw: RawSlot = wire::read(bytes, STRUCTURE)?;
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);

@@ -31,7 +31,8 @@ impl Place {
         crate::RecordIdentity { slot: self.slot, generation: self.generation, offset: self.offset }
     }
 
-    /// Whether its numbers can be those of a record: not empty, at most a chunk, inside a WEU.
+    /// Returns true if its numbers can be those of a record: not empty, at most a chunk, inside a
+    /// WEU.
     pub fn is_plausible(&self) -> bool {
         self.stored_len >= 1
             && self.stored_len <= CHUNK_BYTES_MAX

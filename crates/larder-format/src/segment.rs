@@ -1,11 +1,13 @@
-//! Segments: what a WEU is filled with. Header, payloads, record table, padding.
+//! Segments, which fill a WEU: header, payloads, record table, padding.
 //!
-//! Role: encodes and decodes headers and tables. A record's payload is opaque here; [`crate::record_crc`] guards it.
+//! Role: encodes and decodes headers and tables. A record's payload is opaque here;
+//! [`crate::record_crc`] guards it.
 //!
-//! Invariants: a segment is written once and never rewritten. Segments confirm content; they never create a mapping.
-//! A header of version 2 records how far the metadata log was durable when it was made; a header of version 1 does not.
+//! Invariants: a segment is written once and never rewritten. Segments confirm content; they never
+//! create a mapping. A header of version 2 records how far the metadata log was durable at its
+//! write; a header of version 1 does not.
 //!
-//! What it does not do: place payloads in a segment, or decide when one is closed.
+//! It does not place payloads in a segment, and does not decide when one is closed.
 
 use crate::checksum::crc32c;
 use crate::codes::{Encoding, WeuClass};
@@ -28,7 +30,7 @@ const VERSION_NAMING: u32 = 2;
 const UNIT_BYTES: u32 = SECTOR_BYTES_MIN;
 const FLAG_FRAGMENT: u8 = 1;
 
-/// What the header of a segment says.
+/// The header of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SegmentHeader {
     /// [`crate::Superblock::flash_tag`].
@@ -41,27 +43,28 @@ pub struct SegmentHeader {
     pub offset: u32,
     /// Counts the segments of this flash.
     pub segment_seq: u64,
-    /// The newest frame of the metadata log that was durable when the segment was closed, 0 for none. `None`: a header of version
-    /// 1, which names no frame.
+    /// The newest durable frame of the metadata log when the segment was closed, 0 for none.
+    ///
+    /// `None`: a header of version 1, which names no frame.
     pub durable_frame_seq: Option<u64>,
     /// Its size, header, table and padding included.
     pub segment_bytes: u32,
-    /// Where the record table starts, in bytes from the start of the segment.
+    /// The start of the record table, in bytes from the start of the segment.
     pub table_offset: u32,
     /// Entries in the table.
     pub record_count: u32,
-    /// What the WEU is filled with.
+    /// The class of the chunks in the WEU.
     pub class: WeuClass,
     /// CRC32C of the table, as [`encode_table`] returns it.
     pub table_crc: u32,
 }
 
-/// What a record holds.
+/// The content of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordContent {
     /// A whole chunk, with its fingerprint.
     Chunk([u8; 16]),
-    /// Some sectors of a chunk. The payload decodes to a whole chunk; its other sectors mean nothing.
+    /// Some sectors of a chunk; the payload decodes to a whole chunk, whose other sectors are void.
     Fragment(Sectors),
 }
 
@@ -70,7 +73,7 @@ pub enum RecordContent {
 pub struct RecordEntry {
     /// The volume: 0.
     pub volume: u16,
-    /// How the payload is stored.
+    /// The form in which the payload is stored.
     pub encoding: Encoding,
     /// Its length.
     pub stored_len: u32,
@@ -80,12 +83,12 @@ pub struct RecordEntry {
     pub offset: u32,
     /// [`crate::record_crc`] of the payload.
     pub crc: u32,
-    /// What it holds.
+    /// Its content.
     pub content: RecordContent,
 }
 
 impl RecordEntry {
-    /// The record's place, in the slot and generation of its segment.
+    /// Returns the record's place, in the slot and generation of its segment.
     pub fn place(&self, slot: u32, generation: u32) -> Place {
         let RecordEntry { encoding, stored_len, offset, crc, .. } = *self;
         Place { slot, generation, offset, stored_len, crc, encoding }
@@ -145,7 +148,7 @@ wire::assert_wire!(
     record_count @ 60, class @ 62, reserved @ 63,
 );
 
-/// A header as it lies on flash, of either version.
+/// A header in its form on flash, of either version.
 enum Raw {
     Plain(RawHeader),
     Naming(RawNamingHeader),
@@ -170,7 +173,9 @@ wire::assert_wire!(
     volume @ 0, flags @ 2, encoding @ 3, stored_len @ 4, lba @ 8, offset @ 16, crc @ 20, content @ 24, reserved @ 56,
 );
 
-/// Encodes a header. It encodes invalid fields as well, which [`decode_header`] refuses: keep the fields valid.
+/// Encodes a header.
+///
+/// It encodes invalid fields as well, which [`decode_header`] refuses: keep the fields valid.
 pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
     match header_to_raw(header) {
         Raw::Plain(mut raw) => {
@@ -184,7 +189,7 @@ pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
     }
 }
 
-/// What a header says. Whether it belongs where it was read is for [`SegmentHeader::check_home`] to tell.
+/// Decodes a header; [`SegmentHeader::check_home`] checks that it belongs to the place of the read.
 ///
 /// # Errors
 /// As [`FormatError`] says.
@@ -228,7 +233,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
             table_crc: plain.table_crc.get(),
         }
     };
-    // The new encoding differs where the bytes hold more than the fields, above all in reserved bytes.
+    // The new encoding differs if the bytes hold more than the fields, above all in reserved bytes.
     let again: RawHeader = wire::read(&encode_header(&header), STRUCTURE)?;
     wire::check_canonical(&again, &plain, STRUCTURE)?;
     if header.durable_frame_seq.is_some_and(|frame_seq| frame_seq >= COUNTER_MAX) {
@@ -248,11 +253,11 @@ pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
 }
 
 impl SegmentHeader {
-    /// Confirms that a header belongs where it was read.
+    /// Confirms that a header belongs to the place of the read.
     ///
     /// # Errors
-    /// [`FormatError::Foreign`] when it is another flash's, another slot's, another generation's, or was read at
-    /// another offset than it was written to.
+    /// [`FormatError::Foreign`] when it is another flash's, another slot's or another generation's,
+    /// or was written to another offset.
     pub fn check_home(&self, flash_tag: u64, slot: u32, generation: u32, offset: u32) -> Result<(), FormatError> {
         if (self.flash_tag, self.slot, self.generation, self.offset) == (flash_tag, slot, generation, offset) {
             Ok(())
@@ -261,7 +266,7 @@ impl SegmentHeader {
         }
     }
 
-    /// Size of the record table.
+    /// Returns the size of the record table.
     pub fn table_bytes(&self) -> usize {
         self.record_count as usize * RECORD_ENTRY_BYTES
     }
@@ -282,7 +287,7 @@ pub fn encode_table(records: &[RecordEntry], out: &mut [u8]) -> Result<u32, Form
     Ok(crc32c(table))
 }
 
-/// Reads the record table of a segment. `bytes` starts at the table and may be longer.
+/// Reads the record table of a segment; `bytes` starts at the table and may be longer.
 ///
 /// # Errors
 /// As [`FormatError`] says; also when a record's payload leaves the segment's room for payloads.

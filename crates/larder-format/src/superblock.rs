@@ -1,12 +1,15 @@
-//! The superblock: what the flash is, whose it is, and where recovery starts. Kept twice.
+//! The superblock, kept twice: the kind of the flash, its owner, and the place where recovery
+//! starts.
 //!
 //! Role: [`Superblock::encode`] and [`Superblock::decode`] for one twin, [`choose`] for the pair.
 //!
-//! Invariants: the first 20 bytes (magic, version, length, checksum) mean the same in every version, so that a newer
-//! flash is recognised as such and is not taken for a corrupt one. A twin is whole or refused. The fields of features that this
-//! program may ignore are encoded again as they were decoded.
+//! Invariants: the first 20 bytes (magic, version, length, checksum) mean the same in every
+//! version. A program thus recognises a newer flash, and does not take it for a corrupt one. A twin
+//! is whole or refused. The fields of features that this program may ignore are encoded again as
+//! they were decoded.
 //!
-//! What it does not do: write the twins. Their order is A, flush, B, flush, both with the same sequence number.
+//! It does not write the twins. Their order is A, flush, B, flush, both with the same sequence
+//! number.
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
@@ -27,25 +30,29 @@ pub const SUPERBLOCK_BYTES: usize = 4096;
 const MAGIC: [u8; 8] = *b"LARDERSB";
 const STRUCTURE: Structure = Structure::Superblock;
 
-/// Which storage is cached.
+/// The storage that is cached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origin {
     /// Its size.
     pub size_bytes: u64,
-    /// A number that its device derives from what it is (a serial number, a file's identity), 0 when it has none.
+    /// A number that its device derives from its serial number or its file's identity; 0 for none.
     pub identity: u64,
-    /// Where it was when the cache was created or last served.
+    /// Its URI when the cache was created or last served.
     pub uri: OriginUri,
 }
 
-/// The origin's mark: its device's state at an orderly end. A change by another program changes the mark.
+/// The origin's mark: its device's state at an orderly end.
+///
+/// A change by another program changes the mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginState {
-    /// The superblock's sequence number at the time of the note: beside another one the mark means nothing.
+    /// The superblock's sequence number at the time of the note.
+    ///
+    /// Beside another sequence number the mark is void.
     pub sequence: u64,
     /// Size in bytes.
     pub size_bytes: u64,
-    /// `changes` of two marks compare only while this is the same.
+    /// The epoch of `changes`: two marks compare only within one.
     pub epoch: u64,
     /// A number that each change changes.
     pub changes: u64,
@@ -54,7 +61,7 @@ pub struct OriginState {
 /// The checkpoint to recover from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CheckpointPointer {
-    /// Which area holds it: 0 or 1.
+    /// The area that holds it: 0 or 1.
     pub area: u8,
     /// Its number; each checkpoint has a higher one.
     pub checkpoint_id: u64,
@@ -62,10 +69,10 @@ pub struct CheckpointPointer {
     pub bytes: u64,
 }
 
-/// What a superblock says.
+/// The superblock's fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Superblock {
-    /// Counts the rewrites of the superblock. The higher twin is the newer.
+    /// Counts the rewrites of the superblock; the twin with the higher count is the newer.
     pub sequence: u64,
     /// Drawn at creation.
     pub flash_uuid: [u8; 16],
@@ -75,41 +82,47 @@ pub struct Superblock {
     pub log_positions: bool,
     /// The log and checkpoints may hold trims apart from zeroes that a client asked for.
     pub kept_trims: bool,
-    /// The origin as an orderly end left it. [`Superblock::origin_state_now`] tells whether that end was the last one.
+    /// The origin as an orderly end left it.
+    ///
+    /// [`Superblock::origin_state_now`] returns it only if that end was the last one.
     pub origin_state: Option<OriginState>,
-    /// Unknown incompatible features that let a program read: the program must not write on this flash.
+    /// Unknown incompatible features that let a program read: the program must not write on this
+    /// flash.
     pub features_read_only: u64,
-    /// The bytes behind the last known field that unknown features use, without the zeroes at the end.
+    /// The bytes behind the last known field that unknown features use, up to the last one not
+    /// zero.
     pub kept: Vec<u8>,
     /// The cache was detached: it must not be opened any more.
     pub detached: bool,
-    /// When the origin learns of a write.
+    /// The moment when the origin gets a write.
     pub mode: WriteMode,
-    /// Which design decides.
+    /// The design that decides.
     pub design: DesignId,
-    /// Which compressor new records meet.
+    /// The compressor for new records.
     pub compression: Compression,
-    /// Whether new records are deduplicated.
+    /// True if new records are deduplicated.
     pub dedup: bool,
-    /// Whether the last run ended with everything noted. Removed, durably, before the first write after opening.
+    /// True if the last run ended with everything noted.
+    ///
+    /// It is cleared, durably, before the first write after opening.
     pub clean_shutdown: bool,
     /// The part of the index RAM that goes to the FP index, 0 to 100.
     pub fp_index_percent: u8,
     /// The RAM budget of the indexes.
     pub ram_budget_bytes: u64,
-    /// Keys the fingerprint, so that nobody outside can prepare collisions.
+    /// The key of the fingerprint, so that no outsider can prepare collisions.
     pub hash_key: [u8; 32],
-    /// How the flash is divided.
+    /// The division of the flash.
     pub layout: Layout,
-    /// Which storage is cached.
+    /// The storage that is cached.
     pub origin: Origin,
     /// The volume's name.
     pub volume_name: VolumeName,
-    /// Where the state is kept that may not be on the flash, a fence above all; empty where it is kept nowhere.
+    /// The directory for the state that may not be on the flash, a fence above all; empty for none.
     pub state_dir: DirectoryPath,
     /// The newest checkpoint, `None` before the first.
     pub checkpoint: Option<CheckpointPointer>,
-    /// Where replay starts: the checkpoint's log start, or the log's first frame.
+    /// The place where replay starts: the checkpoint's log start, or the log's first frame.
     pub log_start: LogStart,
     /// The sequence number of the first entry at `log_start`.
     pub entry_seq_next: u64,
@@ -118,11 +131,11 @@ pub struct Superblock {
 /// The better twin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// What it says.
+    /// Its fields.
     pub superblock: Superblock,
-    /// Which twin it is: 0 for A, 1 for B.
+    /// Number of this twin: 0 for A, 1 for B.
     pub twin: usize,
-    /// The other twin, when it is damaged, older or different, and is to be written again.
+    /// The other twin, if it is damaged, older or different, and is to be written again.
     pub repair: Option<usize>,
 }
 
@@ -202,7 +215,7 @@ wire::assert_wire!(
 );
 
 impl Superblock {
-    /// Feature bits that a reader must know.
+    /// Returns the feature bits that a reader must know.
     pub fn features_incompat(&self) -> u64 {
         let state_dir = if self.state_dir.as_str().is_empty() { 0 } else { FEATURE_STATE_DIR };
         let detached = if self.detached { FEATURE_DETACHED } else { 0 };
@@ -212,7 +225,8 @@ impl Superblock {
         state_dir | detached | buckets | positions | trims | self.features_read_only
     }
 
-    /// The origin's state at the last end, if that end was orderly and the device gave a mark.
+    /// Returns the origin's state at the last end, if that end was orderly and the device gave a
+    /// mark.
     pub fn origin_state_now(&self) -> Option<OriginState> {
         self.origin_state.filter(|state| state.sequence == self.sequence)
     }
@@ -237,20 +251,22 @@ impl Superblock {
         }
     }
 
-    /// The first eight bytes of the UUID: in each other structure, to tell this flash's from another's.
+    /// Returns the first eight bytes of the UUID, which mark each other structure as this flash's.
     pub fn flash_tag(&self) -> u64 {
         let [a, b, c, d, e, f, g, h, ..] = self.flash_uuid;
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// The bytes of a twin. What [`Superblock::decode`] would refuse is encoded all the same: keep the fields valid.
+    /// Returns the bytes of a twin.
+    ///
+    /// It encodes fields that [`Superblock::decode`] would refuse, too: keep the fields valid.
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut raw = self.to_raw();
         raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
         zerocopy::transmute!(raw)
     }
 
-    /// What a twin says.
+    /// Decodes a twin.
     ///
     /// # Errors
     /// As [`FormatError`] says: not a Larder flash, corrupt, newer, or invalid in a field.
@@ -271,7 +287,7 @@ impl Superblock {
         Ok(superblock)
     }
 
-    /// Checks what one field alone does not tell; [`Superblock::decode`] does it, and so should a writer.
+    /// Checks rules over several fields; [`Superblock::decode`] does it, and so should a writer.
     ///
     /// # Errors
     /// [`FormatError::Invalid`], or one of the layout's errors.
@@ -437,12 +453,14 @@ impl Superblock {
     }
 }
 
-/// The newest valid twin of the two, given the bytes of each.
+/// Returns the newest valid twin of the two, given the bytes of each.
 ///
 /// # Errors
-/// When neither is valid, the more telling of their two errors. [`FormatError::NewerVersion`] when either twin says so:
-/// then a newer Larder was at work, and the other twin is what it left behind. [`FormatError::Foreign`] when both are
-/// valid but of different flashes: a creation that did not finish.
+/// - When neither is valid, the more telling of their two errors.
+/// - [`FormatError::NewerVersion`] when either twin says so: then a newer Larder left the other
+///   twin behind.
+/// - [`FormatError::Foreign`] when both are valid but of different flashes: a creation that did not
+///   finish.
 pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
     match (Superblock::decode(a), Superblock::decode(b)) {
         (Err(newer @ FormatError::NewerVersion { .. }), _) | (_, Err(newer @ FormatError::NewerVersion { .. })) => {
@@ -464,7 +482,9 @@ fn origin_state(raw: &RawSuperblock) -> Option<OriginState> {
     is_noted.then_some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// The bytes behind the known fields that are kept: none when no unknown feature can have put them there.
+/// Returns the bytes to keep behind the known fields.
+///
+/// They are none if no unknown feature can have fields there.
 fn kept(raw: &RawSuperblock) -> Vec<u8> {
     let compatible = raw.features_compat.get() & !COMPATIBLE_KNOWN;
     let incompatible = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;

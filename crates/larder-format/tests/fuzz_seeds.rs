@@ -1,5 +1,6 @@
-//! The fuzz targets of the structures on flash, from seeds; `fuzz/src/format.rs` says what must hold. And what fuzzing
-//! found once, by name.
+//! The fuzz targets of the structures on flash, from seeds; `fuzz/src/format.rs` has their rules.
+//!
+//! Earlier finds of fuzzing are tests of their own.
 
 #[allow(dead_code, reason = "another program uses the rest")]
 mod common;
@@ -53,7 +54,8 @@ fn metadata_slots() {
     seeded::check("metadata_slot", &format::metadata_slot_seeds(), CASES, format::metadata_slot);
 }
 
-/// A cache that may keep no fragment, zero range or mapping would open, and its first write wait for ever.
+/// A cache without room for a fragment, zero range or mapping would open, and its first write wait
+/// for ever.
 #[test]
 fn limits_that_no_writer_makes_are_refused() {
     let limits: [fn(&mut Superblock) -> &mut u64; 4] = [
@@ -79,7 +81,7 @@ fn limits_that_no_writer_makes_are_refused() {
     assert!(matches!(Superblock::decode(&large.encode()), Err(FormatError::Invalid { .. })));
 }
 
-/// Who counts on from a counter near the end of its range would overflow.
+/// A writer that counts on from a counter near the end of its range would overflow.
 #[test]
 fn counters_that_no_writer_reaches_are_refused() {
     let counters: [fn(&mut Superblock) -> &mut u64; 4] = [

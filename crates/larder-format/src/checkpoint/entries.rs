@@ -35,9 +35,9 @@ pub struct MappingEntry {
     pub lba: u64,
     /// Its record; `None` when it is all zeroes and has none.
     pub place: Option<Place>,
-    /// Whether the origin lacks it.
+    /// True if the origin lacks it.
     pub dirty: bool,
-    /// Whether the record was stored for another chunk or an older write. Never set on a zero
+    /// True if the record was stored for another chunk or an older write. Never set on a zero
     /// chunk.
     pub duplicate: bool,
 }
@@ -49,7 +49,7 @@ pub struct FragmentEntry {
     pub lba: u64,
     /// Its record.
     pub place: Place,
-    /// Whether the origin lacks them.
+    /// True if the origin lacks them.
     pub dirty: bool,
     /// The sectors that the record holds.
     pub sectors: Sectors,
@@ -62,11 +62,11 @@ pub struct ZeroRange {
     pub lba: u64,
     /// Number of chunks, at least 1.
     pub chunk_count: u64,
-    /// Whether the origin lacks the zeroes.
+    /// True if the origin lacks the zeroes.
     pub dirty: bool,
-    /// Whether the origin shall keep the range allocated when it is zeroed.
+    /// True if the origin shall keep the range allocated when it is zeroed.
     pub no_hole: bool,
-    /// Whether a client trimmed the run and asked for no zeroes.
+    /// True if a client trimmed the run and asked for no zeroes.
     ///
     /// The engine need not tell the origin of such a run.
     pub advisory: bool,

@@ -1,6 +1,6 @@
 //! The entries of the metadata log, each of 64 bytes.
 //!
-//! Invariants: as everywhere, what decodes encodes to the same bytes again.
+//! Invariants: as everywhere, an entry that decodes encodes to the same bytes again.
 
 use super::LOG_ENTRY_BYTES;
 use crate::codes::{Encoding, WriteMode};
@@ -20,9 +20,9 @@ pub enum LogEntry {
         lba: u64,
         /// The record.
         place: Place,
-        /// Whether the origin lacks it.
+        /// True if the origin lacks it.
         dirty: bool,
-        /// Whether the record was there before, stored for another chunk or an older write.
+        /// True if the record was there before, stored for another chunk or an older write.
         duplicate: bool,
         /// The record's fingerprint; zeroes when it has none.
         fingerprint: [u8; 16],
@@ -31,7 +31,7 @@ pub enum LogEntry {
     MapZero {
         /// The chunk.
         lba: u64,
-        /// Whether the origin lacks it.
+        /// True if the origin lacks it.
         dirty: bool,
     },
     /// Some sectors of the chunk are in a record.
@@ -40,38 +40,40 @@ pub enum LogEntry {
         lba: u64,
         /// The record.
         place: Place,
-        /// Whether the origin lacks them.
+        /// True if the origin lacks them.
         dirty: bool,
-        /// Which sectors.
+        /// The sectors in the record.
         sectors: Sectors,
     },
     /// A run of whole chunks reads as zeroes.
     Trim {
         /// The first chunk.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of chunks, at least 1.
         chunk_count: u64,
-        /// Whether the origin lacks the zeroes.
+        /// True if the origin lacks the zeroes.
         dirty: bool,
-        /// Whether the origin shall keep the range allocated when it is zeroed.
+        /// True if the origin shall keep the range allocated when it is zeroed.
         no_hole: bool,
-        /// Whether a client trimmed the run and asked for no zeroes: the origin need not be told.
+        /// True if a client trimmed the run and asked for no zeroes.
+        ///
+        /// The engine need not tell the origin of such a run.
         advisory: bool,
     },
     /// A run of chunks is no longer cached.
     Invalidate {
         /// The first chunk.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of chunks, at least 1.
         chunk_count: u64,
     },
     /// The origin holds a run of chunks as of `map_seq`.
     Clean {
         /// The first chunk.
         lba: u64,
-        /// How many, at least 1.
+        /// Number of chunks, at least 1.
         chunk_count: u64,
-        /// Mappings in the run whose entry has this sequence number or a lower one are clean; newer ones are not.
+        /// Mappings in the run are clean if their entry has this sequence number or a lower one.
         map_seq: u64,
     },
     /// A slot is given up: no mapping names it any more.
@@ -101,7 +103,7 @@ const FLAG_DUPLICATE: u8 = 2;
 const FLAG_NO_HOLE: u8 = 4;
 const FLAG_ADVISORY: u8 = 8;
 
-/// All kinds of entry share the layout; what a kind does not use is zero.
+/// The shared layout of all kinds of entry; the fields that a kind does not use are zero.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(super) struct RawEntry {

@@ -1,4 +1,5 @@
-//! What the tests of the format share: one sample of each structure, and a seeded source of random ones.
+//! The shared parts of the format's tests: one sample of each structure, and a seeded source of
+//! random ones.
 //!
 //! The samples are the values of the fixtures of version 1.
 
@@ -19,7 +20,7 @@ pub const FRAME_START: FrameStart = FrameStart {
     previous_crc: 0x1234_5678,
 };
 
-/// The bytes of a fixture of version 1.
+/// Returns the bytes of a fixture of version 1.
 pub fn fixture(name: &str) -> Vec<u8> {
     let path = format!("{}/tests/fixtures/v1/{name}.bin", env!("CARGO_MANIFEST_DIR"));
     std::fs::read(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
@@ -87,7 +88,7 @@ pub fn superblock() -> Superblock {
     }
 }
 
-/// That of a bucket store: 54 buckets of 128 subchunks.
+/// Returns the superblock of a bucket store: 54 buckets of 128 subchunks.
 pub fn superblock_with_buckets() -> Superblock {
     let good = superblock();
     let layout = Layout {
@@ -140,25 +141,27 @@ pub fn segment_header() -> SegmentHeader {
     }
 }
 
-/// The same header as one that names a frame.
+/// Returns the same header with a durable frame of the log.
 pub fn naming_header() -> SegmentHeader {
     SegmentHeader { durable_frame_seq: Some(40), ..segment_header() }
 }
 
-/// A metadata slot that names a frame.
+/// Returns a metadata slot that names a frame.
 pub fn naming_slot() -> MetadataSlot {
     let [(_, slot), _] = metadata_slots();
     MetadataSlot { durable_frame_seq: 40, ..slot }
 }
 
-/// A superblock of a flash whose segments name frames, with the origin's state of an orderly end.
+/// Returns the superblock of a flash whose segments name frames.
+///
+/// It has the origin's state of an orderly end.
 pub fn noting_superblock() -> Superblock {
     let origin_state =
         Some(OriginState { sequence: 7, size_bytes: 1 << 30, epoch: 0x1122_3344_5566_7788, changes: 99 });
     Superblock { log_positions: true, origin_state, clean_shutdown: true, ..superblock() }
 }
 
-/// A whole segment.
+/// Returns a whole segment.
 pub fn segment() -> Vec<u8> {
     let mut bytes = segment::encode_header(&segment_header()).to_vec();
     bytes.extend(payload(700, 1));
@@ -181,17 +184,17 @@ pub fn log_entries() -> Vec<LogEntry> {
     ]
 }
 
-/// A trimmed run as a checkpoint has it.
+/// Returns a trimmed run in a checkpoint's form.
 pub fn zero_range(no_hole: bool, advisory: bool) -> ZeroRange {
     ZeroRange { lba: 100, chunk_count: 50, dirty: true, no_hole, advisory }
 }
 
-/// The entry of a trim that is kept apart from zeroes.
+/// Returns the entry of a trim that is kept apart from zeroes.
 pub fn advisory_trim() -> LogEntry {
     LogEntry::Trim { lba: 100, chunk_count: 50, dirty: true, no_hole: false, advisory: true }
 }
 
-/// One block of each kind, in order, each with its fixture's name.
+/// Returns one block of each kind, in order, each with its fixture's name.
 pub fn blocks() -> Vec<(&'static str, CheckpointBlock)> {
     let mapping = |lba, place, dirty, duplicate| MappingEntry { lba, place, dirty, duplicate };
     vec![
@@ -252,14 +255,16 @@ pub fn checkpoint_header() -> CheckpointHeader {
     }
 }
 
-/// The header of a checkpoint of all of [`blocks`]; [`checkpoint_header`] is that of one without design pages.
+/// Returns the header of a checkpoint of all of [`blocks`].
+///
+/// [`checkpoint_header`] is that of one without design pages.
 pub fn checkpoint_header_with_pages() -> CheckpointHeader {
     let header = checkpoint_header();
     let counts = CheckpointCounts { design_pages: 2, ..header.counts };
     CheckpointHeader { block_count: 6, total_bytes: 9 * 4096, counts, ..header }
 }
 
-/// A metadata slot with room for more addresses, and a full one.
+/// Returns a metadata slot with room for more addresses, and a full one.
 pub fn metadata_slots() -> [(&'static str, MetadataSlot); 2] {
     let slot = |slot, lbas: &[u64], oldest| MetadataSlot {
         flash_tag: TAG,
@@ -308,7 +313,7 @@ impl Random {
         self.next() & 1 == 1
     }
 
-    /// Small, large or anything, so that the ends of the range are met.
+    /// Returns a small number, a large one or any, so that tests meet the ends of the range.
     pub fn u64(&mut self) -> u64 {
         match self.below(4) {
             0 => self.below(4),
@@ -317,7 +322,7 @@ impl Random {
         }
     }
 
-    /// As high as a counter may be.
+    /// Returns a number up to the limit of a counter.
     pub fn counter(&mut self) -> u64 {
         self.u64() % COUNTER_MAX
     }

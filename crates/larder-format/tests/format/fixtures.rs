@@ -1,7 +1,8 @@
-//! The bytes of version 1, fixed for ever: what the fixtures hold decodes to the samples, and these encode to them.
+//! The bytes of version 1, fixed for ever: the fixtures decode to the samples, and these encode to
+//! them.
 //!
-//! `tests/fixtures/make_v1.py` wrote them from the description of the format, with no code of the crate: so an error in the
-//! code that encoding and decoding share does not go unseen.
+//! `tests/fixtures/make_v1.py` wrote them from the description of the format, with no code of the
+//! crate. A fixture thus reveals an error in code that encoding and decoding share.
 
 use crate::common::*;
 use larder_format::*;
@@ -40,7 +41,7 @@ fn a_bucket_store_is_known() {
 
     let refused = |name: &str| Superblock::decode(&fixture(name)).expect_err(name);
     let invalid = |what| FormatError::Invalid { structure: Structure::Superblock, what };
-    // The region without its feature bit, buckets without a region, and what lies between the fields.
+    // The region without its feature bit, buckets without a region, and bytes between the fields.
     assert_eq!(refused("superblock-buckets-feature"), FormatError::ReservedNotZero(Structure::Superblock));
     assert_eq!(refused("superblock-buckets-none"), FormatError::WeuSize { bytes: 8192 });
     assert_eq!(refused("superblock-buckets-gap"), FormatError::ReservedNotZero(Structure::Superblock));
@@ -197,7 +198,7 @@ fn trims_are_kept_apart_from_zeroes() {
     let block = CheckpointBlock::ZeroRanges(vec![zero_range(false, true)]);
     assert_eq!(CheckpointBlock::decode(&bytes, &block_identity(3)), Ok((block.clone(), 4096)));
     assert_eq!(block.encode(&block_identity(3)), Ok(bytes));
-    // A trim gives its range up: none keeps it allocated.
+    // A trim gives its range up: no trim keeps it allocated.
     let what = "a trim that keeps its range allocated";
     let refused = decode_frame(&fixture("frame-kept-trim-no-hole"), TAG).map(|_| ());
     assert_eq!(refused, Err(FormatError::Invalid { structure: Structure::LogFrame, what }));

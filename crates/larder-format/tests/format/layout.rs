@@ -134,7 +134,7 @@ fn buckets_that_are_not_allowed_are_refused_with_a_sentence() {
     );
 }
 
-/// What must hold of a layout with buckets, besides [`Layout::check`].
+/// Checks the rules of a layout with buckets, besides [`Layout::check`].
 fn check_buckets(layout: &Layout) {
     let slots_end = layout.weu_offset + u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     assert_eq!(layout.store(), StoreKind::Buckets);
@@ -165,7 +165,7 @@ fn an_ordinary_flash_with_buckets() {
     assert_eq!(layout.mappings_max, (64 << 30) / (32 << 10));
     assert_eq!((layout.design_pages_max, layout.fp_entries_max), (20_000, 0));
     assert!(metadata_bytes(&layout) * 10 <= layout.flash_bytes);
-    // Of each 8.5 KiB behind the log, 8 are data.
+    // 8 of each 8.5 KiB behind the log are data.
     let data_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     assert!(data_bytes > (layout.flash_bytes - layout.region_offset) / 17 * 16 - (2 << 20));
 }
@@ -339,7 +339,7 @@ fn a_layout_of_buckets_that_was_tampered_with_is_refused() {
     for layout in tampered {
         assert!(layout.check().is_err(), "{layout:?}");
     }
-    // One bucket has the room of too few chunks. Fewer pages than there is room for are none too many.
+    // One bucket has the room of too few chunks. Fewer pages than there is room for are allowed.
     let chunk = Layout { bucket_slots: 4, slot_count: 24, ..good };
     assert!(chunk.check().is_err() && Layout { slot_count: 28, ..chunk }.check().is_ok());
     assert_eq!(Layout { design_pages_max: 0, ..good }.check(), Ok(()));

@@ -1,5 +1,7 @@
-//! Whatever the bytes, decoding gives a value or an error, never a panic; and a value only where it is the whole truth:
-//! encoded again, it gives the bytes that it came from.
+//! Decoding any bytes gives a value or an error, never a panic.
+//!
+//! It gives a value only if the value is the whole truth: encoded again, it gives the bytes that it
+//! came from.
 
 use crate::common::*;
 use larder_format::*;
@@ -11,7 +13,7 @@ type Again = Box<dyn Fn(&[u8]) -> Option<Vec<u8>>>;
 struct Subject {
     name: String,
     bytes: Vec<u8>,
-    /// Where its checksum is; what it covers.
+    /// The offset of its checksum; the bytes under it.
     crc_offset: usize,
     crc_covers: usize,
     again: Again,
@@ -101,7 +103,7 @@ impl Subject {
         bytes[field].copy_from_slice(&crc.to_le_bytes());
     }
 
-    /// Decodes sealed bytes: refused, or what encodes to them again.
+    /// Decodes sealed bytes: refused, or a value that encodes to them again.
     fn check_sealed(&self, bytes: &[u8], what: &str) {
         if let Some(again) = (self.again)(bytes) {
             assert!(again == bytes, "{}: {what} decoded to something else", self.name);
@@ -150,7 +152,7 @@ fn random_fields_under_a_right_checksum_mean_what_they_say() {
         for round in 0..20_000 {
             let mut bytes = subject.bytes.clone();
             for _ in 0..1 + random.below(4) {
-                // Most of what matters is near the front.
+                // The fields that matter most are near the front.
                 let reach = if random.coin() { 64 } else { bytes.len().min(1400) as u64 };
                 let at = 8 + random.below(reach.min(bytes.len() as u64) - 8) as usize;
                 let value = random.u64().to_le_bytes();

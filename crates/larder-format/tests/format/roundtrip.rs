@@ -99,7 +99,7 @@ fn frames() {
         assert_eq!(encode_frame_into(&start, &entries, sector_bytes, &mut buffer), Ok(bytes.len()));
         assert_eq!(buffer[..bytes.len()], bytes);
         assert_eq!(buffer[bytes.len()..], [0xee; 10]);
-        // What follows a frame does not matter.
+        // Bytes behind a frame do not matter.
         bytes.extend(random.bytes::<100>());
         let (header, decoded) = decode_frame(&bytes, start.flash_tag).unwrap();
         assert_eq!((header.start, decoded), (start, entries), "seed {}", random.seed);
@@ -260,7 +260,7 @@ fn metadata_slots() {
         assert_eq!((slot.lbas.as_slice(), slot.lbas.oldest()), (&lbas[..], oldest), "seed {}", random.seed);
         assert_eq!(slot.place(), Place { offset: 0, ..place }, "seed {}", random.seed);
         let mut bytes = slot.encode().to_vec();
-        // What follows a slot does not matter.
+        // Bytes behind a slot do not matter.
         bytes.extend(random.bytes::<9>());
         assert_eq!(MetadataSlot::decode(&bytes, slot.flash_tag, slot.slot), Ok(slot), "seed {}", random.seed);
     }
@@ -315,7 +315,7 @@ fn checkpoints_come_back_whole_and_keep_to_their_bound() {
     }
 }
 
-/// A checkpoint's bytes, and what went into it, one block a kind.
+/// Returns a checkpoint's bytes and its entries, one block a kind.
 fn random_checkpoint(
     random: &mut Random,
     counts: CheckpointCounts,
@@ -379,7 +379,7 @@ fn random_checkpoint(
     (bytes, header, given)
 }
 
-/// Blocks joined to one a kind.
+/// Joins blocks to one a kind.
 fn joined(blocks: Vec<CheckpointBlock>) -> Vec<CheckpointBlock> {
     let mut joined: Vec<_> = checkpoint::BlockKind::ALL.into_iter().map(CheckpointBlock::new).collect();
     for block in blocks {
