@@ -1,10 +1,11 @@
-//! Disjoint runs of chunks, each with the sequence number of the trim that made it: what reads as zeroes and the
-//! origin was not told yet.
+//! Disjoint runs of trimmed chunks that read as zeroes and that the origin does not know of yet.
+//!
+//! Each run has the sequence number of the trim that made it.
 //!
 //! Invariants: runs do not overlap; adding cuts older runs, removing cuts runs in two.
 //!
-//! What it does not do: merge neighbours, whose sequence numbers differ. The engine extends a trim over each run that it touches,
-//! so log, list and checkpoint hold one run with one number.
+//! It does not merge neighbours, whose sequence numbers differ. The engine extends a trim over each
+//! run that it touches, so log, list and checkpoint hold one run with one number.
 
 use crate::{
     pages::{PageMap, key_bytes_max},
@@ -22,13 +23,14 @@ pub struct Run {
     pub seq: u64,
     /// The client asked to keep the range allocated.
     pub no_hole: bool,
-    /// The client trimmed the range and asked for no zeroes, so the origin need not be told. Never with
-    /// `no_hole`.
+    /// The client trimmed the range and asked for no zeroes, so the origin need not be told.
+    ///
+    /// It is never set together with `no_hole`.
     pub advisory: bool,
 }
 
 impl Run {
-    /// Whether the origin is to be told of both in the same way.
+    /// Returns true if the engine tells the origin of both in the same way.
     pub fn is_of_a_kind_with(&self, other: &Run) -> bool {
         (self.no_hole, self.advisory) == (other.no_hole, other.advisory)
     }
@@ -43,7 +45,7 @@ struct Rest {
     advisory: bool,
 }
 
-/// Bytes of RAM for each of many runs at most.
+/// Most bytes of RAM for each of many runs.
 pub const RUN_BYTES_MAX: usize = key_bytes_max(size_of::<Rest>());
 
 fn run((first, rest): (u64, Rest)) -> Run {
@@ -56,11 +58,11 @@ fn run((first, rest): (u64, Rest)) -> Run {
 pub struct RunMap {
     runs: PageMap<Rest>,
     chunks: u64,
-    /// Of them, advisory ones.
+    /// The advisory part of the runs.
     advisory: Advisory,
 }
 
-/// How much of the runs is advisory.
+/// The advisory part of runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Advisory {
     /// Runs.
@@ -70,37 +72,37 @@ pub struct Advisory {
 }
 
 impl RunMap {
-    /// Number of runs.
+    /// Returns the number of runs.
     pub fn len(&self) -> usize {
         self.runs.len()
     }
 
-    /// Whether there is no run.
+    /// Returns true if there is no run.
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Number of chunks in all runs.
+    /// Returns the number of chunks in all runs.
     pub fn chunks(&self) -> u64 {
         self.chunks
     }
 
-    /// How many of them the origin need not be told of.
+    /// Returns the part of them that the origin need not be told of.
     pub fn advisory(&self) -> Advisory {
         self.advisory
     }
 
-    /// Bytes that the runs have allocated.
+    /// Returns the bytes that the runs have allocated.
     pub fn ram_bytes(&self) -> usize {
         self.runs.ram_bytes()
     }
 
-    /// The run that holds `lba`.
+    /// Returns the run that holds `lba`.
     pub fn get(&self, lba: Lba) -> Option<Run> {
         self.runs.at_or_before(lba.0).map(run).filter(|run| lba.0 < run.first.0 + run.count)
     }
 
-    /// Adds a run over whatever was there.
+    /// Adds a run, over older runs.
     pub fn insert(&mut self, run: Run) {
         self.remove(run.first, run.count);
         if run.count > 0 {
@@ -127,10 +129,10 @@ impl RunMap {
         }
     }
 
-    /// Takes `count` chunks from `first` out of all runs; returns how many chunks were in one.
+    /// Takes `count` chunks from `first` out of all runs, and returns how many of them were in one.
     pub fn remove(&mut self, first: Lba, count: u64) -> u64 {
         if count == 0 {
-            // Nothing, not even a cut in the run around `first`.
+            // An empty range cuts nothing, not even the run around `first`.
             return 0;
         }
         let (start, end) = (first.0, first.0.saturating_add(count));
@@ -171,7 +173,7 @@ impl RunMap {
         }
     }
 
-    /// The parts of `count` chunks from `first` that are in no run, by address.
+    /// Returns the parts of `count` chunks from `first` that are in no run, by address.
     pub fn gaps(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
         let end = first.0.saturating_add(count);
         let (mut gaps, mut at) = (Vec::new(), first.0);
@@ -187,12 +189,12 @@ impl RunMap {
         gaps
     }
 
-    /// The first run that ends after `from`.
+    /// Returns the first run that ends after `from`.
     pub fn next(&self, from: Lba) -> Option<Run> {
         self.get(from).or_else(|| self.runs.at_or_after(from.0).map(run))
     }
 
-    /// All runs, by address.
+    /// Returns all runs, by address.
     pub fn iter(&self) -> impl Iterator<Item = Run> + '_ {
         self.runs.iter_from(0).map(run)
     }

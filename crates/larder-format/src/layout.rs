@@ -1,9 +1,7 @@
 //! The division of a flash: superblock twins, two checkpoint areas, the metadata log, slots.
-//!
 //! Before slots that are in buckets there is a metadata region.
 //!
-//! Role: [`Layout::plan`] decides it once, at creation; the superblock keeps it and
-//! [`Layout::check`] confirms it.
+//! Role: [`Layout::plan`] decides it at creation; [`Layout::check`] confirms that of a superblock.
 //!
 //! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots
 //! at a multiple of their size. A checkpoint of as many entries as the layout allows fits into its
@@ -39,10 +37,8 @@ const DESIGN_PAGES_PAST: u64 = DESIGN_PAGES_MAX + 1;
 pub const SECTOR_BYTES_MIN: u32 = 512;
 /// The largest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MAX: u32 = 4096;
-/// The fewest slots of a WEU or of a chunk: a flash of eight WEUs, of which metadata takes the
-/// first.
-///
-/// The fewest subchunks take the room of as many whole chunks.
+/// The fewest slots of a flash: eight WEUs, the first of them for metadata. The fewest subchunks
+/// take the room of as many whole chunks.
 pub const SLOT_COUNT_MIN: u32 = 7;
 /// The starts of the superblock twins: apart, so that one bad erase block does not take both.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -52,8 +48,7 @@ pub const METADATA_OFFSET: u64 = 128 << 10;
 pub const LOG_BYTES_MIN: u64 = 256 << 10;
 /// The smallest log on a flash of ordinary size.
 const LOG_BYTES_ORDINARY: u64 = 4 << 20;
-/// The log of a small flash does not shrink below this part of the flash (but to
-/// [`LOG_BYTES_MIN`]).
+/// A small flash's log does not shrink below this part of the flash (but to [`LOG_BYTES_MIN`]).
 const LOG_SHARE_SMALL: u64 = 64;
 /// Metadata should take no more than this part of the flash.
 const METADATA_SHARE: u64 = 10;
@@ -67,10 +62,8 @@ const FINGERPRINTS_PER_CHUNK: u64 = 2;
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.
 const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
-/// The least value of a scaled limit, in entries; a reader refuses a lower one.
-///
-/// The writers of a cache with almost no entries would wait for ever. (For mappings, a small origin
-/// needs fewer.)
+/// The least value of a scaled limit, in entries; a reader refuses a lower one. Below it, writers
+/// could wait for ever. (For mappings, a small origin needs fewer.)
 pub const ENTRIES_MIN: u64 = 32;
 
 /// The kind of a flash's slots.
@@ -80,9 +73,8 @@ pub enum StoreKind {
     Weus,
     /// A chunk each, and nothing but its bytes.
     Slots,
-    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket.
-    ///
-    /// Each subchunk has a metadata slot, which describes its content.
+    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket. Each subchunk has a
+    /// metadata slot, which describes its content.
     Buckets,
 }
 
@@ -123,9 +115,8 @@ pub struct BucketRequest {
     pub design_pages_max: u64,
 }
 
-/// Asks for room in checkpoints for the history of a design, over slots of one chunk or over WEUs.
-///
-/// The room is in pages of [`DESIGN_PAGE_BYTES_MAX`].
+/// Asks for room in checkpoints for the history of a design, in pages of
+/// [`DESIGN_PAGE_BYTES_MAX`]. Its slots are WEUs, or of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
     /// Bytes of history for each whole chunk that the flash holds.
@@ -145,23 +136,18 @@ pub struct LayoutRequest {
     pub origin_bytes: u64,
     /// Chunk size, a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// Size of a slot, bytes.
-    ///
-    /// A WEU: a power of two from 512 KiB to 4 MiB. A slot of one chunk, without segments: the
-    /// chunk size. A subchunk, with buckets: a power of two, from a sector to the chunk.
+    /// WEU size, a power of two from 512 KiB to 4 MiB; the chunk size for slots of one chunk; or,
+    /// with buckets, the subchunk size, a power of two from a sector to the chunk.
     pub weu_bytes: u32,
     /// The unit that segments and frames are padded to: a power of two from 512 to 4096.
     pub sector_bytes: u32,
-    /// The most fingerprints that a checkpoint keeps; none with buckets.
-    ///
-    /// The default is two for each whole chunk that the flash holds.
+    /// The most fingerprints that a checkpoint keeps; none with buckets. The default is two for
+    /// each whole chunk that the flash holds.
     pub fp_entries_max: Option<u64>,
-    /// The most mappings, fragments included.
-    ///
-    /// The default is four for each whole chunk that the flash holds, and fewer if metadata would
-    /// take more than a tenth of the flash. It is never more than the origin has chunks. With
-    /// buckets the limit is on exact mappings, those of dirty chunks and fragments: by default one
-    /// for each whole chunk.
+    /// The most mappings, fragments included, never more than the origin has chunks. The default is
+    /// four for each whole chunk of flash, or fewer to keep metadata to a tenth of the flash. With
+    /// buckets it limits exact mappings (dirty chunks and fragments): by default one for each
+    /// chunk.
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
     pub buckets: Option<BucketRequest>,
@@ -190,8 +176,7 @@ pub struct Layout {
     pub log_offset: u64,
     /// Size of the metadata log, a multiple of 4096.
     pub log_bytes: u64,
-    /// Start of the metadata region, which has [`METADATA_SLOT_BYTES`] for each slot; 0 without a
-    /// region.
+    /// Start of the metadata region, of [`METADATA_SLOT_BYTES`] for each slot; 0 without a region.
     pub region_offset: u64,
     /// Start of slot 0, a multiple of `weu_bytes`.
     pub weu_offset: u64,
@@ -207,9 +192,7 @@ pub struct Layout {
     pub zero_ranges_max: u64,
     /// The most fingerprints that a checkpoint may keep; 0 with buckets.
     pub fp_entries_max: u64,
-    /// The most pages of its design that a checkpoint may keep; 0 if the design has none.
-    ///
-    /// The numbers of the pages are below it.
+    /// The bound of the pages of its design in a checkpoint, and of their numbers; 0 for none.
     pub design_pages_max: u64,
 }
 
@@ -246,9 +229,8 @@ impl Layout {
         Err(FormatError::FlashTooSmall { flash_bytes: request.flash_bytes, needed_bytes })
     }
 
-    /// Confirms a layout that came from a superblock.
-    ///
-    /// The sizes are allowed, and the regions are in order, inside the flash and large enough.
+    /// Confirms a superblock's layout: sizes allowed, regions in order, inside the flash, large
+    /// enough.
     ///
     /// # Errors
     /// [`FormatError::Invalid`], or one of the sizes' errors.
@@ -330,9 +312,7 @@ impl Layout {
         (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
     }
 
-    /// Returns the flash offset of a slot's metadata slot.
-    ///
-    /// It returns `None` for a slot that does not exist, or without a metadata region.
+    /// Returns the flash offset of a slot's metadata slot, `None` without such a slot or a region.
     pub fn metadata_slot_offset(&self, slot: u32) -> Option<u64> {
         let has_one = self.store() == StoreKind::Buckets && slot < self.slot_count;
         has_one.then(|| self.region_offset + u64::from(slot) * METADATA_SLOT_BYTES as u64)
@@ -354,8 +334,7 @@ impl Layout {
         }
     }
 
-    /// Returns true if a record may lie there: in one slot, or in one bucket if slots are
-    /// subchunks.
+    /// Returns true if a record may lie there: in one slot, or, for subchunks, in one bucket.
     pub fn has_record(&self, place: &Place) -> bool {
         let end = u64::from(place.offset) + u64::from(place.stored_len);
         let slots = match self.store() {
@@ -365,9 +344,8 @@ impl Layout {
         place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
     }
 
-    /// Returns the size of the largest frame that a writer should make.
-    ///
-    /// It is at most a quarter of the log, so that wrapping wastes little.
+    /// Returns the size of the largest frame that a writer should make: at most a quarter of the
+    /// log, so that wrapping wastes little.
     pub fn frame_bytes_max(&self) -> u64 {
         FRAME_BYTES_MAX.min(self.log_bytes / 4)
     }
@@ -379,8 +357,7 @@ impl Layout {
 }
 
 impl LayoutRequest {
-    /// Returns the most pages of its design that a checkpoint has room for; 0 for a history without
-    /// room.
+    /// Returns the most pages of its design that a checkpoint has room for; 0 without room.
     fn design_pages(&self, mappings_max: u64) -> u64 {
         let chunks = self.flash_bytes / u64::from(self.chunk_bytes);
         let pages = |history: HistoryRequest| {
@@ -434,14 +411,12 @@ fn check_sizes(
     Ok(())
 }
 
-/// Returns the roomiest layout that keeps metadata to the tenth, else one with enough slots at
-/// least.
+/// Returns the roomiest layout with metadata in the tenth, else one with enough slots at least.
 fn fit(request: &LayoutRequest) -> Option<Layout> {
     let asked = request.mappings_max.is_some();
     let frugal =
         |layout: &Layout| (layout.log_offset + wanted_log_bytes(layout)) <= layout.flash_bytes / METADATA_SHARE;
-    // From four mappings for each whole chunk down to one. Limits that the operator asked for
-    // shrink only to fit at all.
+    // From four mappings a chunk down to one. The operator's limits shrink only to fit at all.
     let by_share = (4..=16).rev().filter_map(|sixteenths| at_scale(request, sixteenths)).find(|l| asked || frugal(l));
     // Aligning the slots hides some of the metadata: take the most that costs no further slot
     // (`max_by_key` takes the last of equals).
@@ -504,9 +479,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     (layout.slot_count >= layout.slot_count_min()).then_some(layout)
 }
 
-/// Places as many buckets as fit behind the log, and their metadata region before them.
-///
-/// It returns `None` if no bucket fits.
+/// Places as many buckets as fit behind the log, behind their metadata region; `None` for no room.
 fn place_buckets(layout: &mut Layout, log_end: u64) -> Option<()> {
     (layout.log_bytes, layout.region_offset) = (log_end - layout.log_offset, log_end);
     let (slot, bucket) = (u64::from(layout.weu_bytes), u64::from(layout.bucket_slots));

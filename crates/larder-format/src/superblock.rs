@@ -1,5 +1,4 @@
-//! The superblock, kept twice: the kind of the flash, its owner, and the place where recovery
-//! starts.
+//! The superblock, kept twice: the kind of the flash, its owner, and the start of recovery.
 //!
 //! Role: [`Superblock::encode`] and [`Superblock::decode`] for one twin, [`choose`] for the pair.
 //!
@@ -41,14 +40,10 @@ pub struct Origin {
     pub uri: OriginUri,
 }
 
-/// The origin's mark: its device's state at an orderly end.
-///
-/// A change by another program changes the mark.
+/// The origin's mark: its device's state at an orderly end. Another program's change changes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OriginState {
-    /// The superblock's sequence number at the time of the note.
-    ///
-    /// Beside another sequence number the mark is void.
+    /// The superblock's sequence number at the note; beside another one the mark is void.
     pub sequence: u64,
     /// Size in bytes.
     pub size_bytes: u64,
@@ -82,15 +77,11 @@ pub struct Superblock {
     pub log_positions: bool,
     /// The log and checkpoints may hold trims apart from zeroes that a client asked for.
     pub kept_trims: bool,
-    /// The origin as an orderly end left it.
-    ///
-    /// [`Superblock::origin_state_now`] returns it only if that end was the last one.
+    /// The origin as an orderly end left it; see [`Superblock::origin_state_now`].
     pub origin_state: Option<OriginState>,
-    /// Unknown incompatible features that let a program read: the program must not write on this
-    /// flash.
+    /// Unknown incompatible features that let a program read, but not write on this flash.
     pub features_read_only: u64,
-    /// The bytes behind the last known field that unknown features use, up to the last one not
-    /// zero.
+    /// The bytes of unknown features behind the last known field, without the zeroes at the end.
     pub kept: Vec<u8>,
     /// The cache was detached: it must not be opened any more.
     pub detached: bool,
@@ -257,9 +248,7 @@ impl Superblock {
         u64::from_le_bytes([a, b, c, d, e, f, g, h])
     }
 
-    /// Returns the bytes of a twin.
-    ///
-    /// It encodes fields that [`Superblock::decode`] would refuse, too: keep the fields valid.
+    /// Encodes a twin, with fields that [`Superblock::decode`] would refuse, too: keep them valid.
     pub fn encode(&self) -> [u8; SUPERBLOCK_BYTES] {
         let mut raw = self.to_raw();
         raw.crc = Le32::new(wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET));
@@ -482,9 +471,7 @@ fn origin_state(raw: &RawSuperblock) -> Option<OriginState> {
     is_noted.then_some(OriginState { sequence, size_bytes, epoch, changes })
 }
 
-/// Returns the bytes to keep behind the known fields.
-///
-/// They are none if no unknown feature can have fields there.
+/// Returns the bytes to keep behind the known fields: none without an unknown feature.
 fn kept(raw: &RawSuperblock) -> Vec<u8> {
     let compatible = raw.features_compat.get() & !COMPATIBLE_KNOWN;
     let incompatible = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;

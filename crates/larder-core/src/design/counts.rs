@@ -1,37 +1,39 @@
-//! What a design counts, of itself and of what is dirty.
+//! The counts that a design keeps of itself and of dirty data.
 //!
-//! Invariants: counts of chunks are of now; bytes of RAM are those that are allocated.
+//! Invariants: counts of chunks are of now; bytes of RAM are the allocated ones.
 //!
-//! What it does not do: count requests; engine and simulator do.
+//! It leaves the count of requests to engine and simulator.
 
 use crate::ranges::Advisory;
 
-/// How much the origin lacks.
+/// The amount of data that the origin lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DirtyCounts {
     /// Dirty chunks, fragments and zeroes included.
     pub chunks: u64,
-    /// Of them, fragments.
+    /// Fragments among them.
     pub fragments: u64,
     /// Trimmed runs.
     pub runs: u64,
-    /// Chunks in them.
+    /// Chunks in trimmed runs.
     pub run_chunks: u64,
-    /// Of the runs, those that the origin need not be told of.
+    /// The runs that the origin need not be told of.
     pub advisory: Advisory,
 }
 
 /// Counts of a design, as of now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DesignStats {
-    /// Chunks that a lookup would hit, zeroes and fragments included. A design that has not all it knows in RAM may count some
-    /// that it would not, and by a part of its index where that is large.
+    /// Chunks that a lookup would hit, zeroes and fragments included.
+    ///
+    /// A design with a part of its state off RAM may count some that a lookup would miss. It
+    /// estimates the count from a part of a large index.
     pub mapped_chunks: u64,
-    /// Of them, zeroes.
+    /// Zeroes among them.
     pub zero_chunks: u64,
-    /// Of them, fragments.
+    /// Fragments among them.
     pub fragments: u64,
-    /// Of them, dirty ones.
+    /// Dirty chunks among them.
     pub dirty_chunks: u64,
     /// Chunks in trimmed runs that the origin was not told of.
     pub trimmed_chunks: u64,
@@ -53,15 +55,16 @@ pub struct DesignStats {
     pub slots_free: u64,
     /// Stale entries that sweeps removed.
     pub swept_entries: u64,
-    /// Addresses that are remembered without being mapped, by a design that does.
+    /// Addresses that a design remembers without a mapping.
     pub ghosts: u64,
-    /// Entries of the paper's metadata area that decisions changed since the design was opened: what CacheDedup's cache would write
-    /// (section 3.3). 0 of a design that has no such area.
+    /// Entries of the paper's metadata area that decisions changed since the design was opened.
+    ///
+    /// CacheDedup's cache would write them (section 3.3). 0 for a design without such an area.
     pub metadata_entries_changed: u64,
 }
 
 impl DesignStats {
-    /// Bytes that all of it has allocated.
+    /// Returns the bytes that all of it has allocated.
     pub fn ram_bytes(&self) -> u64 {
         self.lba_index_ram_bytes + self.fp_index_ram_bytes + self.slot_table_ram_bytes + self.dirty_ram_bytes
     }

@@ -1,4 +1,5 @@
-//! The parts of the designs against naive models of themselves: fingerprint index, LBA index, runs, packing, streams.
+//! The parts of the designs against naive models: fingerprint index, LBA index, runs, packing,
+//! streams.
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
@@ -95,7 +96,8 @@ fn the_fingerprint_index_is_a_limited_lru_map() {
                     }
                 }
                 _ => {
-                    // Also handles of entries that are gone, or whose slab entry is another's by now.
+                    // Some handles belong to entries that are gone, or to a slab entry that another
+                    // one has by now.
                     let Some((handle, slot, generation)) = rng.pick(&old_handles) else { continue };
                     index.remove_handle(handle, slot, generation);
                     model.retain(|(_, place, other)| {
@@ -176,7 +178,7 @@ fn the_lba_index_is_a_hash_map() {
     });
 }
 
-/// Whoever holds a lock while it goes through a shard does so for as long, however large the index is.
+/// A task that goes through a shard holds its lock for a bounded time, for any size of index.
 #[test]
 fn a_large_lba_index_has_more_shards() {
     let shards = |entries_max| LbaIndex::new(entries_max).shard_count();
@@ -198,7 +200,8 @@ fn the_lba_index_grows_and_shrinks() {
         }
     }
     let full = index.ram_bytes() - empty;
-    // A table is between 7/16 and 7/8 full; 25 bytes an entry with its tag. Shards differ by chance.
+    // A table is between 7/16 and 7/8 full; 25 bytes an entry with its tag. Shards differ by
+    // chance.
     assert!(full as u64 >= entries * 25 && full as u64 <= entries * 25 * 16 / 7 + (SHARDS_MIN * 64) as u64, "{full}");
     let sizes: Vec<usize> = (0..SHARDS_MIN).map(|shard| index.shard(shard).count()).collect();
     let mean = entries as usize / SHARDS_MIN;
@@ -219,7 +222,7 @@ fn the_lba_index_grows_and_shrinks() {
     assert_eq!(index.ram_bytes(), empty, "an empty index has given everything back");
 }
 
-/// Whether a run is to stay allocated, and whether it is a client's trim.
+/// Two flags of a run: it stays allocated, and it is a client's trim.
 const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
 
 fn runs_of(model: &[Option<(u64, [bool; 2])>]) -> Vec<Run> {
@@ -243,7 +246,7 @@ fn runs_are_a_bitmap_with_numbers() {
         let mut model: Vec<Option<(u64, [bool; 2])>> = vec![None; cells as usize];
         for seq in 1..400 {
             let first = rng.below(cells + 1);
-            // Nothing at all is a legal count, and must leave everything as it is.
+            // Zero is a legal count, and must leave everything as it is.
             let count = rng.below(cells - first + 1);
             let range = first as usize..(first + count) as usize;
             match rng.below(5) {
@@ -297,7 +300,7 @@ fn runs_reach_the_end_of_the_numbers() {
     assert_eq!(map.chunks(), 3);
 }
 
-/// What `docs/FORMAT.md` says of WEUs and segments.
+/// `docs/FORMAT.md` has the rules for WEUs and segments.
 #[test]
 fn segments_are_packed_as_the_format_says() {
     for_seeds(0..300, |seed| {
@@ -344,7 +347,8 @@ fn segments_are_packed_as_the_format_says() {
                     (before.records(), before.payload_end(), before.start()),
                     "what does not fit changes nothing"
                 );
-                // It truly had no room: aligned as far as it could be, with its entry and the padding.
+                // It had no room indeed: aligned as far as possible, with its entry and the
+                // padding.
                 let alignment = if raw && before.records() == 0 { rules.sector_bytes } else { 512 };
                 let at = if raw { before.payload_end().next_multiple_of(alignment) } else { before.payload_end() };
                 let table = (at + len).next_multiple_of(8) + (before.records() + 1) * rules.entry_bytes;
@@ -398,7 +402,7 @@ fn read_ahead_stays_on_the_device_and_never_repeats_itself() {
         let (mut at, mut ahead, mut consecutive) = (rng.below(1 << 20) * 512 % (8 << 20), 0, 0);
         for _ in 0..2000 {
             for _ in 0..rng.below(STREAMS_MAX as u64 / 2) {
-                // The upper half is theirs.
+                // The upper half belongs to the random readers.
                 let offset = (32 << 20) + rng.below(60_000) * 512;
                 let (prefetch, _) = streams.observe(offset, 512 + rng.below(8) * 512, device_bytes);
                 assert!(prefetch.is_none_or(|p| p.offset + p.len <= device_bytes && p.len > 0));
@@ -441,7 +445,7 @@ fn a_page_map_is_an_ordered_map() {
         let keys = [3, 100, 1000, 100_000][rng.below(4) as usize];
         let (mut map, mut model) = (PageMap::<u64>::default(), BTreeMap::new());
         for phase in 0..6 {
-            // It grows, shrinks to next to nothing, and grows again.
+            // It grows, shrinks to almost nothing, and grows again.
             let (pattern, removes) = (rng.below(4), [1, 1, 9, 5, 10, 2][phase]);
             for step in 0..keys.min(25_000) {
                 let key = key(&mut rng, pattern, step, keys);
