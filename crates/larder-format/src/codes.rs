@@ -98,7 +98,7 @@ code_enum! {
 }
 
 code_enum! {
-    /// The design that decides what is cached.
+    /// The design that decides which chunks are cached.
     named DesignId {
         /// Nitro.
         Nitro = 1 "nitro",

@@ -4,8 +4,7 @@
 //! Role: [`Layout::plan`] decides it at creation; [`Layout::check`] confirms that of a superblock.
 //!
 //! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots
-//! at a multiple of their size. A checkpoint of as many entries as the layout allows fits into its
-//! area, for any mix of entries.
+//! at a multiple of their size. A checkpoint within the layout's limits fits into its area.
 //!
 //! It leaves the count of entries to the engine, which must keep to the `*_max` fields.
 
@@ -146,7 +145,7 @@ pub struct LayoutRequest {
     pub fp_entries_max: Option<u64>,
     /// The most mappings, fragments included, never more than the origin has chunks. The default is
     /// four for each whole chunk of flash, or fewer to keep metadata to a tenth of the flash. With
-    /// buckets it limits exact mappings (dirty chunks and fragments): by default one for each
+    /// buckets it limits exact mappings (of dirty chunks and fragments); the default is one a
     /// chunk.
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
@@ -229,8 +228,7 @@ impl Layout {
         Err(FormatError::FlashTooSmall { flash_bytes: request.flash_bytes, needed_bytes })
     }
 
-    /// Confirms a superblock's layout: sizes allowed, regions in order, inside the flash, large
-    /// enough.
+    /// Confirms a superblock's layout: its sizes, and regions in order, in the flash, large enough.
     ///
     /// # Errors
     /// [`FormatError::Invalid`], or one of the sizes' errors.
@@ -344,8 +342,7 @@ impl Layout {
         place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
     }
 
-    /// Returns the size of the largest frame that a writer should make: at most a quarter of the
-    /// log, so that wrapping wastes little.
+    /// Returns the size of the largest frame to make: a quarter of the log, as wrapping wastes it.
     pub fn frame_bytes_max(&self) -> u64 {
         FRAME_BYTES_MAX.min(self.log_bytes / 4)
     }
@@ -418,8 +415,8 @@ fn fit(request: &LayoutRequest) -> Option<Layout> {
         |layout: &Layout| (layout.log_offset + wanted_log_bytes(layout)) <= layout.flash_bytes / METADATA_SHARE;
     // From four mappings a chunk down to one. The operator's limits shrink only to fit at all.
     let by_share = (4..=16).rev().filter_map(|sixteenths| at_scale(request, sixteenths)).find(|l| asked || frugal(l));
-    // Aligning the slots hides some of the metadata: take the most that costs no further slot
-    // (`max_by_key` takes the last of equals).
+    // Alignment hides metadata: the most at no further slot (`max_by_key` takes the last of
+    // equals).
     by_share
         .or_else(|| (4..=16).filter_map(|sixteenths| at_scale(request, sixteenths)).max_by_key(|l| l.slot_count))
         .or_else(|| (1..4).rev().find_map(|sixteenths| at_scale(request, sixteenths)))

@@ -1,9 +1,9 @@
 //! The words of an end that was cut off: the device that does not answer, and the fate of data.
 //!
-//! Invariants: its words on data hold for the moment of the question. It waits for no device and for no lock that is held
-//! across a wait.
+//! Invariants: its words on data hold for the moment of the question. It waits for no device and
+//! for no lock that is held across a wait.
 //!
-//! What it does not do: decide that an end is cut off; `ending` does.
+//! It leaves the decision to cut an end off to `ending`.
 
 use crate::{ending::Ending, error::Failure, volume::shown};
 use larder_device::{IoOp, driver::block_on, watched::Watch};
@@ -11,7 +11,7 @@ use larder_engine::{Cache, WriteMode};
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 
-/// A request that has waited for less is not called one that hangs.
+/// Shortest wait of a request that counts as hanging.
 const WAITED_MIN: Duration = Duration::from_millis(400);
 
 /// The devices under watch, and the state of data.
@@ -21,7 +21,7 @@ pub struct Account {
     data: Mutex<Data>,
 }
 
-/// How much of the clients' data is durable.
+/// The durable part of the clients' data.
 #[derive(Clone, Copy)]
 enum Data {
     /// No client was let in.
@@ -33,7 +33,7 @@ enum Data {
 }
 
 impl Account {
-    /// Of a cache, or without a flash of an origin alone.
+    /// Returns the account of a cache, or without a flash of an origin alone.
     pub fn of(flash: Option<(String, Arc<Watch>)>, origin: (&str, Arc<Watch>)) -> Arc<Account> {
         let flash = flash.map(|(path, watch)| (format!("the flash {path}"), watch));
         let origin = (format!("the origin {}", shown(origin.0)), origin.1);
@@ -52,7 +52,7 @@ impl Account {
 
     /// Flushes acknowledged data, and notes the place where it is durable then.
     pub fn flush(&self, cache: &Cache) {
-        // If it fails, the close that follows says why.
+        // If it fails, the close that follows gives the reason.
         if block_on(cache.flush()).is_ok() {
             self.is_durable_by(cache);
         }
@@ -87,14 +87,15 @@ impl Account {
         }
     }
 
-    /// Has an end that is cut off say this account from here on; `stage` is its first stage.
+    /// Makes an end that is cut off use this account from here on; `stage` is its first stage.
     pub fn serves(self: &Arc<Self>, ending: &Ending, stage: &'static str) {
         let account = self.clone();
         ending.set_account(Box::new(move || account.tell()));
         ending.now(stage);
     }
 
-    /// Tells that requests were cut off; `hung`: after which time, and why.
+    /// Returns the failure of requests that were cut off; `hung`: the time they took, and the
+    /// reason.
     pub fn requests_cut(&self, hung: &str) -> Failure {
         Failure::failed(format_args!("some requests did not finish and were cut off after {hung}; {}", self.data()))
     }

@@ -1,8 +1,10 @@
-//! What a server answers on its control socket: for a cache, and for an origin whose flash is missing.
+//! The answers of a server on its control socket: for a cache, and for an origin whose flash is
+//! missing.
 //!
-//! Invariants: a cache is detached only while no client is connected, for clients would find the volume gone under them.
+//! Invariants: a cache is detached only while no client is connected, for clients would find the
+//! volume gone under them.
 //!
-//! What it does not do: speak the socket's protocol; `control` does.
+//! It leaves the socket's protocol to `control`.
 
 use crate::{control, detach::detach, flush::flush, held, held::Held, lines, set, state_dir::Record, status::Report};
 use larder_device::watched::Watch;
@@ -24,32 +26,32 @@ use std::{
     time::Duration,
 };
 
-/// Requests that may take long, under way at once: fewer than the control socket has connections.
+/// The most long requests at once: fewer than the control socket has connections.
 const LONG_REQUESTS_MAX: usize = 8;
 
 fn connections_of(servers: &[NbdServer]) -> u64 {
     servers.iter().map(|server| server.stats().connections_now).sum()
 }
 
-/// What the control socket is asked about.
+/// The served cache that the control socket answers for.
 pub struct Served {
     /// The cache.
     pub cache: Arc<Cache>,
     /// Its servers.
     pub servers: Arc<Vec<NbdServer>>,
-    /// Where its flash is.
+    /// The path of its flash.
     pub flash: PathBuf,
-    /// Which file or device that is.
+    /// The file or device of its flash.
     pub held: Held,
-    /// What it was made as.
+    /// The superblock of its opening.
     pub superblock: Superblock,
     /// Ends the process in order.
     pub wake: UnixStream,
-    /// Requests under way that may take long.
+    /// Number of long requests under way.
     pub long: AtomicUsize,
 }
 
-/// One of the requests that may take long, until it is dropped.
+/// A long request, until it is dropped.
 struct Long<'a>(&'a AtomicUsize);
 
 impl<'a> Long<'a> {
@@ -65,9 +67,9 @@ impl Drop for Long<'_> {
     }
 }
 
-/// What the control socket of an origin without its flash is asked about.
+/// The origin without its flash that the control socket answers for.
 pub struct Bare {
-    /// What is known of the cache.
+    /// The record of the cache.
     pub record: Record,
     /// Its servers.
     pub servers: Arc<Vec<NbdServer>>,
@@ -77,7 +79,7 @@ pub struct Bare {
     pub origin_timeout: Duration,
 }
 
-/// The condition of an origin that is served without its flash.
+/// Returns the condition of an origin that is served without its flash.
 pub fn flash_gone() -> Condition {
     let what = "degraded: the flash is missing".into();
     Condition { name: "flash_gone", severity: Severity::Degraded, what }
@@ -125,17 +127,17 @@ impl Served {
         }
     }
 
-    /// Detaches and ends the process. Clients that are connected would find the volume gone under them.
+    /// Detaches and ends the process; refused while a client is connected.
     fn detach(&self) -> control::Reply {
         self.refuse_clients()?;
-        // What takes long goes first; who connected meanwhile is seen.
+        // The long part goes first; the check sees clients that connected meanwhile.
         flush(&self.cache).map_err(|why| format!("the cache stays attached: {why}"))?;
         self.refuse_clients()?;
         let done = detach(&self.cache);
         if !self.cache.is_closed() {
             return done;
         }
-        // Also where the last step failed: there is nothing left to serve.
+        // Also after a failure of the last step: there is nothing left to serve.
         let done = done.map_err(|error| format!("the cache stays attached, and its server ends: {error}"));
         let ending = (&self.wake).write_all(&[0]);
         done.and_then(|done| match ending {
@@ -144,8 +146,10 @@ impl Served {
         })
     }
 
-    /// Does a request that may take long, unless too many are under way. The origin may keep them waiting, and a
-    /// request for the status would find no connection left.
+    /// Does a long request, unless too many are under way.
+    ///
+    /// The origin may keep them waiting, and a request for the status would find no connection
+    /// left.
     fn at_length(&self, act: impl FnOnce() -> control::Reply) -> control::Reply {
         let _one = Long::begin(&self.long).ok_or_else(|| {
             format!("{LONG_REQUESTS_MAX} requests are under way already (health: {})", self.cache.status().health)

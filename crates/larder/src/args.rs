@@ -1,9 +1,9 @@
 //! The command line: commands, options, their help and examples.
 //!
-//! Invariants: the names of long options are also the keys of the option file of `larder serve`. A wrong argument is
-//! one sentence that names it and says what would be right.
+//! Invariants: the names of long options are also the keys of the option file of `larder serve`. A
+//! wrong argument is one sentence that names it and the allowed values.
 //!
-//! What it does not do: look at any file.
+//! It does not look at any file.
 
 mod bench;
 mod complaints;
@@ -98,12 +98,12 @@ const DETACH_EXAMPLES: &str = "\
 Example:
   larder detach --flash /ssd/cache     (afterwards the origin is complete, and the flash is free)";
 
-/// A flash cache that stores more and wears less: it deduplicates and compresses what it keeps of a slow device on a
-/// fast one, and serves the result as a block device.
+/// A flash cache that stores more and wears less: it keeps data of a slow device on a fast one,
+/// deduplicated and compressed, and serves the result as a block device.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, after_help = EXAMPLES, subcommand_required = true)]
 pub struct Cli {
-    /// What to do.
+    /// The command.
     #[command(subcommand)]
     pub command: Command,
 }
@@ -153,25 +153,28 @@ pub struct CreateArgs {
     /// Chunk size, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
-    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]; designs with slots of one chunk have none
+    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]; designs with slots of one
+    /// chunk have none
     #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
     pub weu: Option<u32>,
-    /// When the origin learns of a write
+    /// The time at which the origin gets a write
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
-    /// The design that decides what is cached
+    /// The design that decides which data is cached
     #[arg(long, value_name = "NAME", default_value = DESIGNS[0].name, value_parser = design())]
     pub design: DesignId,
-    /// Compression of stored chunks [default: lz4, or off where the design has slots of one chunk or, as austere with chunks of 4K, could save nothing]
+    /// Compression of stored chunks [default: lz4, or off if the design has slots of one chunk or,
+    /// as austere with chunks of 4K, could save nothing]
     #[arg(long, value_name = "NAME")]
     pub compress: Option<CompressArg>,
     /// Store duplicate chunks once [default: on, or as the design has it]
     #[arg(long, value_name = "on|off")]
     pub dedup: Option<Switch>,
-    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication [default: 100]
+    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication
+    /// [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = fp_index_percent, allow_hyphen_values = true)]
     pub fp_index: Option<u8>,
-    /// RAM budget of the indices; fewer chunks are cached where it binds. 0 sets none, 1M is the least
+    /// RAM budget of the indices; fewer chunks are cached if it binds. 0 sets none, 1M is the least
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = ram_budget, allow_hyphen_values = true)]
     pub ram: u64,
     /// Name of the volume; clients see it as the export's name
@@ -180,7 +183,7 @@ pub struct CreateArgs {
     /// Limits of the origin
     #[command(flatten)]
     pub origin_limits: OriginLimits,
-    /// Overwrite what is on the flash, and take even the flash of another cache as the origin
+    /// Overwrite the content of the flash, and take even the flash of another cache as the origin
     #[arg(long)]
     pub force: bool,
 }
@@ -192,25 +195,27 @@ pub struct ServeArgs {
     /// The flash of the cache to serve
     #[arg(long, value_name = "PATH")]
     pub flash: Option<PathBuf>,
-    /// Where to serve: unix:PATH or tcp:HOST:PORT; may be given several times
+    /// Address to serve at: unix:PATH or tcp:HOST:PORT; may be given several times
     #[arg(long, value_name = "ADDRESS", value_parser = address)]
     pub nbd: Vec<ServeAddress>,
     /// Name of the export [default: the volume's name]
     #[arg(long, value_name = "NAME")]
     pub export: Option<String>,
-    /// Where the origin is now, if it has moved; with --no-cache, what to serve
+    /// The origin's place now, if it has moved; with --no-cache, the origin to serve
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
     /// Limits of the origin
     #[command(flatten)]
     pub origin_limits: OriginLimits,
-    /// How long writes wait for a flash that has no space, until it counts as failed [default: as long as it lasts]
+    /// How long writes wait for a flash that has no space, until it counts as failed [default: as
+    /// long as it lasts]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true, conflicts_with = "no_cache")]
     pub flash_full_timeout: Option<Duration>,
     /// Serve the origin without a cache, to compare
     #[arg(long)]
     pub no_cache: bool,
-    /// Keep what must not be on the flash here, so that writes go on when it fails; remembered from then on
+    /// Directory for state that must not be on the flash, so that writes go on when it fails;
+    /// remembered from then on
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Believe the flash though its state directory is lost
@@ -219,10 +224,11 @@ pub struct ServeArgs {
     /// Drop the dirty data of a flash that was away while the origin was written
     #[arg(long)]
     pub discard: bool,
-    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// A client's TRIM gives the origin zeroes, a discard if it promises zeroes after one, or nothing
+    /// A client's TRIM gives the origin zeroes, a discard if it promises zeroes after one, or
+    /// nothing
     #[arg(long, value_name = "WHAT", default_value = "zero", conflicts_with = "no_cache")]
     pub trim: TrimArg,
     /// Give the origin the timing of hdd-7200, raid5-7200, sata-ssd or nvme
@@ -252,25 +258,26 @@ pub struct ServeArgs {
     /// RAM for data read ahead of sequential readers; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size::parse)]
     pub prefetch: u64,
-    /// Every write and trim is durable when it is over, as if each had FUA: slower, for clients that never flush
+    /// Every write and trim is durable when it is over, as if each had FUA: slower, for clients
+    /// that never flush
     #[arg(long, conflicts_with = "no_cache")]
     pub durable_writes: bool,
     /// Longest request that clients may send
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = request_max)]
     pub request_max: u32,
-    /// RAM for the requests and replies of all clients, shared fairly; what does not fit waits
+    /// RAM for the requests and replies of all clients, shared fairly; requests beyond it wait
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = size::parse)]
     pub ram_requests: u64,
     /// Connections at once, at each address
     #[arg(long, value_name = "N", default_value = "256", value_parser = clap::value_parser!(u16).range(1..=4096))]
     pub connections: u16,
-    /// How long the end may take: requests, what is to be flushed, the checkpoint, all of it; then it is cut off
+    /// How long the end may take: requests, flushes, the checkpoint, all of it; then it is cut off
     #[arg(long, value_name = "SECONDS", default_value = END_TIMEOUT, value_parser = end_timeout())]
     pub end_timeout: u32,
     /// Read options from this file, too, and again at SIGHUP
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Refused, with what to do instead: a flash has its design.
+    /// Refused, with advice: a flash has its design.
     #[arg(long, value_name = "NAME", hide = true, value_parser = no_design)]
     pub design: Option<Infallible>,
 }
@@ -282,7 +289,8 @@ pub struct StatusArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
-    /// The state directory, if it has moved, or to find the server of a cache whose flash is missing
+    /// The state directory, if it has moved, or to find the server of a cache whose flash is
+    /// missing
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Print one JSON object
@@ -297,16 +305,17 @@ pub struct FlushArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
-    /// Where the origin is now, if it has moved
+    /// The origin's place now, if it has moved
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a discard, or stay
+    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a
+    /// discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,
 }
@@ -321,16 +330,16 @@ pub struct SetArgs {
     /// The new write mode
     #[arg(long, value_name = "MODE")]
     pub mode: ModeArg,
-    /// Where the origin is now, if it has moved
+    /// The origin's place now, if it has moved
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// Refused, with what to do instead: a flash has its design.
+    /// Refused, with advice: a flash has its design.
     #[arg(long, value_name = "NAME", hide = true, value_parser = no_design)]
     pub design: Option<Infallible>,
 }
@@ -342,16 +351,17 @@ pub struct DetachArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
-    /// Where the origin is now, if it has moved
+    /// The origin's place now, if it has moved
     #[arg(long, value_name = "URI")]
     pub origin: Option<String>,
     /// The state directory, if it has moved
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
-    /// Where the origin was written to since the cache ended: forget the clean copies, or believe them
+    /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a discard, or stay
+    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a
+    /// discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,
 }
@@ -407,15 +417,15 @@ pub enum Switch {
     Off,
 }
 
-/// Reads a command line. `None` where it asked for help or the version, which were printed.
+/// Reads a command line; `None` if it asked for help or the version, which were printed.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The fault of the command line.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Outcome<Option<(Cli, clap::ArgMatches)>> {
     let matches = match Cli::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            // Nobody reads it: that is not for us to say.
+            // A reader that is gone is no failure of ours.
             let _ = error.print();
             return Ok(None);
         }

@@ -1,11 +1,15 @@
 //! `larder serve` of a cache whose flash is missing: the origin alone, behind a fence.
 //!
-//! In order: (1) the state directory says what belonged to the flash, and that the origin is complete; (2) the origin is
-//! opened and checked, addresses are taken; (3) the fence is put up; (4) clients are let in.
+//! In order:
+//! 1. The state directory says that the flash belonged to it, and that the origin is complete.
+//! 2. The origin is opened and checked, and addresses are taken.
+//! 3. The fence is put up.
+//! 4. Clients are let in.
 //!
-//! Invariants: a cache in write-back is served like this only where all that was dirty is known to be on the origin.
+//! Invariants: a cache in write-back is served like this only if the origin is known to have all
+//! dirty data.
 //!
-//! What it does not do: cache.
+//! It does not cache.
 
 use crate::{
     account::Account,
@@ -70,7 +74,7 @@ pub fn serve_without_flash(
     state.raise("it was served without its flash").map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));
-    // What is read from here on must not change any more, whatever happens to the power.
+    // Data that clients read from here on must not change any more, not even after a power cut.
     block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     let answers = Bare { record, servers: servers.clone(), origin: watch, origin_timeout: timeout };
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;

@@ -1,10 +1,10 @@
 //! The option file of `larder serve`: TOML whose keys are the long options.
 //!
-//! Invariants: a value means what it would mean on the command line, and goes through the same checks; what the command
-//! line says goes before it. A complaint about a line names file, line and key; one about how
-//! options go together, wherever they were given, names the options.
+//! Invariants: a value has its meaning on the command line, and goes through the same checks; the
+//! command line goes before the file. A complaint about a line names file, line and key. A
+//! complaint about a combination of options, on the line or in the file, names the options.
 //!
-//! What it does not do: tables, or options of other commands.
+//! It has no tables, and no options of other commands.
 
 use crate::{
     args::{self, Cli, Command, ServeArgs},
@@ -19,16 +19,18 @@ const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The option that names the file; it cannot be in it.
 const CONFIG_KEY: &str = "config";
 
-/// The options of `larder serve` from the command line `arguments`, already parsed into `matches`, and from the file; and both
-/// as one command line.
+/// Merges the options of `larder serve` from the command line and from the file.
+///
+/// `arguments` is the command line, and `matches` its parsed form. Both sources are returned as one
+/// command line, too.
 ///
 /// # Errors
-/// One sentence that names the file, and the line and the key where there is one.
+/// One sentence that names the file, and the line and the key if there is one.
 pub fn merge(path: &Path, arguments: &[OsString], matches: &ArgMatches) -> Outcome<(ServeArgs, ArgMatches)> {
     merge_text(&path.display().to_string(), read(path)?, arguments, matches)
 }
 
-/// As [`merge`], of the file's bytes.
+/// Does as [`merge`], with the file's bytes.
 ///
 /// # Errors
 /// As [`merge`].
@@ -74,7 +76,7 @@ fn decode(name: &str, bytes: Vec<u8>) -> Outcome<String> {
     })
 }
 
-/// One option from the file, as the command line would have it.
+/// One option from the file, in the form of the command line.
 struct FileOption {
     key: String,
     argument: OsString,
@@ -120,8 +122,11 @@ fn options(name: &str, text: &str) -> Outcome<Vec<FileOption>> {
     Ok(found.into_iter().flat_map(|(_, here)| here).collect())
 }
 
-/// The value as the command line would have it: one text for each time that the option is given. The error says what
-/// is wanted instead.
+/// Returns the value in the form of the command line: one text for each time that the option is
+/// given.
+///
+/// # Errors
+/// The form that is wanted instead.
 fn texts(value: &DeValue, takes_value: bool, takes_many: bool) -> Result<Vec<String>, &'static str> {
     let one = |value: &DeValue| match value {
         DeValue::String(text) => Some(text.to_string()),

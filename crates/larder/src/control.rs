@@ -1,14 +1,15 @@
-//! The control socket of a served cache: how `status`, `flush` and `set` reach the process that serves it.
+//! The control socket of a served cache, over which `status`, `flush` and `set` reach its process.
 //!
-//! Protocol: a Unix stream socket. A request is a line, `which`, `status`, `flush`, `set-mode MODE` or `detach`; the reply is a
-//! line with one JSON object: `{"ok": …}`, or `{"error": "a sentence"}`. A connection may carry several requests.
+//! Protocol: a Unix stream socket. A request is a line, `which`, `status`, `flush`, `set-mode MODE`
+//! or `detach`; the reply is a line with one JSON object: `{"ok": …}`, or
+//! `{"error": "a sentence"}`. A connection may carry several requests.
 //!
-//! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end. Either side believes processes of
-//! its own user and of root alone, as the system names them (SO_PEERCRED). A line has
-//! [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; what breaks this costs its own connection.
-//! [`CONNECTIONS_MAX`] connections are served at once.
+//! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end.
+//! Either side believes processes of its own user and of root alone, as the system names them
+//! (SO_PEERCRED). A line has [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; a breach
+//! costs its own connection. [`CONNECTIONS_MAX`] connections are served at once.
 //!
-//! What it does not do: know what the requests mean.
+//! It does not know the meaning of a request.
 
 use crate::{
     error::{Failure, Outcome, system_reason},
@@ -51,12 +52,12 @@ const SOCKET_MODE: u32 = 0o600;
 /// Pause of the accepting thread when the system is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What a request comes to: the value behind `ok`, or a sentence.
+/// The result of a request: the value behind `ok`, or a sentence.
 pub type Reply = Result<Value, String>;
-/// Answers requests. It is called on the threads of connections, several at once.
+/// Answers requests, on the threads of connections, several at once.
 pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
 
-/// The first folder in which a command expects the control socket of a flash.
+/// Returns the first folder in which a command expects the control socket of a flash.
 pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
     RunDirs::of_this_user().first().join(socket_name(flash_uuid))
 }
@@ -65,25 +66,25 @@ fn socket_name(flash_uuid: &[u8; 16]) -> String {
     format!("{}.sock", hex(flash_uuid))
 }
 
-/// The flashes that have a control socket.
+/// Returns the flashes that have a control socket.
 pub fn known_uuids() -> Vec<[u8; 16]> {
     let folders = RunDirs::of_this_user().for_commands().unwrap_or_default();
     let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
     files.filter_map(|file| unhex(file.file_name().to_str()?.strip_suffix(".sock")?)).collect()
 }
 
-/// Bytes as hexadecimal digits.
+/// Returns bytes as hexadecimal digits.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The bytes of a UUID in hexadecimal digits.
+/// Returns the bytes of a UUID in hexadecimal digits.
 pub fn unhex(digits: &str) -> Option<[u8; 16]> {
     let number = (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok())??;
     Some(number.to_be_bytes())
 }
 
-/// A control socket that is served. Dropping it ends that.
+/// A control socket that is served; a drop ends that.
 pub struct ControlServer {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
@@ -99,7 +100,7 @@ struct Shared {
     shortage: Shortage,
 }
 
-/// How many requests are being answered.
+/// The number of requests that are being answered.
 #[derive(Default)]
 struct Answering {
     count: Mutex<usize>,
@@ -112,7 +113,7 @@ impl Answering {
         Answer(self)
     }
 
-    /// Until none is, or the time is over.
+    /// Waits until no request is being answered, or the time is over.
     fn wait(&self, time: Duration) {
         let until = Instant::now() + time;
         let mut count = self.count.lock();
@@ -155,7 +156,8 @@ impl ControlServer {
                 path.display()
             ))
         };
-        // This process holds the flash: a server that answers has another flash with the same identity.
+        // This process holds the flash: a server that answers has another flash with the same
+        // identity.
         if let Some(other) = Client::connect(flash_uuid)? {
             return Err(served(&other.path));
         }
@@ -189,7 +191,7 @@ impl ControlServer {
     /// Begins to answer.
     ///
     /// # Errors
-    /// Where the system refuses a thread.
+    /// The system refuses a thread.
     pub fn start(&mut self, handler: Arc<Handler>) -> Outcome {
         let shared = self.shared.clone();
         let thread = std::thread::Builder::new().name("control".into()).spawn(move || accept(&shared, &handler));
@@ -219,7 +221,7 @@ impl Drop for ControlServer {
             // A panic of the thread was printed when it happened.
             let _ = thread.join();
         }
-        // Whoever asked for what ended this server, a detach, is told how it went.
+        // A request that ended this server, a detach, gets its reply.
         self.shared.answering.wait(self.replies_time_max);
     }
 }
@@ -282,7 +284,7 @@ fn converse(stream: &UnixStream, handler: &Handler, answering: &Answering) {
     }
 }
 
-/// The next line; `None` where the client went away or broke the rules.
+/// Returns the next line; `None` if the client went away or broke the rules.
 fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
     let until = Instant::now() + LINE_TIME_MAX;
     loop {
@@ -304,13 +306,13 @@ fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
     }
 }
 
-/// Whether a process answers for a flash, or for a copy of it.
+/// Returns true if a process answers for a flash, or for a copy of it.
 pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
     // A server that cannot be asked counts, too.
     !matches!(Client::connect(flash_uuid), Ok(None))
 }
 
-/// The user of the process at the other end, as the system knows it.
+/// Returns the user of the process at the other end, as the system knows it.
 fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -321,7 +323,7 @@ fn peer_user(stream: &UnixStream) -> io::Result<u32> {
     if told == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Whether a process of `user` is believed: one of this user, or of root.
+/// Returns true for a user whose processes are believed: this user, or root.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == run_dir::user()
 }
@@ -333,10 +335,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the process that answers for a flash, or for a copy of it. `None` if no process does.
+    /// Connects to the process that answers for a flash, or for a copy of it; `None` if none does.
     ///
     /// # Errors
-    /// The server is out of reach, or another user's; or the folder that was named is not to be trusted.
+    /// The server is out of reach, or another user's; or the named folder is not to be trusted.
     pub fn connect(flash_uuid: &[u8; 16]) -> Outcome<Option<Client>> {
         for folder in RunDirs::of_this_user().for_commands()? {
             if let Some(client) = Client::connect_at(&folder.join(socket_name(flash_uuid)))? {
@@ -367,7 +369,7 @@ impl Client {
     /// Asks, and waits for the answer.
     ///
     /// # Errors
-    /// What the server says, or that it went away.
+    /// The server's sentence, or that it went away.
     pub fn ask(&mut self, request: &str) -> Outcome<Value> {
         let path = self.path.display();
         let failed = |why: &str| Failure::failed(format_args!("the server at {path} {why}"));
@@ -387,7 +389,7 @@ impl Client {
     }
 }
 
-/// What a reply line says; `None` where it is none.
+/// Parses a reply line; `None` for any other line.
 pub fn parse_reply(reply: &str) -> Option<Reply> {
     let mut value: Value = serde_json::from_str(reply).ok()?;
     match (value.get_mut("ok").map(Value::take), value.get_mut("error").map(Value::take)) {

@@ -1,13 +1,17 @@
 //! `larder create`: makes a cache on a flash file or device.
 //!
-//! In order: (1) origin and flash are opened, alone; (2) everything is checked, and nothing was changed; (3) a new file
-//! is made, or an existing one grows; (4) the engine writes the cache. After a failure in (3) or (4) a new file is
-//! removed and an old one has its old size.
+//! In order:
+//! 1. Origin and flash are opened, alone.
+//! 2. Everything is checked, and nothing was changed.
+//! 3. A new file is made, or an existing one grows.
+//! 4. The engine writes the cache.
 //!
-//! Invariants: a flash with content is overwritten only with `--force`; no file shrinks. A signal that comes in (3) or (4) waits
-//! until they are over.
+//! After a failure in (3) or (4) a new file is removed and an old one has its old size.
 //!
-//! What it does not do: format; the engine does.
+//! Invariants: a flash with content is overwritten only with `--force`; no file shrinks. A signal
+//! that comes in (3) or (4) waits until they are over.
+//!
+//! It leaves the format to the engine.
 
 use crate::{
     args::{CreateArgs, Switch},
@@ -39,7 +43,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Sector of a flash file that is yet to be made, in bytes: what create takes for the file of nearly every file system.
+/// Sector of a flash file that is yet to be made, in bytes; create assumes it for any file system.
+///
+/// Nearly every file system has it.
 const NEW_FILE_SECTOR_BYTES: u32 = 4096;
 /// Unit of a file's allocated blocks, in bytes.
 const STAT_BLOCK_BYTES: u64 = 512;
@@ -53,7 +59,7 @@ const CONTENT_BYTES: u64 = 1 << 20;
 pub fn run(args: &CreateArgs) -> Outcome {
     // (1)
     let origin = open_origin_within(&args.origin, args.origin_limits.origin_timeout)?;
-    // By what it is: it may have several names.
+    // By its identity: it may have several names.
     let there = fs::metadata(&args.flash).ok().and_then(|meta| FileId::of(&meta));
     if there.is_some() && there == origin.id {
         return Err(Failure::failed(format_args!(
@@ -72,7 +78,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     // (2)
     let design = designs::find(args.design).map_err(Failure::failed)?;
     refuse_contradictions(args)?;
-    // No device has a part in what a design lacks: it is wrong usage.
+    // An option that the design lacks is wrong usage: no device has a part in it.
     let asked = design.options(&asked(args)).map_err(|error| Failure::Usage(error.to_string()))?;
     let options = CreateOptions {
         mode: args.mode.into(),
@@ -98,7 +104,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         let made = block_on(create(device, origin_bytes, &options));
         Ok((made.map_err(|error| Failure::engine(&args.flash, &error))?, replaced))
     })?;
-    // One that was a copy of a flash that is served leaves the state to that one.
+    // If it was a copy of a served flash, the state belongs to the served one.
     if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
         StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
     }
@@ -106,7 +112,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     output::say(&summary(args, &made, slots_without_budget))
 }
 
-/// The flash that a cache shall be on.
+/// The flash for a new cache.
 struct Target {
     path: PathBuf,
     /// Its size, in the end.
@@ -114,7 +120,7 @@ struct Target {
     sector_bytes: u32,
     /// Its size before, if it was there.
     found_bytes: Option<u64>,
-    /// Held from here on, so that nobody else takes it.
+    /// Held from here on, so that no other process takes it.
     device: Option<Box<dyn BlockDevice>>,
 }
 
@@ -171,7 +177,8 @@ impl Target {
         Ok(Target { path, bytes, sector_bytes, found_bytes: Some(found_bytes), device: Some(Box::new(device)) })
     }
 
-    /// Makes the file as large as it shall be, if it is a file, and then the cache; takes it back if that fails.
+    /// Makes the file as large as it shall be, if it is a file, and then the cache; undoes it on
+    /// failure.
     fn make<T>(self, format: impl FnOnce(&dyn BlockDevice) -> Outcome<T>) -> Outcome<T> {
         let failed = |what: &str, error: &std::io::Error| {
             Failure::failed(format_args!("{} cannot be {what}: {}", self.path.display(), system_reason(error)))
@@ -189,7 +196,7 @@ impl Target {
                 drop(device);
                 let result = open_file(&self.path, Access::Write).and_then(|device| format(&device));
                 if result.is_err() {
-                    // The failure itself is what is told.
+                    // The sentence names the failure itself.
                     let _ = file.set_len(found_bytes);
                 }
                 result
@@ -217,14 +224,16 @@ impl Target {
     }
 }
 
-/// Refuses a file that the file system under `place` has no room for: it is sparse at first, and would fail when it fills.
+/// Refuses a file that the file system under `place` has no room for.
+///
+/// Such a file is sparse at first, and would fail when it fills.
 fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Outcome {
     let Ok(name) = CString::new(place.as_os_str().as_encoded_bytes()) else { return Ok(()) };
     // SAFETY: all zeroes is a valid `statvfs`.
     let mut stat: libc::statvfs = unsafe { std::mem::zeroed() };
     // SAFETY: the name is a C string, and `stat` outlives the call.
     if unsafe { libc::statvfs(name.as_ptr(), &raw mut stat) } != 0 || stat.f_blocks == 0 {
-        // Making the file will say why; and some file systems do not know their size.
+        // Making the file will give the reason; and some file systems do not know their size.
         return Ok(());
     }
     let room = stat.f_bavail.saturating_mul(stat.f_frsize).saturating_add(allocated_bytes);
@@ -239,7 +248,7 @@ fn check_room(path: &Path, place: &Path, bytes: u64, allocated_bytes: u64) -> Ou
     }
 }
 
-/// What is written to an origin would ruin the cache whose flash it is.
+/// Refuses an origin that is a cache's flash: writes to the origin would ruin that cache.
 ///
 /// # Errors
 /// The sentence that says so.
@@ -268,7 +277,7 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
                 "{shown} already holds the cache of a newer Larder ({error}), and --force overwrites it"
             )));
         }
-        // Whatever it is, the content itself is looked at.
+        // For any other error, the check of the content decides.
         Err(_) => {}
     }
     let bytes = CONTENT_BYTES.min(device.info().size_bytes);
@@ -280,7 +289,7 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     Ok(())
 }
 
-/// What may be left to the design.
+/// Returns the options that may be left to the design.
 fn asked(args: &CreateArgs) -> Asked {
     Asked {
         chunk_bytes: args.chunk,
@@ -291,7 +300,7 @@ fn asked(args: &CreateArgs) -> Asked {
     }
 }
 
-/// Refuses options of which one says the contrary of another, whatever the design.
+/// Refuses options that contradict each other with any design.
 fn refuse_contradictions(args: &CreateArgs) -> Outcome {
     match (args.dedup, args.fp_index) {
         (Some(Switch::Off), Some(percent)) if percent > 0 => Err(Failure::Usage(format!(
@@ -318,7 +327,7 @@ fn check_texts(args: &CreateArgs, options: &CreateOptions) -> Outcome {
 fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, error: &EngineError) -> Failure {
     let design = designs::find(options.design).ok();
     let slot = design.map_or("slot", |design| design.kind().slot_name());
-    // Seven chunks, and where slots are in buckets whole ones.
+    // Seven chunks, and if slots are in buckets, whole buckets.
     let bucket = design.map_or(0, |design| design.layout(options, flash.bytes, 1).bucket_slots).max(1);
     let chunk_slots = (options.chunk_bytes / options.weu_bytes.max(1)).max(1);
     let count = match (SLOT_COUNT_MIN * chunk_slots).next_multiple_of(bucket) {
@@ -345,7 +354,7 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
     })
 }
 
-/// Random bytes from the system.
+/// Returns random bytes from the system.
 fn random<const N: usize>() -> Outcome<[u8; N]> {
     let mut bytes = [0; N];
     File::open("/dev/urandom")
@@ -364,7 +373,7 @@ fn summary(args: &CreateArgs, made: &Superblock, slots_without_budget: u32) -> S
         StoreKind::Buckets => layout.weu_offset - layout.region_offset - layout.region_bytes(),
         _ => 0,
     };
-    // Of what a slot needs, less than one is left over; of what a bucket does, where they are whole.
+    // The remainder is less than the needs of one slot, or of one bucket if they are whole.
     let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
     let mut notes = String::new();
     if layout.slot_count < slots_without_budget && unused >= step {

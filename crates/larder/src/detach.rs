@@ -1,8 +1,9 @@
-//! `larder detach`: writes everything to the origin and ends the cache for ever, through the server where there is one.
+//! `larder detach`: writes everything to the origin and ends the cache for ever; its server, if
+//! any, does it.
 //!
 //! Invariants: a served cache is detached only while no client is connected.
 //!
-//! What it does not do: erase the flash.
+//! It does not erase the flash.
 
 use crate::{
     args::DetachArgs,
@@ -25,7 +26,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
     let done = match reach(&args.flash, args.state.as_deref(), "detach", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => {
-            // Nobody else waits for the origin: as fast as it goes.
+            // No client waits for the origin: destage at full speed.
             let tuning = Tuning {
                 destage_rate_bytes_per_s: 0,
                 accept_grown_origin: true,
@@ -37,7 +38,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
             let OpenedCache { cache, runtime } = open_cache(*flash, args.origin.as_deref(), &state, tuning)?;
             let done = detach(&cache);
             if done.is_err() {
-                // What is told is why it stays attached.
+                // The sentence gives the reason for which it stays attached.
                 let _ = cache.close_blocking();
             }
             drop(cache);
@@ -51,7 +52,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
     output::say(&format!("detached: the origin {} is complete{but}\n", shown(origin)))
 }
 
-/// Detaches, and says so as the control socket tells it.
+/// Detaches, and returns the reply for the control socket.
 ///
 /// # Errors
 /// A sentence.

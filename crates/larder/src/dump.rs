@@ -1,8 +1,8 @@
-//! `larder dump`: prints what is on the flash of a cache that is not served.
+//! `larder dump`: prints the content of the flash of a cache that is not served.
 //!
 //! For people, a line for each entry, with the names that the JSON has.
 //!
-//! What it does not do: judge; `verify` does.
+//! It leaves judgement to `verify`.
 
 use crate::{
     args::{DumpArgs, DumpPart},
@@ -141,7 +141,7 @@ pub fn run(args: &DumpArgs) -> Outcome {
     }
 }
 
-/// Refuses an option that says nothing about the part that is asked for, and a part that lacks one.
+/// Refuses an option without meaning for the chosen part, and a part that lacks one.
 fn check_usage(args: &DumpArgs) -> Outcome {
     use DumpPart::{Checkpoint, History, Log, Mappings, Record, Segments};
     let belongs: [(&str, bool, &[DumpPart], &str); 7] = [
@@ -168,7 +168,7 @@ fn check_usage(args: &DumpArgs) -> Outcome {
     Err(Failure::Usage(wrong.to_owned()))
 }
 
-/// A record for people: its fields, then its bytes in lines.
+/// Returns a record for people: its fields, then its bytes in lines.
 fn record_text(mut record: Value) -> String {
     let taken: Vec<(&str, Option<Value>)> = ["content_hex", "stored_hex"]
         .into_iter()
@@ -201,7 +201,7 @@ fn listed(mut dumped: Value, key: &str) -> Value {
     dumped
 }
 
-/// The same for the list at `inner` in each entry of the list at `key`.
+/// Does the same for the list at `inner` in each entry of the list at `key`.
 fn each_listed(mut dumped: Value, key: &str, inner: &str) -> Value {
     for entry in dumped.get_mut(key).and_then(Value::as_array_mut).into_iter().flatten() {
         *entry = listed(entry.take(), inner);
@@ -209,7 +209,7 @@ fn each_listed(mut dumped: Value, key: &str, inner: &str) -> Value {
     dumped
 }
 
-/// For people: first what is one value, a line each; then each list, a line an entry.
+/// Returns text for people: first the single values, a line each; then each list, a line an entry.
 fn text(dumped: &Value) -> String {
     let mut out = String::new();
     let Some(object) = dumped.as_object() else { return format!("{dumped}\n") };
@@ -223,7 +223,7 @@ fn text(dumped: &Value) -> String {
     out
 }
 
-/// Says where a list was cut short.
+/// Notes that a list was cut short, if it was.
 fn is_all(out: &mut String, object: &Map<String, Value>, (key, list): (&str, &[Value]), indent: &str) {
     let total = object.get(&format!("{key}_total")).and_then(Value::as_u64).unwrap_or(list.len() as u64);
     if total > list.len() as u64 {
@@ -247,7 +247,7 @@ fn lines(out: &mut String, list: &[Value], indent: &str) {
     }
 }
 
-/// The pairs of an object: what names the entry first, the rest by the alphabet.
+/// Returns the pairs of an object: the names of the entry first, the rest by the alphabet.
 fn ordered(object: &Map<String, Value>) -> impl Iterator<Item = (&String, &Value)> {
     let is_name = |key: &str| NAMES.contains(&key);
     let names = NAMES.iter().filter_map(|key| object.get_key_value(*key));

@@ -1,10 +1,10 @@
-//! What clap complains of in paragraphs, as one sentence.
+//! The complaints of clap, in paragraphs, as one sentence.
 //!
-//! What it does not do: check anything itself.
+//! It does not check anything itself.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// What clap says in paragraphs, as one sentence.
+/// Returns clap's paragraphs as one sentence.
 pub fn sentence(error: &clap::Error) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
@@ -47,7 +47,7 @@ pub fn sentence(error: &clap::Error) -> String {
     }
 }
 
-/// The first paragraph of clap's text on one line.
+/// Returns the first paragraph of clap's text on one line.
 fn rendered(error: &clap::Error) -> String {
     let text = error.render().to_string();
     let paragraph: Vec<&str> = text.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();

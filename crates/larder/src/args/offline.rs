@@ -1,6 +1,6 @@
-//! The options of the commands that look at a flash which nobody serves: `larder verify` and `larder dump`.
+//! The options of the commands that read an unserved flash: `larder verify` and `larder dump`.
 //!
-//! What it does not do: check that options belong together beyond what clap can; the commands do.
+//! It checks options against each other only as far as clap can; the commands do the rest.
 
 use crate::size;
 use clap::{Args, ValueEnum};
@@ -41,16 +41,17 @@ pub struct VerifyArgs {
     /// Print one JSON object
     #[arg(long)]
     pub json: bool,
-    /// Forget what is damaged, so that the cache opens; says what that costs
+    /// Forget all that is damaged, so that the cache opens; names the cost
     #[arg(long)]
     pub repair: bool,
-    /// Say what a repair would do, and write nothing
+    /// Name the actions of a repair, and write nothing
     #[arg(long, requires = "repair")]
     pub dry_run: bool,
     /// Forget also dirty data that may have been overwritten in a lost part of the log
     #[arg(long, requires = "repair")]
     pub drop_suspect: bool,
-    /// Take what the device fails to read for lost; without this, nothing is written where a read failed
+    /// Take data that the device fails to read for lost; without this, nothing is written after a
+    /// failed read
     #[arg(long, requires = "repair")]
     pub unread_is_lost: bool,
 }
@@ -59,7 +60,7 @@ pub struct VerifyArgs {
 #[derive(Debug, Args)]
 #[command(after_help = DUMP_EXAMPLES)]
 pub struct DumpArgs {
-    /// What to print
+    /// The part to print
     #[arg(value_name = "PART", default_value = "superblock")]
     pub part: DumpPart,
     /// The flash of the cache
@@ -71,7 +72,7 @@ pub struct DumpArgs {
     /// Print this many entries at most
     #[arg(long, value_name = "N", default_value = "100", allow_negative_numbers = true)]
     pub limit: usize,
-    /// checkpoint: what lies in this area, 0 or 1, whichever the superblock names
+    /// checkpoint: the content of this area, 0 or 1, whichever the superblock names
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=1), allow_negative_numbers = true)]
     pub area: Option<u8>,
     /// checkpoint: the entries of the block with this number
@@ -97,9 +98,9 @@ pub struct DumpArgs {
 /// Parts of a flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum DumpPart {
-    /// What the superblocks say
+    /// The fields of the superblocks
     Superblock,
-    /// How the flash is divided
+    /// The division of the flash
     Layout,
     /// A checkpoint and its blocks, or the entries of one
     Checkpoint,
@@ -107,22 +108,24 @@ pub enum DumpPart {
     Log,
     /// The slots of the flash: of WEUs, chunks or subchunks
     Slots,
-    /// What is mapped where, by address; trimmed runs apart
+    /// Mappings, by address, with the place of each; trimmed runs apart
     Mappings,
-    /// Trimmed runs of which the origin is not told yet, by address
+    /// Trimmed runs that the origin does not know of yet, by address
     Trims,
-    /// What the FP index holds, least recent first
+    /// The fingerprints of the FP index, least recent first
     Fingerprints,
     /// Segments in the slots, and their records
     Segments,
     /// One record: of a chunk, or at a place
     Record,
-    /// All that checkpoint and log say of a chunk
+    /// All entries of checkpoint and log for a chunk
     History,
 }
 
 impl DumpPart {
-    /// Whether the command prints the part in its stored form, so that the tables of an opening are not needed.
+    /// Returns true if the command prints the part in its stored form.
+    ///
+    /// Such a part does not need the tables of an opening.
     pub fn reads_as_it_lies(self) -> bool {
         matches!(self, DumpPart::Superblock | DumpPart::Layout | DumpPart::Checkpoint | DumpPart::Log)
     }

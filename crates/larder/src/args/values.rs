@@ -1,8 +1,8 @@
 //! Values on the command line: from text to number, name or address.
 //!
-//! Invariants: a complaint says what would be right.
+//! Invariants: a complaint names the allowed values.
 //!
-//! What it does not do: sizes; `size` does.
+//! It leaves sizes to `size`.
 
 use super::ContentArg;
 use crate::size;
@@ -23,13 +23,13 @@ use std::{convert::Infallible, time::Duration};
 /// Longest time that an option may name, in seconds: a day.
 const SECONDS_MAX: f64 = 86_400.0;
 
-/// A time in seconds.
+/// Parses a time in seconds.
 pub(super) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| (0.1..=SECONDS_MAX).contains(seconds));
     seconds.map(Duration::from_secs_f64).ok_or_else(|| "write seconds, from 0.1 to 86400".to_owned())
 }
 
-/// A RAM budget in bytes.
+/// Parses a RAM budget in bytes.
 pub(super) fn ram_budget(text: &str) -> Result<u64, String> {
     match size::parse(text)? {
         small @ 1..RAM_BUDGET_BYTES_MIN => {
@@ -39,7 +39,7 @@ pub(super) fn ram_budget(text: &str) -> Result<u64, String> {
     }
 }
 
-/// An FP index ratio in percent.
+/// Parses an FP index ratio in percent.
 pub(super) fn fp_index_percent(text: &str) -> Result<u8, String> {
     let percent = text.strip_suffix('%').unwrap_or(text).parse().ok();
     percent
@@ -47,12 +47,12 @@ pub(super) fn fp_index_percent(text: &str) -> Result<u8, String> {
         .ok_or_else(|| "the FP index has 100, 75, 50, 25 or 0 percent".to_owned())
 }
 
-/// A device's timing by name.
+/// Parses the name of a device's timing.
 pub(super) fn profile(text: &str) -> Result<Profile, String> {
     Profile::named(text).map_err(|_| format!("a profile is one of {}", Profile::ALL.map(Profile::name).join(", ")))
 }
 
-/// An address to serve at.
+/// Parses an address to serve at.
 pub(super) fn address(text: &str) -> Result<ServeAddress, String> {
     text.parse().map_err(|_| "write unix:PATH or tcp:HOST:PORT".to_owned())
 }
@@ -60,15 +60,15 @@ pub(super) fn address(text: &str) -> Result<ServeAddress, String> {
 /// The time for the end of a server by default, in seconds.
 pub(super) const END_TIMEOUT: &str = "60";
 
-/// A time in seconds for the end of a server: a day at most.
+/// Parses a time in seconds for the end of a server: a day at most.
 pub(super) fn end_timeout() -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(1..=86_400)
 }
 
-/// Shortest limit of requests, as the NBD protocol recommends no client to need more.
+/// Shortest limit of requests; the NBD protocol recommends that no client need more.
 const REQUEST_MAX_MIN: u64 = 64 << 10;
 
-/// A limit of requests in bytes.
+/// Parses a limit of requests in bytes.
 pub(super) fn request_max(text: &str) -> Result<u32, String> {
     let max = u64::from(larder_engine::cache::REQUEST_BYTES_MAX);
     let bytes = size::parse(text).ok().filter(|bytes| (REQUEST_MAX_MIN..=max).contains(bytes));
@@ -77,7 +77,7 @@ pub(super) fn request_max(text: &str) -> Result<u32, String> {
         .ok_or_else(|| format!("the limit of requests is {} to {}", size::exact(REQUEST_MAX_MIN), size::exact(max)))
 }
 
-/// A word that stands in a column of a trace; empty where there is none.
+/// Parses a word for a column of a trace; an empty one for a trace without the column.
 pub(super) fn tag(text: &str) -> Result<String, String> {
     match text.bytes().all(|byte| byte.is_ascii_graphic()) && text != "-" {
         true => Ok(text.to_owned()),
@@ -87,30 +87,30 @@ pub(super) fn tag(text: &str) -> Result<String, String> {
     }
 }
 
-/// A share of 0 to 1.
+/// Parses a share of 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
     share.ok_or_else(|| "a share is a number from 0 to 1, as in 0.25".to_owned())
 }
 
-/// A number that is not below 0.
+/// Parses a number that is not below 0.
 pub(super) fn positive(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "write a number of 0 or more, as in 2.5".to_owned())
 }
 
-/// The factor of a generator's sizes.
+/// Parses the factor of a generator's sizes.
 pub(super) fn scale(text: &str) -> Result<f64, String> {
     let scale = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale <= 1000.0);
     scale.ok_or_else(|| "a scale is a number above 0 and up to 1000, as in 0.01".to_owned())
 }
 
-/// How many requests, or which one: from 1.
+/// Parses a number of requests, or the number of one: from 1.
 pub fn request_count(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a whole number from 1 on".to_owned())
 }
 
-/// What content to make up: `dup=0.4,compress=2`.
+/// Parses a description of generated content: `dup=0.4,compress=2`.
 pub(super) fn content(text: &str) -> Result<ContentArg, String> {
     let mut content = ContentArg::default();
     for pair in text.split(',') {
@@ -133,7 +133,7 @@ pub(super) fn content(text: &str) -> Result<ContentArg, String> {
 pub enum OriginChangedArg {
     /// Forget all clean copies; dirty data stays, and is laid over the origin as it is now
     Drop,
-    /// Believe what the flash holds
+    /// Believe the content of the flash
     Keep,
 }
 
@@ -153,7 +153,8 @@ pub enum TrimArg {
     Zero,
     /// The origin gets a discard if it promises zeroes after one, else zeroes
     Pass,
-    /// The cache keeps the trim as far as it has room, and the origin gets nothing; other trims are ignored
+    /// The cache keeps the trim as far as it has room, and the origin gets nothing; other trims are
+    /// ignored
     Keep,
 }
 
@@ -167,14 +168,14 @@ impl From<TrimArg> for TrimPolicy {
     }
 }
 
-/// No design is right where a flash has its own.
+/// Refuses every design: a flash has its own.
 pub(super) fn no_design(_: &str) -> Result<Infallible, String> {
     Err("a flash keeps the design that it was created with: leave --design out; `larder status --flash PATH` says which it has, and \
          `larder create` makes a cache of another"
         .to_owned())
 }
 
-/// One of the designs that the engine runs, by name.
+/// Parses the name of a design that the engine runs.
 pub(super) fn design() -> impl TypedValueParser<Value = DesignId> {
     let name = |design: &EngineDesign| PossibleValue::new(design.name).help(design.about);
     PossibleValuesParser::new(DESIGNS.iter().map(name))
