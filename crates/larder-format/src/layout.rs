@@ -114,8 +114,7 @@ pub struct BucketRequest {
     pub design_pages_max: u64,
 }
 
-/// Asks for room in checkpoints for the history of a design, in pages of
-/// [`DESIGN_PAGE_BYTES_MAX`]. Its slots are WEUs, or of one chunk.
+/// Asks for room in checkpoints for a design's history, in pages of [`DESIGN_PAGE_BYTES_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryRequest {
     /// Bytes of history for each whole chunk that the flash holds.
@@ -199,8 +198,7 @@ impl Layout {
     /// Plans a flash.
     ///
     /// # Errors
-    /// One sentence for the operator: a size that the format does not allow, or a flash too small
-    /// (and the smallest allowed) or too large.
+    /// One sentence: a size not allowed, or a flash too small (and the least size) or too large.
     pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
         let bucket_slots = request.buckets.map(|buckets| buckets.bucket_slots);
         check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes, bucket_slots)?;
@@ -342,7 +340,7 @@ impl Layout {
         place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
     }
 
-    /// Returns the size of the largest frame to make: a quarter of the log, as wrapping wastes it.
+    /// Returns the most bytes of a frame: at most a quarter of the log, so wrapping wastes little.
     pub fn frame_bytes_max(&self) -> u64 {
         FRAME_BYTES_MAX.min(self.log_bytes / 4)
     }
