@@ -115,7 +115,7 @@ pub enum Command {
     Create(CreateArgs),
     /// Serve a cached volume as a network block device
     Serve(Box<ServeArgs>),
-    /// Show what a cache holds and does, served or not
+    /// Show the content and activity of a cache, served or not
     Status(StatusArgs),
     /// Write all dirty data to the origin
     Flush(FlushArgs),
@@ -125,7 +125,7 @@ pub enum Command {
     Detach(DetachArgs),
     /// Check everything on the flash of a cache that is not served, or repair it
     Verify(VerifyArgs),
-    /// Print what is on the flash of a cache that is not served
+    /// Print the content of the flash of a cache that is not served
     Dump(DumpArgs),
     /// Look at block traces, convert, make and record them
     Trace(TraceArgs),
@@ -314,7 +314,7 @@ pub struct FlushArgs {
     /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a
+    /// For a cache without a server: the trims that it keeps reach the origin as zeroes or as a
     /// discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,
@@ -360,7 +360,7 @@ pub struct DetachArgs {
     /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// Of a cache without a server: the trims that it keeps reach the origin as zeroes or as a
+    /// For a cache without a server: the trims that it keeps reach the origin as zeroes or as a
     /// discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,

@@ -1,13 +1,14 @@
 //! The end of a server: one deadline for all of it, from the signal to the end of the process.
 //!
-//! Role: a thread waits for signals, independent of all other threads. It keeps the time from the first signal that
-//! ends the server. At the deadline it cuts the rest off: the process ends, and its last line names the cause of the
-//! delay and the consequence for data.
+//! Role: a thread waits for signals, independent of all other threads. It keeps the time from the
+//! first signal that ends the server. At the deadline it cuts the rest off: the process ends, and
+//! its last line names the cause of the delay and the consequence for data.
 //!
-//! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an opening that a
-//! signal interrupts. Time in which the process is stopped does not count. The last line takes [`SAYING_MAX`] at most.
+//! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an
+//! opening that a signal interrupts. Time in which the process is stopped does not count. The last
+//! line takes [`SAYING_MAX`] at most.
 //!
-//! What it does not do: end anything in order; the server does, and asks for the time that is left.
+//! It leaves an orderly end to the server, which asks for the time that is left.
 
 use crate::{
     error::{EXIT_FAILED, Failure, Outcome, system_reason},
@@ -69,7 +70,8 @@ struct State {
 }
 
 impl Ending {
-    /// Begins to listen for signals. An end may take `timeout`; with `reloads`, SIGHUP does not begin one.
+    /// Begins to listen for signals. An end may take `timeout`; with `reloads`, SIGHUP does not
+    /// begin one.
     ///
     /// # Errors
     /// A sentence.
@@ -91,7 +93,7 @@ impl Ending {
         Ok(ending)
     }
 
-    /// Writing to it is as good as a signal.
+    /// Returns a stream to which a write is as good as a signal.
     ///
     /// # Errors
     /// A sentence.
@@ -99,7 +101,7 @@ impl Ending {
         another(&self.0.wake)
     }
 
-    /// Waits for the next event. Each call after the begin of the end returns the end.
+    /// Waits for the next event; each call after the begin of the end returns the end.
     pub fn next(&self) -> Event {
         let mut state = self.0.state.lock();
         loop {
@@ -113,7 +115,7 @@ impl Ending {
         }
     }
 
-    /// Whether the end has begun.
+    /// Returns true if the end has begun.
     pub fn has_begun(&self) -> bool {
         self.0.state.lock().is_ending
     }
@@ -128,7 +130,7 @@ impl Ending {
         let _ = std::io::Write::write(&mut &self.0.wake, &[0]);
     }
 
-    /// How long a whole end may take.
+    /// Returns how long a whole end may take.
     pub fn timeout(&self) -> Duration {
         self.0.state.lock().timeout
     }
@@ -141,29 +143,30 @@ impl Ending {
         }
     }
 
-    /// The rest of the deadline.
+    /// Returns the rest of the deadline.
     pub fn left(&self) -> Duration {
         self.0.state.lock().left
     }
 
-    /// Requests may go on until this much time is left.
+    /// Returns the time that requests must leave.
     fn reserve(&self) -> Duration {
         let timeout = self.timeout();
         timeout - timeout * REQUESTS_SHARE.0 / REQUESTS_SHARE.1
     }
 
-    /// How long requests may take of this deadline.
+    /// Returns how long requests may take of this deadline.
     pub fn requests_max(&self) -> Duration {
         self.timeout() - self.reserve()
     }
 
-    /// How long connections that were cut may take.
+    /// Returns how long connections that were cut may take.
     pub fn cut_max(&self) -> Duration {
         (self.timeout() / CUT_SHARE).min(CUT_MAX)
     }
 
-    /// Calls `is_over` again and again with the time that it may wait. Stops when it returns true or the time of
-    /// requests has passed. Returns its last result.
+    /// Calls `is_over` again and again with the time that it may wait, and returns its last result.
+    ///
+    /// It stops when `is_over` returns true or the time of requests has passed.
     pub fn await_requests(&self, mut is_over: impl FnMut(Duration) -> bool) -> bool {
         let reserve = self.reserve();
         loop {
@@ -178,12 +181,13 @@ impl Ending {
         }
     }
 
-    /// Sets the action that is under way from here on: the text after "while" if the end is cut off.
+    /// Sets the action that is under way from here on: the text after "while" if the end is cut
+    /// off.
     pub fn now(&self, stage: &'static str) {
         self.0.state.lock().stage = stage;
     }
 
-    /// Sets the function that names the operation that hangs. The function must return without a wait.
+    /// Sets the function that names the operation that hangs; it must return without a wait.
     pub fn set_account(&self, account: Account) {
         self.0.state.lock().account = Some(account);
     }

@@ -1,8 +1,9 @@
-//! Why a command ended early: a sentence for people, and the exit code that goes with it.
+//! The reason for an early end of a command: a sentence for people, and the exit code that goes
+//! with it.
 //!
-//! Invariants: the text is one sentence on one line, names the thing, and says what would be right.
+//! Invariants: the text is one sentence on one line, names the thing, and says how it should be.
 //!
-//! What it does not do: print; `main` does.
+//! It leaves printing to `main`.
 
 use larder_device::{IoError, IoErrorKind};
 use larder_engine::EngineError;
@@ -15,29 +16,29 @@ pub const EXIT_USAGE: u8 = 2;
 /// Exit code of a repair that came to its end, at the cost of data.
 pub const EXIT_DATA_LOST: u8 = 3;
 
-/// How a command failed.
+/// The failure of a command.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Failure {
-    /// It was asked for well, and did not work out.
+    /// The usage was right, but the work failed.
     Failed(String),
-    /// It was not asked for well.
+    /// The usage was wrong.
     Usage(String),
-    /// Everything was said already, on standard output.
+    /// Standard output has it all already.
     Reported,
-    /// It worked out, at the cost of data; everything was said already, on standard output.
+    /// The work is done, at the cost of data; standard output has it all already.
     DataLost,
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
-    /// A failure with this sentence.
+    /// Returns a failure with this sentence.
     pub fn failed(sentence: impl fmt::Display) -> Failure {
         Failure::Failed(sentence.to_string())
     }
 
-    /// An engine's error about the flash at `flash`.
+    /// Returns the failure for an engine's error about the flash at `flash`.
     pub fn engine(flash: &Path, error: &EngineError) -> Failure {
         match error {
             // These speak of the origin, by its name.
@@ -52,7 +53,7 @@ impl Failure {
         }
     }
 
-    /// The exit code of the process.
+    /// Returns the exit code of the process.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Failed(_) | Failure::Reported => EXIT_FAILED,
@@ -61,7 +62,7 @@ impl Failure {
         }
     }
 
-    /// The sentence, on one line.
+    /// Returns the sentence, on one line.
     pub fn sentence(&self) -> Option<String> {
         match self {
             Failure::Failed(text) | Failure::Usage(text) => {
@@ -73,7 +74,7 @@ impl Failure {
     }
 }
 
-/// The text without the numbers that the standard library adds to the system's words: " (os error 28)".
+/// Removes the numbers that the standard library adds to the system's words: " (os error 28)".
 fn without_error_numbers(text: &str) -> String {
     let mut pieces = text.split(" (os error ");
     let first = pieces.next().unwrap_or_default();
@@ -81,7 +82,7 @@ fn without_error_numbers(text: &str) -> String {
     std::iter::once(first).chain(rest).collect()
 }
 
-/// The system's words for a device error where it has some, else the error's own.
+/// Returns the system's words for a device error if it has some, else the error's own.
 pub fn reason(error: &IoError) -> String {
     match (&error.detail, error.errno) {
         (Some(detail), _) => detail.to_string(),
@@ -90,7 +91,7 @@ pub fn reason(error: &IoError) -> String {
     }
 }
 
-/// An error of the system without its number: "No such file or directory".
+/// Returns an error of the system without its number: "No such file or directory".
 pub fn system_reason(error: &std::io::Error) -> String {
     let text = error.to_string();
     text.split(" (os error").next().unwrap_or_default().to_lowercase()

@@ -1,10 +1,10 @@
 //! The URI of an export, for clients.
 //!
-//! What it does not do: listen there.
+//! It does not listen there.
 
 use larder_serve::nbd::ServeAddress;
 
-/// The URI of the export `name` at an address, as NBD's clients take it.
+/// Returns the URI of the export `name` at an address, in the form of NBD's clients.
 pub fn uri(address: &ServeAddress, name: &str) -> String {
     let name = percent_encoded(name.as_bytes());
     match address {

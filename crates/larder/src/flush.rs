@@ -1,6 +1,6 @@
-//! `larder flush`: writes all dirty data to the origin, through the server where there is one.
+//! `larder flush`: writes all dirty data to the origin; the cache's server, if any, does it.
 //!
-//! What it does not do: empty the cache; what was dirty stays cached, clean.
+//! It does not empty the cache: dirty data stays cached, clean.
 
 use crate::{
     args::FlushArgs,
@@ -47,7 +47,7 @@ pub fn run(args: &FlushArgs) -> Outcome {
     output::say(&format!("wrote {} to the origin{others}: it is complete{but}\n", size::human(written)))
 }
 
-/// The end of a sentence on a complete origin, if the cache kept trims from it.
+/// Returns the end of a sentence on a complete origin, if the cache kept trims from it.
 pub fn but_for_trims(bytes: u64, and: &str) -> String {
     match bytes {
         0 => String::new(),
@@ -55,10 +55,10 @@ pub fn but_for_trims(bytes: u64, and: &str) -> String {
     }
 }
 
-/// Destages everything; how much that was, as the control socket tells it.
+/// Destages everything, and returns the amount as the reply for the control socket.
 ///
 /// # Errors
-/// A sentence, where dirty data remains.
+/// A sentence, if dirty data remains.
 pub fn flush(cache: &Cache) -> control::Reply {
     let before = cache.status();
     let is_done = block_on(cache.destage_all());
@@ -112,7 +112,7 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
     }
 }
 
-/// Whether the data in the cache and its origin outlives this process.
+/// Confirms that the data in the cache and its origin outlives this process.
 ///
 /// # Errors
 /// A sentence, if a file has no name any more.

@@ -1,5 +1,7 @@
-//! The fuzz targets of the command line, from seeds: option files, names, the control socket, state files.
-//! `fuzz/src/config.rs` says what must hold.
+//! The fuzz targets of the command line, from seeds: option files, names, the control socket, state
+//! files.
+//!
+//! `fuzz/src/config.rs` has their rules.
 
 #[path = "../../../fuzz/src/config.rs"]
 mod config;

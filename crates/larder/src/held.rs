@@ -1,10 +1,13 @@
-//! Which flash a server holds: told on its control socket, and compared with what a command names, for a copy of a flash has
-//! the same UUID.
+//! The flash that a server holds: told on its control socket, and compared with the one that a
+//! command names.
 //!
-//! Invariants: a command reaches the server of the very file or device that it names, under whatever name, and no other. Where
-//! there is nothing to compare (the file is gone, or the flash failed under its server), the name by which it was served counts.
+//! The comparison is needed because a copy of a flash has the same UUID.
 //!
-//! What it does not do: find the socket; `control` does.
+//! Invariants: a command reaches the server of the very file or device that it names, under any
+//! name, and no other. If there is nothing to compare (the file is gone, or the flash failed under
+//! its server), the name by which it was served counts.
+//!
+//! It leaves finding the socket to `control`.
 
 use crate::{
     control::{self, Reply},
@@ -20,21 +23,21 @@ use std::path::Path;
 /// The request that asks for it.
 pub const REQUEST: &str = "which";
 
-/// What a server holds.
+/// The flash that a server holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
-    /// Where the flash was when it was opened.
+    /// The path of the flash at its opening.
     pub flash: String,
-    /// The same as it was named.
+    /// The same path as it was named.
     pub flash_named: String,
-    /// Which file or device it is; `None` where the server does without.
+    /// The file or device; `None` for a server without a flash.
     pub id: Option<String>,
     /// It has not failed.
     pub works: bool,
 }
 
 impl Held {
-    /// A flash that this process opened.
+    /// Describes a flash that this process opened.
     pub fn of(flash: &Flash) -> Held {
         Held {
             flash: absolute(&flash.path),
@@ -44,7 +47,7 @@ impl Held {
         }
     }
 
-    /// As the control socket tells it.
+    /// Returns the reply for the control socket.
     ///
     /// # Errors
     /// A sentence.
@@ -52,32 +55,34 @@ impl Held {
         serde_json::to_value(self).map_err(|error| format!("the flash is no JSON: {error}"))
     }
 
-    /// Whether a command that names `path`, where this file or device is now, means it.
+    /// Returns true if a command that names `path` means it; `id` is the file or device there now.
     fn is_meant(&self, path: &Path, id: Option<FileId>) -> bool {
         let id = id.map(|id| id.to_string());
         if id.is_some() && id == self.id {
             return true;
         }
-        // A device that comes back has another number; what is gone has none.
+        // A device that comes back has another number; a file that is gone has none.
         let is_comparable = id.is_some() && self.id.is_some() && self.works;
         !is_comparable && (self.flash == absolute(path) || self.flash_named == named(path))
     }
 }
 
-/// Who answers for a flash.
+/// The server of a flash.
 pub enum Server {
     /// Its server answered this.
     Answered(Value),
     /// The server of another file or device with the same UUID.
     OfAnother(Held),
-    /// Nobody.
+    /// No server.
     None,
 }
 
-/// Asks the server of the flash at `path`, which is this file or device (`None`: it cannot be looked at).
+/// Asks the server of the flash at `path`, which is this file or device.
+///
+/// With `None` the file cannot be examined.
 ///
 /// # Errors
-/// What the server says, or that it went away.
+/// The server's sentence, or that it went away.
 pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str) -> Outcome<Server> {
     let Some(mut server) = control::Client::connect(flash_uuid)? else { return Ok(Server::None) };
     // Over one connection, which is one server's.
@@ -90,8 +95,10 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     }
 }
 
-/// The reply of the server that was told this name of a flash, if no file has the name any more; `None` without such a
-/// server.
+/// Returns the reply of the server that was told this name of a flash, if no file has the name any
+/// more.
+///
+/// It returns `None` without such a server.
 ///
 /// # Errors
 /// The server's sentence, or that it went away.
@@ -107,7 +114,7 @@ pub fn ask_by_name(path: &Path, request: &str) -> Outcome<Option<Value>> {
     Ok(None)
 }
 
-/// The sentence for a command that names a flash while the one that `held` says is served.
+/// Returns the sentence for a command that names one flash while the one of `held` is served.
 pub fn refused_copy(path: &Path, held: &Held) -> Failure {
     let (path, flash) = (path.display(), &held.flash);
     Failure::failed(match held.id {
@@ -134,7 +141,7 @@ mod tests {
         let device = |device| Some(FileId::BlockDevice { device });
         let file = |inode| Some(FileId::File { device: 1, inode });
         let (served, elsewhere) = (Path::new("/dev/disk/by-id/x"), Path::new("/dev/elsewhere"));
-        // (what is held, does it work, the name, what is there, is it meant)
+        // (the held one, does it work, the name, the one there, is it meant)
         for (id, works, path, found, meant) in [
             (device(1), true, elsewhere, device(1), true),
             (device(1), true, served, device(2), false),

@@ -1,9 +1,11 @@
-//! The process that has a file or device open. A refusal names it, so that an operator can wait for it or end it.
+//! The process that has a file or device open.
 //!
-//! Invariants: a process is named only if it has the very file or device open. Files of other names stay untouched:
-//! they may lie on a server that does not answer.
+//! A refusal names it, so that an operator can wait for it or end it.
 //!
-//! What it does not do: see into other users' processes, unless it is root's.
+//! Invariants: a process is named only if it has the very file or device open. Files of other names
+//! stay untouched: they may lie on a server that does not answer.
+//!
+//! It does not see into other users' processes, unless it is root's.
 
 use larder_device::file::FileId;
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
@@ -21,13 +23,13 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether it serves, and so should answer on a control socket.
+    /// Returns true if it serves, and so should answer on a control socket.
     pub fn serves(&self) -> bool {
         self.command == "larder serve"
     }
 }
 
-/// Another process that has the file or device at `path` open; one of Larder's if there are several.
+/// Returns another process that has the file or device at `path` open, preferably one of Larder's.
 pub fn of(path: &Path) -> Option<Holder> {
     let path = path.canonicalize().ok()?;
     let id = FileId::of(&fs::metadata(&path).ok()?)?;
@@ -56,7 +58,7 @@ fn named(pid: u32) -> Option<Holder> {
     Some(Holder { pid, command: command_of(&line)? })
 }
 
-/// The program and, of Larder, its command; none for a process that has ended.
+/// Returns the program and, for Larder, its command; none for a process that has ended.
 fn command_of(line: &[u8]) -> Option<String> {
     let mut words = line.split(|&byte| byte == 0).map(OsStr::from_bytes);
     let program = Path::new(words.next()?).file_name()?.to_string_lossy().into_owned();

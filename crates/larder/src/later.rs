@@ -1,30 +1,31 @@
 //! [`LaterDevice`]: a device whose description is known before it is open.
 //!
-//! Role: a server's addresses are taken before the cache is opened, so that an address that is in use is refused while
-//! nothing was changed yet. Servers need a device when they are made; they get this one.
+//! Role: a server takes its addresses before the cache is opened, so that an address in use is
+//! refused while nothing was changed yet. Servers need a device at their creation; they get this
+//! one.
 //!
-//! What it does not do: serve before [`LaterDevice::set`]: requests fail as on a device that is gone.
+//! Before [`LaterDevice::set`] it does not serve: requests fail as on a device that is gone.
 
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags,
 };
 use std::sync::{Arc, OnceLock};
 
-/// See the module.
+/// A device that is set later; see the module.
 pub struct LaterDevice {
     info: DeviceInfo,
     device: OnceLock<Arc<dyn BlockDevice>>,
 }
 
 impl LaterDevice {
-    /// A device that will be as `info` says.
+    /// Returns a device that will be as `info` says.
     pub fn new(info: DeviceInfo) -> LaterDevice {
         LaterDevice { info, device: OnceLock::new() }
     }
 
-    /// Here it is. The first call counts.
+    /// Sets the device; the first call counts.
     pub fn set(&self, device: Arc<dyn BlockDevice>) {
-        // A second device could not be what clients were told of.
+        // Clients were told of the first device, which a second one could not be.
         let _ = self.device.set(device);
     }
 

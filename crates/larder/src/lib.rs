@@ -1,10 +1,12 @@
-//! The command line `larder`: composes devices, the engine and the servers. The program is a thin shell around it, so that what
-//! it parses can be fuzzed.
+//! The command line `larder`: composes devices, the engine and the servers.
 //!
-//! Invariants: standard output carries what was asked for and nothing else; progress and complaints go to standard
-//! error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a repair that cost data.
+//! The program is a thin shell around it, so that its parsers can be fuzzed.
 //!
-//! What it does not do: cache, or serve; the crates below do.
+//! Invariants: standard output carries the requested text alone; progress and complaints go to
+//! standard error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a
+//! repair that cost data.
+//!
+//! It leaves caching and serving to the crates below.
 
 mod account;
 mod answers;
@@ -49,7 +51,7 @@ use error::Outcome;
 use reload::OptionFile;
 use std::process::ExitCode;
 
-/// Does what the arguments of this process ask for; its exit code.
+/// Runs the command of this process's arguments, and returns its exit code.
 pub fn main() -> ExitCode {
     let done = run();
     lines::end();

@@ -1,10 +1,10 @@
 //! Lines on standard error: one for each condition that is raised, one for each that is over.
 //!
-//! Invariants: a thread that reports a condition goes on at once, for a thread of its own writes the lines. When
-//! standard error takes none (a full pipe without a reader), lines beyond [`LINES_MAX`] are dropped. The next line that
-//! is written counts them.
+//! Invariants: a thread that reports a condition goes on at once, for a thread of its own writes
+//! the lines. When standard error takes none (a full pipe without a reader), lines beyond
+//! [`LINES_MAX`] are dropped. The next line that is written counts them.
 //!
-//! What it does not do: find faults; the engine and the servers do.
+//! It leaves finding faults to the engine and the servers.
 
 use larder_engine::{
     advice::advice,
@@ -49,12 +49,12 @@ enum Entry {
 
 static LINES: OnceLock<Option<Arc<Lines>>> = OnceLock::new();
 
-/// The lines of a server: of all conditions.
+/// Returns the lines of a server: of all conditions.
 pub fn of_server() -> Listener {
     begin(Severity::Notice)
 }
 
-/// The lines of a command that ends by itself: of the conditions that delay it, or make it fail.
+/// Returns the lines of a command that ends by itself: of the conditions that delay or fail it.
 pub fn of_command() -> Listener {
     begin(Severity::Warning)
 }
@@ -71,7 +71,7 @@ pub fn watch(source: impl Fn() -> Option<Condition> + Send + Sync + 'static) {
     }
 }
 
-/// The conditions that this process itself has found.
+/// Returns the conditions that this process itself has found.
 pub fn own_conditions() -> Vec<Condition> {
     LINES.get().and_then(Option::as_ref).map_or_else(Vec::new, |lines| lines.more())
 }
@@ -87,7 +87,7 @@ pub fn end() {
 }
 
 impl Lines {
-    /// `None` if the system refuses the thread: then the status alone shows conditions.
+    /// Starts the thread; `None` if the system refuses it: then the status alone shows conditions.
     fn start(least: Severity) -> Option<Arc<Lines>> {
         let (to_write, entries) = sync_channel(LINES_MAX);
         // Past the library's handle: a write that waits would hold its lock.
@@ -114,7 +114,8 @@ fn write(entries: &Receiver<Entry>, mut out: File, dropped: &dyn Fn() -> u64) {
                 if let missing @ 1.. = dropped() {
                     line = format!("{missing} lines could not be written\n{line}");
                 }
-                // In one piece, so that no other line comes between. A closed standard error has no place for a complaint.
+                // In one piece, so that no other line comes between. A closed standard error has no
+                // place for a complaint.
                 let _ = out.write_all(line.as_bytes());
             }
             Entry::End(written) => drop(written.send(())),

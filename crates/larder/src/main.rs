@@ -1,6 +1,4 @@
-//! The program `larder`.
-//!
-//! What it does not do: anything; the library of its name does.
+//! The program `larder`: all of it is in the library of its name.
 
 use std::process::ExitCode;
 

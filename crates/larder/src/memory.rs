@@ -1,7 +1,9 @@
-//! The memory that this process may still take: the memory of the machine, the limit of its control group, and its own
+//! The memory that this process may still take.
+//!
+//! Three limits bound it: the memory of the machine, the limit of its control group, and its own
 //! limit.
 //!
-//! What it does not do: reserve any. Another process may take it a moment later.
+//! It does not reserve any: another process may take it a moment later.
 
 use crate::{
     error::{Failure, Outcome},
@@ -11,11 +13,14 @@ use crate::{
 use larder_engine::recover::tables_bytes;
 use std::{fs, path::Path};
 
-/// Bytes of RAM for tables up to which a status counts the content of an unserved flash. A larger count takes seconds.
+/// Largest tables of an unserved flash, bytes of RAM, for which a status counts the content.
+///
+/// A larger count takes seconds.
 const COUNTED_TABLES_BYTES_MAX: u64 = 1 << 30;
 
-/// Refuses a flash whose tables need more memory than is available. The caller asks before it opens anything: an
-/// allocation that fails ends the process.
+/// Refuses a flash whose tables need more memory than is available.
+///
+/// The caller asks before it opens anything: an allocation that fails ends the process.
 ///
 /// # Errors
 /// A sentence with both sizes.
@@ -36,7 +41,8 @@ pub fn refuse_too_large(flash: &Flash) -> Outcome {
     }
 }
 
-/// The reason for which a status does not count the content of an unserved flash; `None` if it counts.
+/// Returns the reason why a status does not count the content of an unserved flash; `None` if it
+/// counts.
 pub fn why_not_counted(flash: &Flash) -> Option<String> {
     let needed = tables_bytes(&flash.superblock).ok()?;
     let is_affordable = needed <= COUNTED_TABLES_BYTES_MAX && available_bytes().is_none_or(|bytes| needed <= bytes / 2);
@@ -48,7 +54,7 @@ pub fn why_not_counted(flash: &Flash) -> Option<String> {
     })
 }
 
-/// Bytes of memory that are available; `None` if the system does not say.
+/// Returns the bytes of memory that are available; `None` if the system does not say.
 pub fn available_bytes() -> Option<u64> {
     [of_machine(), of_control_groups(), of_limit()].into_iter().flatten().min()
 }
@@ -63,7 +69,7 @@ fn available_of(meminfo: &str) -> Option<u64> {
     kib.checked_mul(1024)
 }
 
-/// The memory that the control group of this process, and those above it, leave.
+/// Returns the memory that the control group of this process, and those above it, leave.
 fn of_control_groups() -> Option<u64> {
     let own = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -76,7 +82,9 @@ fn of_control_groups() -> Option<u64> {
     groups.ancestors().take_while(|group| group.starts_with(root)).filter_map(left).min()
 }
 
-/// The rest of a limit. The system gives pages of inactive files back on demand, so they count as free.
+/// Returns the rest of a limit.
+///
+/// The system gives pages of inactive files back on demand, so they count as free.
 fn left_of(max: &str, current: &str, stat: &str) -> Option<u64> {
     let max: u64 = max.trim().parse().ok()?;
     let current: u64 = current.trim().parse().ok()?;
@@ -84,7 +92,7 @@ fn left_of(max: &str, current: &str, stat: &str) -> Option<u64> {
     Some(max.saturating_sub(current.saturating_sub(unused)))
 }
 
-/// The rest of the limit on this process's address space (`ulimit -v`).
+/// Returns the rest of the limit on this process's address space (`ulimit -v`).
 fn of_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the pointer is to a live `rlimit`.

@@ -1,6 +1,7 @@
-//! Opening the cache of `larder serve`: with a bar of the recovery's progress, and a line with its result.
+//! The opening of the cache of `larder serve`: a bar of the recovery's progress, and a line with
+//! its result.
 //!
-//! What it does not do: open devices; `volume` does.
+//! It leaves opening devices to `volume`.
 
 use crate::{
     error::{Failure, Outcome},

@@ -1,8 +1,8 @@
-//! Writing to standard output and standard error.
+//! Writes to standard output and standard error.
 //!
 //! Invariants: a reader that went away (`larder dump | head`) is no failure.
 //!
-//! What it does not do: decide what to say.
+//! It leaves the text to its callers.
 
 use crate::error::{Failure, Outcome, system_reason};
 use std::{
@@ -16,7 +16,7 @@ const NOTE_TIME_MAX: Duration = Duration::from_secs(1);
 /// Writes `text` to standard output.
 ///
 /// # Errors
-/// The system's, unless nobody reads any more.
+/// The system's, unless the reader went away.
 pub fn say(text: &str) -> Outcome {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -37,16 +37,19 @@ pub fn say_json(value: &impl serde::Serialize) -> Outcome {
     say(&(text + "\n"))
 }
 
-/// Writes a line for people to standard error. Drops a line that is not taken for [`NOTE_TIME_MAX`]: a server must go
-/// on without a reader of its log.
+/// Writes a line for people to standard error.
+///
+/// It drops a line that is not taken for [`NOTE_TIME_MAX`]: a server must go on without a reader of
+/// its log.
 pub fn note(line: &str) {
     let mut polled = libc::pollfd { fd: libc::STDERR_FILENO, events: libc::POLLOUT, revents: 0 };
     let millis = i32::try_from(NOTE_TIME_MAX.as_millis()).unwrap_or(i32::MAX);
-    // SAFETY: one entry, which outlives the call. A pipe that can be written takes a line of 4 KiB at once.
+    // SAFETY: one entry, which outlives the call. A pipe that can be written takes a line of 4 KiB
+    // at once.
     if unsafe { libc::poll(&raw mut polled, 1, millis) } == 0 {
         return;
     }
-    // There is nowhere to complain about a closed standard error.
+    // A closed standard error has no place for a complaint.
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
@@ -55,9 +58,9 @@ pub fn complain(sentence: &str) {
     note(&format!("larder: {sentence}"));
 }
 
-/// Pairs of a label and a value, the values aligned.
+/// Writes pairs of a label and a value, the values aligned.
 pub fn aligned(out: &mut String, rows: &[(&str, String)]) {
-    /// Columns of the labels, where none is longer.
+    /// Columns of the labels, if none is longer.
     const LABEL_COLUMNS: usize = 24;
     let columns = rows.iter().map(|(label, _)| label.len()).max().unwrap_or(0).max(LABEL_COLUMNS);
     for (label, value) in rows {

@@ -1,9 +1,10 @@
-//! SIGHUP of a server with an option file: reads the file again, and applies the options that may change while serving.
+//! SIGHUP of a server with an option file: reads the file again, and applies changed options.
 //!
-//! Invariants: a file with any fault changes nothing. The command line goes before the file, as at the start. Each
-//! reload names the options that differ and are fixed while serving; every option outside the lists below is fixed.
+//! Invariants: a file with any fault changes nothing. The command line goes before the file, as at
+//! the start. Each reload names the options that differ and are fixed while serving; every option
+//! outside the lists below is fixed.
 //!
-//! What it does not do: apply an option; the server does.
+//! It leaves applying an option to the server.
 
 use crate::{args::ServeArgs, config_file, error::Outcome, output};
 use clap::{ArgMatches, CommandFactory};
@@ -42,7 +43,9 @@ impl OptionFile {
         Ok((args, OptionFile { path, arguments, matches, in_force: given(&merged) }))
     }
 
-    /// Reads the file again. Calls `apply` if the file is good, `check` passes and an option of `changeable` differs.
+    /// Reads the file again.
+    ///
+    /// It calls `apply` if the file is good, `check` passes and an option of `changeable` differs.
     pub fn again(
         &mut self,
         changeable: &[&str],
@@ -85,7 +88,7 @@ impl OptionFile {
     }
 }
 
-/// The text given for each option of `serve`, by its long name.
+/// Returns the text given for each option of `serve`, by its long name.
 fn given(matches: &ArgMatches) -> BTreeMap<String, String> {
     let cli = crate::args::Cli::command();
     let serve = cli.find_subcommand("serve").expect("the command line has `serve`");

@@ -1,14 +1,15 @@
 //! The folders of control sockets: those that a server may use, and those that a command believes.
 //!
-//! [`RUN_DIR_ENV`] names the one folder. Without it there is a list: `/run/larder` for root; for others
-//! `$XDG_RUNTIME_DIR/larder` and `/tmp/larder-UID`. All users may write to `/tmp`, so another user may have taken that
-//! name. A server passes over it and makes `/tmp/larder-UID-XXXXXX`; commands look into each folder of that pattern
-//! that is this user's.
+//! [`RUN_DIR_ENV`] names the one folder. Without it there is a list: `/run/larder` for root; for
+//! others `$XDG_RUNTIME_DIR/larder` and `/tmp/larder-UID`. All users may write to `/tmp`, so
+//! another user may have taken that name. A server passes over it and makes
+//! `/tmp/larder-UID-XXXXXX`; commands look into each folder of that pattern that is this user's.
 //!
-//! Invariants: a folder counts if it is a folder and no link, belongs to this user, and neither group nor others may write to it.
-//! Root's folders count, too, for commands. A named folder that does not count is refused, never passed over.
+//! Invariants: a folder counts if it is a folder and no link, belongs to this user, and neither
+//! group nor others may write to it. Root's folders count, too, for commands. A named folder that
+//! does not count is refused, never passed over.
 //!
-//! What it does not do: know the sockets; `control` does.
+//! It leaves the sockets to `control`.
 
 use crate::error::{Failure, Outcome, system_reason};
 use std::{
@@ -27,7 +28,7 @@ pub const RUN_DIR_ENV: &str = "LARDER_RUN_DIR";
 /// Permissions that only the owner of a folder may have.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
-/// The user of this process.
+/// Returns the user of this process.
 pub fn user() -> u32 {
     // SAFETY: plain system call.
     unsafe { libc::geteuid() }
@@ -39,12 +40,12 @@ pub struct RunDirs {
     named: Option<PathBuf>,
     /// The folders without a named one, best first.
     usual: Vec<PathBuf>,
-    /// The place of a folder with a new name, used if none of them is usable, and the beginning of that name.
+    /// The place and first letters of a new folder, used if none of the others is usable.
     fresh: Option<(PathBuf, OsString)>,
 }
 
 impl RunDirs {
-    /// The folders of this process.
+    /// Returns the folders of this process.
     pub fn of_this_user() -> RunDirs {
         let user = user();
         let variable = |name| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
@@ -64,13 +65,13 @@ impl RunDirs {
         RunDirs { named, usual, fresh: Some((shared.into(), begin)) }
     }
 
-    /// The folder that a server takes first, and that a sentence names.
+    /// Returns the folder that a server takes first, and that a sentence names.
     pub fn first(&self) -> &Path {
         let first = self.named.as_deref().or(self.usual.first().map(PathBuf::as_path));
         first.unwrap_or(Path::new("/run/larder"))
     }
 
-    /// The folder for the socket of a server: the first usable one, made if it is missing.
+    /// Returns the folder for the socket of a server: the first usable one, made if it is missing.
     ///
     /// # Errors
     /// A sentence: the named folder is not to be trusted, or none can be made.
@@ -93,7 +94,7 @@ impl RunDirs {
         }
     }
 
-    /// The folders in which a command looks for a server.
+    /// Returns the folders in which a command looks for a server.
     ///
     /// # Errors
     /// A sentence: the named folder is not to be trusted.
@@ -109,7 +110,7 @@ impl RunDirs {
         Ok(self.usual.iter().cloned().chain(self.found_fresh()).filter(is_trusted).collect())
     }
 
-    /// Folders with a new name that this user made earlier.
+    /// Returns the folders with a new name that this user made earlier.
     fn found_fresh(&self) -> Vec<PathBuf> {
         let Some((shared, begin)) = &self.fresh else { return Vec::new() };
         let Ok(entries) = fs::read_dir(shared) else { return Vec::new() };
@@ -121,7 +122,7 @@ impl RunDirs {
     }
 }
 
-/// The reason for which a folder does not count.
+/// The reason why a folder does not count.
 enum Untrusted {
     Missing,
     Because(String),
@@ -165,7 +166,8 @@ fn make_fresh(shared: &Path, begin: &OsStr) -> Outcome<PathBuf> {
     let failed = |error: &io::Error| refused(Path::new(&pattern), &format!("cannot be made: {}", system_reason(error)));
     let name = CString::new(pattern.as_bytes()).map_err(|error| failed(&error.into()))?;
     let mut name = name.into_bytes_with_nul();
-    // SAFETY: the bytes are a C string that ends in the six letters that the call replaces, and outlive it.
+    // SAFETY: the bytes are a C string that ends in the six letters that the call replaces, and
+    // outlive it.
     if unsafe { libc::mkdtemp(name.as_mut_ptr().cast()) }.is_null() {
         return Err(failed(&io::Error::last_os_error()));
     }

@@ -1,9 +1,9 @@
-//! The effects of signals on this process: the end of a server in order, or a reload of its option file; the end of a
-//! command that works on traces; none, if a signal means nothing here.
+//! The effects of signals on this process: the end of a server in order, or a reload of its option
+//! file; the end of a command that works on traces; none, if a signal means nothing here.
 //!
-//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. The second of SIGINT, SIGQUIT and
-//! SIGTERM ends the process at once, with exit code 1. SIGHUP, SIGPWR and SIGXCPU never do, for a terminal that hangs
-//! up, or a limit, sends several.
+//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. The second of
+//! SIGINT, SIGQUIT and SIGTERM ends the process at once, with exit code 1. SIGHUP, SIGPWR and
+//! SIGXCPU never do, for a terminal that hangs up, or a limit, sends several.
 //!
 //! What it does not do: end a server; `ending` keeps the time for that.
 
@@ -32,8 +32,8 @@ const MEANINGLESS: [c_int; 7] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, 
 /// Longest time in which a command that works on traces notices that it shall end.
 const NOTICE_MAX: Duration = Duration::from_secs(30);
 
-/// Makes a write beyond the limit of the shell's `ulimit -f` an error of that write, in place of the end of the
-/// process.
+/// Makes a write beyond the limit of the shell's `ulimit -f` an error of that write, in place of
+/// the end of the process.
 pub fn outlive_file_limits() {
     ignore(SIGXFSZ);
 }
@@ -48,7 +48,7 @@ fn ignore(signal: c_int) {
     unsafe { libc::signal(signal, libc::SIG_IGN) };
 }
 
-/// Whether the parent process had a signal ignored.
+/// Returns true if the parent process had a signal ignored.
 fn is_ignored(signal: c_int) -> bool {
     // SAFETY: all zeroes is a valid `sigaction`.
     let mut now: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -72,7 +72,8 @@ pub struct Arrivals {
     _wake_reload: UnixStream,
 }
 
-/// Begins to listen for a server: to signals that end it, and with `reloads` to a SIGHUP that reloads.
+/// Begins to listen for a server: to signals that end it, and with `reloads` to a SIGHUP that
+/// reloads.
 ///
 /// # Errors
 /// A sentence.
@@ -108,8 +109,8 @@ fn end_at_second() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A flag that a signal sets, for work that looks at it now and then and cleans up. The second signal, or a clean-up
-/// that takes too long, calls `leftovers` and ends the process.
+/// A flag that a signal sets, for work that looks at it now and then and cleans up. The second
+/// signal, or a clean-up that takes too long, calls `leftovers` and ends the process.
 ///
 /// # Errors
 /// A sentence.
@@ -138,8 +139,8 @@ pub fn flag(leftovers: fn()) -> Outcome<Arc<AtomicBool>> {
     Ok(is_ending)
 }
 
-/// Has the process end by itself after a signal that would end it, so that a command finishes its work. A second signal
-/// that asks ends it at once.
+/// Has the process end by itself after a signal that would end it, so that a command finishes its
+/// work. A second signal that asks ends it at once.
 ///
 /// # Errors
 /// A sentence.

@@ -1,6 +1,8 @@
-//! `larder status`: what a cache holds and does, from the process that serves it or, where none does, from its flash.
+//! `larder status`: what a cache holds and does, from the process that serves it or, where none
+//! does, from its flash.
 //!
-//! Invariants: both ways give the same keys, unless counting takes too much memory; reading the flash writes nothing.
+//! Invariants: both ways give the same keys, unless counting takes too much memory; reading the
+//! flash writes nothing.
 //!
 //! What it does not do: check the content; `verify` does.
 
@@ -35,7 +37,7 @@ pub struct Report {
     pub flash_uuid: String,
     /// The volume's name.
     pub volume: String,
-    /// Whether a process serves it.
+    /// True if a process serves it.
     pub served: bool,
     /// NBD connections open now.
     pub nbd_connections: u64,
@@ -109,8 +111,8 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
 }
 
-/// The status from the superblock alone, if counting would take too much memory. Keys that it does not tell are
-/// missing.
+/// The status from the superblock alone, if counting would take too much memory. Keys that it does
+/// not tell are missing.
 fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     let Flash { path, superblock, .. } = flash;
     let layout = &superblock.layout;

@@ -1,7 +1,9 @@
-//! A cache that was made earlier: its flash, its superblock, its origin, opened and checked against each other.
+//! A cache that was made earlier: its flash, its superblock, its origin, opened and checked against
+//! each other.
 //!
-//! Invariants: nothing is written here. A flash or origin that another process holds is refused; whoever gets one
-//! holds it until the device is dropped. Each refusal is one sentence that names the device.
+//! Invariants: nothing is written here. A flash or origin that another process holds is refused;
+//! whoever gets one holds it until the device is dropped. Each refusal is one sentence that names
+//! the device.
 //!
 //! What it does not do: recover; the engine does.
 
@@ -41,7 +43,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a device that another process holds is asked for again: commands that only look hold it for a moment.
+/// How long a device that another process holds is asked for again: commands that only look hold it
+/// for a moment.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(1500);
 /// Pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
@@ -87,7 +90,7 @@ pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
     patiently(|| try_open(path, access)).map_err(|error| refused_flash(path, &error))
 }
 
-/// Whether another process holds a file or block device now.
+/// Returns true if another process holds a file or block device now.
 pub fn is_held(path: &Path) -> bool {
     try_open(path, Access::Read).is_err_and(|error| error.kind == IoErrorKind::InUse)
 }
@@ -183,9 +186,9 @@ pub enum Reached {
     Alone(Box<Flash>),
 }
 
-/// Asks the server of a cache, or opens its flash where there is none. A server that is just beginning or ending is
-/// waited for. One whose flash cannot be read is found through the state directory, if that is named. That of a copy is
-/// not asked.
+/// Asks the server of a cache, or opens its flash where there is none. A server that is just
+/// beginning or ending is waited for. One whose flash cannot be read is found through the state
+/// directory, if that is named. That of a copy is not asked.
 ///
 /// # Errors
 /// What the server says, or a sentence that names the flash.
@@ -285,7 +288,7 @@ pub fn refuse_detached(flash: &Flash) -> Outcome {
     Err(Failure::engine(&flash.path, &flushed.err().unwrap_or(EngineError::Detached)))
 }
 
-/// Whether an origin may be larger than when its cache was made.
+/// True if an origin may be larger than when its cache was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// It is refused.
@@ -294,8 +297,9 @@ pub enum Growth {
     Accepted,
 }
 
-/// Refuses an origin that is not the one whose identity is `known`. One without an identity is not taken for one that had
-/// one. A known one without was a block device of which the kernel said nothing; it may say more by now.
+/// Refuses an origin that is not the one whose identity is `known`. One without an identity is not
+/// taken for one that had one. A known one without was a block device of which the kernel said
+/// nothing; it may say more by now.
 ///
 /// # Errors
 /// The sentence that says so.
@@ -310,7 +314,8 @@ pub fn refuse_another(known: u64, opened: &OpenedDevice) -> Outcome {
     )))
 }
 
-/// Opens the origin that belongs to a flash: at the place that the superblock names, or at `elsewhere`.
+/// Opens the origin that belongs to a flash: at the place that the superblock names, or at
+/// `elsewhere`.
 ///
 /// # Errors
 /// A sentence: missing, in use, smaller than before, another one.
