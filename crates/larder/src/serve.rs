@@ -1,13 +1,20 @@
-//! `larder serve`: a cached volume, or with `--no-cache` a bare origin, as NBD exports until a signal ends it.
+//! `larder serve`: a cached volume, or with `--no-cache` a bare origin, as NBD exports until a
+//! signal ends it.
 //!
-//! In order: (1) options are checked; (2) flash and origin are opened, alone, and checked; (3) addresses and the control
-//! socket are taken, and nothing was changed so far; (4) the cache is opened; (5) clients are let in, and `ready: URI`
-//! is printed; (6) a signal; (7) servers finish their requests and close, the cache flushes and writes its checkpoint, also
-//! where (5) failed.
+//! In order:
+//! 1. Options are checked.
+//! 2. Flash and origin are opened, alone, and checked.
+//! 3. Addresses and the control socket are taken; nothing was changed so far.
+//! 4. The cache is opened.
+//! 5. Clients are let in, and `ready: URI` is printed.
+//! 6. A signal comes.
+//! 7. Servers finish their requests and close; the cache flushes and writes its checkpoint, also if
+//!    (5) failed.
 //!
-//! Invariants: standard output carries the `ready` line alone. All of (7) has one deadline, which `ending` keeps.
+//! Invariants: standard output carries the `ready` line alone. All of (7) has one deadline, which
+//! `ending` keeps.
 //!
-//! What it does not do: stay in the background.
+//! It does not run in the background.
 
 use crate::{
     account::Account,
@@ -59,11 +66,11 @@ use std::{
 /// Sector of a cached volume, in bytes.
 const VOLUME_SECTOR_BYTES: u32 = larder_core::types::SECTOR_BYTES as u32;
 
-/// Runs the command until a signal. `file`: the option file, where there is one.
+/// Runs the command until a signal; `file`: the option file, if there is one.
 ///
 /// # Errors
-/// One sentence. What fails before the cache is opened has changed nothing; what fails after that, and before `ready`
-/// was printed, has closed it again as in order.
+/// One sentence. A failure before the cache is opened has changed nothing. A failure after that,
+/// and before `ready` was printed, has closed it again as in order.
 pub fn run(args: &ServeArgs, file: Option<OptionFile>) -> Outcome {
     check(args)?;
     let ending = Ending::listen(end_timeout(args), file.is_some())?;
@@ -133,7 +140,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock, args.trim)));
     let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
     let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
-    // Not before it is known that no copy of this flash is served: there is one state for both.
+    // After the check that no copy of this flash is served: there is one state for both.
     let tuning = state.apply(&flash, tuning_of(args))?;
     // (4)
     let held = Held::of(&flash);
@@ -181,7 +188,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let closed = closed.map_err(|error| Failure::engine(&path, &error)).and_then(|()| outlives(&cache));
     ending.now("threads were ending");
     runtime.shutdown();
-    // The first failure is told; its consequences get no second sentence.
+    // The sentence names the first failure, and none of its consequences.
     let_in.and(closed).and(in_order.map_err(|hung| account.requests_cut(&hung)))
 }
 
@@ -190,12 +197,12 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
     let began = Instant::now();
     if cache.standing().0 == Standing::Unlinked && !cache.is_closed() {
         output::note("the file of the flash has no name any more: its dirty data goes to the origin before the end");
-        // The data that stays is told below.
+        // The line below tells the data that stays.
         let _ = block_on(cache.destage_all());
     }
     match block_on(cache.close()) {
         Ok(()) => {}
-        // It was detached, and that closed it; or tried to.
+        // A detach closed it, or tried to.
         Err(EngineError::Closed) if cache.superblock().detached => {}
         Err(error) => return Err(error),
     }
@@ -257,7 +264,7 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
     }
 }
 
-/// `device`, with the timing of `profile` where one is named.
+/// Returns `device`, with the timing of `profile` if one is named.
 pub fn with_profile(
     device: Arc<dyn BlockDevice>,
     profile: Option<Profile>,
@@ -269,7 +276,9 @@ pub fn with_profile(
     }
 }
 
-/// `origin`, watched: its conditions are told as long as the second of these is there, and the third shows them.
+/// Watches `origin`, and tells its conditions.
+///
+/// It tells them as long as the second value returned lives, and the third value shows them.
 pub fn watched(
     origin: Arc<dyn BlockDevice>,
     timeout: Duration,
@@ -302,14 +311,14 @@ pub fn bind(
     addresses.iter().map(|address| bind(address).map_err(serve_failed)).collect()
 }
 
-/// The limits of servers that have no options, at so many addresses.
+/// Returns the limits of servers that have no options, at so many addresses.
 pub fn server_options(addresses: usize) -> ServerOptions {
     let defaults = ServerOptions::default();
     let memory = Arc::new(RequestMemory::new(RequestMemory::BYTES_DEFAULT, defaults.connections_max * addresses));
     ServerOptions { memory, ..defaults }
 }
 
-/// The limits that the command line sets.
+/// Returns the limits that the command line sets.
 pub fn limits(args: &ServeArgs) -> ServerOptions {
     let bytes = usize::try_from(args.ram_requests).unwrap_or(usize::MAX);
     ServerOptions {
@@ -337,11 +346,12 @@ pub struct Alone<'a> {
 }
 
 impl Alone<'_> {
-    /// Lets clients in, says so, and waits for a signal; then requests finish, also where clients could not be let in.
-    /// `next`: the step after that.
+    /// Lets clients in, announces that, and waits for a signal; then requests finish.
+    ///
+    /// They finish also if clients could not be let in. `next`: the step after that.
     ///
     /// # Errors
-    /// A sentence: the first thing that went wrong.
+    /// A sentence: the first failure.
     pub fn serve(&self, next: &str, file: Option<OptionFile>) -> Outcome {
         self.account.serves(self.ending, "the server was beginning");
         let let_in = let_in(self.servers, self.name, self.ending, self.account);
@@ -366,7 +376,7 @@ impl Alone<'_> {
     }
 }
 
-/// Lets clients in, and says so, unless the end has begun meanwhile.
+/// Lets clients in, and announces that, unless the end has begun meanwhile.
 fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account: &Account) -> Outcome {
     if ending.has_begun() {
         return Ok(());
@@ -397,14 +407,15 @@ fn start(servers: &[NbdServer]) -> Outcome {
     servers.iter().try_for_each(|server| server.start().map_err(serve_failed))
 }
 
-/// Of somebody who is not let in, for the system has no descriptor for the connection.
+/// Returns the condition that clients are not let in: the system has no descriptor for a
+/// connection.
 pub fn too_many_files(whom: &str, error: &std::io::Error) -> Condition {
     let what =
         format!("{whom} that connect are not let in: {}; connections that there are go on", system_reason(error));
     Condition { name: "too_many_files", severity: Severity::Degraded, what }
 }
 
-/// Tells where the volume is: one line on standard output, further addresses on standard error.
+/// Announces the volume's address: one line on standard output, further ones on standard error.
 fn announce(servers: &[NbdServer], name: &str) -> Outcome {
     let mut uris = servers.iter().map(|server| uri(server.local_address(), name));
     let first = uris.next().unwrap_or_default();

@@ -1,6 +1,6 @@
-//! `larder set`: changes the write mode, through the server where there is one.
+//! `larder set`: changes the write mode; the cache's server, if any, does it.
 //!
-//! What it does not do: change what is fixed when a cache is made.
+//! It does not change the properties that are fixed at creation.
 
 use crate::{
     args::{ModeArg, SetArgs},
@@ -34,7 +34,7 @@ pub fn run(args: &SetArgs) -> Outcome {
     output::say(&format!("the mode is {name}\n"))
 }
 
-/// Sets the mode of this name, and says so as the control socket tells it.
+/// Sets the mode of this name, and returns the reply for the control socket.
 ///
 /// # Errors
 /// A sentence.

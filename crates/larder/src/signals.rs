@@ -1,11 +1,13 @@
-//! The effects of signals on this process: the end of a server in order, or a reload of its option
-//! file; the end of a command that works on traces; none, if a signal means nothing here.
+//! The effects of signals on this process.
+//!
+//! A signal ends a server in order or reloads its option file, or ends a command that works on
+//! traces. Some have no effect.
 //!
 //! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. The second of
 //! SIGINT, SIGQUIT and SIGTERM ends the process at once, with exit code 1. SIGHUP, SIGPWR and
 //! SIGXCPU never do, for a terminal that hangs up, or a limit, sends several.
 //!
-//! What it does not do: end a server; `ending` keeps the time for that.
+//! It leaves the end of a server, and its time, to `ending`.
 
 use crate::{
     error::{EXIT_FAILED, Failure, Outcome, system_reason},
@@ -27,13 +29,12 @@ use std::{
 const ASKS: [c_int; 3] = [SIGINT, SIGQUIT, SIGTERM];
 /// Signals that announce the end, maybe more than once.
 const TELLS: [c_int; 3] = [SIGHUP, SIGPWR, SIGXCPU];
-/// Signals that would end the process, and have no meaning for it. Real-time signals are the same.
+/// Signals without meaning here that would end the process; real-time signals are the same.
 const MEANINGLESS: [c_int; 7] = [SIGUSR1, SIGUSR2, SIGALRM, SIGVTALRM, SIGPROF, SIGIO, SIGSTKFLT];
 /// Longest time in which a command that works on traces notices that it shall end.
 const NOTICE_MAX: Duration = Duration::from_secs(30);
 
-/// Makes a write beyond the limit of the shell's `ulimit -f` an error of that write, in place of
-/// the end of the process.
+/// Makes a write beyond the shell's `ulimit -f` fail, in place of the end of the process.
 pub fn outlive_file_limits() {
     ignore(SIGXFSZ);
 }
@@ -72,8 +73,9 @@ pub struct Arrivals {
     _wake_reload: UnixStream,
 }
 
-/// Begins to listen for a server: to signals that end it, and with `reloads` to a SIGHUP that
-/// reloads.
+/// Begins to listen for a server.
+///
+/// It listens to signals that end the server, and with `reloads` to a SIGHUP that reloads.
 ///
 /// # Errors
 /// A sentence.
@@ -109,8 +111,9 @@ fn end_at_second() -> std::io::Result<()> {
     Ok(())
 }
 
-/// A flag that a signal sets, for work that looks at it now and then and cleans up. The second
-/// signal, or a clean-up that takes too long, calls `leftovers` and ends the process.
+/// Returns a flag that a signal sets, for work that polls it and cleans up.
+///
+/// The second signal, or a clean-up that takes too long, calls `leftovers` and ends the process.
 ///
 /// # Errors
 /// A sentence.
@@ -139,8 +142,9 @@ pub fn flag(leftovers: fn()) -> Outcome<Arc<AtomicBool>> {
     Ok(is_ending)
 }
 
-/// Has the process end by itself after a signal that would end it, so that a command finishes its
-/// work. A second signal that asks ends it at once.
+/// Lets a command finish its work after a signal that would end the process; then the process ends.
+///
+/// A second signal that asks ends it at once.
 ///
 /// # Errors
 /// A sentence.
@@ -181,7 +185,7 @@ fn await_end(came: &UnixStream, asked: &UnixStream) {
     }
 }
 
-/// Waits until one of the streams can be read, or the time is over. Returns the readable ones.
+/// Waits until one of the streams can be read, or the time is over, and returns the readable ones.
 pub fn wait_for(streams: [&UnixStream; 2], at_most: Option<Duration>) -> [bool; 2] {
     use std::os::fd::AsRawFd;
     let mut polled = streams.map(|stream| libc::pollfd { fd: stream.as_raw_fd(), events: libc::POLLIN, revents: 0 });

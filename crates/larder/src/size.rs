@@ -1,16 +1,18 @@
-//! Sizes as people write them: `8K`, `2M`, `1G`; binary, so 8K is 8192. And sizes as people read them.
+//! Sizes: parsed from an operator's form, `8K`, `2M`, `1G`, and written for people.
 //!
-//! What it does not do: know which sizes an option allows, apart from those two that have a rule of their own.
+//! Sizes are binary, so 8K is 8192. It does not know the sizes that an option allows, apart from
+//! those two that have a rule of their own.
 
 pub use larder_format::size::exact;
 
 /// Suffixes, each 1024 times the one before.
 const SUFFIXES: &[u8] = b"KMGTPE";
 
-/// Bytes of a size: digits and at most one suffix of K, M, G, T, P, E, with or without `iB` behind it.
+/// Parses a size: digits and at most one suffix of K, M, G, T, P, E, with or without `iB` behind
+/// it.
 ///
 /// # Errors
-/// What a size looks like.
+/// The form of a size.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || "a size is a whole number with K, M, G or T behind it, as in 8K, 2M or 1G".to_owned();
     let digits = text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
@@ -32,19 +34,19 @@ pub fn parse(text: &str) -> Result<u64, String> {
     number.checked_mul(1 << shift).filter(|&bytes| bytes <= 1 << 62).ok_or_else(too_large)
 }
 
-/// Bytes of a chunk.
+/// Parses the size of a chunk.
 ///
 /// # Errors
-/// What a chunk may have.
+/// The sizes that a chunk may have.
 pub fn parse_chunk(text: &str) -> Result<u32, String> {
     use larder_format::layout::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN};
     power_of_two(text, "a chunk", CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)
 }
 
-/// Bytes of a WEU.
+/// Parses the size of a WEU.
 ///
 /// # Errors
-/// What a WEU may have.
+/// The sizes that a WEU may have.
 pub fn parse_weu(text: &str) -> Result<u32, String> {
     use larder_format::layout::{WEU_BYTES_MAX, WEU_BYTES_MIN};
     power_of_two(text, "a WEU", WEU_BYTES_MIN, WEU_BYTES_MAX)
@@ -57,7 +59,7 @@ fn power_of_two(text: &str, what: &str, min: u32, max: u32) -> Result<u32, Strin
         .ok_or_else(|| format!("{what} is a power of two from {} to {}", exact(min.into()), exact(max.into())))
 }
 
-/// A size for people, to about three digits: `1.50 GiB`.
+/// Writes a size for people, to about three digits: `1.50 GiB`.
 pub fn human(bytes: u64) -> String {
     let power = (bytes.max(1).ilog2() / 10).min(SUFFIXES.len() as u32);
     match power.checked_sub(1).and_then(|at| SUFFIXES.get(at as usize)) {
@@ -70,7 +72,7 @@ pub fn human(bytes: u64) -> String {
     }
 }
 
-/// A count with its thousands apart: `12,345`.
+/// Writes a count with its thousands apart: `12,345`.
 pub fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);

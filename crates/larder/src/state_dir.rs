@@ -1,11 +1,13 @@
-//! The state directory of `--state DIR`: one file for each cache, off its flash, that says whether a fence is up, and what
-//! must be known to serve the origin when the flash is missing.
+//! The state directory of `--state DIR`: one file for each cache, off its flash.
 //!
-//! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed), so that a crash leaves
-//! the old one or the new one. A file that cannot be read or understood is an error and never taken for "no fence". No
-//! origin is served by a file that its flash does not know of, or whose cache is no more.
+//! A file tells if a fence is up, and has all that serves the origin when the flash is missing.
 //!
-//! What it does not do: decide what a fence means; the engine does.
+//! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed),
+//! so that a crash leaves the old one or the new one. A file that cannot be read or understood is
+//! an error and never taken for "no fence". No file serves an origin if its flash does not know of
+//! the file, or if its cache is no more.
+//!
+//! It leaves the meaning of a fence to the engine.
 
 use crate::{
     control::{hex, is_served, unhex},
@@ -26,46 +28,45 @@ use std::{
 
 /// Longest state file, in bytes.
 const FILE_BYTES_MAX: u64 = 64 << 10;
-/// Files of a directory that are looked through at most.
+/// The most files of a directory that are read.
 const FILES_MAX: usize = 4096;
-/// The version of the file's form.
+/// Version of the file's form.
 const VERSION: u32 = 1;
-/// The version of a file that holds more than version 1 can: an older program refuses it in place of reading half of
-/// it.
+/// Version of a file that holds more than version 1 can: an older program must refuse it.
 const VERSION_DESTAGED: u32 = 2;
 
-/// What is kept of one cache.
+/// The state of one cache in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Record {
     version: u32,
     /// The flash's UUID in hexadecimal digits.
     pub flash_uuid: String,
-    /// Where the flash was when it was last served.
+    /// The path of the flash when it was last served.
     pub flash: String,
-    /// The same as it was named; a link may go with the device.
+    /// The same path as it was named; a link may go with the device.
     pub flash_named: String,
     /// The volume's name.
     pub volume: String,
-    /// Where the origin is.
+    /// The URI of the origin.
     pub origin: String,
     /// Its size.
     pub origin_bytes: u64,
-    /// What identifies it beyond that; 0 for nothing.
+    /// Identifies the origin beyond its size; 0 for nothing.
     pub origin_identity: u64,
     /// The write mode, by name: `write-back` as soon as the origin may lack something.
     pub mode: String,
-    /// Why the fence is up.
+    /// The reason for the fence, if it is up.
     pub fence: Option<String>,
     /// Behind the fence all dirty data went to the origin: the flash's dirty data is older.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub destaged: bool,
-    /// The flash knows of this file. Until then nothing may be served by it: the flash may be served without it.
+    /// The flash knows of this file; without that, the flash may be served without the file.
     pub registered: bool,
 }
 
 impl Record {
-    /// The fence, where it is up.
+    /// Returns the fence, if it is up.
     pub fn raised(&self) -> Option<Raised> {
         self.fence.clone().map(|why| Raised { why, is_destaged: self.destaged })
     }
@@ -74,7 +75,7 @@ impl Record {
 /// Parses a state file.
 ///
 /// # Errors
-/// What is wrong with it, in a few words.
+/// The fault, in a few words.
 pub fn parse(bytes: &[u8]) -> Result<Record, String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
@@ -96,8 +97,10 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// The state of the cache on `flash`, in `given` or else where its superblock says; `None` where nothing is kept. A
-    /// missing file is believed only with `adopt`, for it might have said that there is a fence. Changes nothing.
+    /// Opens the state of the cache on `flash`, in `given` or else at its superblock's directory.
+    ///
+    /// It returns `None` if no state is kept, and changes nothing. It accepts a missing file only
+    /// with `adopt`, for the file might have held a fence.
     ///
     /// # Errors
     /// A sentence.
@@ -118,7 +121,7 @@ impl StateDir {
         let uuid = hex(&superblock.flash_uuid);
         let file = dir.join(format!("{uuid}.json"));
         let found = read(&file)?;
-        // One that was moved is not where it was; one that was copied may be older than the one there.
+        // A moved file is gone from its old place; a copied one may be older than the one there.
         let before = Some(known.join(format!("{uuid}.json"))).filter(|_| !known.as_os_str().is_empty() && known != dir);
         let left_behind = before.as_deref().map(read).transpose()?.flatten();
         if left_behind.is_some() && !adopt {
@@ -159,9 +162,12 @@ impl StateDir {
         Ok(Some(StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind }))
     }
 
-    /// Nothing is served any more by the files of other caches that were served under the same name, for their flash is not there,
-    /// or that were before the same origin, for this cache may keep from it what was written: until they are served again. Their
-    /// fences stay. What a name led to does not count: the kernel gives its names anew.
+    /// Marks the records of other caches as outdated: they serve no more until their cache is
+    /// served again.
+    ///
+    /// It marks the caches that were served under the same name, for their flash is gone. It also
+    /// marks those of the same origin, for this cache may keep writes from it. Their fences stay.
+    /// The device behind a name does not count: the kernel gives its names anew.
     fn outdate_others(&self) -> Result<(), String> {
         let mine = self.record();
         let has_my_origin = |other: &Record| match mine.origin_identity != 0 && other.origin_identity != 0 {
@@ -175,14 +181,14 @@ impl StateDir {
                 && !unhex(&other.flash_uuid).is_some_and(|uuid| is_served(&uuid))
         };
         for (file, record) in records(Path::new(&self.place))? {
-            // Nothing is served by a file that cannot be read.
+            // A file that cannot be read serves no origin.
             let Some(record) = record.ok().filter(is_outdated) else { continue };
             replace(&file, &Record { registered: false, ..record })?;
         }
         Ok(())
     }
 
-    /// The state of the cache that was served from `flash`, which is missing now: the file that says so.
+    /// Returns the state of the cache that was served from `flash`, which is missing now.
     ///
     /// # Errors
     /// A sentence: none, or several.
@@ -217,14 +223,16 @@ impl StateDir {
         }
     }
 
-    /// Which flash was served from there last; `None` where the directory does not tell.
+    /// Returns the UUID of the flash that was last served from there, if the directory tells.
     pub fn uuid_of(dir: &Path, flash: &Path) -> Option<[u8; 16]> {
         unhex(&StateDir::of_missing(dir, flash).ok()?.record().flash_uuid)
     }
 
-    /// Forgets what is kept of the cache of `superblock`, which is no more: nothing may be served by it. Where it was found on
-    /// `flash` but was served from another place, this may have been a copy: the cache itself keeps its file where it is there,
-    /// and its fence where that cannot be seen.
+    /// Forgets the state of the cache of `superblock`, which is no more: it may serve no origin.
+    ///
+    /// If the flash was found at `flash` but served from another place, it may be a copy. Then the
+    /// cache itself keeps its file if its flash is at its place, and its fence if that place cannot
+    /// be read.
     ///
     /// # Errors
     /// A sentence.
@@ -245,7 +253,7 @@ impl StateDir {
         }
     }
 
-    /// What is kept.
+    /// Returns the record.
     pub fn record(&self) -> Record {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -304,7 +312,7 @@ impl FenceKeeper for StateDir {
     }
 }
 
-/// Refuses a directory to which other users can add files: a state file of theirs would say that there is no fence.
+/// Refuses a directory to which other users can add files: their file could deny a fence.
 fn refuse_open_to_others(dir: &Path) -> Outcome {
     let refused = |why: String| Err(Failure::failed(format_args!("the state directory {} {why}", dir.display())));
     match fs::metadata(dir) {
@@ -326,7 +334,7 @@ fn version_of(destaged: bool) -> u32 {
     if destaged { VERSION_DESTAGED } else { VERSION }
 }
 
-/// The state files of a directory, and those that cannot be read.
+/// Returns the state files of a directory, and those that cannot be read.
 fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
     let failed = |error: &std::io::Error| {
         format!("the state directory {} cannot be read: {}", dir.display(), system_reason(error))
@@ -343,13 +351,13 @@ fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
     Ok(found)
 }
 
-/// Where a path leads, links followed where it is there.
+/// Returns the path that a path leads to; links are followed if it exists.
 pub fn absolute(path: &Path) -> String {
     let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
     path.display().to_string()
 }
 
-/// A path from the root on, links as they are.
+/// Returns a path from the root on, links as they are.
 pub fn named(path: &Path) -> String {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
@@ -366,7 +374,7 @@ fn read(file: &Path) -> Outcome<Option<Record>> {
     parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))
 }
 
-/// Removes a file, durably, where it is there.
+/// Removes a file, durably, if it exists.
 fn remove(file: &Path) -> Result<(), String> {
     let removed = match fs::remove_file(file) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
@@ -397,7 +405,8 @@ fn write(file: &Path, record: &Record) -> std::io::Result<()> {
 }
 
 fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    // A file that a crash has left. Any other file of that name is not followed, written to or truncated.
+    // A file that a crash has left. Any other file of that name is not followed, written to or
+    // truncated.
     match fs::remove_file(file) {
         Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
         _ => {}
@@ -407,11 +416,12 @@ fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
     out.sync_all()
 }
 
-/// What is kept of the cache of `superblock`, in `given` or else where its superblock says; `None` where nothing is. Changes
-/// nothing.
+/// Returns the record of the cache of `superblock`, if one is kept, and changes nothing.
+///
+/// It looks in `given`, or else in the superblock's directory.
 ///
 /// # Errors
-/// A sentence, where [`StateDir::open`] would refuse it without `adopt`.
+/// A sentence, if [`StateDir::open`] would refuse it without `adopt`.
 pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<Record>> {
     let known = Some(Path::new(superblock.state_dir.as_str())).filter(|known| !known.as_os_str().is_empty());
     let Some(dir) = given.or(known) else { return Ok(None) };

@@ -1,10 +1,9 @@
-//! `larder status`: what a cache holds and does, from the process that serves it or, where none
-//! does, from its flash.
+//! `larder status`: the content and activity of a cache, from its server or else from its flash.
 //!
 //! Invariants: both ways give the same keys, unless counting takes too much memory; reading the
 //! flash writes nothing.
 //!
-//! What it does not do: check the content; `verify` does.
+//! It leaves checks of the content to `verify`.
 
 use crate::{
     args::StatusArgs,
@@ -31,7 +30,7 @@ use std::path::Path;
 /// The status as it is printed.
 #[derive(Serialize)]
 pub struct Report {
-    /// Where the flash is.
+    /// The path of the flash.
     pub flash: String,
     /// Its UUID, as hexadecimal digits.
     pub flash_uuid: String,
@@ -47,7 +46,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// A report on the cache with this superblock.
+    /// Returns a report on the cache with this superblock.
     pub fn new(flash: &Path, superblock: &Superblock, status: Status) -> Report {
         Report {
             flash: flash.display().to_string(),
@@ -59,7 +58,7 @@ impl Report {
         }
     }
 
-    /// As JSON.
+    /// Returns it as JSON.
     ///
     /// # Errors
     /// A sentence.
@@ -89,7 +88,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
     }
 }
 
-/// From the process that serves the origin of a missing flash.
+/// Returns the status from the process that serves the origin of a missing flash.
 fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
     let record = StateDir::of_missing(state, flash)?.record();
     if let Some(uuid) = unhex(&record.flash_uuid)
@@ -101,18 +100,19 @@ fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
     Err(Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display())))
 }
 
-/// From the flash, and from the state directory that it names, or `state`.
+/// Returns the status from the flash, and from the state directory that it names, or `state`.
 fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
         .map_err(|error| Failure::engine(&flash.path, &error))?;
-    // What is wrong with the directory does not keep the flash from being looked at.
+    // A fault of the directory does not hinder a report on the flash.
     let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.raised()));
     let fence = fence.map_err(|failure| failure.sentence().unwrap_or_default());
     Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
 }
 
-/// The status from the superblock alone, if counting would take too much memory. Keys that it does
-/// not tell are missing.
+/// Returns the status from the superblock alone, if counting would take too much memory.
+///
+/// Keys without a value there are missing.
 fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     let Flash { path, superblock, .. } = flash;
     let layout = &superblock.layout;
@@ -148,7 +148,7 @@ fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     })
 }
 
-/// The status as a page for people.
+/// Returns the status as a page for people.
 fn page(value: &Value) -> String {
     let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
     let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -163,7 +163,7 @@ fn page(value: &Value) -> String {
     };
     let dedup = if truth("dedup") { format!("on, FP index {}%", number("fp_index_percent")) } else { "off".into() };
     let origin = format!("{} ({})", shown(&text("origin")), bytes("origin_bytes"));
-    // Older servers have not said what a slot is.
+    // Older servers do not name the kind of a slot.
     let slot = value.get("slot").and_then(Value::as_str).unwrap_or("WEU").to_owned();
     let chunk = match slot.as_str() {
         "chunk" => bytes("chunk_bytes"),

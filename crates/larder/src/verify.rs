@@ -1,9 +1,11 @@
-//! `larder verify`: checks everything on the flash of a cache that is not served, and repairs it where that is asked for.
+//! `larder verify`: checks everything on the flash of a cache that is not served, and repairs it on
+//! request.
 //!
-//! Invariants: without `--repair` nothing is written, nor with `--dry-run`. The exit code tells a script whether it may go
-//! on: 0 nothing is wrong (any more) and nothing was lost, 1 something is wrong, 3 repaired at the cost of data.
+//! Invariants: without `--repair` nothing is written, nor with `--dry-run`. The exit code tells a
+//! script if it may go on. 0: nothing is wrong (any more) and nothing was lost. 1: something is
+//! wrong. 3: repaired at the cost of data.
 //!
-//! What it does not do: look at the origin.
+//! It does not look at the origin.
 
 use crate::{
     args::VerifyArgs,
@@ -30,7 +32,7 @@ const UNCONFIRMED: &str = "that the log was whole to its end cannot be confirmed
 /// Runs the command.
 ///
 /// # Errors
-/// One sentence; [`Failure::Reported`] where the flash is damaged, [`Failure::DataLost`] where that was repaired and cost
+/// One sentence; [`Failure::Reported`] for damage, [`Failure::DataLost`] for a repair that cost
 /// data.
 pub fn run(args: &VerifyArgs) -> Outcome {
     if args.repair {
@@ -49,7 +51,8 @@ pub fn run(args: &VerifyArgs) -> Outcome {
 
 fn run_repair(args: &VerifyArgs) -> Outcome {
     let path = &args.flash;
-    // A flash without a whole superblock is served by nobody; why it cannot be repaired the repair says.
+    // No server has a flash without a whole superblock; the repair gives the reason why it cannot
+    // repair it.
     if let Ok(flash) = open_flash(path, Access::Peek) {
         refuse_served(&flash, "verify --repair")?;
         refuse_too_large(&flash)?;
@@ -91,7 +94,7 @@ fn with_progress<T>(act: impl FnOnce(&mut dyn FnMut(u64, u64)) -> T) -> T {
     result
 }
 
-/// Opens the flash of a cache that nobody serves, to read it.
+/// Opens the flash of a cache without a server, to read it.
 ///
 /// # Errors
 /// A sentence, for one that is served as well.
@@ -100,7 +103,7 @@ pub fn open_offline(path: &Path, command: &str) -> Outcome<Flash> {
     open_flash(path, Access::Read)
 }
 
-/// A server holds its flash. A copy of that one is nobody's, and can be read.
+/// Refuses a flash that its server holds; a copy of that flash has no server, and can be read.
 fn refuse_served(flash: &Flash, command: &str) -> Outcome {
     if control::is_served(&flash.superblock.flash_uuid) && is_held(&flash.path) {
         return Err(Failure::failed(format_args!(
@@ -213,7 +216,7 @@ fn repair_page(path: &Path, report: &RepairReport) -> String {
     out
 }
 
-/// What was done, or would be, and what it costs.
+/// Returns the actions of a repair, done or planned, and their cost.
 fn sentences(report: &RepairReport) -> Vec<String> {
     let mut said = Vec::new();
     let mut say = |applies: bool, sentence: String| {

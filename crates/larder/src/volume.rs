@@ -1,11 +1,11 @@
 //! A cache that was made earlier: its flash, its superblock, its origin, opened and checked against
 //! each other.
 //!
-//! Invariants: nothing is written here. A flash or origin that another process holds is refused;
-//! whoever gets one holds it until the device is dropped. Each refusal is one sentence that names
-//! the device.
+//! Invariants: nothing is written here. A flash or origin that another process holds is refused.
+//! This process holds one until it drops the device. Each refusal is one sentence that names the
+//! device.
 //!
-//! What it does not do: recover; the engine does.
+//! It leaves recovery to the engine.
 
 use crate::{
     args::OriginChangedArg,
@@ -43,28 +43,29 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long a device that another process holds is asked for again: commands that only look hold it
-/// for a moment.
+/// How long a device that another process holds is tried again.
+///
+/// Commands that only look hold a device for a moment.
 const LOCK_WAIT_MAX: Duration = Duration::from_millis(1500);
 /// Pause between two tries.
 const LOCK_PAUSE: Duration = Duration::from_millis(50);
 
 /// The flash of a cache.
 pub struct Flash {
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
     /// The open device.
     pub device: Arc<dyn BlockDevice>,
-    /// Which one it is.
+    /// The identity of the file or device.
     pub id: Option<FileId>,
-    /// What its superblock says.
+    /// Its superblock.
     pub superblock: Superblock,
 }
 
-/// How a flash is opened.
+/// The purpose for which a flash is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// To look at the superblock, whoever else has it open.
+    /// To read the superblock, even if another process has the flash open.
     Peek,
     /// To read all of it, alone.
     Read,
@@ -156,7 +157,7 @@ fn read_superblock(path: &Path, device: FileDevice, access: Access) -> Outcome<F
     Ok(Flash { path: path.to_owned(), device, id, superblock })
 }
 
-/// Why a flash has no superblock to go by.
+/// Returns the sentence on a flash without a superblock to go by.
 fn no_superblock(path: &Path, error: &EngineError) -> Failure {
     let superblock = Structure::Superblock;
     let EngineError::Format(error) = error else { return Failure::engine(path, error) };
@@ -178,24 +179,25 @@ fn no_superblock(path: &Path, error: &EngineError) -> Failure {
     })
 }
 
-/// How a cache was reached.
+/// The process that has a cache.
 pub enum Reached {
     /// Its server answered this.
     Served(Value),
-    /// Nobody serves it: here it is.
+    /// No server: this process has the flash.
     Alone(Box<Flash>),
 }
 
-/// Asks the server of a cache, or opens its flash where there is none. A server that is just
-/// beginning or ending is waited for. One whose flash cannot be read is found through the state
-/// directory, if that is named. That of a copy is not asked.
+/// Asks the server of a cache, or opens its flash if it has none.
+///
+/// It waits for a server that is just beginning or ending. If the flash cannot be read, it finds
+/// the server through the state directory, if that is named. It does not ask the server of a copy.
 ///
 /// # Errors
-/// What the server says, or a sentence that names the flash.
+/// The server's sentence, or one that names the flash.
 pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -> Outcome<Reached> {
     let (uuid, id, unread) = match (open_flash(path, Access::Peek), state) {
         (Ok(flash), _) => (flash.superblock.flash_uuid, flash.id, None),
-        // A flash that failed under its server tells nothing; the state directory knows who it was.
+        // A flash that failed under its server tells nothing; the state directory has its UUID.
         (Err(failure), Some(state)) => match StateDir::uuid_of(state, path) {
             Some(uuid) => (uuid, fs::metadata(path).ok().and_then(|meta| FileId::of(&meta)), Some(failure)),
             None => return Err(failure),
@@ -210,7 +212,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
     loop {
         match saying_why(&uuid, request, || held::ask(&uuid, path, id, request))? {
             Server::Answered(answer) => return Ok(Reached::Served(answer)),
-            // What cannot be read is no copy: it is told what is wrong with it.
+            // A flash that cannot be read is no copy: the sentence names its fault.
             Server::OfAnother(held) => return Err(unread.unwrap_or_else(|| refused_copy(path, &held))),
             Server::None => {}
         }
@@ -223,7 +225,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
     }
 }
 
-/// The reason for which a command gets no answer about a flash that another process has.
+/// Returns the reason why a command gets no answer about a flash that another process has.
 fn unreached(path: &Path, flash_uuid: &[u8; 16]) -> Failure {
     let (shown, socket) = (path.display(), control::socket_path(flash_uuid));
     let socket = socket.display();
@@ -270,12 +272,12 @@ pub fn open_origin_within(uri: &str, timeout: Duration) -> Outcome<OpenedDevice>
     })
 }
 
-/// A URI as people write it: of a file, the path, where that is plain.
+/// Returns a URI in a form for people: for a file the path, if that is plain.
 pub fn shown(uri: &str) -> &str {
     uri.strip_prefix("file://").filter(|path| path.starts_with('/') && !path.contains('%')).unwrap_or(uri)
 }
 
-/// Refuses a flash whose cache was detached, whatever became of its origin since.
+/// Refuses a flash whose cache was detached, in any state of its origin.
 ///
 /// # Errors
 /// The sentence that says so.
@@ -283,23 +285,24 @@ pub fn refuse_detached(flash: &Flash) -> Outcome {
     if !flash.superblock.detached {
         return Ok(());
     }
-    // What is told must stay true.
+    // The sentence must stay true.
     let flushed = block_on(flash.device.flush()).map_err(EngineError::Flash);
     Err(Failure::engine(&flash.path, &flushed.err().unwrap_or(EngineError::Detached)))
 }
 
-/// True if an origin may be larger than when its cache was made.
+/// The treatment of an origin that is larger than at the creation of its cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Growth {
     /// It is refused.
     Refused,
-    /// It is taken: nothing but what is dirty goes there.
+    /// It is taken: only dirty data goes there.
     Accepted,
 }
 
-/// Refuses an origin that is not the one whose identity is `known`. One without an identity is not
-/// taken for one that had one. A known one without was a block device of which the kernel said
-/// nothing; it may say more by now.
+/// Refuses an origin that is not the one whose identity is `known`.
+///
+/// An origin without an identity does not replace one that had one. A known one without was a block
+/// device without an identity from the kernel, which may give one by now.
 ///
 /// # Errors
 /// The sentence that says so.
@@ -344,10 +347,10 @@ pub fn open_origin(
     Ok(opened)
 }
 
-/// The threads of this process.
+/// Starts the threads of this process.
 ///
 /// # Errors
-/// Where the system refuses them.
+/// The system refuses them.
 pub fn start_runtime(workers: Option<u16>) -> Outcome<Arc<ThreadRuntime>> {
     let mut options = ThreadRuntimeOptions::default();
     if let Some(workers) = workers {
@@ -357,7 +360,7 @@ pub fn start_runtime(workers: Option<u16>) -> Outcome<Arc<ThreadRuntime>> {
         .map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))
 }
 
-/// What the command line says about the state that is not on the flash.
+/// The options of the command line on the state that is not on the flash.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StateArgs<'a> {
     /// The directory.
@@ -371,7 +374,7 @@ pub struct StateArgs<'a> {
 }
 
 impl StateArgs<'_> {
-    /// The keeper of a fence for this flash, as options of its opening.
+    /// Returns `tuning` with the keeper of a fence for this flash.
     ///
     /// # Errors
     /// A sentence.
@@ -387,11 +390,11 @@ impl StateArgs<'_> {
 pub struct OpenedCache {
     /// The cache.
     pub cache: Cache,
-    /// What runs it.
+    /// The threads that run it.
     pub runtime: Arc<ThreadRuntime>,
 }
 
-/// Opens the cache on a flash that nobody serves.
+/// Opens the cache on a flash without a server.
 ///
 /// # Errors
 /// A sentence.
@@ -407,10 +410,10 @@ pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tun
     Ok(OpenedCache { cache, runtime })
 }
 
-/// Opens the cache on a flash that nobody serves, does something with it, and ends it in order.
+/// Opens the cache on a flash without a server, calls `act` with it, and ends it in order.
 ///
 /// # Errors
-/// The opening's, what `act` says, or the end's.
+/// The opening's, that of `act`, or the end's.
 pub fn with_cache<T>(
     flash: Flash,
     origin: Option<&str>,
@@ -419,7 +422,7 @@ pub fn with_cache<T>(
     act: impl FnOnce(&Cache) -> Outcome<T>,
 ) -> Outcome<T> {
     let path = flash.path.clone();
-    // Nobody else waits for the origin: as fast as it goes.
+    // No client waits for the origin: destage at full speed.
     let tuning = Tuning { destage_rate_bytes_per_s: 0, trim, ..Tuning::default() };
     let OpenedCache { cache, runtime } = open_cache(flash, origin, state, tuning)?;
     let result = act(&cache);

@@ -1,9 +1,10 @@
-//! A command that waits for a server names the reason.
+//! Names the reason to a command that waits for a server.
 //!
-//! Role: while a request takes long, the command asks for the server's status now and then, over another connection. It
-//! prints each condition that makes the cache do less than it should once, as a line on standard error.
+//! Role: while a request takes long, the command asks for the server's status now and then, over
+//! another connection. It prints each condition that makes the cache do less than it should once,
+//! as a line on standard error.
 //!
-//! What it does not do: end the wait.
+//! It does not end the wait.
 
 use crate::{control::Client, output};
 use serde_json::Value;
@@ -13,10 +14,12 @@ use std::{
     time::Duration,
 };
 
-/// The time that a request may take before the command asks for the reason, and the pause between two such questions.
+/// The wait before a command asks for the reason, and the pause between two such questions.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// Calls `ask`, which has the server of this flash do a request that may take long. Prints the reasons of the wait.
+/// Calls `ask`, which sends a request that may take long to the flash's server.
+///
+/// Meanwhile it prints the reasons of the wait.
 pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() -> T) -> T {
     if !matches!(request.split_whitespace().next(), Some("flush" | "set-mode" | "detach")) {
         return ask();
@@ -41,7 +44,7 @@ pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() ->
     })
 }
 
-/// Names and sentences of the conditions in a status that may keep a request waiting.
+/// Returns name and sentence of each condition in a status that may keep a request waiting.
 fn reasons(status: &Value) -> impl Iterator<Item = (String, String)> {
     let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
