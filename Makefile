@@ -1,28 +1,28 @@
-# Larder's commands for people and for CI. `make help` lists them.
-# Nothing here is needed to build: `cargo build --release` alone makes the `larder` binary.
+# Larder's commands for people and for CI; `make help` lists them.
+# The build needs none of them: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
 .PHONY: help build demo test check stages fmt prose clippy fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
 
-# How many seeds the long simulation takes; for a night: `make soak SEEDS=2000000`.
+# Seeds of the long simulation; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
-# How often the real server is killed by `make soak`.
+# Kills of the real server in `make soak`.
 KILL_ROUNDS ?= 50
-# How often the power goes in each setting of `make power`, and in `make soak`.
+# Power cuts in each setting of `make power`, and in `make soak`.
 POWER_ROUNDS ?= 10
-# How many outcomes of each instant the crash sweep of `make soak` draws where it cannot try all.
+# Outcomes of each instant that the crash sweep of `make soak` draws if it cannot try all.
 CRASH_CASES ?= 64
-# The designs that `make soak` takes, one after the other: those over WEUs, and those that have slots for each chunk, for which some
-# tests of the engine, of WEUs, have no sense.
+# The designs of `make soak`, one after the other: those over WEUs, and those with slots for each
+# chunk. Some tests of the engine, of WEUs, do not apply to the latter.
 DESIGNS ?= nitro cd-arc
 SLOT_DESIGNS ?= d-lru d-arc lru arc austere
-# The suites of the engine that have sense over those, besides simulation, crash sweep and real threads.
+# The suites of the engine that apply to those, besides simulation, crash sweep and real threads.
 SLOT_SUITES := contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims
-# `make test` has seeds of its own; this is another one.
+# The seed of `make fuzz`; `make test` has seeds of its own.
 FUZZ_SEED ?= 20260
-# `make test` runs the fuzz targets on seeded bytes; this is how many times as many `make fuzz` takes.
+# The factor on the seeded bytes of `make test` in `make fuzz`.
 FUZZ_FACTOR ?= 2
-# How long clients pause in `make paused`.
+# Seconds for which clients pause in `make paused`.
 PAUSE_SECONDS ?= 600
 # Seconds for each target of `make fuzz-long`.
 FUZZ_SECONDS ?= 300
@@ -39,8 +39,8 @@ demo: ## Put a cache before a slow disk, work on it, and print what the cache di
 packages: ## Install the client programs that the tests and the demo use (Debian, root)
 	scripts/install-packages.sh
 
-# A missing client program skips the tests that need it, each with a printed line. LARDER_REQUIRE_TOOLS=1 makes that
-# a failure, which is what CI sets.
+# A missing client program skips the tests that need it, each with a printed line. CI sets
+# LARDER_REQUIRE_TOOLS=1, which makes that a failure.
 test: packages ## Run all tests, with real clients and file systems where this machine allows them
 	cargo test --workspace
 
@@ -61,8 +61,9 @@ clippy: ## Lints, warnings denied; the fuzz targets, too, which are a workspace 
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --locked -- -D warnings
 
-# The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus. With --workspace, as `make test` has it: Cargo unites the
-# features of the crates that a command names, so that -p would build all dependencies a second time.
+# The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus. With --workspace, as
+# `make test` has it: Cargo unites the features of the crates that a command names. So -p would
+# build all dependencies a second time.
 fuzz: ## All that is parsed, and recovery over damaged images, against seeded hostile bytes (FUZZ_FACTOR=2)
 	LARDER_SEED=$(FUZZ_SEED) cargo test --workspace --test format -- mutation:: roundtrip::
 	cargo test --workspace --test nbd bytes
@@ -93,7 +94,7 @@ breakages: ## Break the contract on purpose, one way after the other, and see su
 paused: ## Clients that pause for PAUSE_SECONDS=600 with full windows lose nothing (ten minutes)
 	LARDER_PAUSE_SECONDS=$(PAUSE_SECONDS) cargo test --workspace --test nbd -- hosts:: --nocapture
 
-# It builds in CARGO_TARGET_DIR where that is set; else in a folder that goes with the copy.
+# It builds in CARGO_TARGET_DIR if that is set; else in a folder that goes with the copy.
 new-design: ## Add a design to a copy of what is committed, by its file and the tables of names alone, and run the suites over it
 	scripts/new-design.sh
 

@@ -1,7 +1,7 @@
 //! The division of a flash: superblock twins, two checkpoint areas, the metadata log, slots.
-//! Before slots that are in buckets there is a metadata region.
 //!
 //! Role: [`Layout::plan`] decides it at creation; [`Layout::check`] confirms that of a superblock.
+//! Slots in buckets have a metadata region before them.
 //!
 //! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots
 //! at a multiple of their size. A checkpoint within the layout's limits fits into its area.
@@ -36,8 +36,7 @@ const DESIGN_PAGES_PAST: u64 = DESIGN_PAGES_MAX + 1;
 pub const SECTOR_BYTES_MIN: u32 = 512;
 /// The largest sector that segments and frames are padded to.
 pub const SECTOR_BYTES_MAX: u32 = 4096;
-/// The fewest slots of a flash: eight WEUs, the first of them for metadata. The fewest subchunks
-/// take the room of as many whole chunks.
+/// The fewest slots (for subchunks: whole chunks): eight WEUs without the first, for metadata.
 pub const SLOT_COUNT_MIN: u32 = 7;
 /// The starts of the superblock twins: apart, so that one bad erase block does not take both.
 pub const SUPERBLOCK_OFFSETS: [u64; 2] = [0, 64 << 10];
@@ -61,8 +60,9 @@ const FINGERPRINTS_PER_CHUNK: u64 = 2;
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.
 const MAPPINGS_PER_ZERO_RANGE: u64 = 16;
-/// The least value of a scaled limit, in entries; a reader refuses a lower one. Below it, writers
-/// could wait for ever. (For mappings, a small origin needs fewer.)
+/// The least value of a scaled limit, in entries; below it, writers could wait for ever.
+///
+/// A reader refuses a lower one, but for mappings of a small origin, which needs fewer.
 pub const ENTRIES_MIN: u64 = 32;
 
 /// The kind of a flash's slots.
@@ -72,8 +72,8 @@ pub enum StoreKind {
     Weus,
     /// A chunk each, and nothing but its bytes.
     Slots,
-    /// Subchunks, in buckets: a chunk takes consecutive ones of a bucket. Each subchunk has a
-    /// metadata slot, which describes its content.
+    /// Subchunks, in buckets, each with a metadata slot; a chunk takes consecutive ones of a
+    /// bucket.
     Buckets,
 }
 
@@ -134,18 +134,19 @@ pub struct LayoutRequest {
     pub origin_bytes: u64,
     /// Chunk size, a power of two from 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
-    /// WEU size, a power of two from 512 KiB to 4 MiB; the chunk size for slots of one chunk; or,
-    /// with buckets, the subchunk size, a power of two from a sector to the chunk.
+    /// Size of a slot, bytes: a WEU, a chunk (without segments) or, with buckets, a subchunk.
+    ///
+    /// A power of two: for a WEU from 512 KiB to 4 MiB, for a subchunk from a sector to the chunk.
     pub weu_bytes: u32,
     /// The unit that segments and frames are padded to: a power of two from 512 to 4096.
     pub sector_bytes: u32,
-    /// The most fingerprints that a checkpoint keeps; none with buckets. The default is two for
-    /// each whole chunk that the flash holds.
+    /// The most fingerprints of a checkpoint: two for each whole chunk by default, none with
+    /// buckets.
     pub fp_entries_max: Option<u64>,
-    /// The most mappings, fragments included, never more than the origin has chunks. The default is
-    /// four for each whole chunk of flash, or fewer to keep metadata to a tenth of the flash. With
-    /// buckets it limits exact mappings (of dirty chunks and fragments); the default is one a
-    /// chunk.
+    /// The most mappings, fragments included, never more than the origin has chunks.
+    ///
+    /// The default is four for each whole chunk of flash, or fewer to keep metadata to a tenth.
+    /// With buckets it limits exact mappings (of dirty chunks and fragments); the default is one.
     pub mappings_max: Option<u64>,
     /// `Some` for slots in buckets.
     pub buckets: Option<BucketRequest>,

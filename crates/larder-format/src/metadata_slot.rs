@@ -1,9 +1,8 @@
-//! Metadata slots: the content of a run of data slots in a bucket store, and the addresses that
-//! have it (AustereCache §3.1).
+//! Metadata slots: the content and the addresses of a run of data slots (AustereCache §3.1).
 //!
-//! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot has one, in the metadata
-//! region; a run uses the one of its first slot. The indices in RAM hold parts of hashes, so the
-//! metadata slot tells a hit from a collision.
+//! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot of a bucket store has one, in
+//! the metadata region; a run uses the one of its first slot. The indices in RAM hold parts of
+//! hashes, so the metadata slot tells a hit from a collision.
 //!
 //! Invariants: one is 512 bytes, which a device writes whole or not at all. A list has 60 addresses
 //! at most, each one that an origin can have.

@@ -54,8 +54,7 @@ fn metadata_slots() {
     seeded::check("metadata_slot", &format::metadata_slot_seeds(), CASES, format::metadata_slot);
 }
 
-/// A cache without room for a fragment, zero range or mapping would open, and its first write wait
-/// for ever.
+/// A first write would wait for ever in a cache without room for a fragment, zero range or mapping.
 #[test]
 fn limits_that_no_writer_makes_are_refused() {
     let limits: [fn(&mut Superblock) -> &mut u64; 4] = [

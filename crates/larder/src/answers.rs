@@ -1,5 +1,4 @@
-//! The answers of a server on its control socket: for a cache, and for an origin whose flash is
-//! missing.
+//! The answers of a server on its control socket: for a cache, or for an origin without its flash.
 //!
 //! Invariants: a cache is detached only while no client is connected, for clients would find the
 //! volume gone under them.

@@ -1,7 +1,6 @@
-//! `larder detach`: writes everything to the origin and ends the cache for ever; its server, if
-//! any, does it.
+//! `larder detach`: writes everything to the origin and ends the cache for ever.
 //!
-//! Invariants: a served cache is detached only while no client is connected.
+//! Invariants: a served cache is detached by its server, and only while no client is connected.
 //!
 //! It does not erase the flash.
 

@@ -1,5 +1,4 @@
-//! The reason for an early end of a command: a sentence for people, and the exit code that goes
-//! with it.
+//! The reason for an early end of a command: a sentence for people, and its exit code.
 //!
 //! Invariants: the text is one sentence on one line, names the thing, and says how it should be.
 //!

@@ -1,4 +1,4 @@
-//! The fuzz targets of the command line, from seeds: option files, names, the control socket, state
+//! The fuzz targets of the command line, from seeds: option files, names, control socket, state
 //! files.
 //!
 //! `fuzz/src/config.rs` has their rules.

@@ -1,7 +1,7 @@
-//! The flash that a server holds: told on its control socket, and compared with the one that a
-//! command names.
+//! The flash that a server holds, for a comparison with the one that a command names.
 //!
-//! The comparison is needed because a copy of a flash has the same UUID.
+//! The server tells it on its control socket. The UUID is not enough: a copy of a flash has the
+//! same.
 //!
 //! Invariants: a command reaches the server of the very file or device that it names, under any
 //! name, and no other. If there is nothing to compare (the file is gone, or the flash failed under
@@ -95,8 +95,7 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     }
 }
 
-/// Returns the reply of the server that was told this name of a flash, if no file has the name any
-/// more.
+/// Returns the reply of the server that was told this name of a flash, for a name without a file.
 ///
 /// It returns `None` without such a server.
 ///

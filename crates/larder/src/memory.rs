@@ -41,8 +41,7 @@ pub fn refuse_too_large(flash: &Flash) -> Outcome {
     }
 }
 
-/// Returns the reason why a status does not count the content of an unserved flash; `None` if it
-/// counts.
+/// Returns the reason why a status does not count an unserved flash's content; `None` if it counts.
 pub fn why_not_counted(flash: &Flash) -> Option<String> {
     let needed = tables_bytes(&flash.superblock).ok()?;
     let is_affordable = needed <= COUNTED_TABLES_BYTES_MAX && available_bytes().is_none_or(|bytes| needed <= bytes / 2);

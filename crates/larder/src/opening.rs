@@ -1,5 +1,5 @@
-//! The opening of the cache of `larder serve`: a bar of the recovery's progress, and a line with
-//! its result.
+//! Opens the cache of `larder serve`, with a bar of the recovery's progress and a line with its
+//! result.
 //!
 //! It leaves opening devices to `volume`.
 

@@ -1,7 +1,6 @@
-//! `larder serve`: a cached volume, or with `--no-cache` a bare origin, as NBD exports until a
-//! signal ends it.
+//! `larder serve`: serves a cached volume, or a bare origin, as NBD exports until a signal ends it.
 //!
-//! In order:
+//! The bare origin is that of `--no-cache`. In order:
 //! 1. Options are checked.
 //! 2. Flash and origin are opened, alone, and checked.
 //! 3. Addresses and the control socket are taken; nothing was changed so far.

@@ -1,6 +1,6 @@
 //! The state directory of `--state DIR`: one file for each cache, off its flash.
 //!
-//! A file tells if a fence is up, and has all that serves the origin when the flash is missing.
+//! A file tells if a fence is up, and holds the data to serve the origin without its flash.
 //!
 //! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed),
 //! so that a crash leaves the old one or the new one. A file that cannot be read or understood is

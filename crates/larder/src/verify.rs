@@ -1,9 +1,10 @@
-//! `larder verify`: checks everything on the flash of a cache that is not served, and repairs it on
-//! request.
+//! `larder verify`: checks everything on an unserved cache's flash, and repairs it on request.
 //!
 //! Invariants: without `--repair` nothing is written, nor with `--dry-run`. The exit code tells a
-//! script if it may go on. 0: nothing is wrong (any more) and nothing was lost. 1: something is
-//! wrong. 3: repaired at the cost of data.
+//! script if it may go on:
+//! - 0: nothing is wrong (any more) and nothing was lost.
+//! - 1: something is wrong.
+//! - 3: repaired at the cost of data.
 //!
 //! It does not look at the origin.
 

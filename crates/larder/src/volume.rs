@@ -1,5 +1,4 @@
-//! A cache that was made earlier: its flash, its superblock, its origin, opened and checked against
-//! each other.
+//! An existing cache: its flash, its superblock, its origin, opened and checked against each other.
 //!
 //! Invariants: nothing is written here. A flash or origin that another process holds is refused.
 //! This process holds one until it drops the device. Each refusal is one sentence that names the

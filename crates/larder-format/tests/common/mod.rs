@@ -1,5 +1,5 @@
-//! The shared parts of the format's tests: one sample of each structure, and a seeded source of
-//! random ones.
+//! Shared parts of the format's tests: a sample of each structure, and a seeded source of random
+//! ones.
 //!
 //! The samples are the values of the fixtures of version 1.
 

@@ -1,4 +1,4 @@
-//! The bytes of version 1, fixed for ever: the fixtures decode to the samples, and these encode to
+//! The bytes of version 1, fixed for ever: fixtures decode to the samples, and these encode to
 //! them.
 //!
 //! `tests/fixtures/make_v1.py` wrote them from the description of the format, with no code of the
