@@ -4,8 +4,8 @@
 //! Zero is no code, except for [`Encoding`] and [`Compression`], so that a zeroed byte is not taken
 //! for a choice.
 //!
-//! It does not know what a design is; a design's number has a name, by which the program finds the
-//! design.
+//! It does not know a design beyond its number; the number has a name, by which the program finds
+//! the design.
 
 macro_rules! code_enum {
     // With names, of which no two are equal.

@@ -138,7 +138,7 @@ impl StateDir {
                 known.display()
             )));
         }
-        // Of the two records, the one whose fence counts holds the state of the dirty data.
+        // The record whose fence counts holds the state of the dirty data.
         let fenced = [&found, &left_behind].into_iter().flatten().find(|record| record.fence.is_some());
         let destaged = fenced.is_some_and(|record| record.destaged);
         let fence = fenced.and_then(|record| record.fence.clone());
