@@ -140,8 +140,7 @@ pub struct LayoutRequest {
     pub weu_bytes: u32,
     /// The unit that segments and frames are padded to: a power of two from 512 to 4096.
     pub sector_bytes: u32,
-    /// The most fingerprints of a checkpoint: two for each whole chunk by default, none with
-    /// buckets.
+    /// The most fingerprints of a checkpoint: by default two a whole chunk, with buckets none.
     pub fp_entries_max: Option<u64>,
     /// The most mappings, fragments included, never more than the origin has chunks.
     ///
