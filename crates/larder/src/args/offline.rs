@@ -50,8 +50,8 @@ pub struct VerifyArgs {
     /// Forget also dirty data that may have been overwritten in a lost part of the log
     #[arg(long, requires = "repair")]
     pub drop_suspect: bool,
-    /// Take data that the device fails to read for lost; without this, nothing is written after a
-    /// failed read
+    /// Take data that the device fails to read for lost; without this, nothing is written if a read
+    /// failed
     #[arg(long, requires = "repair")]
     pub unread_is_lost: bool,
 }

@@ -78,8 +78,9 @@ impl Bytes {
 /// Memory: 40 bytes at most for each fingerprint.
 #[derive(Default)]
 pub struct Sizes {
-    /// By a hash of the fingerprint. If two collide, the second has the first's size, everywhere in
-    /// this trace.
+    /// By a hash of the fingerprint.
+    ///
+    /// If two collide, the second has the first's size, everywhere in this trace.
     first: HashMap<u64, u32>,
 }
 

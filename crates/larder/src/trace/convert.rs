@@ -84,8 +84,9 @@ fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<
     Ok(Box::new(with_sizes(with_content(records, options)?, options.compress)))
 }
 
-/// Returns the options of `--content`. A share of duplicates is one of chunks, so content is made
-/// in chunks.
+/// Returns the options of `--content`.
+///
+/// A share of duplicates is one of chunks, so content is made in chunks.
 pub(crate) fn synthetic(content: ContentArg, chunk: Option<u32>) -> SyntheticOptions {
     let base = SyntheticOptions::default();
     let seed = content.seed.unwrap_or(base.seed);

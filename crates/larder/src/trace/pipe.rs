@@ -47,8 +47,9 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Begins to open and read `path`. The first read reports a failure of these; later reads fail
-    /// once `is_ending`.
+    /// Begins to open and read `path`.
+    ///
+    /// The first read reports a failure of these; later reads fail once `is_ending`.
     pub fn open(path: &Path, is_ending: Arc<AtomicBool>) -> Stream {
         let (sender, pieces) = sync_channel(PIECES_MAX);
         let path = PathBuf::from(path);

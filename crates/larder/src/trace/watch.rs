@@ -35,8 +35,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Begins to watch for signals. From here on a signal ends streams; the caller makes the watch
-    /// before any file.
+    /// Begins to watch for signals.
+    ///
+    /// From here on a signal ends streams; the caller makes the watch before any file.
     ///
     /// # Errors
     /// A sentence.
@@ -89,8 +90,9 @@ impl Watch {
         })
     }
 
-    /// Ends the pass. Returns its skipped lines, and prints notes about them and about content that
-    /// cannot be replayed.
+    /// Ends the pass, and returns its skipped lines.
+    ///
+    /// It prints notes about them and about content that cannot be replayed.
     pub fn finish(&self) -> u64 {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
