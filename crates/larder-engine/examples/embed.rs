@@ -1,7 +1,8 @@
-//! Embedding the cache behind a front end of one's own: a flash of 64 MiB before a volume of 1 GiB, both in memory, used
-//! through the blocking interface.
+//! Embedding the cache behind a front end of one's own: a flash of 64 MiB before a volume of 1 GiB.
+//! Both are in memory, and used through the blocking interface.
 //!
-//! Run it with `cargo run --example embed`. What it does not do: keep anything; `larder_device::file` opens real devices.
+//! Run it with `cargo run --example embed`. It does not keep anything; `larder_device::file` opens
+//! real devices.
 
 use larder_device::{
     driver::block_on,
@@ -28,13 +29,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     block_on(create(&*flash, 1 << 30, &options))?;
 
-    // Each time it is used.
+    // Once for each use.
     let cache = block_on(Cache::open(flash.clone(), origin.clone(), runtime.clone(), Tuning::default()))?;
     let page = vec![b'x'; CHUNK_BYTES];
     for copy in 0..100 {
         cache.write_at(copy * CHUNK_BYTES as u64, &page)?;
     }
-    // A part of a chunk, which keeps the origin out of the way, too.
+    // A part of a chunk, without a read of the origin.
     cache.write_at(512 << 20, b"Larder! ".repeat(64).as_slice())?;
     cache.trim(0, CHUNK_BYTES as u64)?;
     cache.flush_blocking()?;

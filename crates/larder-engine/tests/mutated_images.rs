@@ -1,5 +1,5 @@
-//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets `mutated_image`,
-//! `repaired_image` and `record`. Their files in `fuzz/src` say what must hold.
+//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets
+//! `mutated_image`, `repaired_image` and `record`. Their files in `fuzz/src` state their checks.
 
 #[path = "../../../fuzz/src/image/mod.rs"]
 mod image;
@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;
 
-/// A way in which a run ends, and whether one ended so.
+/// A kind of end, and the test of a run for it.
 type Kind = (&'static str, fn(&image::Seen) -> bool);
 
 const KINDS: [Kind; 7] = [
@@ -30,7 +30,7 @@ const KINDS: [Kind; 7] = [
     ("sealed, and refused", |seen| seen.sealed && !seen.opened),
 ];
 
-/// Damage that nothing survives, or that nothing notices, would prove little: so the ends are counted.
+/// Damage that every run survives, or none, would prove little: so the test counts the ends.
 #[test]
 fn damaged_images_give_right_bytes_or_errors() {
     assert!(memory::is_installed());

@@ -1,6 +1,6 @@
-//! A fence kept in memory, which outlives the openings of a cache as a directory elsewhere would.
+//! A fence kept in memory; it outlives the openings of a cache as a directory elsewhere would.
 //!
-//! What it does not do: lose anything in a crash; a keeper's promise is that it does not.
+//! It does not lose anything in a crash; a keeper promises that.
 
 use larder_engine::{
     FenceKeeper, WriteMode,
@@ -12,7 +12,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering::*},
 };
 
-/// See the module.
+/// The kept fence.
 #[derive(Default)]
 pub struct MemoryFence {
     raised: Mutex<Option<String>>,
@@ -26,7 +26,7 @@ impl MemoryFence {
         Arc::default()
     }
 
-    /// As an option of an opening.
+    /// Returns the keeper as an option of an opening.
     pub fn keeper(self: &Arc<Self>) -> Keeper {
         Keeper(Some(self.clone()))
     }
@@ -39,7 +39,7 @@ impl MemoryFence {
         *self.mode.lock()
     }
 
-    /// From now on nothing can be kept, or it can again.
+    /// From now on the keeper refuses to keep a fence, or keeps it again.
     pub fn break_down(&self, broken: bool) {
         self.broken.store(broken, SeqCst);
     }

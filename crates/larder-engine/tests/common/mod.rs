@@ -1,11 +1,11 @@
-//! What the engine's tests share: a simulated world of flash, origin and cache, and a probe that notes every request to
-//! a device.
+//! The common parts of the engine's tests: a simulated world of flash, origin and cache, and a
+//! probe that notes every request to a device.
 //!
-//! Invariants: all randomness comes from the seed, and a failing test prints it; `LARDER_SEED=N` replays one seed.
-//! A world outlives the openings of its cache: [`World::close`], [`World::crash`] and [`World::kill`] end one,
-//! [`World::open`] begins the next.
+//! Invariants: all randomness comes from the seed, and a failing test prints it; `LARDER_SEED=N`
+//! replays one seed. A world outlives the openings of its cache: [`World::close`], [`World::crash`]
+//! and [`World::kill`] end one, [`World::open`] begins the next.
 //!
-//! What it does not do: model a volume's content over crashes; `tests/simulation` does.
+//! It leaves the model of a volume's content over crashes to `tests/simulation`.
 
 #[path = "design.rs"]
 pub mod design;
@@ -33,7 +33,7 @@ pub struct Event {
     pub len: u64,
     pub fua: bool,
     pub no_hole: bool,
-    /// False when the request was made, true when it was over.
+    /// False at the start of the request, true at its end.
     pub over: bool,
 }
 
@@ -43,7 +43,7 @@ impl Event {
     }
 }
 
-/// A device that notes what is asked of it, and can be slow.
+/// A device that notes its requests, and can be slow.
 pub struct Probe {
     pub sim: Arc<SimDevice>,
     events: Arc<Mutex<Vec<Event>>>,
@@ -60,12 +60,12 @@ impl Probe {
         std::mem::take(&mut self.events.lock())
     }
 
-    /// How many were noted since they were last taken.
+    /// Returns the number of events since they were last taken.
     pub fn event_count(&self) -> usize {
         self.events.lock().len()
     }
 
-    /// Requests `op` since the events were last taken, in the order in which they were made.
+    /// Returns the requests `op` since the events were last taken, in the order of their calls.
     pub fn asked(&self, op: IoOp) -> Vec<Event> {
         self.events.lock().iter().filter(|e| e.op == op && !e.over).copied().collect()
     }
@@ -125,20 +125,21 @@ impl BlockDevice for Probe {
     }
 }
 
-/// What a world is made of.
+/// The parts of a world.
 #[derive(Clone)]
 pub struct Setup {
     pub options: CreateOptions,
     pub flash_bytes: u64,
     pub origin_bytes: u64,
     pub tuning: Tuning,
-    /// Any order of completions, or the one that a quick machine would have.
+    /// Any order of completions, or the order of a quick machine.
     pub schedule: Schedule,
     pub origin: SimDeviceOptions,
 }
 
 impl Default for Setup {
-    /// 8 KiB chunks in WEUs of 512 KiB on 16 MiB of flash before 64 MiB, write-back, no destaging unless it is needed.
+    /// 8 KiB chunks in WEUs of 512 KiB on 16 MiB of flash before 64 MiB, write-back, and destaging
+    /// only at need.
     fn default() -> Self {
         Setup {
             options: CreateOptions {
@@ -158,7 +159,7 @@ impl Default for Setup {
     }
 }
 
-/// Nothing is destaged before the cache is nearly full of dirty data.
+/// The destager rests until the cache is nearly full of dirty data.
 pub fn lazy_tuning() -> Tuning {
     Tuning {
         dirty_low_percent: 80,
@@ -179,7 +180,7 @@ pub struct World {
     rng: Rng,
 }
 
-/// Where a record is on the flash.
+/// The place of a record on the flash.
 pub struct Record {
     /// Its bytes.
     pub range: Range<u64>,
@@ -233,7 +234,7 @@ impl World {
         self.cache.as_ref().expect("the cache is open")
     }
 
-    /// Runs `future` with whatever else is to be done.
+    /// Runs `future`, and drives all other tasks meanwhile.
     pub fn run<F: Future>(&self, future: F) -> F::Output {
         self.runtime.block_on(future)
     }
@@ -323,13 +324,13 @@ impl World {
         self.origin.sim.counters().reads
     }
 
-    /// Puts `data` on the origin behind the cache's back, before anything of it is cached.
+    /// Puts `data` on the origin behind the cache's back, before the cache holds any of it.
     pub fn fill_origin(&self, offset: u64, data: &[u8]) {
         self.origin.sim.poke(offset, data);
     }
 
     pub fn superblock(&self) -> Superblock {
-        // The runtime may be driving nobody: this reads through it.
+        // The runtime may have no other driver: this reads through it.
         self.run(larder_engine::superblock::read(&*self.flash)).expect("a superblock").0
     }
 
@@ -337,7 +338,9 @@ impl World {
         self.superblock().layout
     }
 
-    /// The record that `lba` maps to, as an opening would find it: in any store. What is mapped must be durable.
+    /// Returns the record that `lba` maps to, as an opening would find it: in any store.
+    ///
+    /// The mapping must be durable.
     pub fn record_of(&self, lba: u64) -> Record {
         let (found, _) = self.run(dump::mappings(&*self.flash, Some(lba), 1)).expect("a sound flash");
         let mapping = found.entries.first().unwrap_or_else(|| panic!("chunk {lba} is not mapped"));
@@ -405,7 +408,7 @@ pub fn text(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|i| if i % 64 < 8 { word[i % 8] ^ (i / 64) as u8 } else { b'a' + (i % 7) as u8 }).collect()
 }
 
-/// A volume in memory, beside which the cache is held.
+/// A volume in memory, as the reference for the cache.
 pub struct Twin(BTreeMap<u64, [u8; SECTOR]>);
 
 impl Twin {

@@ -1,7 +1,9 @@
-//! A world for the engine under test: simulated devices, and a model of what each sector may hold.
+//! A world for the engine under test: simulated devices, and a model of the values that each sector
+//! may hold.
 //!
-//! Invariants of the model: a read returns the newest completed write; after a crash each sector holds a value that it
-//! had at or after the last flush that began after that write completed, and whatever is read then stays.
+//! Invariants of the model: a read returns the newest completed write. After a crash each sector
+//! holds a value that it had at or after the last flush that began after that write completed. The
+//! first read after the crash settles the value.
 
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{
@@ -16,7 +18,7 @@ use std::sync::Arc;
 /// The stamp of a sector of zeroes.
 pub const ZERO: u32 = 0;
 
-/// What a world is made of.
+/// The parts of a world.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub design: DesignId,
@@ -63,13 +65,13 @@ pub fn sector_bytes(stamp: u32, out: &mut [u8]) {
     }
 }
 
-/// What each sector may hold.
+/// The values that each sector may hold.
 pub struct Model {
     /// The newest value.
     pub current: Vec<u32>,
     /// Values that a crash may bring back, the newest excepted.
     pub older: Vec<Vec<u32>>,
-    /// Sectors that a failed flush may have taken: no later one makes them durable, until they are written again.
+    /// Sectors that a failed flush may have taken: only a new write makes them durable again.
     pub in_doubt: Vec<bool>,
 }
 
@@ -78,7 +80,8 @@ impl Model {
         Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors], in_doubt: vec![false; sectors] }
     }
 
-    /// A write of `stamps` at `at` begins: until it completes the sectors may be either, but no one may read them.
+    /// A write of `stamps` at `at` begins: until it completes the sectors may be either, without a
+    /// read.
     pub fn begin(&mut self, at: usize, stamps: &[u32]) {
         for (i, &stamp) in stamps.iter().enumerate() {
             self.older[at + i].push(self.current[at + i]);
@@ -151,7 +154,7 @@ pub async fn zero(cache: &Cache, at: usize, count: usize, flags: ZeroFlags) {
     cache.zero(offset, len, flags).await.unwrap_or_else(|error| panic!("zero: {error}"));
 }
 
-/// Which of `candidates` the sector holds.
+/// Returns the stamp of `candidates` that the sector holds.
 pub fn identify(bytes: &[u8], candidates: impl IntoIterator<Item = u32>) -> Option<u32> {
     let mut expected = [0; SECTOR_BYTES];
     candidates.into_iter().find(|&stamp| {

@@ -1,10 +1,10 @@
-//! Whole caches under many schedules: a few clients with a few requests each, over a flash that is full, so that pins,
-//! evictions, destages, commits, fills and mode switches meet.
+//! Whole caches under many schedules: a few clients with a few requests each, over a full flash.
+//! Pins, evictions, destages, commits, fills and mode switches meet.
 //!
-//! The history of each sector is judged as in the stress with real threads (`tests/threads/register.rs`). The images that
-//! a schedule begins with are made once, by the ordinary engine.
+//! The history of each sector is judged as in the stress with real threads
+//! (`tests/threads/register.rs`). The ordinary engine makes the images of the schedules once.
 //!
-//! What it does not do: crash.
+//! It does not crash the cache.
 
 use crate::{
     Cache, Tuning, WriteMode,
@@ -21,7 +21,7 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
 };
 use larder_format::DesignId;
-// It counts for the check, and is no part of what is explored.
+// The counters serve the check, and are no part of the exploration.
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{future::block_on, thread};
 use std::{
@@ -32,7 +32,7 @@ use std::{
 const CHUNK: u64 = 128 << 10;
 const CHUNK_SECTORS: usize = CHUNK as usize / SECTOR;
 const CHUNKS: u64 = 32;
-/// Chunks on the images' flash: more than fit, so that the first of them were evicted.
+/// Chunks cached on the images' flash: more than fit, so that the first of them were evicted.
 const CACHED_CHUNKS: u64 = 24;
 /// The superblock and metadata, and seven WEUs of 512 KiB.
 const FLASH: u64 = 5 << 20;
@@ -42,17 +42,17 @@ const SCHEDULES: u64 = 150;
 static EVICTED: AtomicU64 = AtomicU64::new(0);
 /// Times that a record waited for a free slot, in all schedules so far.
 static SLOT_WAITS: AtomicU64 = AtomicU64::new(0);
-/// Bytes of trims that were ignored, in all schedules so far.
+/// Bytes of ignored trims, in all schedules so far.
 static IGNORED: AtomicU64 = AtomicU64::new(0);
-/// Reads of metadata slots, and of chunks that hit, in all schedules with such slots so far.
+/// Reads of metadata slots, and hits of chunks, in all schedules with such slots so far.
 static REGION_READS: AtomicU64 = AtomicU64::new(0);
 static REGION_HITS: AtomicU64 = AtomicU64::new(0);
 
-/// What a client does; numbers are chunks.
+/// A step of a client; numbers are chunks.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Read(u64),
-    /// Some sectors of it.
+    /// Reads some sectors of the chunk.
     ReadPart(u64),
     Write(u64),
     WritePart(u64),
@@ -65,13 +65,14 @@ enum Step {
 }
 use Step::*;
 
-/// Flash and origin as a schedule finds them.
+/// Flash and origin at the start of a schedule.
 struct Images {
     flash: Vec<u8>,
     origin: Vec<u8>,
 }
 
-/// Every chunk of the origin has its number as value; the last [`CACHED_CHUNKS`] were read or written through a cache.
+/// Every chunk of the origin has its number as value; a cache read or wrote the last
+/// [`CACHED_CHUNKS`].
 fn images(design: DesignId, mode: WriteMode) -> &'static Images {
     static IMAGES: [[OnceLock<Images>; 3]; 2] = [const { [const { OnceLock::new() }; 3] }; 2];
     let index = match mode {
@@ -126,24 +127,26 @@ fn has_region(design: DesignId) -> bool {
     design == DesignId::Austere
 }
 
-/// Where metadata slots are on flash, eight of them share a block.
+/// If the flash has metadata slots, eight of them share a block.
 fn flash_of(design: DesignId) -> RamDevice {
     RamDevice::new("flash", FLASH, if has_region(design) { 4096 } else { 512 })
 }
 
-/// Unlike any that a clock of a schedule draws.
+/// Returns a value that no clock of a schedule draws.
 fn first_value(chunk: u64) -> u32 {
     1_000_000 + chunk as u32 * 3
 }
 
-/// The cache keeps trims to itself, and has room for each trim of a whole chunk.
+/// Opens a cache that keeps its trims and has room for each trim of a whole chunk.
 fn open(flash: &Arc<RamDevice>, origin: &Arc<RamDevice>, world: &Arc<World>) -> Cache {
     let (flash, origin) = (Late::new(flash, world), Late::new(origin, world));
     let tuning = Tuning { trim: TrimPolicy::Keep, ..tuning() };
     block_on(Cache::open(flash, origin, Arc::new(Threads(world.clone())), tuning)).expect("it opens")
 }
 
-/// One schedule: each script is a client's. With `closing` the cache is closed meanwhile, and requests may be refused.
+/// Runs one schedule with a client for each script.
+///
+/// With `closing` the cache is closed meanwhile, and it may refuse requests.
 fn run(mode: WriteMode, scripts: &'static [&'static [Step]], closing: bool) {
     run_with(DesignId::Nitro, mode, scripts, closing);
 }
@@ -291,7 +294,7 @@ async fn step(cache: &Cache, clock: &Clock, client: u32, step: Step) -> Result<O
     Ok(Some(Record { called, returned: clock.now(), client, first_sector, what }))
 }
 
-/// Readers of what is cached, while writers of other chunks need its slots.
+/// Readers of cached chunks, while writers of other chunks need their slots.
 pub fn readers_and_evictions() {
     explore(SCHEDULES, || {
         const SCRIPTS: &[&[Step]] = &[
@@ -304,8 +307,9 @@ pub fn readers_and_evictions() {
     assert!(EVICTED.load(Relaxed) > 0, "no schedule has evicted anything");
 }
 
-/// More writers than the flash has room for: a writer without a slot waits, and wakes when a slot is free. This is its only
-/// wake-up: no clock commits, and no writer follows the last one.
+/// More writers than the flash has room for: a writer waits, and wakes when a slot is free.
+///
+/// This is its only wake-up: no clock commits, and no writer follows the last one.
 pub fn writers_that_wait_for_room() {
     let before = SLOT_WAITS.load(Relaxed);
     explore(2 * SCHEDULES, || {
@@ -320,7 +324,7 @@ pub fn writers_that_wait_for_room() {
     assert!(waits >= SCHEDULES, "only {waits} writes have waited for a slot");
 }
 
-/// One writer, so that no other one's wake-up hides a wake-up that was lost: none follows.
+/// One writer alone, so that no other writer's wake-up hides a lost one.
 pub fn a_writer_that_waits_alone_for_room() {
     let before = SLOT_WAITS.load(Relaxed);
     explore(SCHEDULES / 2, || {
@@ -332,8 +336,9 @@ pub fn a_writer_that_waits_alone_for_room() {
     assert!(waits >= SCHEDULES / 2, "only {waits} writes have waited for a slot");
 }
 
-/// Reads that take as long as it takes to evict everything that was there when they began. In write-through, where only
-/// clients read the flash, so that nothing else waits for a read that is held back.
+/// Reads that last until all chunks of their start are evicted.
+///
+/// In write-through only clients read the flash, so that nothing else waits for a held read.
 pub fn slow_readers_and_evictions() {
     explore(SCHEDULES / 2, || {
         const SCRIPTS: &[&[Step]] = &[
@@ -372,8 +377,10 @@ pub fn slow_readers_and_evictions() {
     });
 }
 
-/// Hits of clean chunks that a metadata slot tells of, while their runs are evicted, the same slots are written anew, and so are
-/// the metadata slots: those of neighbours in a block are read and written back with them.
+/// Hits of clean chunks by their metadata slots, while their runs are evicted.
+///
+/// The same record slots and metadata slots are written anew. Reads and writes of a neighbour in
+/// the block include them.
 pub fn hits_by_metadata_slots_and_evictions() {
     let before = EVICTED.load(Relaxed);
     explore(SCHEDULES, || {
@@ -414,7 +421,8 @@ pub fn overlapping_writes_in_write_back() {
     });
 }
 
-/// Trims that the cache keeps, with writes of the same chunks, zeroes that the origin is owed, destages and checkpoints.
+/// Kept trims beside writes of the same chunks, zeroes owed to the origin, destages and
+/// checkpoints.
 pub fn kept_trims_and_writes() {
     explore(SCHEDULES, || {
         const SCRIPTS: &[&[Step]] = &[

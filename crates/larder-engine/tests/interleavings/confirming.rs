@@ -1,10 +1,11 @@
-//! A hit of a clean chunk by its metadata slot, step by step, against evictions of its run and rewrites of the same slots by
-//! content that has the same FP-hash: nothing in the index tells the two apart, only the metadata slot does, and only as long
-//! as nobody writes it meanwhile.
+//! A hit of a clean chunk by its metadata slot, step by step, against evictions of its run.
+//! Contents with the same FP-hash rewrite the same slots. Only the metadata slot tells the two
+//! contents apart, and only while no write replaces it.
 //!
-//! The lock, the turns, the pins and the design are the engine's; flash is a metadata slot and a record here.
+//! The lock, the turns, the pins and the design are the engine's; flash is a metadata slot and a
+//! record here.
 //!
-//! What it does not do: run the engine's own read; `caches.rs` does.
+//! It leaves the engine's own read to `caches.rs`.
 
 use crate::{
     Mutex,
@@ -30,12 +31,12 @@ use shuttle::{
 
 const SCHEDULES: u64 = 1500;
 const CHUNK: u32 = 4096;
-/// The block that all metadata slots are in.
+/// The block of all metadata slots.
 const BLOCK: u64 = 0;
 /// Times that the run is replaced.
 const ROUNDS: usize = 4;
 
-/// Hits that a metadata slot told of, and looks that it did not confirm.
+/// Hits by a metadata slot, and looks without its confirmation.
 static CONFIRMED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 struct Cached(Bucketed);
@@ -55,7 +56,7 @@ struct World {
     lock: StateLock<Cached>,
     turns: ManyTickets,
     pins: Pins,
-    /// What the flash has of slot 0: its metadata slot, and the record's generation and content.
+    /// Slot 0 on flash: its metadata slot, and the record's generation and content.
     entry: Mutex<Option<RegionEntry>>,
     record: Mutex<(u32, usize)>,
     /// Two addresses, and a content of each; both have one FP-hash.
@@ -116,7 +117,7 @@ impl World {
         drop(turn);
     }
 
-    /// Reads an address; whether its content was found.
+    /// Reads an address, and returns true if its content was found.
     fn read(&self, which: usize, stripe: Stripe) -> bool {
         let lba = self.lbas[which];
         let pin = |place: Place| (place, self.pins.pin(place.slot, stripe));
@@ -168,7 +169,7 @@ impl World {
     }
 }
 
-/// See the module.
+/// Hits by a metadata slot return the present content.
 pub fn hits_by_a_metadata_slot_are_of_what_is_there() {
     explore(SCHEDULES, || {
         let stripes = Arc::new(Stripes::new(2));

@@ -1,15 +1,17 @@
 //! Runs a check under many schedules, and the checks of a test program.
 //!
-//! Invariants: a schedule comes from its number, which a failure prints; `LARDER_SEED=N` runs that one alone.
-//! `LARDER_SCHEDULES=N` takes N times as many.
+//! Invariants: a schedule comes from its number. A failure prints the number, and `LARDER_SEED=N`
+//! runs that schedule alone. `LARDER_SCHEDULES=N` takes N times as many.
 //!
-//! What it does not do: exhaust anything. Odd seeds draw each step at random. Even ones give threads priorities that change at a few
-//! points (`priorities.rs`), which finds errors that need few but exact preemptions.
+//! It does not exhaust the schedules. Odd seeds draw each step at random. Even ones give threads
+//! priorities that change at a few points (`priorities.rs`), and find errors that need few but
+//! exact preemptions.
 
 #[path = "priorities.rs"]
 mod priorities;
 
-// Clock, threads and atomics of the program itself are the real ones, whatever `std` means here.
+// Clock, threads and atomics of the program itself are the real ones, and `std` may mean others
+// here.
 use real_std::{
     sync::{
         Mutex,
@@ -36,11 +38,13 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok().and_then(|value| value.parse().ok())
 }
 
-/// Runs `check` under `schedules` schedules, on so many threads as [`explorers`](crate::explorers) says: the scheduler has its own state
-/// in each.
+/// Runs `check` under `schedules` schedules.
+///
+/// [`explorers`](crate::explorers) gives the number of threads: the scheduler has its own state in
+/// each.
 ///
 /// # Panics
-/// With one that fails: a panic, a deadlock, or no end.
+/// With a schedule that fails: a panic, a deadlock, or no end.
 pub fn explore(schedules: u64, check: fn()) {
     let times = number("LARDER_SCHEDULES").unwrap_or(1);
     let seeds = number("LARDER_SEED").map_or(1..=schedules * times, |seed| seed..=seed);
@@ -76,8 +80,10 @@ fn run_schedule(seed: u64, check: fn()) {
     };
 }
 
-/// The `main` of a test program without the usual harness: runs the checks whose names contain an argument, all without
-/// one, and prints what the usual harness prints.
+/// The `main` of a test program without the usual harness.
+///
+/// It runs the checks whose names contain an argument, and all checks without one. It prints the
+/// lines of the usual harness.
 pub fn run(checks: &[(&str, fn())]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.iter().any(|argument| argument == "--list") {

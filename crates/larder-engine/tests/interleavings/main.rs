@@ -1,16 +1,18 @@
-//! The engine under a scheduler that decides, at each lock and each atomic operation, which thread goes on.
+//! The engine under a scheduler that picks the next thread at each lock and each atomic operation.
 //!
-//! The sources are the engine's own, compiled a second time, into this program. They say `parking_lot::Mutex` and
-//! `std::sync::atomic`, `std::thread_local`, and here these names mean shuttle's: the crate stands in for `parking_lot` and for `std`, and its
-//! root has their modules beside the engine's. Production code does not know of it.
+//! This program compiles the engine's own sources a second time. Their names `parking_lot::Mutex`,
+//! `std::sync::atomic` and `std::thread_local` mean shuttle's here. The crate stands in for
+//! `parking_lot` and for `std`, and its root has their modules beside the engine's. Production code
+//! does not know of it.
 //!
-//! Invariants: all randomness is the schedule's, which is its seed's; a thread that waits for ever, and one that never
-//! ends, fail.
+//! Invariants: all randomness comes from the schedule, and so from its seed. A thread that waits
+//! for ever, and one that never ends, fail.
 //!
-//! What it does not do: explore the devices and the driver (`crates/larder-device/tests/interleavings` does), weak memory
-//! (see `stand_ins.rs`), or use the usual test harness, with which the sources would bring their own unit tests.
+//! It leaves the devices and the driver to `crates/larder-device/tests/interleavings`, and does not
+//! explore weak memory (see `stand_ins.rs`). It does not use the usual test harness, because the
+//! sources would bring their own unit tests.
 
-// The sources are used in part, and their documentation is checked where they belong.
+// The sources are used in part, and their own crate checks their documentation.
 #![allow(dead_code, unused_imports, missing_docs, ambiguous_glob_reexports)]
 
 extern crate self as parking_lot;
@@ -23,7 +25,7 @@ pub use stand_ins::{Condvar, Mutex, MutexGuard};
 
 mod stand_ins;
 
-// All of it, so that `crate::state` and the like are found where its files look for them.
+// All of it, so that `crate::state` and the like resolve in the engine's files.
 pub use engine::*;
 
 #[path = "../../src/lib.rs"]
@@ -53,12 +55,12 @@ mod sharing;
 mod waiting;
 mod world;
 
-/// What `history.rs` wants of the engine's other tests.
+/// The names that `history.rs` takes from the engine's other tests.
 mod common {
     pub const SECTOR: usize = 512;
 }
 
-/// Schedules at once: nothing of the engine is shared by all caches of a process.
+/// Schedules at once: the caches of a process share nothing of the engine.
 fn explorers() -> usize {
     real_std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }

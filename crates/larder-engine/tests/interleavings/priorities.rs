@@ -1,11 +1,13 @@
-//! A scheduler with priorities (PCT): the ready thread of the highest priority runs, until a change point makes it the lowest of all.
-//! A thread may so pause between two of its steps while the others do all that they can.
+//! A scheduler with priorities (PCT): the ready thread of the highest priority runs, until a change
+//! point makes it the lowest of all. So a thread may pause between two of its steps, while the
+//! others do all their work.
 //!
-//! Invariants: priorities and change points come from the seed alone. A change point lies in each range of steps from a power of two to
-//! the next with the same probability, so that short checks and long ones have some.
+//! Invariants: priorities and change points come from the seed alone. A change point lies in each
+//! range of steps from a power of two to the next with the same probability. So short checks and
+//! long ones have some.
 //!
-//! What it does not do: learn the length of a check from an earlier run, as shuttle's own PCT does, whose first run has no change
-//! points; then a schedule would not be its seed.
+//! It does not learn the length of a check from an earlier run. Shuttle's own PCT does, and its
+//! first run has no change points; a schedule would not be its seed.
 
 use larder_device::rng::Rng;
 use shuttle::scheduler::{DataSource, RandomDataSource, Schedule, Scheduler, Task, TaskId};
@@ -15,7 +17,7 @@ const CHANGES: usize = 6;
 /// The last step that may be a change point is 2 to this power.
 const CHANGE_BITS: u64 = 17;
 
-/// See the module. It schedules one execution.
+/// The scheduler of one execution.
 pub struct Priorities {
     rng: Rng,
     data: RandomDataSource,

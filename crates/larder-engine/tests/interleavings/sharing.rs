@@ -1,7 +1,8 @@
-//! The lock of the state, `state_lock.rs`, by itself and with pins, under many schedules: looks beside one another, the touches that they
-//! leave, and decisions that come between.
+//! The lock of the state, `state_lock.rs`, by itself and with pins, under many schedules. The
+//! checks run looks beside one another, with the touches that they leave, and decisions between
+//! them.
 //!
-//! What it does not do: look up anything; `caches.rs` does.
+//! It leaves look-ups to `caches.rs`.
 
 use crate::{
     explore::explore,
@@ -23,17 +24,17 @@ const SCHEDULES: u64 = 1500;
 const LOOKS: u32 = 33;
 const LOOKERS: usize = 3;
 
-/// What is looked at.
+/// The state under the lock.
 #[derive(Default)]
 struct Looked {
     decisions: u32,
-    /// Somebody decides. Not atomic: that is what the lock is for.
+    /// A decision is under way. Not atomic: the lock guards it.
     deciding: bool,
-    /// How many looks of each thread are known.
+    /// The number of known looks of each thread.
     known: [u32; LOOKERS],
 }
 
-/// A look: whose, its number, and how many decisions it saw.
+/// A look: its thread, its number, and the number of decisions before it.
 #[derive(Clone, Copy, Default)]
 struct Look {
     thread: usize,
@@ -62,7 +63,8 @@ impl Touched for Looked {
     }
 }
 
-/// Touches against who applies them: each is applied once, in the order of its thread, to the state that was looked at.
+/// Touches beside decisions: each touch is applied once, in the order of its thread, to the state
+/// of its look.
 pub fn touches_are_applied_before_a_decision() {
     explore(SCHEDULES, || {
         let stripes = Arc::new(Stripes::new(2));
@@ -110,7 +112,7 @@ pub fn touches_are_applied_before_a_decision() {
     });
 }
 
-/// A slot with something in it.
+/// A slot with a record.
 struct OneSlot {
     mapped: bool,
 }
@@ -122,8 +124,9 @@ impl Touched for OneSlot {
     }
 }
 
-/// A hit that shares the lock, and pins, against an eviction of the same slot: the slot is not touched before the reader
-/// is done, and no reader comes after.
+/// A hit that shares the lock, and pins, against an eviction of the same slot.
+///
+/// The eviction touches the slot only after the reader is done, and no reader comes after.
 pub fn a_shared_hit_pins_against_an_eviction() {
     static HITS: [AtomicReal; 2] = [const { AtomicReal::new(0) }; 2];
     use real_std::sync::atomic::{AtomicU64 as AtomicReal, Ordering::Relaxed};

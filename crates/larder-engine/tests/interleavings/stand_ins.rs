@@ -1,11 +1,11 @@
-//! Stand-ins for `parking_lot` under a scheduler that decides which thread goes on: the same names and signatures over
-//! shuttle's locks.
+//! Stand-ins for `parking_lot` under a scheduler that picks the next thread: the same names and
+//! signatures over shuttle's locks.
 //!
-//! Invariants: each call is a point where any other thread may run. A timed wait ends by notification or by time, as the
-//! scheduler has it, and never waits for ever.
+//! Invariants: each call is a point at which any other thread may run. A timed wait ends by
+//! notification or by time, at the scheduler's choice, and never waits for ever.
 //!
-//! What it does not do: weak memory. Every atomic operation is sequentially consistent here, whatever ordering the source
-//! asks for; that a weaker one suffices is not shown.
+//! It does not model weak memory. Every atomic operation is sequentially consistent here, for any
+//! ordering in the source; so these checks do not show that a weaker one suffices.
 
 use real_std::{
     ops::{Deref, DerefMut},
@@ -15,7 +15,7 @@ use real_std::{
 };
 use shuttle::{rand::Rng, sync};
 
-/// Looks at a condition that a timed wait takes before its time is over.
+/// Looks of a timed wait at its condition before its time is over.
 const TIMED_LOOKS_MAX: u32 = 8;
 
 /// A lock that does not poison.
@@ -55,14 +55,14 @@ impl<T> DerefMut for MutexGuard<'_, T> {
 }
 
 impl<'a, T> MutexGuard<'a, T> {
-    /// A guard of a part of what is guarded.
+    /// Returns a guard of a part of the guarded value.
     pub fn map<U>(mut guard: Self, part: impl FnOnce(&mut T) -> &mut U) -> MappedMutexGuard<'a, T, U> {
         let part = NonNull::from(part(&mut guard));
         MappedMutexGuard { part, _whole: guard }
     }
 }
 
-/// Holds a [`Mutex`], and shows a part of what it guards.
+/// Holds a [`Mutex`], and shows a part of its value.
 pub struct MappedMutexGuard<'a, T, U> {
     part: NonNull<U>,
     _whole: MutexGuard<'a, T>,
@@ -71,7 +71,8 @@ pub struct MappedMutexGuard<'a, T, U> {
 impl<T, U> Deref for MappedMutexGuard<'_, T, U> {
     type Target = U;
     fn deref(&self) -> &U {
-        // SAFETY: the part was lent by what is guarded, which stays where it is and ours while the guard lives.
+        // SAFETY: the guarded value lent the part; it stays in place and ours while the guard
+        // lives.
         unsafe { self.part.as_ref() }
     }
 }
@@ -97,7 +98,7 @@ struct Timed {
     notified: u32,
 }
 
-/// How a timed wait ended.
+/// The end of a timed wait.
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
@@ -137,7 +138,7 @@ impl Condvar {
         guard.0 = Some(self.condvar.wait(held).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// Time passes as the scheduler has it, so that the duration does not matter.
+    /// Waits as long as the scheduler decides, for any duration.
     pub fn wait_for<T>(&self, guard: &mut MutexGuard<'_, T>, _at_most: Duration) -> WaitTimeoutResult {
         self.timed().waiters += 1;
         drop(guard.0.take());

@@ -1,8 +1,9 @@
-//! The engine's own means of waiting: `sync.rs`, `tickets.rs` and `pins.rs`, by themselves, under many schedules.
+//! The engine's own means of waiting: `sync.rs`, `tickets.rs` and `pins.rs`, by themselves, under
+//! many schedules.
 //!
-//! A lost wake-up is a deadlock here, which the scheduler reports.
+//! A lost wake-up is a deadlock here, and the scheduler reports it.
 //!
-//! What it does not do: anything with a cache; `caches.rs` does.
+//! It leaves caches to `caches.rs`.
 
 use crate::{
     explore::explore,
@@ -13,7 +14,7 @@ use crate::{
 };
 use larder_core::{Lba, SlotId};
 use larder_device::IoFuture;
-// It counts for the check, and is no part of what is explored.
+// The counters serve the check, and are no part of the exploration.
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use shuttle::{
     future::block_on,
@@ -25,7 +26,7 @@ use std::collections::BTreeSet;
 
 const SCHEDULES: u64 = 3000;
 
-/// Steps of a thread that pauses, and of the one that does not; and the step after which it pauses.
+/// Steps of each thread, and the step after which the first one pauses.
 const STEPS: u32 = 40;
 const PAUSE_AT: u32 = 20;
 
@@ -40,11 +41,13 @@ async fn wait_for(condition: &AtomicU32, at_least: u32, changed: &Notify) {
     }
 }
 
-/// Schedules in which one thread paused between two steps until another one was through with all of its own.
+/// Schedules in which one thread paused between two steps while another one did all of its own.
 static PAUSES: AtomicU64 = AtomicU64::new(0);
 
-/// The schedules themselves: one thread pauses at one exact point, and another thread does all that it has to do there. Listeners
-/// that listen too late need such a schedule to miss a change.
+/// The schedules themselves: one thread pauses at one exact point, and another does all its steps
+/// there.
+///
+/// Only such a schedule shows a listener that listens too late and misses a change.
 pub fn a_thread_pauses_while_another_one_does_all() {
     explore(SCHEDULES, || {
         let place = Arc::new(AtomicU32::new(0));
@@ -128,7 +131,7 @@ pub fn operations_side_by_side_all_end() {
     });
 }
 
-/// Chunks and who is in them.
+/// The chunks, each with its visitors.
 #[derive(Default)]
 struct Chunks([AtomicBool; 4]);
 
@@ -212,7 +215,7 @@ pub fn tickets_given_up_block_nobody() {
     });
 }
 
-/// Readers leave while an eviction comes: it waits for the last of them, and it is told.
+/// Readers leave while an eviction comes: it waits for the last of them, and is told.
 pub fn an_eviction_waits_for_the_last_reader() {
     explore(SCHEDULES, || {
         let pins = Arc::new(Pins::new(2, 2));

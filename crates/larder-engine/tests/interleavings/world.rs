@@ -1,10 +1,12 @@
-//! A world for a cache under the scheduler: a runtime with a thread for tasks and one for jobs, and devices in memory that
-//! answer at once, later from another thread, or (a few reads) after many other requests.
+//! A world for a cache under the scheduler: a runtime with a thread for tasks and one for jobs, and
+//! devices in memory. The devices answer at once, later from another thread, or (a few reads) after
+//! many other requests.
 //!
-//! Invariants: short delays (the engine's pauses before it tries again) end once no task can go on; longer ones, which
-//! only the timed commit asks for, never do, so that no timer wakes what a lost wake-up left behind.
+//! Invariants: short delays (the engine's pauses before it tries again) end once no task can go on.
+//! Longer ones, which only the timed commit asks for, never end. So no timer wakes a task that lost
+//! its wake-up.
 //!
-//! What it does not do: use the real driver or `ThreadRuntime`; they are explored by themselves.
+//! It does not use the real driver or `ThreadRuntime`; their own tests explore them.
 
 use crate::{Cache, Condvar, Mutex, Tuning};
 use larder_device::{
@@ -23,25 +25,25 @@ use std::{
     time::Duration,
 };
 
-/// One read of so many is held back.
+/// One read in so many is held back.
 const READS_FOR_ONE_HELD: u32 = 8;
-/// It is held until so many other requests have been made at most, or nobody can go on without it.
+/// The most other requests during which a read is held; it goes on earlier if all else waits.
 const HELD_REQUESTS_MAX: u64 = 150;
-/// How often the world looks, while no task can go on, whether others make requests.
+/// How often the world looks for requests of other threads while no task can go on.
 const IDLE_LOOKS: u32 = 2000;
 
-/// How many delays end in a row, with no request meanwhile, before the world takes it that they wait for a read that is held.
+/// Delays that end in a row, without a request, before the world lets a held read go.
 const IDLE_DELAYS: u32 = 100;
 
-/// Of so many wake-ups from other threads, one is handed over.
+/// One wake-up in so many from other threads is handed over.
 const WAKES_FOR_ONE_HANDED_OVER: u32 = 8;
-/// How often a thread that hands over a wake-up looks whether all is done.
+/// Looks of a thread that hands over a wake-up before it goes on.
 const HAND_OVER_LOOKS: u32 = 2000;
 
 /// Delays from this long on do not end.
 const ENDLESS: Duration = Duration::from_millis(500);
 
-/// See the module.
+/// The state that the threads and devices of a schedule share.
 pub struct World {
     queues: Mutex<Queues>,
     work: Condvar,
@@ -54,10 +56,10 @@ struct Queues {
     jobs: VecDeque<Job>,
     delays: VecDeque<Completer<()>>,
     endless: Vec<Completer<()>>,
-    /// Reads that are held back, until this many requests were made.
+    /// Reads that are held back until this many requests were made.
     held: Vec<(u64, Job)>,
     requests: u64,
-    /// The world's own threads that are at a task or a job.
+    /// The world's own threads with a task or a job.
     busy: u32,
     stopped: bool,
 }
@@ -90,8 +92,10 @@ impl World {
         world
     }
 
-    /// Now and then a client that woke a task waits until the world's threads have nothing to do: all that follows from the wake-up
-    /// happens before the client's next step. Where the client has a lock that they need, it goes on after some time.
+    /// Now and then lets the world's threads finish before a client that woke a task goes on.
+    ///
+    /// So all consequences of the wake-up happen before the client's next step. If the client has a
+    /// lock that they need, it goes on after some time.
     fn hand_over(&self) {
         let is_own = self.threads.lock().iter().any(|own| own.thread().id() == thread::current().id());
         if is_own || !thread_rng().gen_ratio(1, WAKES_FOR_ONE_HANDED_OVER) {
@@ -109,7 +113,7 @@ impl World {
         }
     }
 
-    /// Drops what tasks are left, and waits for the threads.
+    /// Drops the remaining tasks, and waits for the threads.
     pub fn stop(&self) {
         self.queues.lock().stopped = true;
         self.work.notify_all();
@@ -153,12 +157,12 @@ impl World {
                     self.work.notify_all();
                 }
                 drop(queues);
-                // Whoever is paused waits for others.
+                // A paused thread waits for others.
                 thread::yield_now();
                 delay.complete(Ok(()));
                 queues = self.queues.lock();
             } else if !queues.held.is_empty() {
-                // Somebody else may be at work; where nobody is, this is what they all wait for.
+                // Other threads may be at work; if none is, they all wait for this.
                 if idle_looks == IDLE_LOOKS {
                     idle_looks = 0;
                     let (_, job) = queues.held.remove(0);
@@ -194,7 +198,7 @@ impl World {
         }
     }
 
-    /// Counts a request, and lets go of the reads that were held until then.
+    /// Counts a request, and lets go of the reads that wait for this count.
     fn note_request(&self) {
         let mut queues = self.queues.lock();
         queues.requests += 1;
@@ -221,7 +225,7 @@ impl World {
     }
 }
 
-/// The runtime that a cache in this world gets.
+/// The runtime of a cache in this world.
 pub struct Threads(pub Arc<World>);
 
 impl Runtime for Threads {
@@ -256,7 +260,7 @@ impl Runtime for Threads {
     }
 }
 
-/// A device in memory, half of whose requests are done by the world's second thread.
+/// A device in memory; the world's second thread does half of its requests.
 pub struct Late {
     ram: Arc<RamDevice>,
     world: Arc<World>,
@@ -320,13 +324,15 @@ impl BlockDevice for Late {
     }
 }
 
-/// For one schedule. Nothing happens by itself: no destaging before it must be, no read-ahead, no timed commit.
+/// Returns the tuning of a schedule.
+///
+/// Nothing happens by itself: no early destaging, no read-ahead, no timed commit.
 pub fn tuning() -> Tuning {
     Tuning {
         commit_interval_ms: 3_600_000,
         destage_rate_bytes_per_s: 0,
         prefetch_bytes_max: 0,
-        // The same on each machine; and hits that share the lock at once, or after one that did not.
+        // The same on each machine; hits share the lock at once, or after one exclusive hit.
         read_stripes: 2,
         share_after_reads: thread_rng().gen_range(0..2),
         ..Tuning::default()

@@ -1,9 +1,9 @@
-//! What sectors are filled with: a [`Value`] in 32 bits, from which all 512 bytes follow, and back.
+//! The content of sectors: a [`Value`] in 32 bits, from which all 512 bytes follow, and back.
 //!
-//! Invariants: two sectors have the same bytes exactly if they have the same value. A sector that mixes two writes, or
-//! holds anything else, has no value.
+//! Invariants: two sectors have the same bytes exactly if they have the same value. A sector that
+//! mixes two writes, or holds anything else, has no value.
 //!
-//! What it does not do: know which value belongs where.
+//! It does not know the place of a value.
 
 use crate::sector::{Value, WriteNumber};
 use larder_core::types::SECTOR_BYTES;
@@ -20,20 +20,20 @@ pub const POOL_MAX: u32 = 1 << 16;
 /// The pool's contents repeat after this many sectors: 128 KiB, the largest chunk.
 const POOL_SECTORS: usize = 256;
 
-/// What a write fills its sectors with.
+/// The content of a write's sectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fill {
     /// Bytes that are nowhere else, and do not compress.
     Noise,
     /// Bytes that are nowhere else, and compress.
     Text,
-    /// Content number so and so, laid out by address: chunks that get the same content are duplicates.
+    /// Content with this number, laid out by address: chunks with the same content are duplicates.
     Pool(u32),
     /// Zeroes.
     Zeroes,
 }
 
-// The two lowest bits of a value say which kind it is; a value that is not zero has another than 0 there.
+// The two lowest bits of a value tell its kind; they are 0 only for the value zero.
 const NOISE: u32 = 1;
 const TEXT: u32 = 2;
 const POOL: u32 = 3;
@@ -87,7 +87,7 @@ pub fn write_sector(value: Value, out: &mut [u8]) {
     }
 }
 
-/// The value of a sector; `None` if it is not one that [`write_sector`] made.
+/// Returns the value of a sector; `None` for bytes that [`write_sector`] did not make.
 pub fn read_sector(bytes: &[u8]) -> Option<Value> {
     let (head, rest) = bytes.split_at(8);
     let first = u64::from_le_bytes(head.try_into().expect("eight bytes"));
@@ -105,7 +105,7 @@ pub fn read_sector(bytes: &[u8]) -> Option<Value> {
     (whole && first == expected && value & 3 != 0).then_some(value)
 }
 
-/// Checks of the above.
+/// Checks of this module.
 pub mod checks {
     use super::*;
 

@@ -1,8 +1,9 @@
-//! The desk between the plan and the cache: what a run keeps from life to life and in each, and the tasks of a life.
+//! The desk between the plan and the cache: the state of a run from life to life and in each, and
+//! the tasks of a life.
 //!
 //! Invariants: the first broken promise is the one that counts, and ends the life.
 //!
-//! What it does not do: requests, which are in [`crate::requests`]; what operators ask for, in [`crate::operator`].
+//! It leaves requests to [`crate::requests`], and operators to [`crate::operator`].
 
 use crate::{
     fence::MemoryFence,
@@ -26,10 +27,10 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// What kind of promise was broken.
+/// The kind of a broken promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ViolationKind {
-    /// A read returned what it must not.
+    /// A read returned a forbidden value.
     Data,
     /// Something failed without a reason.
     Error,
@@ -51,17 +52,17 @@ pub struct Violation {
 /// The desk of a run.
 pub struct Desk {
     pub state: Mutex<State>,
-    /// Whether each write is durable once it is over.
+    /// True if each write is durable once it is over.
     pub durable_writes: bool,
 }
 
-/// What the desk keeps, all behind one lock.
+/// The state of the desk, all behind one lock.
 pub struct State {
     pub model: Model,
     pub stats: Stats,
-    /// What happened, if anybody wants to know.
+    /// The history, if the run keeps one.
     pub lines: Option<Vec<String>>,
-    /// Prints what happens to this sector.
+    /// The sector whose events are printed.
     pub watched: Option<usize>,
     pub life: usize,
     pub runtime: Option<Arc<SimRuntime>>,
@@ -84,10 +85,10 @@ pub struct State {
     /// A hash of all choices of all schedulers.
     pub trace: u64,
     pub closed: bool,
-    /// Where a fence is kept, and the moment at which it was first seen to be up in this life.
+    /// The keeper of the fence, and the moment of the first look in this life that found it up.
     pub fence: Option<Arc<MemoryFence>>,
     pub fenced_since: Option<Moment>,
-    /// The origin, and how much of what failed flushes made it forget the model knows.
+    /// The origin, and the number of its losses by failed flushes that the model knows.
     pub origin: Option<Arc<SimDevice>>,
     pub forgotten: u64,
     /// Flushes of the origin that had failed when the life began.
@@ -147,8 +148,10 @@ impl Desk {
         self.state.lock().trace
     }
 
-    /// Another flash is in place: nothing is known of its mode. `origin_is_complete`: and nothing is lost by that.
-    /// `but_for_trims`: only trims that the cache kept.
+    /// Another flash is in place, and its mode is unknown.
+    ///
+    /// `origin_is_complete`: the loss of the flash loses no data. `but_for_trims`: only trims that
+    /// the cache kept.
     pub fn new_flash(&self, origin_is_complete: bool, but_for_trims: bool) {
         let mut state = self.state.lock();
         if origin_is_complete {
@@ -217,7 +220,7 @@ impl Desk {
         state.stats.lives += 1;
     }
 
-    /// Whether the cache of this life keeps trims to itself.
+    /// Notes if the cache of this life keeps its trims.
     pub fn keeps_trims(&self, keeps: bool) {
         self.state.lock().model.keeps_trims = keeps;
     }
@@ -252,7 +255,7 @@ impl Desk {
         let expected = state.mode.replace(cache.mode());
         drop(state);
         self.history(|| format!("the cache is open in {:?}", cache.mode()));
-        // Dirty data that is found where a mark of the log is lost brings write-back back.
+        // Dirty data behind a lost mark of the log brings write-back back.
         let expected = expected.filter(|_| !self.trouble().metadata_damaged);
         if let Some(expected) = expected.filter(|&mode| mode != cache.mode()) {
             let text = format!("the cache is open in {:?}, though {expected:?} was durable", cache.mode());
@@ -260,8 +263,10 @@ impl Desk {
         }
     }
 
-    /// Counts the cache's work in this life, and drops it. On an undamaged flash no record may fail its check: a failure hides a
-    /// slot that was written during a read, or a mapping to lost content.
+    /// Counts the cache's work in this life, and drops it.
+    ///
+    /// On an undamaged flash no record may fail its check: a failure hides a slot that was written
+    /// during a read, or a mapping to lost content.
     pub fn forget_cache(&self) {
         let cache = self.state.lock().cache.take();
         let Some(cache) = &cache else { return };
@@ -308,7 +313,7 @@ impl Desk {
         }
     }
 
-    /// Until all tasks are over, or a promise was broken.
+    /// Waits until all tasks are over, or a promise was broken.
     pub async fn all_done(&self) {
         std::future::poll_fn(|cx| {
             let mut state = self.state.lock();
@@ -323,7 +328,7 @@ impl Desk {
 }
 
 impl State {
-    /// Tells the model what failed flushes made the origin forget since the last look.
+    /// Tells the model the losses of the origin by failed flushes since the last look.
     pub fn look_at_origin(&mut self) {
         let forgotten = self.origin.as_ref().map_or(0, |origin| origin.forgotten());
         if forgotten > self.forgotten {
@@ -335,7 +340,7 @@ impl State {
         }
     }
 
-    /// Whether the cache was told of every flush of the origin that failed.
+    /// Returns true if the cache was told of every failed flush of the origin.
     pub fn knows_of_all_failures(&self, cache: &Cache) -> bool {
         let failed = self.origin.as_ref().map_or(0, |origin| origin.failed_flushes()) - self.failed_flushes_before;
         failed == 0 || cache.status().counts.origin_flush_failures == failed
@@ -347,7 +352,7 @@ impl State {
         self.model.now()
     }
 
-    /// Since when a fence is known to be up.
+    /// Returns the moment since which a fence is known to be up.
     pub fn fenced_since(&mut self) -> Option<Moment> {
         if self.fenced_since.is_none() && self.fence.as_ref().is_some_and(|fence| fence.is_up()) {
             self.fenced_since = Some(self.model.now());

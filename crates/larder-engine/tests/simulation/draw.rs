@@ -1,9 +1,10 @@
-//! Draws plans: from a seed to everything that happens.
+//! Draws plans: a seed gives all events of a run.
 //!
-//! Invariants: a seed gives one plan. Worlds are as small as the format allows, so that evictions, checkpoints and a full
-//! cache are everyday; several clients work on the same few chunks, so that requests overlap.
+//! Invariants: a seed gives one plan. Worlds are as small as the format allows, so that evictions,
+//! checkpoints and a full cache are everyday. Several clients work on the same few chunks, so that
+//! requests overlap.
 //!
-//! What it does not do: look at what an execution does.
+//! It does not look at an execution.
 
 use crate::{
     content::{Fill, WRITE_SECTORS_MAX},
@@ -16,11 +17,11 @@ use larder_engine::{Tuning, config::TrimPolicy};
 use larder_format::{Compression, DesignId, WriteMode};
 
 const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
-/// The last step that a life with a lasting fault may take: it may never come to an end by itself.
+/// The last step of a life with a lasting fault, which may never end by itself.
 const STEPS_WITH_FAULT_MAX: u64 = 30_000;
-/// Change at which a life is stopped that shall not get through its opening: the superblock twins and their flushes.
+/// The last change of a life that is to stop in its opening: superblock twins and their flushes.
 const OPENING_CHANGES_MAX: u64 = 6;
-/// What a small flash with slots of one chunk has besides.
+/// The other contents of a small flash with slots of one chunk, in bytes.
 const METADATA_BYTES: u64 = 640 << 10;
 /// The fewest of such slots.
 const SLOTS_MIN: u64 = 12;
@@ -33,7 +34,7 @@ impl Plan {
         let mut rng = Rng::new(seed);
         let crowd = rng.chance(1, 4);
         let mut shape = draw_shape(&mut rng, design::drawn(seed), crowd);
-        // Without draws, so that a seed's plan stays what it was. Always, soon, and as they do by default.
+        // Without draws, so that a seed's plan stays the same: at once, soon, and by default.
         shape.tuning.share_after_reads = [0, 1, shape.tuning.share_after_reads][(seed % 3) as usize];
         shape.tuning.durable_writes = seed % 5 == 4;
         shape.tuning.trim = [TrimPolicy::Zero, TrimPolicy::Keep, TrimPolicy::Pass][(seed / 3 % 3) as usize];
@@ -67,7 +68,7 @@ const FLASH_FULL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2
 fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
     let origin_sector_bytes = if rng.chance(1, 6) { 4096 } else { 512 };
-    // Not a multiple of the chunk, mostly: then the last chunk is short.
+    // Rarely a multiple of the chunk: otherwise the last chunk is short.
     let spread_kib = if rng.chance(1, 8) { 7 << 9 } else { 2 << 9 };
     let origin_bytes = (512 << 10) + rng.below(spread_kib) * 1024;
     let mut tuning = Tuning {
@@ -100,7 +101,7 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
         tuning,
     };
     if design::is_slotted(design) {
-        // With room for a part of the origin, for slots of one chunk are as many as fit.
+        // With room for a part of the origin only, because slots of one chunk fill the flash.
         if crowd {
             shape.chunk_bytes = 4096;
         }
@@ -111,7 +112,7 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     shape
 }
 
-/// What lives are drawn from.
+/// The source of the lives' draws.
 struct Source {
     rng: Rng,
     sectors: usize,
@@ -121,10 +122,13 @@ struct Source {
     damage: bool,
     /// Many long writes, of bytes that do not compress.
     heavy: bool,
-    /// The same few faults of this device, beside many checkpoints and destages: what one flush that fails does to all
-    /// that is under way.
+    /// A drill: the same few faults of this device, beside many checkpoints and destages.
+    ///
+    /// It shows the effects of one failed flush on all work under way.
     drill: Option<Device>,
-    /// Many addresses and few contents, the same in several lives, over small slots: more is remembered than there is.
+    /// Many addresses and few contents, the same in several lives, over small slots.
+    ///
+    /// The designs remember more addresses than they have slots.
     crowd: bool,
 }
 

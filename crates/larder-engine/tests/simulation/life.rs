@@ -1,8 +1,10 @@
-//! One life, executed: the cache is opened, clients and operator do what the plan says, faults begin, and it ends.
+//! One life, executed: the cache is opened, clients and operator follow the plan, faults begin, and
+//! it ends.
 //!
-//! Invariants: everything that a request showed is told to the model as it happens. The first violation ends the run.
+//! Invariants: the model hears of every result of a request at its time. The first violation ends
+//! the run.
 //!
-//! What it does not do: requests themselves, which are in [`crate::requests`].
+//! It leaves the requests themselves to [`crate::requests`].
 
 use crate::{
     desk::{Desk, Violation, ViolationKind},
@@ -34,12 +36,12 @@ impl Life {
     }
 }
 
-/// How a life went.
+/// The outcome of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// The cache was open.
     Lived,
-    /// It was not opened: cut short, or a device failed.
+    /// The opening failed: cut short, or by a device error.
     NotOpened,
     /// The flash was refused, as damaged.
     Refused,
@@ -47,7 +49,7 @@ pub enum Outcome {
     Detached,
 }
 
-/// How far a life came.
+/// The progress of a life.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Opening,
@@ -56,7 +58,7 @@ enum Stage {
     Over(Outcome),
 }
 
-/// Executes a life over the world's devices. The model is as the next opening finds it.
+/// Executes a life over the world's devices, and leaves the model as the next opening finds it.
 pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> Result<Outcome, Violation> {
     let options = SimOptions { steps_max: STEPS_MAX, ..SimOptions::default() };
     let runtime = SimRuntime::with_options(life.schedule_seed, options);
@@ -69,7 +71,7 @@ pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> 
         desk.history(|| format!("the flash moves to sectors of {sector_bytes} bytes"));
     }
     if life.discard_fenced && world.fence.is_up() {
-        // Even if this opening does not get to its end.
+        // Even if this opening is cut short.
         desk.drop_dirty_data();
     }
     let stage = Cell::new(Stage::Opening);
@@ -125,7 +127,7 @@ fn finish(desk: &Desk, runtime: &SimRuntime, life: &Life, stage: Stage, cut_shor
     });
 }
 
-/// Drives the life, with faults and its end at their moments. True: its story was told to the end.
+/// Drives the life, with faults and its end at their moments, and returns true if its story ended.
 fn drive(
     world: &World,
     desk: &Desk,
@@ -162,7 +164,7 @@ fn drive(
     }
 }
 
-/// What happens in a life, in order.
+/// Executes the events of a life, in order.
 async fn story(world: &World, desk: &Arc<Desk>, runtime: &Arc<SimRuntime>, life: &Life, stage: &Cell<Stage>) {
     let mut tuning = world.shape.tuning.clone();
     tuning.discard_fenced = life.discard_fenced;
@@ -195,7 +197,7 @@ async fn story(world: &World, desk: &Arc<Desk>, runtime: &Arc<SimRuntime>, life:
         Ending::Drop => {
             desk.forget_cache();
             drop(cache);
-            // Its tasks end, and requests that it began.
+            // Its tasks end, and the requests that it began.
             larder_device::Runtime::delay(&**runtime, std::time::Duration::from_millis(1)).await.ok();
         }
         Ending::Kill | Ending::PowerLoss => {}
@@ -220,7 +222,7 @@ fn not_opened(world: &World, desk: &Desk, life: &Life, error: &EngineError) -> O
     }
 }
 
-/// Whether a mode has dirty data.
+/// Returns true if a mode has dirty data.
 pub fn keeps_dirty(mode: WriteMode) -> bool {
     mode == WriteMode::Back
 }

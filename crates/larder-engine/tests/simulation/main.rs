@@ -1,17 +1,19 @@
-//! The engine in simulation: a seed decides what clients and operators ask, what fails, when it crashes, and the order of
-//! all completions; a model of the contract checks every read, before and after every crash.
+//! The engine in simulation: a seed decides the requests of clients and operators, the faults, the
+//! crashes, and the order of all completions. A model of the contract checks every read, before and
+//! after every crash.
 //!
-//! It has a front of its own, that understands what `cargo test` says to a test (filters, `--exact`, `--skip`, `--list`):
+//! It has a front of its own that understands the arguments of `cargo test` (filters, `--exact`,
+//! `--skip`, `--list`):
 //!
-//! - `LARDER_SEEDS=N` takes seeds 1 to N instead of the share that belongs to every test run,
+//! - `LARDER_SEEDS=N` takes seeds 1 to N instead of the share that belongs to every test run;
 //! - `LARDER_SEED=N` takes that one, and tells its history if it fails;
 //! - `LARDER_SEED_FIRST=N` begins elsewhere;
-//! - `LARDER_WATCH=SECTOR` prints what happens to a sector, with `LARDER_SEED`;
-//! - `LARDER_STATS=1` prints how often what happened.
+//! - `LARDER_WATCH=SECTOR` prints the events of a sector, with `LARDER_SEED`;
+//! - `LARDER_STATS=1` prints the counts of events.
 //!
-//! Invariants: a seed is one run, wherever and however often it is executed (checked for some).
+//! Invariants: a seed is one run, on every machine and in every repetition (checked for some).
 //!
-//! What it does not do: real devices and threads, which other tests have.
+//! It leaves real devices and threads to other tests.
 
 // A program of its own: its modules are public to each other.
 #![allow(missing_docs)]
@@ -62,7 +64,7 @@ const HISTORY_LINES_MAX: usize = 400;
 
 type Check = (&'static str, fn());
 
-/// What there is to run. The last one is the simulation itself.
+/// The checks. The last one is the simulation itself.
 const CHECKS: &[Check] = &[
     ("content::values_and_bytes_follow_from_each_other", content::checks::values_and_bytes_follow_from_each_other),
     ("sector::reads_are_new", sector::checks::reads_are_new),
@@ -94,7 +96,7 @@ fn main() -> ExitCode {
             "--skip" => skipped.extend(args.next()),
             // Options of the usual front that take a value.
             "--test-threads" | "--format" | "--color" | "--logfile" | "-Z" => drop(args.next()),
-            // Nothing here is kept for later.
+            // No check here is kept for later.
             "--ignored" => return ExitCode::SUCCESS,
             other if other.starts_with('-') => {}
             _ => filters.push(arg),
@@ -187,7 +189,7 @@ fn seeds() {
         stats.list().iter().for_each(|(name, count, _)| println!("{count:>12}  {}", name.replace('_', " ")));
     }
     failures.iter().for_each(|failure| tell(failure.seed));
-    // Those that were begun: after some violations the rest is not.
+    // The runs that were begun: after some violations the rest is left out.
     let count = next.into_inner().min(count);
     println!("{count} seeds, {} crashes, {} faults, {} violations", stats.crashes, stats.faults, failures.len());
     println!("{seconds:.1} s on {threads} threads: {:.0} crashes an hour", stats.crashes as f64 / seconds * 3600.0);
@@ -214,7 +216,7 @@ fn one_seed(seed: u64) {
     }
 }
 
-/// Tells the smallest history that is found in which a seed's promise is broken.
+/// Tells the smallest history found in which a seed's promise is broken.
 fn tell(seed: u64) {
     let plan = Plan::draw(seed);
     let Some(violation) = run::execute(&plan, false, None).violation else {

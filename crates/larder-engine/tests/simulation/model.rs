@@ -1,8 +1,8 @@
-//! The volume as the contract allows it: all sectors, and what is durable of them.
+//! The volume as the contract allows it: all sectors, and their durable content.
 //!
 //! Invariants: the clock counts events; no two have the same moment. A life begins at moment 1.
 //!
-//! What it does not do: the rules for a sector, which are in [`crate::sector`].
+//! It leaves the rules for a sector to [`crate::sector`].
 
 use crate::{
     content::{Fill, ZERO, name, read_sector, value},
@@ -14,11 +14,11 @@ use larder_core::types::SECTOR_BYTES;
 
 /// A read that the contract forbids.
 pub struct Broken {
-    /// What it says, in words.
+    /// The message of the violation.
     pub text: String,
 }
 
-/// How far an operation brought the completed writes.
+/// The device that completed writes have surely reached.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
     /// To the flash, as far as the cache needs one.
@@ -36,9 +36,9 @@ pub struct Model {
     clock: Moment,
     durable: Durable,
     pub trouble: Trouble,
-    /// The cache keeps trims to itself, as far as it has room for them, and ignores others.
+    /// The cache keeps trims as far as it has room for them, and ignores others.
     pub keeps_trims: bool,
-    /// When the origin last forgot what a failed flush should have made durable, until somebody is told of a failure.
+    /// The last loss on the origin by a failed flush, until a client hears of a failure.
     untold: Option<Moment>,
     /// Sectors read that could have had several values.
     pub open_reads: u64,
@@ -83,8 +83,10 @@ impl Model {
         now
     }
 
-    /// A write succeeded, and went this way. `fua`: it is durable. `kept`: whoever acknowledged it knew of all that the origin
-    /// may have forgotten, so that it is there for the next flush.
+    /// A write succeeded, by this way.
+    ///
+    /// `fua`: it is durable. `kept`: the origin's losses were known at its acknowledgement, so the
+    /// next flush covers it.
     pub fn complete(&mut self, write: WriteNumber, run: Run, fua: bool, way: Way, kept: bool) {
         let now = self.now();
         for sector in &mut self.sectors[run.at..run.end()] {
@@ -96,7 +98,7 @@ impl Model {
     pub fn fail(&mut self, write: WriteNumber, run: Run, way: Way) {
         let now = self.now();
         self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, way));
-        // It may have gone past the flash, under what the cache holds of the chunk.
+        // It may have gone past the flash, under the cache's copy of the chunk.
         let dirty: Vec<usize> = (run.at..run.end()).filter(|&at| self.perhaps_dirty(Run { at, count: 1 })).collect();
         dirty.into_iter().for_each(|at| self.sectors[at].lurk(write, now));
     }
@@ -134,16 +136,19 @@ impl Model {
         self.nothing_is_kept_back(start)
     }
 
-    /// All writes that completed before `start` are durable. A fence has been up since `fenced`: those that began since
-    /// then are on the origin.
+    /// All writes that completed before `start` are durable.
+    ///
+    /// A fence has been up since `fenced`: later writes are on the origin.
     pub fn durable_past_flash(&mut self, start: Moment, fenced: Moment) -> Result<(), Broken> {
         self.durable.below = self.durable.below.max(start);
         self.durable.past_flash = (fenced, self.durable.past_flash.1.max(start));
         self.nothing_is_kept_back(start)
     }
 
-    /// The origin forgot what it had not flushed, because that failed. `all`: the cache relies on it alone. `must_tell`: what
-    /// clients write goes there, and they must be told.
+    /// The origin lost its unflushed writes in a failed flush.
+    ///
+    /// `all`: the cache relies on the origin alone. `must_tell`: clients write to the origin, and
+    /// must be told.
     pub fn origin_forgets(&mut self, all: bool, must_tell: bool) {
         let durable = self.durable;
         self.sectors.iter_mut().for_each(|sector| sector.origin_forgets(durable, all));
@@ -153,12 +158,12 @@ impl Model {
         }
     }
 
-    /// Somebody was told that something failed.
+    /// A client was told of a failure.
     pub fn told(&mut self) {
         self.untold = None;
     }
 
-    /// Who is told that all before `start` is durable, and nobody was told that it is not, was deceived.
+    /// Checks that no loss before `start` is untold when a flush succeeds.
     fn nothing_is_kept_back(&self, start: Moment) -> Result<(), Broken> {
         let deceived = self.untold.is_some_and(|at| at < start);
         match self.sectors.iter().position(|sector| deceived && sector.lacks_since(start)) {
@@ -169,7 +174,7 @@ impl Model {
         }
     }
 
-    /// Whether the cache may hold what the origin lacks of the chunks of a run.
+    /// Returns true if the cache may hold data of a run's chunks that the origin lacks.
     pub fn perhaps_dirty(&self, run: Run) -> bool {
         let first = run.at / self.chunk_sectors * self.chunk_sectors;
         let end = run.end().next_multiple_of(self.chunk_sectors).min(self.sectors.len());
@@ -184,7 +189,7 @@ impl Model {
     /// The life is over; the cache was open in it.
     pub fn life_ends(&mut self, closed: bool) {
         let durable = self.durable;
-        // One that failed is left as it is.
+        // A failed flash keeps its old state.
         let flash_knows = closed && !self.trouble.flash_may_fail();
         self.sectors.iter_mut().for_each(|sector| sector.crash(durable, flash_knows));
         if self.trouble.log_damaged {
@@ -196,13 +201,13 @@ impl Model {
         self.trouble.life_ends();
     }
 
-    /// An opening is over that did not succeed. Whoever asked for it was told, and nobody relies on what it flushed.
+    /// An opening failed. Its caller was told, and no client relies on its flushes.
     pub fn opening_ends(&mut self) {
         self.untold = None;
         self.trouble.life_ends();
     }
 
-    /// Between lives: what is on the flash alone is lost.
+    /// Between lives: data on the flash alone is lost.
     pub fn lose_flash(&mut self) {
         self.sectors.iter_mut().for_each(Sector::lose_flash);
     }
@@ -212,7 +217,7 @@ impl Model {
         self.sectors.iter_mut().for_each(|sector| sector.origin_is_complete(but_for_trims));
     }
 
-    /// Between lives: what the metadata said may be lost.
+    /// Between lives: the content of the metadata may be lost.
     pub fn revert(&mut self) {
         self.sectors.iter_mut().for_each(Sector::revert);
     }

@@ -1,21 +1,23 @@
-//! What an operator asks for: destages, checkpoints, mode switches, the end.
+//! Requests of an operator: destages, checkpoints, mode switches, the end.
 //!
-//! Invariants: what it promises is told to the model only when it succeeded.
+//! Invariants: the model hears of a promise only when the request succeeded.
 //!
-//! What it does not do: requests of clients, which are in [`crate::requests`].
+//! It leaves requests of clients to [`crate::requests`].
 
 use crate::{desk::Desk, life::keeps_dirty, model::Reach, plan::OperatorOp, trouble::Way};
 use larder_engine::{Cache, WriteMode};
 use std::sync::Arc;
 
 impl Desk {
-    /// What [`Desk::way`] compares with: how many mode switches began and ended, how many are under way, and the mode.
+    /// Returns the mode for [`Desk::way`].
+    ///
+    /// With it come the number of mode switches that began or ended, and the number under way.
     pub fn mode(&self, cache: &Cache) -> (u64, u64, WriteMode) {
         let state = self.state.lock();
         (state.mode_switches, state.switching, cache.mode())
     }
 
-    /// Which way a request went that began at `before`.
+    /// Returns the way of a request that began at `before`.
     pub fn way(&self, cache: &Cache, before: (u64, u64, WriteMode)) -> Way {
         // Behind a fence it may have gone past the flash.
         let is_fenced = self.state.lock().fence.as_ref().is_some_and(|fence| fence.is_up());
@@ -30,7 +32,7 @@ impl Desk {
         way
     }
 
-    /// Does what the operator asks, and tells the model what that promises.
+    /// Executes an operator's request, and tells the model its promise.
     pub async fn operate(self: &Arc<Self>, cache: &Arc<Cache>, op: OperatorOp) {
         self.history(|| format!("the operator asks: {op:?}"));
         let start = self.state.lock().operation_begins();
@@ -75,7 +77,7 @@ impl Desk {
                 }
                 OperatorOp::SetMode(mode) if mode != before.2 => {
                     state.stats.mode_switches += 1;
-                    // What had completed when the switch began is on the origin when it is over.
+                    // Writes that completed before the switch began are on the origin at its end.
                     if alone {
                         kept = state.model.durable_before(start, Reach::All);
                     }
@@ -97,7 +99,7 @@ impl Desk {
 
     fn mode_switch_begins(&self) {
         let mut state = self.state.lock();
-        // What failed before this did so in the mode that was in force.
+        // Earlier failures belong to the mode that was in force.
         state.look_at_origin();
         state.switching += 1;
         state.mode_switches += 1;
@@ -106,7 +108,7 @@ impl Desk {
 
     fn mode_switch_ends(&self, cache: &Cache, succeeded: bool) {
         let mut state = self.state.lock();
-        // What failed during the switch did not yet fail in the new mode.
+        // Failures during the switch do not count in the new mode yet.
         state.look_at_origin();
         state.switching -= 1;
         state.mode_switches += 1;
@@ -115,14 +117,14 @@ impl Desk {
         }
     }
 
-    /// Closes or detaches the cache; false where that failed, and might.
+    /// Closes or detaches the cache, and returns false if that failed with a reason.
     pub async fn close(&self, cache: &Cache, detach: bool) -> bool {
         let start = {
             let mut state = self.state.lock();
             if state.closed || state.model.trouble.closing {
                 return state.closed;
             }
-            // A detachment that fails leaves the cache open, but whether it will is not known yet.
+            // A failed detachment leaves the cache open, but its outcome is still unknown.
             state.model.trouble.closing = true;
             state.model.trouble.detaching |= detach;
             state.stats.closed_under_load += u64::from(state.requests_in_flight > 0);

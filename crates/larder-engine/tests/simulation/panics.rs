@@ -1,6 +1,7 @@
-//! Panics of what is tested: caught, kept as text, and not printed, for a run that fails is replayed many times.
+//! Panics of a run: caught, kept as text, and not printed, because a failing run is replayed many
+//! times.
 //!
-//! What it does not do: touch panics of other threads, or outside a run.
+//! It does not touch panics of other threads, or outside a run.
 
 use std::{cell::RefCell, panic};
 
@@ -27,7 +28,7 @@ pub fn install() {
     }));
 }
 
-/// Executes a run, whose panics are kept.
+/// Executes a run, and keeps its panics.
 pub fn during<T>(run: impl FnOnce() -> T) -> T {
     let before = LAST.replace(Some(String::new()));
     let result = run();

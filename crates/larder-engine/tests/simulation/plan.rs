@@ -1,10 +1,11 @@
-//! A run as data: what the world is made of, and what happens in each of its lives.
+//! A run as data: the parts of the world, and the events of each of its lives.
 //!
-//! A *life* is one opening of the cache, with all that is asked of it, what fails meanwhile, and its end.
+//! A *life* is one opening of the cache, with its requests, its faults, and its end.
 //!
-//! Invariants: executing the same plan gives the same run; the order of completions is in the plan, as a seed.
+//! Invariants: executing the same plan gives the same run; the order of completions is in the plan,
+//! as a seed.
 //!
-//! What it does not do: draw plans ([`crate::draw`]), execute them ([`crate::life`]), or make them smaller
+//! It does not draw plans ([`crate::draw`]), execute them ([`crate::life`]), or make them smaller
 //! ([`crate::shrink`]).
 
 use crate::content::Fill;
@@ -20,7 +21,7 @@ pub struct Plan {
     pub lives: Vec<Life>,
 }
 
-/// What the world is made of.
+/// The parts of a world.
 #[derive(Clone, Debug)]
 pub struct Shape {
     pub design: DesignId,
@@ -29,17 +30,17 @@ pub struct Shape {
     pub flash_bytes: u64,
     pub origin_bytes: u64,
     pub origin_sector_bytes: u32,
-    /// Whether a discarded range reads as zeroes: on the flash, and on the origin.
+    /// True if a discarded range reads as zeroes: on the flash, and on the origin.
     pub discard_zeroes: [bool; 2],
-    /// The flash's own sector: what frames and segments are padded to.
+    /// The flash's own sector: frames and segments are padded to it.
     pub flash_physical_sector_bytes: u32,
     pub mode: WriteMode,
     pub compression: Compression,
     pub dedup: bool,
     pub fp_index_percent: u8,
-    /// What the devices write at once or not at all, in bytes: the flash, and the origin.
+    /// The length in bytes that the flash, and the origin, write at once or not at all.
     pub tear_bytes: [u32; 2],
-    /// Whether a fence can be kept off the flash.
+    /// True if a fence can be kept off the flash.
     pub fence: bool,
     pub tuning: Tuning,
 }
@@ -47,16 +48,16 @@ pub struct Shape {
 /// One opening of the cache.
 #[derive(Clone, Debug)]
 pub struct Life {
-    /// Decides the order of everything.
+    /// The seed for the order of all completions.
     pub schedule_seed: u64,
     /// Dirty data behind a fence may be dropped.
     pub discard_fenced: bool,
-    /// The whole volume is read before anything else is asked.
+    /// The whole volume is read before all other requests.
     pub check_first: bool,
-    /// The whole volume is read when all is done.
+    /// The whole volume is read after all other requests.
     pub check_last: bool,
     pub clients: Vec<Client>,
-    /// What the operator asks, each when so many requests of clients have begun.
+    /// The operator's requests, each after so many requests of clients have begun.
     pub operator: Vec<(usize, OperatorOp)>,
     pub faults: Vec<Fault>,
     pub end: End,
@@ -75,7 +76,7 @@ pub struct Op {
     /// Unique in the plan, and not 0.
     pub number: u32,
     pub what: What,
-    /// The client goes away after it looked so many times for the answer.
+    /// The client goes away after so many looks for the answer.
     pub gives_up_after: Option<u32>,
 }
 
@@ -92,7 +93,7 @@ impl Run {
     }
 }
 
-/// What a request asks.
+/// The kind of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum What {
     Read(Run),
@@ -102,7 +103,7 @@ pub enum What {
     Flush,
 }
 
-/// What an operator asks of an open cache.
+/// A request of an operator to an open cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OperatorOp {
     DestageAll,
@@ -124,24 +125,27 @@ pub enum At {
     Change(u64),
 }
 
-/// Which device.
+/// A device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
     Flash,
     Origin,
 }
 
-/// Something that goes wrong.
+/// A fault, and its moment.
 #[derive(Clone, Debug)]
 pub struct Fault {
     pub at: At,
     pub what: FaultKind,
 }
 
-/// What goes wrong. Places are in parts of 2^16 of the device or region, so that a plan needs no layout.
+/// A kind of fault.
+///
+/// Places are in parts of 2^16 of the device or region, so that a plan needs no layout.
 #[derive(Clone, Copy, Debug)]
 pub enum FaultKind {
-    /// Operations fail: everywhere, or in a range of this start and length; so often, or for the rest of the life.
+    /// Operations fail: everywhere, or in a range of this start and length; so often, or for the
+    /// rest of the life.
     Fail {
         device: Device,
         op: IoOp,
@@ -152,7 +156,7 @@ pub enum FaultKind {
     /// The device is gone for the rest of the life, or until it is back.
     Gone(Device),
     Back(Device),
-    /// The device takes no write where it holds nothing yet.
+    /// The device takes no write to a place that holds nothing yet.
     Full(Device),
     /// One operation takes that long, in microseconds of the scheduler's clock.
     Slow(Device, u64),
@@ -185,19 +189,19 @@ pub enum Region {
     Slots,
 }
 
-/// How a life ends.
+/// The end of a life.
 #[derive(Clone, Copy, Debug)]
 pub struct End {
     pub how: Ending,
-    /// When, if it is not over before.
+    /// The moment of the end, unless the life is over before.
     pub at: Option<At>,
-    /// It is over at this step at the latest: with a fault that lasts nothing may change any more.
+    /// The last step of the life: with a lasting fault nothing may change any more.
     pub latest: Option<u64>,
     /// The flash is replaced by an empty one afterwards.
     pub flash_lost: bool,
 }
 
-/// How a life ends.
+/// The kind of a life's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
     /// Closed, when all is done; then the power goes, or not.

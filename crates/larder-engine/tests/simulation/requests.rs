@@ -1,8 +1,9 @@
-//! Requests of clients, and what they show, which is told to the model.
+//! Requests of clients, and their results, which the model hears of.
 //!
-//! Invariants: a request's beginning is told to the model before the cache hears of it, and its end after it answered.
+//! Invariants: the model hears of a request's beginning before the cache, and of its end after the
+//! answer.
 //!
-//! What it does not do: open or end anything; [`crate::life`] does.
+//! It leaves opening and ending to [`crate::life`].
 
 use crate::{
     content::{Fill, name, read_sector, value, write_sector},
@@ -25,14 +26,14 @@ use std::{
 /// Requests that look at the whole volume have one of these lengths, in sectors.
 const CHECK_SECTORS: [usize; 4] = [64, 256, 1024, 8192];
 
-/// How a request changes sectors.
+/// A change of sectors by a request.
 enum Change {
     Write,
     Zero { no_hole: bool },
     Trim,
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub enum Answer {
     Done,
     Failed(String),
@@ -41,7 +42,7 @@ pub enum Answer {
 }
 
 impl Desk {
-    /// Starts the clients' tasks. An operator's are started when their time has come.
+    /// Starts the clients' tasks. An operator's tasks start at their time.
     pub fn spawn_clients(self: &Arc<Self>, cache: &Arc<Cache>, life: &Life) {
         for (number, client) in life.clients.iter().enumerate() {
             let client = Arc::new(client.clone());
@@ -52,7 +53,7 @@ impl Desk {
         }
     }
 
-    /// One of the hands of a client: takes its requests one after the other.
+    /// Sends the requests of one of a client's hands, one after the other.
     async fn work(self: &Arc<Self>, cache: &Arc<Cache>, number: usize, client: &Client) {
         loop {
             let op = {
@@ -169,7 +170,7 @@ impl Desk {
             }
         };
         let way = self.way(cache, mode);
-        // What was asked for may be less than what is promised.
+        // The cache may promise more than the request asks for.
         let fua = fua || self.durable_writes;
         let mut state = self.state.lock();
         state.look_at_origin();
@@ -209,7 +210,7 @@ impl Desk {
         let mut state = self.state.lock();
         state.look_at_origin();
         match result {
-            // What it would have been told is left to tell.
+            // The failure of the dropped request remains to be told.
             None => Answer::GivenUp,
             Some(Ok(())) => {
                 let kept = match fenced {
@@ -232,14 +233,14 @@ impl Desk {
         }
     }
 
-    /// A promise of the model's: kept, or broken.
+    /// Notes the model's verdict on a promise.
     pub fn kept(&self, kept: Result<(), Broken>, what: &str) {
         if let Err(broken) = kept {
             self.violate(ViolationKind::Data, format!("{what} succeeds, but {}", broken.text));
         }
     }
 
-    /// An error: allowed, or a broken promise.
+    /// Notes an error: allowed, or a broken promise.
     pub fn judge(&self, allowed: bool, what: &str, error: impl Display) -> Answer {
         if !allowed {
             self.violate(ViolationKind::Error, format!("{what} fails for no reason: {error}"));
@@ -263,7 +264,7 @@ impl Desk {
     }
 }
 
-/// The future's output; `None` where it was still not there after so many looks.
+/// Returns the future's output, or `None` if it is missing after so many looks.
 async fn patient<F: Future>(future: F, patience: Option<u32>) -> Option<F::Output> {
     let Some(mut looks) = patience else { return Some(future.await) };
     let mut future = pin!(future);

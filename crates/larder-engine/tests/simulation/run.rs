@@ -1,6 +1,6 @@
 //! A plan, executed: life after life over the same devices, until the last one or a broken promise.
 //!
-//! What it does not do: draw plans, or make failing ones smaller.
+//! It does not draw plans, or make failing ones smaller.
 
 use crate::{
     content::ZERO,
@@ -15,11 +15,11 @@ use crate::{
 use larder_core::types::SECTOR_BYTES;
 use larder_engine::EngineError;
 
-/// What came of a run.
+/// The result of a run.
 pub struct Report {
     pub violation: Option<Violation>,
     pub stats: Stats,
-    /// What happened, in order, if that was asked for.
+    /// The events in order, if the caller wants them.
     pub history: Vec<String>,
     /// A hash of every choice: two runs with the same one were the same run.
     pub trace: u64,
@@ -48,10 +48,10 @@ fn live_all(plan: &Plan, desk: &std::sync::Arc<Desk>) -> Result<(), Violation> {
     let mut world = made(World::new(&plan.shape))?;
     for (number, life) in plan.lives.iter().enumerate() {
         let outcome = live(&mut world, desk, life, number)?;
-        // A flash that is refused is given up: the origin is what is left.
+        // A refused flash is given up: the origin remains.
         if life.end.flash_lost || matches!(outcome, Outcome::Refused | Outcome::Detached) {
             desk.history(|| "the flash is lost; an empty one takes its place".to_owned());
-            // Whoever keeps the fence knows whether the origin can do without the flash.
+            // The keeper of the fence knows if the origin can do without the flash.
             let noted = world.fence.mode().is_some_and(|mode| !keeps_dirty(mode));
             let has_no_dirty = noted && !world.fence.is_up();
             desk.new_flash(outcome == Outcome::Detached || has_no_dirty, !has_no_dirty);

@@ -1,29 +1,33 @@
-//! What one sector may read as: the contract for a single sector, and nothing else.
+//! The values that one sector may read as: the contract for a single sector, and nothing else.
 //!
-//! The sector has *versions*: what it held when the cache was opened (the *base*), and one for each write since. What
-//! is known of a version's place in the order of versions is a pair of moments: the first end of an operation that
-//! shows it (its own write, or a read that returned it), and the last start of one. So version `a` is surely *before*
-//! version `b` if something that shows `a` was over before something that shows `b` began.
+//! The sector has *versions*: its value at the opening of the cache (the *base*), and one for each
+//! write since. A pair of moments gives the known place of a version in their order. The first is
+//! the first end of an operation that shows it (its own write, or a read that returned it). The
+//! second is the last start of one. So version `a` is surely *before* version `b` if an operation
+//! that shows `a` was over before one that shows `b` began.
 //!
-//! Invariants, which are all there is to check:
-//! - A read may return a version if no two versions are then surely before each other. (For a register that is exactly
-//!   linearizability: Gibbons and Korach, "Testing shared memories", 1997.)
-//! - A crash may leave each version that is not surely before a durable one. What is left is the next base: one
-//!   of several values until it is read, and that one from then on.
-//! - The loss of the flash may leave what the origin may hold: the same with what is durable there, and what a write left there
-//!   that failed, under older data that the cache holds for dirty and reads return. A crash alone may show that, too, where
-//!   the dirty data is not durable: that of other sectors of the chunk, for which the cache may hold all of it.
+//! Invariants, which are the only checks:
+//! - A read may return a version if no two versions are then surely before each other. (For a
+//!   register that is exactly linearizability: Gibbons and Korach, "Testing shared memories",
+//!   1997.)
+//! - A crash may leave each version that is not surely before a durable one. The survivors are the
+//!   next base: one of several values until a read, and the value of that read from then on.
+//! - The loss of the flash may leave the values that the origin may hold. These are the versions
+//!   not surely before a durable one there, and values that a failed write left there. Older data
+//!   that the cache holds for dirty covers such a value in reads. A crash alone may show it, too,
+//!   if the dirty data is not durable. Dirty data of other sectors counts as well, because the
+//!   cache may hold the whole chunk.
 //!
-//! - What the origin forgot with a flush that failed is durable on it only by an older flush, or by a FUA write: no later
-//!   flush says anything of it.
+//! - Data that the origin lost with a failed flush is durable on it only by an older flush, or by a
+//!   FUA write. No later flush covers it.
 //!
-//! What it does not do: know sectors beside it, or what is durable; the volume's model does.
+//! It does not know sectors beside it, or the durable state; the volume's model does.
 
 use crate::trouble::Way;
 
-/// What a sector holds, in short: see the `content` module.
+/// The content of a sector, in short: see the `content` module.
 pub type Value = u32;
-/// A count of events: which of two operations began or ended first.
+/// A count of events: it orders beginnings and ends of operations.
 pub type Moment = u64;
 /// After everything.
 pub const NEVER: Moment = Moment::MAX;
@@ -45,7 +49,7 @@ struct Version {
     /// When its write began, and when it succeeded.
     begun: Moment,
     completed: Moment,
-    /// It is no longer open whether it ever came to be.
+    /// The version surely came to be.
     certain: bool,
     /// Its write ended with everything durable.
     forced: bool,
@@ -53,28 +57,33 @@ struct Version {
     forced_on_origin: bool,
     /// It may have been written to the cache alone.
     perhaps_dirty: bool,
-    /// Where its write went, once that is over.
+    /// The way of its write, once that is over.
     way: Option<Way>,
-    /// It lay on the origin alone, or may have, when the origin forgot what it had not flushed.
+    /// It lay on the origin alone, or may have, when the origin lost its unflushed writes.
     forgotten: bool,
-    /// Records of what was durable were lost: cache and origin may hold different ones of its values, each for clean.
+    /// Records of durable data were lost.
+    ///
+    /// Cache and origin may hold different ones of its values, each for clean.
     doubtful: bool,
-    /// It is a trim that the cache may ignore, or keep to itself: only a destage of all tells the origin. Of the base: it may be one.
+    /// It is a trim that the cache may ignore or keep.
+    ///
+    /// Only a destage of all tells the origin. For the base: it may be one.
     advice: bool,
     /// Such a trim came over it before the origin surely had it.
     hidden: bool,
 }
 
-/// When what had completed became durable, for the whole volume.
+/// The moments up to which completed writes are durable, for the whole volume.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Durable {
     /// Writes that completed before this moment survive a crash.
     pub below: Moment,
     /// Writes that completed before this moment survive the loss of the flash.
     pub on_origin_below: Moment,
-    /// So do those that are trims that the cache may keep, and those under one.
+    /// Kept trims, and writes under one, survive it if they completed before this moment.
     pub trims_on_origin_below: Moment,
-    /// So do those that began after the first of these moments, behind a fence, and completed before the second.
+    /// Writes behind a fence survive it if they began after the first and completed before the
+    /// second.
     pub past_flash: (Moment, Moment),
 }
 
@@ -110,11 +119,11 @@ impl Version {
 pub struct Sector {
     base: Version,
     writes: Vec<Version>,
-    /// What the origin may hold, as far as the base does not say it.
+    /// The values that the origin may hold, besides the base.
     origin: Vec<Value>,
-    /// What failed writes may have left on the origin under dirty data, and when they were over.
+    /// Values that failed writes may have left on the origin under dirty data, and their ends.
     lurking: Vec<(Value, Moment)>,
-    /// Every value that a write meant it to have, and the first.
+    /// The first value, and the value of every write.
     ever: Vec<Value>,
 }
 
@@ -157,7 +166,7 @@ impl Sector {
         }
     }
 
-    /// A trim begins that the cache may keep: the origin may never get the versions that it lacks.
+    /// A trim that the cache may keep begins: the origin may never get the versions that it lacks.
     pub fn hide(&mut self, durable: Durable) {
         for version in std::iter::once(&mut self.base).chain(&mut self.writes) {
             version.forced_on_origin |= version.is_on_origin(durable);
@@ -165,7 +174,9 @@ impl Sector {
         }
     }
 
-    /// A write of `value` begins at `now`. `advice`: it is a trim that the cache may keep to itself, or ignore.
+    /// A write of `value` begins at `now`.
+    ///
+    /// `advice`: it is a trim that the cache may keep or ignore.
     pub fn begin(&mut self, write: WriteNumber, value: Value, now: Moment, advice: bool) {
         keep(&mut self.ever, value);
         // Such a trim that is under way may come later.
@@ -194,8 +205,10 @@ impl Sector {
         self.writes.iter_mut().rfind(|version| version.write == write).expect("a write ends after it began")
     }
 
-    /// That write returned without an error at `now`; `forced`: with FUA, so that it is durable. `way`: where it went. `kept`:
-    /// if the origin had forgotten it, it was made again.
+    /// That write returned without an error at `now`, by the way `way`.
+    ///
+    /// `forced`: with FUA, so that it is durable. `kept`: if the origin had lost it, the cache
+    /// repeated it.
     pub fn complete(&mut self, write: WriteNumber, now: Moment, forced: bool, way: Way, kept: bool) {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
@@ -223,7 +236,9 @@ impl Sector {
         self.lurking.push((value, now));
     }
 
-    /// What may lurk on the origin: nothing of before a write or a destage that reached it.
+    /// Returns the values that may lurk on the origin.
+    ///
+    /// A write or a destage that reached the origin removes earlier ones.
     fn still_lurking(&mut self, durable: Durable) -> Vec<(Value, Moment)> {
         let lurking = std::mem::take(&mut self.lurking);
         let is_advised = self.base.advice || self.base.hidden || self.writes.iter().any(|version| version.advice);
@@ -235,21 +250,24 @@ impl Sector {
         lurking.into_iter().filter(|&(_, at)| !covered(at)).collect()
     }
 
-    /// The origin forgot what it had not flushed. `all`: the cache may have relied on it for anything that is not durable;
-    /// else for what did not go to the cache alone.
+    /// The origin lost its unflushed writes.
+    ///
+    /// `all`: the cache may have relied on it for all data that is not durable. Otherwise for data
+    /// that did not go to the cache alone.
     pub fn origin_forgets(&mut self, durable: Durable, all: bool) {
         for version in &mut self.writes {
             version.forgotten |= !version.is_durable(durable) && (all || version.way != Some(Way::Back));
         }
     }
 
-    /// Whether a write to the origin that was over before `start` is not durable, for the origin forgot it.
+    /// Returns true if the origin lost a write that was over before `start`.
     pub fn lacks_since(&self, start: Moment) -> bool {
         let lacks = |version: &Version| version.forgotten && !version.forced && version.way == Some(Way::Through);
         self.writes.iter().any(|version| lacks(version) && version.completed < start)
     }
 
-    /// A read that began at `start` returned `value` and is over at `end`. False: the contract forbids it.
+    /// Takes a read from `start` to `end` that returned `value`, and returns false if it breaks the
+    /// contract.
     pub fn read(&mut self, value: Value, start: Moment, end: Moment) -> bool {
         if self.writes.is_empty() {
             if self.base.value != value || !self.base.others.is_empty() {
@@ -260,7 +278,7 @@ impl Sector {
         let mut candidates = self.candidates(start, end).filter(|&at| self.at(at).values().any(|v| v == value));
         let Some(first) = candidates.next() else { return false };
         if candidates.next().is_some() {
-            // Two versions look alike: nothing can be learned of either.
+            // Two versions look alike: the read tells nothing of either.
             return true;
         }
         drop(candidates);
@@ -311,29 +329,31 @@ impl Sector {
         values
     }
 
-    /// Whether several values are possible.
+    /// Returns true if several values are possible.
     pub fn is_open(&self) -> bool {
         !self.writes.is_empty() || !self.base.others.is_empty()
     }
 
-    /// Whether the cache may hold something of this sector that the origin lacks.
+    /// Returns true if the cache may hold data of this sector that the origin lacks.
     pub fn perhaps_dirty(&self, durable: Durable) -> bool {
         (0..self.count()).any(|at| {
             let version = self.at(at);
-            // That the origin holds the same bytes does not make a chunk clean.
+            // Equal bytes on the origin do not make a chunk clean.
             version.perhaps_dirty && !version.was_brought_to_origin(durable)
         })
     }
 
-    /// The cache was opened in a mode without dirty data: the origin has what a read would return.
+    /// The cache was opened in a mode without dirty data: reads return the data of the origin.
     pub fn opened_clean(&mut self) {
         (self.base.advice, self.base.hidden) = (false, false);
         self.base.forced_on_origin = !self.base.doubtful;
         self.base.perhaps_dirty = false;
     }
 
-    /// The opening ends; what follows sees what survived. `flash_knows`: the flash knows what the origin has. Else it may
-    /// take what was destaged for dirty still.
+    /// The opening ends, and the survivors become the next base.
+    ///
+    /// `flash_knows`: the flash knows the state of the origin. Otherwise it may still take destaged
+    /// data for dirty.
     pub fn crash(&mut self, durable: Durable, flash_knows: bool) {
         let perhaps_dirty = (0..self.count())
             .map(|at| self.at(at))
@@ -351,13 +371,13 @@ impl Sector {
         on_origin.iter().chain(lurking.iter().map(|(value, _)| value)).for_each(|&value| keep(&mut origin, value));
         let is_durable = |version: &Version| version.is_durable(durable);
         let mut survivors = self.survivors(is_durable);
-        // What hides it was there when it failed.
+        // Its cover was there when it failed.
         let shown = |at: Moment| at >= durable.below;
         lurking.iter().filter(|&&(_, at)| shown(at)).for_each(|&(value, _)| keep(&mut survivors, value));
         let doubtful = self.base.doubtful && !self.is_lost(0, is_durable);
         let advised = |at: usize| (self.at(at).advice || self.at(at).hidden) && !self.is_lost(at, is_durable);
         let advice = (0..self.count()).any(advised);
-        // Only if nothing but what the origin has can have survived.
+        // Only if the survivors are exactly the data of the origin.
         let clean = superseded && survivors.len() == 1 && on_origin == survivors && lurking.is_empty();
         self.origin = origin;
         self.base = Sector::base(&survivors, clean);
@@ -377,7 +397,7 @@ impl Sector {
         values
     }
 
-    /// Whether something durable is surely behind a version.
+    /// Returns true if a durable version is surely behind a version.
     fn is_lost(&self, at: usize, durable: impl Fn(&Version) -> bool) -> bool {
         (0..self.count()).any(|other| {
             let x = self.at(other);
@@ -385,14 +405,14 @@ impl Sector {
         })
     }
 
-    /// Between lives: the origin is known to be complete, whatever becomes of the flash.
+    /// Between lives: the origin is known to be complete, even without the flash.
     pub fn origin_is_complete(&mut self, but_for_trims: bool) {
         if !but_for_trims || !self.base.advice {
             self.opened_clean();
         }
     }
 
-    /// After [`Sector::crash`]: the flash is lost as well, and the origin is what is left.
+    /// After [`Sector::crash`]: the flash is lost as well, and the origin remains.
     pub fn lose_flash(&mut self) {
         let mut values = if self.base.forced_on_origin { Vec::new() } else { std::mem::take(&mut self.origin) };
         self.base.values().for_each(|value| keep(&mut values, value));
@@ -400,9 +420,11 @@ impl Sector {
         self.origin = values;
     }
 
-    /// After [`Sector::crash`]: records of what was durable are lost, too, so that anything that the sector ever was to
-    /// hold may be back; but nothing else. The cache may take an old copy for clean: what is read changes when that copy
-    /// goes. So it may be anything until it is written.
+    /// After [`Sector::crash`]: records of durable data are lost, too.
+    ///
+    /// Every earlier value of the sector may be back; but nothing else. The cache may take an old
+    /// copy for clean: reads change when that copy goes. So the sector may be anything until it is
+    /// written.
     pub fn revert(&mut self) {
         let ever = self.ever.clone();
         self.base = Sector::base(&ever, false);
@@ -411,7 +433,7 @@ impl Sector {
     }
 }
 
-/// Checks of the rules: each shows that they see a broken promise, and that they allow what they must.
+/// Checks of the rules: each shows a broken promise that they see, and the cases that they allow.
 pub mod checks {
     use super::*;
 
@@ -448,7 +470,7 @@ pub mod checks {
         assert_eq!(written(&[(2, 10, NEVER)]).allowed(50, 60), [1, 2]);
     }
 
-    /// What a read showed is not taken back by a later one.
+    /// A later read does not take back the result of an earlier one.
     pub fn reads_go_forward() {
         let mut sector = written(&[(2, 10, NEVER)]);
         assert!(sector.read(2, 20, 30));
@@ -458,7 +480,7 @@ pub mod checks {
         assert!(sector.read(2, 50, 60) && !sector.read(3, 70, 80) && sector.read(2, 70, 80));
     }
 
-    /// A write that failed is old or new, and stays what it is.
+    /// A sector of a failed write is old or new, and keeps its value.
     pub fn failed_writes_stay() {
         let mut sector = written(&[(2, 10, NEVER)]);
         sector.fail(2, 20, Way::Back);
@@ -468,7 +490,9 @@ pub mod checks {
         assert!(sector.read(2, 30, 40) && !sector.read(1, 50, 60));
     }
 
-    /// What a failed write left on the origin shows when the dirty data over it is lost, and goes with its destage.
+    /// A failed write's value on the origin shows when the dirty data over it is lost.
+    ///
+    /// It goes with the destage of that data.
     pub fn failed_writes_lurk_under_dirty_data() {
         let mut sector = Sector::new(1);
         sector.begin(2, 2, 10, false);
@@ -498,7 +522,7 @@ pub mod checks {
         assert_eq!(lost(NOW, &overwrite), (vec![3], vec![3]));
     }
 
-    /// Crashes take what was not flushed, and nothing that was.
+    /// Crashes take unflushed writes, and no flushed ones.
     pub fn flushed_writes_survive() {
         let sector = written(&[(2, 10, 20), (3, 30, 40), (4, 50, NEVER)]);
         assert_eq!(after_crash(&sector, NOW), [3, 4]);
@@ -511,7 +535,7 @@ pub mod checks {
         assert_eq!(after_crash(&written(&[(2, 10, 30), (3, 20, 40)]), NOW), [2, 3]);
     }
 
-    /// What is read after a crash is what a later crash leaves.
+    /// The value read after a crash survives a later crash.
     pub fn no_flip() {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOTHING, false);
@@ -520,7 +544,7 @@ pub mod checks {
         assert_eq!(sector.allowed(70, 80), [1]);
     }
 
-    /// The loss of the flash takes what the origin was not given, however old, and nothing else.
+    /// The loss of the flash takes data that the origin lacks, however old, and nothing else.
     pub fn origin_holds_the_rest() {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
@@ -536,7 +560,7 @@ pub mod checks {
         assert_eq!(sector.allowed(130, 140), [3]);
     }
 
-    /// What was written and flushed behind a fence is on the origin, what was there before it perhaps not.
+    /// Data written and flushed behind a fence is on the origin; older data may be absent.
     pub fn writes_past_the_flash_are_on_the_origin() {
         let mut sector = written(&[(2, 10, 20)]);
         sector.crash(NOW, false);
@@ -565,7 +589,7 @@ pub mod checks {
         assert!(!sector.perhaps_dirty(NOTHING));
     }
 
-    /// Lost records may bring back anything that was written, and nothing that was not.
+    /// Lost records may bring back written values, and no others.
     pub fn reverting_brings_back_what_was_there() {
         let mut sector = written(&[(2, 10, 20), (3, 30, 40)]);
         sector.crash(NOW, false);
@@ -589,7 +613,7 @@ pub mod checks {
         assert!(sector.read(5, 40, 50) && sector.read(6, 60, 70) && sector.read(5, 80, 90));
     }
 
-    /// A trim that the cache may keep is there or not, and stays that; the origin may lack it.
+    /// A trim that the cache may keep shows or not, and that is final; the origin may lack it.
     pub fn trims_that_may_be_kept_stay_what_they_are() {
         let mut sector = written(&[(2, 10, 20)]);
         sector.hide(NOTHING);
@@ -614,7 +638,9 @@ pub mod checks {
         assert_eq!(next.allowed(200, 201), [1, 2, 3], "in the next life, too");
     }
 
-    /// What a failed flush forgot is durable by no later one, unless it is written again; what the cache holds is.
+    /// Data lost by a failed flush becomes durable only if it is written again.
+    ///
+    /// Data that the cache holds becomes durable by later flushes.
     pub fn forgotten_writes_may_go() {
         let write = |way, forced| {
             let mut sector = written(&[]);

@@ -1,12 +1,12 @@
-//! Makes a failing plan smaller while it still fails in the same way: lives, clients, requests, faults and operations
-//! are dropped, and what is left is made simpler.
+//! Makes a failing plan smaller while it still fails in the same way. It drops lives, clients,
+//! requests, faults and operations, and simplifies the rest.
 //!
-//! Dropping something moves everything that follows to other steps, so each candidate is tried with a few orders of
+//! Each drop moves all later events to other steps, so each candidate is tried with a few orders of
 //! completions.
 //!
 //! Invariants: the result fails in the same way as the plan did. At most [`RUNS_MAX`] runs.
 //!
-//! What it does not do: find the smallest plan there is.
+//! It does not find the smallest plan of all.
 
 use crate::{
     desk::{Violation, ViolationKind},
@@ -26,7 +26,7 @@ struct Shrinker {
     runs: u32,
 }
 
-/// A smaller plan that fails like this one.
+/// Returns a smaller plan that fails like this one.
 pub fn shrink(plan: &Plan, violation: &Violation) -> Plan {
     let mut shrinker = Shrinker { best: plan.clone(), kind: violation.kind, runs: 0 };
     loop {
@@ -39,7 +39,7 @@ pub fn shrink(plan: &Plan, violation: &Violation) -> Plan {
 }
 
 impl Plan {
-    /// What shall become less.
+    /// The measure to reduce.
     pub fn weight(&self) -> usize {
         let op = |op: &Op| match op.what {
             What::Read(run) | What::Trim(run) | What::Write { run, .. } | What::Zero { run, .. } => {
@@ -69,7 +69,7 @@ impl Shrinker {
             if order > 0 {
                 for life in &mut candidate.lives {
                     life.schedule_seed = mix64(life.schedule_seed ^ order);
-                    // The moment of the end moves with what was dropped.
+                    // The drop moves the moment of the end.
                     if let Some(At::Step(step)) = &mut life.end.at {
                         *step = *step * (5 - order) / 4 + 1;
                     }
@@ -94,7 +94,7 @@ impl Shrinker {
     }
 
     fn pass(&mut self) {
-        // From the end on: what follows the violation goes first.
+        // From the end on: events after the violation go first.
         for life in (0..self.best.lives.len()).rev() {
             if self.best.lives.len() > 1 {
                 self.try_change(|plan| drop(plan.lives.remove(life)));

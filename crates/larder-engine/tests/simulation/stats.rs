@@ -1,8 +1,9 @@
-//! What happened in the runs, counted: a simulation that never meets an eviction proves nothing about evictions.
+//! Counts of the events in the runs: a simulation without an eviction proves nothing about
+//! evictions.
 //!
-//! Invariants: [`Stats::missing`] names each important thing that did not happen at all.
+//! Invariants: [`Stats::missing`] names each important event that did not happen at all.
 //!
-//! What it does not do: judge.
+//! It does not judge.
 
 use larder_engine::Status;
 
@@ -20,7 +21,7 @@ macro_rules! stats {
                 $(self.$name += other.$name;)+
             }
 
-            /// Each count with its name, and whether it should not be zero.
+            /// Returns each count with its name, and true if it must not be zero.
             pub fn list(&self) -> Vec<(&'static str, u64, bool)> {
                 vec![$((stringify!($name), self.$name, stringify!($important) == "must"),)+]
             }
@@ -31,21 +32,21 @@ macro_rules! stats {
 stats! {
     /// Lives begun.
     must lives,
-    /// Kills and power losses, recoveries that were cut short included.
+    /// Kills and power losses, including those in recoveries.
     must crashes,
-    /// Of them, kills and caches that were dropped.
+    /// Kills and dropped caches among the crashes.
     must kills,
-    /// Of them, power losses.
+    /// Power losses among the crashes.
     must power_losses,
-    /// Of the crashes, those in a recovery.
+    /// Crashes in a recovery.
     must crashes_in_recovery,
-    /// Of the crashes, those with requests in flight.
+    /// Crashes with requests in flight.
     must crashes_under_load,
     /// Clean ends.
     must clean_ends,
-    /// Of them, with requests in flight.
+    /// Clean ends with requests in flight.
     must closed_under_load,
-    /// Times that the origin forgot what a failed flush should have made durable.
+    /// Times that the origin lost data in a failed flush.
     must flushes_forgotten,
     /// Flashes lost, and replaced by empty ones.
     must flashes_lost,
@@ -59,13 +60,13 @@ stats! {
     must open_sector_reads,
     /// Requests that clients gave up.
     must given_up,
-    /// Reads that failed, and might.
+    /// Sectors read with several possible values, now or earlier.
     must reads_failed,
     /// Writes and trims that failed, and might.
     must writes_failed,
     /// Flushes that failed, and might.
     must flushes_failed,
-    /// What operators asked for that failed, and might.
+    /// Operators' requests that failed with a reason.
     must operations_failed,
     /// Openings that failed, and might.
     must openings_failed,
@@ -111,7 +112,7 @@ stats! {
     must fills_dropped,
     /// Chunks inserted.
     must inserted_chunks,
-    /// Of them duplicates.
+    /// Duplicates among them.
     must duplicates,
     /// Fragments stored.
     must fragments,
@@ -138,7 +139,7 @@ stats! {
 }
 
 impl Stats {
-    /// Adds what the cache counted in one life.
+    /// Adds the cache's counts of one life.
     pub fn add_cache(&mut self, status: &Status) {
         let counts = &status.counts;
         self.lives_with_kept_trims += u64::from(status.kept_trim_bytes > 0);
@@ -164,7 +165,7 @@ impl Stats {
         self.writes_past_flash += counts.writes_past_flash;
     }
 
-    /// What should have happened, and did not.
+    /// Returns the names of the required events that did not happen.
     pub fn missing(&self) -> Vec<&'static str> {
         self.list().into_iter().filter(|&(_, count, must)| must && count == 0).map(|(name, ..)| name).collect()
     }

@@ -1,15 +1,16 @@
-//! Which errors the contract allows, after what went wrong.
+//! The errors that the contract allows after a fault.
 //!
-//! Invariants: an error is allowed only where something went wrong that explains it. Reads of what the origin has fail
-//! only where the origin does; so do writes and flushes of a volume without dirty data, while the flash takes writes.
+//! Invariants: an error is allowed only if an earlier fault explains it. Reads of data on the
+//! origin fail only if the origin fails. The same holds for writes and flushes of a volume without
+//! dirty data, while the flash takes writes.
 //!
-//! What it does not do: allow wrong data. Nothing does.
+//! It does not allow wrong data. Nothing does.
 
 use crate::plan::{Device, FaultKind, Region};
 use larder_device::IoOp;
 use larder_engine::EngineError;
 
-/// Which way a request went, as far as is known.
+/// The way of a request, as far as it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Write-back all the while.
@@ -20,36 +21,40 @@ pub enum Way {
     Unknown,
 }
 
-/// What went wrong so far.
+/// The faults so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Trouble {
     /// In this life: reads of the flash fail.
     pub flash_reads: bool,
     /// Writes, flushes or discards of the flash fail, or it is gone.
     pub flash_changes: bool,
-    /// Writes of the flash that go astray, and reads that bring other bits. A frame of the log survives one.
+    /// Writes of the flash that go astray, and reads that bring other bits. A frame of the log
+    /// survives one.
     mischiefs: u32,
     /// Reads of the origin fail.
     pub origin_reads: bool,
     /// Writes, zeroings or flushes of the origin fail.
     pub origin_changes: bool,
-    /// In this life, requests went to the origin: clients may yet be told of its flushes.
+    /// In this life, requests went to the origin: clients may still hear of its flushes.
     pub was_through: bool,
     /// A fence cannot be kept.
     pub no_fence: bool,
     /// The cache is being closed.
     pub closing: bool,
-    /// For good: something in the slots is damaged.
+    /// For good: a slot is damaged.
     pub slots_damaged: bool,
     /// So much metadata is damaged that the flash may be refused.
     pub metadata_damaged: bool,
-    /// These superblock twins were damaged since an opening last wrote them, or during the one that goes on.
+    /// The superblock twins that were damaged since the opening that last wrote them, or during
+    /// this one.
     twins_damaged: [bool; 2],
-    /// These were damaged when the opening began that goes on, or that was cut off.
+    /// The twins that were damaged at the start of the present opening, or of the one that was cut
+    /// off.
     twins_damaged_before: [bool; 2],
-    /// The newest frame of the log may be damaged: that looks like a crash, and what it said is gone.
+    /// The newest frame of the log may be damaged: that looks like a crash, and its content is
+    /// gone.
     pub log_damaged: bool,
-    /// Somebody began to detach the cache.
+    /// An operator began to detach the cache.
     pub detaching: bool,
 }
 
@@ -72,9 +77,9 @@ impl Trouble {
             FaultKind::Flip { region: Region::Checkpoints, .. } => self.metadata_damaged = true,
             FaultKind::Flip { region: Region::Log, .. } => (self.metadata_damaged, self.log_damaged) = (true, true),
             FaultKind::Flip { region: Region::Twin(twin), .. } => self.twins_damaged[twin] = true,
-            // A frame of the log that was lost is noticed at once.
+            // The cache notices the loss of a frame of the log at once.
             FaultKind::LoseWrite => (self.slots_damaged, self.metadata_damaged) = (true, true),
-            // Whatever it was that they hit.
+            // Any place may have been hit.
             FaultKind::Misdirect { .. } | FaultKind::Misread { .. } => {
                 (self.slots_damaged, self.metadata_damaged, self.log_damaged) = (true, true, true);
             }
@@ -82,7 +87,7 @@ impl Trouble {
         }
     }
 
-    /// A life ends: what is left is the damage.
+    /// A life ends: only the damage remains.
     pub fn life_ends(&mut self) {
         *self = Trouble {
             slots_damaged: self.slots_damaged,
@@ -94,7 +99,7 @@ impl Trouble {
         };
     }
 
-    /// An opening begins. It writes both twins, but what happens to one meanwhile may happen behind that.
+    /// An opening begins. It writes both twins, but a fault may damage one again behind that.
     pub fn opening_begins(&mut self) {
         for (before, damaged) in self.twins_damaged_before.iter_mut().zip(&mut self.twins_damaged) {
             *before |= std::mem::take(damaged);
@@ -119,49 +124,58 @@ impl Trouble {
         self.flash_reads || self.flash_changes || self.slots_damaged
     }
 
-    /// Whether the cache may take the flash to have failed: it refuses changes, loses a frame of the log twice, or is full of
-    /// dirty data that cannot be read.
+    /// Returns true if the cache may take the flash to have failed.
+    ///
+    /// The flash refuses changes, loses a frame of the log twice, or is full of dirty data that
+    /// cannot be read.
     pub fn flash_may_fail(&self) -> bool {
         self.flash_changes || self.flash_reads || self.mischiefs > 1
     }
 
-    /// Whether a read may fail. `perhaps_dirty`: the cache may hold something of it that the origin lacks.
+    /// Returns true if a read may fail.
+    ///
+    /// `perhaps_dirty`: the cache may hold data of it that the origin lacks.
     pub fn read_may_fail(&self, perhaps_dirty: bool) -> bool {
         self.origin_reads || (perhaps_dirty && self.flash())
     }
 
-    /// Whether a write or trim may fail. `perhaps_dirty` as above, of the chunks that it touches; `fence`: one could be
-    /// kept, were it not for what went wrong.
+    /// Returns true if a write or trim may fail.
+    ///
+    /// `perhaps_dirty` as above, of the chunks that it touches. `fence`: the keeper would keep a
+    /// fence, but for the faults.
     pub fn write_may_fail(&self, way: Way, perhaps_dirty: bool, fence: bool) -> bool {
-        // Past a flash that failed a write needs a fence, and the origin; a part of a chunk needs the rest of it, too.
+        // Past a failed flash a write needs a fence and the origin. A part of a chunk needs the
+        // rest of it, too.
         (self.flash_may_fail() && (!fence || self.no_fence || self.origin_changes || self.origin_reads))
             || (way != Way::Through && perhaps_dirty && self.flash())
             // Coarse sectors of the origin are read first.
             || (way != Way::Back && (self.origin_changes || self.origin_reads))
     }
 
-    /// Whether a flush may fail.
+    /// Returns true if a flush may fail.
     pub fn flush_may_fail(&self, way: Way) -> bool {
         let to_origin = way != Way::Back || self.was_through;
         (way != Way::Through && self.flash_may_fail()) || (to_origin && self.origin_changes)
     }
 
-    /// Whether what an operator asks for may fail.
+    /// Returns true if an operator's request may fail.
     pub fn operation_may_fail(&self) -> bool {
         self.closing || self.devices_fail() || self.slots_damaged || self.no_fence
     }
 
-    /// Whether closing may fail.
+    /// Returns true if closing may fail.
     pub fn closing_may_fail(&self) -> bool {
         self.devices_fail() || self.flash_may_fail()
     }
 
-    /// Whether a record that a read meets may be damaged, or in another place.
+    /// Returns true if a read may meet a record that is damaged, or in another place.
     pub fn may_meet_damage(&self) -> bool {
         self.slots_damaged || self.metadata_damaged
     }
 
-    /// Whether opening may fail, and the next may not. `fence_is_up`: and nobody allowed to drop dirty data.
+    /// Returns true if this opening may fail while the next may not.
+    ///
+    /// `fence_is_up`: and no option allows it to drop dirty data.
     pub fn opening_may_fail(&self, error: &EngineError, fence_is_up: bool) -> bool {
         match error {
             EngineError::Io(_) | EngineError::Flash(_) | EngineError::FlashFailed(_) => self.devices_fail(),
@@ -171,7 +185,7 @@ impl Trouble {
         }
     }
 
-    /// Whether opening may be refused, now and for ever.
+    /// Returns true if the opening may be refused, now and for ever.
     pub fn opening_may_be_refused(&self, error: &EngineError) -> bool {
         let twin_damaged = |twin| self.twins_damaged[twin] || self.twins_damaged_before[twin];
         let damaged = self.metadata_damaged || (twin_damaged(0) && twin_damaged(1));
@@ -183,11 +197,11 @@ impl Trouble {
     }
 }
 
-/// Checks of the above.
+/// Checks of this module.
 pub mod checks {
     use super::*;
 
-    /// Nothing may fail where nothing went wrong, and what cannot explain an error does not excuse it.
+    /// Without a fault no request may fail, and a fault excuses only its own errors.
     pub fn errors_need_a_reason() {
         let calm = Trouble::default();
         assert!(

@@ -1,6 +1,6 @@
-//! The devices, which outlive each life, and what goes wrong with them.
+//! The devices, which outlive each life, and their faults.
 //!
-//! What it does not do: judge what follows from that; [`crate::trouble`] does.
+//! It leaves the judgement of the consequences to [`crate::trouble`].
 
 use crate::{
     fence::MemoryFence,
@@ -21,7 +21,7 @@ const SUPERBLOCK_BYTES: u64 = 4096;
 const FLIPPED_BYTES: u64 = 2048;
 /// Tries to find a place that was written.
 const FLIP_TRIES: u64 = 32;
-/// Parts of a device that the places in a plan count.
+/// Parts of a device; a plan's places count them.
 const PARTS: u64 = 1 << 16;
 
 /// The devices.
@@ -57,8 +57,9 @@ impl World {
         self.origin.attach(runtime);
     }
 
-    /// Before some lives, a flash made on sectors of 512 bytes moves to sectors of 4096, which are torn as a whole; later it
-    /// moves back.
+    /// Moves the flash between sectors of 512 and 4096 bytes before some lives.
+    ///
+    /// The coarser ones are torn as a whole; later it moves back.
     pub fn move_flash(&mut self, runtime: &Arc<SimRuntime>, life_seed: u64) -> bool {
         let moves = self.shape.flash_physical_sector_bytes == 512 && life_seed.is_multiple_of(3);
         if moves {
@@ -75,7 +76,7 @@ impl World {
         moves
     }
 
-    /// The life is over, and what failed in it does so no more.
+    /// The life is over, and its faults end.
     pub fn heal(&self) {
         for device in [&self.flash, &self.origin] {
             device.plan().clear();
@@ -138,7 +139,7 @@ impl World {
         };
         let pieces = len / FLIPPED_BYTES;
         let first = u64::from(place) * pieces / PARTS;
-        // Most of a flash is empty: a place that was written is looked for near the one that the plan names.
+        // Most of a flash is empty: the search for a written place starts near the plan's one.
         let tries = (0..FLIP_TRIES).map(|i| start + (first + i * i) % pieces * FLIPPED_BYTES);
         let mut written = tries.filter(|&at| self.flash.peek(at, FLIPPED_BYTES as usize).iter().any(|&byte| byte != 0));
         let at = written.next().unwrap_or(start + first * FLIPPED_BYTES);

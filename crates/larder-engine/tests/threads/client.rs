@@ -1,9 +1,10 @@
-//! A client of the stress: it draws requests, has them done through the blocking interface or as a [`BlockDevice`], and
-//! notes what it saw.
+//! A client of the stress: it draws requests, sends them through the blocking interface or as a
+//! [`BlockDevice`], and notes the results.
 //!
-//! Invariants: what a client asks is its seed's; an instant is drawn before each call and after its return.
+//! Invariants: the seed determines the requests of a client; an instant is drawn before each call
+//! and after its return.
 //!
-//! What it does not do: expect anything of what it reads.
+//! It does not judge its reads.
 
 use crate::{
     common::SECTOR,
@@ -19,12 +20,12 @@ const REQUEST_SECTORS_MAX: usize = 40;
 /// Requests that one client has in flight when it does not use the blocking interface.
 const DEPTH: u64 = 8;
 
-/// Where clients work.
+/// The sectors of the clients.
 #[derive(Clone, Copy)]
 pub struct Area {
     /// The whole volume.
     pub sectors: usize,
-    /// The part, from the volume's start on, where every other request goes, so that they overlap.
+    /// The part at the volume's start that gets every other request, so that requests overlap.
     pub hot_sectors: usize,
 }
 
@@ -36,7 +37,7 @@ enum Request {
     Flush,
 }
 
-/// See the module.
+/// The state of a client.
 pub struct Client<'a> {
     pub cache: &'a Cache,
     pub clock: &'a Clock,
@@ -46,7 +47,7 @@ pub struct Client<'a> {
     /// Ends the client before its requests are through.
     pub stop: &'a AtomicBool,
     pub records: Vec<Record>,
-    /// The newest value, and the sectors that it went to.
+    /// The newest value, and its sectors.
     reused: Option<(Value, Vec<Range<usize>>)>,
 }
 
@@ -118,7 +119,7 @@ impl<'a> Client<'a> {
         results.into_iter().flatten().collect()
     }
 
-    /// `count` requests, one after another, of whoever polls.
+    /// `count` requests, one after another, for any executor.
     async fn run(mut self, count: u64) -> Vec<Record> {
         for _ in 0..count {
             if self.stop.load(SeqCst) {
@@ -189,7 +190,7 @@ impl<'a> Client<'a> {
         (first, sectors)
     }
 
-    /// A new value, or the newest again where it goes to other sectors: a duplicate.
+    /// Returns a new value, or the newest again for other sectors: a duplicate.
     fn draw_value(&mut self, place: Range<usize>) -> Value {
         let again = self.rng.chance(1, 3);
         if let Some((value, places)) = &mut self.reused

@@ -1,10 +1,11 @@
-//! What clients did, on one clock; and what they write, so that a sector says whose it is.
+//! The operations of clients, on one clock, and the values that they write, so that a sector names
+//! its write.
 //!
-//! Invariants: a clock's instants are unique and in the order in which they were drawn, so that one operation was over
-//! before another began exactly where its second instant is the smaller one. A value is given to one write, or to several
-//! that touch no common sector.
+//! Invariants: a clock's instants are unique and in the order in which they were drawn. So one
+//! operation was over before another began exactly if its second instant is the smaller one. A
+//! value belongs to one write, or to several that touch no common sector.
 //!
-//! What it does not do: judge; `register.rs` does, sector by sector.
+//! It leaves the judgement of each sector to `register.rs`.
 
 use crate::{
     common::SECTOR,
@@ -28,7 +29,7 @@ impl Clock {
         self.instant.fetch_add(1, SeqCst)
     }
 
-    /// A value that nobody else has.
+    /// Returns a value that no other write has.
     pub fn new_value(&self) -> Value {
         let value = self.value.fetch_add(1, SeqCst);
         assert!(value != ZERO && value != TORN, "values have run out");
@@ -48,14 +49,15 @@ pub struct Record {
 pub enum What {
     /// All sectors got this value.
     Wrote { value: Value, sectors: usize },
-    /// What each sector held.
+    /// The values of the sectors.
     Found(Box<[Value]>),
 }
 
-/// Writes `value`'s content for each sector of `out`, the first of which is `first_sector` of the volume.
+/// Writes `value`'s content for each sector of `out`, the first of which is `first_sector` of the
+/// volume.
 ///
-/// Values differ in what the cache can make of them: one in two compresses, and one in two is the same in each sector, so
-/// that the chunks of a write, and of other writes of that value, are duplicates.
+/// The cache treats values differently. One in two compresses. One in two is the same in each
+/// sector, so that the chunks of a write, and of other writes of that value, are duplicates.
 pub fn fill(value: Value, first_sector: usize, out: &mut [u8]) {
     for (i, sector) in out.chunks_mut(SECTOR).enumerate() {
         fill_sector(value, first_sector + i, sector);
@@ -78,7 +80,9 @@ fn fill_sector(value: Value, sector: usize, out: &mut [u8]) {
     }
 }
 
-/// The value of a sector: [`TORN`] where it is no write's as a whole, or belongs elsewhere.
+/// Returns the value of a sector.
+///
+/// [`TORN`] marks a sector that mixes writes, or belongs elsewhere.
 pub fn value_of(sector: usize, bytes: &[u8]) -> Value {
     let mut value = [0; 4];
     value.copy_from_slice(&bytes[..4]);
@@ -93,7 +97,9 @@ pub fn values_of(first_sector: usize, bytes: &[u8]) -> Box<[Value]> {
     bytes.chunks(SECTOR).enumerate().map(|(i, sector)| value_of(first_sector + i, sector)).collect()
 }
 
-/// Judges the history of each sector of a volume that began with zeroes. Returns how many sector reads were judged.
+/// Judges the history of each sector of a volume that began with zeroes.
+///
+/// Returns the number of judged sector reads.
 ///
 /// # Panics
 /// At the first sector without an order that explains it; the message is its history.

@@ -1,12 +1,13 @@
-//! Real threads over devices in memory: many clients, blocking and with requests in flight, over a flash so small that
-//! it evicts all the time, beside destages, checkpoints and mode switches. Each sector must have been a register
-//! (`register.rs` says what that is), through clean ends and new openings.
+//! Real threads over devices in memory: many clients, blocking and with requests in flight. The
+//! flash is so small that it evicts all the time, beside destages, checkpoints and mode switches.
+//! Each sector must have been a register (`register.rs` defines one), through clean ends and new
+//! openings.
 //!
-//! What each client asks is its seed's; which interleavings happen is the machine's business, so that a failure cannot
-//! be replayed exactly: it prints the sector's history instead. `LARDER_STRESS_SECONDS` goes on with new seeds for so
-//! long, in each of the three stress tests.
+//! The seed determines the requests of each client, and the machine the interleavings. So a failure
+//! has no exact replay, and prints the sector's history instead. `LARDER_STRESS_SECONDS` goes on
+//! with new seeds for so long, in each of the three stress tests.
 //!
-//! What it does not do: crash; `tests/simulation` does, in simulation.
+//! It leaves crashes to `tests/simulation`.
 
 #[allow(dead_code, reason = "another program uses the rest")]
 #[path = "../common/mod.rs"]
@@ -48,7 +49,7 @@ const REQUESTS: u64 = 4000;
 /// Openings of one cache, with work in each.
 const LIVES: u32 = 3;
 
-/// What an operator does meanwhile.
+/// The operator's requests meanwhile.
 fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode]) {
     while !stop.load(SeqCst) {
         match rng.below(4) {
@@ -151,7 +152,7 @@ fn one_life(cache: &Cache, clock: &Clock, life: u32, rng: &mut Rng, modes: &[Wri
             .map(|number| {
                 let client = Client::new(cache, clock, AREA, life * 10 + number, rng.fork(), stop);
                 scope.spawn(move || {
-                    // Whoever fails ends the others, which would wait for long.
+                    // A client that fails ends the others, because they would wait for long.
                     let _guard = StopOnPanic(stop);
                     if number < BLOCKING { client.run_blocking(REQUESTS) } else { client.run_in_flight(REQUESTS) }
                 })

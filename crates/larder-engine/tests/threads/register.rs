@@ -1,39 +1,44 @@
-//! Is the history of one sector that of a register? A search for one order of its operations that explains every read.
+//! Is the history of one sector that of a register? A search for one order of its operations that
+//! explains every read.
 //!
-//! A sector is a register: a write sets it, a read returns it. A history is *linearizable* where each operation can be
-//! given an instant between its call and its return, such that each read returns what the write before it, in the order
-//! of these instants, has written. That is the contract's "a read returns the newest completed write", said exactly: it
-//! forbids stale reads, reads from the future, and two readers who see concurrent writes in different orders.
+//! A sector is a register: a write sets it, a read returns it. A history is *linearizable* if each
+//! operation gets an instant between its call and its return, such that each read returns the value
+//! of the write before it. "Before" is the order of these instants. This is the exact form of the
+//! contract's "a read returns the newest completed write". It forbids stale reads, reads from the
+//! future, and two readers who see concurrent writes in different orders.
 //!
-//! The search (Wing and Gong 1993, with the memory of failed states that Lowe added in 2017) places operations one after
-//! another. What may come next is each operation that was called before any other unplaced one has returned: exactly
-//! those are not bound to come after something unplaced. Three rules keep it short, and none loses an order:
+//! The search (Wing and Gong 1993, with the memory of failed states that Lowe added in 2017) places
+//! operations one after another. An operation may come next if it was called before any other
+//! unplaced one has returned: exactly those are not bound to come after something unplaced. Three
+//! rules keep the search short, and none loses an order:
 //!
-//! 1. A read that may come next and finds the current value is placed at once. Take any order that explains the rest,
-//!    and move this read to its front: nothing unplaced must precede it, the value is right there, and a read changes
-//!    nothing for the others.
-//! 2. So only writes are tried. A value other than zero is written once. While a read of the current one is left, no
-//!    write may come: nothing would bring the value back for it.
-//! 3. A state is what is placed and the current value. One that led nowhere leads nowhere the next time.
+//! 1. A read that may come next and finds the current value is placed at once. Take any order that
+//!    explains the rest, and move this read to its front: nothing unplaced must precede it, and the
+//!    value is right there. A read changes nothing for the others.
+//! 2. So the search tries only writes. A value other than zero is written once. While a read of the
+//!    current value is left, no write may come: no later write would bring the value back for it.
+//! 3. A state is the placed operations and the current value. A state that failed once fails the
+//!    next time, too.
 //!
-//! Zeroes are written often (each trim writes them, and a sector begins with them), which is why this is a search and not
-//! the sort that unique values alone would allow. A read of what nobody wrote (a torn sector, say) fits into no order.
+//! Zeroes are written often: each trim writes them, and a sector begins with them. So this is a
+//! search; unique values alone would allow a sort. A read of a value without a write (a torn
+//! sector, say) fits into no order.
 //!
-//! What it does not do: look at more than one sector. No block device promises more.
+//! It does not look at more than one sector. No block device promises more.
 
 use std::{
     collections::{HashMap, HashSet},
     fmt::Write as _,
 };
 
-/// What a sector holds: the number of a write, [`ZERO`], or [`TORN`].
+/// The content of a sector: the number of a write, [`ZERO`], or [`TORN`].
 pub type Value = u32;
 /// A sector of zeroes: trimmed, or never written.
 pub const ZERO: Value = 0;
-/// A sector that is no write's as a whole.
+/// A sector that mixes writes.
 pub const TORN: Value = Value::MAX;
 
-/// States that one search may remember; a history that needs more is reported as such, and not passed.
+/// States that one search may remember; a history that needs more fails the test.
 const STATES_MAX: usize = 4_000_000;
 /// Operations printed before the place where a search got stuck.
 const PRINTED_BEFORE: usize = 30;
@@ -41,24 +46,24 @@ const PRINTED_BEFORE: usize = 30;
 /// One operation on one sector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Op {
-    /// When it was called, on the clock that all operations share; no two instants are equal.
+    /// The instant of the call, on the clock of all operations; no two instants are equal.
     pub called: u64,
-    /// When it returned.
+    /// The instant of the return.
     pub returned: u64,
-    /// What it wrote or found.
+    /// The value that it wrote or found.
     pub value: Value,
-    /// Whether it wrote it.
+    /// True for a write.
     pub is_write: bool,
-    /// Who: printed where a history fails.
+    /// The client: printed if a history fails.
     pub client: u32,
 }
 
 /// A point of the search.
 #[derive(Clone)]
 struct Point {
-    /// All operations before this one are placed, this one is not.
+    /// The first operation that is not placed.
     base: usize,
-    /// One bit for each operation from `base / 64 * 64` on: placed. Ends with the last that is.
+    /// One bit for each placed operation from `base / 64 * 64` on. Ends with the last placed one.
     placed: Vec<u64>,
     value: Value,
     /// Reads of `value` that are not placed; not counted for [`ZERO`].
@@ -92,7 +97,7 @@ pub fn check(first: Value, ops: &mut [Op]) -> Result<(), String> {
         if point.value != ZERO && point.reads_left > 0 {
             continue;
         }
-        // What was called first is tried first: it is on top of the stack.
+        // The search tries the earliest call first: it is on top of the stack.
         for index in point.next(ops).into_iter().rev() {
             if !ops[index].is_write {
                 continue;
@@ -137,7 +142,8 @@ impl Point {
         }
     }
 
-    /// The unplaced operations that need not come after another unplaced one, in the order of their calls.
+    /// Returns the unplaced operations that need not come after another unplaced one, in the order
+    /// of their calls.
     fn next(&self, ops: &[Op]) -> Vec<usize> {
         let mut found = Vec::new();
         let mut first_return = u64::MAX;
@@ -161,7 +167,7 @@ impl Point {
         found
     }
 
-    /// Rule 1.
+    /// Places reads by rule 1.
     fn place_reads(&mut self, ops: &[Op]) {
         loop {
             let fitting: Vec<usize> = self
@@ -259,7 +265,7 @@ mod tests {
         let other = [read(7, 8, 1)];
         assert!(holds(&[&writes[..], &one].concat()));
         assert!(!holds(&[&writes[..], &one, &other].concat()));
-        // The same at the same time: each reader by itself may be right.
+        // The same reads at the same time: each reader by itself may be right.
         let one = [read(3, 6, 1), read(7, 12, 2)];
         let other = [read(4, 5, 2), read(8, 9, 1)];
         assert!(holds(&[&writes[..], &one].concat()) && holds(&[&writes[..], &other].concat()));
@@ -274,10 +280,10 @@ mod tests {
 
     #[test]
     fn a_lost_write_is_caught_whatever_overlaps_it() {
-        // A write that returned and that nobody ever sees, between two reads of the one before it.
+        // A completed write that no read sees, between two reads of the value before it.
         assert!(!holds(&[write(1, 2, 1), write(3, 6, 2), write(4, 30, 3), read(7, 8, 1)]));
         assert!(holds(&[write(1, 2, 1), write(3, 6, 2), write(4, 30, 3), read(7, 8, 2)]));
-        // A trim that left what was there.
+        // A trim that left the old content.
         assert!(!holds(&[write(1, 2, 1), write(3, 4, ZERO), read(5, 6, 1)]));
     }
 

@@ -1,9 +1,11 @@
-//! A device that answers some requests late, so that operations meet inside the cache as they do over a disk.
+//! A device that answers some requests late, so that operations meet inside the cache as they do
+//! over a disk.
 //!
-//! Invariants: a late request is done on the medium before its delay or after it, as a seeded draw has it: both the
-//! reply and the effect may come late. A few reads come very late, so that what they read could be gone by then.
+//! Invariants: a late request takes effect on the medium before its delay or after it, by a seeded
+//! draw. So both the reply and the effect may come late. A few reads come very late, so that their
+//! records could be gone by then.
 //!
-//! What it does not do: model any device's timing.
+//! It does not model any device's timing.
 
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, Runtime, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice,
@@ -12,17 +14,17 @@ use larder_device::{
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 
-/// One read of so many comes very late.
+/// One read in so many comes very late.
 const READS_FOR_ONE_VERY_LATE: u64 = 1500;
-/// So late at most.
+/// The longest delay of such a read.
 const VERY_LATE_MAX: Duration = Duration::from_millis(250);
 
-/// See the module.
+/// The slow device.
 pub struct Slow {
     pub ram: Arc<RamDevice>,
     timer: Arc<ThreadRuntime>,
     rng: Mutex<Rng>,
-    /// So many of a hundred requests are late.
+    /// The share of late requests.
     late_percent: u64,
     late_micros_max: u64,
 }
