@@ -1,8 +1,9 @@
 //! Each condition is reported once when it is raised, and once when it is over.
 //!
-//! The last test compares the scenarios with the table of names: a condition without a scenario fails it.
+//! The last test compares the scenarios with the table of names: a condition without a scenario
+//! fails it.
 //!
-//! What it does not do: check lines on standard error; the program's tests do.
+//! It leaves the lines on standard error to the program's tests.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -82,7 +83,7 @@ impl Scene {
         self.world.run(self.world.runtime.delay(time)).expect("time");
     }
 
-    /// The start of this condition was reported once, and its end was not.
+    /// Checks that the start of this condition was reported once, and its end was not.
     #[track_caller]
     fn raised(&self, name: &str) {
         self.wait(TOLD);
@@ -92,7 +93,7 @@ impl Scene {
         assert!(listed.iter().any(|condition| condition.name == name), "{listed:?}");
     }
 
-    /// The start of this condition was reported once, and its end once.
+    /// Checks that the start of this condition was reported once, and its end once.
     #[track_caller]
     fn cleared(&self, name: &str) {
         self.wait(TOLD);
@@ -329,7 +330,7 @@ fn origin_discard_keeps_data() {
     Scene::new(WriteMode::Back, |setup| setup.origin = keeps).raised("origin_discard_keeps_data");
 }
 
-/// Raises the condition of this name, and ends it where that is possible.
+/// Raises the condition of this name, and ends it if that is possible.
 type Act = fn(&str);
 
 /// A scenario for each name that an open cache can have.
@@ -389,7 +390,9 @@ fn each_condition_is_told_when_it_is_raised_and_when_it_is_over() {
     assert_eq!(known, names, "each name has a scenario, and the table is in order");
 }
 
-/// A report also comes of an error that is over before the next look; an error that comes and goes is not reported each time.
+/// A report also comes of an error that is over before the next look.
+///
+/// An error that comes and goes is not reported each time.
 #[test]
 fn a_blip_is_told_and_a_flood_is_not() {
     let scene = Scene::back();

@@ -1,10 +1,12 @@
-//! Crash sweeps: short scripts, ended at each change of a device in every way that a crash may end, or in a sample of
-//! them where they are many; then opened, compared with a model, crashed again, and destaged to the origin.
+//! Crash sweeps: short scripts, ended at each change of a device in every possible way, or in a
+//! sample of the ways. Then the volume is opened, compared with a model, crashed again, and
+//! destaged to the origin.
 //!
-//! `crash_sweep/sweep.rs` says what is tried of each instant; each scenario prints how much that was.
+//! `crash_sweep/sweep.rs` lists the checks of each instant; each scenario prints their number.
 //!
-//! `LARDER_CRASH_CASES=N` draws N outcomes of each instant that has too many, and takes N/8 seeds. `LARDER_DESIGN=NAME`
-//! sweeps one design; `LARDER_SEED=N` and `LARDER_CRASH_POINT=N` replay one seed, and of it one instant.
+//! `LARDER_CRASH_CASES=N` draws N outcomes of each instant that has too many, and takes N/8 seeds.
+//! `LARDER_DESIGN=NAME` sweeps one design; `LARDER_SEED=N` and `LARDER_CRASH_POINT=N` replay one
+//! seed, and of it one instant.
 
 mod client;
 mod creation;
@@ -75,7 +77,8 @@ fn crash_sweep_durable_writes() {
         Box::pin(async move {
             client.put_durably(0, 3 * CHUNK, 1001).await;
             client.sweep_from_here();
-            // Nobody asks for durability, nor flushes: each of these is committed before it is over.
+            // No client asks for durability or flushes: each of these is committed before it is
+            // over.
             client.put_committed(CHUNK, CHUNK, 2001).await;
             client.put_committed(2 * CHUNK + 3, 2, 3001).await;
             client.put_committed(4 * CHUNK, CHUNK, 2001).await;
@@ -122,8 +125,10 @@ fn crash_sweep_duplicates_of_dirty_chunks() {
     }));
 }
 
-/// The flash is copied to coarser sectors after each crash. Log and segments go on there, and the finer ones are never rewritten,
-/// though a torn write takes all of 4096 bytes.
+/// The flash is copied to coarser sectors after each crash.
+///
+/// Log and segments go on there, and the finer ones are never rewritten, though a torn write takes
+/// all of 4096 bytes.
 #[test]
 fn crash_sweep_moves_to_coarser_sectors() {
     let moves = Scenario {
@@ -184,7 +189,8 @@ fn crash_sweep_evictions_of_dirty_data() {
             client.sweep_from_here();
             for i in 0..4 {
                 client.put(100 * LONG + i * 6 * LONG, 6 * LONG, 2_000_000 + 10_000 * i as u32).await;
-                // What holds an old slot: a duplicate of its content, and a part of one of its chunks.
+                // The pins of an old slot: a duplicate of its content, and a part of one of its
+                // chunks.
                 client.put((8 * i + 1) * LONG, 3, 3_001 + 100 * i as u32).await;
                 client.flush().await;
             }
@@ -216,7 +222,7 @@ fn crash_sweep_write_through_evictions() {
     }));
 }
 
-/// The index has no room for all the zeroes that were read: those that it drops must not come back.
+/// The index has no room for all the zeroes that were read: dropped ones must not come back.
 #[test]
 fn crash_sweep_zeroes_that_are_dropped() {
     let mut zeroes = evicting("zeroes that are dropped", WriteMode::Around, |client| {
@@ -291,7 +297,7 @@ fn crash_sweep_checkpoints() {
     }));
 }
 
-/// The log goes around: what it forgets is in a checkpoint.
+/// The log goes around: a checkpoint has its forgotten entries.
 #[test]
 fn crash_sweep_log_that_goes_around() {
     sweep(&scenario("log that goes around", WriteMode::Back, |client| {
@@ -333,7 +339,7 @@ fn cached_overwrites<'a>(client: &'a Client<'a>) -> Run<'a> {
         client.cache.settle().await;
         client.checkpoint().await;
         client.trim(3 * CHUNK, CHUNK + 3).await;
-        // A duplicate of what another chunk holds.
+        // A duplicate of another chunk's content.
         client.put(5 * CHUNK, CHUNK, 2001).await;
         client.check(0, 6 * CHUNK).await;
         client.flush().await;
@@ -360,8 +366,8 @@ fn crash_sweep_mode_switches() {
             client.sweep_from_here();
             for (i, mode) in (0..).zip([WriteMode::Through, WriteMode::Back, WriteMode::Around, WriteMode::Back]) {
                 let stamp = 2001 + 1000 * i;
-                // Nobody flushes this write before the switch, also not for the sake of clean mappings; from then on
-                // another device is asked for that.
+                // This write is not flushed before the switch, also not for the sake of clean
+                // mappings; from then on another device gets the flushes.
                 client.checkpoint().await;
                 client.put(7 * CHUNK + 1, 2, stamp + 300).await;
                 let writes = async {
@@ -419,7 +425,7 @@ fn crash_sweep_detaching() {
     sweep(&detaching);
 }
 
-/// What only the origin has, and not durably.
+/// Data that only the origin has, and not durably.
 #[test]
 fn crash_sweep_detaching_in_write_through() {
     let mut detaching = scenario("detach in write-through", WriteMode::Through, |client| {

@@ -1,5 +1,5 @@
-//! What survives: flushed and FUA writes any crash, the cache's warmth a clean end and a crash alike; and what opening
-//! refuses, repairs and marks.
+//! The survivors: flushed and FUA writes survive any crash, the cache's warmth a clean end and a
+//! crash alike. Also the refusals, repairs and marks of an opening.
 
 use crate::common::*;
 use larder_device::{BlockDevice, IoOp, rng::Rng, sim::SimDevice};
@@ -56,7 +56,7 @@ fn flushed_writes_survive_any_crash_and_others_are_old_or_new() {
                 });
                 assert!(new || flushed.bytes(offset, SECTOR) == sector, "sector {i} is neither old nor new");
             }
-            // Whichever was read stays.
+            // The value of this read stays.
             flushed.write(0, &found);
             world.crash();
             world.open();
@@ -91,7 +91,8 @@ fn a_fua_write_survives_a_crash_without_a_flush() {
     });
 }
 
-/// CacheDedup's commit of each dirty block (section 3.3): with durable writes nobody has to ask for it.
+/// CacheDedup's commit of each dirty block (section 3.3): with durable writes no client must ask
+/// for it.
 #[test]
 fn with_durable_writes_each_one_survives_a_crash_by_itself() {
     each_seed(40, |seed| {
@@ -108,7 +109,8 @@ fn with_durable_writes_each_one_survives_a_crash_by_itself() {
                     world.trim(offset, len as u64);
                     twin.write(offset, &vec![0; len]);
                 } else {
-                    // Some of them with what others have: a duplicate depends on the record that it shares.
+                    // Some of them with the contents of others: a duplicate depends on the record
+                    // that it shares.
                     let data = noise(number % 7, len);
                     world.write(offset, &data);
                     twin.write(offset, &data);
@@ -125,7 +127,9 @@ fn with_durable_writes_each_one_survives_a_crash_by_itself() {
     });
 }
 
-/// 600 chunks: clean ones that reads brought, their duplicates, zeroes, dirty ones, a fragment. Returns their content.
+/// Makes 600 chunks: clean ones from reads, their duplicates, zeroes, dirty ones, and a fragment.
+///
+/// Returns their content.
 fn warm_up(world: &World) -> Vec<(u64, Vec<u8>)> {
     let mut content = Vec::new();
     for i in 0..200 {
@@ -155,7 +159,7 @@ fn without_prefetch() -> Setup {
     setup
 }
 
-/// Reads everything; the number of chunks for which the origin was asked.
+/// Reads everything, and returns the number of chunks that came from the origin.
 fn misses(world: &World, content: &[(u64, Vec<u8>)]) -> u64 {
     let before = world.origin_reads();
     for (lba, data) in content {
@@ -164,7 +168,8 @@ fn misses(world: &World, content: &[(u64, Vec<u8>)]) -> u64 {
     world.origin_reads() - before
 }
 
-/// Content of clean and of dirty chunks that is known is written once more, to other chunks; how often that was found.
+/// Writes known content of clean and of dirty chunks to other chunks, and returns the number of
+/// duplicates.
 fn known_again(world: &World) -> u64 {
     let before = world.status().counts.duplicate_chunks;
     for (lba, number) in [(7000, 3), (7001, 10_003)] {
@@ -174,7 +179,7 @@ fn known_again(world: &World) -> u64 {
     world.status().counts.duplicate_chunks - before
 }
 
-/// What that comes to, where equal content is kept once, and where it is not.
+/// Returns the expected number: it depends on the design's sharing of equal content.
 fn known_again_wanted() -> u64 {
     if design::shares_content(design::chosen()) { 2 } else { 0 }
 }
@@ -224,11 +229,11 @@ fn a_crash_restarts_warm() {
         let after = world.status();
         assert!(after.warm_restart && !after.recovery.clean_shutdown);
         assert_eq!(after.dirty_bytes, before.dirty_bytes, "all that was dirty is");
-        // Only what was in the open WEU of clean data may be forgotten.
+        // Only data in the open WEU of clean data may be forgotten.
         let open_weu = (512 << 10) / CHUNK as u64;
         let missed = misses(&world, &content);
         assert!(missed <= 2 * open_weu, "{missed} of {} chunks were forgotten", content.len());
-        // What was forgotten is inserted again, and some of it is a duplicate.
+        // Forgotten chunks are inserted again, and some are duplicates.
         world.settle();
         // Content that was known is known, whether clean or dirty.
         assert_eq!(known_again(&world), known_again_wanted());
@@ -241,7 +246,8 @@ fn a_frame_of_the_log_that_is_not_where_the_flash_said_is_written_again() {
         let mut world = World::new(seed, Setup { flash_bytes: 8 * MIB, ..Setup::default() });
         world.write(0, &noise(1, CHUNK));
         world.flush();
-        // A trim needs no record: the next write of the flash is the frame that says so, the last one before the crash.
+        // A trim needs no record: the next write of the flash is the frame with the trim, the last
+        // one before the crash.
         world.trim(0, CHUNK as u64);
         match seed % 2 {
             0 => world.flash.sim.lose_next_write(),

@@ -1,6 +1,6 @@
-//! Eviction: Nitro's WEUs go in LRU order; in every design, stale duplicates never read as what took their place, and dirty and clean
-//! chunks lie in slots of their own. WEUs are trimmed before they are written again; a slot of one record is not, but its end is
-//! durable by then.
+//! Eviction: Nitro's WEUs go in LRU order. In every design, stale duplicates never read as the new
+//! content of their place, and dirty and clean chunks lie in slots of their own. WEUs are trimmed
+//! before they are written again. A slot of one record is not, but its end is durable by then.
 
 use crate::common::*;
 use larder_core::decisions::{Answer, Event as Decided};
@@ -32,7 +32,7 @@ fn small(seed: u64, design: DesignId) -> World {
     world
 }
 
-/// Reads chunk `lba`, has it inserted if it was missed, and tells whether it hit.
+/// Reads chunk `lba`, waits for its insertion after a miss, and returns true if it hit.
 fn touch(world: &World, lba: u64) -> bool {
     touch_content(world, lba, lba)
 }
@@ -50,7 +50,7 @@ fn quiet(world: &World) {
     world.runtime.run_until_idle();
 }
 
-/// Where buckets are full, what goes is what the fewest addresses share that were used of late.
+/// A full bucket evicts the content that the fewest recently used addresses share.
 fn is_bucketed() -> bool {
     let design = design::chosen();
     !design::fills_weus(design) && !design::is_slotted(design)
@@ -89,7 +89,7 @@ fn what_was_used_last_stays() {
     each_seed(4, |seed| {
         let world = small(seed, design::chosen());
         let hot = 5;
-        // Others that share its content: that is what counts in a bucket.
+        // Other chunks share its content: that counts in a bucket.
         let shared: Vec<u64> = if is_bucketed() { vec![3001, 3003, 3005, 3007] } else { Vec::new() };
         shared.iter().for_each(|&lba| world.fill_origin(at(lba), &noise(hot, CHUNK)));
         let touch_shared = || shared.iter().filter(|&&lba| touch_content(&world, lba, hot)).count();
@@ -114,7 +114,7 @@ fn what_was_used_last_stays() {
 fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
     each_seed(4, |seed| {
         let world = small(seed, DesignId::Nitro);
-        // Which chunks share a WEU.
+        // The chunks of each WEU.
         let mut weus: Vec<(u32, Vec<u64>)> = Vec::new();
         let mut next = 0;
         while world.status().counts.evicted_weus == 0 && world.status().slots_free > 3 {
@@ -134,7 +134,7 @@ fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
         for &weu in &order {
             assert!(touch(&world, weus[weu].1[0]));
         }
-        // What leaves while new chunks come must follow that order.
+        // Chunks that leave while new ones come must follow that order.
         let mut left = Vec::new();
         let mut lba = 1000;
         while left.len() < order.len() - 2 {
@@ -153,8 +153,10 @@ fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
     });
 }
 
-/// Checks every write to a WEU slot in what the flash was asked: appended within a generation, and between one that
-/// begins the slot anew and all earlier ones a discard of the whole slot that was over.
+/// Checks every write to a WEU slot among the flash's requests.
+///
+/// It is appended within a generation. Between a write that begins the slot anew and all earlier
+/// ones, a discard of the whole slot was over.
 fn check_slot_discipline(world: &World) -> (usize, u64) {
     let layout = world.layout();
     let weu = u64::from(layout.weu_bytes);
@@ -198,15 +200,15 @@ fn check_slot_discipline(world: &World) -> (usize, u64) {
     (discards, slots_begun)
 }
 
-/// Slots that were evicted, each with the number of the flash's events before that.
+/// Evicted slots, each with the number of the flash's events before that.
 type Evictions = Arc<Mutex<Vec<(u64, usize)>>>;
 
-/// Has the cache that is opened next tell of its evictions.
+/// Sets a listener for the evictions of the next opened cache.
 fn note_evictions(world: &mut World) -> Evictions {
     let evictions = Evictions::default();
     let (sink, flash) = (evictions.clone(), world.flash.clone());
     world.setup.tuning.decisions = DecisionLog(Some(Arc::new(move |event, answer| {
-        // What was freed ahead goes by another event, and its end is in the log long before.
+        // Slots freed ahead have another event, and their end is in the log long before.
         if let (Decided::Evict, Answer::Slot(slot)) = (event, answer) {
             sink.lock().push((slot.0.into(), flash.event_count()));
         }
@@ -214,16 +216,19 @@ fn note_evictions(world: &mut World) -> Evictions {
     evictions
 }
 
-/// Checks what the flash was asked since its events were last taken, and takes them: between the eviction of a slot for one record
-/// and the next write of it a frame of the log was begun, with FUA, and was over. No slot is trimmed that is written again soon. How
-/// often a slot was written again.
+/// Checks the flash's requests since its events were last taken, and takes them.
+///
+/// Between the eviction of a slot for one record and its next write, a frame of the log began, with
+/// FUA, and was over. No slot that is written again soon is trimmed. Returns the number of slots
+/// written again.
 fn check_slot_reuse(world: &World, evictions: &Evictions) -> u64 {
     let layout = world.layout();
     let slot_bytes = u64::from(layout.weu_bytes);
     let log = layout.log_offset..layout.log_offset + layout.log_bytes;
     let events = world.flash.take_events();
     let mut evicted = std::mem::take(&mut *evictions.lock()).into_iter().peekable();
-    // Slots that were evicted and not written since, and when; when the last frame that is over was begun.
+    // Slots that were evicted and not written since, each with its moment; the start of the last
+    // frame that is over.
     let mut free: BTreeMap<u64, usize> = BTreeMap::new();
     let (mut begun, mut logged) = (BTreeMap::new(), None);
     let (mut written, mut again) = (false, 0);
@@ -293,7 +298,8 @@ fn slots_are_discarded_before_reuse_and_never_rewritten() {
             if life == 1 {
                 world.flush();
                 if !fills_weus {
-                    // A slot that no durable entry names yet, since its chunk is clean, is free after a kill.
+                    // A slot that no durable entry names yet, because its chunk is clean, is free
+                    // after a kill.
                     reused = check_slot_reuse(&world, &evictions);
                 }
                 world.kill();
@@ -348,15 +354,17 @@ fn a_stale_duplicate_reads_from_the_origin() {
         assert_eq!(world.status().counts.corrupt_records, 0, "a stale entry is known by its generation");
         world.settle();
         let cached = if is_bucketed() {
-            // Its status counts addresses of which content may have gone; what the metadata slots list is there.
+            // Its status also counts addresses of content that may have gone; the metadata slots
+            // list only present content.
             world.flush();
             let (mappings, _) = world.run(dump::mappings(&*world.flash, None, usize::MAX)).expect("a sound flash");
             mappings.total * CHUNK as u64
         } else {
             world.status().logical_bytes_cached
         };
-        // Six WEUs are sealed at least, whatever is open, free or on its way there at this moment. Each has 63 of these chunks, but for
-        // one or two whose address has another record now.
+        // At least six WEUs are sealed, besides those that are open, free or on their way there at
+        // this moment. Each has 63 of these chunks, except for one or two whose address has another
+        // record now.
         let least = 6 * 62 * CHUNK as u64;
         assert!(cached >= least && cached <= 6 * MIB, "{cached} bytes are cached");
     });
@@ -476,8 +484,10 @@ fn weus_that_flushes_closed_are_evicted_too() {
     });
 }
 
-/// Thousands of addresses that share one record leave the index when other chunks need their places: each has to be logged,
-/// and the log keeps room for the checkpoint that frees it.
+/// Thousands of addresses that share one record leave the index when other chunks need their
+/// places.
+///
+/// Each must be logged, and the log keeps room for the checkpoint that frees it.
 #[test]
 fn what_leaves_the_index_at_once_does_not_fill_the_log() {
     const SMALL: usize = 4 << 10;
@@ -495,14 +505,14 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
             let mut world = World::new(1, setup);
             (0..SAME).for_each(|lba| world.fill_origin(at(lba), &noise(77, SMALL)));
             (0..OTHERS).for_each(|other| world.fill_origin(at(SAME + other), &noise(1000 + other, SMALL)));
-            // In no order that is a stream's.
+            // In no order of a stream.
             for number in 0..SAME {
                 world.read(at(number * 2731 % SAME), SMALL);
                 if number % 64 == 0 {
                     world.settle();
                 }
             }
-            // What finds the index full is not stored, and comes again.
+            // A chunk that finds the index full is not stored, and comes again.
             for number in 0..4 * OTHERS {
                 if number >= OTHERS && world.status().counts.evicted_weus > 0 {
                     break;
@@ -515,7 +525,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
             world.settle();
             let counts = world.status().counts;
             assert!(counts.evicted_weus > 0, "{} in {mode:?}: {counts:?}", design.name);
-            // Were the log full for good, nothing of this would return.
+            // If the log were full for good, none of this would return.
             world.write(at(SAME), &noise(5, SMALL));
             world.flush();
             let conditions = world.status().conditions;
@@ -525,8 +535,10 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
     }
 }
 
-/// A chunk whose copy was evicted is written to the origin, which is in no log. What the log says that it held before does not
-/// count after the next restart, though that content is stored again for another.
+/// A chunk whose copy was evicted is written to the origin, which is in no log.
+///
+/// The log's older content of it does not count after the next restart, though another chunk stores
+/// that content again.
 #[test]
 fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
     for design in DESIGNS {
@@ -562,7 +574,7 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
     }
 }
 
-/// Of content that neither repeats nor shrinks no more is cached than the flash holds, in each design.
+/// The flash bounds the cached amount of content that neither repeats nor shrinks, in each design.
 #[test]
 fn no_more_is_said_to_be_cached_than_fits() {
     for design in DESIGNS {
@@ -575,7 +587,7 @@ fn no_more_is_said_to_be_cached_than_fits() {
     }
 }
 
-/// In a bucket that is full, what the next chunk pushes out is free before that comes, so that nobody waits for the log.
+/// A full bucket frees the next chunk's victim ahead, so that no write waits for the log.
 #[test]
 fn room_in_a_bucket_is_made_before_it_is_needed() {
     if !is_bucketed() {

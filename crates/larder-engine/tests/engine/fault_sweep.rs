@@ -1,8 +1,9 @@
-//! Fault sweeps: a short script, with one device operation failing once at each of its steps, then a power loss. What a
-//! failed request left is old or new; everything that was acknowledged and flushed is there.
+//! Fault sweeps: a short script, with one device operation failing once at each of its steps, then
+//! a power loss. Sectors of a failed request are old or new; all data that was acknowledged and
+//! flushed is there.
 //!
-//! Invariants: requests may fail, and are tried again once; nothing hangs, panics, or reads as what it never was. A flash
-//! that failed for good is written past, behind a fence.
+//! Invariants: requests may fail, and are tried again once. Nothing hangs or panics, and no sector
+//! reads as a value that it never had. Writes go past a flash that failed for good, behind a fence.
 
 use crate::{
     design, fence,
@@ -37,7 +38,7 @@ fn shape(mode: WriteMode) -> Shape {
             commit_interval_ms: 5,
             prefetch_bytes_max: 0,
             fence: fence::MemoryFence::new().keeper(),
-            // What was dirty on a flash that failed is destaged below, before its next opening drops it.
+            // Dirty data on a failed flash is destaged below, before its next opening drops it.
             discard_fenced: true,
             ..Tuning::default()
         },
@@ -51,7 +52,8 @@ fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
     runtime
 }
 
-/// A write that is tried twice. Where both fail the sectors are old or new, and no one may say which.
+/// Writes with a second try. If both fail, the sectors are old or new, and the model accepts
+/// either.
 async fn put(cache: &Cache, model: &mut Model, at: usize, count: usize, content: u32) {
     let stamps: Vec<u32> = (0..count as u32).map(|i| content + 2 * i).collect();
     let mut buf = IoBuf::new(count * SECTOR_BYTES);
@@ -87,7 +89,7 @@ async fn flush(cache: &Cache, model: &mut Model) {
     }
 }
 
-/// Whoever is told of a failure cannot rely on what was not durable before.
+/// A client that hears of a failure cannot rely on data that was not durable before.
 fn told(model: &mut Model, succeeded: bool) {
     if !succeeded {
         model.doubt();

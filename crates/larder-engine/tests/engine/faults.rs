@@ -1,4 +1,5 @@
-//! Devices that fail: what is served from elsewhere, what is refused, what is tried again, and that nothing else suffers.
+//! Devices that fail: requests served from elsewhere, refusals, retries, and the absence of any
+//! further damage.
 
 use crate::common::*;
 use larder_device::{
@@ -131,7 +132,7 @@ fn a_damaged_dirty_record_is_an_error_for_that_chunk_only() {
             assert!(status.health.contains(&at(lba).to_string()), "{}", status.health);
             // A write of a part cannot bring the rest back, and must not pretend to.
             assert!(world.try_write(at(lba) + 512, &noise(1, 512), false).is_err());
-            // The others are destaged; this one stays dirty, and the origin keeps what it has.
+            // The others are destaged; this one stays dirty, and the origin keeps its old content.
             assert!(!world.destage_all());
             assert_eq!(world.status().dirty_bytes, CHUNK as u64);
             assert!(world.origin.sim.peek(at(lba), CHUNK).iter().all(|&b| b == 0));
@@ -246,7 +247,8 @@ fn what_keeps_data_dirty_is_named() {
     each_seed(4, |seed| {
         let world = dirty_chunks(seed);
         let before = world.status().counts;
-        // One that is damaged, alone; then one that is not read, too; then an origin that takes nothing.
+        // First a damaged one, alone; then also one that cannot be read; then an origin that takes
+        // nothing.
         let record = world.record_of(4);
         corrupt(&world, &record, &mut Rng::new(seed));
         assert!(!world.destage_all());
@@ -312,7 +314,8 @@ fn a_partial_write_tells_of_the_damage_that_it_meets() {
     });
 }
 
-/// Content must not be taken for a duplicate of what is known to be lost: its write would be acknowledged, and gone.
+/// Content must not be taken for a duplicate of lost content: its write would be acknowledged, and
+/// gone.
 #[test]
 fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -401,7 +404,7 @@ fn an_origin_that_fails_a_read_fails_that_read_only() {
         assert!(world.try_read(at(99), 3 * CHUNK).is_err(), "a read over it");
         assert!(world.read(at(99), 3 * CHUNK).iter().all(|&b| b == 0), "the origin is well again");
         assert_eq!(world.status().health, "ok");
-        // A fragment's rest that cannot be had: the valid sectors still can.
+        // The rest of a fragment is unreadable: the valid sectors are still readable.
         world.write(at(300), &noise(1, 512));
         world.origin.sim.fail_range(IoOp::Read, at(300)..at(301), IoErrorKind::Io, 1);
         assert!(world.try_read(at(300), CHUNK).is_err());
@@ -515,7 +518,7 @@ fn a_flash_that_takes_no_writes_fails_writes_and_nothing_else() {
         assert!(world.run(world.cache().flush()).is_err(), "a flush must not lie");
         assert!(world.try_write(at(1), &noise(7001, CHUNK), true).is_err());
         assert_ne!(world.status().health, "ok");
-        // What is in memory is right, and what the origin has can be had.
+        // Data in memory is right, and data of the origin is readable.
         for lba in 0..accepted {
             let bytes = world.read(at(lba), CHUNK);
             assert_same(&bytes, &noise(lba, CHUNK), "a chunk in memory");
@@ -527,7 +530,7 @@ fn a_flash_that_takes_no_writes_fails_writes_and_nothing_else() {
     });
 }
 
-/// A flush that failed may have lost what was written before it, whatever the next one says.
+/// A flush that failed may have lost earlier writes, whatever the next one says.
 #[test]
 fn after_a_failed_flush_the_flash_is_not_trusted_again() {
     each_seed(20, |seed| {
@@ -565,7 +568,7 @@ fn a_log_frame_that_fails_once_is_written_again() {
 
 #[test]
 fn write_through_and_around_go_on_without_the_flash() {
-    // Whatever the flash does, what was acknowledged is on the origin, and reads are right.
+    // For any fault of the flash, acknowledged data is on the origin, and reads are right.
     each_seed(10, |seed| {
         for mode in [WriteMode::Through, WriteMode::Around] {
             let mut setup = Setup { origin_bytes: 8 * MIB, ..Setup::default() };
@@ -578,7 +581,8 @@ fn write_through_and_around_go_on_without_the_flash() {
                     world.flash.sim.plan().add(always(IoOp::Write));
                 }
                 let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
-                // A write may be refused where the old mapping's end cannot be made durable; then it did not happen.
+                // A write may be refused if the old mapping's end cannot be made durable; then it
+                // did not happen.
                 if world.try_write(offset, &noise(number, len), false).is_ok() {
                     twin.write(offset, &noise(number, len));
                 }
@@ -625,7 +629,7 @@ fn a_cache_full_of_dirty_data_slows_writers_to_the_origins_speed() {
         let took = world.runtime.now() - began;
         let status = world.status();
         assert!(status.counts.write_waits > 0, "writers had to wait");
-        // What did not fit had to be destaged, at 5 ms a write.
+        // Data beyond the room had to be destaged, at 5 ms a write.
         let destaged = chunks - 6 * MIB * 60 / 100 / CHUNK as u64;
         assert!(took >= Duration::from_millis(5) * (destaged as u32 / 2), "{took:?} for {destaged} destages");
         world.flush();
@@ -676,8 +680,9 @@ fn a_cache_full_of_dirty_data_waits_for_an_origin_that_failed() {
     });
 }
 
-/// Batches that are destaged side by side share the flushes of the origin: what one of these lost stays dirty, whichever
-/// batch had asked for it, and is written again.
+/// Batches that are destaged side by side share the flushes of the origin.
+///
+/// Data that one of these lost stays dirty, for each batch that asked for it, and is written again.
 #[test]
 fn a_flush_that_fails_beside_a_destage_leaves_it_dirty() {
     each_seed(60, |seed| {

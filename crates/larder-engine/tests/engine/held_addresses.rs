@@ -1,5 +1,5 @@
-//! AustereCache in write-through, where addresses wait for a flush of the origin until a metadata slot names them on flash: that keeps
-//! neither insertions nor hits back for good.
+//! AustereCache in write-through: addresses wait for a flush of the origin until a metadata slot
+//! names them on flash. That does not hold back insertions or hits for good.
 
 use crate::common::*;
 use larder_device::sim::Schedule;
@@ -12,7 +12,7 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// Nobody flushes, and the timer does not come by.
+/// Clients do not flush, and the timer does not come by.
 fn world(flash_bytes: u64) -> World {
     let mut setup = Setup { flash_bytes, origin_bytes: 4096 * MIB, schedule: Schedule::Timed, ..Setup::default() };
     setup.options.design = designs::named("austere").expect("it is known").id;

@@ -1,6 +1,6 @@
 //! The treatments of a TRIM: kept by the cache, passed on as a discard, or written as zeroes.
 //!
-//! What it does not do: sweep over crashes; the simulation does.
+//! It leaves sweeps over crashes to the simulation.
 
 use crate::{common::*, fence::MemoryFence};
 use larder_device::{
@@ -29,13 +29,15 @@ fn filled(seed: u64, setup: Setup) -> (World, Twin, usize) {
     (world, twin, len)
 }
 
-/// The requests that change the origin, since its events were last taken.
+/// Counts the requests that change the origin, since its events were last taken.
 fn changes(world: &World) -> usize {
     [IoOp::Write, IoOp::WriteZeroes, IoOp::Discard].iter().map(|&op| world.origin.asked(op).len()).sum()
 }
 
-/// A kept trim costs the origin nothing, through a destage of everything, a checkpoint, crashes and an orderly end. Served
-/// without the option, the cache brings it to the origin as zeroes.
+/// A kept trim costs the origin nothing, through a full destage, a checkpoint, crashes and an
+/// orderly end.
+///
+/// Without the option, the next cache brings it to the origin as zeroes.
 #[test]
 fn kept_trims_stay_in_the_cache_until_another_serving_destages_them() {
     each_seed(8, |seed| {
@@ -198,8 +200,9 @@ fn writes_that_fill_the_table_give_the_shortest_trims_to_the_origin() {
     });
 }
 
-/// A mode without dirty data has no kept trims: the origin gets them before the switch, and a TRIM is ignored from then on.
-/// Copies of the range stay valid.
+/// A mode without dirty data has no kept trims: the origin gets them before the switch.
+///
+/// A TRIM is ignored from then on, and copies of the range stay valid.
 #[test]
 fn a_switch_away_from_write_back_brings_kept_trims_to_the_origin() {
     each_seed(6, |seed| {
@@ -267,14 +270,15 @@ fn a_flash_that_fails_gives_its_kept_trims_to_the_origin() {
         world.flash.sim.plan().clear();
         world.crash();
         match world.try_open() {
-            // The end told the keeper that the origin has all, so that nothing is lost.
+            // The end told the keeper that the origin has all data, so that nothing is lost.
             Ok(()) => assert_same(&world.read(0, len), &twin.bytes(0, len), "after the return"),
             Err(error) => panic!("open: {error}"),
         }
     });
 }
 
-/// A fence that is up keeps a flash from being opened while it holds trims that the origin may lack.
+/// A fence that is up keeps a flash from being opened while it holds trims that the origin may
+/// lack.
 #[test]
 fn a_kept_trim_behind_a_fence_is_not_dropped_silently() {
     let fence = MemoryFence::new();
@@ -291,7 +295,8 @@ fn a_kept_trim_behind_a_fence_is_not_dropped_silently() {
     }
 }
 
-/// A detached cache leaves the origin as it was under kept trims, and knows how many bytes these are.
+/// A detached cache leaves the origin as it was under kept trims, and knows how many bytes these
+/// are.
 #[test]
 fn a_detach_tells_of_the_trims_that_the_origin_lacks() {
     each_seed(4, |seed| {
@@ -309,7 +314,9 @@ fn a_detach_tells_of_the_trims_that_the_origin_lacks() {
     });
 }
 
-/// Passed on, a TRIM is a plain discard where the origin promises zeroes after one, else zeroes. WRITE_ZEROES never is one.
+/// Passed on, a TRIM is a plain discard if the origin promises zeroes after one, otherwise zeroes.
+///
+/// WRITE_ZEROES never is one.
 #[test]
 fn trims_are_passed_on_where_the_origin_promises_zeroes() {
     each_seed(6, |seed| {
@@ -348,7 +355,7 @@ fn trims_are_passed_on_where_the_origin_promises_zeroes() {
     });
 }
 
-/// A cache that keeps no trims stays open to programs that know of none.
+/// A cache without kept trims stays open to programs that do not know them.
 #[test]
 fn the_feature_is_set_with_the_first_serving_that_needs_it() {
     let mut world = World::new(1, setup(TrimPolicy::Zero));

@@ -178,7 +178,9 @@ fn cases() -> Vec<u64> {
     }
 }
 
-/// A cache lives, crashes, and its log is damaged. Returns whether the loss is reported; `None` when no durable frame was lost.
+/// Lets a cache live and crash, damages its log, and returns true if the loss is reported.
+///
+/// Returns `None` when no durable frame was lost.
 fn damaged(seed: u64) -> Option<bool> {
     let _seed = SeedOnPanic(seed);
     let mut rng = Rng::new(seed);
@@ -246,7 +248,8 @@ fn damaged(seed: u64) -> Option<bool> {
             return (left < last).then_some(false);
         }
     }
-    // In write-back each round closed a segment before it wrote its frames: only the last round's frames have no witness.
+    // In write-back each round closed a segment before it wrote its frames: only the last round's
+    // frames have no witness.
     assert!(planned.loses_data() || mode != WriteMode::Back, "{what}: {planned:?}");
     let done =
         world.runtime.block_on(repair(&*world.flash, &RepairOptions::default(), &mut |_, _| {})).expect("repaired");

@@ -1,10 +1,11 @@
-//! The engine's tests on simulated devices, in one program: a module for each suite, so that what they share is compiled once, and
-//! long tests of one suite run beside those of the next.
+//! The engine's tests on simulated devices, in one program: a module for each suite. So the common
+//! parts are compiled once, and long tests of one suite run beside those of the next.
 //!
-//! Apart are: `simulation/` and `interleavings/`, which have a front of their own (the second is the engine's own source under other
-//! locks, too); `threads/`, whose threads should have the cores to themselves, and which `make tsan` builds by itself;
-//! `mutated_images.rs`, which installs an allocator that counts, and includes sources of the fuzz targets, which expect to lie in the
-//! root of their crate.
+//! Some tests are programs of their own. `simulation/` and `interleavings/` have a front of their
+//! own; the second is also the engine's own source under other locks. The threads of `threads/`
+//! should have the cores to themselves, and `make tsan` builds it by itself. `mutated_images.rs`
+//! installs an allocator that counts, and includes sources of the fuzz targets, which expect to lie
+//! in the root of their crate.
 
 #[path = "../common/mod.rs"]
 mod common;

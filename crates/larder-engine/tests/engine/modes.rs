@@ -1,4 +1,5 @@
-//! The write modes: what reaches the origin when, what is inserted, and the switch between them.
+//! The write modes: the way of each write to the origin, the insertions, and the switch between
+//! them.
 
 use crate::common::*;
 use larder_device::{
@@ -138,7 +139,7 @@ fn write_through_inserts_what_it_writes() {
         world.settle();
         assert_same(&world.read(0, CHUNK), &content, "the merged chunk");
         assert_eq!(world.origin_reads(), 0);
-        // A part of one that is not cached does not.
+        // A part of an uncached chunk does not.
         world.write(10 * CHUNK as u64, &content[..512]);
         world.settle();
         assert_eq!(world.status().counts.fragments_written, 0, "write-through keeps no fragments");

@@ -1,5 +1,5 @@
-//! Partial-chunk writes in write-back: kept as fragments, without a read of the origin on the write's path; completed by
-//! the first read of the rest; destaged sector by sector.
+//! Partial-chunk writes in write-back: kept as fragments, without a read of the origin on the
+//! write's path. The first read of the rest completes them, and a destage writes their sectors.
 
 use crate::common::*;
 use larder_device::{IoOp, rng::Rng, sim::SimDeviceOptions};
@@ -19,7 +19,7 @@ fn filled(world: &World) -> Twin {
 fn partial_writes_never_read_the_origin() {
     each_seed(12, |seed| {
         let mut rng = Rng::new(seed ^ 1);
-        // Where each fragment takes a slot of a chunk there is room for all of them, too.
+        // If each fragment takes a slot of a chunk, there is room for all of them, too.
         let mut setup = Setup { flash_bytes: 256 * MIB, ..Setup::default() };
         setup.options.chunk_bytes = [4, 8, 32, 128][rng.index(4)] << 10;
         // An origin of coarse sectors must not be read for merging either, not before destaging.
@@ -48,7 +48,8 @@ fn partial_writes_never_read_the_origin() {
 
 #[test]
 fn partial_writes_of_a_small_cache_never_read_the_origin() {
-    // Destaging and eviction all the time; both write the origin and read it never, where sectors are 512 bytes.
+    // Destaging and eviction all the time; both write the origin, and never read it with sectors of
+    // 512 bytes.
     each_seed(6, |seed| {
         let mut setup = Setup { flash_bytes: 5 * MIB, ..Setup::default() };
         setup.tuning.dirty_low_percent = 5;
@@ -108,7 +109,7 @@ fn sectors_that_fill_a_chunk_make_it_whole_without_the_origin() {
         }
         assert_same(&world.read(3 * CHUNK, CHUNK as usize), &content, "the chunk");
         assert_eq!(world.origin_reads(), 0);
-        // Whole, it has a fingerprint: the same content elsewhere is a duplicate.
+        // The whole chunk has a fingerprint: the same content elsewhere is a duplicate.
         world.write(5 * CHUNK, &content);
         assert_eq!(world.status().counts.duplicate_chunks, u64::from(design::shares_content(design::chosen())));
         assert_eq!(world.status().counts.fragments_written, 15);
@@ -153,7 +154,7 @@ fn destaging_a_fragment_writes_its_valid_sectors_only() {
         let at = 11 * CHUNK;
         world.write(at + 1024, &noise(1, 2 * SECTOR));
         world.write(at + 4096, &noise(2, SECTOR));
-        // What changes under the cache shows that nothing else is written back.
+        // Changes under the cache show that no other sector is written back.
         let mut expected = noise(77, CHUNK as usize);
         world.fill_origin(at, &expected);
         expected[1024..2048].copy_from_slice(&noise(1, 2 * SECTOR));

@@ -1,4 +1,4 @@
-//! A RAM budget bounds what the indices allocate, and costs hits, never data.
+//! A RAM budget bounds the memory of the indices, and costs hits, never data.
 
 use larder_device::{
     BlockDevice, IoBuf, WriteFlags, ZeroFlags,
@@ -18,8 +18,9 @@ fn content(lba: u64) -> Vec<u8> {
     (0..CHUNK as u64 / 8).flat_map(|i| larder_device::rng::mix64(lba << 20 | i).to_le_bytes()).collect()
 }
 
-/// AustereCache's indices are there from the beginning: they, and what is remembered of the region, have half of the budget, whatever a
-/// slot is, and use most of it.
+/// AustereCache's indices exist from the beginning, and have half of the budget for any slot size.
+///
+/// The other half of that share is the memory of the region; together they use most of it.
 #[test]
 fn indices_of_buckets_have_half_of_their_budget() {
     let design = designs::named("austere").expect("it is known");
@@ -103,7 +104,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
         assert_eq!(status.design, design.name);
         assert!(status.index_ram_bytes <= budget, "{}: {} bytes", design.name, status.index_ram_bytes);
         let cached = status.logical_bytes_cached / CHUNK as u64;
-        // A slot of one chunk is afforded with all addresses that may share it.
+        // The budget affords a slot of one chunk with all addresses that may share it.
         let entries = budget / design.index_bytes_max(CHUNK as u32);
         let affordable = if design.kind() == StoreKind::Slots { made.layout.slot_count.into() } else { entries };
         println!("{}: {} bytes of {budget}, {cached} chunks of {affordable}", design.name, status.index_ram_bytes);
@@ -117,7 +118,8 @@ fn stay_within_the_budget(design: &EngineDesign) {
     runtime.kill();
 }
 
-/// Fragments, and runs that are trimmed one by one: of each there are no more than the budget affords, and nobody is turned away.
+/// Fragments, and runs that are trimmed one by one: the budget bounds both, and no request is
+/// turned away.
 #[test]
 fn fragments_and_trimmed_runs_stay_within_their_budget() {
     for design in designs::DESIGNS {
@@ -157,7 +159,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
             }
             let affordable = budget / design.index_bytes_max(CHUNK as u32);
             let (fragments, runs) = (most.0 / CHUNK as u64, most.1 / CHUNK as u64);
-            // Each takes a slot, where slots have one record, and shares it with nothing.
+            // Each takes a slot if slots have one record, and shares it with no other.
             let slots = if design.kind() == StoreKind::Slots { made.layout.slot_count.into() } else { u64::MAX };
             let least = (affordable / 8).min(slots / 2);
             assert!((least..=affordable / 4).contains(&fragments), "{}: {fragments} fragments", design.name);
@@ -168,8 +170,9 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
     }
 }
 
-/// Addresses that share a few contents: a budget leaves fewer slots, and each has all the addresses that its design keeps for it. None of
-/// them is turned away for want of a mapping.
+/// Addresses that share a few contents: a budget leaves fewer slots, each with all its addresses.
+///
+/// The design decides their number. None of them is turned away for want of a mapping.
 #[test]
 fn a_budget_has_room_for_all_addresses_of_the_slots_that_it_leaves() {
     for design in designs::DESIGNS.iter().filter(|design| design.kind() == StoreKind::Slots && design.can_share()) {
@@ -218,7 +221,7 @@ fn a_budget_too_small_for_an_index_is_refused() {
     runtime.kill();
 }
 
-/// A budget as large as the flash, or larger, is as none: it affords more slots than there can be.
+/// A budget of the flash's size, or more, is as none: it affords more slots than there can be.
 #[test]
 fn a_generous_budget_leaves_the_flash_as_it_is() {
     let layout = |design: &EngineDesign, ram_budget_bytes| {

@@ -1,11 +1,13 @@
-//! What a restart brings back, mapping for mapping: whole chunks, duplicates, zeroes and fragments, clean and dirty, trimmed
-//! runs, fingerprints, and the order of replacement; after a clean end and after a crash, and what that means for hits.
+//! The effects of a restart, mapping for mapping: whole chunks, duplicates, zeroes and fragments,
+//! clean and dirty, trimmed runs, fingerprints, and the order of replacement. The tests compare a
+//! clean end and a crash, and measure the hits after them.
 //!
-//! A live cache is compared through the checkpoint that it writes: that is its state as it is, and what the log makes of
-//! an older checkpoint must be the same.
+//! A live cache is compared through the checkpoint that it writes: that is its present state. The
+//! log over an older checkpoint must give the same.
 //!
-//! A design that has its clean mappings in metadata slots on flash is asked for them there, by the dump. It loses mappings by
-//! itself, which nobody logs: what it lost since the checkpoint may be back. Its order of replacement is in its pages.
+//! If a design has its clean mappings in metadata slots on flash, the dump reads them there. Such a
+//! design drops mappings without a log entry: mappings dropped since the checkpoint may be back.
+//! Its order of replacement is in its pages.
 
 use crate::common::*;
 use larder_core::{Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
@@ -33,17 +35,17 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// What each chunk maps to, and whether that is dirty.
+/// The mapping of each chunk, and true for a dirty one.
 type Mappings = BTreeMap<u64, (Lookup, bool)>;
-/// Where content is that is known by its fingerprint.
+/// The place of each content that is known by its fingerprint.
 type Contents = BTreeMap<[u8; 16], Place>;
 
-/// All that a restart must bring back.
+/// The state that a restart must bring back.
 #[derive(Debug, PartialEq)]
 struct Known {
     mappings: Mappings,
     dirty: BTreeSet<u64>,
-    /// Trimmed chunks, and whether they stay allocated.
+    /// Trimmed chunks, and true for those that stay allocated.
     trimmed: BTreeMap<u64, bool>,
     fingerprints: Contents,
     /// Sealed slots with their generations.
@@ -51,7 +53,7 @@ struct Known {
 }
 
 impl Known {
-    /// The places that some chunk is mapped to.
+    /// Returns the places of all mapped chunks.
     fn places(&self) -> impl Iterator<Item = Place> + '_ {
         self.mappings.values().filter_map(|(lookup, _)| match lookup {
             Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(*place),
@@ -59,21 +61,22 @@ impl Known {
         })
     }
 
-    /// Content whose chunk was overwritten before its mapping came into the log is known to the live cache alone: nothing
-    /// names its record.
+    /// Drops the content whose chunk was overwritten before its mapping came into the log.
+    ///
+    /// Only the live cache knows it, and nothing names its record.
     fn forget_unmapped_content(&mut self) {
         let mapped: Vec<Place> = self.places().collect();
         self.fingerprints.retain(|_, place| mapped.contains(place));
     }
 
-    /// Where a slot is one record, that of such content is free after a restart.
+    /// Drops the slots of such content: if a slot is one record, it is free after a restart.
     fn forget_unmapped_slots(&mut self, replayed: &Known) {
         let mapped: BTreeSet<u32> = self.places().map(|place| place.slot.0).collect();
         self.slots.retain(|slot| replayed.slots.contains(slot) || mapped.contains(&slot.0));
     }
 }
 
-/// Whether clean mappings are in metadata slots on flash.
+/// Returns true if clean mappings are in metadata slots on flash.
 fn is_bucketed() -> bool {
     design::is_bucketed(design::chosen())
 }
@@ -83,7 +86,7 @@ fn place_of(dumped: &PlaceDump) -> Place {
     Place { slot: SlotId(slot), generation, offset, stored_len, crc, encoding: u8::from(dumped.encoding != "raw") }
 }
 
-/// The clean mappings and the fingerprints that are in metadata slots, as the dump finds them.
+/// Returns the clean mappings and fingerprints in metadata slots, as the dump finds them.
 fn in_metadata_slots(world: &World) -> (Mappings, Contents) {
     let (mappings, _) = world.run(dump::mappings(&*world.flash, None, usize::MAX)).expect("a sound flash");
     let clean = mappings.entries.iter().filter(|mapping| !mapping.dirty).map(|mapping| {
@@ -98,7 +101,7 @@ fn in_metadata_slots(world: &World) -> (Mappings, Contents) {
     (clean.collect(), fingerprints.collect())
 }
 
-/// What an opening would find on the flash, which is as it was when this was recovered from it.
+/// Returns the state that an opening would find on the unchanged flash of `recovered`.
 fn known(world: &World, recovered: &Recovered) -> Known {
     let design = &recovered.state.design;
     let mut mappings: BTreeMap<_, _> = (0..design.export_pieces())
@@ -183,7 +186,7 @@ fn order(recovered: &Recovered) -> Vec<u32> {
     slots.iter().filter(|(_, _, state, _)| *state == SlotState::Sealed).map(|(slot, ..)| slot.0).collect()
 }
 
-/// What an opening would find on the flash now.
+/// Recovers the present flash, as an opening would.
 fn found(world: &World) -> Recovered {
     world.run(recover(&*world.flash, None, &Tuning::default())).unwrap_or_else(|error| panic!("recover: {error}"))
 }
@@ -195,7 +198,7 @@ fn setup() -> Setup {
     setup
 }
 
-/// Some of everything, at random: `count` operations.
+/// Performs `count` random operations of all kinds.
 fn use_it(world: &World, rng: &mut Rng, count: usize) {
     for _ in 0..count {
         let lba = rng.below(CHUNKS);
@@ -245,7 +248,7 @@ fn fill_origin(world: &World) {
     }
 }
 
-/// What there is some of.
+/// Returns the kinds of mappings in this state.
 fn kinds(known: &Known) -> BTreeSet<&'static str> {
     let of_mapping = |(lookup, dirty): &(Lookup, bool)| match (lookup, dirty) {
         (Lookup::Chunk { duplicate: false, .. }, true) => "unique, dirty",
@@ -261,7 +264,7 @@ fn kinds(known: &Known) -> BTreeSet<&'static str> {
     known.mappings.values().map(of_mapping).chain(trimmed).collect()
 }
 
-/// What there is some of in a cache of this design.
+/// Returns the kinds of mappings in a cache of this design.
 fn kinds_of(design: DesignId) -> BTreeSet<&'static str> {
     let mut kinds =
         BTreeSet::from(["unique, dirty", "unique, clean", "fragment", "trimmed", "trimmed, kept allocated"]);
@@ -269,7 +272,7 @@ fn kinds_of(design: DesignId) -> BTreeSet<&'static str> {
         // Elsewhere zeroes are stored as any other content.
         kinds.extend(["zero, dirty", "zero, clean"]);
     }
-    // What shares a record is told apart where a mapping says so.
+    // Chunks that share a record are told apart if a mapping says so.
     if design::shares_content(design) && !is_bucketed() {
         kinds.extend(["duplicate, dirty", "duplicate, clean"]);
     }
@@ -294,7 +297,8 @@ fn the_log_brings_back_what_a_live_cache_knows() {
             met.extend(kinds(&live));
             let mapped: BTreeSet<u32> = replayed.places().map(|place| place.slot.0).collect();
             for (fingerprint, place) in &replayed.fingerprints {
-                // What a slot of one chunk holds is known until the slot is freed, though the live cache let go of it.
+                // The content of a slot of one chunk is known until the slot is freed, though the
+                // live cache dropped it.
                 let is_let_go = design::is_slotted(design::chosen()) && !mapped.contains(&place.slot.0);
                 let live = live.fingerprints.get(fingerprint);
                 assert!(live == Some(place) || is_let_go, "content that the live cache knows at {live:?}: {place:?}");
@@ -305,7 +309,7 @@ fn the_log_brings_back_what_a_live_cache_knows() {
                 live.forget_unmapped_slots(&replayed);
             }
             assert_known(&replayed, &live, &format!("life {life}"));
-            // The next life begins with what a crash left.
+            // The next life begins with the state after a crash.
             if rng.chance(1, 2) {
                 world.crash()
             } else {
@@ -355,7 +359,7 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
     });
 }
 
-/// What was overwritten is found by its content until it is evicted, before an end and after it.
+/// Overwritten content is found by its fingerprint until it is evicted, before an end and after it.
 #[test]
 fn content_that_no_chunk_has_is_found_after_an_end() {
     if !design::shares_content(design::chosen()) {
@@ -387,7 +391,7 @@ fn content_that_no_chunk_has_is_found_after_an_end() {
     });
 }
 
-/// Slots that were filled, each with a chunk in it.
+/// Returns the filled slots, each with one of its chunks.
 fn fill_slots(world: &World, slots: u64) -> Vec<(u32, u64)> {
     let per_slot = (512 << 10) / CHUNK as u64;
     for lba in 0..slots * per_slot {
@@ -441,12 +445,12 @@ fn slots_are_replaced_in_the_order_of_the_last_checkpoint() {
     });
 }
 
-/// Reads of chunks, the lower ones far more often; and the share of them that hit.
+/// Reads chunks, the lower ones far more often, and returns the share of hits.
 fn hit_ratio(world: &World, seed: u64, reads: usize) -> f64 {
     let mut rng = Rng::new(seed);
     let before = world.origin_reads();
     for _ in 0..reads {
-        // In no sequence that would be taken for a stream.
+        // In no sequence that the cache would take for a stream.
         let rank = (rng.unit() * rng.unit() * rng.unit() * READ_CHUNKS as f64) as u64;
         world.read(at(rank * 2), CHUNK);
     }
@@ -466,9 +470,12 @@ enum End {
     Crash,
 }
 
-/// By how much the hit ratio may differ. What was cached is the same in any case. Where there was no checkpoint, the log says in
-/// which order slots were written, and no more. A WEU is used as long as any of its chunks is, so that its order is much the same;
-/// a chunk that is often read may have been written first, and goes first then, once.
+/// Returns the allowed difference of the hit ratios.
+///
+/// The cached chunks are the same in any case. Without a checkpoint, the log says in which order
+/// slots were written, and no more. A WEU is used as long as any of its chunks is, so that its
+/// order is much the same. A chunk that is often read may have been written first, and goes first
+/// then, once.
 fn ratio_difference_max(end: End) -> f64 {
     match end {
         End::Crash if design::is_slotted(design::chosen()) => 0.015,
@@ -481,9 +488,9 @@ fn the_hit_ratio_is_what_it_was() {
     each_seed(2, |seed| {
         // Chunks that are cached after the end, and hits.
         let run = |end: End| {
-            // A part of what is read fits.
+            // A part of the read chunks fits.
             let mut setup = setup();
-            // Where content is shared, checkpoints have room for many addresses, at the cost of data.
+            // If content is shared, checkpoints have room for many addresses, at the cost of data.
             let shares_slots = design::is_slotted(design::chosen()) && design::shares_content(design::chosen());
             setup.flash_bytes = if shares_slots { 43 } else { 40 } * MIB;
             setup.origin_bytes = at(2 * READ_CHUNKS);
@@ -502,7 +509,7 @@ fn the_hit_ratio_is_what_it_was() {
                     world.crash();
                 }
                 End::Crash => {
-                    // One whose log is small makes some by itself.
+                    // A cache with a small log makes some by itself.
                     assert!(is_bucketed() || world.status().counts.checkpoints == 0, "no order is kept");
                     world.crash();
                 }
@@ -520,7 +527,7 @@ fn the_hit_ratio_is_what_it_was() {
         for end in [End::Clean, End::CrashWithOrder, End::Crash] {
             let (cached_after, after, _) = run(end);
             println!("{}, seed {seed}, {end:?}: {without_an_end:.4} without, {after:.4} with", name());
-            // In each bucket, what is about to go is free ahead of that, and after a crash it is gone.
+            // Each bucket frees its next victim ahead of need, and after a crash it is gone.
             let freed_ahead = if is_bucketed() && end != End::Clean { buckets * CHUNK as u64 } else { 0 };
             let expected = cached.saturating_sub(freed_ahead)..=cached;
             assert!(expected.contains(&cached_after), "{end:?}: {cached_after} bytes are cached, not {expected:?}");
@@ -608,12 +615,13 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             assert!(log_read <= MIB + 4096, "{log_read} bytes of a log behind which there is nothing");
         } else {
             assert!(report.log_frames > 0, "{report:?}");
-            // An opening reads the starts of slots, and the rest of those that the log names: a lost frame's name may be there.
+            // An opening reads the starts of slots, and the rest of those that the log names: a
+            // lost frame's name may be there.
             assert!(
                 slots_read > 0 && slots_read <= 4096 * (u64::from(layout.slot_count) + 64),
                 "{slots_read} bytes of slots"
             );
-            // All of it once, for frames that were lost may be anywhere.
+            // All of it once, because lost frames may be anywhere.
             assert!(
                 layout.log_bytes > 12 * MIB && log_read <= layout.log_bytes + MIB,
                 "{log_read} of {} bytes",
@@ -624,8 +632,10 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
     }
 }
 
-/// However a life ends, what it leaves on flash is sound to who verifies it: also where checkpoints were written while requests went on,
-/// and where one is written while what recovery found still waits to be put in order.
+/// After any end of a life, `verify` finds the flash sound.
+///
+/// That holds also if checkpoints were written beside requests, or while recovered slots still wait
+/// to be put in order.
 #[test]
 fn what_a_life_leaves_is_found_sound() {
     for (design, mode) in DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {

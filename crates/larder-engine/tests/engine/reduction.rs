@@ -1,5 +1,6 @@
-//! Data reduction: duplicates are stored once, zeroes nowhere, what compresses is stored compressed and the rest raw;
-//! the FP index finds as many duplicates as its ratio allows. Designs that do without some of that store so much more, and no less.
+//! Data reduction: duplicates are stored once, zeroes nowhere, compressible chunks compressed and
+//! the rest raw. The FP index finds as many duplicates as its ratio allows. Designs without some of
+//! that store so much more, and no less.
 
 use crate::common::*;
 use larder_device::rng::Rng;
@@ -8,7 +9,7 @@ use larder_format::StoreKind;
 
 const CHUNK: usize = 8 << 10;
 
-/// An image of `chunks` distinct chunks; of a `percent` of them, other ones than in image 0.
+/// Returns an image of `chunks` distinct chunks; `percent` of them differ from image 0.
 fn image(chunks: usize, percent: usize) -> Vec<u8> {
     (0..chunks)
         .flat_map(|i| {
@@ -18,7 +19,7 @@ fn image(chunks: usize, percent: usize) -> Vec<u8> {
         .collect()
 }
 
-/// Whether equal content is kept once.
+/// Returns true if equal content is kept once.
 fn shares() -> bool {
     design::shares_content(design::chosen())
 }
@@ -62,7 +63,7 @@ fn copies_that_reads_bring_in_are_stored_once_too() {
     each_seed(4, |seed| {
         let mut setup = Setup { flash_bytes: 32 * MIB, ..Setup::default() };
         setup.options.mode = [WriteMode::Back, WriteMode::Through, WriteMode::Around][(seed % 3) as usize];
-        // Neighbours that chance has follow one another are no streams here.
+        // Chance neighbours in a row are no streams here.
         setup.tuning.prefetch_bytes_max = 0;
         let world = World::new(seed, setup);
         let chunks = 300;
@@ -85,7 +86,7 @@ fn copies_that_reads_bring_in_are_stored_once_too() {
     });
 }
 
-/// Over slots zeroes are content as any other: stored once where equal content is, and compressed where that is done.
+/// Over slots zeroes are content as any other: shared and compressed as the design does.
 #[test]
 fn zeroes_are_stored_nowhere_or_as_any_content() {
     each_seed(4, |seed| {
@@ -94,7 +95,7 @@ fn zeroes_are_stored_nowhere_or_as_any_content() {
         let before = world.status();
         world.write(0, &vec![0; 64 * CHUNK]);
         for lba in [1000, 2000, 3000_u64] {
-            // Of the origin's zeroes, too.
+            // The same for the origin's zeroes.
             assert!(world.read(lba * CHUNK as u64, CHUNK).iter().all(|&b| b == 0));
         }
         world.settle();
@@ -123,7 +124,7 @@ fn zeroes_are_stored_nowhere_or_as_any_content() {
         assert!(world.read(0, 64 * CHUNK).iter().all(|&b| b == 0));
         assert!(world.read(2000 * CHUNK as u64, CHUNK).iter().all(|&b| b == 0));
         assert_eq!(world.origin_reads(), reads, "zeroes are hits");
-        // One byte makes a chunk none.
+        // One other byte makes the chunk no zero chunk.
         let mut nearly = vec![0; CHUNK];
         nearly[CHUNK - 1] = 1;
         world.write(100 * CHUNK as u64, &nearly);
@@ -132,7 +133,7 @@ fn zeroes_are_stored_nowhere_or_as_any_content() {
     });
 }
 
-/// Ratios are of what was stored: a part of a chunk isn't taken for a whole one.
+/// Ratios count the stored bytes: a part of a chunk isn't taken for a whole one.
 #[test]
 fn parts_of_chunks_count_as_what_they_hold() {
     const PART: usize = 3 << 10;
@@ -155,12 +156,14 @@ fn parts_of_chunks_count_as_what_they_hold() {
     });
 }
 
-/// Whether the design knows all contents that it stores, or none, whatever ratio is asked for.
+/// Returns true if the design knows all contents that it stores, or none, for any ratio.
 fn indexes_all() -> bool {
     !design::fills_weus(design::chosen())
 }
 
-/// Writes distinct chunks, then the same again in the opposite order; duplicates found, and the FP index's limit.
+/// Writes distinct chunks, then the same again in the opposite order.
+///
+/// Returns the number of duplicates found, and the FP index's limit.
 fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
     let mut setup = Setup { flash_bytes: 8 * MIB, ..Setup::default() };
     setup.options.fp_index_percent = percent;
@@ -201,12 +204,13 @@ fn the_fp_indexs_ratio_decides_how_many_duplicates_are_found() {
         } else if design::is_slotted(design::chosen()) {
             assert_eq!(duplicates, chunks);
         } else {
-            // Of two contents whose hashes are the same in a bucket one is not found.
+            // If two contents have the same hash in a bucket, one is not found.
             assert!(duplicates <= chunks && duplicates >= chunks - chunks / 100, "{duplicates} of {chunks} found");
         }
         return;
     }
-    // At 100 % nothing was evicted; at 0 % there is no index; in between the most recent ones are found.
+    // At 100 % nothing was evicted; at 0 % there is no index; in between the most recent ones are
+    // found.
     assert_eq!(found[0].0, chunks);
     assert_eq!(found[4].0, 0);
     for (percent, (duplicates, chunks)) in [75, 50, 25].into_iter().zip(&found[1..4]) {
@@ -239,7 +243,7 @@ fn without_deduplication_every_copy_is_stored() {
     assert_same(&world.read(9 * CHUNK as u64, CHUNK), &noise(1, CHUNK), "a copy");
 }
 
-/// What records take of the flash is what the share that is dirty goes by.
+/// The dirty share counts the room of records on flash.
 #[test]
 fn records_take_whole_slots_or_subchunks_where_there_are_such() {
     let world = World::new(6, Setup::default());

@@ -1,14 +1,15 @@
-//! `verify` and `repair` over random damage: a volume lives, ends in order, by a kill or a power loss, and its flash is
-//! damaged in random places: bits flip, sectors are zero, noise, what was meant for elsewhere, or what was there long ago.
-//! Then it is repaired, opened, and read whole.
+//! `verify` and `repair` over random damage. A volume lives, ends in order, by a kill or a power
+//! loss, and its flash is damaged in random places. Bits flip, and sectors become zero, noise, the
+//! bytes of another place, or old bytes. Then it is repaired, opened, and read whole.
 //!
-//! What must hold: the repair succeeds or refuses with a sentence; after it, `verify` finds nothing, the cache opens, and
-//! each sector reads as its newest value (or one that the crash allows). A sector of a range that the report names may
-//! read as any value that it ever had. Never anything else. A dry run writes nothing and says the same; a crash in the
-//! middle of a repair leaves a cache that can be repaired.
+//! The rules: the repair succeeds or refuses with a sentence. After it, `verify` finds nothing, the
+//! cache opens, and each sector reads as its newest value (or one that the crash allows). A sector
+//! of a range that the report names may read as any value that it ever had, and as no other. A dry
+//! run writes nothing and says the same; a crash in the middle of a repair leaves a cache that can
+//! be repaired.
 //!
-//! The one damage that nothing can tell from a crash is that of the last frames of a log which was not ended in order:
-//! there, old values are allowed everywhere.
+//! Only damage to the last frames of a log without an orderly end looks like a crash: there, old
+//! values are allowed everywhere.
 
 use crate::design;
 use larder_core::types::SECTOR_BYTES;
@@ -65,12 +66,12 @@ fn sector_bytes(stamp: u32) -> [u8; SECTOR_BYTES] {
     out
 }
 
-/// What each sector may read as.
+/// The values that each sector may read as.
 struct Model {
     current: Vec<u32>,
-    /// What a crash may bring back.
+    /// The values that a crash may bring back.
     older: Vec<Vec<u32>>,
-    /// All that it ever was.
+    /// All values that it ever had.
     history: Vec<BTreeSet<u32>>,
 }
 
@@ -182,7 +183,8 @@ impl World {
         self.next_runtime();
     }
 
-    /// Reads everything through the cache: each sector as it may be. What was read stays so.
+    /// Reads everything through the cache, and checks each sector. The values of these reads are
+    /// final.
     fn check(&mut self, untold: bool, named: impl Fn(u64) -> bool) {
         let runtime = self.runtime.clone();
         let sectors = self.model.current.len();
@@ -330,7 +332,7 @@ fn damage(world: &World, old: Option<&[u8]>, rng: &mut Rng) {
         let len = (512 + rng.below(most)) / 512 * 512;
         let len = len.min(at + bytes.next_multiple_of(512) - from);
         match (rng.below(7), old) {
-            // What was never written, though the device said so.
+            // Bytes that were never written, though the device acknowledged them.
             (6, Some(old)) => world.flash.poke(from, &old[from as usize..(from + len) as usize]),
             (0..3, _) => world.flash.corrupt(from, len, rng),
             (3, _) => world.flash.poke(from, &vec![0; len as usize]),
@@ -350,7 +352,7 @@ fn damage(world: &World, old: Option<&[u8]>, rng: &mut Rng) {
     }
 }
 
-/// Whether the end of a log that was not ended in order is damaged.
+/// Returns true if the end of a log without an orderly end is damaged.
 fn tail_is_damaged(world: &World, superblock: &Superblock, before: &[u8], frames: &[(u64, usize)]) -> bool {
     let Some(&(at, bytes)) = frames.last() else { return false };
     let range = at as usize..at as usize + bytes;
@@ -369,7 +371,7 @@ fn run(seed: u64, crash_in_repair: bool) -> Option<RepairReport> {
     let mut old = None;
     if world.rng.chance(1, 2) {
         world.live();
-        // What a crash left is what it is from here on.
+        // The state after a crash is final from here on.
         world.check(false, |_| false);
         old = Some(world.image());
     }
@@ -429,7 +431,7 @@ fn run(seed: u64, crash_in_repair: bool) -> Option<RepairReport> {
     let flash = world.flash.clone();
     let again = world.runtime.block_on(async move { verify(&*flash, &mut |_, _| {}).await }).expect("a cache");
     assert!(again.clean, "{:?}", again.problems);
-    // Not told from what a crash tears.
+    // Damage that looks like a crash's torn write.
     let untold = tail && planned.log_gaps.is_empty();
     world.check(untold, |at| {
         let named = |report: &RepairReport| {
@@ -462,7 +464,8 @@ fn run_all(crash_in_repair: bool) {
         tally.refused
     );
     if seeds.len() >= 50 {
-        // A test whose damage hits nothing proves nothing; one whose reports always say "anywhere", little.
+        // A test whose damage hits nothing proves nothing; one whose reports always say "anywhere",
+        // little.
         assert!(tally.needed * 3 > seeds.len() as u64, "only {} needed a repair", tally.needed);
         assert!(tally.lossy > 0 && tally.lossy < tally.needed, "{} of {} are lossy", tally.lossy, tally.needed);
     }

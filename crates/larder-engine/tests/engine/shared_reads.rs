@@ -1,8 +1,8 @@
-//! Read hits that share the lock of the state decide as those that do not: the same requests, one after the other, of two caches in
-//! each design, one of which never shares it, and the other always. Each read hits or misses alike, and in the end the same
-//! chunks are there.
+//! Read hits that share the lock of the state decide as those that do not. Two caches in each
+//! design get the same requests, one after the other; one of them never shares the lock, and the
+//! other always. Each read hits or misses alike, and in the end the same chunks are there.
 //!
-//! What it does not do: requests at the same time (`threads/`, `interleavings/`).
+//! It leaves requests at the same time to `threads/` and `interleavings/`.
 
 use crate::common::*;
 use larder_device::{rng::Rng, sim::Schedule};
@@ -10,12 +10,12 @@ use larder_engine::{CreateOptions, Tuning, WriteMode, designs};
 use larder_format::{DesignId, StoreKind};
 
 const CHUNK: usize = 8 << 10;
-/// Chunks that are asked for, few of them often: more than the flash has room for.
+/// Requested chunks, few of them often: more than the flash has room for.
 const CHUNKS: u64 = 3000;
 const REQUESTS: usize = 6000;
 const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
 
-/// What can be seen of a cache.
+/// The visible state of a cache.
 #[derive(PartialEq, Debug)]
 struct Seen {
     /// Reads of the origin after each request.
@@ -43,7 +43,7 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
         let lba = rng.below(below);
         let offset = lba * CHUNK as u64;
         match rng.below(100) {
-            // Runs of reads, with nothing between them that would take the lock.
+            // Runs of reads, without a request between them that would take the lock.
             0..20 => {
                 content[lba as usize] = request;
                 world.write(offset, &noise(request, CHUNK));
@@ -66,14 +66,15 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
         origin_reads.push(world.origin_reads());
     }
     world.settle();
-    // What waits for a flush of the origin waits no more: when it would come by itself is a matter of time.
+    // This flush releases all that waits for one of the origin: its own moment would depend on
+    // time.
     world.flush();
     world.settle();
     let status = world.status();
     let counts = status.counts;
     assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");
     assert_eq!(counts.read_hits + counts.read_misses, counts.read_chunks, "each chunk that was read counts once");
-    // Clean chunks of such a design hit by what a metadata slot says.
+    // Clean chunks of such a design hit by their metadata slots.
     let has_region = designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Buckets);
     assert_eq!(counts.flash_region_reads > 500, has_region, "{design:?}: {counts:?}");
     let slots = (0..CHUNKS).map(|lba| world.slot_of(lba).map(|slot| slot.0)).collect();

@@ -1,7 +1,8 @@
-//! Devices that are short of space, quota or descriptors, or that fail for a while: acknowledged data stays, and work goes on
-//! when the cause is gone. An origin that hangs delays only the requests that need it.
+//! Devices that are short of space, quota or descriptors, or that fail for a while. Acknowledged
+//! data stays, and work goes on when the cause is gone. An origin that hangs delays only the
+//! requests that need it.
 //!
-//! What it does not do: fail the flash for good; `degraded.rs` does.
+//! It leaves a flash that fails for good to `degraded.rs`.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -68,8 +69,10 @@ fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// A cache waits for a flash without room for as long as the shortage lasts, in each mode and for each reason; the flash does not
-/// fail.
+/// A cache waits for a flash without room as long as the shortage lasts, in each mode and for each
+/// reason.
+///
+/// The flash does not fail.
 #[test]
 fn a_flash_that_has_no_room_is_waited_for_and_loses_nothing() {
     each_seed(6, |seed| {
@@ -152,8 +155,10 @@ fn checkpoints_wait_for_room() {
     }
 }
 
-/// An end waits for room for a limited time: with a fence all data goes to the origin, without one the end fails; flushed data
-/// stays.
+/// An end waits for room for a limited time: with a fence all data goes to the origin, without one
+/// it fails.
+///
+/// Flushed data stays.
 #[test]
 fn an_end_waits_for_room_a_little_while() {
     for has_fence in [true, false] {
@@ -198,7 +203,9 @@ fn a_full_flash_fails_after_the_time_that_the_tuning_gives_it() {
     assert_same(&world.origin.sim.peek_durable(at(0), CHUNK), &noise(0, CHUNK), "past the flash");
 }
 
-/// A device that fails for a moment is tried again; a device that goes on failing counts as failed within seconds.
+/// A device that fails for a moment is tried again.
+///
+/// A device that goes on failing counts as failed within seconds.
 #[test]
 fn a_flash_that_fails_for_a_moment_heals() {
     each_seed(6, |seed| {
@@ -216,8 +223,9 @@ fn a_flash_that_fails_for_a_moment_heals() {
     });
 }
 
-/// Beside an origin without room, dirty data stays in the cache and reaches the origin when there is room; a caller
-/// that waits for it sees the failure.
+/// Beside an origin without room, dirty data stays in the cache until there is room.
+///
+/// Then it reaches the origin. A caller that waits for it sees the failure.
 #[test]
 fn an_origin_that_has_no_room_heals_by_itself() {
     for kind in SHORTAGES {
@@ -239,7 +247,9 @@ fn an_origin_that_has_no_room_heals_by_itself() {
     }
 }
 
-/// Beside an origin that hangs, eviction takes clean data: writers find room, though some dirty data could not leave.
+/// Beside an origin that hangs, eviction takes clean data.
+///
+/// Writers find room, though some dirty data could not leave.
 #[test]
 fn eviction_goes_on_beside_an_origin_that_hangs() {
     each_seed(4, |seed| {

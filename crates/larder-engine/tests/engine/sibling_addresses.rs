@@ -1,6 +1,7 @@
-//! Two addresses with one LBA-hash in AustereCache, and a crash before the second one's write was committed: what is read after it
-//! stays, whatever is written to the first. Addresses that share a hash are looked for with all bits of it; `make crash-siblings` has
-//! the simulation with few.
+//! Two addresses with one LBA-hash in AustereCache, and a crash before the second one's write was
+//! committed. The value read after it stays, for any later write to the first. The search for
+//! addresses that share a hash uses all bits of it; `make crash-siblings` has the simulation with
+//! few.
 
 use crate::common::*;
 use larder_core::{
@@ -45,9 +46,9 @@ fn what_is_read_after(end: impl Fn(&mut World), destage: bool, how: &str) {
             assert!(world.destage_all());
             world.flush();
         }
-        // Not flushed: after a crash it is there or not, and whichever is read stays.
+        // Not flushed: after a crash it is there or not, and the value of the first read stays.
         world.write(at(z), &a);
-        // Something else, elsewhere: metadata slots that changed are written together with it.
+        // Another content, elsewhere: changed metadata slots are written together with it.
         world.write(at(CHUNKS - 1), &noise(4, CHUNK));
         world.runtime.run_for(Duration::from_millis(50));
         end(&mut world);

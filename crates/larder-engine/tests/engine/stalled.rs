@@ -1,6 +1,6 @@
-//! Flash that is full of dirty data which it does not give back: nothing can leave, so writers must not wait for it.
+//! Flash full of unreadable dirty data: it cannot leave, so writers must not wait for it.
 //!
-//! What it does not do: flash that refuses writes or is gone; `degraded.rs` does.
+//! It leaves a flash that refuses writes or is gone to `degraded.rs`.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -16,14 +16,15 @@ use std::{sync::Arc, time::Duration};
 const CHUNK: usize = 8 << 10;
 /// More than the flash of a [`Setup`] holds.
 const CHUNKS: u64 = 3000;
-/// No write waits longer: 10 s without a sign of life, which may begin at the second try, and a try every 2 s.
+/// The longest wait of a write: 10 s without progress, which may begin at the second try, and a try
+/// every 2 s.
 const WRITE_MAX: Duration = Duration::from_secs(16);
 
 fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// Times are judged where timers keep them; any order is what every second seed has.
+/// Times are judged if timers keep them; every second seed has any order.
 fn schedule_of(seed: u64) -> Schedule {
     if seed.is_multiple_of(2) { Schedule::Timed } else { Schedule::Chaos }
 }
@@ -43,7 +44,7 @@ fn has(world: &World, name: &str) -> bool {
     world.status().conditions.iter().any(|condition| condition.name == name)
 }
 
-/// Dirty chunks until the cache is nearly full of them; how many.
+/// Writes dirty chunks until the cache is nearly full of them, and returns their number.
 fn fill(world: &World) -> u64 {
     let chunks = world.setup.flash_bytes / CHUNK as u64 / 2;
     (0..chunks).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
@@ -51,7 +52,8 @@ fn fill(world: &World) -> u64 {
     chunks
 }
 
-/// Writes the chunks from `first` on, all of them new content. The time that the slowest took.
+/// Writes the chunks from `first` on, all of them new content, and returns the slowest write's
+/// time.
 fn write_on(world: &World, first: u64) -> Duration {
     let timed = |lba| {
         let began = world.runtime.now();
@@ -61,7 +63,7 @@ fn write_on(world: &World, first: u64) -> Duration {
     (first..CHUNKS).map(timed).max().expect("some are left")
 }
 
-/// Of the chunks that were there when the flash failed, those that were `dirty` are errors, and none is old.
+/// Checks the chunks from before the failure: the `dirty` ones are errors, and none is old.
 fn nothing_is_old(world: &World, chunks: u64, dirty: u64) {
     let mut lost = 0;
     for lba in 0..chunks {
@@ -79,7 +81,7 @@ fn dirty_chunks(world: &World) -> u64 {
     world.status().dirty_bytes / CHUNK as u64
 }
 
-/// No dirty data can be read: writers go past the flash after a while, and all that was written since is kept.
+/// No dirty data is readable: writers go past the flash after a while, and all later data is kept.
 #[test]
 fn flash_that_cannot_be_read_does_not_hold_up_writers() {
     each_seed(8, |seed| {
@@ -90,7 +92,7 @@ fn flash_that_cannot_be_read_does_not_hold_up_writers() {
         let slowest = write_on(&world, kept);
         assert!(schedule_of(seed) == Schedule::Chaos || slowest < WRITE_MAX, "a write took {slowest:?}");
         assert!(has(&world, "flash_failed") && fence.is_up(), "{:?}", world.status().conditions);
-        // What is still only in memory may have been read; the rest is there.
+        // Data still in memory may have been read; the rest is there.
         for lba in kept..CHUNKS {
             if let Ok(found) = world.try_read(at(lba), CHUNK) {
                 assert_same(&found, &noise(lba, CHUNK), "what was written since");
@@ -114,7 +116,8 @@ fn without_a_fence_the_writers_are_told() {
     });
 }
 
-/// The same where the records are damaged. What is written from then on is not, and leaves in place of what cannot.
+/// The same with damaged records. Data written from then on is sound, and leaves in place of the
+/// damaged.
 #[test]
 fn rotten_flash_does_not_hold_up_writers() {
     each_seed(6, |seed| {
@@ -159,7 +162,8 @@ fn a_failing_origin_is_waited_for() {
     });
 }
 
-/// Neighbours of a bad sector are read with it in one request; it keeps only its own record from the origin.
+/// Neighbours of a bad sector are read with it in one request; it keeps only its own record from
+/// the origin.
 #[test]
 fn a_bad_sector_keeps_only_its_own_record_dirty() {
     each_seed(4, |seed| {

@@ -1,5 +1,6 @@
-//! Sequential streams: found among interleaved requests, read ahead in growing requests, kept off the flash unless they
-//! are read twice; and insertion under overload, which drops what reads must not wait for.
+//! Sequential streams: found among interleaved requests, and read ahead in growing requests. They
+//! are kept off the flash unless they are read twice. Also insertion under overload: the cache
+//! drops insertions that reads must not wait for.
 
 use crate::common::*;
 use larder_device::{IoOp, rng::Rng, sim::Schedule};
@@ -12,7 +13,7 @@ fn setup() -> Setup {
     Setup { origin_bytes: 256 * MIB, flash_bytes: 32 * MIB, schedule: Schedule::Timed, ..Setup::default() }
 }
 
-/// A test over each design, where none is asked for: a few seeds of it.
+/// Runs a test over each design by default, with a few seeds of it.
 fn each_design(test: impl Fn(u64, Setup)) {
     for design in design::all() {
         let mut setup = setup();
@@ -62,7 +63,7 @@ fn interleaved_scans_are_read_ahead_in_growing_requests() {
         }
         let status = world.status();
         assert!(status.counts.prefetch_hits > 4 * 200, "{} prefetch hits", status.counts.prefetch_hits);
-        // Each byte was read from the origin once, but for what lies ahead of the ends.
+        // Each byte was read from the origin once, except for those ahead of the ends.
         assert!(status.counts.origin_bytes_read <= 8 * MIB + 4 * 192 * KIB, "{}", status.counts.origin_bytes_read);
     });
 }
@@ -73,7 +74,7 @@ fn what_is_scanned_once_is_not_put_on_flash() {
         let world = filled(seed, setup);
         scan(&world);
         let status = world.status();
-        // The first reads of each stream, before it is known for one.
+        // The first reads of each stream, before its detection.
         assert!(status.counts.inserted_chunks <= 4 * 8, "{} chunks were inserted", status.counts.inserted_chunks);
     });
 }
@@ -189,7 +190,7 @@ fn under_overload_insertions_are_dropped_and_reads_go_on() {
 #[test]
 fn reads_do_not_wait_for_a_flash_that_takes_no_writes() {
     each_seed(4, |seed| {
-        // Flash writes last for ever, as far as these reads are concerned: only the insertions wait.
+        // Flash writes never end within these reads: only the insertions wait.
         let mut setup = setup();
         setup.tuning.insert_queue_bytes_max = 64 << 10;
         setup.tuning.prefetch_bytes_max = 0;

@@ -1,8 +1,9 @@
-//! How warm a cache is after a restart: the same requests as without one, and which of them hit. The workload reads and overwrites
-//! addresses that share content, some far more often than others, with scans between; so the designs that remember addresses
-//! without data, and weigh one list against another, have something to remember.
+//! The warmth of a cache after a restart: the same requests as without one, and the hits among
+//! them. The workload reads and overwrites addresses that share content, some far more often than
+//! others, with scans between. So it fills the memory of the designs that remember addresses
+//! without data, and weigh one list against another.
 //!
-//! What it does not do: look at what is cached; `recovery.rs` does, mapping for mapping.
+//! It leaves the cached mappings to `recovery.rs`.
 
 use crate::common::{Setup, World, assert_same, design, each_seed, noise};
 use larder_device::{rng::Rng, sim::Schedule};
@@ -17,7 +18,8 @@ const WARM_UP: usize = 8000;
 /// Before a crash, after the last checkpoint.
 const AFTER_CHECKPOINT: usize = 800;
 const MEASURED: usize = 3000;
-/// So many requests apart the origin is flushed, and a checkpoint made: nothing is held back for want of either.
+/// The origin is flushed, and a checkpoint made, after each so many requests: nothing is held back
+/// for want of either.
 const PERIOD: usize = 400;
 
 fn at(lba: u64) -> u64 {
@@ -38,7 +40,7 @@ enum End {
     Crash,
 }
 
-/// A cache, and what its clients know.
+/// A cache, and the memory of its clients.
 struct Client {
     world: World,
     rng: Rng,
@@ -58,7 +60,7 @@ impl Client {
         Client { world, rng: Rng::new(seed ^ 0x77), holds: (0..CHUNKS).collect(), scan_at: 0 }
     }
 
-    /// Serves so many requests; which of the reads hit.
+    /// Serves so many requests, and returns the hits among the reads.
     fn serve(&mut self, count: usize) -> Vec<bool> {
         let mut hits = Vec::new();
         for _ in 0..count {
@@ -70,7 +72,7 @@ impl Client {
                     self.holds[skewed as usize] = number;
                 }
                 kind => {
-                    // In no sequence that would be taken for a stream.
+                    // In no sequence that the cache would take for a stream.
                     self.scan_at = (self.scan_at + 1) % CHUNKS;
                     let lba = if kind < 40 { self.scan_at * 1009 % CHUNKS } else { skewed };
                     let before = self.world.origin_reads();
@@ -121,7 +123,7 @@ impl Client {
     }
 }
 
-/// Which of the measured reads hit.
+/// Returns the hits among the measured reads.
 fn run(seed: u64, design: DesignId, end: End) -> Vec<bool> {
     let mut client = Client::new(seed, design);
     client.serve_with_checkpoints(WARM_UP);
@@ -132,11 +134,12 @@ fn run(seed: u64, design: DesignId, end: End) -> Vec<bool> {
     hits
 }
 
-/// By how much the hit ratio may differ. Where it may not at all, the same reads hit.
+/// Returns the allowed difference of the hit ratios; at 0 the same reads hit.
 ///
-/// What is read after the last checkpoint is in no log, so that a crash takes its order. Over WEUs a crash takes what CD-ARC remembers of
-/// addresses whose data had left, too; and a WEU that was open is sealed by any end.
-/// A full bucket's next victim is free ahead of need, and a crash loses it. The hands of buckets are as the checkpoint has them.
+/// The order of reads after the last checkpoint is in no log, so that a crash takes it. Over WEUs a
+/// crash takes CD-ARC's memory of addresses whose data had left, too; and any end seals a WEU that
+/// was open. A full bucket's next victim is free ahead of need, and a crash loses it. The hands of
+/// buckets are as the checkpoint has them.
 fn difference_max(design: DesignId, end: End) -> f64 {
     let kind = designs::find(design).expect("it is known").kind();
     match (kind, end) {

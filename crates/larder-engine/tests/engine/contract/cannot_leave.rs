@@ -1,4 +1,5 @@
-//! What cannot leave a full cache does not keep all else in it; and one read that lies condemns nothing.
+//! Chunks that cannot leave a full cache do not keep the others in it; and one wrong read condemns
+//! nothing.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -17,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 const CHUNKS: usize = 4000;
 const CHUNK_BYTES: usize = CHUNK * SECTOR_BYTES;
 
-/// Nothing like it is anywhere else.
+/// Returns a content that no other chunk has.
 fn content(chunk: usize) -> Vec<u32> {
     stamps(1_000_000 + 64 * chunk as u32, CHUNK)
 }
@@ -36,7 +37,7 @@ fn contract_a_few_bad_sectors_of_the_origin_do_not_stop_a_full_cache() {
     for count in 0..4 {
         let (world, rt) = new_world(WriteMode::Back);
         for number in 0..count {
-            // In each of some slots a chunk.
+            // Some slots get a chunk each.
             let at = (number * 130 * CHUNK_BYTES) as u64;
             let range = Some(at..at + SECTOR_BYTES as u64);
             world.origin.plan().add(Fault { op: Some(IoOp::Write), range, kind: IoErrorKind::Io, times: FOR_EVER });
@@ -83,7 +84,9 @@ fn rot_first_sector(world: &World, slot: u32, stamps: &[u32]) {
     world.flash.corrupt(start + (at * SECTOR_BYTES) as u64, 64, &mut Rng::new(3));
 }
 
-/// The device gives wrong bytes once. The record is sound: it is destaged, read, and merged with, as if nothing had been.
+/// The device gives wrong bytes once.
+///
+/// The record is sound: it is destaged, read, and merged with, as without the error.
 #[test]
 fn contract_one_read_that_lies_loses_no_dirty_data() {
     for how in 0..3 {
@@ -136,7 +139,8 @@ fn contract_a_bad_sector_of_the_origin_keeps_its_own_chunk_alone() {
     rt.kill();
 }
 
-/// More neighbours than one batch cannot be read from flash, in lower addresses than all else: the rest leaves all the same.
+/// More unreadable neighbours than one batch holds, in lower addresses than all others: the rest
+/// leaves all the same.
 #[test]
 fn contract_what_cannot_be_read_keeps_nothing_else_from_the_origin() {
     const DIRTY: usize = 900;

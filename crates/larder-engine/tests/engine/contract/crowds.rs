@@ -1,7 +1,8 @@
-//! Many clients at once on small logs, beside slow checkpoints, mode switches and, in half of the runs, devices that fail now and
-//! then: all of it ends, and without an error where nothing failed. And the log goes round many times, in frames of all sizes.
+//! Many clients at once on small logs, beside slow checkpoints, mode switches and, in half of the
+//! runs, devices that fail now and then. All requests end, and without an error if no device
+//! failed. And the log goes round many times, in frames of all sizes.
 //!
-//! Invariants: as in `mod.rs`; each run has a seed, which a failure names.
+//! Invariants: as in `mod.rs`; each run has a seed, and a failure names it.
 
 use super::gate::*;
 use crate::{
@@ -35,7 +36,7 @@ pub fn patient(seed: u64) -> Arc<SimRuntime> {
     SimRuntime::with_options(seed, options)
 }
 
-/// Some request; whether it succeeded.
+/// Sends a random request, and returns true if it succeeded.
 async fn request(cache: &Cache, rng: &mut Rng, sectors: usize) -> bool {
     let chunk = rng.index(sectors / CHUNK - 40);
     let stamp = 1 + rng.below(2_000_000) as u32;
@@ -224,7 +225,7 @@ fn contract_the_log_goes_round() {
                     let bytes = read(&cache, chunk * CHUNK, 1).await;
                     let all = later[chunk].iter().copied().chain([durable[chunk]]);
                     let found = identify(&bytes[..SECTOR_BYTES], all);
-                    // What it reads as now stays.
+                    // The value that it reads as now stays.
                     durable[chunk] = found.unwrap_or_else(|| panic!("seed {seed}, life {life}, chunk {chunk}"));
                 }
                 assert!(cache.status().log_used_percent <= 75);

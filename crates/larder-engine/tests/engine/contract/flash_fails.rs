@@ -1,5 +1,5 @@
-//! What is under way when the flash fails: nothing is promised that is in RAM alone, and no flush that succeeds is believed
-//! for what one that failed may have lost.
+//! Work under way when the flash fails: the cache promises nothing that is in RAM alone. A
+//! successful flush does not cover data that a failed one may have lost.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -25,7 +25,7 @@ fn fail_for_ever(device: &SimDevice, op: IoOp, range: Option<Range<u64>>) {
     device.plan().add(Fault { op: Some(op), range, kind: IoErrorKind::Io, times: FOR_EVER });
 }
 
-/// What the next opening, over devices that work, finds in the first sector of a chunk.
+/// Returns the first sector of a chunk as the next opening finds it, over devices that work.
 fn reopened(world: &World, chunk: usize, candidates: &[u32]) -> Option<u32> {
     world.flash.plan().clear();
     world.origin.plan().clear();
@@ -36,8 +36,9 @@ fn reopened(world: &World, chunk: usize, candidates: &[u32]) -> Option<u32> {
     })
 }
 
-/// The first sector of chunk 0, which held `before`, is written with `sector`; the flash fails while the write reads the
-/// rest. What is stored in the end needs no room on flash: it is zero, or a duplicate of chunk 1, which holds `other`.
+/// Writes `sector` to chunk 0, which held `before`; the flash fails while the write reads the rest.
+///
+/// The result needs no room on flash: it is zero, or a duplicate of chunk 1, which holds `other`.
 fn written_while_the_flash_fails(before: &[u32], other: &[u32], sector: u32, keeper: Option<&Arc<MemoryFence>>) {
     let (mut world, rt) = new_world(WriteMode::Back);
     world.shape.tuning.discard_fenced = true;
@@ -50,7 +51,7 @@ fn written_while_the_flash_fails(before: &[u32], other: &[u32], sector: u32, kee
         write(&cache, CHUNK, other, false).await;
         write(&cache, 0, before, false).await;
         cache.flush().await.expect("flushed");
-        // Something clean that a checkpoint has to write: nothing dirty waits when the flash fails.
+        // A clean chunk for a checkpoint to write: no dirty data waits when the flash fails.
         read(&cache, 40 * CHUNK, CHUNK).await;
         cache.settle().await;
         flash.hold(IoOp::Read);
@@ -99,8 +100,9 @@ fn contract_duplicates_that_are_written_while_the_flash_fails_are_not_in_ram_alo
     }
 }
 
-/// A fragment that is not durable is completed by a read, to a duplicate, while the flash fails: it is still known that it
-/// is not durable.
+/// A read completes a volatile fragment to a duplicate while the flash fails.
+///
+/// The cache still knows that it is not durable.
 #[test]
 fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable() {
     let mut content = stamps(5001, CHUNK);
@@ -108,7 +110,8 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
     for seed in 0..100 {
         let (mut world, first) = new_world(WriteMode::Back);
         first.kill();
-        // A refused write is tried again at once and once only: the read is under way when the flash fails.
+        // A refused write is tried again at once, and only once: the read is under way when the
+        // flash fails.
         world.shape.tuning.flash_full_timeout = Some(Duration::ZERO);
         let rt = SimRuntime::new(seed);
         world.flash.attach(&rt);
@@ -134,7 +137,9 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
     }
 }
 
-/// A trim is cut by a later one, and the flash fails before either is durable: FLUSH answers for all that is left of both.
+/// A trim is cut by a later one, and the flash fails before either is durable.
+///
+/// FLUSH answers for all remaining parts of both.
 #[test]
 fn contract_what_is_left_of_a_cut_trim_is_not_taken_for_durable() {
     let (mut world, rt) = new_world(WriteMode::Back);
@@ -151,7 +156,7 @@ fn contract_what_is_left_of_a_cut_trim_is_not_taken_for_durable() {
         for op in [IoOp::Write, IoOp::Flush] {
             fail_for_ever(&world.flash, op, None);
         }
-        // The origin takes the second one alone.
+        // The origin takes the second trim alone.
         let rest = 2 * u64::from(world.shape.chunk_bytes)..world.shape.origin_bytes;
         for op in [IoOp::Write, IoOp::WriteZeroes, IoOp::Discard] {
             fail_for_ever(&world.origin, op, Some(rest.clone()));
@@ -170,8 +175,9 @@ fn contract_what_is_left_of_a_cut_trim_is_not_taken_for_durable() {
     assert_eq!(reopened(&world, 5, &[1001 + 2 * 5 * CHUNK as u32, 0]), Some(0));
 }
 
-/// A checkpoint's flush fails late, after segments of new writes came to the flash: no flush beside it, and none after it,
-/// makes anybody say that these are durable.
+/// A checkpoint's flush fails late, after segments of new writes came to the flash.
+///
+/// No flush beside it, and none after it, makes these segments durable.
 #[test]
 fn contract_a_flush_that_fails_takes_the_word_of_those_beside_it() {
     let content = |chunk: usize| stamps(1_000_000 + 64 * chunk as u32, CHUNK);
@@ -194,7 +200,7 @@ fn contract_a_flush_that_fails_takes_the_word_of_those_beside_it() {
             if flash.waiting() == 0 {
                 return None;
             }
-            // More than a WEU: its segments are written before anybody asks for a commit.
+            // More than a WEU: its segments are written before a commit is asked for.
             for chunk in 0..300 {
                 write(&cache, chunk * CHUNK, &content(chunk), false).await;
             }
@@ -202,7 +208,7 @@ fn contract_a_flush_that_fails_takes_the_word_of_those_beside_it() {
             world.flash.fail_next(IoOp::Flush, IoErrorKind::Io);
             flash.release();
             until(&rt, "the flush has failed", || flash.waiting() > 0).await;
-            // Nobody knows that yet.
+            // The cache does not know that yet.
             let mut flushing = Box::pin(cache.flush());
             let early = within(&rt, Duration::from_millis(20), &mut flushing).await;
             flash.release();
@@ -232,7 +238,7 @@ async fn all_there(cache: &Cache, count: usize, content: &impl Fn(usize) -> Vec<
     }
 }
 
-/// A frame of the log is read back. A read that lies once says nothing about what was written.
+/// A frame of the log is read back. One wrong read does not prove a wrong write.
 #[test]
 fn contract_one_lie_about_a_frame_does_not_write_it_again() {
     let (world, rt) = new_world(WriteMode::Back);

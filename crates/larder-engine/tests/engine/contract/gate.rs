@@ -1,7 +1,7 @@
-//! What the scenarios stand on: a device that can be held at an operation, small worlds, and ways to wait, give up and
-//! compare.
+//! The base of the scenarios: a device that can be held at an operation, small worlds, and ways to
+//! wait, give up and compare.
 //!
-//! Invariants: nothing here is random but by the seed that it is given.
+//! Invariants: all randomness here comes from the given seed.
 
 use crate::world::{self, Shape, World, identify, read};
 use larder_core::types::SECTOR_BYTES;
@@ -33,9 +33,9 @@ pub struct Gate {
 
 #[derive(Default)]
 struct Held {
-    /// Which operation, on bytes from which offset on.
+    /// The held operation, on bytes from an offset on.
     what: Option<(IoOp, Range<u64>)>,
-    /// So many of them pass first, and one is held.
+    /// So many operations pass first, and one is held.
     nth: Option<u32>,
     waiting: Vec<Completer<()>>,
 }
@@ -57,15 +57,16 @@ impl Gate {
         self.hold_within(op, 0..offset);
     }
 
-    /// Holds what begins at one of these offsets.
+    /// Holds operations that begin at one of these offsets.
     pub fn hold_within(&self, op: IoOp, offsets: Range<u64>) {
         let mut held = self.held.lock();
         held.what = Some((op, offsets));
         held.nth = None;
     }
 
-    /// Holds the `nth` operation from now on, counted from 1, and no other: before it begins, and, where it was released, before
-    /// its outcome is told.
+    /// Holds the `nth` operation from now on, counted from 1, and no other.
+    ///
+    /// It waits before it begins and, after its release, before its outcome is told.
     pub fn hold_nth(&self, op: IoOp, nth: u32) {
         let mut held = self.held.lock();
         held.what = Some((op, 0..u64::MAX));
@@ -85,7 +86,7 @@ impl Gate {
         waiting.into_iter().for_each(|waiter| waiter.complete(Ok(())));
     }
 
-    /// Lets the one go that came first, and goes on holding.
+    /// Lets the first waiting operation go, and goes on holding.
     pub fn release_one(&self) {
         let first = self.held.lock().waiting.remove(0);
         first.complete(Ok(()));
@@ -150,7 +151,7 @@ impl BlockDevice for Gate {
 /// Sectors of a chunk in these scenarios.
 pub const CHUNK: usize = 8;
 
-/// 4 KiB chunks, no background work that the scenario did not ask for.
+/// 4 KiB chunks, and no background work unless the scenario asks for it.
 pub fn shape(mode: WriteMode) -> Shape {
     Shape {
         design: crate::design::chosen(),
@@ -181,7 +182,8 @@ pub fn over_weus(mut shape: Shape) -> Shape {
     shape
 }
 
-/// The same elsewhere than in buckets, for scenarios in which a write needs no eviction while the log is full.
+/// The same without buckets, for scenarios in which a write needs no eviction while the log is
+/// full.
 pub fn without_buckets(mut shape: Shape) -> Shape {
     if !crate::design::fills_weus(shape.design) && !crate::design::is_slotted(shape.design) {
         shape.design = DesignId::Nitro;
@@ -223,7 +225,7 @@ pub async fn until(rt: &Arc<SimRuntime>, what: &str, mut condition: impl FnMut()
     panic!("waited in vain until {what}");
 }
 
-/// The output of `future`, if it is over within `limit`.
+/// Returns the output of `future`, if it is over within `limit`.
 pub async fn within<T>(rt: &Arc<SimRuntime>, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
     let (mut future, mut delay) = (pin!(future), rt.delay(limit));
     poll_fn(|cx| {
@@ -267,8 +269,10 @@ pub fn stamps(content: u32, count: usize) -> Vec<u32> {
     (0..count as u32).map(|i| content + 2 * i).collect()
 }
 
-/// Checks that these sectors read so. Without damage no record fails its check; the count reveals a read that met a wrong record
-/// and recovered.
+/// Checks that these sectors read so.
+///
+/// Without damage no record fails its check; the count reveals a read that met a wrong record and
+/// recovered.
 pub async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
     expect_beside_damage(cache, at, stamps).await;
     assert_eq!(cache.status().counts.failed_checks, 0, "a record is damaged, and nothing damaged it");

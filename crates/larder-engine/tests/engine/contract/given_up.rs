@@ -1,5 +1,6 @@
-//! What is given up by dropping its future: a mode switch, a close, an opening. It goes on to its end, in its turn, and no step
-//! of it lands on what came later. And a cache that is abandoned has nothing under way any more.
+//! Work given up by dropping its future: a mode switch, a close, an opening. It goes on to its end,
+//! in its turn, and no step of it overwrites later work. And an abandoned cache has no work under
+//! way any more.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -26,7 +27,7 @@ async fn fill(cache: &Cache) {
     cache.flush().await.expect("flushed");
 }
 
-/// Power is lost; then each chunk has to have its content.
+/// Power is lost; then each chunk must have its content.
 fn check_after_crash(world: &World, rt: &Arc<SimRuntime>, wanted: &[(usize, u32)]) {
     rt.crash();
     let rt = attach(world, 2);
@@ -61,7 +62,7 @@ fn contract_given_up_mode_switch_goes_on_before_the_next() {
             if flash.waiting() == 0 {
                 return false;
             }
-            // The next one waits for it, whatever it was at.
+            // The next one waits for it at any of its steps.
             let (next, runtime) = (cache.clone(), rt.clone());
             let switched = spawn(&rt, async move { next.set_mode(WriteMode::Back).await.expect("write-back again") });
             runtime.delay(Duration::from_millis(50)).await.expect("a delay ends");
@@ -82,7 +83,9 @@ fn contract_given_up_mode_switch_goes_on_before_the_next() {
     assert!(held >= 3, "{held} switches were held");
 }
 
-/// A switch is given up where the mode is in force, and its keeper has not noted it: the note comes before that of the next.
+/// A switch is given up after its mode is in force, and before its keeper notes it.
+///
+/// The note comes before that of the next switch.
 #[test]
 fn contract_given_up_mode_switch_does_not_note_its_mode_late() {
     let mut tried = 0;
@@ -197,7 +200,7 @@ fn contract_given_up_opening_leaves_nothing_running() {
                 flash.release();
                 rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
             }
-            // Nobody uses the device any more.
+            // No other task uses the device any more.
             assert_eq!(Arc::strong_count(&flash), 1, "write {nth}: who was to open it still has the flash");
             let cache = world.open(&rt).await;
             write(&cache, 0, &stamps(9001, CHUNK), false).await;
@@ -271,7 +274,7 @@ fn contract_abandoned_cache_waits_for_a_close_that_was_given_up() {
     }
 }
 
-/// It waits for a write, then.
+/// The close waits for a write, then.
 #[test]
 fn contract_given_up_close_that_waits_for_its_turn_goes_on() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -290,7 +293,7 @@ fn contract_given_up_close_that_waits_for_its_turn_goes_on() {
     check_after_crash(&world, &rt, &[(0, 1001)]);
 }
 
-/// A write is under way while the cache is abandoned, and adds nothing once that is over.
+/// A write is under way while the cache is abandoned, and adds nothing after its end.
 #[test]
 fn contract_abandoned_cache_ends_when_its_last_write_does() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -299,7 +302,7 @@ fn contract_abandoned_cache_ends_when_its_last_write_does() {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
         fill(&cache).await;
         flash.hold(IoOp::Read);
-        // Part of a chunk: the rest of it is read first.
+        // Part of a chunk: the write reads the rest first.
         let part = IoBuf::zeroed(SECTOR_BYTES).freeze();
         let writing = cache.write(0, part, WriteFlags::default());
         let written = spawn(&rt, async move {

@@ -1,4 +1,5 @@
-//! The metadata log under pressure: whatever comes at once, a checkpoint always has room in it, and frees it.
+//! The metadata log under pressure: a checkpoint always has room in it, and frees it, under any
+//! load.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -20,7 +21,7 @@ use std::{
     time::Duration,
 };
 
-/// A checkpoint is slow while a client writes without FLUSH, and everything is destaged.
+/// A checkpoint is slow while a client writes without FLUSH and all dirty data is destaged.
 #[test]
 fn contract_slow_checkpoint_does_not_leave_a_full_log() {
     let rt = patient(1);
@@ -68,7 +69,8 @@ fn contract_slow_checkpoint_does_not_leave_a_full_log() {
     rt.kill();
 }
 
-/// One flush of the origin fails while many small records wait in an open WEU: each of them has to be forgotten.
+/// One flush of the origin fails while many small records wait in an open WEU: each must be
+/// forgotten.
 #[test]
 fn contract_a_failed_origin_flush_does_not_fill_the_log() {
     let rt = patient(1);
@@ -97,7 +99,7 @@ fn contract_a_failed_origin_flush_does_not_fill_the_log() {
     rt.kill();
 }
 
-/// A cache was left with a log that is nearly full: its opening makes room before anything else.
+/// A cache ended with a log that is nearly full: its opening makes room before all else.
 #[test]
 fn contract_a_crowded_log_is_over_with_the_next_opening() {
     let rt = runtime(1);
@@ -113,7 +115,7 @@ fn contract_a_crowded_log_is_over_with_the_next_opening() {
             cache.flush().await.unwrap();
             number += 1;
         }
-        // One more commit than there is room for, without the checkpoint that would make some.
+        // One more commit than there is room for, without the checkpoint that would make room.
         let flushing = cache.clone();
         spawn(&rt, async move {
             write(&flushing, 0, &stamps(9001, CHUNK), false).await;
@@ -133,8 +135,9 @@ fn contract_a_crowded_log_is_over_with_the_next_opening() {
     });
 }
 
-/// One write of a checkpoint fails, once, while a write-through waits for the log: it is not the origin's fault, nor the
-/// client's.
+/// One write of a checkpoint fails, once, while a write-through waits for the log.
+///
+/// Neither the origin nor the client is at fault.
 #[test]
 fn contract_one_failed_checkpoint_write_fails_no_write_through() {
     for mode in [WriteMode::Through, WriteMode::Around] {
@@ -175,8 +178,10 @@ fn contract_one_failed_checkpoint_write_fails_no_write_through() {
     }
 }
 
-/// So many requests at once, each of which needs room for an entry, after it read: more than the log keeps room for. `used`: how
-/// full the log is, in percent, when they come.
+/// Sends so many requests at once, each of which needs room for an entry after its read.
+///
+/// They need more than the log keeps room for. `used`: the filling of the log at their start, in
+/// percent.
 fn many_at_once<F>(clients: usize, used: u64, request: impl Fn(Arc<Cache>, usize) -> F)
 where
     F: Future<Output = bool> + Send + 'static,
@@ -251,7 +256,8 @@ fn contract_many_partial_trims_at_once_leave_the_log_room() {
     });
 }
 
-/// A flush of the origin fails under a checkpoint. A write that comes later is not told so before another one was tried.
+/// A flush of the origin fails under a checkpoint. A later write fails only after another flush was
+/// tried.
 #[test]
 fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
     let rt: Arc<SimRuntime> = patient(1);
@@ -288,8 +294,9 @@ fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
     rt.kill();
 }
 
-/// So many destages of different batches are under way at a slow origin, and slots are evicted, beside a slow checkpoint, and a log
-/// that comes to its reserve.
+/// Destages so many batches to a slow origin at once, and evicts slots, beside a slow checkpoint.
+///
+/// The log comes to its reserve.
 fn overfill(design: &str, destages: usize) {
     const BATCH: usize = 256;
     let rt = patient(1);
@@ -323,7 +330,7 @@ fn overfill(design: &str, destages: usize) {
         }
         cache.checkpoint().await.expect("a checkpoint");
         let hot = move |i: usize| (destages * BATCH + 8 + i % 8) * CHUNK;
-        // Of slots of one chunk, until nearly as few are free as are kept.
+        // In slots of one chunk, until nearly as few are free as are kept.
         let kept = (u64::from(layout.slot_count) / 64).clamp(2, 256);
         let mut number = 0;
         while layout.store() != StoreKind::Weus && cache.status().slots_free > kept + 2 {
@@ -376,8 +383,9 @@ fn contract_many_destages_and_an_eviction_leave_the_log_room() {
     }
 }
 
-/// The origin hangs, and somebody asks again and again that everything be brought there. That takes no room from the writers, and
-/// has no checkpoint made.
+/// The origin hangs, and a client asks again and again for a full destage.
+///
+/// That takes no room from the writers, and starts no checkpoint.
 #[test]
 fn contract_destages_that_wait_for_their_turn_take_no_room_in_the_log() {
     for (asks, trims) in [(60, false), (60, true)] {
@@ -410,8 +418,9 @@ fn contract_destages_that_wait_for_their_turn_take_no_room_in_the_log() {
     }
 }
 
-/// The flash reads nothing of what it holds, while a checkpoint is slow, and a client reads all of it: that takes no more of the
-/// log than anything else.
+/// The flash fails its reads while a checkpoint is slow, and a client reads all chunks.
+///
+/// That takes no more of the log than any other work.
 #[test]
 fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
     let rt = patient(1);
@@ -448,8 +457,9 @@ fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
     rt.kill();
 }
 
-/// The flash fails over its checkpoints, when its log is crowded, and then reads nothing: what is clean is asked of it once, and of
-/// the origin from then on.
+/// The flash fails over its checkpoints when its log is crowded, and then fails its reads.
+///
+/// Each clean chunk is asked of the flash once, and of the origin from then on.
 #[test]
 fn contract_clean_records_of_a_failed_flash_are_asked_for_once_though_its_log_was_crowded() {
     let rt = patient(1);
@@ -486,13 +496,14 @@ fn contract_clean_records_of_a_failed_flash_are_asked_for_once_though_its_log_wa
         let once = read_all().await;
         assert!(once >= 100, "they were to be on the flash");
         let again = read_all().await - once;
-        // A few may be of the destage of what is dirty, which is tried on.
+        // The destage of dirty data tries on, and may cause a few.
         assert!(again < 50, "{again} reads of the flash for what it did not read before");
     });
     rt.kill();
 }
 
-/// Write-throughs of what is cached, more of them at once than the log has room for, while one commit is slow.
+/// Write-throughs of cached chunks, more at once than the log has room for, while one commit is
+/// slow.
 #[test]
 fn contract_many_write_throughs_at_once_behind_a_slow_commit_end() {
     let rt = patient(1);
@@ -536,8 +547,9 @@ fn contract_many_write_throughs_at_once_behind_a_slow_commit_end() {
     rt.kill();
 }
 
-/// Entries are committed one by one, each in a frame of its own, which takes more of the log than they did among others, while many
-/// more have room reserved, and a checkpoint is slow.
+/// Entries are committed one by one, each in a frame of its own, beside a slow checkpoint.
+///
+/// That takes more of the log than a common frame, while many more entries have room reserved.
 #[test]
 fn contract_many_small_commits_leave_the_log_room() {
     const BATCH: usize = 256;
@@ -617,12 +629,15 @@ fn contract_many_small_commits_leave_the_log_room() {
     rt.kill();
 }
 
-/// The origin hangs, and destages that wait for it have most of the log reserved: FLUSH goes on, however few entries each has, and
-/// where checkpoints do not help none are made, whoever waits.
+/// The origin hangs, and destages that wait for it have most of the log reserved.
+///
+/// FLUSH goes on, however few entries each has. No checkpoint is made if it does not help, for any
+/// waiter.
 #[test]
 fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoints_made() {
     const BATCH: usize = 256;
-    // Each destage reserves 512 of the log's 4,608 entries. In the last case that is more than the share that may be filled.
+    // Each destage reserves 512 of the log's 4,608 entries. In the last case that exceeds the share
+    // that may be filled.
     for (destages, writers) in [(3, 400), (5, 400), (6, 400), (7, 200)] {
         let rt = patient(1);
         let mut shape = over_weus(shape(WriteMode::Back));
@@ -707,8 +722,10 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
     }
 }
 
-/// More chunks that are cached clean are rewritten at once than the log's reserve has entries for, while a checkpoint is slow:
-/// who finds the log crowded waits, in each design, and none fails.
+/// Clients rewrite more clean cached chunks at once than the log's reserve has entries for.
+///
+/// A checkpoint is slow meanwhile. A request that finds the log crowded waits, in each design, and
+/// none fails.
 #[test]
 fn contract_a_crowd_of_rewrites_leaves_the_log_room() {
     const REWRITES: usize = 8000;

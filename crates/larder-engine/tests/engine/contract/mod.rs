@@ -1,5 +1,6 @@
-//! Single scenarios that once broke, or would break, a line of the engine's contract: each stops devices at a chosen
-//! operation, fails them, or ends the runtime there, and looks at what the next opening finds.
+//! Single scenarios that once broke, or would break, a line of the engine's contract. Each stops
+//! devices at a chosen operation, fails them, or ends the runtime there, and looks at the next
+//! opening.
 //!
 //! Invariants: every scenario is deterministic, its seed included.
 
@@ -67,7 +68,7 @@ fn contract_overwrite_of_a_run_in_destage_survives() {
         let cache = world.open(&rt).await;
         expect(&cache, 5 * CHUNK, &stamps(1001, CHUNK)).await;
         expect(&cache, 3 * CHUNK, &[0, 3001, 3003, 0]).await;
-        // Not clean either: the origin has to get it.
+        // Not clean either: the origin must get it.
         assert!(cache.destage_all().await);
         cache.close().await.unwrap();
     });
@@ -76,8 +77,9 @@ fn contract_overwrite_of_a_run_in_destage_survives() {
     assert!(world.origin.peek((5 * CHUNK * SECTOR_BYTES) as u64, SECTOR_BYTES) == wanted, "the origin never got it");
 }
 
-/// A write-through whose commit fails is tried again, and goes past the flash then: the cached copy, which could not be
-/// forgotten durably, must not come back.
+/// A write-through whose commit fails is tried again, and then goes past the flash.
+///
+/// The cached copy could not be forgotten durably, and must not come back.
 #[test]
 fn contract_retried_write_through_leaves_no_stale_copy() {
     let (mut world, rt) = new_world(WriteMode::Through);
@@ -89,8 +91,8 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
         cache.settle().await;
         cache.checkpoint().await.unwrap();
         assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
-        // The commit that removes the copy fails for longer than the retries of a refused write. Without a fence, writes past the
-        // flash are forbidden.
+        // The commit that removes the copy fails for longer than the retries of a refused write.
+        // Without a fence, writes past the flash are forbidden.
         world.flash.fail_range(IoOp::Write, 0..world.shape.flash_bytes, IoErrorKind::Io, FOR_EVER);
         fence.break_down(true);
         assert!(!try_write(&cache, 0, &stamps(2001, CHUNK)).await, "its commit fails");
@@ -199,7 +201,7 @@ fn contract_damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
     rt.block_on(async {
         let opened = Cache::open(world.flash.clone(), world.origin.clone(), rt.clone(), Tuning::default()).await;
         let Ok(cache) = opened else { return };
-        // If it opens at all, what is dirty and gone must not read as the origin's old bytes.
+        // If it opens at all, lost dirty data must not read as the origin's old bytes.
         let read = cache.read((3 * CHUNK * SECTOR_BYTES) as u64, IoBuf::new(CHUNK * SECTOR_BYTES)).await;
         let lost = read.as_ref().is_ok_and(|bytes| identify(&bytes[..SECTOR_BYTES], [1301]).is_none());
         assert!(!lost, "a flushed write is gone, and nothing says so");
@@ -259,7 +261,8 @@ fn contract_half_written_superblock_keeps_its_checkpoint() {
     }
 }
 
-/// A switch to write-through fails half-way; dirty data written after it survives a crash in any case.
+/// A switch to write-through fails half-way; dirty data written after it survives a crash in any
+/// case.
 #[test]
 fn contract_half_written_mode_keeps_dirty_data() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -284,7 +287,7 @@ fn contract_half_written_mode_keeps_dirty_data() {
     rt.block_on(async { expect(&world.open(&rt).await, 0, &[1001, 5001, 1005, 1007]).await });
 }
 
-/// Operations that their callers gave up half-way leave nothing behind that closing would wait for.
+/// Operations that their callers gave up half-way leave no work behind for closing to wait for.
 #[test]
 fn contract_dropped_operations_do_not_hang_the_end() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -305,7 +308,7 @@ fn contract_dropped_operations_do_not_hang_the_end() {
         drop_when(&rt, cache.set_mode(WriteMode::Through), || flash.waiting() > 0).await;
         flash.release();
         assert!(within(&rt, limit, cache.checkpoint()).await.is_some(), "a checkpoint after a dropped mode switch");
-        // It went on to its end.
+        // The switch went on to its end.
         assert_eq!(cache.mode(), WriteMode::Through);
         assert!(within(&rt, limit, cache.set_mode(WriteMode::Back)).await.is_some_and(|set| set.is_ok()), "mode");
         flash.hold_below(IoOp::Write, superblocks);
@@ -328,7 +331,7 @@ fn contract_dropped_operations_do_not_hang_the_end() {
     });
 }
 
-/// What is asked of a closed cache is refused, and does not wait for tasks that have ended.
+/// A closed cache refuses requests, and does not wait for tasks that have ended.
 #[test]
 fn contract_closed_cache_answers() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -348,7 +351,7 @@ fn contract_closed_cache_answers() {
     });
 }
 
-/// Scattered writes cut one trimmed run into more than a checkpoint holds.
+/// Scattered writes cut one trimmed run into more pieces than a checkpoint holds.
 #[test]
 fn contract_scattered_writes_into_a_trimmed_volume_do_not_wedge() {
     let (mut world, rt) = new_world(WriteMode::Back);
@@ -451,7 +454,8 @@ fn contract_close_ends_though_the_origin_is_gone() {
     assert!(ended.is_some(), "close waits for an origin that is gone");
 }
 
-/// A write-through that its caller gave up on is still under way on the origin: a later write must not be overtaken by it.
+/// A write-through that its caller gave up is still under way on the origin: it must not overtake a
+/// later write.
 #[test]
 fn contract_dropped_write_through_is_not_overtaken() {
     for seed in 0..60 {

@@ -1,5 +1,5 @@
-//! Clean copies and the origin's flush: a copy becomes durable only after a flush that began when the origin had its bytes, and
-//! whoever must forget one does not wait for that.
+//! Clean copies and the origin's flush. A copy becomes durable only after a flush that began when
+//! the origin had its bytes. A request that must forget a copy does not wait for that.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -39,7 +39,7 @@ fn is_cached(cache: &Cache, chunk: u64) -> bool {
     cache.slot_of(Lba(chunk)).is_some()
 }
 
-/// What the cache says of these chunks is what the origin has.
+/// Checks that the cache reads these chunks as the origin does.
 async fn expect_the_origins(world: &World, cache: &Cache, chunks: std::ops::Range<usize>, when: &str) {
     for chunk in chunks {
         let origin = world.origin.peek((chunk * CHUNK * SECTOR_BYTES) as u64, CHUNK * SECTOR_BYTES);
@@ -47,7 +47,8 @@ async fn expect_the_origins(world: &World, cache: &Cache, chunks: std::ops::Rang
     }
 }
 
-/// A cached chunk is overwritten while clean mappings of others wait for a flush of the origin that does not end.
+/// A cached chunk is overwritten while clean mappings of others wait for an endless flush of the
+/// origin.
 #[test]
 fn contract_forgetting_does_not_wait_for_the_flush_that_others_need() {
     for mode in MODES {
@@ -68,7 +69,7 @@ fn contract_forgetting_does_not_wait_for_the_flush_that_others_need() {
                 write(&cache, 0, &stamps(3001, CHUNK), false).await;
                 write(&cache, CHUNK + 1, &[3101], false).await;
                 zero(&cache, 2 * CHUNK, CHUNK, ZeroFlags::default()).await;
-                // These were never durable; who knows.
+                // These were never durable, and either content is right.
                 write(&cache, 3 * CHUNK, &stamps(3301, CHUNK), false).await;
                 write(&cache, 4 * CHUNK + 2, &[3401], false).await;
             };
@@ -83,7 +84,8 @@ fn contract_forgetting_does_not_wait_for_the_flush_that_others_need() {
     }
 }
 
-/// Nobody flushes and the cache is idle: its copies become durable all the same, and are there after a crash.
+/// No client flushes and the cache is idle: its copies become durable all the same, and survive a
+/// crash.
 #[test]
 fn contract_idle_cache_restarts_warm() {
     for mode in MODES {
@@ -107,8 +109,10 @@ fn contract_idle_cache_restarts_warm() {
     }
 }
 
-/// A chunk gets content that it had before, while a flush is under way that began when it had it: the origin may have
-/// what was between, and the copy must not become durable with that flush.
+/// A chunk gets an earlier content back during a flush that began when it had that content.
+///
+/// The origin may have the content in between, and the copy must not become durable with that
+/// flush.
 #[test]
 fn contract_flush_from_before_a_rewrite_makes_no_copy_durable() {
     let mut differed = 0;
@@ -149,7 +153,7 @@ async fn until_over(rt: &Arc<SimRuntime>, over: &std::sync::atomic::AtomicBool) 
     }
 }
 
-/// What a flush of the origin lost, no copy keeps.
+/// No copy keeps data that a flush of the origin lost.
 #[test]
 fn contract_failed_flush_forgets_the_copies_that_waited_for_it() {
     for mode in MODES {
@@ -170,7 +174,7 @@ fn contract_failed_flush_forgets_the_copies_that_waited_for_it() {
             let before = world.origin.counters().reads;
             read(&cache, 2 * CHUNK, CHUNK).await;
             assert_eq!(world.origin.counters().reads, before + 1, "{mode:?}: the copy of the zeroes");
-            // It is told, once.
+            // The client hears of it, once.
             assert!(cache.flush().await.is_err());
             cache.flush().await.unwrap();
             expect(&cache, CHUNK, &stamps(1101, CHUNK)).await;
@@ -187,8 +191,9 @@ fn contract_failed_flush_forgets_the_copies_that_waited_for_it() {
     }
 }
 
-/// A checkpoint under way has a copy that a failed flush has forgotten since: the chunk is written again, and it must not come
-/// back.
+/// A checkpoint under way has a copy that a failed flush has forgotten since.
+///
+/// The chunk is written again, and the copy must not come back.
 #[test]
 fn contract_checkpoint_does_not_bring_back_what_a_failed_flush_forgot() {
     let (world, rt) = new_world(WriteMode::Through);
@@ -212,7 +217,7 @@ fn contract_checkpoint_does_not_bring_back_what_a_failed_flush_forgot() {
     rt.block_on(async { expect(&world.open(&rt).await, 0, &stamps(2001, CHUNK)).await });
 }
 
-/// Who asked for a flush goes away before it is over: how it ends counts all the same.
+/// A client that asked for a flush goes away before its end: its outcome counts all the same.
 #[test]
 fn contract_given_up_flush_of_the_origin_counts() {
     let (world, rt) = new_world(WriteMode::Through);
@@ -235,7 +240,7 @@ fn contract_given_up_flush_of_the_origin_counts() {
     });
 }
 
-/// The origin's flush takes for ever: what waits for it is bounded, and writes go on.
+/// The origin's flush never ends: the number of waiting copies is bounded, and writes go on.
 #[test]
 fn contract_copies_that_wait_for_the_origin_are_bounded() {
     let (world, rt) = committing_world(WriteMode::Through);
@@ -265,8 +270,9 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
     });
 }
 
-/// While the origin takes no flush there is no checkpoint that frees the log. Its reserve is left for the one that comes when
-/// the origin is well again, whatever the timer asks for meanwhile.
+/// While the origin takes no flush, no checkpoint frees the log.
+///
+/// The timer's requests leave its reserve for the checkpoint after the origin is well again.
 #[test]
 fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
     let rt = runtime(1);
@@ -276,8 +282,9 @@ fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
         let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
         cache.checkpoint().await.expect("the origin is well");
         world.origin.plan().add(Fault { op: Some(IoOp::Flush), range: None, kind: IoErrorKind::Io, times: FOR_EVER });
-        // Each is read, and its copy forgotten when it is written. Once the log is nearly full a write is told why it fails.
-        // How many chunks that takes is the design's: not each caches all that is read once.
+        // Each chunk is read, and its copy forgotten when it is written. Once the log is nearly
+        // full, a write hears why it fails. The design decides how many chunks that takes: some do
+        // not cache every chunk at its first read.
         let chunks = (world.shape.origin_bytes / 4096) as usize;
         let (mut failed, mut count) = (0, 0);
         while count < 3000 || failed < 100 && count < 30_000 {
@@ -297,13 +304,15 @@ fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
     rt.kill();
 }
 
-/// Content like no other.
+/// Returns a content that no other chunk has.
 fn noise(n: usize) -> Vec<u32> {
     stamps(1_000_000 + 2000 * n as u32, CHUNK)
 }
 
-/// Makes the cache full, of which a quarter, the newest, is used again: chunks from 100 on. The rest goes first, and where addresses are
-/// remembered, what comes next goes before it is forgotten.
+/// Makes the cache full, and uses a quarter of it, the newest, again: chunks from 100 on.
+///
+/// The rest goes first. If the design remembers addresses, the next chunks go before it forgets
+/// them.
 async fn fill(cache: &Cache) {
     let mut filled = 0;
     while cache.status().counts.evicted_weus == 0 && filled < 2300 {
@@ -318,13 +327,16 @@ async fn fill(cache: &Cache) {
     }
 }
 
-/// A design that remembers what it replaced must not map a chunk again of which the origin may have forgotten the content:
-/// a copy of it elsewhere would come to stand for what a power loss takes from the origin.
+/// A design that remembers replaced content must not map a chunk that the origin may have lost.
+///
+/// A copy of it elsewhere would then stand for data that a power loss takes from the origin.
 #[test]
 fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
-    // A seed, whether the content comes again before the failure is known, and whether the cache ends in order before the power goes.
+    // A seed; true if the content comes again before the failure is known; true if the cache ends
+    // in order before the power goes.
     let cases = [0, 1, 2, 3, 4, 5, 6, 7].map(|seed| (seed, seed % 2 == 1, seed >= 4));
-    // Where each eviction is logged for itself, the log would be full while the origin's flush is held.
+    // If each eviction had a log entry of its own, the log would be full while the origin's flush
+    // is held.
     let over_weus = design::all().into_iter().filter(|&design| design::fills_weus(design));
     for (design, (seed, is_before, is_closed)) in over_weus.flat_map(|design| cases.map(|case| (design, case))) {
         let rt = runtime(seed);
@@ -342,7 +354,7 @@ fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
                 }
             }
             cache.checkpoint().await.unwrap();
-            // Written, replaced before the origin was flushed, and then that fails.
+            // Written, and replaced before a flush of the origin; then that flush fails.
             origin.hold(IoOp::Flush);
             write(&cache, 0, &stamps(9_000, CHUNK), false).await;
             cache.settle().await;
@@ -368,7 +380,8 @@ fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
             assert!(!is_cached(&cache, 0), "a doubtful chunk is cached");
             cache.flush().await.unwrap();
             if is_closed {
-                // Whoever operates the cache is told once; then it ends in order, and what it remembers is believed.
+                // The operator hears of it once; then the cache ends in order, and its memory is
+                // trusted.
                 cache.set_mode(WriteMode::Around).await.expect_err("a flush failed");
                 cache.close().await.unwrap();
             } else {

@@ -1,5 +1,6 @@
-//! Changes of the origin under way, in write-through, in write-around, and in write-back past a flash that failed: what is
-//! acknowledged after a flush failed is there for the next one, and no read goes back in time beside a write.
+//! Changes of the origin under way, in write-through, in write-around, and in write-back past a
+//! failed flash. A write acknowledged after a failed flush is covered by the next one. No read goes
+//! back in time beside a write.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -45,8 +46,9 @@ async fn open(world: &World, origin: Arc<dyn BlockDevice>, rt: &Arc<SimRuntime>)
     cache
 }
 
-/// A write took effect on the origin, and is not acknowledged yet, when a flush makes the origin forget it. Whoever is told
-/// that flushes again, and then it is there.
+/// A flush fails and the origin loses a write that took effect but is not acknowledged yet.
+///
+/// The client that hears of it flushes again, and then the write is there.
 #[test]
 fn contract_what_is_acknowledged_after_a_flush_failed_is_there_for_the_next() {
     let mut forgotten = 0;
@@ -87,8 +89,9 @@ struct Step {
     after: Option<Completer<()>>,
 }
 
-/// A device whose reads and writes over one offset wait twice each, once it is armed: before they begin, and before their
-/// outcome is told.
+/// A device whose reads and writes over one offset wait twice each, once it is armed.
+///
+/// They wait before they begin, and before their outcome is told.
 struct Steps {
     inner: Arc<SimDevice>,
     at: Mutex<Option<u64>>,
@@ -156,7 +159,7 @@ impl BlockDevice for Steps {
     }
 }
 
-/// A read shows a write that is not over. What was read ahead before that is not what the next read shows.
+/// A read shows a write that is not over: the next read must not show older data read ahead.
 #[test]
 fn contract_reads_beside_a_write_do_not_go_back_in_time() {
     // In the order of their coming.
@@ -202,11 +205,12 @@ fn contract_reads_beside_a_write_do_not_go_back_in_time() {
     }
 }
 
-/// The design lets go of an address whose copy waits for a flush of the origin, and the flush fails. No checkpoint may keep the
-/// copy, which nobody sees any more.
+/// The design drops an address whose copy waits for a flush of the origin, and the flush fails.
+///
+/// No checkpoint may keep the copy, which has no address any more.
 #[test]
 fn contract_copy_of_what_was_forgotten_does_not_come_back_where_the_design_let_go_of_it() {
-    // What a failed flush forgot, a power loss takes in some of them.
+    // A power loss takes the lost data in some of the seeds.
     for seed in 0..24 {
         let rt = runtime(seed);
         let mut shape = shape(WriteMode::Through);
@@ -218,7 +222,7 @@ fn contract_copy_of_what_was_forgotten_does_not_come_back_where_the_design_let_g
         let last = rt.block_on(async {
             let cache = world.open(&rt).await;
             let is_cached = |chunk: usize| cache.slot_of(Lba(chunk as u64)).is_some();
-            // One content: addresses are what becomes too many.
+            // One content, so that addresses become too many.
             let mut next = 0;
             while next == 0 || is_cached(0) {
                 write(&cache, next * CHUNK, &same, false).await;

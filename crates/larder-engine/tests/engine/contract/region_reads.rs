@@ -1,5 +1,5 @@
-//! Requests of several chunks over buckets: the metadata slots that they depend on are read side by side, each block once; and what
-//! of the region is read and written is counted as the device sees it.
+//! Requests of several chunks over buckets: their metadata slots are read side by side, each block
+//! once. The counts of reads and writes of the region agree with the device's.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -18,7 +18,7 @@ use std::{
 
 /// Chunks of a request.
 const CHUNKS: usize = 16;
-/// More than the metadata slots that are remembered.
+/// More chunks than remembered metadata slots.
 const OTHERS: usize = 400;
 
 /// A cache over buckets whose flash writes sectors of so many bytes.
@@ -32,7 +32,7 @@ fn over_buckets(rt: &Arc<SimRuntime>, mode: WriteMode, sector_bytes: usize) -> W
     world
 }
 
-/// Stores these chunks, clean, and others after them, so that nothing is remembered of their metadata slots.
+/// Stores these chunks, clean, and others after them, so that their metadata slots are forgotten.
 async fn fill(cache: &Cache, first: usize, content: impl Fn(usize) -> u32) {
     for chunk in 0..CHUNKS {
         write(cache, (first + chunk) * CHUNK, &stamps(content(chunk), CHUNK), false).await;
@@ -174,7 +174,8 @@ async fn filled(world: &World, rt: &Arc<SimRuntime>, chunks: usize) -> Arc<Cache
     cache
 }
 
-/// Many who read many chunks each do not push out of memory what others have read and not used yet.
+/// Many requests of many chunks each do not push out metadata slots that others read and have not
+/// used yet.
 #[test]
 fn contract_each_metadata_slot_is_read_once_beside_other_readers() {
     for (readers, chunks) in [(4, 64), (16, 64), (48, 32)] {
@@ -199,7 +200,7 @@ fn contract_each_metadata_slot_is_read_once_beside_other_readers() {
     }
 }
 
-/// What is remembered already, and read again, is not what is forgotten next.
+/// Metadata slots that are remembered, and read again, are not the next to be forgotten.
 #[test]
 fn contract_what_is_read_again_is_remembered_anew() {
     let rt = runtime(1);

@@ -1,4 +1,4 @@
-//! What a script does with an open cache, and tells the model of.
+//! The requests of a script to an open cache, which the model hears of.
 
 use super::{
     model::{Model, ZERO, bytes_of},
@@ -17,7 +17,7 @@ use std::{
 pub type Run<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 pub type Script = for<'a> fn(&'a Client<'a>) -> Run<'a>;
 
-/// What a script works with.
+/// The cache and model of a script.
 pub struct Client<'a> {
     pub cache: &'a Cache,
     pub model: &'a RefCell<Model>,
@@ -30,7 +30,7 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// What happens from here on is swept; what was before is preparation.
+    /// The sweep covers the events from here on; earlier ones are preparation.
     pub fn sweep_from_here(&self) {
         self.sweeping.set(true);
         self.runtime.stop_at_change(Some(self.runtime.changes() + 1));
@@ -46,19 +46,19 @@ impl Client<'_> {
         put(self.cache, self.model, at, count, stamp, true).await;
     }
 
-    /// Where each write is durable when it is over, whoever asks.
+    /// Writes to a cache that makes each write durable before it is over.
     pub async fn put_committed(&self, at: usize, count: usize, stamp: u32) {
         put(self.cache, self.model, at, count, stamp, false).await;
         self.model.borrow_mut().durable(at, count);
     }
 
-    /// Of a trim the same.
+    /// The same for a trim.
     pub async fn trim_committed(&self, at: usize, count: usize) {
         self.trim(at, count).await;
         self.model.borrow_mut().durable(at, count);
     }
 
-    /// A write that may come too late: of a cache that ends meanwhile.
+    /// A write that may come too late: the cache may end meanwhile.
     pub async fn put_if_open(&self, at: usize, count: usize, stamp: u32) {
         let stamps: Vec<u32> = (0..count as u32).map(|i| stamp + 2 * i).collect();
         self.model.borrow_mut().begin(at, &stamps);

@@ -1,7 +1,7 @@
 //! Creation, ended at each of its changes: over nothing, and over an older cache.
 //!
-//! Invariants: what is left opens as the older cache, whole, or as the new one, empty, or is refused with a sentence; and
-//! a creation that is tried again succeeds.
+//! Invariants: the flash then opens as the older cache, whole, or as the new one, empty, or is
+//! refused with a sentence. And a second creation succeeds.
 
 use super::{
     model::{bytes_of, holds},
@@ -22,7 +22,7 @@ const FLASH_BYTES: u64 = 4 << 20;
 const ORIGIN_BYTES: u64 = 1 << 20;
 /// Instants with more outcomes are sampled, this often.
 const OUTCOMES_IN_FULL_MAX: u64 = 4096;
-/// What the origin holds, what the older cache holds over it, and what the new one gets.
+/// The contents of the origin, of the older cache over it, and of the new cache.
 const ON_ORIGIN: u32 = 1001;
 const IN_OLDER: u32 = 2001;
 const IN_NEW: u32 = 3001;
@@ -66,7 +66,7 @@ async fn write(device: &dyn BlockDevice, stamp: u32) {
     device.write(0, bytes_of(&stamps(stamp)).freeze(), fua).await.unwrap_or_else(|error| panic!("write: {error}"));
 }
 
-/// Which of the three the volume holds, whose cache it is; panics where it is none of them, or not that cache's.
+/// Returns the volume's content of the three; panics for others, or if another cache holds it.
 async fn content(devices: &Devices, cache: &Cache) -> u32 {
     let (superblock, _) = superblock::read(&*devices.flash).await.unwrap_or_else(|error| panic!("superblock: {error}"));
     let bytes = read(cache, 0, 3 * CHUNK).await;
@@ -77,7 +77,7 @@ async fn content(devices: &Devices, cache: &Cache) -> u32 {
     found
 }
 
-/// Panics in the sweep tell where it was.
+/// The place in the sweep, for the message of a panic.
 struct Place(Cell<(u64, bool, usize, u64)>);
 
 impl Drop for Place {
@@ -118,7 +118,7 @@ fn instants(devices: &Devices, seed: u64, over_older: bool) -> Vec<Frozen> {
     instants
 }
 
-/// Opens what is left. Gives what the volume holds, or `None` where it was refused.
+/// Opens the flash, and returns the volume's content, or `None` if it was refused.
 fn opened(devices: &Devices, seed: u64) -> Option<u32> {
     let rt = devices.attach(seed);
     let found = rt.block_on(async {
@@ -158,7 +158,7 @@ fn crash_sweep_creation() {
                     refused += u64::from(found.is_none());
                     assert!(found != Some(IN_OLDER) || over_older, "an older cache out of nothing");
                     assert!(point < last || found == Some(ON_ORIGIN), "a cache that was made opens, empty");
-                    // What was seen once stays.
+                    // A content once seen stays.
                     assert_eq!(opened(&devices, rng.next_u64()), found);
                     let rt = devices.attach(rng.next_u64());
                     rt.block_on(async {

@@ -1,8 +1,9 @@
-//! What each sector may hold: before a crash, after it, and on the origin alone.
+//! The values that each sector may hold: before a crash, after it, and on the origin alone.
 //!
-//! Invariants: a read returns the newest completed write. After a crash a sector holds a value that is not older than the
-//! newest one that was completed when the last flush began, or that was written with FUA; whatever is read then stays.
-//! The origin alone holds values that were written at some time, and no others.
+//! Invariants: a read returns the newest completed write. After a crash a sector holds a value that
+//! is at least as new as the newest one completed when the last flush began, or written with FUA.
+//! The first read after the crash settles the value. The origin alone holds values that were
+//! written at some time, and no others.
 //!
 //! It does not know writes that overlap in flight: a script has none.
 
@@ -21,14 +22,14 @@ fn words(stamp: u32) -> impl Iterator<Item = u64> {
     (0..(SECTOR_BYTES / 8) as u64).map(move |i| seed.wrapping_mul(1 + step * i).rotate_left(17 * step as u32))
 }
 
-/// Fills a sector with what its stamp stands for.
+/// Fills a sector with the content of its stamp.
 pub fn fill(stamp: u32, sector: &mut [u8]) {
     for (piece, word) in sector.as_chunks_mut::<8>().0.iter_mut().zip(words(stamp)) {
         *piece = word.to_le_bytes();
     }
 }
 
-/// Whether the sector holds what the stamp stands for.
+/// Returns true if the sector holds the content of the stamp.
 pub fn holds(sector: &[u8], stamp: u32) -> bool {
     if stamp == ZERO {
         return sector == [0; SECTOR_BYTES];
@@ -45,9 +46,9 @@ struct Version {
 
 #[derive(Clone)]
 struct Sector {
-    /// What a crash may leave, oldest first.
+    /// The values that a crash may leave, oldest first.
     versions: Vec<Version>,
-    /// Whatever was written here at any time.
+    /// All values written here.
     ever: Vec<u32>,
 }
 
@@ -67,7 +68,7 @@ impl Sector {
         format!("sector {at} holds {found:?}, allowed are {allowed:?}")
     }
 
-    /// No crash takes this sector behind what was complete at `when`.
+    /// No crash takes this sector behind its state at `when`.
     fn durable(&mut self, when: u64) {
         let floor = self.versions.iter().rposition(|version| version.completed.is_some_and(|at| at <= when));
         self.versions.drain(..floor.unwrap_or(0));
@@ -97,7 +98,7 @@ impl Model {
         self.modes = vec![mode];
     }
 
-    /// After a crash: the mode, and whether there is dirty data, which only write-back may have.
+    /// Checks the mode after a crash, and that only write-back has dirty data.
     pub fn found_mode(&mut self, mode: WriteMode, dirty: bool) -> Result<(), String> {
         if !self.modes.contains(&mode) {
             return Err(format!("the mode is {mode:?}, allowed are {:?}", self.modes));
@@ -141,7 +142,7 @@ impl Model {
         self.sectors.range_mut(at..at + count).for_each(|(_, sector)| sector.durable(u64::MAX));
     }
 
-    /// The newest completed value: what a read returns when nothing is in flight.
+    /// Checks for the newest completed value: a read returns it when nothing is in flight.
     pub fn is(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(sector) = self.sectors.get(&at) else { return self.was_written(at, bytes) };
         let expected = sector.current();
@@ -151,7 +152,7 @@ impl Model {
         }
     }
 
-    /// The newest completed value, or one of a write that was begun since and never completed.
+    /// Checks for the newest completed value, or one of a later write that never completed.
     pub fn is_or_newer(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(sector) = self.sectors.get(&at) else { return self.was_written(at, bytes) };
         let newest = sector.versions.iter().rposition(|version| version.completed.is_some()).unwrap_or(0);
@@ -161,7 +162,8 @@ impl Model {
         }
     }
 
-    /// The sectors that were ever written, and whether a crash may have left more than one value there.
+    /// Returns the sectors that were ever written, each with true if a crash may have left several
+    /// values.
     pub fn written(&self) -> impl Iterator<Item = (usize, bool)> + '_ {
         self.sectors.iter().map(|(&at, sector)| (at, sector.versions.len() > 1))
     }
@@ -181,7 +183,8 @@ impl Model {
         }
     }
 
-    /// After a crash, of a device that has every flushed write: one of the allowed values, which is not fixed by that.
+    /// After a crash: accepts an allowed value on a device that has every flushed write, without
+    /// fixing it.
     pub fn may_hold(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(sector) = self.sectors.get(&at) else { return self.was_written(at, bytes) };
         match sector.versions.iter().rev().any(|version| holds(bytes, version.stamp)) {
@@ -190,7 +193,7 @@ impl Model {
         }
     }
 
-    /// Of the origin alone: something that was written here at some time.
+    /// Of the origin alone: accepts a value that was written here at some time.
     pub fn was_written(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let ever = self.sectors.get(&at).map_or(&[ZERO][..], |sector| &sector.ever);
         match ever.iter().rev().any(|&stamp| holds(bytes, stamp)) {
@@ -200,7 +203,7 @@ impl Model {
     }
 }
 
-/// The bytes that these stamps stand for.
+/// Returns the content of these stamps.
 pub fn bytes_of(stamps: &[u32]) -> larder_device::IoBuf {
     let mut buf = larder_device::IoBuf::new(stamps.len() * SECTOR_BYTES);
     for (&stamp, sector) in stamps.iter().zip(buf.chunks_mut(SECTOR_BYTES)) {

@@ -1,14 +1,16 @@
-//! One scenario: its script runs once, the instant of each change of a device is captured, and each instant ends in
-//! every way that a power loss or a kill may end, or in a drawn sample of them.
+//! One scenario: its script runs once, and the instant of each change of a device is captured. Each
+//! instant ends in every way of a power loss or a kill, or in a drawn sample of them.
 //!
-//! What follows each end, the devices alone in between:
-//! 1. the cache is opened, and each sector that was ever written is read: one of the allowed values;
-//! 2. power is lost again, at once or after some changes more, and the cache opened again: what was read is still there,
-//!    but for what was written since;
-//! 3. everything is destaged and the cache closed: the origin alone holds what was read. Then the cache is opened once
-//!    more, after some of these clean ends.
+//! After each end the devices alone remain, and these steps follow:
+//! 1. The cache is opened, and each sector that was ever written is read: one of the allowed
+//!    values.
+//! 2. Power is lost again, at once or after some more changes, and the cache opened again. The
+//!    values of the reads are still there, except in sectors written since.
+//! 3. Everything is destaged and the cache closed: the origin alone holds the values of the reads.
+//!    Then the cache is opened once more, after some of these clean ends.
 //!
-//! Invariants: a scenario with one seed is always the same, crashes included. A failure names what replays it.
+//! Invariants: a scenario with one seed is always the same, crashes included. A failure names its
+//! replay.
 
 use super::{
     client::{Client, Script, go_on},
@@ -31,19 +33,20 @@ use std::{
 
 /// A crash point with no more outcomes than this is tried in full.
 const OUTCOMES_IN_FULL_MAX: u64 = 64;
-/// Outcomes that are drawn where there are more, if not told otherwise.
+/// Outcomes drawn at a point with more of them, by default.
 const SAMPLES: u64 = 8;
-/// Seeds of a scenario, if not told otherwise: one for each kind of device.
+/// Seeds of a scenario, by default: one for each kind of device.
 const SEEDS: u64 = 4;
-/// Captured instants of one script; more is a script that is too long.
+/// The most captured instants of a script.
 const POINTS_MAX: usize = 4000;
-/// Of the outcomes, so many go on for a while before they crash again, and for how many changes at most.
+/// One outcome in so many goes on for a while before it crashes again, and for how many changes at
+/// most.
 const GO_ON_ONE_OF: u64 = 2;
 const CHANGES_MORE_MAX: u64 = 16;
-/// Of the outcomes, so many have their recovery swept, too.
+/// One outcome in so many has its recovery swept, too.
 const RECOVERIES_ONE_OF: u64 = 40;
 const MOVING_RECOVERIES_ONE_OF: u64 = 12;
-/// Of the clean ends, so many are opened once more.
+/// One clean end in so many is opened once more.
 const CLEAN_ENDS_ONE_OF: u64 = 3;
 
 fn number(name: &str) -> Option<u64> {
@@ -63,7 +66,7 @@ pub fn seeds() -> Vec<u64> {
     }
 }
 
-/// What is run: each design with a seed, the default one, or the one that is asked for, with all.
+/// Returns the runs: each design with a seed, the default one, or the named one, with all.
 fn runs() -> Vec<(DesignId, u64)> {
     let chosen = design::chosen();
     let others = DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
@@ -71,7 +74,7 @@ fn runs() -> Vec<(DesignId, u64)> {
     seeds().into_iter().map(|seed| (chosen, seed)).chain(one_each).collect()
 }
 
-/// What is swept.
+/// A script, and its sweep.
 #[derive(Clone)]
 pub struct Scenario {
     pub name: &'static str,
@@ -80,13 +83,14 @@ pub struct Scenario {
     pub flash_bytes: u64,
     pub origin_bytes: u64,
     pub tuning: Tuning,
-    /// Whether the crash points of each outcome's first opening are swept, too; else of some.
+    /// The crash points of each outcome's first opening are swept, too; otherwise those of some.
     pub sweep_recovery: bool,
     /// The flash of the script has fine sectors, and is copied to one of coarse ones after each end.
     pub moves: bool,
     /// The script detaches the cache; then the origin alone is the volume.
     pub detaches: bool,
-    /// Of what cannot be old or new, one run of so many is read after each crash; the origin is compared whole.
+    /// One run in so many of the settled sectors is read after each crash; the origin is compared
+    /// whole.
     pub read_one_of: u64,
     pub script: Script,
 }
@@ -98,7 +102,7 @@ impl Scenario {
             mode,
             chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
             flash_bytes: 4 << 20,
-            // The last chunk is short, where the device's sector allows that.
+            // The last chunk is short, if the device's sector allows that.
             origin_bytes: (1 << 20) + (CHUNK + 3) as u64 * SECTOR_BYTES as u64,
             tuning: Tuning { commit_interval_ms: 5, prefetch_bytes_max: 0, ..Tuning::default() },
             sweep_recovery: false,
@@ -131,7 +135,7 @@ struct Point {
     model: Model,
 }
 
-/// How an instant ends.
+/// The end of an instant.
 #[derive(Clone, Copy, Debug)]
 enum End {
     Lost(u64),
@@ -153,7 +157,7 @@ impl End {
     }
 }
 
-/// The ends to try of an instant; and whether that is all of them.
+/// Returns the ends to try of an instant, and true if they are all of its ends.
 fn ends(frozen: &Frozen, samples: u64, rng: &mut Rng) -> (Vec<End>, bool) {
     let (mut ends, mut in_full) = (Vec::new(), true);
     let in_full_max = OUTCOMES_IN_FULL_MAX.max(samples);
@@ -161,15 +165,15 @@ fn ends(frozen: &Frozen, samples: u64, rng: &mut Rng) -> (Vec<End>, bool) {
         ends.extend((0..frozen.choices()).map(End::Lost));
     } else {
         in_full = false;
-        // Nothing is left, everything is, each as enumerated, each as drawn.
+        // No volatile write is left, all are, each as enumerated, each as drawn.
         ends.extend([End::Lost(0), End::LostNothing]);
         ends.extend((2..samples).map(|i| match i % 2 {
             0 => End::LostDrawn(rng.next_u64()),
             _ => End::Lost(rng.below(frozen.choices())),
         }));
     }
-    // A kill differs where something completed and is not durable; of these a share is enough, for a power loss that
-    // follows at once is met above.
+    // A kill differs only if completed data is not durable. A share of these is enough, because the
+    // sweep above meets a power loss that follows at once.
     if frozen.choices_of_a_kill() <= samples.min(in_full_max) {
         ends.extend((0..frozen.choices_of_a_kill()).map(End::Killed));
     } else {
@@ -178,7 +182,7 @@ fn ends(frozen: &Frozen, samples: u64, rng: &mut Rng) -> (Vec<End>, bool) {
     (ends, in_full)
 }
 
-/// Names what failed.
+/// Names the replay of a failure.
 struct Replay {
     name: &'static str,
     design: DesignId,
@@ -202,7 +206,7 @@ impl Drop for Replay {
     }
 }
 
-/// What was tried.
+/// The counts of the sweep.
 #[derive(Default)]
 struct Tried {
     points: u64,
@@ -213,7 +217,7 @@ struct Tried {
     detached: u64,
 }
 
-/// Sweeps a scenario with all seeds, and prints what was tried.
+/// Sweeps a scenario with all seeds, and prints the counts.
 pub fn sweep(scenario: &Scenario) {
     let (began, mut tried) = (Instant::now(), Tried::default());
     for (design, seed) in runs() {
@@ -255,7 +259,7 @@ fn sweep_seed(scenario: &Scenario, design: DesignId, seed: u64, tried: &mut Trie
             let share = world.draw_share(&mut rng);
             check_origin(&world, share, "the origin alone, after the crash", |at, bytes| match scenario.mode {
                 WriteMode::Back => point.model.was_written(at, bytes),
-                // Nothing that was flushed needs the flash.
+                // Flushed data does not need the flash.
                 _ => point.model.may_hold(at, bytes),
             });
             let one_of = if scenario.moves { MOVING_RECOVERIES_ONE_OF } else { RECOVERIES_ONE_OF };
@@ -307,7 +311,8 @@ fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<P
     (world, points)
 }
 
-/// Ends the first opening after a crash at each of its changes, in every way; and each of these is opened as any other.
+/// Ends the first opening after a crash at each of its changes, in every way, and opens each result
+/// as any other.
 fn sweep_recovery(world: &World, model: &Model, replay: &Replay, tried: &mut Tried, rng: &mut Rng) {
     let rt = world.attach(rng.next_u64());
     let mut points = Vec::new();
@@ -332,7 +337,7 @@ fn sweep_recovery(world: &World, model: &Model, replay: &Replay, tried: &mut Tri
     replay.of_recovery.set(None);
 }
 
-/// Opens what a crash left, again after another power loss, and destages it.
+/// Opens the devices after a crash, again after another power loss, and destages them.
 fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng) {
     let sectors = world.origin_sectors();
     let share = world.draw_share(rng);
@@ -355,7 +360,7 @@ fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng)
     rt.crash();
     if detached {
         assert!(world.may_be_detached, "a cache that nobody detached says so");
-        // All that completed before, flushed or not; and what was told stays.
+        // All completed writes, flushed or not; and acknowledged data stays.
         check_origin(world, ALL, "a detached origin", |at, bytes| model.is_or_newer(at, bytes));
         let rt = world.attach(rng.next_u64());
         assert!(rt.block_on(world.open_or_detached(&rt)).is_none(), "detached, and then not");

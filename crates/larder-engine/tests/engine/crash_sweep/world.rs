@@ -1,6 +1,6 @@
 //! The devices of a scenario, which outlive each opening, and their comparison with the model.
 //!
-//! It does not decide when power fails, nor what a script does.
+//! It does not decide the moment of a power loss, or the requests of a script.
 
 use super::model::Model;
 use larder_core::types::SECTOR_BYTES;
@@ -12,13 +12,16 @@ use larder_device::{
 use larder_engine::{Cache, EngineError, Tuning};
 use std::sync::Arc;
 
-/// Sectors of a chunk, but for scenarios that take another size.
+/// Sectors of a chunk, unless a scenario takes another size.
 pub const CHUNK: usize = 8;
-/// Sectors that one read asks for at most.
+/// The most sectors of one read.
 const READ_SECTORS_MAX: usize = 128;
 
-/// Flash and origin, by seed: torn at 512 bytes under a sector of 4096 (as most devices tell), 512 throughout and a
-/// discard that promises nothing, torn at 4096, and an origin whose sectors are coarser than the volume's.
+/// Returns the options of flash and origin, by seed.
+///
+/// They are torn at 512 bytes under a sector of 4096 (as most devices tell); 512 throughout and a
+/// discard that promises nothing; torn at 4096; and an origin whose sectors are coarser than the
+/// volume's.
 fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     let options = SimDeviceOptions::default();
     let coarse = SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..options.clone() };
@@ -97,7 +100,7 @@ impl World {
         self.open_or_detached(runtime).await.unwrap_or_else(|| panic!("open: it says that it was detached"))
     }
 
-    /// `None`: it says that it was detached.
+    /// Returns `None` if the flash says that it was detached.
     pub async fn open_or_detached(&self, runtime: &Arc<SimRuntime>) -> Option<Cache> {
         let (flash, origin) = (self.flash.clone(), self.origin.clone());
         match Cache::open(flash, origin, runtime.clone(), self.tuning.clone()).await {
@@ -121,7 +124,7 @@ pub async fn read(cache: &Cache, at: usize, count: usize) -> IoBuf {
     cache.read(offset, IoBuf::new(count * SECTOR_BYTES)).await.unwrap_or_else(|error| panic!("read: {error}"))
 }
 
-/// What is read of a volume after a crash: all that may be old or new, and a share of the rest.
+/// The share of a volume that is read after a crash: all open sectors, and a part of the rest.
 #[derive(Clone, Copy)]
 pub struct Share {
     /// One run of sectors of so many.
@@ -131,7 +134,9 @@ pub struct Share {
 
 pub const ALL: Share = Share { of: 1, which: 0 };
 
-/// Reads what was ever written, and a sector before and after it; what is read is what is expected from then on.
+/// Reads all sectors that were ever written, and the neighbours of each run.
+///
+/// The values of these reads are the expected ones from then on.
 pub async fn check_all(cache: &Cache, model: &mut Model, share: Share, sectors: usize, when: &str) {
     let status = cache.status();
     let dirty = status.dirty_bytes + status.trimmed_bytes > 0;
