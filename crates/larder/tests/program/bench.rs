@@ -1,4 +1,5 @@
-//! `larder bench`: traces replayed against caches of each design and over NBD, what is verified, and what is refused.
+//! `larder bench`: traces replayed against caches of each design and over NBD, with their checks
+//! and refusals.
 
 use crate::support::{MIB, Scratch, Volume, ends, larder, run};
 use larder_engine::designs::DESIGNS;
@@ -19,7 +20,7 @@ fn bench(words: &[&str]) -> Command {
     command
 }
 
-/// A small trace with writes, reads of what was there and of what was written, duplicates and zeroes.
+/// Writes a small trace with writes, reads of old and new content, duplicates and zeroes.
 fn generated(scratch: &Scratch) -> PathBuf {
     let path = scratch.path("made.trace.zst");
     let size = ["--chunk", "4K", "--disk", "64M", "--working-set", "24M"];
@@ -46,7 +47,7 @@ fn create(scratch: &Scratch, origin: &Path, options: &[&str]) -> PathBuf {
     create_any(scratch, origin, &[&["--weu", "512K"], options].concat())
 }
 
-/// Of any design: some have no WEUs.
+/// Creates a cache of any design: some have no WEUs.
 fn create_any(scratch: &Scratch, origin: &Path, options: &[&str]) -> PathBuf {
     let flash = scratch.path("cache");
     let mut create = larder(["create", "--force", "--chunk", "4K", "--size", "16M", "--flash"]);
@@ -70,7 +71,7 @@ fn refused(out: &Output, code: i32, words: &[&str]) {
     words.iter().for_each(|word| assert!(said.contains(word), "{word}: {said}"));
 }
 
-/// Whatever the design and the mode: each read is right, and all of the trace is there.
+/// In each design and mode, each read is right, and all of the trace is there.
 #[test]
 fn caches_of_each_design_give_back_what_was_written() {
     let in_write_back = DESIGNS.iter().map(|design| (design, "write-back"));
@@ -115,7 +116,7 @@ fn caches_of_each_design_give_back_what_was_written() {
     }
 }
 
-/// Over NBD: a cache that somebody serves, which is asked for its counts; and what is no cache of ours at all.
+/// Over NBD: a served cache, which is asked for its counts; and a server that is no cache of ours.
 #[test]
 fn what_is_served_is_measured_by_the_same_trace() {
     let scratch = Scratch::new("bench-nbd");
@@ -136,7 +137,7 @@ fn what_is_served_is_measured_by_the_same_trace() {
     );
     assert_eq!(number(&found, "blocks_wrong"), 0);
     let (counted, read) = (number(&found["cache"], "read_chunks"), number(&found, "reads"));
-    // What was under way when the warm-up ended counts for the cache.
+    // Requests under way at the end of the warm-up count for the cache.
     assert!((read..read + 32).contains(&counted), "{counted} chunks for {read} reads");
     server.stop();
     let bare = Volume::bare(&scratch, "bare", &copy);
@@ -168,7 +169,8 @@ fn the_traces_own_pace_is_kept() {
     server.stop();
 }
 
-/// Requests of several blocks, in the order of those that overlap; trims of wholes and parts; content of every kind.
+/// Requests of several blocks, in the order of those that overlap; trims of wholes and parts;
+/// content of every kind.
 #[test]
 fn requests_that_overlap_are_made_in_their_order() {
     let scratch = Scratch::new("bench-order");
@@ -187,7 +189,7 @@ fn requests_that_overlap_are_made_in_their_order() {
         lines.push(format!("- {} - 8 8 R 0 0 93d76fe148c689ba 26", request + 3));
         lines.push(format!("- {} - 17 2 T 0 0 - -", request + 3));
     }
-    // What was there before the trace, and what it says wrongly.
+    // Content from before the trace, and wrong content of the trace.
     lines.push("- 9000 - 800 8 R 0 0 00000000000000ff 700".into());
     lines.push("- 9001 - 800 8 R 0 0 00000000000000fe 700".into());
     let trace = written(&scratch, &lines.iter().map(String::as_str).collect::<Vec<_>>());
@@ -201,15 +203,17 @@ fn requests_that_overlap_are_made_in_their_order() {
     assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (200 * 9 + 2, 0));
 }
 
-/// A fingerprint is one content, whatever sizes a trace gives it, for all that read the trace: whoever prepares all of the disk or
-/// makes some of the requests, with a warm-up or without, here or over NBD.
+/// A fingerprint is one content for all readers of the trace, whatever sizes the trace gives it.
+///
+/// That holds for preparing the whole disk or making some of the requests, with a warm-up or
+/// without, here or over NBD.
 #[test]
 fn a_fingerprint_of_several_sizes_is_one_content() {
     let scratch = Scratch::new("bench-sizes");
     let line = |request: u64, block: u64, op: char, content: u64, size: u64| {
         format!("- {request} - {} 8 {op} 0 0 {content:016x} {size}", block * 8)
     };
-    // What is read first has other sizes than what is written then, and each time another one.
+    // The first reads have other sizes than the later writes, each time another one.
     let mut lines = vec![line(0, 900, 'R', 1, 700), line(1, 901, 'R', 1, 1900), line(2, 902, 'R', 2, 3000)];
     for request in 3..203 {
         let (op, block) = if request % 2 == 1 { ('W', request) } else { ('R', request - 1) };
@@ -265,13 +269,13 @@ fn what_a_scan_reads_is_inserted_where_nothing_is_read_ahead() {
         let inserted = count("inserted_chunks") + count("insertions_dropped");
         assert_eq!(inserted == 1024, no_read_ahead, "{inserted} of 1024 were to be inserted");
     }
-    // For people, with what its flash wrote and read.
+    // In readable form, with the bytes that its flash wrote and read.
     let flash = create(&scratch, &origin, &[]);
     let page = run(bench(&["replay", "--trace"]).arg(&trace).arg("--flash").arg(&flash));
     assert!(page.contains("flash written") && page.contains("flash read  ") && page.contains("of metadata"), "{page}");
 }
 
-/// A disk that is not what the trace reads there is told at once.
+/// A disk with other content than the trace reads there is reported at once.
 #[test]
 fn a_disk_that_was_not_prepared_is_told() {
     let scratch = Scratch::new("bench-unprepared");
@@ -299,7 +303,7 @@ fn other_data_is_not_overwritten() {
     run(again.arg("--force"));
     let prepared = fs::read(&origin).expect("the disk");
     assert!(prepared[16 * 512..24 * 512].iter().any(|&byte| byte != 0) && prepared[64 * 512 + 7] != 1);
-    // What was prepared may be prepared again.
+    // A prepared disk may be prepared again.
     run(bench(&["prepare", "--trace"]).arg(&trace).arg("--origin").arg(&origin));
     assert!(fs::read(&origin).expect("the disk") == prepared);
 }
@@ -360,7 +364,7 @@ fn bad_input_is_one_sentence() {
     refused(&out, 1, &["reaches to byte 512004096", "1048576 bytes"]);
     let out = ends(bench(&["prepare", "--trace"]).arg(&far).arg("--origin").arg(&disk));
     refused(&out, 1, &["has 1048576 bytes", "512004096"]);
-    // Nothing is left of a disk that could not be prepared.
+    // A disk that could not be prepared leaves nothing behind.
     let cut = scratch.path("cut.trace");
     fs::write(&cut, "- 1 - 16 8 R 0 0 00000000000000aa\n").expect("a trace");
     let new = scratch.path("new.img");

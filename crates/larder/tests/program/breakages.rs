@@ -1,12 +1,15 @@
-//! Breaks the contract on purpose, and checks that the suites catch it: a suite that cannot fail proves nothing.
+//! Breaks the contract on purpose, and checks that the suites catch it: a suite that cannot fail
+//! proves nothing.
 //!
-//! `breakages/breakages.toml` lists the ways. Every run checks that each of them still fits the source, and that the suites catch one of
-//! them. The check of all takes a build and a run each, so `LARDER_BREAKAGES=1` (`make breakages`) does it, in a copy of the tree.
+//! `breakages/breakages.toml` lists the ways. Every run checks that each of them still fits the
+//! source, and that the suites catch one of them. The check of all takes a build and a run each. So
+//! `LARDER_BREAKAGES=1` (`make breakages`) does it, in a copy of the tree.
 //! `LARDER_BREAKAGES=words,words` takes those with some of these words in their name.
 //!
-//! Invariants: the tree itself stays as it is. Suites pass over the unbroken copy first. A suite catches a breakage if it builds, and one
-//! of its tests fails and says so. It has [`LIMIT`] of suite time for that, builds excluded. A tree that does not build, or a run that
-//! ends otherwise, shows nothing and fails this test. If a breakage names its suites, one of these has to catch it.
+//! Invariants: the tree itself stays as it is. Suites pass over the unbroken copy first. A suite
+//! catches a breakage if it builds, and one of its tests fails and says so. It has [`LIMIT`] of
+//! suite time for that, builds excluded. A tree that does not build, or a run that ends otherwise,
+//! shows nothing and fails this test. If a breakage names its suites, one of these has to catch it.
 
 use std::{
     collections::BTreeSet,
@@ -46,7 +49,7 @@ const PROGRAMS: &[(&str, &str)] = &[
 struct Suite {
     package: &'static str,
     program: &'static str,
-    /// The module, or a part of a test's name; all of them where it is empty.
+    /// The module, or a part of a test's name; empty for all of them.
     module: String,
 }
 
@@ -96,7 +99,7 @@ struct Breakage {
     replace: String,
     /// The suites for it, the quickest first: they run until one of them catches it.
     by: Vec<Suite>,
-    /// Whether the breakage names its suites: no other one need catch it.
+    /// True if the breakage names its suites: no other one need catch it.
     names_suites: bool,
 }
 
@@ -205,14 +208,14 @@ fn copy_tree(to: &Path) {
 struct Copy {
     tree: PathBuf,
     target: PathBuf,
-    /// Whether it builds in a moment, and runs slowly.
+    /// True if it builds in a moment, and runs slowly.
     is_quick: bool,
 }
 
 /// The end of a suite.
 enum Verdict {
     Passed,
-    /// A test failed; with the seed that replays it, where the test prints one.
+    /// A test failed; with the seed that replays it, if the test prints one.
     Failed(Option<String>),
     TimeIsOver,
 }
@@ -225,7 +228,9 @@ impl Copy {
         Copy { tree, target: root().join("target").join(name), is_quick: false }
     }
 
-    /// Cargo builds all tests with the features that all crates together ask for, so that it builds their dependencies once.
+    /// Returns a cargo command that builds all tests with the features of all crates together.
+    ///
+    /// So it builds their dependencies once.
     fn cargo(&self, suite: &Suite) -> Command {
         let mut cargo = Command::new(env!("CARGO"));
         cargo.arg("test");
@@ -262,7 +267,9 @@ impl Copy {
         if passes { Verdict::Passed } else { Verdict::Failed(seed_in(&text)) }
     }
 
-    /// Breaks the tree, runs suites until one of them fails, and mends the tree. Returns the row of the table; an error if none fails.
+    /// Breaks the tree, runs suites until one of them fails, and mends the tree.
+    ///
+    /// Returns the row of the table; an error if none fails.
     fn catches(&self, breakage: &Breakage) -> Result<String, String> {
         let Breakage { name, line, by, .. } = breakage;
         let path = self.tree.join(&breakage.file);

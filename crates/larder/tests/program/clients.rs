@@ -1,7 +1,7 @@
 //! Real NBD clients against a served volume: nbdinfo, nbdcopy, qemu-img, qemu-io, fio and fsx.
 //!
-//! Flash is smaller than what the clients touch in most of them, so that eviction runs beneath. What they wrote is
-//! read back after a restart as well. File systems have a file of their own.
+//! In most tests the flash is smaller than the touched part of the volume, so that eviction runs
+//! beneath. Their data is read back after a restart as well. File systems have a file of their own.
 
 use std::fs;
 
@@ -128,7 +128,9 @@ fn qemu_img_converts_in_both_directions() {
     server.stop();
 }
 
-/// Runs qemu-io with one `-c` for each command. It exits with 0 also where a pattern differs, so its words count.
+/// Runs qemu-io with one `-c` for each command.
+///
+/// It exits with 0 even if a pattern differs, so its words count.
 fn qemu_io(uri: &str, commands: &[&str]) {
     let mut command = system("qemu-io");
     command.args(["-f", "raw", "-d", "unmap", "-t", "none"]);
@@ -169,7 +171,7 @@ fn qemu_io_scripts_read_what_they_wrote() {
                 "read -P 0 4194304 512",
                 "read -P 0x55 4194816 1536",
                 "read -P 0 4196352 512",
-                // Forced unit access, and over what is there.
+                // Forced unit access, and over old content.
                 "write -f -P 0x66 32k 64k",
                 "read -P 0x11 0 32k",
                 "read -P 0x66 32k 64k",
@@ -215,7 +217,7 @@ fn qemu_io_scripts_read_what_they_wrote() {
                 "flush",
             ],
         );
-        // A crash of the process: what was flushed is there.
+        // A crash of the process: flushed data is there.
         server.kill();
         let server = volume.serve();
         qemu_io(&server.uri, &["read -P 0x88 0 128k", "read -P 0x33 1M 1M", "read -P 0 8M 128k"]);
@@ -232,7 +234,7 @@ fn fio_verifies_checksums_in_four_jobs() {
     let cases =
         [("write-back", "4k-64k"), ("write-back", "512-24k"), ("write-through", "512-64k"), ("write-around", "4k-64k")];
     let cases = cases.map(|(mode, sizes)| vec!["--mode", mode, "--weu", "512K", sizes]);
-    // On a flash that is full soon, also where it has no WEUs to leave half empty.
+    // On a flash that is full soon, also if it has no WEUs to leave half empty.
     let designs = DESIGNS.iter().map(|design| match design.kind() {
         StoreKind::Weus => vec!["--design", design.name, "--weu", "512K", "512-24k"],
         StoreKind::Slots | StoreKind::Buckets => vec!["--design", design.name, "512-24k"],
@@ -250,7 +252,7 @@ fn fio_verifies_checksums_in_four_jobs() {
             .args(["--verify=crc32c", "--do_verify=1", "--verify_fatal=1", "--verify_backlog=256", "--fsync=64"])
             // Half of each block is the same: it compresses.
             .args(["--buffer_compress_percentage=50", "--refill_buffers"]);
-        // It drops a state file for each job where it runs.
+        // It drops a state file for each job in its working directory.
         fio.arg("--verify_state_save=0").current_dir(scratch.path("."));
         let said = run(&mut fio);
         assert!(said.contains("err= 0"), "{options:?} {sizes}: {said}");
@@ -260,7 +262,7 @@ fn fio_verifies_checksums_in_four_jobs() {
 
 const FSX_OPS: &str = "3000";
 
-/// What one run of fsx may do. It never changes the size of what it works on.
+/// The options of one run of fsx. It never changes the size of its file.
 struct Fsx {
     seed: &'static str,
     bytes: u64,
@@ -297,9 +299,9 @@ fn fsx_exercises_the_export() {
     let server = volume.serve();
     {
         let fuse = FuseFile::mount(&scratch, "fuse", &server.uri);
-        // Not nbdfuse's file itself: FUSE cuts a write where the pages of the writer's buffer end, which need not be where
-        // sectors do, and libnbd then refuses what an export of sectors does not take. The loop device's pages merge
-        // any byte; holes are punched in whole sectors only.
+        // Not nbdfuse's file itself: FUSE cuts a write at the page ends of the writer's buffer,
+        // perhaps inside a sector. Libnbd then refuses requests that an export of sectors does not
+        // take. The loop device's pages merge any byte; holes are punched in whole sectors only.
         let device = Loop::over(&fuse.file());
         let bytes = Fsx { seed: "6", bytes: 4 * MIB, align: 1, maps: 5, holes: 0 };
         bytes.exercise(&scratch, &device.device);
@@ -337,7 +339,7 @@ fn requests_past_the_end_or_too_long_cost_one_sentence() {
         (99, 0, 512, &[]),
     ];
     for (kind, offset, bytes, data) in cases {
-        // A fresh connection: a server may also close the one that misbehaved, after its answer.
+        // A fresh connection: a server may also close the misbehaving one, after its answer.
         let mut wire = Wire::connect(&server.socket);
         let refusal = wire.request(kind, 0, offset, bytes, data).expect_err("refused");
         assert!([EINVAL, ENOSPC, EOVERFLOW].contains(&refusal.errno), "request {kind} at {offset}: {refusal:?}");

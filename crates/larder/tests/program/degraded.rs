@@ -1,9 +1,10 @@
-//! The real program when its flash fails: a flash on a file system that is full, one that vanishes under the server, one
-//! that is not there at the start. With a state directory the origin goes on behind a fence; without one writes are
-//! refused. Then the flash comes back, the state directory is lost or damaged, and caches are detached.
+//! The real program when its flash fails: a flash on a full file system, one that vanishes under
+//! the server, one that is missing at the start. With a state directory the origin goes on behind a
+//! fence; without one writes are refused. Then the flash comes back, the state directory is lost or
+//! damaged, and caches are detached.
 //!
-//! The flash vanishes by way of nbdfuse: it is the file of another server, which is killed. What the engine does at each
-//! moment of a failure is the business of its own tests.
+//! The flash vanishes by way of nbdfuse: it is the file of another server, which is killed. The
+//! engine's own tests cover its behaviour at each moment of a failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ const FLASH_BYTES: u64 = 8 * MIB;
 const WRITE_SECTORS_MAX: u64 = 64;
 const EIO: u32 = 5;
 
-/// A cache, its state directory, and what its volume should hold.
+/// A cache, its state directory, and the expected content of its volume.
 struct World {
     volume: Volume,
     state: PathBuf,
@@ -50,7 +51,7 @@ impl World {
         self.volume.serve_with(&[&self.state_options(), more].concat())
     }
 
-    /// Serving must be refused, in one sentence with these words.
+    /// Checks that serving is refused, in one sentence with these words.
     fn refused(&self, options: &[&str], words: &[&str]) {
         refused(&ends(&mut self.volume.serve_command(options)), words);
     }
@@ -105,7 +106,7 @@ impl World {
         assert_eq!(differs, None, "{when}: the origin differs from there on");
     }
 
-    /// From the server, also where the flash cannot be read.
+    /// Returns the server's status, also if the flash cannot be read.
     fn status(&self) -> Value {
         let said = run(larder(["status", "--json", "--flash"]).arg(&self.volume.flash).args(self.state_options()));
         serde_json::from_str(&said).expect("JSON")
@@ -116,15 +117,16 @@ fn has(status: &Value, name: &str) -> bool {
     status["conditions"].as_array().expect("conditions").iter().any(|condition| condition["name"] == name)
 }
 
-/// What the status says of a condition, by its name.
+/// Returns the status's text of a condition, by its name.
 fn told<'a>(status: &'a Value, name: &str) -> &'a str {
     let conditions = status["conditions"].as_array().expect("conditions");
     let condition = conditions.iter().find(|condition| condition["name"] == name);
     condition.and_then(|condition| condition["what"].as_str()).unwrap_or_else(|| panic!("no {name}: {status}"))
 }
 
-/// Nobody serves the flash, and the status tells of the fence, with these words, with the directory named and without; it
-/// changes nothing.
+/// Checks that no server has the flash, and that the status tells of the fence, with these words.
+///
+/// It does so with the directory named and without, and changes nothing.
 fn assert_fenced(world: &World, words: &[&str]) {
     let (record, flash) = (world.record(), fs::read(&world.volume.flash).expect("the flash"));
     for status in [world.status(), world.volume.status()] {
@@ -138,7 +140,7 @@ fn assert_fenced(world: &World, words: &[&str]) {
     assert!(fs::read(&world.volume.flash).expect("the flash") == flash, "a status writes nothing");
 }
 
-/// Exit code 1, nothing on standard output, one sentence with these words.
+/// Checks for exit code 1, no standard output, and one sentence with these words.
 fn refused(out: &Output, words: &[&str]) {
     let (said, complaint) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert_eq!(out.status.code(), Some(1), "{said}{complaint}");
@@ -200,7 +202,7 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         }
         assert!(world.record()["fence"].is_string(), "{}", world.record());
         world.assert_volume(&mut wire, "with a full flash");
-        // What it holds can be read, so nothing is lost.
+        // Its content is readable, so nothing is lost.
         succeeds(&world.command(&["flush"]));
         world.assert_origin("after a flush");
         refused(&world.command(&["set", "--mode", "write-around"]), &["flash"]);
@@ -208,7 +210,8 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         server.stop();
 
         fs::remove_file(filler).expect("the filler");
-        // Commands tell the effect of the next opening before it. The flash still calls dirty the data that was saved since.
+        // Commands tell the effect of the next opening before it. The flash still calls dirty the
+        // data that was saved since.
         assert_fenced(&world, &["no space left", "dropped"]);
         assert_eq!(world.record()["destaged"], true, "{}", world.record());
         let server = world.serve(&[]);
@@ -255,7 +258,7 @@ fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flus
         });
         let refusal = refusal.expect("a refusal");
         assert_eq!(refusal.errno, EIO, "{refusal:?}");
-        // From now on it is known, and told.
+        // From now on the failure is known, and told.
         let refusal = (0..3).find_map(|_| world.try_write(&mut wire).err()).expect("a refused write");
         assert!(refusal.errno == EIO && refusal.sentence.contains("--state"), "{refusal:?}");
         let status = world.volume.status();
@@ -266,7 +269,7 @@ fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flus
         fs::remove_file(filler).expect("the filler");
         let server = world.volume.serve();
         if mode == "write-through" {
-            // Each acknowledged write is on the origin. One that was refused may be there, too.
+            // Each acknowledged write is on the origin. A refused write may be there, too.
             flushed = fs::read(&world.volume.origin).expect("the origin");
         }
         world.image = flushed;
@@ -278,11 +281,11 @@ fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flus
     }
 }
 
-/// A flash behind another server, so that it can be made to vanish.
+/// A flash behind another server that the test can kill.
 struct Remote {
     fuse: FuseFile,
     server: Option<Server>,
-    /// Where the same bytes are without that server.
+    /// The path of the same bytes without that server.
     backing: PathBuf,
 }
 
@@ -362,11 +365,11 @@ fn dirty_data_of_a_flash_that_vanished_is_an_error_and_never_old() {
     assert_eq!(refusal.errno, EIO, "{refusal:?}");
     let clean = 100 * CHUNK as usize;
     assert_eq!(wire.read(clean as u64, CHUNK as usize), world.image[clean..clean + CHUNK as usize]);
-    // Writing heals it; a part of it cannot be merged with what is lost.
+    // Writing heals it; a part of it cannot be merged with lost data.
     wire.write(3 * CHUNK, &noise(9, CHUNK as usize));
     let part = wire.request(WRITE, 0, 4 * CHUNK, 512, &[1; 512]).expect_err("the rest of the chunk is lost");
     assert_eq!(part.errno, EIO, "{part:?}");
-    // It was taken into memory; now it must be somewhere for good, and that is the origin.
+    // It was only in memory; now it must be durable, and the origin has it.
     wire.flush();
     assert_eq!(wire.read(3 * CHUNK, CHUNK as usize), noise(9, CHUNK as usize));
     let status = world.status();
@@ -379,7 +382,7 @@ fn dirty_data_of_a_flash_that_vanished_is_an_error_and_never_old() {
     let hint = world.command(&["flush"]);
     refused(&hint, &["--discard"]);
     let server = world.serve(&["--discard"]);
-    // What the origin has: the write past the flash, and else what was there before.
+    // The content of the origin: the write past the flash, and else the old bytes.
     world.image[3 * CHUNK as usize..4 * CHUNK as usize].copy_from_slice(&noise(9, CHUNK as usize));
     world.assert_volume(&mut Wire::connect(&server.socket), "with the dirty data dropped");
     server.stop();
@@ -461,7 +464,7 @@ fn a_state_directory_must_be_the_right_one() {
     let before = fs::read(&world.volume.flash).expect("the flash");
     let (file, good) = (world.state_file(), fs::read(world.state_file()).expect("the state file"));
 
-    // Damaged: never taken for "no fence", whatever is believed.
+    // Damaged: never taken for "no fence", even with `--adopt`.
     let newer = String::from_utf8_lossy(&good).replace("\"version\": 1", "\"version\": 2");
     for bad in [&good[..good.len() / 2], b"", b"\xff\xfe\0", newer.as_bytes()] {
         fs::write(&file, bad).expect("a damaged state file");
@@ -469,7 +472,7 @@ fn a_state_directory_must_be_the_right_one() {
             world.refused(options, &[&file.display().to_string()]);
         }
         refused(&world.command(&["flush"]), &[&file.display().to_string()]);
-        // A status tells what the flash says, and what it does not know.
+        // A status tells the content of the flash, and the gaps in its knowledge.
         for status in [world.status(), world.volume.status()] {
             assert!(told(&status, "state_unknown").contains(&file.display().to_string()), "{status}");
             assert!(status["mode"] == "write-through" && status["health"] != "ok", "{status}");
@@ -495,7 +498,7 @@ fn a_state_directory_must_be_the_right_one() {
     assert_eq!(fs::read(&world.volume.flash).expect("the flash"), before, "a refusal changes nothing");
     assert!(fs::read_dir(&other).expect("it is there").next().is_none(), "a refusal changes nothing");
 
-    // Believed: from here on the other one counts.
+    // Adopted: from here on the other one counts.
     let server = world.volume.serve_with(&["--state", &other, "--adopt"]);
     world.assert_volume(&mut Wire::connect(&server.socket), "adopted");
     server.stop();
@@ -552,11 +555,11 @@ fn a_detached_cache_leaves_a_whole_origin() {
             wire.flush();
             drop(wire);
             server.kill();
-            // Without its origin there is nowhere to write to, and it stays attached.
+            // Without its origin there is no place to write to, and it stays attached.
             let aside = set_aside(&world.volume.origin);
             refused(&world.command(&["detach"]), &["origin", "missing"]);
             fs::rename(aside, &world.volume.origin).expect("a rename");
-            // An origin that grew is taken: that is how a volume is enlarged.
+            // A grown origin is taken: that is the way to enlarge a volume.
             let file = fs::File::options().write(true).open(&world.volume.origin).expect("the origin");
             file.set_len(VOLUME_BYTES + MIB).expect("a larger origin");
             world.refused(&[], &["grown", "detach"]);
@@ -581,7 +584,9 @@ fn a_detached_cache_leaves_a_whole_origin() {
     }
 }
 
-/// A directory that was left for another one must not be believed again: its fence may be down where the other's is up.
+/// A directory that was left for another one must not be adopted silently.
+///
+/// Its fence may be down while the other's is up.
 #[test]
 fn an_old_state_directory_hides_no_fence() {
     if stands_in() {
@@ -601,7 +606,7 @@ fn an_old_state_directory_hides_no_fence() {
     let old = world.state.clone();
     world.state = scratch.path("other");
     fs::create_dir(&world.state).expect("a directory");
-    // The old one is still there: not without a word.
+    // The old one is still there, so the server says so.
     assert!(told(&world.status(), "state_unknown").contains(&old.display().to_string()), "{}", world.status());
     world.refused(&world.state_options(), &["--adopt", &old.display().to_string()]);
     world.serve(&["--adopt"]).stop();
@@ -625,8 +630,10 @@ fn an_old_state_directory_hides_no_fence() {
     world.serve(&[]).stop();
 }
 
-/// The flash is named by a link, which goes with the device; a start that failed has changed nothing; the origin of a missing
-/// flash is known by more than its size.
+/// The flash is named by a link, which goes with the device.
+///
+/// A failed start has changed nothing. The origin of a missing flash is known by more than its
+/// size.
 #[test]
 fn what_belongs_to_a_missing_flash_is_known() {
     if stands_in() {
@@ -663,8 +670,9 @@ fn what_belongs_to_a_missing_flash_is_known() {
     world.serve(&[]).stop();
 }
 
-/// A start that was refused leaves nothing by which the origin would be served without its flash: the flash may be served
-/// without the directory.
+/// A refused start leaves no state that would let the origin be served without its flash.
+///
+/// The flash may be served without the directory.
 #[test]
 fn a_refused_first_start_is_no_state_to_serve_by() {
     if stands_in() {
@@ -689,8 +697,9 @@ fn a_refused_first_start_is_no_state_to_serve_by() {
     world.assert_volume(&mut wire, "with its flash");
 }
 
-/// What is kept of a cache goes with it, by detaching it and by making another one over it: the next cache at its place is
-/// not the one that it was.
+/// The kept state of a cache goes with it, by detaching it and by making another one over it.
+///
+/// The next cache at its place is another cache.
 #[test]
 fn what_is_kept_of_a_cache_goes_with_it() {
     if stands_in() {
@@ -722,14 +731,15 @@ fn what_is_kept_of_a_cache_goes_with_it() {
     }
 }
 
-/// A flash that was replaced at its place, by a cache that knows nothing of the first one: where it is missing in turn, the
-/// origin is not served by what is kept of the first.
+/// Another cache, which does not know the first one, replaces a flash at its place.
+///
+/// If it is missing in turn, the origin is not served by the kept state of the first.
 #[test]
 fn what_is_kept_of_a_replaced_flash_serves_nothing() {
     if stands_in() {
         return;
     }
-    // Under the same name, and under another one: then it is the origin that tells.
+    // Under the same name, and under another one: then the origin tells.
     for renamed in [false, true] {
         let scratch = Scratch::new("degraded-replaced");
         let mut world = World::new(&scratch, scratch.path("flash"), "write-through");
@@ -759,8 +769,10 @@ fn what_is_kept_of_a_replaced_flash_serves_nothing() {
     }
 }
 
-/// The file of a served flash is removed, or moved with a copy in its place: the server is reached through the state
-/// directory as long as nothing else is there, and no command on the copy reaches it or its state.
+/// The file of a served flash is removed, or moved with a copy in its place.
+///
+/// The server is reached through the state directory as long as the place is empty. No command on
+/// the copy reaches the server or its state.
 #[test]
 fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     if stands_in() {
@@ -787,7 +799,7 @@ fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     for args in [&["status"][..], &["flush"], &["set", "--mode", "write-back"], &["detach"]] {
         refused(&with_state(&world, args), &["is a copy of", "served now"]);
     }
-    // Nor is it lost to the cache that is served when something else takes the place of the copy.
+    // The served cache does not lose it either, if another file takes the place of the copy.
     let other = scratch.file("other-origin", VOLUME_BYTES).display().to_string();
     succeeds(&world.command(&["create", "--force", "--weu", "512K", "--origin", &other]));
     assert_eq!(world.record(), record);
@@ -801,7 +813,7 @@ fn a_server_is_found_through_the_state_directory_but_not_through_a_copy() {
     world.assert_origin("detached");
 }
 
-/// An opening that is refused has changed nothing in the state directory, of its own cache and of others.
+/// A refused opening has changed nothing in the state directory, for its own cache and for others.
 #[test]
 fn a_refused_opening_changes_nothing_in_the_state_directory() {
     if stands_in() {
@@ -845,8 +857,10 @@ fn a_refused_opening_changes_nothing_in_the_state_directory() {
     world.serve(&[]).stop();
 }
 
-/// A new cache over an image of a flash leaves the state of the flash itself. Where that cannot be seen, for it is away or is
-/// what was moved, nothing is served by its state any more, and it is there when the flash returns.
+/// A new cache over an image of a flash leaves the state of the flash itself.
+///
+/// If the flash itself is away or was moved, its state serves nothing any more, and is there when
+/// the flash returns.
 #[test]
 fn a_new_cache_over_an_image_leaves_the_state_of_the_flash() {
     if stands_in() {

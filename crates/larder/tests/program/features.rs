@@ -11,7 +11,7 @@ use crate::support::wire::Wire;
 use crate::support::{Scratch, Volume, larder, run, stands_in};
 use larder_format::superblock::SUPERBLOCK_BYTES;
 
-/// Where the words of feature bits are in a superblock, and where a later field could be.
+/// The offsets of the feature words in a superblock, and of a possible later field.
 const COMPATIBLE_AT: usize = 48;
 const INCOMPATIBLE_AT: usize = 56;
 const LATER_AT: usize = 3000;
@@ -32,7 +32,7 @@ fn twins(flash: &Path) -> Vec<Vec<u8>> {
     TWINS.into_iter().map(|at| bytes[at..at + SUPERBLOCK_BYTES].to_vec()).collect()
 }
 
-/// The cache reads all that was written.
+/// Checks that the cache reads all written data.
 fn has_all(volume: &Volume) {
     let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
     let mut wire = Wire::connect(&server.socket);

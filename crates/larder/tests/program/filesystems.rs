@@ -1,6 +1,7 @@
-//! ext4 and XFS on a served volume, through nbdfuse and a loop device: make, work, trim, unmount, restart, check, and
-//! every file as it was. Then the server is killed under writers that sync, and SQLite among them. No kernel NBD is
-//! needed. Root and loop devices are; without them the tests say so and skip.
+//! ext4 and XFS on a served volume, through nbdfuse and a loop device: make, work, trim, unmount,
+//! restart, check, and every file as it was. Then the server is killed under writers that sync, and
+//! SQLite among them. No kernel NBD is needed. Root and loop devices are; without them the tests
+//! say so and skip.
 //!
 //! `LARDER_KILL_ROUNDS=N` asks for more kills, `LARDER_SEED=N` for other writers.
 
@@ -38,7 +39,8 @@ fn check(kind: &str, device: &Path) {
     };
 }
 
-/// Everything that the file system does comes back: after a restart, and from the origin alone after a full destage.
+/// The whole file system comes back: after a restart, and from the origin alone after a full
+/// destage.
 fn lives_through_a_restart(name: &str, kind: &str, options: &[&str], flash_bytes: u64) {
     let mkfs = format!("mkfs.{kind}");
     let checker = if kind == "ext4" { "fsck.ext4" } else { "xfs_repair" };
@@ -121,7 +123,7 @@ fn xfs_write_around_in_large_chunks() {
 const KILL_ROUNDS: u64 = 2;
 /// Writers that append to a log of their own and sync it.
 const LOG_WRITERS: usize = 3;
-/// Transactions that SQLite is given for one round; it never gets so far.
+/// SQLite's transactions for one round; it never gets so far.
 const TRANSACTIONS_MAX: u64 = 20_000;
 
 /// A served volume with a mounted file system; all of it goes when it is dropped, in the right order.
@@ -143,14 +145,16 @@ impl Attached {
     }
 }
 
-/// A line of a log, by its number. Its length is any, so that lines end in the middle of sectors.
+/// Returns a line of a log, by its number.
+///
+/// Its length is any, so that lines end in the middle of sectors.
 fn line(seed: u64, number: u64) -> String {
     let mut numbers = Numbers::seeded(seed ^ number << 20);
     let words: String = (0..=numbers.below(40)).map(|_| format!(" {:x}", numbers.next())).collect();
     format!("{number}{words}\n")
 }
 
-/// Appends lines and syncs them until the disk fails. Tells how many lines were synced.
+/// Appends lines and syncs them until the disk fails, and returns the number of synced lines.
 fn write_log(path: &Path, seed: u64, killed: &AtomicBool) -> u64 {
     let mut file = File::create(path).expect("a log");
     let mut numbers = Numbers::seeded(seed);
@@ -172,7 +176,7 @@ fn write_log(path: &Path, seed: u64, killed: &AtomicBool) -> u64 {
     }
 }
 
-/// Each synced line is there. Of what was not synced, whole lines are as they were written.
+/// Checks that each synced line is there. Unsynced whole lines are as they were written.
 fn check_log(path: &Path, seed: u64, synced: u64) {
     let text = fs::read(path).unwrap_or_else(|err| panic!("{}: {err}", path.display()));
     let expected: Vec<u8> = (0..synced).flat_map(|number| line(seed, number).into_bytes()).collect();
@@ -198,12 +202,13 @@ fn churn(folder: &Path, seed: u64) {
     }
 }
 
-/// Transactions of SQLite until the disk fails; tells the last that was committed.
+/// Runs transactions of SQLite until the disk fails, and prints the last committed one.
 fn transact(scratch: &Scratch, database: &Path, first: u64) -> Background {
     let script = scratch.path("transactions.sql");
-    // PERSIST: zeroes over the header of its journal commit, and a file is synced after them. Where a removal commits, a folder is,
-    // which XFS says it did when it has just shut down: then SQLite tells of a transaction that is not there (2 of 80 kills of
-    // nbdkit over a plain file did that, and none with this).
+    // PERSIST: zeroes over the header of its journal commit, and a file is synced after them. If a
+    // removal commits, a folder is synced, and XFS reports success when it has just shut down. Then
+    // SQLite reports a transaction that is not there. (2 of 80 kills of nbdkit over a plain file
+    // did that, and none with this.)
     let mut statements = String::from(
         "PRAGMA journal_mode=PERSIST; PRAGMA synchronous=FULL; CREATE TABLE IF NOT EXISTS t(n INTEGER PRIMARY KEY, x);\n",
     );
@@ -214,12 +219,13 @@ fn transact(scratch: &Scratch, database: &Path, first: u64) -> Background {
     // Its output goes to files: a pipe might fill, and wait.
     let command = "exec sqlite3 -bail \"$0\" <\"$1\" >\"$2\" 2>/dev/null";
     let out = scratch.path("committed");
-    // No wrapper around it: who is killed must be SQLite itself.
+    // No wrapper around it: the kill must hit SQLite itself.
     begin(Command::new("sh").args(["-c", command]).arg(database).arg(&script).arg(&out))
 }
 
-/// A file system on the export is killed under load, again and again: the journal is replayed, what was synced is
-/// there, and the checker finds nothing to mend.
+/// Kills a file system on the export under load, again and again.
+///
+/// The journal is replayed, synced data is there, and the checker finds nothing to mend.
 fn lives_through_kills(kind: &str, default_seed: u64) {
     let name = format!("{kind}-kills");
     let mkfs = format!("mkfs.{kind}");
@@ -257,7 +263,7 @@ fn lives_through_kills(kind: &str, default_seed: u64) {
             let said = run(system("sqlite3").arg(&database).arg(query));
             let found: Vec<&str> = said.split_whitespace().collect();
             let (max, count) = found.get(1).and_then(|text| text.split_once('|')).expect("two numbers");
-            // Of an empty table the largest number is nothing.
+            // The largest number of an empty table is an empty text.
             let max: u64 = max.parse().unwrap_or(0);
             assert!(found[0] == "ok" && max.to_string() == count, "{said}");
             assert!(max >= committed, "{name}: {committed} transactions were committed, {max} are left");
@@ -312,7 +318,7 @@ fn xfs_killed_under_load() {
     lives_through_kills("xfs", 37);
 }
 
-/// A failing test leaves nothing behind either, whatever it had open.
+/// A failing test leaves nothing behind either, with anything open.
 #[test]
 fn a_panic_leaves_no_mount_loop_device_or_process() {
     let name = "panics";

@@ -1,8 +1,8 @@
-//! The rules of the house, checked over the source tree: which crate may depend on which, that every file says what it
-//! is, that files stay readable, and that nothing unfinished or machine-bound is committed.
+//! The rules of the house, checked over the source tree. They cover the dependencies between
+//! crates, the heads of files, the length of files, and marks of unfinished or machine-bound work.
 //!
-//! It reads text, and the tables of designs, and parses just enough of it. It deliberately does not check style that
-//! rustfmt or clippy check.
+//! It reads text, and the tables of designs, and parses just enough of it. It deliberately leaves
+//! style to rustfmt and clippy.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +61,9 @@ fn root() -> PathBuf {
     here.ancestors().nth(2).expect("crates/larder lies two folders below the root").to_path_buf()
 }
 
-/// Tracked and new files (those that git does not ignore), or every file outside `target` where there is no git.
+/// Returns tracked and new files (those that git does not ignore).
+///
+/// Without git, it returns every file outside `target`.
 fn files() -> Vec<PathBuf> {
     let root = root();
     let listed = Command::new("git")
@@ -114,8 +116,10 @@ fn short(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
-/// The crates of ours that a manifest depends on: outside tests, and in tests too.
-/// `[dependencies]`, `[build-dependencies]`, `[dev-dependencies]` and their `[target.….dependencies]` forms all count.
+/// Returns the crates of ours that a manifest depends on: outside tests, and in tests too.
+///
+/// `[dependencies]`, `[build-dependencies]`, `[dev-dependencies]` and their
+/// `[target.….dependencies]` forms all count.
 fn our_dependencies(manifest: &str) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut in_dependencies = false;
@@ -214,7 +218,8 @@ fn nothing_unfinished_is_committed() {
     assert!(found.is_empty(), "unfinished:\n{}", found.join("\n"));
 }
 
-/// Whatever reads, writes, evicts, recovers or verifies asks the store of a cache, and does not know which it is.
+/// The code that reads, writes, evicts, recovers or verifies asks the store, and does not know its
+/// kind.
 #[test]
 fn only_the_stores_know_which_store_it_is() {
     let engine = "crates/larder-engine/src/";
@@ -237,9 +242,11 @@ fn only_the_stores_know_which_store_it_is() {
     assert!(asked > 5, "the engine asks its store: {asked}");
 }
 
-/// What a design and an engine tell each other is said in the words of the contract: of the engine no file but the stores names a
-/// design, nor does the simulator where it follows an engine's log; and of the core itself the table of designs does, their own
-/// modules, and what those over slots of one chunk have in common.
+/// A design and an engine speak in the words of the contract.
+///
+/// In the engine no file except the stores names a design, nor does the simulator's follower of an
+/// engine's log. In the core only the table of designs, their own modules, and the common code over
+/// slots of one chunk do.
 #[test]
 fn only_the_tables_know_which_design_it_is() {
     let of_table: Vec<String> = larder_core::DESIGNS.iter().map(|design| design.name.replace('-', "_")).collect();
@@ -302,15 +309,17 @@ fn each_number_of_a_design_is_in_the_document() {
     assert!(told.contains(&wanted), "not in FORMAT.md: {wanted}");
 }
 
-/// Where a suite lies below `tests`: it is a file, or a folder with a `main.rs`, and a program by itself; or in the folder of a
-/// program of many a file, or a folder with a `mod.rs`.
+/// Returns the place of a suite below `tests`.
+///
+/// A suite is a file, or a folder with a `main.rs`, and a program by itself. Or it is a file, or a
+/// folder with a `mod.rs`, in the folder of a program of many.
 fn suite_name(below: &str) -> Option<String> {
     match below.split('/').collect::<Vec<_>>()[..] {
         [file] => Some(file.to_owned()),
         [program, "main.rs"] if PROGRAMS_OF_MANY.contains(&program) => None,
         [program, file] if PROGRAMS_OF_MANY.contains(&program) => Some(file.to_owned()),
         [folder, "main.rs"] => Some(format!("{folder}/")),
-        // `support` is what suites share, as is all else.
+        // Suites share `support` and all other such folders.
         [program, folder, "mod.rs"] if PROGRAMS_OF_MANY.contains(&program) && folder != "support" => {
             Some(format!("{folder}/"))
         }
@@ -324,7 +333,7 @@ fn each_suite_is_told_in_the_document() {
     let (mut missing, mut looked) = (BTreeSet::new(), 0);
     for (path, _) in rust_files() {
         let path = short(&path);
-        // Beside the sources there are unit tests, which are told as a folder at most.
+        // Unit tests lie beside the sources, and are named by a folder at most.
         let Some((_, below)) = path.split_once("/tests/").filter(|(of, _)| !of.contains("/src")) else { continue };
         let Some(named) = suite_name(below).filter(|_| path.starts_with("crates/")) else { continue };
         looked += 1;
@@ -336,7 +345,8 @@ fn each_suite_is_told_in_the_document() {
     assert!(looked > 100, "suites: {looked}");
 }
 
-/// A command that names a test program that is not there fails, but one with a filter that no test has passes, and has tried nothing.
+/// A command that names a missing test program fails, but one with a filter without a test passes,
+/// and has tried nothing.
 #[test]
 fn commands_select_tests_that_are_there() {
     let names: Vec<String> = files().iter().map(|path| short(path)).collect();
@@ -391,7 +401,7 @@ fn no_path_of_one_machine_is_committed() {
         // Images and fixtures of the format are not text.
         let Ok(text) = fs::read_to_string(&path) else { continue };
         for (number, line) in text.lines().enumerate() {
-            // A path begins where a word begins; in the middle of one it is nobody's home.
+            // A path begins at the start of a word; inside a word it is no home directory.
             let begins = |home: &&&str| {
                 line.match_indices(**home).any(|(at, _)| {
                     !line[..at].ends_with(|c: char| c.is_ascii_alphanumeric() || "_-.}/".contains(c))

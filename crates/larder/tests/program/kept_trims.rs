@@ -1,6 +1,7 @@
-//! `--trim` of the real program, before an origin that cannot punch holes: its server's log counts the bytes that it gets.
+//! `--trim` of the real program, before an origin that cannot punch holes: its server's log counts
+//! the bytes that it gets.
 //!
-//! What it does not do: the treatment of single runs; the engine's tests do.
+//! It leaves the treatment of single runs to the engine's tests.
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
@@ -43,7 +44,7 @@ impl Unpunchable {
         (server, wire)
     }
 
-    /// Bytes that the origin was asked to write, or to zero.
+    /// Returns the bytes that the origin was asked to write, or to zero.
     fn written(&self) -> u64 {
         let log = fs::read_to_string(&self.log).expect("a log");
         let count = |line: &str| {
@@ -53,7 +54,7 @@ impl Unpunchable {
         log.lines().filter(|line| line.contains(" Write ") || line.contains(" Zero ")).filter_map(count).sum()
     }
 
-    /// The output of a command on the flash.
+    /// Returns the output of a command on the flash.
     fn says(&self, command: &str, options: &[&str]) -> String {
         run(larder([command, "--flash"]).arg(&self.volume.flash).args(options))
     }

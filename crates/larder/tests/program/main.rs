@@ -1,5 +1,6 @@
-//! The tests of the whole, most of them with the real program: in one program, a module for each suite, so that what they share is
-//! compiled once, and long tests of one suite run beside those of the next.
+//! The tests of the whole, most of them with the real program. One program has a module for each
+//! suite. So the common parts are compiled once, and long tests of one suite run beside those of
+//! the next.
 
 mod behind_our_back;
 mod bench;

@@ -25,7 +25,7 @@ struct Moving {
 }
 
 impl Moving {
-    /// Made on sectors of 512 bytes. `None` where there are no loop devices.
+    /// Makes a cache on sectors of 512 bytes; `None` without loop devices.
     fn new(name: &str, design: &str) -> Option<Self> {
         if stands_in() || !have_tools(name, &["losetup"]) || !have_mounts(name) {
             return None;
@@ -52,7 +52,7 @@ impl Moving {
         fs::read(self.scratch.path("image")).expect("the image")
     }
 
-    /// The sector size that the superblock has.
+    /// Returns the sector size in the superblock.
     fn sector_bytes(&self) -> u64 {
         let layout = run(self.command(&["dump", "--json"]).arg("layout"));
         let layout: serde_json::Value = serde_json::from_str(&layout).expect("JSON");
@@ -88,7 +88,8 @@ impl Moving {
         }
     }
 
-    /// Commands that only look find a whole cache on sectors that it was not made for, and write nothing.
+    /// Checks that commands which only look find a whole cache on foreign sectors, and write
+    /// nothing.
     fn is_whole_untouched(&self) {
         let before = self.image();
         run(&mut self.command(&["verify"]));
@@ -102,7 +103,7 @@ impl Moving {
         assert!(self.image() == before, "a command that looks has written");
     }
 
-    /// At the end the origin has everything.
+    /// Ends the cache, and checks that the origin has everything.
     fn ends(self) {
         self.volume.flush();
         run(&mut self.command(&["verify"]));

@@ -14,7 +14,7 @@ use std::{
 /// Address space for a command that must not need more: the program itself, and a few hundred MiB.
 const ADDRESS_SPACE_KIB: u64 = 1 << 20;
 
-/// A sparse file that begins with the superblocks of a cache with so many slots, and nothing else.
+/// Makes a sparse file with only the superblocks of a cache with so many slots.
 fn sparse_flash(scratch: &Scratch, design: &str, slots: u64) -> PathBuf {
     let design = designs::named(design).expect("a design");
     let mut options = CreateOptions {
@@ -37,7 +37,7 @@ fn sparse_flash(scratch: &Scratch, design: &str, slots: u64) -> PathBuf {
     path
 }
 
-/// The command, with little memory.
+/// Returns the command, with little memory.
 fn frugal(command: &str, flash: &Path, options: &[&str]) -> Command {
     let mut frugal = Command::new("sh");
     frugal.args([
@@ -99,7 +99,7 @@ fn a_flash_of_too_many_slots_is_refused_and_its_status_told() {
 fn a_flash_that_another_command_has_is_told_with_that_command() {
     let scratch = Scratch::new("held");
     let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &[]);
-    // A flush that waits for its origin, which says nothing.
+    // A flush that waits for its origin, which does not answer.
     let mute = scratch.path("mute.sock");
     let _listener = UnixListener::bind(&mute).expect("a socket");
     let origin = format!("nbd+unix:///?socket={}", mute.display());

@@ -1,7 +1,7 @@
-//! Two models of the same media: that which makes a device slow (`larder-device`, `throttled`), and the simulator's origin. On the
-//! same requests, one at a time, they have the same answers.
+//! Two models of the same media: the slow device (`larder-device`, `throttled`), and the
+//! simulator's origin. On the same requests, one at a time, they have the same answers.
 //!
-//! What it does not do: compare queues of several, which the two keep by disciplines of their own.
+//! It leaves out queues of several requests, which the two keep by disciplines of their own.
 
 use larder_device::{
     BlockDevice, IoBuf, Runtime, WriteFlags,
@@ -36,7 +36,9 @@ fn requests() -> Vec<Request> {
         .collect()
 }
 
-/// How long each takes on a device with the timing of this profile; writes are through its cache.
+/// Returns the time of each on a device with the timing of this profile.
+///
+/// Writes are through its cache.
 fn on_device(profile: Throttle) -> Vec<u64> {
     let options = SimOptions { schedule: Schedule::Timed, steps_max: u64::MAX, ..SimOptions::default() };
     let runtime = SimRuntime::with_options(1, options);
@@ -84,7 +86,8 @@ fn both_models_of_a_medium_take_as_long() {
     ] {
         let reads_only = matches!(throttle, Throttle::SataSsd | Throttle::Nvme);
         let (device, origin) = (on_device(throttle), on_origin(name));
-        // A flash drive's write is durable at once here, for its buffer is; there it takes a flush.
+        // A flash drive's write is durable at once here, because its buffer is; there it takes a
+        // flush.
         let compared = requests().into_iter().zip(device.iter().zip(&origin));
         let compared: Vec<(u64, u64)> = compared
             .filter(|(request, _)| !reads_only || request.kind == Kind::Read)

@@ -1,7 +1,8 @@
-//! `larder paper`: what is listed runs, each report is whole, and what cannot be run is refused.
+//! `larder paper`: the listed experiments run, each report is whole, and an impossible run is
+//! refused.
 //!
-//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has figures that do. Those on
-//! devices are in `papers_live.rs`.
+//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has
+//! figures that do. `papers_live.rs` has those on devices.
 
 use std::fs;
 use std::path::PathBuf;
@@ -32,7 +33,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().filter(|text| !text.is_empty()).unwrap_or_else(|| panic!("no words {key}: {value}"))
 }
 
-/// The names of those that count, which are listed and begin so.
+/// Returns the names in the list that begin so.
 fn names(prefix: &str) -> Vec<String> {
     let listed = json(&mut paper(&["list"]));
     let counting = listed.as_array().expect("a list").iter().filter(|experiment| experiment["clock"].is_null());
@@ -40,7 +41,7 @@ fn names(prefix: &str) -> Vec<String> {
     names.filter(|name| name.starts_with(prefix)).collect()
 }
 
-/// Sentence and exit code of a command that is refused.
+/// Returns the sentence and exit code of a refused command.
 fn refused(command: &mut Command) -> (String, i32) {
     let out = ends(command);
     let sentence = String::from_utf8(out.stderr).expect("UTF-8");
@@ -49,7 +50,7 @@ fn refused(command: &mut Command) -> (String, i32) {
     (sentence, out.status.code().expect("a code"))
 }
 
-/// That a report has all its parts, and each table is a rectangle with a figure in it.
+/// Checks that a report has all its parts, and each table is a rectangle with a figure in it.
 fn assert_whole(report: &Value, name: &str) {
     assert_eq!(text(report, "experiment"), name);
     assert!([text(report, "paper"), text(report, "figure"), text(report, "about")].iter().all(|text| text.len() > 5));
@@ -144,7 +145,8 @@ fn traces_of_ones_own_take_the_place_of_generated_ones() {
     assert!(!compared("Homes: memory") && compared("WebVM: memory"));
 }
 
-/// A file whose beginning says nothing is read as what it is said to be, and refused by its lines where it is not that.
+/// A file whose beginning does not tell its format is read in the named one, and refused by its
+/// lines if they do not fit.
 #[test]
 fn the_format_of_a_trace_may_be_named() {
     let scratch = Scratch::new("paper-format");
@@ -160,7 +162,7 @@ fn the_format_of_a_trace_may_be_named() {
     let (sentence, code) = refused(&mut of(&file, &[]));
     assert!(code == 1 && sentence.contains("tale") && sentence.contains("no format fits"), "{sentence}");
     let told = |report: Value| (report["tables"].clone(), report["comparisons"].clone());
-    // But for its name.
+    // The same except for its name.
     let named = |report: Value| serde_json::to_string(&told(report)).expect("JSON").replace("tale", "plain");
     assert_eq!(named(json(&mut of(&file, &["--format", "austere"]))), named(json(&mut of(&trace, &[]))));
     let (sentence, code) = refused(&mut of(&file, &["--format", "prose"]));
@@ -169,7 +171,7 @@ fn the_format_of_a_trace_may_be_named() {
     assert!(code == 2 && sentence.contains("--trace"), "{sentence}");
 }
 
-/// Everything that is said of a trace of one's own is true of it: nothing about generated ones.
+/// The report on a trace of one's own says only true things: nothing about generated ones.
 #[test]
 fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {
     let scratch = Scratch::new("paper-words");
@@ -190,7 +192,7 @@ fn a_report_names_the_trace_that_stands_in_and_says_nothing_of_others() {
     }
 }
 
-/// That the experiments of CAFTL run as they are listed, over generated workloads that are small.
+/// The experiments of CAFTL run as they are listed, over small generated workloads.
 #[test]
 fn some_of_caftls_experiments_run_on_generated_workloads() {
     let scale = "0.05";
@@ -200,7 +202,7 @@ fn some_of_caftls_experiments_run_on_generated_workloads() {
     assert_eq!(names("caftl-").len(), 13);
 }
 
-/// What a trace leaves on its disk: what was overwritten or trimmed is not there.
+/// The content that a trace leaves on its disk: overwritten or trimmed pages are not there.
 #[test]
 fn what_a_trace_trims_is_not_on_its_disk() {
     let scratch = Scratch::new("paper-trims");
@@ -218,14 +220,16 @@ fn what_a_trace_trims_is_not_on_its_disk() {
     assert_eq!(ours(&report).first().and_then(Value::as_f64), Some(0.0), "{report}");
 }
 
-/// Pages of files, of a folder and of an image: each file begins one, a link and a second name bring none.
+/// Pages of files, of a folder and of an image: each file begins one, a link and a second name
+/// bring none.
 #[test]
 fn pages_of_what_one_has_are_looked_at() {
     let scratch = Scratch::new("paper-pages");
     let folder = scratch.path("tree");
     fs::create_dir_all(folder.join("inner")).expect("a folder");
     let page = |byte: u8| vec![byte; 4096];
-    // Six pages: two are the same, two zeroes, and the short one is like a page that has zeroes behind it.
+    // Six pages: two are the same, two zeroes, and the short one is like a page with zeroes behind
+    // it.
     fs::write(folder.join("a"), [page(1), page(2)].concat()).expect("a file");
     fs::write(folder.join("b"), page(0).repeat(2)).expect("a file");
     fs::write(folder.join("inner/c"), [7; 100]).expect("a file");
@@ -234,7 +238,7 @@ fn pages_of_what_one_has_are_looked_at() {
     fs::hard_link(folder.join("a"), folder.join("inner/a2")).expect("a second name");
     std::os::unix::fs::symlink("a", folder.join("link")).expect("a link");
     let image = scratch.path("disk.img");
-    // More than is read at once.
+    // More than one read's length.
     fs::write(&image, [page(3).repeat(300), page(4)].concat()).expect("an image");
     let mut command = paper(&["run", "caftl-fig1", "--path"]);
     let report = json(command.arg(&folder).arg("--path").arg(&image));
@@ -256,7 +260,7 @@ fn pages_of_what_one_has_are_looked_at() {
     assert!(code == 1 && sentence.contains("no file"), "{sentence}");
     let (sentence, code) = refused(&mut paper(&["run", "caftl-fig1", "--path", "/dev/null"]));
     assert!(code == 1 && sentence.contains("expected a file, a folder or a disk"), "{sentence}");
-    // The bytes of what is packed say nothing of what is in it.
+    // The bytes of a packed file do not tell its content.
     let packed = scratch.path("image.zst");
     fs::write(&packed, [vec![0x28, 0xb5, 0x2f, 0xfd], page(3)].concat()).expect("a file");
     let (sentence, code) = refused(paper(&["run", "caftl-fig1", "--path"]).arg(&packed));

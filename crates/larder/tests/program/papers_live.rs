@@ -1,7 +1,9 @@
-//! `larder paper`: the experiments that run the engine's caches on devices with the timing of real media.
+//! `larder paper`: the experiments that run the engine's caches on devices with the timing of real
+//! media.
 //!
-//! It runs them at sizes so small that their figures mean nothing, but for what must be so at any size. What takes real time is
-//! run and not judged: no figure of a real clock is asserted.
+//! It runs them at sizes so small that their figures mean nothing, and checks the relations that
+//! hold at any size. Parts that take real time run without a check: it asserts no figure of a real
+//! clock.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +12,7 @@ use std::process::Command;
 use crate::support::{Scratch, ends, larder, run};
 use serde_json::Value;
 
-/// Those on devices, each with a scale at which it takes seconds.
+/// The experiments on devices, each with a scale at which it takes seconds.
 const SCALES: [(&str, &str); 11] = [
     ("nitro-table2", "0.0002"),
     ("nitro-fig7", "0.00002"),
@@ -52,7 +54,7 @@ fn scale_of(name: &str) -> &'static str {
         .unwrap_or_else(|| panic!("no scale: {name}"))
 }
 
-/// The report of an experiment at its small scale, with a chart.
+/// Returns the report of an experiment at its small scale, with a chart.
 fn report(name: &str) -> Value {
     let scratch = Scratch::new(&format!("paper-{name}"));
     let svg = scratch.path("it.svg");
@@ -76,7 +78,7 @@ fn report(name: &str) -> Value {
     report
 }
 
-/// Our figures of a series in the first table of that title and figure.
+/// Returns our figures of a series in the first table of that title and figure.
 fn series(report: &Value, title: &str, figure: &str, name: &str) -> Vec<f64> {
     let is_it = |table: &&Value| text(table, "title") == title && text(table, "figure").starts_with(figure);
     let table = list(report, "tables").iter().find(is_it).unwrap_or_else(|| panic!("no {title}, {figure}"));
@@ -85,7 +87,7 @@ fn series(report: &Value, title: &str, figure: &str, name: &str) -> Vec<f64> {
     list(series, "ours").iter().map(|value| value.as_f64().unwrap_or(f64::NAN)).collect()
 }
 
-/// Sentence and exit code of a command that is refused.
+/// Returns the sentence and exit code of a refused command.
 fn refused(command: &mut Command) -> (String, i32) {
     let out = ends(command);
     let sentence = String::from_utf8(out.stderr).expect("UTF-8");
@@ -121,7 +123,7 @@ fn each_experiment_on_devices_is_listed_with_its_clock() {
     assert_eq!(papers, 5, "each paper once, and our own check:\n{page}");
 }
 
-/// What is random reads of an SSD takes the SSD's time, and what a disk answers a disk's.
+/// Random reads of an SSD take the SSD's time, and reads of a disk the disk's.
 #[test]
 fn nitros_grid_is_whole_and_a_hit_is_quicker_than_a_miss() {
     let all = report("nitro-fig7");
@@ -132,7 +134,7 @@ fn nitros_grid_is_whole_and_a_hit_is_quicker_than_a_miss() {
             let times = series(&all, variant, "Read response time", &name);
             let hits = series(&all, variant, "Read hit ratio", &name);
             assert_eq!([times.len(), hits.len()], [8, 8]);
-            // So small a working set fits; what is warm is on flash or in memory.
+            // So small a working set fits; warm data is on flash or in memory.
             assert!((hits[0] - 100.0).abs() < 1e-9 && times[0] <= 1.05, "{name}: {hits:?} {times:?}");
         }
     }
@@ -199,7 +201,7 @@ fn a_trace_of_ones_own_takes_the_place_of_generated_ones() {
     }
 }
 
-/// Concurrent workloads are before one cache, whose working set is of all of them, and the page says who ran.
+/// Concurrent workloads share one cache, whose working set covers all of them; the page names them.
 #[test]
 fn workloads_share_a_cache() {
     let all = report("cachededup-fig8-latency");
@@ -224,7 +226,8 @@ fn workloads_share_a_cache() {
         list(report, "tables").iter().map(names).collect()
     };
     assert!(rows(&together).iter().all(|names| *names == ["mine.trace + other.trace"]), "{together}");
-    // Of two machines with the same content, one stores it for both where content is shared: more fits, and more hits.
+    // If two machines have the same content, a design that shares content stores it once: more
+    // fits, and more hits.
     let hits = |report: &Value, name| series(report, "All traces", "Read hit ratio", name);
     let (before, after) = (hits(&alone, "mine.trace"), hits(&together, "mine.trace + other.trace"));
     let columns = list(&list(&together, "tables")[0], "columns");

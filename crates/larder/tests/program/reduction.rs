@@ -1,7 +1,8 @@
-//! What the cache is for, seen from outside: duplicates take no flash, compression shrinks it, zeroes take none, and the
-//! status says so in numbers that add up.
+//! The purpose of the cache, seen from outside: duplicates take no flash, compression shrinks it,
+//! zeroes take none. The status says so in numbers that add up.
 //!
-//! Exact accounting is the engine's own tests' business; these allow for headers and for a unit that is being filled.
+//! The engine's own tests cover exact accounting; these allow for headers and for a unit that is
+//! being filled.
 
 use std::fs;
 use std::thread;
@@ -18,7 +19,7 @@ const IMAGE: u64 = 16 * MIB;
 const SLACK: u64 = 3 * MIB / 2;
 const OPTIONS: &[&str] = &["--weu", "512K", "--compress", "off"];
 
-/// Waits until background insertion has come to rest, then tells the flash bytes in use.
+/// Waits until background insertion has come to rest, and returns the flash bytes in use.
 fn flash_used(volume: &Volume) -> u64 {
     let end = Instant::now() + Duration::from_secs(30);
     let mut last = volume.number("flash_bytes_used");
@@ -51,7 +52,7 @@ fn changed(image: &[u8]) -> (Vec<u8>, u64) {
     (third, differing)
 }
 
-/// Whether the design can keep equal content once; says so where it cannot.
+/// Returns true if the design can keep equal content once; otherwise says so.
 fn shares(test: &str) -> bool {
     let shares = design().can_share();
     if !shares {
@@ -103,7 +104,8 @@ fn two_copies_and_a_cold_third_take_what_differs() {
         }
     }
     let three = flash_used(&volume);
-    // Insertion may be dropped under overload, so there is no lower bound here: the next lines see what was cached.
+    // Insertion may be dropped under overload, so there is no lower bound here: the next lines see
+    // the cached part.
     assert!(three - two <= differing + SLACK, "a cold third, {differing} bytes of it new: {two} to {three}");
 
     let status = volume.status();
@@ -141,7 +143,7 @@ fn zeroes_take_no_flash_and_text_takes_less() {
         return;
     }
     let scratch = Scratch::new("zeroes-and-text");
-    // Where a chunk takes whole slots, it takes three of four.
+    // If a chunk takes whole slots, it takes three of four.
     let (options, part, ratio) = match design().kind() {
         StoreKind::Buckets => (&["--chunk", "32K", "--compress", "lz4"], 0.75, 1.3),
         _ => (&["--weu", "512K", "--compress", "lz4"], 0.7, 1.4),
@@ -214,7 +216,7 @@ fn status_tells_the_same_served_or_not() {
     assert_eq!(online["mode"], "write-back", "{online}");
     assert!(online["writes"].as_u64().expect("writes") >= 64, "{online}");
     for key in ["lba_index_ram_bytes", "fp_index_ram_bytes", "flash_bytes_written"] {
-        // Where slots are of one chunk, what is known of contents is in the lists of addresses.
+        // With slots of one chunk, the lists of addresses hold the knowledge of contents.
         let is_here = key != "fp_index_ram_bytes" || design().kind() != StoreKind::Slots;
         assert_eq!(online[key].as_u64().expect(key) > 0, is_here, "{key}: {online}");
     }

@@ -1,7 +1,7 @@
-//! Bad input to the command line: each gets one sentence that names the thing and what would be right, a non-zero exit,
-//! and changes nothing on any file.
+//! Bad input to the command line. Each gets one sentence that names the mistake and the right form,
+//! a non-zero exit, and no change of any file.
 //!
-//! What a client may do wrong over the wire is tested with the clients.
+//! The clients' tests cover mistakes of a client over the wire.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -17,7 +17,7 @@ use crate::support::{Loop, MIB, Mounted, Scratch, Volume};
 use crate::support::{ends, have_mounts, larder, run, stands_in, system};
 use larder_format::superblock::SUPERBLOCK_BYTES;
 
-/// A sentence that is longer is none.
+/// The longest sentence of a refusal.
 const SENTENCE_BYTES_MAX: usize = 600;
 const FLASH_BYTES: u64 = 16 * MIB;
 const ORIGIN_BYTES: u64 = 16 * MIB;
@@ -25,7 +25,9 @@ const ORIGIN_BYTES: u64 = 16 * MIB;
 /// Length, checksum and time of change of a file.
 pub type Mark = (usize, u32, Option<SystemTime>);
 
-/// Name, content and time of change of every file below the folder; sockets, logs and pipes by name only.
+/// Returns name, content and time of change of every file below the folder.
+///
+/// Sockets, logs and pipes have only their names.
 pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Mark> {
     let times_count = times_count(folder);
     let mut found = BTreeMap::new();
@@ -42,8 +44,9 @@ pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Mark> {
     found
 }
 
-/// Whether this is a file system of which it is known that it punches holes. On others that is tried when a file is
-/// opened, which moves its time of change.
+/// Returns true on a file system that is known to punch holes.
+///
+/// On others an opening tries that on the file, which moves its time of change.
 fn times_count(folder: &Path) -> bool {
     static TIMES_COUNT: OnceLock<bool> = OnceLock::new();
     *TIMES_COUNT.get_or_init(|| {
@@ -52,7 +55,9 @@ fn times_count(folder: &Path) -> bool {
     })
 }
 
-/// The command must be refused as the head of this file says, with all `words` in its sentence (case does not count).
+/// Checks that the command is refused as the head of this file says.
+///
+/// All `words` must be in its sentence (case does not count).
 pub fn refused(scratch: &Scratch, command: &mut Command, words: &[&str]) {
     refused_with(scratch, command, &[1], words);
 }
@@ -76,7 +81,7 @@ fn refused_with(scratch: &Scratch, command: &mut Command, codes: &[i32], words: 
     for word in words {
         assert!(lower.contains(&word.to_lowercase()), "{command:?} does not say {word:?}: {sentence}");
     }
-    // What the system says raw, and what a broken program says.
+    // Raw words of the system, and of a broken program.
     for rubbish in ["panicked", "os error", "sun_len", "none)", "some(", "{", "\u{0}"] {
         assert!(!lower.contains(rubbish), "{command:?}: {sentence}");
     }
@@ -124,12 +129,12 @@ fn create_refuses_a_wrong_geometry() {
         (&["--size", "64M", "--compress", "rar"], &["compress", "lz4"]),
         (&["--size", "64M", "--dedup", "maybe"], &["dedup", "on"]),
         (&["--size", "64M", "--wings", "2"], &["--wings"]),
-        // What a design does not leave open.
+        // Options that a design fixes.
         (
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4"],
             &["d-lru", "compress", "or take nitro, cd-arc, austere"],
         ),
-        // Those that are named take all that is asked, not the one option alone.
+        // The named designs take all requested options, not the one option alone.
         (
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4", "--chunk", "4K"],
             &["d-lru", "switch compression off, or take nitro, cd-arc"],
@@ -179,23 +184,25 @@ fn create_refuses_a_wrong_geometry() {
         (&["--size", "64M", "--design", "austere", "--fp-index", "50"], &["austere", "FP index", "nitro, cd-arc"]),
         (&["--size", "64M", "--design", "d-lru", "--weu", "2M"], &["d-lru", "no WEUs", "nitro, cd-arc"]),
         (&["--size", "64M", "--design", "lru", "--weu", "2M"], &["lru", "no WEUs", "nitro, cd-arc"]),
-        // What contradicts itself.
+        // Contradictions.
         (&["--size", "64M", "--dedup", "off", "--fp-index", "50"], &["--dedup off", "--fp-index 50", "leave one"]),
         (&["--size", "64M", "--dedup", "on", "--fp-index", "0"], &["--dedup on", "--fp-index 0", "leave one"]),
         // A new flash file needs a size.
         (&[], &["--size"]),
     ];
     for (options, words) in cases {
-        // What is wrong by itself, as what a design does not have, is wrong usage; what does not fit the devices has failed.
+        // Options that are wrong by themselves, or missing in a design, are wrong usage; options
+        // that do not fit the devices fail.
         let does_not_fit = words.contains(&"small") || options.is_empty();
         refused_with(&scratch, &mut create(&flash, &origin, options), &[if does_not_fit { 1 } else { 2 }], words);
     }
-    // A flash file that is there, and is too small.
+    // An existing flash file that is too small.
     let small = scratch.file("small", 4 * MIB);
     refused(&scratch, &mut create(&small, &origin, &[]), &["a flash of 4M is too small; 16M is the least"]);
 }
 
-/// What is not refused, and perhaps not meant, is said in a line; with advice that can be followed.
+/// Accepted input that is perhaps a mistake is reported in a line, with advice that can be
+/// followed.
 #[test]
 fn create_says_what_it_left_out() {
     if stands_in() {
@@ -280,7 +287,7 @@ fn a_flash_must_be_ours_and_free() {
     refused(&scratch, &mut create(&volume.flash, &other_origin, &[]), &[&flash_name, &whose]);
     let over = &mut create(&volume.flash, &other_origin, &["--design", "austere"]);
     refused(&scratch, over, &[&flash_name, &whose, "larder status --flash", "larder detach --flash", "--force"]);
-    // A flash that has a design takes no other, and whoever asks for one is told where to look.
+    // A flash with a design takes no other; a command with another one names the remedy.
     let words =
         ["--design d-lru", "keeps the design that it was created with", "larder status --flash", "larder create"];
     let mut set = larder(["set", "--mode", "write-back", "--flash"]);
@@ -327,7 +334,7 @@ fn an_address_must_be_free() {
     let name = socket.display().to_string();
     refused(&scratch, &mut serve(&volume.flash, &format!("unix:{name}")), &[&name, "listens"]);
     drop(taken);
-    // What a killed server left is no reason to refuse.
+    // The remains of a killed server are no reason to refuse.
     volume.serve_at(&format!("unix:{name}"), &[]).stop();
 
     // A file that is no socket stays.
@@ -374,14 +381,16 @@ fn wrong_usage_exits_with_two() {
     for args in [&["fly"][..], &["serve"], &["create", "--flash"], &["status", "--flash", "x", "--wings"]] {
         refused_with(&scratch, &mut larder(args), &[2], &[]);
     }
-    // Nobody serves the flash that is replayed against, so that nobody could be asked for counts.
+    // No server has the replayed flash, so that there is none to ask for counts.
     for args in [&["--flash", "f", "--counts-of", "g"][..], &["--counts-of", "g", "--flash", "f"]] {
         let mut replay = larder(["bench", "replay", "--trace", "t"]);
         refused_with(&scratch, replay.args(args), &[2], &["--counts-of", "--flash"]);
     }
 }
 
-/// Every command that opens a cache, but for `create`. Those that take a flash alone, and those that also want the origin.
+/// Returns every command that opens a cache, except `create`.
+///
+/// Those that take a flash alone, or those that also want the origin.
 pub fn commands(flash: &Path, scratch: &Scratch, with_origin: bool) -> Vec<Command> {
     let mut all = vec![serve(flash, &format!("unix:{}", scratch.path("sock").display()))];
     for args in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"]] {
@@ -477,7 +486,7 @@ fn a_damaged_flash_is_told_from_a_foreign_and_a_newer_one() {
     all_refused(&scratch, &flash, &["bad", "interrupted", "--force"]);
     refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "--force"]);
 
-    // Rot in both twins; and what has the right checksum and no sense.
+    // Rot in both twins; and a right checksum over nonsense.
     let flash = with_twins(&scratch, &good, |_, bytes| bytes[300] ^= 1);
     all_refused(&scratch, &flash, &["bad", "checksum", "larder create --force"]);
     refused(&scratch, &mut create(&flash, &other_origin, &[]), &["bad", "--force"]);
@@ -507,7 +516,7 @@ fn a_truncated_flash_is_refused_at_every_length() {
     let volume = used_volume(&scratch);
     let file = File::options().write(true).open(&volume.flash).expect("the flash");
     let whole = fs::read(&volume.flash).expect("the flash");
-    // Of what is too short for its superblocks nothing is known.
+    // A file too short for its superblocks tells nothing.
     for bytes in [0, 1, 511, 4096, 68 << 10] {
         file.set_len(bytes).expect("a shorter flash");
         all_refused(&scratch, &volume.flash, &["flash", "larder create"]);
@@ -547,7 +556,7 @@ fn what_is_no_device_is_refused_at_once() {
     refused(&scratch, &mut create(&volume.origin, &volume.origin, &[]), &["both"]);
 }
 
-/// A file and a block device are themselves under every name, and nobody else holds them.
+/// A file and a block device are themselves under every name, and no other process holds them.
 #[test]
 fn flash_and_origin_are_told_to_be_one_whatever_they_are_called() {
     if stands_in() {
@@ -593,7 +602,7 @@ fn an_origin_that_was_removed_and_made_anew_is_another_one() {
     }
 }
 
-/// A disk is no file, and a disk of the same size no other disk, wherever a link leads.
+/// A disk is no file, and a disk of the same size no other disk, at the end of any link.
 #[test]
 fn a_block_device_is_not_taken_for_the_origin_that_it_is_not() {
     if stands_in() || !have_mounts("block devices") {
@@ -675,13 +684,13 @@ fn another_origin_is_refused_by_every_command_that_would_write_to_it() {
     }
     file.set_len(ORIGIN_BYTES + 4096).expect("a larger origin");
     for mut command in commands(&volume.flash, &scratch, true) {
-        // Detaching is what it takes to enlarge a volume.
+        // A volume is enlarged by detaching it.
         if !format!("{command:?}").contains("detach") {
             refused(&scratch, &mut command, &[&name, "grown", "detach"]);
         }
     }
     file.set_len(ORIGIN_BYTES).expect("its size");
-    // The origin is somebody else's now.
+    // The origin belongs to another cache now.
     let other = Volume::over(&scratch, "other", &volume.origin, FLASH_BYTES, &["--weu", "512K"]);
     let server = other.serve();
     refused_by_all(&["in use"]);
@@ -720,7 +729,7 @@ fn two_processes_do_not_share_a_flash() {
     for command in ["verify", "dump"] {
         refused_now(larder([command, "--flash"]).arg(&volume.flash), &[&name, "is served now"]);
     }
-    // Where the server cannot be asked, nothing is done behind its back.
+    // If the server cannot be asked, no command works behind its back.
     let elsewhere = scratch.path("elsewhere");
     for mut command in commands(&volume.flash, &scratch, false) {
         refused_now(command.env("LARDER_RUN_DIR", &elsewhere), &[&name, "in use"]);
@@ -851,7 +860,7 @@ fn a_full_disk_is_no_place_for_a_flash() {
     assert!(!disk.folder.join("new").exists());
 }
 
-/// What cannot tell that it is ready ends, and as in order: the flash was opened by then.
+/// A server that cannot print that it is ready ends, and in order: the flash was open by then.
 #[test]
 fn a_server_that_cannot_speak_closes_its_cache() {
     let scratch = Scratch::new("cannot-speak");
@@ -870,7 +879,8 @@ fn a_server_that_cannot_speak_closes_its_cache() {
     server.stop();
 }
 
-/// A command names a file, and no server of another one answers for it, though both have one identity.
+/// A command names a file, and no server of another one answers for it, though both have one
+/// identity.
 #[test]
 fn a_copy_of_a_served_flash_is_not_taken_for_it() {
     if stands_in() {
@@ -899,7 +909,7 @@ fn a_copy_of_a_served_flash_is_not_taken_for_it() {
     for key in ["mode", "dirty_bytes", "flash", "served"] {
         assert_eq!(after[key], before[key], "{key}");
     }
-    // Reading one harms nobody, nor does a repair, which writes to the copy alone.
+    // Reading one is harmless; so is a repair, which writes to the copy alone.
     for args in [&["verify"][..], &["verify", "--repair"], &["dump", "mappings"]] {
         run(larder(args).arg("--flash").arg(&copy));
         refused(&scratch, larder(args).arg("--flash").arg(&volume.flash), &[&name, "is served now"]);
@@ -920,7 +930,7 @@ fn a_copy_of_a_served_flash_is_not_taken_for_it() {
     run(larder(["set", "--mode", "write-through", "--flash"]).arg(&hard));
     run(larder(["flush", "--flash"]).arg(&around));
     assert_eq!((volume.number("dirty_bytes"), volume.status()["mode"].as_str()), (0, Some("write-through")));
-    // Wherever it is now.
+    // The same at its new place.
     let moved = scratch.path("moved");
     fs::rename(&volume.flash, &moved).expect("a rename");
     fs::rename(&copy, &volume.flash).expect("a rename");

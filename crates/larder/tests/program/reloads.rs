@@ -1,5 +1,6 @@
-//! SIGHUP of a server that has an option file. The server takes over options that may change while it serves, and prints them; it names
-//! those that may not. A file with a mistake changes nothing. The command line goes before the file. Clients notice nothing.
+//! SIGHUP of a server that has an option file. The server takes over options that may change while
+//! it serves, and prints them; it names those that may not. A file with a mistake changes nothing.
+//! The command line goes before the file. Clients notice nothing.
 //!
 //! The effect of an option shows in the work of the server, not in its messages.
 
@@ -139,7 +140,8 @@ fn a_file_with_a_mistake_changes_nothing() {
     std::thread::sleep(Duration::from_millis(300));
     assert_eq!(it.volume.number("destaged_chunks"), 0, "nothing was taken over");
     assert!(server.alive());
-    // A hangup asks for this also where it was to be ignored. It does not count as the first of two signals that end a server at once.
+    // A hangup asks for this even if it was to be ignored. It does not count as the first of two
+    // signals that end a server at once.
     it.write(QUIET);
     server.signal("HUP");
     drop(client);

@@ -1,7 +1,8 @@
-//! The real program where the system is short of something: space for the flash, space for the origin, file descriptors. The server tells
-//! each shortage on standard error and in the status, heals when the cause goes, and loses no acknowledged data.
+//! The real program when the system is short of something: space for the flash, space for the
+//! origin, file descriptors. The server tells each shortage on standard error and in the status,
+//! heals when the cause goes, and loses no acknowledged data.
 //!
-//! What it does not do: each kind at each moment; the engine's tests do.
+//! It leaves each kind at each moment to the engine's tests.
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
@@ -32,7 +33,9 @@ fn told(server: &Server, entry: &str) {
     eventually(entry, || server.complaints().contains(entry));
 }
 
-/// Writers fill the space, and wait. When there is room they go on, and the flash has not failed, with a state directory and without.
+/// Writers fill the space, and wait. They go on when there is room.
+///
+/// The flash has not failed, with a state directory and without.
 #[test]
 fn a_full_flash_is_waited_for_and_heals() {
     if stands_in() || !have_mounts("a full flash that heals") {
@@ -102,7 +105,9 @@ fn a_full_flash_is_waited_for_and_heals() {
     }
 }
 
-/// Dirty data stays on the flash while the origin has no space, and goes there by itself when the origin has space again.
+/// Dirty data stays on the flash while the origin has no space.
+///
+/// It goes there by itself when the origin has space again.
 #[test]
 fn a_full_origin_is_told_and_heals() {
     if stands_in() || !have_mounts("a full origin that heals") {
@@ -141,7 +146,9 @@ fn a_full_origin_is_told_and_heals() {
     server.stop();
 }
 
-/// Without a free descriptor the server lets no new client in, and its clients go on. It lets others in when some have gone.
+/// Without a free descriptor the server lets no new client in, and its clients go on.
+///
+/// It lets others in when some have gone.
 #[test]
 fn a_server_without_descriptors_lets_clients_in_again() {
     if stands_in() {
@@ -170,7 +177,10 @@ fn a_server_without_descriptors_lets_clients_in_again() {
     server.stop();
 }
 
-/// In each mode, and without a cache: while a client uses the origin, the server tells that it dies, and that it comes back.
+/// In each mode, and without a cache: while a client uses the origin, the server tells that it
+/// dies.
+///
+/// It also tells that the origin comes back.
 #[test]
 fn an_origin_that_dies_and_heals_is_told_in_each_mode() {
     if stands_in() || !have_tools("an origin that dies and heals", &["nbdkit"]) {
@@ -234,7 +244,9 @@ fn dies_and_heals(mode: &str) {
     server.kill();
 }
 
-/// Standard error is a full pipe without a reader. The server does not wait for it, and writes later as much as fits.
+/// Standard error is a full pipe without a reader.
+///
+/// The server does not wait for it, and writes later as much as fits.
 #[test]
 fn a_full_standard_error_keeps_nobody_waiting() {
     if stands_in() || !have_tools("a full standard error", &["nbdkit"]) {

@@ -1,7 +1,7 @@
-//! `larder sim`: what others published and what other programs give, through the command; what is refused; that a sweep
-//! goes on where it was cut off.
+//! `larder sim`: published traces and the output of other programs, through the command; its
+//! refusals; and a sweep that goes on after an interruption.
 //!
-//! The figures themselves are tested in `larder-sim`.
+//! `larder-sim` tests the figures themselves.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,7 @@ fn ids(scratch: &Scratch) -> PathBuf {
 fn a_trace_that_contradicts_itself_has_no_bound() {
     let scratch = Scratch::new("sim-contradicts");
     let path = scratch.path("contradicts.trace");
-    // What was written is read as something else, and as itself again.
+    // Written blocks are read as other content, and as themselves again.
     let lines = "0 1 t 0 8 W 0 0 93d76fe148c689ba 100\n1 2 t 0 8 R 0 0 99aa06d3014798d8 100\n\
                  2 3 t 0 8 R 0 0 93d76fe148c689ba 100\n";
     fs::write(&path, lines).expect("a file");
@@ -132,8 +132,8 @@ fn the_designs_are_near_what_austerecaches_authors_measured() {
     let mut command = sim(&words);
     command.args(["--design", "d-lru,d-arc,austere,austere:compress=off", "--trace"]).arg(trace);
     let list = json(&mut command);
-    // Read hits in percent, points by which ours may differ, and megabytes (10^6) of data written. AustereCache's authors leave the order
-    // of equals to their sort.
+    // Read hits in percent, points by which ours may differ, and megabytes (10^6) of data written.
+    // AustereCache's authors leave the order of equals to their sort.
     let published =
         [(64.90, 1.5, Some(3904.0)), (75.69, 1.5, Some(3571.0)), (78.67, 2.0, Some(2086.0)), (68.68, 3.5, None)];
     assert_eq!(rows(&list).len(), published.len());
@@ -163,7 +163,7 @@ fn a_run_says_everything_and_the_same_each_time() {
             assert!(!row[key].is_null(), "{design} has no {key}: {row}");
         }
         assert_eq!((&row["design"], &row["mode"]), (&design.into(), &"write-through".into()));
-        // The chunk is the block of the trace where nothing else is asked.
+        // The chunk is the block of the trace by default.
         assert_eq!((&row["requests"], &row["chunk_bytes"]), (&20_000.into(), &8192.into()));
         assert_eq!(row["content"], "made_up");
         let (hits, bound) = (number(&row, "read_hit_ratio"), number(&row, "bound_read_hit_ratio_upper"));
@@ -195,7 +195,7 @@ fn an_id_is_a_chunk_whatever_a_chunk_is() {
     let words = ["run", "--design", "lru", "--flash", "200c", "--format", "block-ids", "--unit", "512", "--trace"];
     let row = json(sim(&words).arg(&ids));
     assert!(number(&row, "read_hits") > 900.0, "{row}");
-    // What comes before the warm-up ends is not counted.
+    // Requests before the end of the warm-up do not count.
     for warmup in ["100", "10%"] {
         let words =
             ["run", "--design", "lru", "--flash", "100c", "--format", "block-ids", "--warmup", warmup, "--trace"];
@@ -251,14 +251,14 @@ fn comparing_puts_designs_side_by_side_in_a_table_a_list_a_file_and_a_chart() {
         assert!(number(row, "bound_read_hit_ratio_lower") <= number(row, "bound_read_hit_ratio_upper"));
     }
     assert!(number(&rows(&list)[3], "dedup_ratio") == 1.0 && number(&rows(&list)[2], "dedup_ratio") > 1.0);
-    // Where no design is named all are compared, and those that cannot be are told of.
+    // If no design is named all are compared, and impossible ones are reported.
     let out = ends(sim(&["compare", "--flash", "3M", "--bound", "off", "--trace"]).arg(&trace));
     let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success() && told.contains("nitro on 3M is left out"), "{told}");
     assert!(said.contains("d-arc ") && !said.contains("nitro") && !said.contains("bound"), "{said}");
 }
 
-/// Rows without what takes time.
+/// Returns the rows without their times.
 fn timeless(list: &Value) -> Vec<Value> {
     let mut rows = rows(list).clone();
     for row in &mut rows {
@@ -282,12 +282,12 @@ fn a_sweep_goes_on_where_it_was_cut_off() {
     assert_eq!(rows(&first).len(), 8);
     let whole = fs::read(&file).expect("the file of the sweep");
     assert_eq!(whole.iter().filter(|byte| **byte == b'\n').count(), 9, "a head and eight replays");
-    // Cut anywhere, the same comes of it.
+    // A cut at any place gives the same result.
     for share in [0, 3, 40, 75, 99] {
         fs::write(&file, &whole[..whole.len() * share / 100]).expect("a file");
         assert_eq!(timeless(&json(&mut sweep("10%,50%"))), timeless(&first), "cut to {share}%");
     }
-    // What was done is not done again: it says what the file says.
+    // Finished work is not repeated: the report follows the file.
     let text = String::from_utf8(whole).expect("text");
     let marked = text.replace("\"requests\":20000", "\"requests\":20001");
     assert_eq!(marked.matches("20001").count(), 8);
@@ -326,7 +326,7 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     for words in ["Data written to flash by subchunk size", "Subchunk size (KiB)", "austere:mode=write-back"] {
         assert!(svg.contains(words), "{words}: {svg}");
     }
-    // What has no subchunks is drawn all the same, in two modes.
+    // Designs without subchunks are drawn all the same, in two modes.
     let said: String = svg.lines().map(str::trim).collect::<Vec<_>>().join(" ");
     let level = said.matches("lru:mode=write-").count();
     assert_eq!((level, said.matches("(has no").count()), (2, 2), "{svg}");
@@ -450,7 +450,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut sweep(&["--flash", "1M", "--vary", "flash=2M"]), 2, &["--vary flash=2M", "--flash 2M"]);
     refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 2, &["--vary weu", "none of lru"]);
     refused(&mut sweep(&["--flash", "1M", "--vary", "subchunk=0"]), 2, &["subchunk"]);
-    // Where one of several caches cannot be, none is replayed.
+    // If one of several caches is impossible, none is replayed.
     let words = ["--flash", "100K", "--design", "lru", "--vary", "chunk=8K,128K"];
     refused(&mut sweep(&words), 1, &["lru", "is too small; 135168 bytes is the least"]);
     assert!(!file.exists(), "nothing is left");

@@ -1,6 +1,7 @@
-//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report; and what is refused.
+//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report; and
+//! its refusals.
 //!
-//! The figures themselves are tested in `larder-sim`.
+//! `larder-sim` tests the figures themselves.
 
 use std::{fs, path::PathBuf};
 
@@ -58,8 +59,9 @@ fn each_design_on_each_layer_is_a_row_in_a_table_a_list_a_file_and_a_chart() {
     assert!(labelled.clone().count() > 8 && labelled.clone().all(|line| apart(&line)), "{page}");
 }
 
-/// Erasures are of blocks: side by side, these are of one size, whatever size of a flash a design makes of its chunks, and
-/// whatever blocks a layer needs.
+/// Erasures count blocks: side by side, these have one size, for any flash and any layer.
+///
+/// A design makes a flash of some size from its chunks, and a layer needs blocks of some size.
 #[test]
 fn drives_side_by_side_have_equal_blocks() {
     let scratch = Scratch::new("sim-drives-equal");
@@ -69,7 +71,8 @@ fn drives_side_by_side_have_equal_blocks() {
         command.arg(&trace).args(words);
         command
     };
-    // An odd flash, so that designs lie on either side of where blocks are halved; a layer whose blocks have to fit its units.
+    // An odd flash, so that designs lie on either side of the limit for halved blocks; a layer
+    // whose blocks must fit its units.
     let of_chunks = ["--design", "lru,d-lru,austere,nitro", "--ssd", "tlc-nvme", "--ftl", "page,caftl"];
     let of_units = ["--design", "lru,nitro", "--ssd", "tlc-nvme:capacity=24G", "--ftl", "page-trim,weu"];
     for (flash, words) in [("3600c", &of_chunks[..]), ("24M", &of_units)] {
@@ -92,7 +95,8 @@ fn drives_side_by_side_have_equal_blocks() {
     }
 }
 
-/// A buffer is not cut with the drive: where it has all of the cache, little is erased, and that is said.
+/// A buffer is not cut with the drive: if it has all of the cache, little is erased, and the report
+/// says so.
 #[test]
 fn a_buffer_that_decides_how_much_is_erased_is_told() {
     let scratch = Scratch::new("sim-drives-buffer");
@@ -230,7 +234,8 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
     assert!(page.contains("a page: 25 us to read, 200 us to program, 100 us over the bus; 1500 us to erase"), "{page}");
 }
 
-/// The commands of a text that name translation layers, each as its words behind `larder sim`.
+/// Returns the commands of a text that name translation layers, each as its words behind
+/// `larder sim`.
 fn commands_with_layers(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");
     let commands = joined.lines().filter_map(|line| line.trim().strip_prefix("larder sim "));

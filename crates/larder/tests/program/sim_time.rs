@@ -1,6 +1,7 @@
-//! `larder sim … --origin`: modelled time in every form of report, at either pace; and what is refused.
+//! `larder sim … --origin`: modelled time in every form of report, at either pace; and its
+//! refusals.
 //!
-//! The figures themselves are tested in `larder-sim`.
+//! `larder-sim` tests the figures themselves.
 
 use std::{
     fs,
@@ -57,7 +58,7 @@ fn time_is_in_a_table_a_list_a_file_and_a_chart() {
             assert!(tail.is_sorted() && tail[0] > 0.0, "{row}");
         }
         assert!(number("time_ssd_read_max_us") <= number("time_read_max_us"), "a client waits for the drive: {row}");
-        // What waits in the drive's buffer at the end was written, and is not programmed.
+        // Data in the drive's buffer at the end was written, and is not programmed.
         let amplified = number("time_ssd_write_amplification");
         assert!((0.5..2.0).contains(&amplified), "{row}");
         assert!(number("time_origin_busy_ratio") > 0.0 && number("time_origin_busy_ratio") <= 1.0, "{row}");

@@ -1,5 +1,6 @@
-//! Formats of traces on the command line. Each goes through `info`, `convert` and `sim run`. A file that does not name its format is
-//! refused, with the formats that fit. The caller may name columns. A request of a content trace is one line of csv.
+//! Formats of traces on the command line. Each goes through `info`, `convert` and `sim run`. A file
+//! that does not name its format is refused, with the formats that fit. The caller may name
+//! columns. A request of a content trace is one line of csv.
 //!
 //! `larder-trace` tests the content of lines and records.
 
@@ -50,7 +51,9 @@ fn counts(info: &Value) -> [u64; 3] {
     [of("read_sizes"), of("write_sizes"), info["flushes"].as_u64().expect("a number")]
 }
 
-/// The refusal of a file: every command that reads traces prints the same sentence, and does nothing.
+/// Returns the refusal of a file.
+///
+/// Every command that reads traces prints the same sentence, and does nothing.
 fn refusals(path: &Path, how: &[&str], to: &Path) -> String {
     let out = to.display().to_string();
     let mut all = [

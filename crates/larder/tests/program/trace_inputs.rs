@@ -1,6 +1,7 @@
-//! Traces as inputs of any command: pipes, which can be read once, and content in blocks of several sizes.
+//! Traces as inputs of any command: pipes, which can be read once, and content in blocks of several
+//! sizes.
 //!
-//! What each format takes, and what is a bad line, is tested in `larder-trace`.
+//! `larder-trace` tests the input of each format, and its bad lines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write;
@@ -26,7 +27,7 @@ fn pipe(scratch: &Scratch) -> PathBuf {
     path
 }
 
-/// Text that a command said on standard error where it failed.
+/// Returns the text of a failed command on standard error.
 fn complaint(out: &Output) -> String {
     let said = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(1), "{said}");
@@ -81,7 +82,7 @@ fn a_signal_ends_a_command_that_waits_for_a_pipe() {
     let (pipe, out) = (pipe(&scratch), scratch.path("out"));
     for words in ["trace info IN", "trace convert IN --to csv -o OUT"] {
         let running = begin(&mut command(words, &pipe, &out));
-        // It has opened the pipe once this is open, and waits for what does not come.
+        // The command has opened the pipe once this is open, and waits for data that does not come.
         let mut writer: File = OpenOptions::new().write(true).open(&pipe).expect("a reader");
         writer.write_all(b"1 1 a 0 8 W 0 0 0000").expect("a reader");
         running.signal("TERM");
@@ -91,7 +92,7 @@ fn a_signal_ends_a_command_that_waits_for_a_pipe() {
     }
 }
 
-/// Such a trace is looked at, and refused by what needs blocks of one size.
+/// `info` reads such a trace, and commands that need blocks of one size refuse it.
 #[test]
 fn content_in_blocks_of_two_sizes_is_named_by_its_line() {
     let scratch = Scratch::new("two-sizes");

@@ -1,8 +1,9 @@
-//! The real program among things that other users can make: run folders, control sockets, state folders, flash files; and several servers
-//! that want one socket.
+//! The real program among things that other users can make: run folders, control sockets, state
+//! folders, flash files. Also several servers that want one socket.
 //!
-//! Other users are numbers without an account. Their parts need root; without root the tests skip them with a word. Files of these users
-//! in `/tmp` lie under their number, and the tests remove them.
+//! Other users are numbers without an account. Their parts need root; without root the tests skip
+//! them with a word. Files of these users in `/tmp` lie under their number, and the tests remove
+//! them.
 
 use crate::support::{MIB, Scratch, Volume, begin, ends, larder, run, say};
 use std::{
@@ -63,8 +64,9 @@ fn impostor(socket: &Path, named: String, user: u32) {
     let listener = UnixListener::bind(socket).expect("a socket");
     let (ready, is_ready) = mpsc::channel();
     thread::spawn(move || {
-        // SAFETY: plain system calls. The first changes the user of this thread alone, where the C library's would
-        // change that of all. The second makes that user the one which the kernel tells to clients of the socket.
+        // SAFETY: plain system calls. The first changes the user of this thread alone; the C
+        // library's would change that of all. The second makes that user the one that the kernel
+        // reports to clients of the socket.
         let (changed, listens) =
             unsafe { (libc::syscall(libc::SYS_setresuid, user, user, user), libc::listen(listener.as_raw_fd(), 16)) };
         assert_eq!((changed, listens), (0, 0), "a thread of another user listens");

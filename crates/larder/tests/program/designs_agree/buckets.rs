@@ -1,26 +1,31 @@
-//! AustereCache over buckets: the same requests, one after the other, and after each of them the same counts: chunks stored, found
-//! stored already and evicted, bytes of chunks and metadata slots written, metadata slots read; and each read hits in both
-//! or in none.
+//! AustereCache over buckets: the same requests, one after the other, and after each of them the
+//! same counts. The counts are chunks stored, found stored already and evicted; bytes of chunks and
+//! metadata slots written; metadata slots read. And each read hits in both or in none.
 //!
-//! A content's fingerprint says in which bucket it lies, and its stored length how many slots it takes, so the simulator is given both
-//! as the engine's log of decisions tells them: those of the bytes that the engine hashed and compressed. Nothing else is taken from
-//! the log. Both have the same layout ([`AustereConfig::of_layout`]).
+//! A content's fingerprint gives its bucket, and its stored length gives its number of slots. So
+//! the simulator gets both from the engine's log of decisions: those of the bytes that the engine
+//! hashed and compressed. It takes nothing else from the log. Both have the same layout
+//! ([`AustereConfig::of_layout`]).
 //!
-//! *What is written* is the same count by count. *What is read of the metadata region* is the same by this rule ([`Remembered`]):
-//! for each run that an index names, for an address that is read or for a content that is stored, the simulator reads its metadata
-//! slot, as the paper's cache does. The engine does so, too, but not where it still knows it: for a content, if the slot is among
-//! the last that it read or wrote; for an address, if it was read since it was last looked up. In write-back the simulator reads the
-//! metadata slots of victims besides, which may have dirty addresses; the engine has dirty chunks with their whole addresses, and reads none
-//! for them.
+//! *Writes* agree count by count. *Reads of the metadata region* agree by this rule
+//! ([`Remembered`]). An index may name a run, for an address that is read or for a content that is
+//! stored. The simulator then reads the run's metadata slot, as the paper's cache does. The engine
+//! does so, too, unless it still knows the slot. For a content, it knows the slots that it read or
+//! wrote last. For an address, it knows a slot that was read since its last look-up. In write-back
+//! the simulator also reads the metadata slots of victims, which may have dirty addresses. The
+//! engine has dirty chunks with their whole addresses, and reads none for them.
 //!
-//! A write of an address that takes the place of a *sibling* in the list of a content, one that shares its LBA-hash, the engine writes in two
-//! steps: the sibling leaves the list at once, and the address joins it when log or origin have the write. The simulator, which
-//! knows no crashes, writes it once.
+//! A write of an address may take the place of a *sibling* in the list of a content, one that
+//! shares its LBA-hash. The engine writes that in two steps: the sibling leaves the list at once,
+//! and the address joins it when log or origin have the write. The simulator, which knows no
+//! crashes, writes it once.
 //!
-//! In write-back the origin gets what is dirty after each request, in both: an address that is dirty the engine finds also when the
-//! indices have lost it, until it was destaged. The simulator, whose indices are all it has, destages it when they lose it.
+//! In write-back the origin gets all dirty data after each request, in both. The engine finds a
+//! dirty address until it was destaged, even if the indices have lost it. The simulator has only
+//! its indices, and destages an address when they lose it.
 //!
-//! What it does not do: requests at the same time, or of parts of chunks; bytes of chunks that are read.
+//! It leaves out requests at the same time, requests of parts of chunks, and the bytes of chunks
+//! that are read.
 
 use super::requests::{CHUNK, caches_some, content_of, drawn, of_traces, packed_bytes_of, settled};
 use larder_core::{
@@ -49,9 +54,9 @@ use std::{
     time::Duration,
 };
 
-/// What a small flash has beside its slots.
+/// Metadata of a small flash, beside its slots.
 const METADATA_BYTES: u64 = 768 << 10;
-/// Of the metadata region.
+/// Bytes of a slot in the metadata region.
 const METADATA_SLOT_BYTES: u64 = 512;
 /// Chunks that compress have so many slots.
 const PACKED_CHUNK: usize = 4 * CHUNK;
@@ -67,7 +72,7 @@ const MODES: [(WriteMode, WritePolicy); 3] = [
     (WriteMode::Around, WritePolicy::Around),
 ];
 
-/// What was done so far.
+/// Counts of all work so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Counts {
     read_hits: u64,
@@ -78,18 +83,18 @@ struct Counts {
     metadata_slots_written: u64,
 }
 
-/// What is run.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     mode: WriteMode,
     policy: WritePolicy,
     compression: Compression,
     chunk: usize,
-    /// Slots that the flash has at least.
+    /// The fewest slots of the flash.
     slots: u64,
     /// Bytes of a sector of the flash: a metadata slot, or a block of several.
     sector_bytes: u32,
-    /// What the volume holds before.
+    /// The content of the volume before the run.
     before: &'a [Content],
 }
 
@@ -105,7 +110,7 @@ impl Run<'_> {
     };
 }
 
-/// A content that was inserted, by its fingerprint, and how it was stored, if it was.
+/// An inserted content, by its fingerprint, and its stored form, if it was stored.
 type Inserted = (Fingerprint, Option<Stored>);
 
 /// The engine on simulated devices.
@@ -114,7 +119,7 @@ struct Engine {
     cache: Arc<Cache>,
     mode: WriteMode,
     sector_bytes: u32,
-    /// What the last request inserted.
+    /// The insertions of the last request.
     inserted: Arc<Mutex<Vec<Inserted>>>,
     layout: AustereConfig,
 }
@@ -149,7 +154,7 @@ impl Engine {
                 sink.lock().push((fingerprint.expect("it deduplicates"), *stored));
             }
         })));
-        // Nothing is read ahead, and nothing destaged that nobody asks for.
+        // No read-ahead, and no destaging without a request for it.
         let tuning = Tuning {
             prefetch_bytes_max: 0,
             dirty_low_percent: 100,
@@ -162,7 +167,7 @@ impl Engine {
         Engine { runtime, cache: Arc::new(cache), mode, sector_bytes: run.sector_bytes, inserted, layout }
     }
 
-    /// Makes a request, and waits until all that follows from it is done.
+    /// Makes a request, and waits until all its consequences are done.
     fn make(&self, request: &Request) {
         let Engine { runtime, cache, layout, .. } = self;
         let chunk = layout.chunk_bytes as usize;
@@ -191,19 +196,19 @@ impl Engine {
         runtime.block_on(cache.settle());
         match self.mode {
             WriteMode::Back => assert!(runtime.block_on(cache.destage_all())),
-            // What is clean is named on flash when the origin has it.
+            // A clean chunk is named on flash when the origin has it.
             _ => runtime.block_on(cache.flush()).expect("it is flushed"),
         }
         runtime.run_for(Duration::from_millis(50));
     }
 
-    /// What it counted, and how many metadata slots it read to know what they say.
+    /// Returns its counts, and the number of metadata slots that it read for their content.
     fn counts(&self) -> (Counts, u64) {
         let counts = self.cache.status().counts;
         let block_bytes = u64::from(self.sector_bytes);
         assert_eq!(counts.flash_region_bytes_read, counts.flash_region_reads * block_bytes);
         assert_eq!(counts.flash_region_bytes_written, counts.flash_region_writes * block_bytes);
-        // A block of several is read whenever one of them is written.
+        // A block of several is read for each write to one of them.
         let read_to_write = if block_bytes > METADATA_SLOT_BYTES { counts.flash_region_writes } else { 0 };
         let done = Counts {
             read_hits: counts.read_hits,
@@ -217,10 +222,11 @@ impl Engine {
     }
 }
 
-/// The metadata slots that the engine still knows, by the rule, and how many reads that leaves it.
+/// The metadata slots that the engine still knows, by the rule, and the number of its remaining
+/// reads.
 #[derive(Default)]
 struct Remembered {
-    /// Each with whether it was read since it was last looked up.
+    /// Each with true if it was read since its last look-up.
     known: HashMap<u32, bool>,
     /// In order of their reads and writes; a slot may be there twice.
     order: VecDeque<u32>,
@@ -228,7 +234,7 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// An address is looked up that may be in the run at `slot`.
+    /// Notes a look-up of an address that may be in the run at `slot`.
     fn look_up(&mut self, slot: u32) {
         if self.known.get(&slot) != Some(&true) {
             self.read(slot);
@@ -236,7 +242,7 @@ impl Remembered {
         self.known.entry(slot).and_modify(|is_fresh| *is_fresh = false);
     }
 
-    /// A content is looked for that may be in the run at `slot`.
+    /// Notes a search for a content that may be in the run at `slot`.
     fn compare(&mut self, slot: u32) {
         if !self.known.contains_key(&slot) {
             self.read(slot);
@@ -265,7 +271,7 @@ impl Remembered {
     }
 }
 
-/// The simulator, by itself, and what the engine should read of the metadata region if it decides the same.
+/// The simulator, by itself, and the engine's expected reads of the metadata region.
 struct Simulated {
     cache: AustereCache,
     policy: WritePolicy,
@@ -273,11 +279,11 @@ struct Simulated {
     remembered: Remembered,
     /// Runs that the indices named.
     looks: u64,
-    /// Of them, those that had another content, or another address.
+    /// Those of them with another content, or another address.
     vain_looks: u64,
     /// Metadata slots that the engine writes twice, and the simulator once.
     in_two_steps: u64,
-    /// What the engine's log told of each content.
+    /// The log's content for each fingerprint.
     told: HashMap<Fingerprint, Content>,
 }
 
@@ -288,7 +294,7 @@ impl Simulated {
         Simulated { cache, policy, read_hits: 0, remembered, looks: 0, vain_looks: 0, in_two_steps: 0, told }
     }
 
-    /// Learns how the engine hashed and stored `content`.
+    /// Learns the fingerprint and the stored form of `content`.
     fn learn(&mut self, content: &Content, fingerprint: Fingerprint, stored: Option<Stored>) {
         let known = self.told.get(&content.fingerprint);
         let stored_bytes = stored.map(|stored| stored.bytes).or(known.map(|known| known.stored_bytes));
@@ -333,7 +339,7 @@ impl Simulated {
         }
     }
 
-    /// `content` was inserted, where the index named the run `same` for it.
+    /// Counts the insertion of `content`, for which the index named the run `same`.
     fn inserted(&mut self, content: &Content, same: Option<SlotRun>, before: &Traffic) {
         let done = self.cache.traffic().since(before);
         if let Some(run) = same {
@@ -360,7 +366,7 @@ impl Simulated {
     }
 }
 
-/// What a run came to.
+/// The counts of a run.
 #[derive(Debug, Default)]
 struct Outcome {
     reads: u64,
@@ -368,7 +374,7 @@ struct Outcome {
     looks: u64,
     vain_looks: u64,
     region_reads: u64,
-    /// Stored chunks that compressed to less slots than a chunk has.
+    /// Chunks stored in fewer slots than a raw chunk has.
     packed: u64,
 }
 
@@ -393,7 +399,7 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
         assert_eq!(counts, simulated.counts(), "{}: engine and simulator", at());
         let region_reads = region_reads - region_reads_before;
         assert_eq!(region_reads, simulated.remembered.reads, "{}: metadata slots read, by the rule", at());
-        // Beside them those of victims that may be dirty.
+        // The simulator also reads those of victims that may be dirty.
         let all_reads = simulated.cache.traffic().flash_metadata_bytes_read / METADATA_SLOT_BYTES;
         match run.mode {
             WriteMode::Back => assert!(all_reads >= simulated.looks, "{}: {all_reads} metadata reads", at()),
@@ -411,13 +417,13 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
     outcome
 }
 
-/// In each write mode.
+/// Compares both in each write mode.
 fn agree_in_modes(what: &str, run: &Run<'_>, requests: &[Request]) -> Vec<Outcome> {
     let in_mode = |(mode, policy)| agree_on(&format!("{what}, {mode:?}"), &Run { mode, policy, ..*run }, requests);
     MODES.map(in_mode).into()
 }
 
-/// Chunks of `chunk` bytes of which few are frequent, over few slots.
+/// Compares both on chunks of `chunk` bytes, few of them frequent, over few slots.
 fn agree_on_drawn(seed: u64, compression: Compression, chunk: usize) {
     let mut requests = drawn(seed);
     for request in &mut requests {
@@ -449,7 +455,7 @@ fn drawn_requests_decide_alike() {
     agree_on_drawn(4, Compression::Lz4, CHUNK);
 }
 
-/// Those of the numbers whose key another one has, too.
+/// Returns the numbers whose key another one has, too.
 fn sharing<K: Eq + Hash>(numbers: Range<u64>, key: impl Fn(u64) -> K) -> Vec<u64> {
     let mut by_key: HashMap<K, Vec<u64>> = HashMap::new();
     numbers.for_each(|number| by_key.entry(key(number)).or_default().push(number));
@@ -489,7 +495,8 @@ fn addresses_and_contents_of_one_hash_decide_alike() {
     }
 }
 
-/// A flash that writes blocks of eight metadata slots decides alike; what it costs is counted in its blocks.
+/// A flash that writes blocks of eight metadata slots decides alike; its costs are counted in its
+/// blocks.
 #[test]
 fn chunks_on_a_flash_of_large_sectors_decide_alike() {
     let mut requests = drawn(3);
@@ -500,7 +507,7 @@ fn chunks_on_a_flash_of_large_sectors_decide_alike() {
     }
 }
 
-/// So few slots that most has to go again.
+/// Compares both on the traces, with so few slots that most chunks must go again.
 fn agree_on_traces(compression: Compression, chunk: usize) {
     for (trace, mut requests) in of_traces(chunk) {
         let before = settled(&mut requests);

@@ -1,14 +1,15 @@
-//! All designs: the engine logs what it was asked and in which order it came to decide, and the
-//! simulator decides the same by itself ([`larder_sim::decisions`]).
+//! All designs: the engine logs its requests and the order of its decisions, and the simulator
+//! makes the same decisions by itself ([`larder_sim::decisions`]).
 //!
-//! Each hit and miss, each place, each segment's length, each WEU that goes: one line of the log each, and as many bytes of
-//! segments and evictions after each request, or after each round of those that are made at the same time. Requests have several
-//! chunks and parts of chunks; completions come in any order; destaging, evictions and commits go on beside them.
+//! Each hit and miss, each place, each segment's length, and each evicted WEU is one line of the
+//! log. Both write as many bytes of segments and evictions after each request, or after each round
+//! of concurrent ones. Requests have several chunks and parts of chunks; completions come in any
+//! order; destaging, evictions and commits go on beside them.
 //!
-//! What differs by nature, and is not compared: how the metadata log comes in frames, and when a checkpoint is written, which is when the
-//! committer does. What binds those bytes [`written`](super::written) looks at.
-//! When something begins and ends the log tells: no simulator without time knows when a fill is over, a slot free, or a chunk
-//! destaged.
+//! Some things differ by nature, and are not compared: the frames of the metadata log, and the
+//! committer's moments for checkpoints. [`written`](super::written) checks the rules for those
+//! bytes. The log tells the beginnings and ends: no simulator without time knows when a fill is
+//! over, a slot free, or a chunk destaged.
 
 use super::{
     requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled},
@@ -32,21 +33,21 @@ use std::{collections::BTreeSet, sync::Arc};
 const MODES: [WriteMode; 3] = [WriteMode::Back, WriteMode::Through, WriteMode::Around];
 /// Chunks of the volume of drawn requests.
 const VOLUME_CHUNKS: u64 = 4000;
-/// Contents that they have.
+/// Contents of drawn requests.
 const CONTENTS: u64 = 20_000;
 const DRAWN: usize = 8000;
 /// Chunks that compress have so many bytes for some seeds: parts of them may be slots.
 const PACKED_CHUNK: usize = 4 * CHUNK;
-/// Kinds of events that are to be seen.
+/// Kinds of events that must occur.
 const EVENTS: [&str; 12] =
     ["merge", "look", "fragment", "change", "trim", "full", "told", "taken", "evict", "release", "clean", "clean-run"];
-/// So small that most has to go again.
+/// So small that most chunks must go again.
 const FLASH_BYTES: u64 = 8 << 20;
-/// Clients that ask at the same time.
+/// Clients at the same time.
 const CLIENTS: usize = 16;
 /// Requests of a client in a round.
 const ROUND: usize = 8;
-/// Chunks of a trace that become one request, at most.
+/// The most chunks of a trace that become one request.
 const JOINED_MAX: usize = 8;
 
 /// A request.
@@ -58,7 +59,7 @@ enum Asked {
     Flush,
 }
 
-/// What is written.
+/// The content of a write.
 #[derive(Clone)]
 enum Written {
     Bytes(SharedBuf),
@@ -77,7 +78,7 @@ impl Written {
     }
 }
 
-/// One of the contents of drawn requests: some are zero, some do not compress.
+/// Returns one of the contents of drawn requests: some are zero, some do not compress.
 fn drawn_bytes(rng: &mut Rng, chunk: usize) -> Vec<u8> {
     match skewed(rng, CONTENTS) {
         0 => vec![0; chunk],
@@ -90,7 +91,9 @@ fn skewed(rng: &mut Rng, n: u64) -> u64 {
     (n as f64).powf(rng.below(1 << 20) as f64 / f64::from(1 << 20)) as u64 % n
 }
 
-/// Requests of one to five chunks, and of some sectors anywhere; few addresses and contents are frequent.
+/// Returns requests of one to five chunks, and of some sectors anywhere.
+///
+/// Few addresses and contents are frequent.
 fn drawn(seed: u64, chunk: usize) -> Vec<Asked> {
     let mut rng = Rng::new(seed);
     let requests = (0..DRAWN).map(|_| {
@@ -119,7 +122,7 @@ fn drawn(seed: u64, chunk: usize) -> Vec<Asked> {
     requests.collect()
 }
 
-/// The requests of a trace, of which neighbours are one request.
+/// Returns the requests of a trace, with neighbours joined to one.
 fn joined(requests: &[Request]) -> Vec<Asked> {
     let lba_of = |request: &Request| match request {
         Request::Read(lba, _) | Request::Write(lba, _) | Request::Trim(lba, _) => Some(lba.0),
@@ -167,14 +170,14 @@ async fn make(cache: &Cache, asked: &Asked, chunk: usize) {
     assert_eq!(failed, None);
 }
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy)]
 struct Run<'a> {
     design: &'static str,
     mode: WriteMode,
     flash_bytes: u64,
     chunk: usize,
-    /// What the volume holds before.
+    /// The content of the volume before the run.
     before: &'a [Content],
     volume_chunks: u64,
     asked: &'a [Asked],
@@ -217,7 +220,7 @@ fn counted(cache: &Cache) -> Decided {
     }
 }
 
-/// The simulator, which decides what has been logged, and must come to what the engine counted.
+/// The simulator, which replays the logged decisions and must reach the engine's counts.
 struct Follower {
     lines: Arc<Mutex<Vec<String>>>,
     replay: DecisionReplay,
@@ -242,7 +245,7 @@ impl Follower {
     }
 }
 
-/// Makes the requests; the log, and what both came to.
+/// Makes the requests, and returns the log and the common counts.
 fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     let options = SimOptions { schedule: run.schedule, steps_max: u64::MAX, ..SimOptions::default() };
     let runtime = SimRuntime::with_options(run.seed, options);
@@ -303,7 +306,7 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     (follower.log, follower.replay.decided())
 }
 
-/// Runs in each mode, alone and among others; the kinds of events that were seen.
+/// Runs in each mode, alone and among others, and returns the kinds of events.
 fn agrees_on(what: &str, run: &Run<'_>) -> BTreeSet<String> {
     let mut seen = BTreeSet::new();
     for mode in MODES {
@@ -331,7 +334,8 @@ fn agrees(design: &'static str) {
         let asked = drawn(seed, chunk);
         let run = Run { asked: &asked, seed, chunk, compression, ..Run::of(design) };
         let seen = agrees_on(&format!("seed {seed}"), &run);
-        // What is to be seen was there to be seen. A slot for one record is never found full, and who knows no content never looks.
+        // Only events that can occur are required. A slot for one record is never found full, and a
+        // design without contents never looks one up.
         let kind = designs::named(design).expect("the engine runs it");
         let is_seen = |event: &str| match event {
             "full" => kind.kind() == StoreKind::Weus,
@@ -351,7 +355,7 @@ fn agrees(design: &'static str) {
     }
 }
 
-/// A test for each design, and the names of all that have one.
+/// Defines a test for each design, and the names of all that have one.
 macro_rules! decide_alike {
     ($($test:ident: $design:literal,)+) => {
         $(

@@ -1,6 +1,6 @@
 //! The requests: drawn ones, and the first chunks of the real traces.
 //!
-//! What it does not do: make them.
+//! It does not make them.
 
 use larder_core::{Fingerprint, Lba};
 use larder_device::rng::{Rng, mix64};
@@ -18,26 +18,28 @@ use std::{
 pub const CHUNK: usize = 4096;
 pub const CHUNKS: u64 = 600;
 pub const REQUESTS: usize = 3000;
-/// Chunks that are taken of a trace.
+/// Chunks taken from a trace.
 const TRACE_REQUESTS: usize = 6000;
-/// The same of one that is like another one.
+/// Chunks taken from a trace that is like another one.
 const FEW_REQUESTS: usize = 1000;
-/// Blocks of the disk whose daily images are among the traces: what the first image has, and later ones only where it changed.
+/// Blocks of the disk whose daily images are among the traces: the first image, and the changes of
+/// later ones.
 const SNAPSHOT_BLOCKS: usize = 786_432;
 
 /// A trace.
 #[derive(Clone, Copy)]
 struct Trace {
-    /// Below the folder of the traces.
+    /// The path below the folder of the traces.
     path: &'static str,
-    /// The format of the trace, where the file does not name it.
+    /// The format of the trace, if the file does not name it.
     format: Option<FormatId>,
-    /// Bytes of a block, of which each has a content. None where the trace does not say what is in its blocks: then each address
-    /// has a content of its own.
+    /// Bytes of a block with a content.
+    ///
+    /// `None` for a trace without contents: then each address has a content of its own.
     block_bytes: Option<usize>,
-    /// Blocks that are passed over, whole chunks of them.
+    /// Skipped blocks, as whole chunks.
     skipped: usize,
-    /// Chunks that are taken where no number is asked for.
+    /// Chunks taken by default.
     sample: usize,
 }
 
@@ -50,7 +52,7 @@ impl Trace {
         Trace { path, format: Some(format), block_bytes: None, skipped: 0, sample: TRACE_REQUESTS }
     }
 
-    /// Another one is of the same format, and of few chunks as good as this.
+    /// Takes few chunks, because another trace of the same format is as good.
     const fn few(self) -> Self {
         Trace { sample: FEW_REQUESTS, ..self }
     }
@@ -60,8 +62,10 @@ impl Trace {
     }
 }
 
-/// Our own ones, then samples that others published: of few requests, and with addresses that few requests share. Then public ones
-/// of addresses alone. All that there are, each with some chunks; of the daily images the first, and the changes of the days after it.
+/// Our own traces, then published samples of few requests, with addresses that few requests share.
+///
+/// Then public ones of addresses alone. All of them, each with some chunks; of the daily images the
+/// first, and the changes of the days after it.
 const TRACES: [Trace; 21] = [
     Trace::new("apt-clones.trace.zst", 4096),
     Trace::new("devbuild.trace.zst", 4096),
@@ -86,7 +90,9 @@ const TRACES: [Trace; 21] = [
     Trace::of_addresses("public/arc-fast03/P12.lis.zst", FormatId::ArcLis).few(),
 ];
 
-/// Each real trace with its first chunks, of `chunk` bytes, and what it is called: without a folder of them, none, and that is said.
+/// Returns each real trace's name and first chunks, of `chunk` bytes.
+///
+/// Without a folder of traces it returns none, and says so.
 pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
     let found = folder();
     if found.is_none() {
@@ -109,7 +115,7 @@ pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
     })
 }
 
-/// Where the real traces are.
+/// Returns the folder of the real traces.
 fn folder() -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir())
@@ -121,12 +127,14 @@ pub fn content_of(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: CHUNK as u32 }
 }
 
-/// The bytes of a content, which do not compress. Those that a number begins have zeroes for 0.
+/// Returns the bytes of a content, which do not compress.
+///
+/// Those that a number begins have zeroes for 0.
 pub fn bytes_of(content: &Content) -> Vec<u8> {
     packed_bytes_of(&Content { stored_bytes: CHUNK as u32, ..*content }, CHUNK)
 }
 
-/// The bytes of a content of `chunk` bytes, which compress to about its stored length.
+/// Returns `chunk` bytes of a content, which compress to about its stored length.
 pub fn packed_bytes_of(content: &Content, chunk: usize) -> Vec<u8> {
     if content.is_zero() {
         return vec![0; chunk];
@@ -135,7 +143,7 @@ pub fn packed_bytes_of(content: &Content, chunk: usize) -> Vec<u8> {
     compressible(mix64(half(0)) ^ half(8), chunk, content.stored_bytes as usize)
 }
 
-/// `chunk` bytes that compress to about `stored`.
+/// Returns `chunk` bytes that compress to about `stored`.
 pub fn compressible(seed: u64, chunk: usize, stored: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> =
         (0..chunk as u64 / 8).flat_map(|word| mix64(seed.wrapping_add(word << 32)).to_le_bytes()).collect();
@@ -145,7 +153,9 @@ pub fn compressible(seed: u64, chunk: usize, stored: usize) -> Vec<u8> {
     bytes
 }
 
-/// Addresses and contents, of which few are frequent, as in a Zipf distribution; writes, reads and trims.
+/// Draws addresses and contents, few of them frequent, as in a Zipf distribution.
+///
+/// The requests are writes, reads and trims.
 pub fn drawn(seed: u64) -> Vec<Request> {
     let mut rng = Rng::new(seed);
     let skewed = |rng: &mut Rng, n: u64| (n as f64).powf(rng.below(1 << 20) as f64 / f64::from(1 << 20)) as u64 % n;
@@ -160,15 +170,17 @@ pub fn drawn(seed: u64) -> Vec<Request> {
     requests.collect()
 }
 
-/// Whether something of them is to be cached: writes alone are not, where they go around the cache.
+/// Returns true if the mode caches some of them: writes alone go around the cache in write-around.
 pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
     mode != WriteMode::Around || requests.iter().any(|request| matches!(request, Request::Read(..)))
 }
 
-/// The first chunks of a trace, of `chunk` bytes, after those that are passed over. Addresses are numbered as they come, so that the volume is small. A trace's blocks
-/// are composed to chunks; larger ones, which cannot be divided, are taken for chunks as they are, stored in as much less. Of addresses
-/// alone, all that a chunk has of them is one.
-/// Nothing, with a word, where there is no such trace.
+/// Returns the first chunks of a trace, of `chunk` bytes, after the skipped ones.
+///
+/// Addresses are numbered as they come, so that the volume is small. A trace's blocks are composed
+/// to chunks. Larger ones, which cannot be divided, are taken for chunks as they are, stored in as
+/// much less. In a trace of addresses alone, all accesses to a chunk are one. If the trace is
+/// missing, it returns nothing and says so.
 fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Request> {
     let (path, block) = (traces.join(trace.path), trace.block_bytes.unwrap_or(chunk));
     if !path.is_file() {
@@ -183,7 +195,8 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
     } else {
         first_of(larder_trace::chunks(open(), block as u32).expect("a size").skip(trace.skipped), block, count)
     };
-    // AustereCache's generator gives a content another stored length each time that it draws it; here it keeps the first.
+    // AustereCache's generator draws a content with another stored length each time; here it keeps
+    // the first.
     let mut stored: HashMap<Fingerprint, u32> = HashMap::new();
     for request in &mut requests {
         if let Request::Read(_, content) | Request::Write(_, content) = request {
@@ -217,7 +230,7 @@ fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usiz
                     requests.extend((first.0..first.0 + count).map(|lba| Request::Trim(number(Lba(lba)), 1)));
                 }
                 Request::Flush => requests.push(Request::Flush),
-                // What is there then the trace does not tell.
+                // The trace does not tell the content after that.
                 Request::Forget(..) => {}
             }
         }
@@ -226,7 +239,9 @@ fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usiz
     requests
 }
 
-/// What is read is what the volume has: what was written, or what the first read of it says.
+/// Settles the reads on the volume's content, and returns the first content.
+///
+/// That is the last write, or the content of the first read.
 pub fn settled(requests: &mut [Request]) -> Vec<Content> {
     let mut before: Vec<Option<Content>> = Vec::new();
     let mut now: HashMap<Lba, Content> = HashMap::new();

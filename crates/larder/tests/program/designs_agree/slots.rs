@@ -1,14 +1,16 @@
-//! The designs with slots of one chunk: the same requests, one after the other, and after each of them the same counts: reads that
-//! hit, chunks stored, chunks found stored already, bytes of chunks that are written to flash, and bytes of CacheDedup's metadata pages.
+//! The designs with slots of one chunk: the same requests, one after the other, and after each of
+//! them the same counts. The counts are reads that hit, chunks stored, chunks found stored already,
+//! bytes of chunks written to flash, and bytes of CacheDedup's metadata pages.
 //!
-//! The engine has a log in place of those pages. What would be written to them is decided by the design all the same: which entries
-//! a request changes. So they are counted of the engine's decisions by the rule that the simulator has (CacheDedup, FAST 2016, section 3.3;
-//! see [`larder_sim::slotted`]), in both.
+//! The engine has a log in place of those pages. The design still decides the entries that a
+//! request changes, and so their content. So both count them from the engine's decisions by the
+//! simulator's rule (CacheDedup, FAST 2016, section 3.3; see [`larder_sim::slotted`]).
 //!
-//! In write-back the origin gets what is dirty after each request: what a design lets go of while it is dirty the engine still
-//! has, and hits, until then, which the simulator, without time, does not know.
+//! In write-back the origin gets all dirty data after each request. Until then the engine still
+//! has, and hits, a dirty chunk that the design dropped. The simulator, without time, does not know
+//! that.
 //!
-//! What it does not do: requests at the same time, whose order is the engine's own.
+//! It leaves out requests at the same time, whose order is the engine's own.
 
 use super::requests::{CHUNK, bytes_of, caches_some, drawn, of_traces, settled};
 use larder_core::{
@@ -33,7 +35,7 @@ use larder_sim::{
 };
 use std::{sync::Arc, time::Duration};
 
-/// What a small flash has beside its slots.
+/// Metadata of a small flash, beside its slots.
 const METADATA_BYTES: u64 = 640 << 10;
 const MODES: [(WriteMode, WritePolicy); 3] = [
     (WriteMode::Back, WritePolicy::Back),
@@ -41,7 +43,7 @@ const MODES: [(WriteMode, WritePolicy); 3] = [
     (WriteMode::Around, WritePolicy::Around),
 ];
 
-/// What was done so far.
+/// Counts of all work so far.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Counts {
     read_hits: u64,
@@ -51,7 +53,10 @@ struct Counts {
     metadata_bytes_written: u64,
 }
 
-/// Pages of metadata entries, written when they are full, when a dirty write changed an entry, and when a flush finds one begun.
+/// Pages of metadata entries.
+///
+/// A page is written when it is full, when a dirty write changed an entry, and when a flush finds
+/// it begun.
 struct Pages {
     entry_bytes: u64,
     begun_bytes: u64,
@@ -113,7 +118,7 @@ struct Engine {
     runtime: Arc<SimRuntime>,
     cache: Arc<Cache>,
     mode: WriteMode,
-    /// Data slots that the cache has.
+    /// Data slots of the cache.
     data_chunks: u64,
     pages: Pages,
     /// Entries that went to the pages.
@@ -135,7 +140,7 @@ impl Engine {
         design.fit(&mut options);
         let made = runtime.block_on(create(&*flash, volume_bytes, &options)).expect("it is made");
         let slots = u64::from(made.layout.slot_count);
-        // Nothing is read ahead, and nothing destaged that nobody asks for.
+        // No read-ahead, and no destaging without a request for it.
         let tuning = Tuning {
             prefetch_bytes_max: 0,
             dirty_low_percent: 100,
@@ -148,7 +153,7 @@ impl Engine {
         Engine { runtime, cache: Arc::new(cache), mode, data_chunks: slots - spares(slots), pages, entries: 0 }
     }
 
-    /// Makes a request, and waits until all that follows from it in the background is over.
+    /// Makes a request, and waits until all its background work is over.
     fn make(&mut self, request: &Request) {
         let Engine { runtime, cache, .. } = &*self;
         let at = |lba: &Lba| lba.0 * CHUNK as u64;
@@ -231,7 +236,7 @@ fn agrees<D: Slotted + 'static>(name: &str, make: impl Fn(FlashSize) -> D) {
         agrees_on(name, &format!("seed {seed}"), 180, drawn(seed), &make);
     }
     for (trace, requests) in of_traces(CHUNK) {
-        // So small that most has to go again.
+        // So small that most chunks must go again.
         agrees_on(name, &trace, (requests.len() as u64 / 16).max(64), requests, &make);
     }
 }

@@ -1,16 +1,20 @@
-//! What the engine writes to flash, byte for byte: as it says, as the device sees it, and as the decisions ask for it.
+//! The engine's writes to flash, byte for byte: its own counts, the device's counts, and the
+//! demands of the decisions.
 //!
-//! - *Slots and the metadata region* have what the simulator decided: the counts that are compared with it are those of the device.
-//! - *The metadata log* is no simulator's: when a commit comes, and which entries share a frame, is a matter of time. Its bytes are bound by
-//!   a rule all the same: a frame is a header and its entries, padded to a sector; and each entry is owed to one decision, which the
-//!   simulator made, too. A dirty chunk, a fragment and a trim are one entry under the decision's own number, an eviction is one, each
-//!   chunk that is clean now is one, and so is each address that is dropped. A change of the origin has one at most, whatever was mapped
-//!   there; a clean chunk one at most, for it is logged when its record is written and the origin was flushed, if it is mapped by then still.
-//! - *Checkpoints and superblocks* are the rest of the device, which is as much as the engine says.
+//! - *Slots and the metadata region* get the bytes that the simulator decided: the compared counts
+//!   are those of the device.
+//! - *The metadata log* has no simulator: the moment of a commit, and the entries of a frame,
+//!   depend on time. A rule binds its bytes all the same. A frame is a header and its entries,
+//!   padded to a sector. Each entry is owed to one decision, which the simulator made, too. A dirty
+//!   chunk, a fragment and a trim are one entry under the decision's own number. An eviction is
+//!   one, each newly clean chunk is one, and each dropped address is one. A change of the origin
+//!   has one at most, whatever was mapped there. A clean chunk has one at most: it is logged when
+//!   its record is written and the origin was flushed, if it is still mapped then.
+//! - *Checkpoints and superblocks* are the rest of the device, as many bytes as the engine says.
 //!
-//!   A slot that goes at once, for what waits, has had its entry on the way before.
+//!   A slot that goes at once, for a waiter, has had its entry on the way before.
 //!
-//! What it does not do: writes that fail.
+//! It leaves out writes that fail.
 
 use larder_core::{
     Lba,
@@ -28,7 +32,7 @@ use std::{
     sync::Arc,
 };
 
-/// Bytes that were written, by where they went.
+/// Written bytes, by their region.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Bytes {
     pub slots: u64,
@@ -38,22 +42,22 @@ pub struct Bytes {
     pub rest: u64,
 }
 
-/// What the decisions owe the log, and what of it is there.
+/// The debts of the decisions to the log, and the entries found there.
 #[derive(Default)]
 struct Owed {
     bytes: Bytes,
     frames: u64,
     entries: u64,
-    /// The first chunk of what is dirty under a number.
+    /// The first dirty chunk under a number.
     dirty: HashMap<u64, Lba>,
     clean: HashSet<(Lba, u64)>,
     runs: HashSet<u64>,
-    /// Slots that were evicted, and of which the log does not say so yet.
+    /// Evicted slots without a log entry so far.
     evicted: HashSet<u32>,
-    /// Slots that the log says are free and that no decision of then evicted, and those of them that went.
+    /// Slots that the log frees without an eviction at that time, and those of them that went.
     freed_ahead: u64,
     reused: u64,
-    /// Addresses that were dropped, and then changes, each of which may have an entry.
+    /// Dropped addresses, and later changes, each of which may have an entry.
     dropped: u64,
     changes: u64,
     forgotten: u64,
@@ -62,7 +66,7 @@ struct Owed {
     mapped: u64,
 }
 
-/// Both sides of it.
+/// Both sides of the account.
 pub struct Ledger {
     layout: Layout,
     flash_tag: u64,
@@ -79,7 +83,7 @@ impl Ledger {
         Arc::new(Watched { flash, ledger: self.clone() })
     }
 
-    /// The engine decided.
+    /// Notes a decision of the engine.
     pub fn decided(&self, event: &Event, answer: &Answer) {
         let mut owed = self.owed.lock();
         match (event, answer) {
@@ -136,7 +140,7 @@ impl Ledger {
                 LogEntry::Map { dirty: false, .. } | LogEntry::MapZero { dirty: false, .. } => owed.mapped += 1,
                 LogEntry::SlotFreed { slot, .. } => {
                     if !owed.evicted.remove(&slot) {
-                        // In buckets, what will likely have to go is free ahead of that.
+                        // In buckets, likely victims are freed ahead.
                         assert!(self.layout.region_bytes() > 0, "slot {slot} is freed, and nobody evicted it");
                         owed.freed_ahead += 1;
                     }
@@ -155,7 +159,7 @@ impl Ledger {
         }
     }
 
-    /// Looks at all of it, of a cache that was closed and has nothing more to write.
+    /// Checks the whole account, after the cache was closed and has nothing more to write.
     pub fn check(&self, cache: &Cache, what: &str) -> Bytes {
         let owed = self.owed.lock();
         let status = cache.status();
@@ -178,7 +182,7 @@ impl Ledger {
     }
 }
 
-/// A flash that tells what is written to it.
+/// A flash that notes the writes to it.
 pub struct Watched {
     flash: Arc<SimDevice>,
     ledger: Arc<Ledger>,

@@ -1,9 +1,12 @@
-//! The load: several clients, each with its own connection and its own sectors, with several requests in flight.
+//! The load: several clients, each with its own connection and its own sectors, with several
+//! requests in flight.
 //!
-//! The first half of the volume is dealt out in stripes of 2 KiB, so that clients share chunks; the second half in
-//! runs of two chunks, so that whole chunks are written, some of them with content that is there already.
+//! The first half of the volume is dealt out in stripes of 2 KiB, so that clients share chunks. The
+//! second half is dealt out in runs of two chunks, so that whole chunks are written, some of them
+//! with known content.
 //!
-//! A request that fails before the server was killed is a failed test; one that fails afterwards ends its client.
+//! A request that fails before the server was killed is a failed test; one that fails afterwards
+//! ends its client.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
@@ -23,13 +26,13 @@ const REQUESTS_MAX: usize = 6;
 /// Contents that many chunks have.
 const COMMON_CONTENTS: u32 = 12;
 
-/// What one life of a server is put under.
+/// The load on one life of a server.
 pub struct Load {
     pub model: Mutex<Model>,
     pub sectors: usize,
-    /// From here on requests may fail, for the server is being killed.
+    /// From here on requests may fail, because the server is being killed.
     pub killed: AtomicBool,
-    /// Clients finish what is in flight, and leave.
+    /// Clients finish the requests in flight, and leave.
     pub leave: AtomicBool,
     pub writes: AtomicU64,
     pub flushes: AtomicU64,
@@ -75,7 +78,7 @@ impl Load {
         assert!(self.killed.load(Acquire), "{what} failed before the server was killed: {error}");
     }
 
-    /// A few requests at once, all waited for. False where the server is gone.
+    /// Makes a few requests at once, and waits for all; false if the server is gone.
     fn batch(&self, device: &dyn BlockDevice, client: usize, rng: &mut Rng) -> bool {
         let mut changes: Vec<(Range<usize>, bool, IoFuture<()>)> = Vec::new();
         for _ in 0..=rng.index(REQUESTS_MAX) {

@@ -1,12 +1,14 @@
-//! Process kills for real: `larder serve` ends by SIGKILL while clients write and flush, starts again, and every sector
-//! is compared with what the contract allows: what was flushed is there, the rest is old or new, and what was read stays.
+//! Process kills for real: `larder serve` ends by SIGKILL while clients write and flush, and starts
+//! again. Every sector is compared with the contract: flushed data is there, the rest is old or
+//! new, and the value of a read stays.
 //!
-//! The flash is tiny, so that evictions, destages and checkpoints are under way at every kill. The server also dies while
-//! it recovers, while it ends in order, and while another process sets its mode, flushes or detaches it. A kill loses
-//! no sector that a device was given; `power` tests the loss of power.
+//! The flash is tiny, so that evictions, destages and checkpoints are under way at every kill. The
+//! server also dies while it recovers, while it ends in order, and while another process sets its
+//! mode, flushes or detaches it. A kill loses no sector that a device was given; `power` tests the
+//! loss of power.
 //!
-//! `LARDER_KILL_ROUNDS=N` asks for more rounds, `LARDER_SEED=N` for another seed. The seed draws load and delays; which
-//! operation a kill meets is up to the machine.
+//! `LARDER_KILL_ROUNDS=N` asks for more rounds, `LARDER_SEED=N` for another seed. The seed draws
+//! load and delays; the machine decides which operation a kill meets.
 
 pub mod load;
 pub mod model;
@@ -27,14 +29,14 @@ use crate::support::{begin, ends, fitting, have_mounts, have_tools, larder, run,
 use load::{CLIENTS, Load};
 use model::SECTOR;
 
-/// Small enough that all of it is read after each kill.
+/// Small enough that the test reads all of it after each kill.
 const VOLUME_BYTES: u64 = 12 * MIB;
 /// Slots for about a fifth of it.
 const FLASH_BYTES: u64 = 6 * MIB;
 const ROUNDS: u64 = 6;
 /// Bytes of one read when everything is compared.
 const READ_BYTES: usize = 1 << 20;
-/// A life ends after this time, however few writes it saw.
+/// The longest time of a life, even with few writes.
 const LOAD_TIME_MAX: Duration = Duration::from_secs(10);
 const MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
 
@@ -57,7 +59,7 @@ impl Drop for Replay {
     }
 }
 
-/// In the middle of what a server dies.
+/// The work of a server that the kill interrupts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kill {
     UnderLoad,
@@ -77,7 +79,7 @@ const KILLS: [Kill; 6] = [
     Kill::WhileItIsFlushed,
 ];
 
-/// A volume, what may be on it, and what was counted.
+/// A volume, its possible content, and the counts.
 struct Arena<'a> {
     volume: &'a Volume,
     load: &'a Load,
@@ -109,7 +111,7 @@ impl<'a> Arena<'a> {
         thread::sleep(self.millis(0, 20));
     }
 
-    /// Destaging at another pace in each life.
+    /// Returns options with another pace of destaging in each life.
     fn serve_options(&mut self) -> [&'static str; 6] {
         let rate = ["0", "1M", "8M"][self.rng.index(3)];
         let low = ["0", "20"][self.rng.index(2)];
@@ -121,7 +123,7 @@ impl<'a> Arena<'a> {
         let mut server = self.volume.serve_with(&options);
         self.compare(&server);
         if self.rng.chance(1, 3) {
-            // What was read stays, though nothing was flushed since.
+            // The values of the reads stay, without a flush since.
             server.kill();
             self.kills += 1;
             server = self.volume.serve_with(&options);
@@ -187,7 +189,7 @@ impl<'a> Arena<'a> {
             }
             Kill::WhileItIsFlushed => {
                 let snapshot = load.model().flush_begins();
-                // One that was over later may have found the server dead, and what it had not written lost.
+                // A later command may have found the server dead, and its unwritten data lost.
                 if self.kill_during(server, &["flush"], 200).in_time {
                     load.model().flush_completes(&snapshot);
                 }
@@ -199,7 +201,7 @@ impl<'a> Arena<'a> {
         }
     }
 
-    /// Kills the server a moment after a command began to ask it for something.
+    /// Kills the server a moment after a command began to ask it.
     fn kill_during(&mut self, server: Server, args: &[&str], delay_ms: u64) -> Asked {
         let mut asking = begin(larder(args).arg("--flash").arg(&self.volume.flash));
         thread::sleep(self.millis(0, delay_ms));
@@ -214,7 +216,7 @@ impl<'a> Arena<'a> {
         Asked { in_time: is_over && !failed, failed }
     }
 
-    /// Detached or not: one of the two, wholly. A cache that was detached is made anew.
+    /// The volume is detached or not, wholly. A detached cache is made anew.
     fn after_a_detach(&mut self, asked: &Asked) {
         let status = self.volume.status();
         let conditions = status["conditions"].as_array().expect("conditions");
@@ -255,7 +257,7 @@ impl<'a> Arena<'a> {
     }
 }
 
-/// How a command fared whose server was killed.
+/// The outcome of a command whose server was killed.
 #[derive(Debug)]
 struct Asked {
     /// It had succeeded before the kill.
@@ -372,7 +374,7 @@ fn writers_that_sync_through_nbdfuse() {
     assert!(writes > 10 * rounds && syncs > rounds, "hardly any load");
 }
 
-/// Nobody flushes, and the server dies as soon as a write is over.
+/// No client flushes, and the server dies as soon as a write is over.
 #[test]
 fn with_durable_writes_nobody_has_to_flush() {
     if stands_in() {

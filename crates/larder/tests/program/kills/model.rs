@@ -1,9 +1,12 @@
-//! What each sector of the volume may hold, by the contract: the newest flushed content, or any that was written since.
+//! The contents that each sector of the volume may hold, by the contract: the newest flushed one,
+//! or any later one.
 //!
-//! Contents have numbers, and the content of a number is the same in each chunk, so that chunks repeat. Number 0 is
-//! zeroes. What a sector holds after a crash is taken for settled: it must stay until it is overwritten.
+//! Contents have numbers, and the content of a number is the same in each chunk, so that chunks
+//! repeat. Number 0 is zeroes. The content of a sector after a crash counts as settled: it must
+//! stay until it is overwritten.
 //!
-//! It deliberately does no I/O. Its callers see to it that no two changes of one sector are in flight at once.
+//! It deliberately does no I/O. Its callers make sure that no two changes of one sector are in
+//! flight at once.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
@@ -31,7 +34,7 @@ pub fn bytes_of(content: Content, sector: usize, out: &mut [u8]) {
     out[4..6].copy_from_slice(&place.to_le_bytes());
 }
 
-/// Which content a sector holds; none where it is no whole one.
+/// Returns the content of a sector; `None` if it is no whole one.
 pub fn content_of(bytes: &[u8], sector: usize) -> Option<Content> {
     let content = Content::from_le_bytes(bytes[..4].try_into().expect("four bytes"));
     let mut whole = [0; SECTOR];
@@ -42,11 +45,11 @@ pub fn content_of(bytes: &[u8], sector: usize) -> Option<Content> {
 #[derive(Clone, Default)]
 struct Track {
     settled: Content,
-    /// What was written since, oldest first, whether it was acknowledged or not.
+    /// The later writes, oldest first, acknowledged or not.
     since: Vec<Content>,
-    /// How many of `since` were acknowledged.
+    /// The number of acknowledged ones in `since`.
     completed: usize,
-    /// How many changes came before `since`, in all.
+    /// The number of changes before `since`.
     before: u64,
 }
 
@@ -67,17 +70,17 @@ impl Track {
     }
 }
 
-/// What was completed when a flush was issued: sectors, and the change that each was at.
+/// The completed writes when a flush was issued: sectors, and the change of each.
 pub struct Snapshot(Vec<(usize, u64)>);
 
-/// See the module.
+/// The sectors of the volume.
 pub struct Model {
     tracks: Vec<Track>,
     unsettled: BTreeSet<usize>,
 }
 
 impl Model {
-    /// Of a volume of zeroes.
+    /// Returns the model of a volume of zeroes.
     pub fn new(sectors: usize) -> Self {
         Model { tracks: vec![Track::default(); sectors], unsettled: BTreeSet::new() }
     }
@@ -90,7 +93,7 @@ impl Model {
         }
     }
 
-    /// It was acknowledged; `durable` where it was asked for with FUA.
+    /// It was acknowledged; `durable` if it had FUA.
     pub fn complete(&mut self, sectors: Range<usize>, durable: bool) {
         for sector in sectors {
             let track = &mut self.tracks[sector];
@@ -117,7 +120,7 @@ impl Model {
         }
     }
 
-    /// Checks what is read of sectors that nothing in flight changes.
+    /// Checks reads of sectors that no request in flight changes.
     pub fn check_newest(&self, first: usize, bytes: &[u8]) -> Result<(), String> {
         for (number, piece) in bytes.chunks(SECTOR).enumerate() {
             let sector = first + number;
@@ -129,7 +132,7 @@ impl Model {
         Ok(())
     }
 
-    /// Checks what is read after a crash. It is settled from here on.
+    /// Checks reads after a crash. The content is settled from here on.
     pub fn settle(&mut self, first: usize, bytes: &[u8]) -> Result<(), String> {
         for (number, piece) in bytes.chunks(SECTOR).enumerate() {
             let sector = first + number;

@@ -1,7 +1,8 @@
 //! A disk that forgets unflushed writes when its power goes.
 //!
-//! Invariants: a write, and a hole, is volatile until the next flush. A durable write makes its own sectors durable, and no others. At a
-//! power loss each sector takes the content that was last durable, or any later one: in any order, torn at 512 bytes.
+//! Invariants: a write, and a hole, is volatile until the next flush. A durable write makes its own
+//! sectors durable, and no others. At a power loss each sector takes the content that was last
+//! durable, or any later one: in any order, torn at 512 bytes.
 //!
 //! It knows nothing of processes; [`mount`](super::mount) does.
 
@@ -21,7 +22,7 @@ pub enum Loss {
     Some,
 }
 
-/// See the module.
+/// A disk with volatile sectors.
 pub struct Disk {
     /// The content that reads see.
     now: Vec<u8>,

@@ -1,12 +1,15 @@
-//! Power losses for real, but for the power: `larder serve` over files that forget unflushed writes (`disk.rs`). Larder opens and uses
-//! them as any file, through io_uring and through blocking calls. Clients write and flush; then flash and origin lose their power, and
-//! the server dies with them. It starts again, and the test compares every sector with the contract.
+//! Power losses for real, except for the power: `larder serve` over files that forget unflushed
+//! writes (`disk.rs`). Larder opens and uses them as any file, through io_uring and through
+//! blocking calls. Clients write and flush; then flash and origin lose their power, and the server
+//! dies with them. It starts again, and the test compares every sector with the contract.
 //!
-//! The path between the engine and a device is under test here, and nothing stands in for it. A flush that does not reach the file loses
-//! flushed data; so does a durable write that does not ask for durability.
+//! The path between the engine and a device is under test here, and nothing stands in for it. A
+//! flush that does not reach the file loses flushed data; so does a durable write that does not ask
+//! for durability.
 //!
-//! `LARDER_POWER_ROUNDS=N` takes every design in every mode over both ways to the kernel, N power losses each; `LARDER_SEED=N` takes
-//! another seed. The seed draws load and loss; the machine decides which operation the loss meets.
+//! `LARDER_POWER_ROUNDS=N` takes every design in every mode over both ways to the kernel, N power
+//! losses each. `LARDER_SEED=N` takes another seed. The seed draws load and loss; the machine
+//! decides which operation the loss meets.
 
 mod disk;
 mod mount;
@@ -39,7 +42,7 @@ const MODES: [&str; 3] = ["write-back", "write-through", "write-around"];
 /// Ways to the kernel.
 const BACKENDS: [&str; 2] = ["uring", "threads"];
 
-/// One cache, and how it reaches its files.
+/// One cache, and its way to its files.
 #[derive(Clone, Copy)]
 struct Setting {
     design: &'static EngineDesign,

@@ -1,9 +1,10 @@
-//! A FUSE file system with two files, `flash` and `origin`, each a [`Disk`]. Larder opens them like any file, through its system calls or
-//! its ring.
+//! A FUSE file system with two files, `flash` and `origin`, each a [`Disk`]. Larder opens them like
+//! any file, through its system calls or its ring.
 //!
-//! Invariants: both lose power at one instant. From then on the file system answers nothing until the calling process is being killed: a
-//! process that lost its power does not learn that its disks did. The kernel's page cache keeps nothing: each write arrives as Larder makes
-//! it. A write with `O_DSYNC` or `RWF_DSYNC` arrives with a flag that says so, and the kernel adds no fsync.
+//! Invariants: both lose power at one instant. From then on the file system answers nothing until
+//! the calling process is being killed: that process does not learn that its disks lost their
+//! power. The kernel's page cache keeps nothing: each write arrives as Larder makes it. A write
+//! with `O_DSYNC` or `RWF_DSYNC` arrives with a flag that says so, and the kernel adds no fsync.
 //!
 //! It does not grow its files, or make others.
 
@@ -61,7 +62,7 @@ impl Rack {
     }
 }
 
-/// See the module. Unmounted when it is dropped.
+/// The mounted files. Unmounted when it is dropped.
 pub struct Disks {
     rack: Arc<Rack>,
     folder: PathBuf,
@@ -151,7 +152,7 @@ fn is_mounted(folder: &Path) -> bool {
 struct Files(Arc<Rack>);
 
 impl Files {
-    /// The disks, once they have power; `None` where the power is gone and requests may fail.
+    /// Returns the disks, once they have power; `None` if it is gone and requests may fail.
     fn powered(&self) -> Option<MutexGuard<'_, State>> {
         let mut state = self.0.lock();
         while state.power == Power::Cut {
@@ -233,8 +234,10 @@ impl Filesystem for Files {
         }
     }
 
-    /// Bypasses the page cache, even if Larder opens the file without `O_DIRECT`. Through the cache, the kernel sends an fsync after each
-    /// durable write; that makes all sectors durable, and looks like a flush that Larder asked for.
+    /// Bypasses the page cache, even if Larder opens the file without `O_DIRECT`.
+    ///
+    /// Through the cache, the kernel sends an fsync after each durable write. That makes all
+    /// sectors durable, and looks like a flush that Larder asked for.
     fn open(&mut self, _: &Request<'_>, _inode: u64, _flags: i32, reply: ReplyOpen) {
         reply.opened(0, FOPEN_DIRECT_IO);
     }

@@ -1,6 +1,7 @@
-//! Made-up content for the tests: deterministic, with duplicates, text that compresses, noise that does not, and holes.
+//! Made-up content for the tests: deterministic, with duplicates, text that compresses, noise that
+//! does not, and holes.
 //!
-//! It deliberately takes nothing from the machine that it runs on, so that a failure comes back with its seed.
+//! It deliberately takes nothing from the machine, so that a failure comes back with its seed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -53,7 +54,9 @@ pub fn text(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// A disk image of 64 KiB pieces: noise, text, copies of earlier pieces (some not aligned to a chunk), and holes.
+/// Returns a disk image of 64 KiB pieces.
+///
+/// They are noise, text, copies of earlier pieces (some not aligned to a chunk), and holes.
 pub fn disk(seed: u64, bytes: usize) -> Vec<u8> {
     const PIECE: usize = 64 << 10;
     let mut numbers = Numbers::seeded(seed);
@@ -76,7 +79,8 @@ pub fn disk(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Fills a folder with some 200 files in folders, with a second copy of all of them: about twice `bytes`.
+/// Fills a folder with some 200 files in folders, and a second copy of all of them: about twice
+/// `bytes`.
 pub fn tree(folder: &Path, seed: u64, bytes: u64) {
     let mut numbers = Numbers::seeded(seed);
     let each = bytes / 200;

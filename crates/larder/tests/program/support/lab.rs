@@ -1,6 +1,7 @@
-//! What the tests of `larder sim` on drives and with time share: the command, its rows, a trace.
+//! The common parts of the tests of `larder sim` on drives and with time: the command, its rows, a
+//! trace.
 //!
-//! It does not assert what rows hold; the tests do.
+//! It leaves the checks of rows to the tests.
 
 use std::{path::PathBuf, process::Command};
 

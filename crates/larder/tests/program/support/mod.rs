@@ -1,13 +1,16 @@
-//! What the tests with real clients share: a scratch folder, a served volume, an nbdfuse file, a loop device and a
-//! mounted file system, each a guard that undoes itself when it is dropped, also when a test panics.
+//! The common parts of the tests with real clients: a scratch folder, a served volume, an nbdfuse
+//! file, a loop device and a mounted file system. Each is a guard that undoes itself when it is
+//! dropped, also when a test panics.
 //!
-//! Invariants: a guard ends only what it started, by its id; every wait has a bound; nothing listens outside loopback
-//! and the scratch folder. Guards must be declared outermost first, since Rust drops them in reverse order.
+//! Invariants: a guard ends only processes that it started, by their id. Every wait has a bound,
+//! and nothing listens outside loopback and the scratch folder. Guards must be declared outermost
+//! first, because Rust drops them in reverse order.
 //!
-//! `LARDER_TEST_SERVER=nbdkit` serves the origin with nbdkit in place of Larder: it shows that a client script is right
-//! before one looks for the fault in Larder. `LARDER_REQUIRE_TOOLS=1` turns a skip for a missing program into a failure.
+//! `LARDER_TEST_SERVER=nbdkit` serves the origin with nbdkit in place of Larder: it shows that a
+//! client script is right before the search for a fault in Larder. `LARDER_REQUIRE_TOOLS=1` turns a
+//! skip for a missing program into a failure.
 //!
-//! It does not assert what clients see; the tests do.
+//! It leaves the checks of the clients' views to the tests.
 
 pub mod image;
 pub mod lab;
@@ -32,7 +35,9 @@ pub const MIB: u64 = 1 << 20;
 
 /// No client command takes longer than this on two slow cores.
 const CLIENT_SECONDS_MAX: u64 = 240;
-/// A server must serve, or be gone after SIGTERM, within this time: it may have much to recover or to write.
+/// A server must serve, or be gone after SIGTERM, within this time.
+///
+/// It may have much to recover or to write.
 const SERVER_WAIT_MAX: Duration = Duration::from_secs(90);
 /// An unmount waits this long for its last user.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);
@@ -53,7 +58,9 @@ fn on_path(program: &str) -> bool {
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// Are the programs there? If not, says that `test` is skipped (or fails it, under `LARDER_REQUIRE_TOOLS=1`).
+/// Are the programs there? If not, says that `test` is skipped.
+///
+/// Under `LARDER_REQUIRE_TOOLS=1` it fails the test.
 pub fn have_tools(test: &str, programs: &[&str]) -> bool {
     let missing: Vec<&str> = programs.iter().copied().filter(|program| !on_path(program)).collect();
     if missing.is_empty() {
@@ -112,7 +119,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A program of the system, found also where only root looks, under a time limit.
+/// Returns a program of the system, found also in the folders of root, under a time limit.
 pub fn system(program: &str) -> Command {
     let mut command = Command::new("timeout");
     let path = format!("{}:/usr/sbin:/sbin", std::env::var("PATH").unwrap_or_default());
@@ -126,7 +133,7 @@ pub fn free_port() -> u16 {
     probe.local_addr().expect("its address").port()
 }
 
-/// Runs a command to its end; panics with all it said if it fails.
+/// Runs a command to its end; panics with all its output if it fails.
 pub fn run(command: &mut Command) -> String {
     let out = command.output().unwrap_or_else(|err| panic!("{command:?}: {err}"));
     let said = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -147,17 +154,19 @@ pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     command
 }
 
-/// The design that `LARDER_DESIGN` asks for, or that of a cache for which none is named.
+/// Returns the design of `LARDER_DESIGN`, or the default one.
 pub fn design() -> &'static EngineDesign {
     let name = std::env::var("LARDER_DESIGN").unwrap_or_else(|_| "nitro".to_owned());
     larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design")
 }
 
-/// Options of `create` that say how WEUs are filled. Designs with slots of one chunk refuse them.
+/// Options of `create` for the filling of WEUs. Designs with slots of one chunk refuse them.
 const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
 
-/// `options` of `create`, with the design that `LARDER_DESIGN` asks for, where they name none, without those that it does not have,
-/// and with chunks that it can compress.
+/// Returns `options` of `create`, fitted to the design of `LARDER_DESIGN`, unless they name one.
+///
+/// Options that the design does not have are left out, and chunks are such that it can compress
+/// them.
 pub fn fitting(options: &[&str]) -> Vec<String> {
     let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     if std::env::var_os("LARDER_DESIGN").is_none() || options.contains(&"--design") {
@@ -212,7 +221,7 @@ pub fn ends_within(command: &mut Command, limit: Duration) -> Option<Output> {
     let output = output(child, limit);
     match output {
         Some(_) => guard.0 = None,
-        // Its own process is waited for where the guard ends.
+        // The guard's end waits for the process itself.
         None => drop(Command::new("kill").args(["-KILL", "--", &format!("-{}", child.id())]).output()),
     }
     output
@@ -449,7 +458,7 @@ impl Volume {
         run(larder(["flush", "--flash"]).arg(&self.flash));
     }
 
-    /// What `larder verify` checks must hold.
+    /// Runs `larder verify`, which must succeed.
     pub fn verify(&self) {
         run(larder(["verify", "--flash"]).arg(&self.flash));
     }
@@ -488,7 +497,7 @@ impl Server {
         panic!("the server did not say that it serves\n{}", self.complaints());
     }
 
-    /// What it wrote to its error stream.
+    /// Returns the content of its error stream.
     pub fn complaints(&self) -> String {
         fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -513,7 +522,7 @@ impl Server {
         }
     }
 
-    /// SIGTERM: it must end with this exit code. What it wrote to its error stream.
+    /// SIGTERM: it must end with this exit code. Returns the content of its error stream.
     pub fn ends_with(mut self, code: i32) -> String {
         self.ask_to_end();
         let child = self.child.0.as_mut().expect("it runs");
@@ -531,7 +540,7 @@ impl Server {
         assert!(status.success(), "{status}\n{}", self.complaints());
     }
 
-    /// SIGTERM, and no wait for what comes of it.
+    /// SIGTERM, without a wait for its effect.
     pub fn ask_to_end(&self) {
         self.signal("TERM");
     }
@@ -546,7 +555,7 @@ impl Server {
         run(Command::new("kill").args([&format!("-{name}"), &self.id().to_string()]));
     }
 
-    /// How it ended, if it does in this time, and what it wrote to its error stream.
+    /// Returns its exit status, if it ends in this time, and the content of its error stream.
     pub fn ended(mut self, at_most: Duration) -> (ExitStatus, String) {
         let child = self.child.0.as_mut().expect("it runs");
         let status = wait(child, at_most).unwrap_or_else(|| panic!("it does not end\n{}", self.complaints()));
@@ -554,7 +563,7 @@ impl Server {
         (status, self.complaints())
     }
 
-    /// SIGKILL, and no wait for what comes of it.
+    /// SIGKILL, without a wait for its effect.
     pub fn strike(&self) {
         let child = self.child.0.as_ref().expect("it runs");
         run(Command::new("kill").args(["-KILL", &child.id().to_string()]));
@@ -684,12 +693,12 @@ impl Mounted {
         Self { folder }
     }
 
-    /// From here on it cannot be written, or can be again.
+    /// Makes it read-only from here on, or writable again.
     pub fn remount(&self, options: &str) {
         run(system("mount").args(["-o", &format!("remount,{options}")]).arg(&self.folder));
     }
 
-    /// Fills it to the last block. The file that does it may be removed.
+    /// Fills it to the last block, and returns the file, which the test may remove.
     pub fn fill(&self) -> PathBuf {
         let path = self.folder.join("filler");
         let mut file = File::create(&path).expect("a file of ours");
@@ -709,7 +718,8 @@ impl Drop for Mounted {
 
 fn unmounted(folder: &Path) -> bool {
     let done = system("umount").arg(folder).output().is_ok_and(|out| out.status.success());
-    // The kernel's own list: a file system whose server died cannot be asked, and is mounted all the same.
+    // The kernel's own list: a file system whose server died cannot be asked, and is mounted all
+    // the same.
     let mounts = fs::read_to_string("/proc/mounts").expect("the mounts");
     let folder = folder.display().to_string();
     done || !mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
@@ -721,7 +731,7 @@ fn let_go(folder: &Path) {
     let _ = system("umount").arg("-l").arg(folder).output();
 }
 
-/// Waits until it is so, for as long as a server may take.
+/// Waits until the condition holds, for as long as a server may take.
 #[track_caller]
 pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(until_done(is_so), "it does not come to this: {what}");

@@ -1,4 +1,5 @@
-//! nbdkit as an NBD server of its own: an origin, or below nbdfuse a flash, that a test stops, continues or kills.
+//! nbdkit as an NBD server of its own: an origin, or below nbdfuse a flash, that a test stops,
+//! continues or kills.
 //!
 //! It does not look into the data that it serves.
 
@@ -17,7 +18,9 @@ pub struct Nbdkit {
 }
 
 impl Nbdkit {
-    /// Serves on a socket called after `name`; `args` name the plugin and its parameters, after options.
+    /// Serves on a socket called after `name`.
+    ///
+    /// `args` name the plugin and its parameters, after options.
     pub fn start(scratch: &Scratch, name: &str, args: &[&str]) -> Self {
         let socket = scratch.path(&format!("{name}.nbdkit"));
         // An earlier one was killed.

@@ -1,7 +1,9 @@
-//! A bare NBD client, for requests that no decent client sends and for tests that want every byte under their control.
+//! A bare NBD client, for requests that no decent client sends and for tests that want every byte
+//! under their control.
 //!
-//! Newstyle handshake, structured replies where the server has them, one request in flight. A malformed reply panics:
-//! that is a failed test. It does not retry, reconnect or interleave.
+//! It uses the newstyle handshake, structured replies if the server has them, and one request in
+//! flight. A malformed reply panics: that is a failed test. It does not retry, reconnect or
+//! interleave.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
