@@ -367,7 +367,8 @@ const SCENES: &[(&str, Act)] = &[
     ("undurable_data", without_a_fence),
 ];
 
-/// Conditions of an unopened flash, or of the process around the cache: the program's tests raise them.
+/// Conditions of an unopened flash, or of the process around the cache: the program's tests raise
+/// them.
 const ELSEWHERE: [&str; 7] = [
     "detached",
     "flash_unlinked",

@@ -372,7 +372,8 @@ fn a_stale_duplicate_reads_from_the_origin() {
 
 #[test]
 fn many_stale_duplicates_never_read_as_what_took_their_place() {
-    // Few contents at many addresses: evictions leave stale entries everywhere, and their slots are reused.
+    // Few contents at many addresses: evictions leave stale entries everywhere, and their slots are
+    // reused.
     each_seed(6, |seed| {
         let mut world = small(seed, design::chosen());
         let content = |lba: u64| if lba.is_multiple_of(3) { 5000 + lba % 40 } else { lba };
@@ -461,7 +462,8 @@ fn a_slot_with_dirty_duplicates_is_destaged_before_it_goes() {
 
 #[test]
 fn weus_that_flushes_closed_are_evicted_too() {
-    // A FLUSH often closes a WEU's last segment with a little room behind it: the next record seals an empty one.
+    // A FLUSH often closes a WEU's last segment with a little room behind it: the next record seals
+    // an empty one.
     each_seed(6, |seed| {
         let mut setup = Setup { flash_bytes: 5 * MIB, ..Setup::default() };
         setup.tuning.dirty_low_percent = 10;

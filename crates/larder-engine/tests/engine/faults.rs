@@ -369,7 +369,8 @@ fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
             world.settle();
         }
         if design::is_bucketed(design::chosen()) {
-            // Its bucket has no other place until others have been used: the origin goes on to serve it.
+            // Its bucket has no other place until others have been used: the origin goes on to
+            // serve it.
             return assert_eq!(world.status().lost_chunks, 0);
         }
         assert_eq!((world.origin_reads(), world.status().counts.flash_read_errors), before, "it was stored anew, once");

@@ -81,7 +81,8 @@ fn kept_trims_stay_in_the_cache_until_another_serving_destages_them() {
     });
 }
 
-/// A write cuts a kept trim, WRITE_ZEROES over it reaches the origin, and a trim over such zeroes leaves them owed.
+/// A write cuts a kept trim, WRITE_ZEROES over it reaches the origin, and a trim over such zeroes
+/// leaves them owed.
 #[test]
 fn writes_and_zeroes_over_a_kept_trim_reach_the_origin() {
     each_seed(8, |seed| {
@@ -241,7 +242,8 @@ fn mode_name(mode: WriteMode) -> &'static str {
     larder_engine::status::mode_name(mode)
 }
 
-/// A flash that fails holds no trims: the origin gets them as zeroes, and behind the fence nothing is lost.
+/// A flash that fails holds no trims: the origin gets them as zeroes, and behind the fence nothing
+/// is lost.
 #[test]
 fn a_flash_that_fails_gives_its_kept_trims_to_the_origin() {
     each_seed(8, |seed| {

@@ -1,8 +1,10 @@
-//! The end of a crashed cache's log is lost: zeroed from some place on, zeroed as a whole, or set back to an old state.
+//! The end of a crashed cache's log is lost: zeroed from some place on, zeroed as a whole, or set
+//! back to an old state.
 //!
-//! These rules hold over each store. When a repair plan reports no loss and the end of the log is confirmed, no chunk reads as
-//! older. When a slot names a lost frame as durable, an opening refuses, a check reports the loss, and a repair lists its
-//! possible cost; unlisted chunks read as before. Without such a name, the report calls the end of the log unconfirmed.
+//! These rules hold over each store. When a repair plan reports no loss and the end of the log is
+//! confirmed, no chunk reads as older. When a slot names a lost frame as durable, an opening
+//! refuses, a check reports the loss, and a repair lists its possible cost; unlisted chunks read as
+//! before. Without such a name, the report calls the end of the log unconfirmed.
 
 use crate::design;
 use larder_device::{
@@ -278,7 +280,8 @@ fn no_lost_end_of_a_log_is_said_to_be_none() {
     assert!(outcomes.len() < 8 || namers == 0 || told * design::all().len() >= outcomes.len() * namers / 2);
 }
 
-/// When each flush has a segment of its own, all lost frames but the last have a witness, for any first lost frame.
+/// When each flush has a segment of its own, all lost frames but the last have a witness, for any
+/// first lost frame.
 #[test]
 fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     for design in design::all().into_iter().filter(|&design| !design::is_slotted(design)) {
@@ -309,7 +312,8 @@ fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     }
 }
 
-/// A flash whose segments name no frames opens, keeps its dirty data, and names frames from then on.
+/// A flash whose segments name no frames opens, keeps its dirty data, and names frames from then
+/// on.
 #[test]
 fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
     for design in design::all().into_iter().filter(|&design| design::fills_weus(design)) {

@@ -150,7 +150,8 @@ fn write_through_inserts_what_it_writes() {
 
 #[test]
 fn no_stale_copy_comes_back_after_a_crash() {
-    // The trap of write-through: the origin is written and acknowledged, the mapping is not yet durable, the old one is.
+    // The trap of write-through: the origin is written and acknowledged, the mapping is not yet
+    // durable, the old one is.
     each_seed(30, |seed| {
         for mode in origin_modes() {
             let mut world = World::new(seed, setup(mode));
@@ -168,7 +169,8 @@ fn no_stale_copy_comes_back_after_a_crash() {
                 let data = noise(number, len);
                 world.write(offset, &data);
                 twin.write(offset, &data);
-                // Others' reads insert the new content, whose mapping may or may not become durable.
+                // Others' reads insert the new content, whose mapping may or may not become
+                // durable.
                 world.read(offset, len);
             }
             world.flush();

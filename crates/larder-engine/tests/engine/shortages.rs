@@ -295,7 +295,8 @@ fn an_opening_beside_an_origin_that_hangs_is_told() {
     assert_eq!((heard.count("+origin_hangs"), heard.count("-origin_hangs")), (1, 1));
 }
 
-/// A superblock without room refuses the opening with a sentence, and the next opening finds the same cache.
+/// A superblock without room refuses the opening with a sentence, and the next opening finds the
+/// same cache.
 #[test]
 fn an_opening_without_room_changes_nothing() {
     let (mut world, _) = world_of(17, WriteMode::Back);

@@ -104,7 +104,8 @@ impl World {
         assert_eq!(slot, SlotId(0));
         *self.record.lock() = (generation, which);
         let place = Place { slot, generation, offset: 0, stored_len: CHUNK, crc: 0, encoding: 0 };
-        // Opened and mapped in one step, as the engine does; its records are read from memory until they are written.
+        // Opened and mapped in one step, as the engine does; its records are read from memory until
+        // they are written.
         state.0.map(lba, NewMapping::Unique { place, fingerprint: Some(fingerprint) }, None);
         assert!(state.0.next_changed_entry().is_some());
         let turn = self.turns.ask(BLOCK);

@@ -145,7 +145,8 @@ impl Source {
         let operator = self.operator(ops);
         let how = [Ending::Close, Ending::Drop, Ending::Kill, Ending::Kill, Ending::PowerLoss, Ending::PowerLoss]
             [self.rng.index(6)];
-        // Steps differ widely from one shape to another: the moments are spread over orders of magnitude.
+        // Steps differ widely from one shape to another: the moments are spread over orders of
+        // magnitude.
         let at = match how {
             _ if short => Some(match self.rng.below(2) {
                 0 => At::Change(1 + self.rng.below(OPENING_CHANGES_MAX)),
@@ -193,7 +194,8 @@ impl Source {
         }
     }
 
-    /// A moment in a life of so many requests: about as many changes as requests, and ten times as many steps.
+    /// A moment in a life of so many requests: about as many changes as requests, and ten times as
+    /// many steps.
     fn moment(&mut self, ops: usize) -> At {
         let ops = ops as u64;
         match self.rng.below(8) {

@@ -212,7 +212,8 @@ impl Model {
         self.sectors.iter_mut().for_each(Sector::lose_flash);
     }
 
-    /// Between lives: the origin is known to be complete. `but_for_trims`: it may lack those that the cache kept.
+    /// Between lives: the origin is known to be complete. `but_for_trims`: it may lack those that
+    /// the cache kept.
     pub fn origin_is_complete(&mut self, but_for_trims: bool) {
         self.sectors.iter_mut().for_each(|sector| sector.origin_is_complete(but_for_trims));
     }

@@ -121,7 +121,8 @@ pub enum OperatorOp {
 pub enum At {
     /// Before this step of the scheduler.
     Step(u64),
-    /// When so many writes, flushes, discards and zeroings were submitted, before the last of them takes effect.
+    /// When so many writes, flushes, discards and zeroings were submitted, before the last of them
+    /// takes effect.
     Change(u64),
 }
 

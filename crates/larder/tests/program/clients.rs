@@ -40,7 +40,8 @@ fn nbdinfo_learns_what_the_export_can_do() {
             sizes.map(|key| export[key].as_u64().unwrap_or_else(|| panic!("{key}: {said}")));
         assert!(minimum <= 512 && minimum <= preferred && preferred <= maximum, "{said}");
     }
-    // A map of the whole export; a cold sparse origin may be all data or all hole, but every byte is in it.
+    // A map of the whole export; a cold sparse origin may be all data or all hole, but every byte
+    // is in it.
     let map: serde_json::Value =
         serde_json::from_str(&sh("nbdinfo", ["--map", "--json", &server.uri])).expect("a map in JSON");
     let mapped: u64 = map.as_array().expect("extents").iter().filter_map(|extent| extent["length"].as_u64()).sum();

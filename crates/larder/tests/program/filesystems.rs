@@ -126,7 +126,8 @@ const LOG_WRITERS: usize = 3;
 /// SQLite's transactions for one round; it never gets so far.
 const TRANSACTIONS_MAX: u64 = 20_000;
 
-/// A served volume with a mounted file system; all of it goes when it is dropped, in the right order.
+/// A served volume with a mounted file system; all of it goes when it is dropped, in the right
+/// order.
 struct Attached {
     mounted: Option<Mounted>,
     device: Loop,

@@ -20,7 +20,8 @@ const TRACKED_BYTES_MAX: u64 = 1 << 20;
 /// The test programs of which each suite is a module.
 const PROGRAMS_OF_MANY: &[&str] = &["decisions", "engine", "format", "program", "simulator", "traces"];
 
-/// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same arrows.
+/// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
+/// arrows.
 const ARROWS: &[(&str, &[&str])] = &[
     ("larder-format", &[]),
     ("larder-device", &[]),

@@ -68,7 +68,8 @@ fn is_zero(wire: &mut Wire, offset: u64, bytes: u64) -> bool {
     (offset..offset + bytes).step_by(MIB as usize).all(|at| wire.read(at, MIB as usize).iter().all(|&byte| byte == 0))
 }
 
-/// A kept trim costs the origin no byte, over a crash, flushes and a detach; WRITE_ZEROES is written.
+/// A kept trim costs the origin no byte, over a crash, flushes and a detach; WRITE_ZEROES is
+/// written.
 #[test]
 fn an_origin_that_cannot_punch_gets_nothing_of_a_kept_trim() {
     let Some(it) = Unpunchable::new("kept-trims") else { return };

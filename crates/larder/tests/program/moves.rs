@@ -1,4 +1,5 @@
-//! Flashes that move to devices with other sectors, through the real program: made on sectors of 512 bytes, copied to 4096, and back.
+//! Flashes that move to devices with other sectors, through the real program: made on sectors of
+//! 512 bytes, copied to 4096, and back.
 //!
 //! Loop devices over one file stand for those devices.
 
@@ -160,7 +161,8 @@ fn a_damaged_cache_is_repaired_on_coarser_sectors() {
     let Some(mut moving) = Moving::new("moves-repaired", "nitro") else { return };
     moving.serve(9).kill();
     moving.device = None;
-    // Damages headers of segments: the records behind them are whole, and the repair writes them elsewhere.
+    // Damages headers of segments: the records behind them are whole, and the repair writes them
+    // elsewhere.
     let mut image = moving.image();
     let heads = image.chunks(512).enumerate().filter(|(_, sector)| sector.starts_with(b"LARDERSG"));
     let heads: Vec<usize> = heads.map(|(number, _)| number * 512).collect();

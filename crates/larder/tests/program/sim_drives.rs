@@ -123,7 +123,8 @@ fn a_buffer_that_decides_how_much_is_erased_is_told() {
     }
 }
 
-/// A page that several writes fill is as equal to another as one that a single write does, with a clock and without.
+/// A page that several writes fill is as equal to another as one that a single write does, with a
+/// clock and without.
 #[test]
 fn pages_of_several_chunks_are_deduplicated() {
     let scratch = Scratch::new("sim-drives-pages");

@@ -109,7 +109,8 @@ fn contract_one_read_that_lies_loses_no_dirty_data() {
     }
 }
 
-/// Neighbours are written to the origin as one. One bad sector keeps its own chunk dirty, and no other.
+/// Neighbours are written to the origin as one. One bad sector keeps its own chunk dirty, and no
+/// other.
 #[test]
 fn contract_a_bad_sector_of_the_origin_keeps_its_own_chunk_alone() {
     const DIRTY: usize = 700;

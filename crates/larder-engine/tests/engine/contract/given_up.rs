@@ -211,7 +211,8 @@ fn contract_given_up_opening_leaves_nothing_running() {
     assert!(held >= 2, "{held} openings were held");
 }
 
-/// A cache is abandoned while a flush is under way, or a write to the origin, and opened again over the same devices.
+/// A cache is abandoned while a flush is under way, or a write to the origin, and opened again over
+/// the same devices.
 #[test]
 fn contract_abandoned_cache_does_not_write_into_the_next_one() {
     for seed in 0..100 {

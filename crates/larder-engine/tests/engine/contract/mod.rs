@@ -32,7 +32,8 @@ use std::{
     time::Duration,
 };
 
-/// A trimmed run is being destaged while part of it is written again, and a checkpoint falls in between.
+/// A trimmed run is being destaged while part of it is written again, and a checkpoint falls in
+/// between.
 #[test]
 fn contract_overwrite_of_a_run_in_destage_survives() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -208,7 +209,8 @@ fn contract_damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
     });
 }
 
-/// Content whose only record is damaged is written again: it must be stored again, not mapped onto the damage.
+/// Content whose only record is damaged is written again: it must be stored again, not mapped onto
+/// the damage.
 #[test]
 fn contract_content_of_a_damaged_record_is_stored_anew() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -396,7 +398,8 @@ fn contract_transient_read_error_loses_no_dirty_data() {
     });
 }
 
-/// Reads that miss, as many as the flash can take, while checkpoints are slow: the log must not overflow.
+/// Reads that miss, as many as the flash can take, while checkpoints are slow: the log must not
+/// overflow.
 #[test]
 fn contract_fills_alone_do_not_overflow_the_log() {
     for mode in [WriteMode::Through, WriteMode::Back] {

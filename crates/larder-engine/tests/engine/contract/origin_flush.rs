@@ -250,7 +250,8 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
         origin.hold(IoOp::Flush);
         for chunk in 0..chunks {
-            // One content, so that no copy waits for its segment; and each chunk once, so that the log does not fill up.
+            // One content, so that no copy waits for its segment; and each chunk once, so that the
+            // log does not fill up.
             write(&cache, chunk * CHUNK, &stamps(1001, CHUNK), false).await;
             cache.settle().await;
         }

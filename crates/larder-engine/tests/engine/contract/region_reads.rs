@@ -125,7 +125,8 @@ fn contract_metadata_slots_of_contents_that_are_written_are_read_side_by_side() 
     rt.kill();
 }
 
-/// A device that writes blocks of several metadata slots has the block read and written back for each that changes.
+/// A device that writes blocks of several metadata slots has the block read and written back for
+/// each that changes.
 #[test]
 fn contract_traffic_of_the_region_is_counted_as_the_device_sees_it() {
     for sector_bytes in [512u64, 4096] {

@@ -1,5 +1,6 @@
-//! A chunk whose clean record is not logged yet is written over, destaged, and written back to the record's content. The record
-//! is the same, and its log entry must not be older than the chunk's later states.
+//! A chunk whose clean record is not logged yet is written over, destaged, and written back to the
+//! record's content. The record is the same, and its log entry must not be older than the chunk's
+//! later states.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -22,8 +23,8 @@ fn bytes_of(stamps: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The chunk goes from clean `first` over dirty `second`, which is destaged, to dirty `first` again. A crash must leave it dirty,
-/// because the origin has `second`.
+/// The chunk goes from clean `first` over dirty `second`, which is destaged, to dirty `first`
+/// again. A crash must leave it dirty, because the origin has `second`.
 fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[u32]) {
     let rt = runtime(1);
     let world = World::new(&rt, Shape { design, ..shape(WriteMode::Back) });
@@ -32,7 +33,8 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
     world.origin.poke(offset, &bytes_of(first));
     rt.block_on(async {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
-        // A record that fills its slot is written at once, and the gate holds that write; otherwise the segment stays open.
+        // A record that fills its slot is written at once, and the gate holds that write; otherwise
+        // the segment stays open.
         let is_written_at_once = kind != StoreKind::Weus && first != vec![0; CHUNK];
         if is_written_at_once {
             flash.hold_nth(IoOp::Write, 1);

@@ -1,4 +1,5 @@
-//! The superblock's twins and the log that they name: after the loss of either twin, the other one and its log are whole.
+//! The superblock's twins and the log that they name: after the loss of either twin, the other one
+//! and its log are whole.
 //!
 //! Invariants: as in `mod.rs`.
 
@@ -24,8 +25,8 @@ fn rot_twin(world: &World, twin: usize) {
     world.flash.corrupt(SUPERBLOCK_OFFSETS[twin], SUPERBLOCK_BYTES as u64, &mut Rng::new(7));
 }
 
-/// The gate holds a checkpoint before it writes twin `held`, while a client writes and flushes as much as it may. Then the power
-/// goes, and the twins that were written rot.
+/// The gate holds a checkpoint before it writes twin `held`, while a client writes and flushes as
+/// much as it may. Then the power goes, and the twins that were written rot.
 fn log_of_twins_that_are_not_written(held: usize) {
     let rt = patient(1);
     let world = World::new(&rt, without_buckets(shape(WriteMode::Back)));
@@ -85,8 +86,8 @@ fn contract_the_log_is_kept_until_both_twins_name_the_checkpoint() {
     (0..2).for_each(log_of_twins_that_are_not_written);
 }
 
-/// After a checkpoint, and commits without a flush of the flash, the power goes, and one twin rots. The other twin was durable
-/// before the log reused the space that an older twin would need.
+/// After a checkpoint, and commits without a flush of the flash, the power goes, and one twin rots.
+/// The other twin was durable before the log reused the space that an older twin would need.
 fn each_twin_is_durable(rotten: usize, seed: u64) {
     let rt = patient(seed);
     let world = World::new(&rt, over_weus(shape(WriteMode::Back)));
@@ -106,7 +107,8 @@ fn each_twin_is_durable(rotten: usize, seed: u64) {
         };
         trim_until(45).await;
         cache.checkpoint().await.expect("a checkpoint");
-        // From here on every checkpoint stays unfinished, and all commits are trims: the flash gets no flush.
+        // From here on every checkpoint stays unfinished, and all commits are trims: the flash gets
+        // no flush.
         let flushes = world.flash.counters().flushes;
         flash.hold_within(IoOp::Write, layout.checkpoint_offset[0]..layout.log_offset);
         trim_until(70).await;

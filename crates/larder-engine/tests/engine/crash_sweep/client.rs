@@ -21,7 +21,8 @@ pub type Script = for<'a> fn(&'a Client<'a>) -> Run<'a>;
 pub struct Client<'a> {
     pub cache: &'a Cache,
     pub model: &'a RefCell<Model>,
-    /// Sectors of the volume. The last three are its last chunk, where the device's sector allows a chunk that short.
+    /// Sectors of the volume. The last three are its last chunk, where the device's sector allows a
+    /// chunk that short.
     pub sectors: usize,
     /// Size of the metadata log.
     pub log_bytes: u64,

@@ -85,7 +85,8 @@ pub struct Scenario {
     pub tuning: Tuning,
     /// The crash points of each outcome's first opening are swept, too; otherwise those of some.
     pub sweep_recovery: bool,
-    /// The flash of the script has fine sectors, and is copied to one of coarse ones after each end.
+    /// The flash of the script has fine sectors, and is copied to one of coarse ones after each
+    /// end.
     pub moves: bool,
     /// The script detaches the cache; then the origin alone is the volume.
     pub detaches: bool,
@@ -379,7 +380,8 @@ fn afterwards(world: &World, mut model: Model, tried: &mut Tried, rng: &mut Rng)
     rt.crash();
     check_origin(world, ALL, "the origin alone, at the end", |at, bytes| model.is(at, bytes));
     if rng.chance(1, CLEAN_ENDS_ONE_OF) {
-        // The reads hide neither an older copy nor a record of another chunk, on finer sectors either.
+        // The reads hide neither an older copy nor a record of another chunk, on finer sectors
+        // either.
         let world = world.moved(false);
         let rt = world.attach(rng.next_u64());
         rt.block_on(async {

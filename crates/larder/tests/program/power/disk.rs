@@ -26,7 +26,8 @@ pub enum Loss {
 pub struct Disk {
     /// The content that reads see.
     now: Vec<u8>,
-    /// For each sector that changed since it was last durable: its content then, and all later ones except the present one.
+    /// For each sector that changed since it was last durable: its content then, and all later ones
+    /// except the present one.
     older: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     pub flushes: u64,
     pub durable_writes: u64,
@@ -59,7 +60,8 @@ impl Disk {
         len
     }
 
-    /// Writes like [`Disk::write`], durably, as FUA does. Other sectors stay as volatile as they were.
+    /// Writes like [`Disk::write`], durably, as FUA does. Other sectors stay as volatile as they
+    /// were.
     pub fn write_durably(&mut self, offset: usize, data: &[u8]) -> usize {
         let len = self.write(offset, data);
         (offset / SECTOR..(offset + len).div_ceil(SECTOR)).for_each(|sector| drop(self.older.remove(&sector)));

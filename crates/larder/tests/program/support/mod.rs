@@ -309,7 +309,8 @@ pub struct Volume {
 }
 
 impl Volume {
-    /// Creates flash and a sparse origin in the scratch folder, with more options for `larder create`.
+    /// Creates flash and a sparse origin in the scratch folder, with more options for
+    /// `larder create`.
     pub fn create(scratch: &Scratch, flash_bytes: u64, origin_bytes: u64, options: &[&str]) -> Self {
         let origin = scratch.file("origin", origin_bytes);
         Self::over(scratch, "flash", &origin, flash_bytes, options)
@@ -621,7 +622,8 @@ impl FuseFile {
 
 impl Drop for FuseFile {
     fn drop(&mut self) {
-        // nbdfuse flushes and ends by itself once it is unmounted; its loop device may let go a moment late.
+        // nbdfuse flushes and ends by itself once it is unmounted; its loop device may let go a
+        // moment late.
         if !until_done(|| unmounted(&self.folder)) {
             let_go(&self.folder);
         }
