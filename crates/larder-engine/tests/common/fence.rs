@@ -39,7 +39,7 @@ impl MemoryFence {
         *self.mode.lock()
     }
 
-    /// From now on the keeper refuses to keep a fence, or keeps it again.
+    /// Makes the keeper refuse to keep a fence from now on, or keep it again.
     pub fn break_down(&self, broken: bool) {
         self.broken.store(broken, SeqCst);
     }

@@ -55,7 +55,7 @@ impl Probe {
         Arc::new(Probe { sim, events: Arc::default(), slow: Mutex::new(None) })
     }
 
-    /// Everything noted since the last call.
+    /// Returns all events since the last call.
     pub fn take_events(&self) -> Vec<Event> {
         std::mem::take(&mut self.events.lock())
     }
@@ -70,7 +70,7 @@ impl Probe {
         self.events.lock().iter().filter(|e| e.op == op && !e.over).copied().collect()
     }
 
-    /// Every request takes this long on `runtime`'s clock, from now on.
+    /// Delays every request by this time on `runtime`'s clock, from now on.
     pub fn slow_down(&self, runtime: &Arc<SimRuntime>, by: Duration) {
         *self.slow.lock() = Some((runtime.clone(), by));
     }
@@ -138,8 +138,9 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// 8 KiB chunks in WEUs of 512 KiB on 16 MiB of flash before 64 MiB, write-back, and destaging
-    /// only at need.
+    /// Returns a write-back cache of 16 MiB before 64 MiB.
+    ///
+    /// It has 8 KiB chunks in WEUs of 512 KiB, and destages only at need.
     fn default() -> Self {
         Setup {
             options: CreateOptions {
@@ -159,7 +160,7 @@ impl Default for Setup {
     }
 }
 
-/// The destager rests until the cache is nearly full of dirty data.
+/// Returns a tuning without destaging until the cache is nearly full of dirty data.
 pub fn lazy_tuning() -> Tuning {
     Tuning {
         dirty_low_percent: 80,
@@ -189,14 +190,14 @@ pub struct Record {
 }
 
 impl World {
-    /// A new cache, open.
+    /// Makes a new cache, and opens it.
     pub fn new(seed: u64, setup: Setup) -> World {
         let mut world = World::made(seed, setup);
         world.open();
         world
     }
 
-    /// A new cache, not opened yet.
+    /// Makes a new cache, and leaves it closed.
     pub fn made(seed: u64, mut setup: Setup) -> World {
         setup.options = design::fitted(setup.options);
         let mut rng = Rng::new(seed);
@@ -239,19 +240,19 @@ impl World {
         self.runtime.block_on(future)
     }
 
-    /// A clean end.
+    /// Ends the cache in order.
     pub fn close(&mut self) {
         self.run(self.cache().close()).unwrap_or_else(|error| panic!("close: {error}"));
         self.cache = None;
     }
 
-    /// A power loss; a new runtime is ready for the next opening.
+    /// Loses power, and makes a new runtime for the next opening.
     pub fn crash(&mut self) {
         self.runtime.crash();
         self.next_runtime();
     }
 
-    /// The process dies, the devices live on.
+    /// Kills the process; the devices live on.
     pub fn kill(&mut self) {
         self.runtime.kill();
         self.next_runtime();
@@ -298,7 +299,7 @@ impl World {
         self.run(self.cache().zero(offset, len, flags)).unwrap_or_else(|error| panic!("zero: {error}"));
     }
 
-    /// A client's TRIM.
+    /// Sends a client's TRIM.
     pub fn trim(&self, offset: u64, len: u64) {
         self.run(self.cache().discard(offset, len)).unwrap_or_else(|error| panic!("trim: {error}"));
     }
@@ -319,7 +320,7 @@ impl World {
         self.cache().slot_of(Lba(lba))
     }
 
-    /// Requests to read the origin, over all openings.
+    /// Returns the number of reads of the origin, over all openings.
     pub fn origin_reads(&self) -> u64 {
         self.origin.sim.counters().reads
     }
@@ -395,14 +396,14 @@ pub async fn all(mut futures: Vec<Pin<Box<dyn Future<Output = ()> + '_>>>) {
     .await;
 }
 
-/// Bytes that nothing compresses, different for each `number`.
+/// Returns bytes that nothing compresses, different for each `number`.
 pub fn noise(number: u64, len: usize) -> Vec<u8> {
     let mut bytes = vec![0; len];
     Rng::new(mix64(number ^ 0x6e01_5e00)).fill(&mut bytes);
     bytes
 }
 
-/// Bytes that compress well, different for each `number`.
+/// Returns bytes that compress well, different for each `number`.
 pub fn text(number: u64, len: usize) -> Vec<u8> {
     let word = mix64(number ^ 0x7e87).to_le_bytes();
     (0..len).map(|i| if i % 64 < 8 { word[i % 8] ^ (i / 64) as u8 } else { b'a' + (i % 7) as u8 }).collect()
@@ -412,7 +413,7 @@ pub fn text(number: u64, len: usize) -> Vec<u8> {
 pub struct Twin(BTreeMap<u64, [u8; SECTOR]>);
 
 impl Twin {
-    /// Zeroes.
+    /// Returns a volume of zeroes.
     pub fn new() -> Twin {
         Twin(BTreeMap::new())
     }
@@ -448,7 +449,7 @@ pub fn assert_same(found: &[u8], expected: &[u8], what: &str) {
     }
 }
 
-/// A random run of sectors inside `bytes`: offset and length in bytes.
+/// Returns a random run of sectors inside `bytes`: offset and length in bytes.
 pub fn random_run(rng: &mut Rng, bytes: u64, sectors_max: u64) -> (u64, usize) {
     let sectors = bytes / SECTOR as u64;
     let count = 1 + rng.below(sectors_max.min(sectors));

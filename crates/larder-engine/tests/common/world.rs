@@ -53,7 +53,7 @@ impl Shape {
     }
 }
 
-/// The bytes of a sector with a stamp. Odd stamps compress, even ones do not.
+/// Fills a sector with the bytes of a stamp. Odd stamps compress, even ones do not.
 pub fn sector_bytes(stamp: u32, out: &mut [u8]) {
     if stamp == ZERO {
         out.fill(0);
@@ -80,7 +80,7 @@ impl Model {
         Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors], in_doubt: vec![false; sectors] }
     }
 
-    /// A write of `stamps` at `at` begins: until it completes the sectors may be either, without a
+    /// Begins a write of `stamps` at `at`: until it completes the sectors may be either, without a
     /// read.
     pub fn begin(&mut self, at: usize, stamps: &[u32]) {
         for (i, &stamp) in stamps.iter().enumerate() {
@@ -94,14 +94,14 @@ impl Model {
         self.in_doubt[at..at + stamps.len()].fill(false);
     }
 
-    /// A flush failed.
+    /// Notes a failed flush.
     pub fn doubt(&mut self) {
         for (in_doubt, older) in self.in_doubt.iter_mut().zip(&self.older) {
             *in_doubt |= !older.is_empty();
         }
     }
 
-    /// These sectors' current values are durable.
+    /// Notes that these sectors' current values are durable.
     pub fn durable(&mut self, sectors: std::ops::Range<usize>) {
         for at in sectors.filter(|&at| !self.in_doubt[at]) {
             self.older[at].clear();

@@ -19,12 +19,12 @@ use larder_engine::{Tuning, WriteMode};
 use sweep::{Scenario, sweep};
 use world::CHUNK;
 
-/// A scenario on a small origin.
+/// Returns a scenario on a small origin.
 fn scenario(name: &'static str, mode: WriteMode, script: Script) -> Scenario {
     Scenario::new(name, mode, script)
 }
 
-/// A scenario whose data is more than the flash holds: long chunks, so that there are few.
+/// Returns a scenario with more data than the flash holds, in a few long chunks.
 fn evicting(name: &'static str, mode: WriteMode, script: Script) -> Scenario {
     Scenario {
         chunk_bytes: (LONG * 512) as u32,

@@ -91,8 +91,7 @@ fn a_fua_write_survives_a_crash_without_a_flush() {
     });
 }
 
-/// CacheDedup's commit of each dirty block (section 3.3): with durable writes no client must ask
-/// for it.
+/// CacheDedup's commit of each dirty block (section 3.3): durable writes need no request for it.
 #[test]
 fn with_durable_writes_each_one_survives_a_crash_by_itself() {
     each_seed(40, |seed| {
@@ -168,8 +167,7 @@ fn misses(world: &World, content: &[(u64, Vec<u8>)]) -> u64 {
     world.origin_reads() - before
 }
 
-/// Writes known content of clean and of dirty chunks to other chunks, and returns the number of
-/// duplicates.
+/// Writes known content of clean and dirty chunks to others, and returns the number of duplicates.
 fn known_again(world: &World) -> u64 {
     let before = world.status().counts.duplicate_chunks;
     for (lba, number) in [(7000, 3), (7001, 10_003)] {

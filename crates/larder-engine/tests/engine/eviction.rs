@@ -19,7 +19,7 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// A small cache whose misses are all inserted, clean.
+/// Makes a small cache that inserts all its misses, clean.
 fn small(seed: u64, design: DesignId) -> World {
     let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
     setup.options.design = design;
@@ -37,7 +37,7 @@ fn touch(world: &World, lba: u64) -> bool {
     touch_content(world, lba, lba)
 }
 
-/// The same for a chunk of other content.
+/// Touches a chunk of other content in the same way.
 fn touch_content(world: &World, lba: u64, content: u64) -> bool {
     let before = world.origin_reads();
     assert_same(&world.read(at(lba), CHUNK), &noise(content, CHUNK), "a chunk");
@@ -50,6 +50,8 @@ fn quiet(world: &World) {
     world.runtime.run_until_idle();
 }
 
+/// Returns true over buckets.
+///
 /// A full bucket evicts the content that the fewest recently used addresses share.
 fn is_bucketed() -> bool {
     let design = design::chosen();

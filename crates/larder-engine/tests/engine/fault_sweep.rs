@@ -52,8 +52,9 @@ fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
     runtime
 }
 
-/// Writes with a second try. If both fail, the sectors are old or new, and the model accepts
-/// either.
+/// Writes with a second try.
+///
+/// If both fail, the sectors are old or new, and the model accepts either.
 async fn put(cache: &Cache, model: &mut Model, at: usize, count: usize, content: u32) {
     let stamps: Vec<u32> = (0..count as u32).map(|i| content + 2 * i).collect();
     let mut buf = IoBuf::new(count * SECTOR_BYTES);
@@ -89,7 +90,8 @@ async fn flush(cache: &Cache, model: &mut Model) {
     }
 }
 
-/// A client that hears of a failure cannot rely on data that was not durable before.
+/// Tells the model that a request failed: its client cannot rely on data that was not durable
+/// before.
 fn told(model: &mut Model, succeeded: bool) {
     if !succeeded {
         model.doubt();

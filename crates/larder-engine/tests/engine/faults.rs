@@ -21,7 +21,7 @@ fn always(op: IoOp) -> Fault {
     Fault { op: Some(op), range: None, kind: IoErrorKind::Io, times: FOR_EVER }
 }
 
-/// A cache of 20 clean chunks, on flash and not in memory.
+/// Makes a cache of 20 clean chunks, on flash and not in memory.
 fn clean_chunks(seed: u64) -> World {
     let mut setup = Setup::default();
     setup.tuning.prefetch_bytes_max = 0;
@@ -37,7 +37,7 @@ fn clean_chunks(seed: u64) -> World {
     world
 }
 
-/// A cache of 20 dirty chunks and a fragment, flushed.
+/// Makes a cache of 20 dirty chunks and a fragment, flushed.
 fn dirty_chunks(seed: u64) -> World {
     let world = World::new(seed, Setup::default());
     for lba in 0..20 {
@@ -314,8 +314,9 @@ fn a_partial_write_tells_of_the_damage_that_it_meets() {
     });
 }
 
-/// Content must not be taken for a duplicate of lost content: its write would be acknowledged, and
-/// gone.
+/// Content must not be taken for a duplicate of lost content.
+///
+/// Its write would be acknowledged, and gone.
 #[test]
 fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
     #[derive(Clone, Copy, Debug, PartialEq)]
@@ -531,7 +532,7 @@ fn a_flash_that_takes_no_writes_fails_writes_and_nothing_else() {
     });
 }
 
-/// A flush that failed may have lost earlier writes, whatever the next one says.
+/// A flush that failed may have lost earlier writes, even if the next one succeeds.
 #[test]
 fn after_a_failed_flush_the_flash_is_not_trusted_again() {
     each_seed(20, |seed| {

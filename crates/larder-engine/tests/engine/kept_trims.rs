@@ -19,7 +19,7 @@ fn setup(trim: TrimPolicy) -> Setup {
     setup
 }
 
-/// A world over an origin without holes, and the volume as a client expects it.
+/// Makes a world over an origin without holes, with the volume as a client expects it.
 fn filled(seed: u64, setup: Setup) -> (World, Twin, usize) {
     let len = setup.origin_bytes as usize;
     let world = World::new(seed, setup);
@@ -34,10 +34,10 @@ fn changes(world: &World) -> usize {
     [IoOp::Write, IoOp::WriteZeroes, IoOp::Discard].iter().map(|&op| world.origin.asked(op).len()).sum()
 }
 
-/// A kept trim costs the origin nothing, through a full destage, a checkpoint, crashes and an
-/// orderly end.
+/// A kept trim costs the origin nothing, through a full destage, a checkpoint, and all ends.
 ///
-/// Without the option, the next cache brings it to the origin as zeroes.
+/// Crashes are among the ends. Without the option, the next cache brings it to the origin as
+/// zeroes.
 #[test]
 fn kept_trims_stay_in_the_cache_until_another_serving_destages_them() {
     each_seed(8, |seed| {
@@ -81,8 +81,9 @@ fn kept_trims_stay_in_the_cache_until_another_serving_destages_them() {
     });
 }
 
-/// A write cuts a kept trim, WRITE_ZEROES over it reaches the origin, and a trim over such zeroes
-/// leaves them owed.
+/// A write cuts a kept trim, and WRITE_ZEROES over it reaches the origin.
+///
+/// A trim over such zeroes leaves them owed.
 #[test]
 fn writes_and_zeroes_over_a_kept_trim_reach_the_origin() {
     each_seed(8, |seed| {
@@ -242,8 +243,9 @@ fn mode_name(mode: WriteMode) -> &'static str {
     larder_engine::status::mode_name(mode)
 }
 
-/// A flash that fails holds no trims: the origin gets them as zeroes, and behind the fence nothing
-/// is lost.
+/// A flash that fails holds no trims: the origin gets them as zeroes.
+///
+/// Behind the fence nothing is lost.
 #[test]
 fn a_flash_that_fails_gives_its_kept_trims_to_the_origin() {
     each_seed(8, |seed| {

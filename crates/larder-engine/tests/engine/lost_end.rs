@@ -1,9 +1,9 @@
 //! The end of a crashed cache's log is lost: zeroed from some place on, zeroed as a whole, or set
 //! back to an old state.
 //!
-//! These rules hold over each store. When a repair plan reports no loss and the end of the log is
-//! confirmed, no chunk reads as older. When a slot names a lost frame as durable, an opening
-//! refuses, a check reports the loss, and a repair lists its possible cost; unlisted chunks read as
+//! These rules hold over each store. If a repair plan reports no loss and the end of the log is
+//! confirmed, no chunk reads as older. If a slot names a lost frame as durable, an opening refuses,
+//! and a check reports the loss. A repair then lists its possible cost, and unlisted chunks read as
 //! before. Without such a name, the report calls the end of the log unconfirmed.
 
 use crate::design;
@@ -112,7 +112,8 @@ impl World {
         self.runtime.block_on(cache.flush()).expect("flushed");
     }
 
-    /// Chunks that read as older than acknowledged; each reads as one of its earlier contents.
+    /// Returns the chunks that read as older than acknowledged, each as one of its earlier
+    /// contents.
     fn stale(&self, cache: &Cache) -> Vec<usize> {
         let mut stale = Vec::new();
         for (chunk, &number) in self.durable.iter().enumerate() {
@@ -149,7 +150,7 @@ impl World {
         self.read(layout.log_offset, layout.log_bytes)
     }
 
-    /// The number of the last frame that a walk finds, and the place of each.
+    /// Returns the number of the last frame that a walk finds, and the place of each.
     fn frames(&self) -> (u64, Vec<u64>) {
         let superblock = self.superblock();
         let mut places = Vec::new();
@@ -280,8 +281,9 @@ fn no_lost_end_of_a_log_is_said_to_be_none() {
     assert!(outcomes.len() < 8 || namers == 0 || told * design::all().len() >= outcomes.len() * namers / 2);
 }
 
-/// When each flush has a segment of its own, all lost frames but the last have a witness, for any
-/// first lost frame.
+/// When each flush has a segment of its own, all lost frames but the last have a witness.
+///
+/// That holds for any first lost frame.
 #[test]
 fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     for design in design::all().into_iter().filter(|&design| !design::is_slotted(design)) {
@@ -312,8 +314,9 @@ fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
     }
 }
 
-/// A flash whose segments name no frames opens, keeps its dirty data, and names frames from then
-/// on.
+/// A flash whose segments name no frames opens, and keeps its dirty data.
+///
+/// It names frames from then on.
 #[test]
 fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
     for design in design::all().into_iter().filter(|&design| design::fills_weus(design)) {

@@ -6,7 +6,7 @@ use larder_device::{IoOp, rng::Rng, sim::SimDeviceOptions};
 
 const CHUNK: u64 = 8 << 10;
 
-/// The first 4 MiB of the origin hold noise.
+/// Fills the first 4 MiB of the origin with noise.
 fn filled(world: &World) -> Twin {
     let mut twin = Twin::new();
     let bytes = noise(99, 4 << 20);

@@ -18,9 +18,10 @@ fn content(lba: u64) -> Vec<u8> {
     (0..CHUNK as u64 / 8).flat_map(|i| larder_device::rng::mix64(lba << 20 | i).to_le_bytes()).collect()
 }
 
-/// AustereCache's indices exist from the beginning, and have half of the budget for any slot size.
+/// AustereCache's indices exist from the beginning.
 ///
-/// The other half of that share is the memory of the region; together they use most of it.
+/// They and the memory of the region have half of the budget, for any slot size, and use most of
+/// it.
 #[test]
 fn indices_of_buckets_have_half_of_their_budget() {
     let design = designs::named("austere").expect("it is known");
@@ -118,8 +119,9 @@ fn stay_within_the_budget(design: &EngineDesign) {
     runtime.kill();
 }
 
-/// Fragments, and runs that are trimmed one by one: the budget bounds both, and no request is
-/// turned away.
+/// Fragments, and runs that are trimmed one by one: the budget bounds both.
+///
+/// No request is turned away.
 #[test]
 fn fragments_and_trimmed_runs_stay_within_their_budget() {
     for design in designs::DESIGNS {

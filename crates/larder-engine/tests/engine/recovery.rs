@@ -142,13 +142,13 @@ fn known(world: &World, recovered: &Recovered) -> Known {
     }
 }
 
-/// The slots that a design may evict.
+/// Returns the slots that a design may evict.
 fn slots_of(design: &dyn Design) -> Vec<SlotId> {
     let listed = design.export_slots().into_iter().map(|(slot, ..)| slot);
     listed.chain(design.stored_runs().into_iter().map(|(slot, _)| slot)).collect()
 }
 
-/// The design's own pages, of which a checkpoint has a copy.
+/// Returns the design's own pages, which a checkpoint copies.
 fn pages(recovered: &Recovered) -> Vec<Vec<u8>> {
     let design = &recovered.state.design;
     (0..design.page_count()).map(|page| design.export_page(page)).collect()
@@ -180,7 +180,7 @@ fn assert_known(found: &Known, expected: &Known, what: &str) {
     assert!(found == expected, "{what}");
 }
 
-/// Sealed slots, least recent first.
+/// Returns the sealed slots, least recent first.
 fn order(recovered: &Recovered) -> Vec<u32> {
     let slots = recovered.state.design.export_slots();
     slots.iter().filter(|(_, _, state, _)| *state == SlotState::Sealed).map(|(slot, ..)| slot.0).collect()
@@ -236,7 +236,7 @@ fn use_it(world: &World, rng: &mut Rng, count: usize) {
     world.runtime.run_until_idle();
 }
 
-/// Content of the origin: duplicates and zeroes among it.
+/// Fills the origin, with duplicates and zeroes.
 fn fill_origin(world: &World) {
     for lba in 0..CHUNKS {
         let data = match lba % 7 {
@@ -675,7 +675,7 @@ fn what_a_life_leaves_is_found_sound() {
 
 type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
 
-/// A read, or a write of content that comes again, or of new content.
+/// Returns a read, or a write of known content or of new content.
 fn some_work<'a>(world: &'a World, rng: &mut Rng) -> Work<'a> {
     let (cache, lba) = (world.cache(), rng.below(CHUNKS));
     let content = if rng.chance(1, 2) { rng.below(100) } else { 1000 + rng.below(1 << 30) };

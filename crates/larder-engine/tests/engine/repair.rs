@@ -54,7 +54,7 @@ fn runtime(rng: &mut Rng) -> Arc<SimRuntime> {
     SimRuntime::with_options(rng.next_u64(), SimOptions { steps_max: 5_000_000, ..SimOptions::default() })
 }
 
-/// The bytes of a sector with a stamp; 0 is zeroes. Odd stamps compress.
+/// Returns the bytes of a sector with a stamp; 0 is zeroes. Odd stamps compress.
 fn sector_bytes(stamp: u32) -> [u8; SECTOR_BYTES] {
     let mut out = [0; SECTOR_BYTES];
     if stamp > 0 {
@@ -150,7 +150,7 @@ impl World {
         Cache::open(self.flash.clone(), self.origin.clone(), runtime, self.tuning.clone()).await
     }
 
-    /// Some operations, and an end.
+    /// Runs some operations, and an end.
     fn live(&mut self) {
         let end = self.rng.below(4);
         let mut rng = self.rng.fork();
@@ -231,7 +231,7 @@ impl World {
         self.runtime.block_on(async move { larder_engine::superblock::read(&*flash).await }).expect("a superblock").0
     }
 
-    /// The frames behind the checkpoint: offset on the flash, and bytes.
+    /// Returns the frames behind the checkpoint: offset on the flash, and bytes.
     fn frames(&self, superblock: &Superblock) -> Vec<(u64, usize)> {
         let mut frames = Vec::new();
         let start = match &superblock.checkpoint {

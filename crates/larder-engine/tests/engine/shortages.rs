@@ -69,10 +69,9 @@ fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// A cache waits for a flash without room as long as the shortage lasts, in each mode and for each
-/// reason.
+/// A cache waits for a flash without room as long as the shortage lasts.
 ///
-/// The flash does not fail.
+/// That holds in each mode and for each reason, and the flash does not fail.
 #[test]
 fn a_flash_that_has_no_room_is_waited_for_and_loses_nothing() {
     each_seed(6, |seed| {
@@ -155,10 +154,9 @@ fn checkpoints_wait_for_room() {
     }
 }
 
-/// An end waits for room for a limited time: with a fence all data goes to the origin, without one
-/// it fails.
+/// An end waits for room for a limited time.
 ///
-/// Flushed data stays.
+/// With a fence all data then goes to the origin; without one the end fails. Flushed data stays.
 #[test]
 fn an_end_waits_for_room_a_little_while() {
     for has_fence in [true, false] {
@@ -295,8 +293,9 @@ fn an_opening_beside_an_origin_that_hangs_is_told() {
     assert_eq!((heard.count("+origin_hangs"), heard.count("-origin_hangs")), (1, 1));
 }
 
-/// A superblock without room refuses the opening with a sentence, and the next opening finds the
-/// same cache.
+/// A superblock without room refuses the opening with a sentence.
+///
+/// The next opening finds the same cache.
 #[test]
 fn an_opening_without_room_changes_nothing() {
     let (mut world, _) = world_of(17, WriteMode::Back);

@@ -16,8 +16,9 @@ use std::{sync::Arc, time::Duration};
 const CHUNK: usize = 8 << 10;
 /// More than the flash of a [`Setup`] holds.
 const CHUNKS: u64 = 3000;
-/// The longest wait of a write: 10 s without progress, which may begin at the second try, and a try
-/// every 2 s.
+/// The longest wait of a write.
+///
+/// It is 10 s without progress, which may begin at the second try, and a try every 2 s.
 const WRITE_MAX: Duration = Duration::from_secs(16);
 
 fn at(lba: u64) -> u64 {
@@ -76,7 +77,7 @@ fn nothing_is_old(world: &World, chunks: u64, dirty: u64) {
     assert_eq!(lost, dirty, "chunks that were dirty, and that the flash does not give back");
 }
 
-/// Chunks that the origin lacks.
+/// Counts the chunks that the origin lacks.
 fn dirty_chunks(world: &World) -> u64 {
     world.status().dirty_bytes / CHUNK as u64
 }
@@ -116,8 +117,9 @@ fn without_a_fence_the_writers_are_told() {
     });
 }
 
-/// The same with damaged records. Data written from then on is sound, and leaves in place of the
-/// damaged.
+/// The same with damaged records.
+///
+/// Data written from then on is sound, and leaves in place of the damaged.
 #[test]
 fn rotten_flash_does_not_hold_up_writers() {
     each_seed(6, |seed| {
@@ -162,8 +164,9 @@ fn a_failing_origin_is_waited_for() {
     });
 }
 
-/// Neighbours of a bad sector are read with it in one request; it keeps only its own record from
-/// the origin.
+/// Neighbours of a bad sector are read with it in one request.
+///
+/// The sector keeps only its own record from the origin.
 #[test]
 fn a_bad_sector_keeps_only_its_own_record_dirty() {
     each_seed(4, |seed| {

@@ -23,7 +23,7 @@ fn each_design(test: impl Fn(u64, Setup)) {
     }
 }
 
-/// Four streams, 2 MiB each, in reads of 4 KiB in turn.
+/// Reads four streams, 2 MiB each, 4 KiB of each in turn.
 fn scan(world: &World) {
     for step in 0..2 * MIB / READ as u64 {
         for lane in 0..4 {
@@ -139,7 +139,7 @@ fn a_write_into_what_was_read_ahead_is_seen() {
             for step in 0..128_u64 {
                 let offset = step * CHUNK as u64;
                 assert_same(&world.read(offset, CHUNK), &twin.bytes(offset, CHUNK), "a scan");
-                // Ahead of the scan, where prefetches are under way or done.
+                // Ahead of the scan, in prefetches that are under way or done.
                 let (from, len) = random_run(&mut rng, 20 * CHUNK as u64, 20);
                 let ahead = offset + CHUNK as u64 + from;
                 if rng.chance(1, 3) {

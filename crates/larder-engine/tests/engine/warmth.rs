@@ -18,8 +18,9 @@ const WARM_UP: usize = 8000;
 /// Before a crash, after the last checkpoint.
 const AFTER_CHECKPOINT: usize = 800;
 const MEASURED: usize = 3000;
-/// The origin is flushed, and a checkpoint made, after each so many requests: nothing is held back
-/// for want of either.
+/// Requests between two flushes of the origin, each with a checkpoint.
+///
+/// So nothing is held back for want of either.
 const PERIOD: usize = 400;
 
 fn at(lba: u64) -> u64 {

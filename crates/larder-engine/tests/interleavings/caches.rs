@@ -71,6 +71,8 @@ struct Images {
     origin: Vec<u8>,
 }
 
+/// Returns the images of a design in a mode.
+///
 /// Every chunk of the origin has its number as value; a cache read or wrote the last
 /// [`CACHED_CHUNKS`].
 fn images(design: DesignId, mode: WriteMode) -> &'static Images {
@@ -127,7 +129,7 @@ fn has_region(design: DesignId) -> bool {
     design == DesignId::Austere
 }
 
-/// If the flash has metadata slots, eight of them share a block.
+/// Returns a flash; eight metadata slots share one of its blocks, if it has any.
 fn flash_of(design: DesignId) -> RamDevice {
     RamDevice::new("flash", FLASH, if has_region(design) { 4096 } else { 512 })
 }
@@ -379,8 +381,8 @@ pub fn slow_readers_and_evictions() {
 
 /// Hits of clean chunks by their metadata slots, while their runs are evicted.
 ///
-/// The same record slots and metadata slots are written anew. Reads and writes of a neighbour in
-/// the block include them.
+/// Both the record slots and the metadata slots are written anew. A write of a metadata slot reads
+/// its block, and writes the neighbours back with it.
 pub fn hits_by_metadata_slots_and_evictions() {
     let before = EVICTED.load(Relaxed);
     explore(SCHEDULES, || {
@@ -421,8 +423,7 @@ pub fn overlapping_writes_in_write_back() {
     });
 }
 
-/// Kept trims beside writes of the same chunks, zeroes owed to the origin, destages and
-/// checkpoints.
+/// Kept trims beside writes of the same chunks, owed zeroes, destages and checkpoints.
 pub fn kept_trims_and_writes() {
     explore(SCHEDULES, || {
         const SCRIPTS: &[&[Step]] = &[

@@ -80,9 +80,9 @@ fn run_schedule(seed: u64, check: fn()) {
     };
 }
 
-/// The `main` of a test program without the usual harness.
+/// Runs the checks of a test program without the usual harness.
 ///
-/// It runs the checks whose names contain an argument, and all checks without one. It prints the
+/// These are the checks whose names contain an argument, and all checks without one. It prints the
 /// lines of the usual harness.
 pub fn run(checks: &[(&str, fn())]) -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();

@@ -30,7 +30,7 @@ pub struct Priorities {
 }
 
 impl Priorities {
-    /// A scheduler whose choices come from `seed`.
+    /// Returns a scheduler whose choices come from `seed`.
     pub fn new(seed: u64) -> Priorities {
         let mut rng = Rng::new(seed);
         let mut change = || {

@@ -63,8 +63,9 @@ impl Touched for Looked {
     }
 }
 
-/// Touches beside decisions: each touch is applied once, in the order of its thread, to the state
-/// of its look.
+/// Touches beside decisions: each touch is applied once, to the state of its look.
+///
+/// The touches of a thread are applied in its order.
 pub fn touches_are_applied_before_a_decision() {
     explore(SCHEDULES, || {
         let stripes = Arc::new(Stripes::new(2));

@@ -30,7 +30,7 @@ const SCHEDULES: u64 = 3000;
 const STEPS: u32 = 40;
 const PAUSE_AT: u32 = 20;
 
-/// Listener first, condition second, as all of the engine waits.
+/// Waits as all of the engine does: it listens first, and then looks at the condition.
 async fn wait_for(condition: &AtomicU32, at_least: u32, changed: &Notify) {
     loop {
         let change = changed.listen();
@@ -44,8 +44,7 @@ async fn wait_for(condition: &AtomicU32, at_least: u32, changed: &Notify) {
 /// Schedules in which one thread paused between two steps while another one did all of its own.
 static PAUSES: AtomicU64 = AtomicU64::new(0);
 
-/// The schedules themselves: one thread pauses at one exact point, and another does all its steps
-/// there.
+/// The schedules: one thread pauses at one exact point, and another does all its steps there.
 ///
 /// Only such a schedule shows a listener that listens too late and misses a change.
 pub fn a_thread_pauses_while_another_one_does_all() {
@@ -136,7 +135,7 @@ pub fn operations_side_by_side_all_end() {
 struct Chunks([AtomicBool; 4]);
 
 impl Chunks {
-    /// Is alone in `first..first + count` for a while.
+    /// Stays alone in `first..first + count` for a while.
     fn visit(&self, first: usize, count: usize) {
         for chunk in &self.0[first..first + count] {
             assert!(!chunk.swap(true, SeqCst), "two are in one chunk");

@@ -38,7 +38,7 @@ const NOISE: u32 = 1;
 const TEXT: u32 = 2;
 const POOL: u32 = 3;
 
-/// The value of sector number `index` of write `write`, which lies at sector `at` of the volume.
+/// Returns the value of sector number `index` of write `write`, at sector `at` of the volume.
 pub fn value(fill: Fill, write: WriteNumber, index: usize, at: usize) -> Value {
     debug_assert!(write < WRITES_MAX && index < WRITE_SECTORS_MAX);
     match fill {
@@ -49,7 +49,7 @@ pub fn value(fill: Fill, write: WriteNumber, index: usize, at: usize) -> Value {
     }
 }
 
-/// A value for people.
+/// Returns a readable name of a value.
 pub fn name(value: Value) -> String {
     let payload = value >> 2;
     match value & 3 {

@@ -1,5 +1,5 @@
-//! The desk between the plan and the cache: the state of a run from life to life and in each, and
-//! the tasks of a life.
+//! The desk between the plan and the cache: the state of a run over all lives and in each, and the
+//! tasks of a life.
 //!
 //! Invariants: the first broken promise is the one that counts, and ends the life.
 //!
@@ -80,7 +80,7 @@ pub struct State {
     pub mode_switches: u64,
     /// Mode switches under way.
     pub switching: u64,
-    /// The mode that the next opening must find; `None` where a switch failed or was cut short.
+    /// The mode that the next opening must find; `None` if a switch failed or was cut short.
     pub mode: Option<WriteMode>,
     /// A hash of all choices of all schedulers.
     pub trace: u64,
@@ -96,7 +96,7 @@ pub struct State {
 }
 
 impl Desk {
-    /// A desk for a volume.
+    /// Returns a desk for a volume.
     pub fn new(model: Model, durable_writes: bool, tell: bool, watched: Option<usize>) -> Arc<Desk> {
         let state = State {
             model,
@@ -148,7 +148,7 @@ impl Desk {
         self.state.lock().trace
     }
 
-    /// Another flash is in place, and its mode is unknown.
+    /// Notes that another flash is in place, and its mode is unknown.
     ///
     /// `origin_is_complete`: the loss of the flash loses no data. `but_for_trims`: only trims that
     /// the cache kept.
@@ -164,7 +164,7 @@ impl Desk {
         state.stats.flashes_lost_with_a_complete_origin += u64::from(origin_is_complete);
     }
 
-    /// The next opening may drop dirty data behind the fence.
+    /// Allows the next opening to drop dirty data behind the fence.
     pub fn drop_dirty_data(&self) {
         let mut state = self.state.lock();
         state.model.lose_flash();
@@ -265,7 +265,7 @@ impl Desk {
 
     /// Counts the cache's work in this life, and drops it.
     ///
-    /// On an undamaged flash no record may fail its check: a failure hides a slot that was written
+    /// On an undamaged flash no record may fail its check. A failure hides a slot that was written
     /// during a read, or a mapping to lost content.
     pub fn forget_cache(&self) {
         let cache = self.state.lock().cache.take();
@@ -278,7 +278,7 @@ impl Desk {
         }
     }
 
-    /// A fault begins, perhaps while the cache is being opened.
+    /// Notes the beginning of a fault, perhaps while the cache is being opened.
     pub fn fault_begins(&self, fault: &FaultKind, opening: bool) {
         {
             let mut state = self.state.lock();
@@ -346,7 +346,7 @@ impl State {
         failed == 0 || cache.status().counts.origin_flush_failures == failed
     }
 
-    /// The moment at which an operation begins.
+    /// Returns the moment at which an operation begins.
     pub fn operation_begins(&mut self) -> Moment {
         self.look_at_origin();
         self.model.now()

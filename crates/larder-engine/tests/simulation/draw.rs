@@ -29,7 +29,7 @@ const SLOTS_MIN: u64 = 12;
 const HOT_SECTORS_MAX: u64 = 512;
 
 impl Plan {
-    /// The plan of a seed.
+    /// Returns the plan of a seed.
     pub fn draw(seed: u64) -> Plan {
         let mut rng = Rng::new(seed);
         let crowd = rng.chance(1, 4);
@@ -64,7 +64,7 @@ impl Plan {
 /// The time for which a cache waits for a flash without room, if limited.
 const FLASH_FULL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2);
 
-/// `crowd`: see [`Source`].
+/// Draws the shape of a world; for `crowd` see [`Source`].
 fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
     let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
     let origin_sector_bytes = if rng.chance(1, 6) { 4096 } else { 512 };
@@ -194,8 +194,9 @@ impl Source {
         }
     }
 
-    /// A moment in a life of so many requests: about as many changes as requests, and ten times as
-    /// many steps.
+    /// Draws a moment in a life of so many requests.
+    ///
+    /// A life has about as many changes as requests, and ten times as many steps.
     fn moment(&mut self, ops: usize) -> At {
         let ops = ops as u64;
         match self.rng.below(8) {

@@ -25,8 +25,9 @@ use std::{
 const STEPS_MAX: u64 = 2_000_000;
 
 impl Life {
-    /// The treatment of TRIMs in this life: some lives of a world destage the trims that others
-    /// keep.
+    /// Returns the treatment of TRIMs in this life.
+    ///
+    /// Some lives of a world destage the trims that others keep.
     fn trim_policy(&self, tuning: &Tuning) -> TrimPolicy {
         match tuning.trim {
             TrimPolicy::Keep if self.schedule_seed.is_multiple_of(4) => {

@@ -141,7 +141,7 @@ struct Failure {
     text: String,
 }
 
-/// The simulation: all seeds, on all cores.
+/// Runs the simulation: all seeds, on all cores.
 fn seeds() {
     if let Some(seed) = number("LARDER_SEED") {
         return one_seed(seed);
@@ -201,7 +201,7 @@ fn seeds() {
     assert!(count < SEEDS_DEFAULT || missing.is_empty(), "the simulation did not meet: {}", missing.join(", "));
 }
 
-/// One seed, with its history if it fails.
+/// Runs one seed, and tells its history if it fails.
 fn one_seed(seed: u64) {
     let watched = number("LARDER_WATCH").map(|sector| sector as usize);
     let plan = Plan::draw(seed);

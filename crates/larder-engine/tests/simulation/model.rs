@@ -45,7 +45,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// A volume of zeroes.
+    /// Returns a volume of zeroes.
     pub fn new(sectors: usize, chunk_sectors: usize) -> Model {
         Model {
             sectors: vec![Sector::new(ZERO); sectors],
@@ -63,13 +63,13 @@ impl Model {
         self.sectors.len()
     }
 
-    /// The moment of an event that happens now.
+    /// Returns the moment of an event that happens now.
     pub fn now(&mut self) -> Moment {
         self.clock += 1;
         self.clock
     }
 
-    /// A write begins. `trim`: it is a TRIM.
+    /// Begins a write. `trim`: it is a TRIM.
     pub fn begin(&mut self, write: WriteNumber, run: Run, fill: Fill, trim: bool) -> Moment {
         let (now, durable) = (self.now(), self.durable);
         let is_advice = trim && self.keeps_trims;
@@ -83,7 +83,7 @@ impl Model {
         now
     }
 
-    /// A write succeeded, by this way.
+    /// Notes that a write succeeded, by this way.
     ///
     /// `fua`: it is durable. `kept`: the origin's losses were known at its acknowledgement, so the
     /// next flush covers it.
@@ -94,7 +94,7 @@ impl Model {
         }
     }
 
-    /// A write failed.
+    /// Notes that a write failed.
     pub fn fail(&mut self, write: WriteNumber, run: Run, way: Way) {
         let now = self.now();
         self.sectors[run.at..run.end()].iter_mut().for_each(|sector| sector.fail(write, now, way));
@@ -103,7 +103,7 @@ impl Model {
         dirty.into_iter().for_each(|at| self.sectors[at].lurk(write, now));
     }
 
-    /// A read that began at `start` is over.
+    /// Judges a read that began at `start` and is over.
     pub fn read(&mut self, run: Run, start: Moment, bytes: &[u8]) -> Result<(), Broken> {
         let end = self.now();
         for (at, bytes) in (run.at..run.end()).zip(bytes.chunks_exact(SECTOR_BYTES)) {
@@ -123,7 +123,7 @@ impl Model {
         Ok(())
     }
 
-    /// All writes that completed before `start` are durable so far.
+    /// Notes that all writes that completed before `start` are durable so far.
     pub fn durable_before(&mut self, start: Moment, reach: Reach) -> Result<(), Broken> {
         let durable = &mut self.durable;
         durable.below = durable.below.max(start);
@@ -136,16 +136,16 @@ impl Model {
         self.nothing_is_kept_back(start)
     }
 
-    /// All writes that completed before `start` are durable.
+    /// Notes that all writes that completed before `start` are durable, past the flash.
     ///
-    /// A fence has been up since `fenced`: later writes are on the origin.
+    /// A fence has been up since `fenced`: writes that began later are on the origin.
     pub fn durable_past_flash(&mut self, start: Moment, fenced: Moment) -> Result<(), Broken> {
         self.durable.below = self.durable.below.max(start);
         self.durable.past_flash = (fenced, self.durable.past_flash.1.max(start));
         self.nothing_is_kept_back(start)
     }
 
-    /// The origin lost its unflushed writes in a failed flush.
+    /// Notes that the origin lost its unflushed writes in a failed flush.
     ///
     /// `all`: the cache relies on the origin alone. `must_tell`: clients write to the origin, and
     /// must be told.
@@ -158,7 +158,7 @@ impl Model {
         }
     }
 
-    /// A client was told of a failure.
+    /// Notes that a client was told of a failure.
     pub fn told(&mut self) {
         self.untold = None;
     }
@@ -181,12 +181,12 @@ impl Model {
         self.sectors[first..end].iter().any(|sector| sector.perhaps_dirty(self.durable))
     }
 
-    /// The cache was opened, in a mode without dirty data.
+    /// Notes that the cache was opened, in a mode without dirty data.
     pub fn opened_clean(&mut self) {
         self.sectors.iter_mut().for_each(Sector::opened_clean);
     }
 
-    /// The life is over; the cache was open in it.
+    /// Ends a life in which the cache was open.
     pub fn life_ends(&mut self, closed: bool) {
         let durable = self.durable;
         // A failed flash keeps its old state.
@@ -201,24 +201,25 @@ impl Model {
         self.trouble.life_ends();
     }
 
-    /// An opening failed. Its caller was told, and no client relies on its flushes.
+    /// Ends an opening that failed. Its caller was told, and no client relies on its flushes.
     pub fn opening_ends(&mut self) {
         self.untold = None;
         self.trouble.life_ends();
     }
 
-    /// Between lives: data on the flash alone is lost.
+    /// Loses, between lives, the data that is on the flash alone.
     pub fn lose_flash(&mut self) {
         self.sectors.iter_mut().for_each(Sector::lose_flash);
     }
 
-    /// Between lives: the origin is known to be complete. `but_for_trims`: it may lack those that
-    /// the cache kept.
+    /// Notes between lives that the origin is complete.
+    ///
+    /// `but_for_trims`: it may lack those that the cache kept.
     pub fn origin_is_complete(&mut self, but_for_trims: bool) {
         self.sectors.iter_mut().for_each(|sector| sector.origin_is_complete(but_for_trims));
     }
 
-    /// Between lives: the content of the metadata may be lost.
+    /// Notes between lives that the content of the metadata may be lost.
     pub fn revert(&mut self) {
         self.sectors.iter_mut().for_each(Sector::revert);
     }

@@ -36,7 +36,7 @@ pub fn during<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The text of the panic that was kept.
+/// Returns the text of the panic that was kept.
 pub fn take() -> String {
     LAST.with_borrow_mut(|last| last.as_mut().map(std::mem::take).unwrap_or_default())
 }

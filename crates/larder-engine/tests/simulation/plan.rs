@@ -121,8 +121,9 @@ pub enum OperatorOp {
 pub enum At {
     /// Before this step of the scheduler.
     Step(u64),
-    /// When so many writes, flushes, discards and zeroings were submitted, before the last of them
-    /// takes effect.
+    /// The moment before the last of so many changes takes effect.
+    ///
+    /// The changes are writes, flushes, discards and zeroings, counted when they are submitted.
     Change(u64),
 }
 
@@ -145,8 +146,9 @@ pub struct Fault {
 /// Places are in parts of 2^16 of the device or region, so that a plan needs no layout.
 #[derive(Clone, Copy, Debug)]
 pub enum FaultKind {
-    /// Operations fail: everywhere, or in a range of this start and length; so often, or for the
-    /// rest of the life.
+    /// Operations fail, everywhere or in a range of this start and length.
+    ///
+    /// They fail so often, or for the rest of the life.
     Fail {
         device: Device,
         op: IoOp,

@@ -134,7 +134,7 @@ fn keep(values: &mut Vec<Value>, value: Value) {
 }
 
 impl Sector {
-    /// A sector that holds `value`, on the origin, too.
+    /// Returns a sector that holds `value`, on the origin, too.
     pub fn new(value: Value) -> Sector {
         Sector {
             base: Sector::base(&[value], true),
@@ -166,7 +166,7 @@ impl Sector {
         }
     }
 
-    /// A trim that the cache may keep begins: the origin may never get the versions that it lacks.
+    /// Notes a trim that the cache may keep: the origin may never get the versions that it lacks.
     pub fn hide(&mut self, durable: Durable) {
         for version in std::iter::once(&mut self.base).chain(&mut self.writes) {
             version.forced_on_origin |= version.is_on_origin(durable);
@@ -174,7 +174,7 @@ impl Sector {
         }
     }
 
-    /// A write of `value` begins at `now`.
+    /// Begins a write of `value` at `now`.
     ///
     /// `advice`: it is a trim that the cache may keep or ignore.
     pub fn begin(&mut self, write: WriteNumber, value: Value, now: Moment, advice: bool) {
@@ -205,7 +205,7 @@ impl Sector {
         self.writes.iter_mut().rfind(|version| version.write == write).expect("a write ends after it began")
     }
 
-    /// That write returned without an error at `now`, by the way `way`.
+    /// Notes that this write returned without an error at `now`, by the way `way`.
     ///
     /// `forced`: with FUA, so that it is durable. `kept`: if the origin had lost it, the cache
     /// repeated it.
@@ -221,7 +221,7 @@ impl Sector {
         version.way = Some(way);
     }
 
-    /// That write returned an error at `now`: by then it took effect, or it never will.
+    /// Notes that this write returned an error at `now`: by then it took effect, or it never will.
     pub fn fail(&mut self, write: WriteNumber, now: Moment, way: Way) {
         let version = self.of_write(write);
         version.first_end = version.first_end.min(now);
@@ -230,7 +230,8 @@ impl Sector {
         version.way = Some(way);
     }
 
-    /// That write failed at `now`, in a chunk of which the cache may hold older data for dirty.
+    /// Notes that this write failed at `now`, in a chunk that the cache may hold for dirty, with
+    /// older data.
     pub fn lurk(&mut self, write: WriteNumber, now: Moment) {
         let value = self.of_write(write).value;
         self.lurking.push((value, now));
@@ -250,7 +251,7 @@ impl Sector {
         lurking.into_iter().filter(|&(_, at)| !covered(at)).collect()
     }
 
-    /// The origin lost its unflushed writes.
+    /// Notes that the origin lost its unflushed writes.
     ///
     /// `all`: the cache may have relied on it for all data that is not durable. Otherwise for data
     /// that did not go to the cache alone.
@@ -266,8 +267,7 @@ impl Sector {
         self.writes.iter().any(|version| lacks(version) && version.completed < start)
     }
 
-    /// Takes a read from `start` to `end` that returned `value`, and returns false if it breaks the
-    /// contract.
+    /// Takes a read from `start` to `end` of `value`; returns false if it breaks the contract.
     pub fn read(&mut self, value: Value, start: Moment, end: Moment) -> bool {
         if self.writes.is_empty() {
             if self.base.value != value || !self.base.others.is_empty() {
@@ -301,7 +301,7 @@ impl Sector {
         possible
     }
 
-    /// Version 0 is the base.
+    /// Returns a version; number 0 is the base.
     fn at(&self, index: usize) -> &Version {
         if index == 0 { &self.base } else { &self.writes[index - 1] }
     }
@@ -310,7 +310,7 @@ impl Sector {
         self.writes.len() + 1
     }
 
-    /// Versions that a read from `start` to `end` may return.
+    /// Returns the versions that a read from `start` to `end` may return.
     fn candidates(&self, start: Moment, end: Moment) -> impl Iterator<Item = usize> {
         (0..self.count()).filter(move |&at| {
             let version = self.at(at);
@@ -322,7 +322,7 @@ impl Sector {
         })
     }
 
-    /// The values that a read from `start` to `end` may return, for a message.
+    /// Returns the values that a read from `start` to `end` may return, for a message.
     pub fn allowed(&self, start: Moment, end: Moment) -> Vec<Value> {
         let mut values = Vec::new();
         self.candidates(start, end).for_each(|at| self.at(at).values().for_each(|value| keep(&mut values, value)));
@@ -343,14 +343,16 @@ impl Sector {
         })
     }
 
-    /// The cache was opened in a mode without dirty data: reads return the data of the origin.
+    /// Notes that the cache was opened in a mode without dirty data.
+    ///
+    /// Reads return the data of the origin.
     pub fn opened_clean(&mut self) {
         (self.base.advice, self.base.hidden) = (false, false);
         self.base.forced_on_origin = !self.base.doubtful;
         self.base.perhaps_dirty = false;
     }
 
-    /// The opening ends, and the survivors become the next base.
+    /// Ends the opening; the survivors become the next base.
     ///
     /// `flash_knows`: the flash knows the state of the origin. Otherwise it may still take destaged
     /// data for dirty.
@@ -405,14 +407,14 @@ impl Sector {
         })
     }
 
-    /// Between lives: the origin is known to be complete, even without the flash.
+    /// Notes between lives that the origin is complete, even without the flash.
     pub fn origin_is_complete(&mut self, but_for_trims: bool) {
         if !but_for_trims || !self.base.advice {
             self.opened_clean();
         }
     }
 
-    /// After [`Sector::crash`]: the flash is lost as well, and the origin remains.
+    /// Loses the flash after [`Sector::crash`]; the origin remains.
     pub fn lose_flash(&mut self) {
         let mut values = if self.base.forced_on_origin { Vec::new() } else { std::mem::take(&mut self.origin) };
         self.base.values().for_each(|value| keep(&mut values, value));
@@ -420,7 +422,7 @@ impl Sector {
         self.origin = values;
     }
 
-    /// After [`Sector::crash`]: records of durable data are lost, too.
+    /// Loses records of durable data after [`Sector::crash`].
     ///
     /// Every earlier value of the sector may be back; but nothing else. The cache may take an old
     /// copy for clean: reads change when that copy goes. So the sector may be anything until it is
@@ -440,7 +442,7 @@ pub mod checks {
     const NOTHING: Durable = Durable { below: 0, on_origin_below: 0, trims_on_origin_below: 0, past_flash: (0, 0) };
     const NOW: Durable = Durable { below: 100, ..NOTHING };
 
-    /// A sector of value 1 with writes `(value, start, end)`.
+    /// Returns a sector of value 1 with writes `(value, start, end)`.
     fn written(writes: &[(Value, Moment, Moment)]) -> Sector {
         let mut sector = Sector::new(1);
         for &(value, start, end) in writes {

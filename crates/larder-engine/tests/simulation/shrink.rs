@@ -39,7 +39,7 @@ pub fn shrink(plan: &Plan, violation: &Violation) -> Plan {
 }
 
 impl Plan {
-    /// The measure to reduce.
+    /// Returns the measure to reduce.
     pub fn weight(&self) -> usize {
         let op = |op: &Op| match op.what {
             What::Read(run) | What::Trim(run) | What::Write { run, .. } | What::Zero { run, .. } => {

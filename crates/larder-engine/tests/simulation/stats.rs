@@ -62,15 +62,15 @@ stats! {
     must given_up,
     /// Sectors read with several possible values, now or earlier.
     must reads_failed,
-    /// Writes and trims that failed, and might.
+    /// Writes and trims that failed with a reason.
     must writes_failed,
-    /// Flushes that failed, and might.
+    /// Flushes that failed with a reason.
     must flushes_failed,
     /// Operators' requests that failed with a reason.
     must operations_failed,
-    /// Openings that failed, and might.
+    /// Openings that failed with a reason.
     must openings_failed,
-    /// Openings that were refused, and might be.
+    /// Openings that were refused with a reason.
     must openings_refused,
     /// Openings that a fence kept from dirty data.
     must openings_fenced,

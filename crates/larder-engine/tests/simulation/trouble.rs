@@ -28,8 +28,7 @@ pub struct Trouble {
     pub flash_reads: bool,
     /// Writes, flushes or discards of the flash fail, or it is gone.
     pub flash_changes: bool,
-    /// Writes of the flash that go astray, and reads that bring other bits. A frame of the log
-    /// survives one.
+    /// Stray writes of the flash, and reads that bring other bits. A frame of the log survives one.
     mischiefs: u32,
     /// Reads of the origin fail.
     pub origin_reads: bool,
@@ -59,7 +58,7 @@ pub struct Trouble {
 }
 
 impl Trouble {
-    /// A fault begins.
+    /// Notes the beginning of a fault.
     pub fn note(&mut self, fault: &FaultKind) {
         let mischief = matches!(fault, FaultKind::LoseWrite | FaultKind::Misdirect { .. } | FaultKind::Misread { .. });
         self.mischiefs += u32::from(mischief);
@@ -87,7 +86,7 @@ impl Trouble {
         }
     }
 
-    /// A life ends: only the damage remains.
+    /// Ends a life: only the damage remains.
     pub fn life_ends(&mut self) {
         *self = Trouble {
             slots_damaged: self.slots_damaged,
@@ -99,19 +98,19 @@ impl Trouble {
         };
     }
 
-    /// An opening begins. It writes both twins, but a fault may damage one again behind that.
+    /// Begins an opening. It writes both twins, but a fault may damage one again behind that.
     pub fn opening_begins(&mut self) {
         for (before, damaged) in self.twins_damaged_before.iter_mut().zip(&mut self.twins_damaged) {
             *before |= std::mem::take(damaged);
         }
     }
 
-    /// It succeeded.
+    /// Notes that the opening succeeded.
     pub fn opened(&mut self) {
         self.twins_damaged_before = [false; 2];
     }
 
-    /// Another flash is in place.
+    /// Forgets all faults: another flash is in place.
     pub fn new_flash(&mut self) {
         *self = Trouble::default();
     }

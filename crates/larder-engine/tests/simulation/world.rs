@@ -37,7 +37,7 @@ pub struct World {
 }
 
 impl World {
-    /// An origin of zeroes, and an empty cache before it.
+    /// Makes an origin of zeroes, and an empty cache before it.
     pub fn new(shape: &Shape) -> Result<World, EngineError> {
         let runtime = SimRuntime::new(0);
         let options = SimDeviceOptions {
@@ -76,7 +76,7 @@ impl World {
         moves
     }
 
-    /// The life is over, and its faults end.
+    /// Ends the faults of a life that is over.
     pub fn heal(&self) {
         for device in [&self.flash, &self.origin] {
             device.plan().clear();
@@ -87,7 +87,7 @@ impl World {
         self.fence.break_down(false);
     }
 
-    /// The same origin behind an empty cache on another flash.
+    /// Puts the same origin behind an empty cache on another flash.
     pub fn with_new_flash(mut self) -> Result<World, EngineError> {
         (self.flash, self.layout) = new_flash(&self.shape, self.flashes)?;
         self.flashes += 1;

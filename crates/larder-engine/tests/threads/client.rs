@@ -56,7 +56,7 @@ impl<'a> Client<'a> {
         Client { cache, clock, area, number, rng, stop, records: Vec::new(), reused: None }
     }
 
-    /// `count` requests, one after another, through the blocking interface.
+    /// Makes `count` requests, one after another, through the blocking interface.
     pub fn run_blocking(mut self, count: u64) -> Vec<Record> {
         for _ in 0..count {
             if self.stop.load(SeqCst) {
@@ -93,7 +93,7 @@ impl<'a> Client<'a> {
         self.records
     }
 
-    /// `count` requests, several in flight at once, driven by this thread.
+    /// Makes `count` requests, several in flight at once, driven by this thread.
     pub fn run_in_flight(mut self, count: u64) -> Vec<Record> {
         let lanes: Vec<Client<'a>> = (0..DEPTH)
             .map(|lane| {
@@ -119,7 +119,7 @@ impl<'a> Client<'a> {
         results.into_iter().flatten().collect()
     }
 
-    /// `count` requests, one after another, for any executor.
+    /// Makes `count` requests, one after another, for any executor.
     async fn run(mut self, count: u64) -> Vec<Record> {
         for _ in 0..count {
             if self.stop.load(SeqCst) {
@@ -206,7 +206,7 @@ impl<'a> Client<'a> {
     }
 }
 
-/// Sectors in bytes.
+/// Returns the length of these sectors in bytes.
 fn offset(sectors: usize) -> u64 {
     (sectors * SECTOR) as u64
 }

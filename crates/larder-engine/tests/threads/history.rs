@@ -53,8 +53,7 @@ pub enum What {
     Found(Box<[Value]>),
 }
 
-/// Writes `value`'s content for each sector of `out`, the first of which is `first_sector` of the
-/// volume.
+/// Writes `value`'s content to the sectors of `out`, which begins at `first_sector` of the volume.
 ///
 /// The cache treats values differently. One in two compresses. One in two is the same in each
 /// sector, so that the chunks of a write, and of other writes of that value, are duplicates.
@@ -92,7 +91,7 @@ pub fn value_of(sector: usize, bytes: &[u8]) -> Value {
     if bytes == expected { value } else { TORN }
 }
 
-/// The values of a run of sectors.
+/// Returns the values of a run of sectors.
 pub fn values_of(first_sector: usize, bytes: &[u8]) -> Box<[Value]> {
     bytes.chunks(SECTOR).enumerate().map(|(i, sector)| value_of(first_sector + i, sector)).collect()
 }

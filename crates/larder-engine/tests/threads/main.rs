@@ -49,7 +49,7 @@ const REQUESTS: u64 = 4000;
 /// Openings of one cache, with work in each.
 const LIVES: u32 = 3;
 
-/// The operator's requests meanwhile.
+/// Makes the operator's requests meanwhile.
 fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode]) {
     while !stop.load(SeqCst) {
         match rng.below(4) {
@@ -102,7 +102,7 @@ fn open(flash: Arc<dyn BlockDevice>, origin: Arc<dyn BlockDevice>, runtime: &Arc
     block_on(Cache::open(flash, origin, runtime.clone(), tuning())).unwrap_or_else(|error| panic!("open: {error}"))
 }
 
-/// One cache through some lives, and its history judged.
+/// Takes one cache through some lives, and judges its history.
 fn stress(seed: u64, workers: usize, modes: &[WriteMode]) {
     let mut rng = Rng::new(seed);
     let timer = runtime(0);
@@ -181,7 +181,7 @@ impl Drop for StopOnPanic<'_> {
     }
 }
 
-/// One seed without and one with workers, then others while `LARDER_STRESS_SECONDS` last.
+/// Runs one seed without and one with workers, then others while `LARDER_STRESS_SECONDS` last.
 fn stress_for_a_while(modes: &[WriteMode]) {
     let seconds = std::env::var("LARDER_STRESS_SECONDS").ok().and_then(|value| value.parse::<u64>().ok()).unwrap_or(0);
     let until = Instant::now() + Duration::from_secs(seconds);

@@ -40,7 +40,7 @@ pub const TORN: Value = Value::MAX;
 
 /// States that one search may remember; a history that needs more fails the test.
 const STATES_MAX: usize = 4_000_000;
-/// Operations printed before the place where a search got stuck.
+/// Operations printed before the place at which a search got stuck.
 const PRINTED_BEFORE: usize = 30;
 
 /// One operation on one sector.
@@ -142,8 +142,7 @@ impl Point {
         }
     }
 
-    /// Returns the unplaced operations that need not come after another unplaced one, in the order
-    /// of their calls.
+    /// Returns the unplaced operations that may come next, in the order of their calls.
     fn next(&self, ops: &[Op]) -> Vec<usize> {
         let mut found = Vec::new();
         let mut first_return = u64::MAX;
@@ -186,7 +185,7 @@ impl Point {
     }
 }
 
-/// The history around the `stuck`th call.
+/// Returns the history around the `stuck`th call.
 fn describe(ops: &[Op], stuck: usize) -> String {
     let mut text = String::from("no order of these operations explains every read (clock: called..returned)\n");
     let Some(stuck_op) = ops.get(stuck) else { return text };
@@ -295,7 +294,7 @@ mod tests {
         assert!(text.contains("> ") && text.contains("505..506"), "{text}");
     }
 
-    /// Every order there is, for short histories.
+    /// Tries every order of a short history.
     fn by_every_order(first: Value, ops: &[Op]) -> bool {
         fn go(value: Value, left: &mut Vec<Op>) -> bool {
             if left.is_empty() {

@@ -28,7 +28,7 @@ fn generated(scratch: &Scratch) -> PathBuf {
     path
 }
 
-/// A trace by hand: lines of the content format.
+/// Writes a trace from lines of the content format.
 fn written(scratch: &Scratch, lines: &[&str]) -> PathBuf {
     let path = scratch.path("hand.trace");
     fs::write(&path, lines.join("\n") + "\n").expect("a trace");
@@ -169,8 +169,7 @@ fn the_traces_own_pace_is_kept() {
     server.stop();
 }
 
-/// Requests of several blocks, in the order of those that overlap; trims of wholes and parts;
-/// content of every kind.
+/// Requests of several blocks, in order if they overlap; whole and partial trims; all contents.
 #[test]
 fn requests_that_overlap_are_made_in_their_order() {
     let scratch = Scratch::new("bench-order");
@@ -203,7 +202,7 @@ fn requests_that_overlap_are_made_in_their_order() {
     assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (200 * 9 + 2, 0));
 }
 
-/// A fingerprint is one content for all readers of the trace, whatever sizes the trace gives it.
+/// A fingerprint is one content for all readers of the trace, for any sizes in the trace.
 ///
 /// That holds for preparing the whole disk or making some of the requests, with a warm-up or
 /// without, here or over NBD.

@@ -147,7 +147,7 @@ fn breakages() -> Vec<Breakage> {
 }
 
 impl Breakage {
-    /// The broken source.
+    /// Returns the broken source.
     fn apply(&self, root: &Path) -> String {
         let source = fs::read_to_string(root.join(&self.file)).unwrap_or_else(|error| panic!("{}: {error}", self.name));
         assert_eq!(source.matches(&self.find).count(), 1, "{}: `find` is not there once", self.name);
@@ -187,7 +187,7 @@ fn each_breakage_is_told_in_the_document() {
     }
 }
 
-/// Tracked and new files of the tree.
+/// Copies the tracked and new files of the tree.
 fn copy_tree(to: &Path) {
     let listed = Command::new("git")
         .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
@@ -311,7 +311,7 @@ fn said(stdout: &[u8], stderr: &[u8]) -> String {
     String::from_utf8_lossy(&[stdout, stderr].concat()).into_owned()
 }
 
-/// The first seed that a failed test prints.
+/// Returns the first seed that a failed test prints.
 fn seed_in(text: &str) -> Option<String> {
     let after = text.split("LARDER_SEED=").nth(1)?;
     let seed: String = after.chars().take_while(char::is_ascii_digit).collect();

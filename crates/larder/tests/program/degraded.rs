@@ -3,8 +3,8 @@
 //! fence; without one writes are refused. Then the flash comes back, the state directory is lost or
 //! damaged, and caches are detached.
 //!
-//! The flash vanishes by way of nbdfuse: it is the file of another server, which is killed. The
-//! engine's own tests cover its behaviour at each moment of a failure.
+//! The flash vanishes by way of nbdfuse: it is the file of another server, and the test kills that
+//! server. The engine's own tests cover its behaviour at each moment of a failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -60,7 +60,7 @@ impl World {
         ends(larder(args).arg("--flash").arg(&self.volume.flash))
     }
 
-    /// The state file, if there is one.
+    /// Returns the state file, if there is one.
     fn record(&self) -> Value {
         let uuid = self.state_file();
         serde_json::from_slice(&fs::read(uuid).expect("a state file")).expect("JSON")
@@ -74,14 +74,14 @@ impl World {
         file
     }
 
-    /// Writes that must succeed.
+    /// Makes writes that must succeed.
     fn write(&mut self, wire: &mut Wire, count: usize) {
         for _ in 0..count {
             self.try_write(wire).unwrap_or_else(|refusal| panic!("a write: {refusal:?}"));
         }
     }
 
-    /// One write at random; it is in the image only if it was acknowledged.
+    /// Makes one random write, which is in the image only if it was acknowledged.
     fn try_write(&mut self, wire: &mut Wire) -> Result<(), Refusal> {
         let sectors = 1 + self.numbers.below(WRITE_SECTORS_MAX);
         let offset = 512 * self.numbers.below(VOLUME_BYTES / 512 - sectors);
@@ -162,7 +162,7 @@ fn set_aside(path: &Path) -> PathBuf {
     aside
 }
 
-/// Can flash be put on a file system of ours?
+/// Returns true if the test can put flash on a file system of ours.
 fn can_mount(test: &str) -> bool {
     !stands_in() && have_mounts(test)
 }
@@ -440,7 +440,7 @@ fn a_cache_is_served_without_its_flash_where_the_origin_is_whole() {
     assert!(has(&status, "emptied_behind_fence") || world.record()["fence"].is_null(), "{status}");
     world.assert_volume(&mut Wire::connect(&server.socket), "with the flash back");
 
-    // In write-back the origin may lack something.
+    // In write-back the origin may lack data.
     succeeds(&world.command(&["set", "--mode", "write-back"]));
     server.stop();
     set_aside(&world.volume.flash);

@@ -39,8 +39,7 @@ fn check(kind: &str, device: &Path) {
     };
 }
 
-/// The whole file system comes back: after a restart, and from the origin alone after a full
-/// destage.
+/// Brings the whole file system back: after a restart, and from the origin after a full destage.
 fn lives_through_a_restart(name: &str, kind: &str, options: &[&str], flash_bytes: u64) {
     let mkfs = format!("mkfs.{kind}");
     let checker = if kind == "ext4" { "fsck.ext4" } else { "xfs_repair" };

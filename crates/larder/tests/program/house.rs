@@ -219,8 +219,7 @@ fn nothing_unfinished_is_committed() {
     assert!(found.is_empty(), "unfinished:\n{}", found.join("\n"));
 }
 
-/// The code that reads, writes, evicts, recovers or verifies asks the store, and does not know its
-/// kind.
+/// Code that reads, writes, evicts, recovers or verifies asks the store without knowing its kind.
 #[test]
 fn only_the_stores_know_which_store_it_is() {
     let engine = "crates/larder-engine/src/";
@@ -346,8 +345,10 @@ fn each_suite_is_told_in_the_document() {
     assert!(looked > 100, "suites: {looked}");
 }
 
-/// A command that names a missing test program fails, but one with a filter without a test passes,
-/// and has tried nothing.
+/// Each command that names a test program, with a filter or without, has tests to run.
+///
+/// A command that names a missing program fails, but a filter without a test passes, and has tried
+/// nothing.
 #[test]
 fn commands_select_tests_that_are_there() {
     let names: Vec<String> = files().iter().map(|path| short(path)).collect();

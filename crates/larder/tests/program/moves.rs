@@ -41,7 +41,7 @@ impl Moving {
         Some(moving)
     }
 
-    /// The same image under another device.
+    /// Puts the same image under another device.
     fn move_to(&mut self, sector_bytes: u32) {
         self.device = None;
         let device = Loop::in_sectors_of(sector_bytes, &self.scratch.path("image"));

@@ -52,8 +52,9 @@ fn frugal(command: &str, flash: &Path, options: &[&str]) -> Command {
     frugal
 }
 
-/// A valid superblock may claim any number of slots: each command checks for the memory before it
-/// takes it.
+/// A valid superblock may claim any number of slots.
+///
+/// Each command checks for the memory before it takes it.
 #[test]
 fn a_flash_of_too_many_slots_is_refused_and_its_status_told() {
     for (design, slots) in [("nitro", 1 << 24), ("lru", 1 << 27), ("austere", 1 << 29)] {

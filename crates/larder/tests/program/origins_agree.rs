@@ -14,7 +14,7 @@ use larder_sim::origin::{Kind, Origin, Request, profile::Profile};
 const SIZE: u64 = 1 << 40;
 const REQUESTS: u64 = 400;
 
-/// SplitMix64 (Steele, Lea and Flood, 2014).
+/// Mixes a number by SplitMix64 (Steele, Lea and Flood, 2014).
 fn mixed(seed: u64) -> u64 {
     let mut z = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -22,7 +22,7 @@ fn mixed(seed: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// Random and sequential requests, a third of them writes.
+/// Returns random and sequential requests, a third of them writes.
 fn requests() -> Vec<Request> {
     let mut next = 0;
     (1..=REQUESTS)

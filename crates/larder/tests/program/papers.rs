@@ -75,7 +75,7 @@ fn assert_whole(report: &Value, name: &str) {
     }
 }
 
-/// A trace with content in blocks of 4 KiB.
+/// Writes a trace with content in blocks of 4 KiB.
 fn zipf(scratch: &Scratch, working_set: &str) -> PathBuf {
     let path = scratch.path("mine.trace");
     let words =
@@ -145,8 +145,9 @@ fn traces_of_ones_own_take_the_place_of_generated_ones() {
     assert!(!compared("Homes: memory") && compared("WebVM: memory"));
 }
 
-/// A file whose beginning does not tell its format is read in the named one, and refused by its
-/// lines if they do not fit.
+/// A file whose beginning does not tell its format is read in the named one.
+///
+/// It is refused by its lines if they do not fit.
 #[test]
 fn the_format_of_a_trace_may_be_named() {
     let scratch = Scratch::new("paper-format");
@@ -220,8 +221,9 @@ fn what_a_trace_trims_is_not_on_its_disk() {
     assert_eq!(ours(&report).first().and_then(Value::as_f64), Some(0.0), "{report}");
 }
 
-/// Pages of files, of a folder and of an image: each file begins one, a link and a second name
-/// bring none.
+/// Pages of files, of a folder and of an image: each file begins one.
+///
+/// A link and a second name bring none.
 #[test]
 fn pages_of_what_one_has_are_looked_at() {
     let scratch = Scratch::new("paper-pages");

@@ -96,7 +96,7 @@ fn refused(command: &mut Command) -> (String, i32) {
     (sentence, out.status.code().expect("a code"))
 }
 
-/// A small trace with content in blocks of 4 KiB.
+/// Writes a small trace with content in blocks of 4 KiB.
 fn trace(scratch: &Scratch) -> PathBuf {
     let path = scratch.path("mine.trace");
     let words = ["generate", "zipf", "--requests", "2000", "--working-set", "4M", "--chunk", "4K", "--dup", "0.4"];

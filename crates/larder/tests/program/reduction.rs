@@ -41,7 +41,7 @@ fn write_image(wire: &mut Wire, at: u64, image: &[u8]) {
     wire.flush();
 }
 
-/// `image` with every tenth chunk replaced.
+/// Returns `image` with every tenth chunk replaced.
 fn changed(image: &[u8]) -> (Vec<u8>, u64) {
     let mut third = image.to_vec();
     let mut differing = 0;

@@ -411,7 +411,7 @@ pub fn all_refused(scratch: &Scratch, flash: &Path, words: &[&str]) {
     }
 }
 
-/// A cache with dirty data on its flash, and both devices in the scratch folder.
+/// Makes a cache with dirty data on its flash, and both devices in the scratch folder.
 pub fn used_volume(scratch: &Scratch) -> Volume {
     let volume = Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let server = volume.serve_with(&["--dirty-low", "60", "--dirty-high", "60"]);
@@ -428,7 +428,7 @@ pub fn used_volume(scratch: &Scratch) -> Volume {
 
 pub const TWINS: [usize; 2] = [0, 64 << 10];
 
-/// The same flash with other bytes in its twins.
+/// Makes the same flash with other bytes in its twins.
 pub fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u8])) -> PathBuf {
     let path = scratch.path("bad");
     let mut bytes = good.to_vec();
@@ -439,7 +439,7 @@ pub fn with_twins(scratch: &Scratch, good: &[u8], change: impl Fn(usize, &mut [u
     path
 }
 
-/// A twin with a field of another value, under a right checksum.
+/// Gives a twin another value in a field, under a right checksum.
 pub fn patched(twin: &mut [u8], at: usize, bytes: &[u8]) {
     twin[at..at + bytes.len()].copy_from_slice(bytes);
     twin[16..20].fill(0);

@@ -23,7 +23,7 @@ fn rows(value: &Value) -> &Vec<Value> {
     value.as_array().unwrap_or_else(|| panic!("no list: {value}"))
 }
 
-/// The folder of traces beside the checkout, or `None` with a printed line.
+/// Returns the folder of traces beside the checkout, or `None` with a printed line.
 fn traces(test: &str) -> Option<PathBuf> {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     let found = here.ancestors().skip(2).take(2).map(|root| root.join("shared/traces")).find(|path| path.is_dir());
@@ -37,7 +37,7 @@ fn zipf(scratch: &Scratch) -> PathBuf {
     crate::support::lab::zipf(scratch, "20000", "32M")
 }
 
-/// A trace of bare block ids: 0 to 99 over and over, ten times.
+/// Writes a trace of bare block ids: 0 to 99 over and over, ten times.
 fn ids(scratch: &Scratch) -> PathBuf {
     let path = scratch.path("ids.bin");
     let bytes: Vec<u8> = (0..1000u32).flat_map(|n| (n % 100 * 7).to_le_bytes()).collect();
@@ -337,7 +337,7 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     assert_eq!((csv.lines().count(), csv.matches(",16384,").count()), (5, 2), "{csv}");
 }
 
-/// The command must fail with this code and one sentence with these words.
+/// Checks that the command fails with this code and one sentence with these words.
 fn refused(command: &mut Command, code: i32, words: &[&str]) {
     let out = ends(command);
     let (said, complaint) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));

@@ -1,4 +1,4 @@
-//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report; and
+//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report. Also
 //! its refusals.
 //!
 //! `larder-sim` tests the figures themselves.
@@ -95,8 +95,9 @@ fn drives_side_by_side_have_equal_blocks() {
     }
 }
 
-/// A buffer is not cut with the drive: if it has all of the cache, little is erased, and the report
-/// says so.
+/// A buffer is not cut with the drive: if it has all of the cache, little is erased.
+///
+/// The report says so.
 #[test]
 fn a_buffer_that_decides_how_much_is_erased_is_told() {
     let scratch = Scratch::new("sim-drives-buffer");
@@ -123,8 +124,9 @@ fn a_buffer_that_decides_how_much_is_erased_is_told() {
     }
 }
 
-/// A page that several writes fill is as equal to another as one that a single write does, with a
-/// clock and without.
+/// A page that several writes fill equals another that a single write fills.
+///
+/// That holds with a clock and without.
 #[test]
 fn pages_of_several_chunks_are_deduplicated() {
     let scratch = Scratch::new("sim-drives-pages");

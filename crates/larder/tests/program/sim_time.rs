@@ -19,7 +19,7 @@ fn zipf(scratch: &Scratch) -> PathBuf {
     crate::support::lab::zipf(scratch, "4000", "32M")
 }
 
-/// A trace in MSR's format, a read of 8 KiB each 20 ms, to and fro over 4 MiB.
+/// Writes a trace in MSR's format, a read of 8 KiB each 20 ms, to and fro over 4 MiB.
 fn with_times(scratch: &Scratch) -> PathBuf {
     let path = scratch.path("reads.csv");
     let line =

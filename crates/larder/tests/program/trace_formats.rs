@@ -45,7 +45,7 @@ fn convert(path: &Path, how: &[&str], to: &Path) {
     run(&mut command(&["trace", "convert"], path, &[how, &["--force", "-o", &to]].concat()));
 }
 
-/// Reads, writes and flushes of a trace without content: requests, by their sizes.
+/// Returns the reads, writes and flushes of a trace without content: requests, by their sizes.
 fn counts(info: &Value) -> [u64; 3] {
     let of = |key: &str| info[key]["requests"].as_u64().unwrap_or_else(|| panic!("no {key}: {info}"));
     [of("read_sizes"), of("write_sizes"), info["flushes"].as_u64().expect("a number")]

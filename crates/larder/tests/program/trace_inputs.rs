@@ -12,7 +12,7 @@ use std::thread;
 use crate::support::{Scratch, begin, ends, larder, run, system};
 use serde_json::Value;
 
-/// A command with its arguments, in which `IN` is the trace and `OUT` a file to write.
+/// Returns a command with its arguments; `IN` is the trace and `OUT` a file to write.
 fn command(words: &str, input: &Path, output: &Path) -> Command {
     larder(words.split(' ').map(|word| match word {
         "IN" => input.as_os_str(),

@@ -22,7 +22,7 @@ use std::{
     time::Duration,
 };
 
-/// An unknown user; tests that run at once have others.
+/// Returns an unknown user; tests that run at once have others.
 fn stranger() -> u32 {
     61_000 + std::process::id() % 4_000
 }
@@ -57,11 +57,10 @@ fn refused(out: &Output, words: &[&str]) {
     }
 }
 
-/// Answers each request at `socket`, also a detach, as `user`, like a server whose flash `named`
-/// has failed.
+/// Answers each request at `socket`, also a detach, as `user`, for the flash `named`.
 ///
-/// The socket is bound before the thread changes its user, so no folder above it has to let the
-/// user in.
+/// It behaves like a server whose flash has failed. The socket is bound before the thread changes
+/// its user, so no folder above it has to let the user in.
 fn impostor(socket: &Path, named: String, user: u32) {
     let listener = UnixListener::bind(socket).expect("a socket");
     let (ready, is_ready) = mpsc::channel();
@@ -127,8 +126,9 @@ fn no_other_user_answers_for_a_cache() {
     assert!(fs::read(&volume.flash).expect("the flash") == before, "the flash was changed");
 }
 
-/// The program, in a place where another user may run it. The end removes it, with that user's
-/// files in `/tmp`.
+/// The program, in a place where another user may run it.
+///
+/// The end removes it, with that user's files in `/tmp`.
 struct TheirPlace {
     folder: PathBuf,
     user: u32,
@@ -176,8 +176,9 @@ impl Drop for TheirPlace {
     }
 }
 
-/// A name in `/tmp` that another user has taken keeps no server from starting, and no command from
-/// finding it.
+/// A name in `/tmp` that another user has taken keeps no server from starting.
+///
+/// Commands find the server all the same.
 #[test]
 fn a_squatted_run_folder_keeps_no_server_from_starting() {
     if !is_root("a_squatted_run_folder_keeps_no_server_from_starting") {
@@ -210,8 +211,9 @@ fn a_squatted_run_folder_keeps_no_server_from_starting() {
     assert!(serving.ends("serve").status.success());
 }
 
-/// Content of an origin that only its owner may read lies in a file that only its owner may read,
-/// and lock.
+/// Content of an origin that only its owner may read lies in a file of the same kind.
+///
+/// Only the owner may read and lock that file.
 #[test]
 fn a_flash_file_is_for_its_owner_alone() {
     let scratch = Scratch::new("modes");
@@ -264,8 +266,9 @@ fn a_state_folder_that_others_may_write_is_refused() {
     refused(&status, &[dir, "written by others"]);
 }
 
-/// Servers of different caches that want one stale socket: one of them prints that it is ready, and
-/// clients reach that one.
+/// Servers of different caches want one stale socket: one of them prints that it is ready.
+///
+/// Clients reach that one.
 #[test]
 fn of_servers_that_race_for_one_socket_one_is_ready() {
     const SERVERS: usize = 3;

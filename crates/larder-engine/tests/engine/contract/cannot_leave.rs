@@ -23,7 +23,7 @@ fn content(chunk: usize) -> Vec<u32> {
     stamps(1_000_000 + 64 * chunk as u32, CHUNK)
 }
 
-/// Writes more than the flash holds. Each has to be over within two minutes.
+/// Writes more than the flash holds. Each write must be over within two minutes.
 async fn fill(cache: &Cache, from: usize, rt: &Arc<SimRuntime>) {
     for chunk in from..CHUNKS {
         let written = within(rt, Duration::from_secs(120), try_write(cache, chunk * CHUNK, &content(chunk))).await;
@@ -140,8 +140,9 @@ fn contract_a_bad_sector_of_the_origin_keeps_its_own_chunk_alone() {
     rt.kill();
 }
 
-/// More unreadable neighbours than one batch holds, in lower addresses than all others: the rest
-/// leaves all the same.
+/// More unreadable neighbours than one batch holds, in lower addresses than all others.
+///
+/// The rest leaves all the same.
 #[test]
 fn contract_what_cannot_be_read_keeps_nothing_else_from_the_origin() {
     const DIRTY: usize = 900;

@@ -73,7 +73,7 @@ fn crowded_world(seed: u64, rng: &mut Rng, mode: WriteMode) -> (World, Arc<SimRu
     (World::new(&rt, shape), rt)
 }
 
-/// A device fails once, or a few writes of a checkpoint do.
+/// Makes a device fail once, or a few writes of a checkpoint.
 fn fail(world: &World, rng: &mut Rng) {
     match rng.below(12) {
         0..3 => world.origin.fail_next(IoOp::Flush, IoErrorKind::Io),

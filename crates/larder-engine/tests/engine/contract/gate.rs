@@ -151,7 +151,7 @@ impl BlockDevice for Gate {
 /// Sectors of a chunk in these scenarios.
 pub const CHUNK: usize = 8;
 
-/// 4 KiB chunks, and no background work unless the scenario asks for it.
+/// Returns a world of 4 KiB chunks, without background work unless the scenario asks for it.
 pub fn shape(mode: WriteMode) -> Shape {
     Shape {
         design: crate::design::chosen(),
@@ -174,7 +174,7 @@ pub fn shape(mode: WriteMode) -> Shape {
     }
 }
 
-/// The same over WEUs, for scenarios that need no slot for each write.
+/// Returns the same over WEUs, for scenarios that need no slot for each write.
 pub fn over_weus(mut shape: Shape) -> Shape {
     if !crate::design::fills_weus(shape.design) {
         shape.design = DesignId::Nitro;
@@ -182,8 +182,9 @@ pub fn over_weus(mut shape: Shape) -> Shape {
     shape
 }
 
-/// The same without buckets, for scenarios in which a write needs no eviction while the log is
-/// full.
+/// Returns the same without buckets.
+///
+/// It is for scenarios in which a write needs no eviction while the log is full.
 pub fn without_buckets(mut shape: Shape) -> Shape {
     if !crate::design::fills_weus(shape.design) && !crate::design::is_slotted(shape.design) {
         shape.design = DesignId::Nitro;
@@ -196,7 +197,7 @@ pub fn runtime(seed: u64) -> Arc<SimRuntime> {
     SimRuntime::with_options(seed, options)
 }
 
-/// The next life over the same devices.
+/// Begins the next life over the same devices.
 pub fn attach(world: &World, seed: u64) -> Arc<SimRuntime> {
     let runtime = runtime(seed);
     world.flash.attach(&runtime);
@@ -278,7 +279,7 @@ pub async fn expect(cache: &Cache, at: usize, stamps: &[u32]) {
     assert_eq!(cache.status().counts.failed_checks, 0, "a record is damaged, and nothing damaged it");
 }
 
-/// As [`expect`], in a scenario that damages something.
+/// Checks as [`expect`] does, in a scenario that damages something.
 pub async fn expect_beside_damage(cache: &Cache, at: usize, stamps: &[u32]) {
     let bytes = read(cache, at, stamps.len()).await;
     for (i, sector) in bytes.chunks(SECTOR_BYTES).enumerate() {

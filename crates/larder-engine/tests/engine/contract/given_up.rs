@@ -27,7 +27,7 @@ async fn fill(cache: &Cache) {
     cache.flush().await.expect("flushed");
 }
 
-/// Power is lost; then each chunk must have its content.
+/// Loses power, and checks that each chunk has its content.
 fn check_after_crash(world: &World, rt: &Arc<SimRuntime>, wanted: &[(usize, u32)]) {
     rt.crash();
     let rt = attach(world, 2);
@@ -211,8 +211,9 @@ fn contract_given_up_opening_leaves_nothing_running() {
     assert!(held >= 2, "{held} openings were held");
 }
 
-/// A cache is abandoned while a flush is under way, or a write to the origin, and opened again over
-/// the same devices.
+/// A cache is abandoned during a flush or a write to the origin, and opened again.
+///
+/// The devices are the same.
 #[test]
 fn contract_abandoned_cache_does_not_write_into_the_next_one() {
     for seed in 0..100 {

@@ -256,8 +256,9 @@ fn contract_many_partial_trims_at_once_leave_the_log_room() {
     });
 }
 
-/// A flush of the origin fails under a checkpoint. A later write fails only after another flush was
-/// tried.
+/// A flush of the origin fails under a checkpoint.
+///
+/// A later write fails only after another flush was tried.
 #[test]
 fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
     let rt: Arc<SimRuntime> = patient(1);

@@ -32,8 +32,7 @@ use std::{
     time::Duration,
 };
 
-/// A trimmed run is being destaged while part of it is written again, and a checkpoint falls in
-/// between.
+/// A trimmed run is destaged while part of it is written again, with a checkpoint in between.
 #[test]
 fn contract_overwrite_of_a_run_in_destage_survives() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -209,8 +208,9 @@ fn contract_damage_in_the_middle_of_the_log_is_not_taken_for_its_end() {
     });
 }
 
-/// Content whose only record is damaged is written again: it must be stored again, not mapped onto
-/// the damage.
+/// The only record of a content is damaged, and the content is written again.
+///
+/// The cache must store it again, and not map it onto the damage.
 #[test]
 fn contract_content_of_a_damaged_record_is_stored_anew() {
     let (world, rt) = new_world(WriteMode::Back);
@@ -398,8 +398,9 @@ fn contract_transient_read_error_loses_no_dirty_data() {
     });
 }
 
-/// Reads that miss, as many as the flash can take, while checkpoints are slow: the log must not
-/// overflow.
+/// As many reads miss as the flash can take, while checkpoints are slow.
+///
+/// The log must not overflow.
 #[test]
 fn contract_fills_alone_do_not_overflow_the_log() {
     for mode in [WriteMode::Through, WriteMode::Back] {
@@ -457,8 +458,9 @@ fn contract_close_ends_though_the_origin_is_gone() {
     assert!(ended.is_some(), "close waits for an origin that is gone");
 }
 
-/// A write-through that its caller gave up is still under way on the origin: it must not overtake a
-/// later write.
+/// A write-through that its caller gave up is still under way on the origin.
+///
+/// It must not overtake a later write.
 #[test]
 fn contract_dropped_write_through_is_not_overtaken() {
     for seed in 0..60 {

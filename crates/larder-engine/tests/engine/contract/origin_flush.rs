@@ -20,7 +20,7 @@ use std::{sync::Arc, sync::atomic::Ordering::*, time::Duration};
 const MODES: [WriteMode; 2] = [WriteMode::Through, WriteMode::Around];
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A world whose commits are asked for every few milliseconds.
+/// Returns a world with a commit every few milliseconds.
 fn committing_world(mode: WriteMode) -> (World, Arc<SimRuntime>) {
     let (mut world, rt) = new_world(mode);
     world.shape.tuning.commit_interval_ms = 20;
@@ -47,8 +47,7 @@ async fn expect_the_origins(world: &World, cache: &Cache, chunks: std::ops::Rang
     }
 }
 
-/// A cached chunk is overwritten while clean mappings of others wait for an endless flush of the
-/// origin.
+/// A cached chunk is overwritten while clean mappings of others wait for a flush without end.
 #[test]
 fn contract_forgetting_does_not_wait_for_the_flush_that_others_need() {
     for mode in MODES {
@@ -84,8 +83,7 @@ fn contract_forgetting_does_not_wait_for_the_flush_that_others_need() {
     }
 }
 
-/// No client flushes and the cache is idle: its copies become durable all the same, and survive a
-/// crash.
+/// No client flushes and the cache is idle: its copies become durable, and survive a crash.
 #[test]
 fn contract_idle_cache_restarts_warm() {
     for mode in MODES {

@@ -21,7 +21,7 @@ const CHUNKS: usize = 16;
 /// More chunks than remembered metadata slots.
 const OTHERS: usize = 400;
 
-/// A cache over buckets whose flash writes sectors of so many bytes.
+/// Makes a cache over buckets whose flash writes sectors of this size.
 fn over_buckets(rt: &Arc<SimRuntime>, mode: WriteMode, sector_bytes: usize) -> World {
     let mut shape = shape(mode);
     shape.design = DesignId::Austere;
@@ -125,8 +125,8 @@ fn contract_metadata_slots_of_contents_that_are_written_are_read_side_by_side() 
     rt.kill();
 }
 
-/// A device that writes blocks of several metadata slots has the block read and written back for
-/// each that changes.
+/// A device that writes blocks of several metadata slots reads and writes the block for each
+/// change.
 #[test]
 fn contract_traffic_of_the_region_is_counted_as_the_device_sees_it() {
     for sector_bytes in [512u64, 4096] {
@@ -148,7 +148,7 @@ fn contract_traffic_of_the_region_is_counted_as_the_device_sees_it() {
     }
 }
 
-/// A larger cache, whose chunks are clean and of contents of their own.
+/// Makes a larger cache of clean chunks, each with a content of its own.
 fn over_many_buckets(rt: &Arc<SimRuntime>) -> World {
     let mut shape = shape(WriteMode::Through);
     shape.design = DesignId::Austere;
@@ -175,8 +175,7 @@ async fn filled(world: &World, rt: &Arc<SimRuntime>, chunks: usize) -> Arc<Cache
     cache
 }
 
-/// Many requests of many chunks each do not push out metadata slots that others read and have not
-/// used yet.
+/// Requests of many chunks each do not push out metadata slots that others still need.
 #[test]
 fn contract_each_metadata_slot_is_read_once_beside_other_readers() {
     for (readers, chunks) in [(4, 64), (16, 64), (48, 32)] {

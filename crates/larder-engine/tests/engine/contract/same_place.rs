@@ -23,8 +23,9 @@ fn bytes_of(stamps: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// The chunk goes from clean `first` over dirty `second`, which is destaged, to dirty `first`
-/// again. A crash must leave it dirty, because the origin has `second`.
+/// Takes the chunk from clean `first` over dirty, destaged `second` to dirty `first` again.
+///
+/// A crash must leave it dirty, because the origin has `second`.
 fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[u32]) {
     let rt = runtime(1);
     let world = World::new(&rt, Shape { design, ..shape(WriteMode::Back) });

@@ -16,7 +16,7 @@ const HOT: usize = 8;
 /// More commits than the log has room for.
 const COMMITS: usize = 1500;
 
-/// The stamp of the write with this number.
+/// Returns the stamp of the write with this number.
 fn stamp(number: usize) -> u32 {
     1001 + 2 * number as u32
 }
@@ -25,8 +25,9 @@ fn rot_twin(world: &World, twin: usize) {
     world.flash.corrupt(SUPERBLOCK_OFFSETS[twin], SUPERBLOCK_BYTES as u64, &mut Rng::new(7));
 }
 
-/// The gate holds a checkpoint before it writes twin `held`, while a client writes and flushes as
-/// much as it may. Then the power goes, and the twins that were written rot.
+/// Loses power while the gate holds a checkpoint before it writes twin `held`.
+///
+/// Until then a client writes and flushes as much as it may. The written twins rot.
 fn log_of_twins_that_are_not_written(held: usize) {
     let rt = patient(1);
     let world = World::new(&rt, without_buckets(shape(WriteMode::Back)));
@@ -86,7 +87,8 @@ fn contract_the_log_is_kept_until_both_twins_name_the_checkpoint() {
     (0..2).for_each(log_of_twins_that_are_not_written);
 }
 
-/// After a checkpoint, and commits without a flush of the flash, the power goes, and one twin rots.
+/// Loses power after a checkpoint and commits without a flush of the flash; one twin rots.
+///
 /// The other twin was durable before the log reused the space that an older twin would need.
 fn each_twin_is_durable(rotten: usize, seed: u64) {
     let rt = patient(seed);

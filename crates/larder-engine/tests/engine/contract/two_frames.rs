@@ -15,8 +15,9 @@ use std::{sync::atomic::Ordering::*, time::Duration};
 
 /// Chunks that one commit says are trimmed.
 const TRIMS: usize = 300;
-/// The first frame of that commit fills the end of the log's region, and has at most so many bytes:
-/// fewer entries than [`TRIMS`].
+/// The first frame of that commit fills the end of the log's region.
+///
+/// It has at most so many bytes: fewer entries than [`TRIMS`].
 const FIRST_FRAME_BYTES_MAX: u64 = 8 << 10;
 /// The log gets a checkpoint at this percentage of its region, so near the end that no other one
 /// comes.
@@ -26,8 +27,10 @@ fn stamp(chunk: usize) -> u32 {
     1001 + 2 * chunk as u32
 }
 
-/// A commit at the end of the log's region needs two frames. A client asks for a FLUSH between the
-/// two. Then the power goes: at once, or when the FLUSH is over.
+/// Makes a commit at the end of the log's region that needs two frames.
+///
+/// A client asks for a FLUSH between the two. Then the power goes: at once, or when the FLUSH is
+/// over.
 fn flush_between_two_frames(is_cut_between: bool) {
     let rt = patient(1);
     let world = World::new(&rt, without_buckets(shape(WriteMode::Back)));

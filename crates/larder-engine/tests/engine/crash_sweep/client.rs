@@ -21,8 +21,9 @@ pub type Script = for<'a> fn(&'a Client<'a>) -> Run<'a>;
 pub struct Client<'a> {
     pub cache: &'a Cache,
     pub model: &'a RefCell<Model>,
-    /// Sectors of the volume. The last three are its last chunk, where the device's sector allows a
-    /// chunk that short.
+    /// Sectors of the volume.
+    ///
+    /// The last three are its last chunk, if the device's sector allows a chunk that short.
     pub sectors: usize,
     /// Size of the metadata log.
     pub log_bytes: u64,
@@ -31,18 +32,18 @@ pub struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The sweep covers the events from here on; earlier ones are preparation.
+    /// Begins the sweep with the events from here on; earlier ones are preparation.
     pub fn sweep_from_here(&self) {
         self.sweeping.set(true);
         self.runtime.stop_at_change(Some(self.runtime.changes() + 1));
     }
 
-    /// Writes `count` sectors of which each has a stamp of its own, in steps of 2 from `stamp` on.
+    /// Writes `count` sectors, each with its own stamp, in steps of 2 from `stamp` on.
     pub async fn put(&self, at: usize, count: usize, stamp: u32) {
         put(self.cache, self.model, at, count, stamp, false).await;
     }
 
-    /// With FUA.
+    /// Writes the same with FUA.
     pub async fn put_durably(&self, at: usize, count: usize, stamp: u32) {
         put(self.cache, self.model, at, count, stamp, true).await;
     }
@@ -53,13 +54,13 @@ impl Client<'_> {
         self.model.borrow_mut().durable(at, count);
     }
 
-    /// The same for a trim.
+    /// Trims in the same way.
     pub async fn trim_committed(&self, at: usize, count: usize) {
         self.trim(at, count).await;
         self.model.borrow_mut().durable(at, count);
     }
 
-    /// A write that may come too late: the cache may end meanwhile.
+    /// Writes, perhaps too late: the cache may end meanwhile.
     pub async fn put_if_open(&self, at: usize, count: usize, stamp: u32) {
         let stamps: Vec<u32> = (0..count as u32).map(|i| stamp + 2 * i).collect();
         self.model.borrow_mut().begin(at, &stamps);
@@ -112,12 +113,12 @@ impl Client<'_> {
         self.model.borrow_mut().mode_is(mode);
     }
 
-    /// An end for good: the origin has everything.
+    /// Detaches the cache: the origin has everything.
     pub async fn detach(&self) {
         self.cache.detach().await.unwrap_or_else(|error| panic!("detach: {error}"));
     }
 
-    /// An orderly end: everything that completed is durable.
+    /// Ends the cache in order: everything that completed is durable.
     pub async fn close(&self) {
         let began = self.model.borrow().flush_begins();
         self.cache.close().await.unwrap_or_else(|error| panic!("close: {error}"));
@@ -134,7 +135,7 @@ pub async fn all<'a>(mut futures: Vec<Run<'a>>) {
     .await;
 }
 
-/// A life after a crash: overwrites some of what there is, whole chunks and parts, and flushes.
+/// Overwrites some chunks and parts of chunks in a life after a crash, and flushes.
 pub async fn go_on(cache: &Cache, model: &RefCell<Model>, mut rng: Rng) {
     let written: Vec<usize> = model.borrow().written().map(|(at, _)| at).collect();
     for _ in 0..4 {

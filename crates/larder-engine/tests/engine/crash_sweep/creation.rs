@@ -89,7 +89,7 @@ impl Drop for Place {
     }
 }
 
-/// The instants of a creation.
+/// Returns the instants of a creation.
 fn instants(devices: &Devices, seed: u64, over_older: bool) -> Vec<Frozen> {
     let rt = devices.attach(mix64(seed));
     rt.block_on(async {

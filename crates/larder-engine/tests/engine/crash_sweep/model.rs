@@ -1,9 +1,9 @@
 //! The values that each sector may hold: before a crash, after it, and on the origin alone.
 //!
-//! Invariants: a read returns the newest completed write. After a crash a sector holds a value that
-//! is at least as new as the newest one completed when the last flush began, or written with FUA.
-//! The first read after the crash settles the value. The origin alone holds values that were
-//! written at some time, and no others.
+//! Invariants: a read returns the newest completed write. After a crash a sector holds its newest
+//! completed value at the start of the last flush, its newest value with FUA, or a later one. The
+//! first read after the crash settles the value. The origin alone holds values that were written at
+//! some time, and no others.
 //!
 //! It does not know writes that overlap in flight: a script has none.
 
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 /// The stamp of a sector of zeroes.
 pub const ZERO: u32 = 0;
 
-/// The words of a sector. Odd stamps compress, even ones do not.
+/// Returns the words of a sector. Odd stamps compress, even ones do not.
 fn words(stamp: u32) -> impl Iterator<Item = u64> {
     let seed = if stamp == ZERO { 0 } else { mix64(u64::from(stamp)) };
     let step = u64::from(stamp.is_multiple_of(2)) * 2;
@@ -68,7 +68,7 @@ impl Sector {
         format!("sector {at} holds {found:?}, allowed are {allowed:?}")
     }
 
-    /// No crash takes this sector behind its state at `when`.
+    /// Keeps each crash from taking this sector behind its state at `when`.
     fn durable(&mut self, when: u64) {
         let floor = self.versions.iter().rposition(|version| version.completed.is_some_and(|at| at <= when));
         self.versions.drain(..floor.unwrap_or(0));
@@ -85,7 +85,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// Nothing written yet.
+    /// Returns a volume without writes.
     pub fn new(mode: WriteMode) -> Model {
         Model { modes: vec![mode], ..Model::default() }
     }
@@ -110,7 +110,7 @@ impl Model {
         }
     }
 
-    /// A write begins.
+    /// Begins a write.
     pub fn begin(&mut self, at: usize, stamps: &[u32]) {
         for (at, &stamp) in (at..).zip(stamps) {
             let sector = self.sectors.entry(at).or_insert_with(Sector::new);
@@ -119,7 +119,7 @@ impl Model {
         }
     }
 
-    /// The write that began last on these sectors is complete.
+    /// Completes the write that began last on these sectors.
     pub fn complete(&mut self, at: usize, count: usize) {
         self.clock += 1;
         for (_, sector) in self.sectors.range_mut(at..at + count) {
@@ -128,7 +128,7 @@ impl Model {
         }
     }
 
-    /// A flush that begins now covers what completed before it: hand this to [`Model::flushed`].
+    /// Begins a flush that covers all completed writes: hand its result to [`Model::flushed`].
     pub fn flush_begins(&self) -> u64 {
         self.clock
     }
@@ -137,7 +137,7 @@ impl Model {
         self.sectors.values_mut().for_each(|sector| sector.durable(began));
     }
 
-    /// The newest values of these sectors are durable.
+    /// Makes the newest values of these sectors durable.
     pub fn durable(&mut self, at: usize, count: usize) {
         self.sectors.range_mut(at..at + count).for_each(|(_, sector)| sector.durable(u64::MAX));
     }
@@ -168,7 +168,7 @@ impl Model {
         self.sectors.iter().map(|(&at, sector)| (at, sector.versions.len() > 1))
     }
 
-    /// After a crash: accepts one of the allowed values, which is the only one from then on.
+    /// Accepts one of the allowed values after a crash, which is the only one from then on.
     pub fn found(&mut self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(sector) = self.sectors.get_mut(&at) else {
             return if holds(bytes, ZERO) { Ok(()) } else { Err(format!("sector {at} was never written")) };
@@ -183,8 +183,9 @@ impl Model {
         }
     }
 
-    /// After a crash: accepts an allowed value on a device that has every flushed write, without
-    /// fixing it.
+    /// Accepts an allowed value after a crash on a device that has every flushed write.
+    ///
+    /// It does not settle the value.
     pub fn may_hold(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let Some(sector) = self.sectors.get(&at) else { return self.was_written(at, bytes) };
         match sector.versions.iter().rev().any(|version| holds(bytes, version.stamp)) {
@@ -193,7 +194,7 @@ impl Model {
         }
     }
 
-    /// Of the origin alone: accepts a value that was written here at some time.
+    /// Accepts any earlier value of the sector, on the origin alone.
     pub fn was_written(&self, at: usize, bytes: &[u8]) -> Result<(), String> {
         let ever = self.sectors.get(&at).map_or(&[ZERO][..], |sector| &sector.ever);
         match ever.iter().rev().any(|&stamp| holds(bytes, stamp)) {

@@ -39,8 +39,7 @@ const SAMPLES: u64 = 8;
 const SEEDS: u64 = 4;
 /// The most captured instants of a script.
 const POINTS_MAX: usize = 4000;
-/// One outcome in so many goes on for a while before it crashes again, and for how many changes at
-/// most.
+/// One outcome in so many goes on before it crashes again; and the most changes until then.
 const GO_ON_ONE_OF: u64 = 2;
 const CHANGES_MORE_MAX: u64 = 16;
 /// One outcome in so many has its recovery swept, too.
@@ -58,7 +57,7 @@ fn samples() -> u64 {
     number("LARDER_CRASH_CASES").unwrap_or(SAMPLES)
 }
 
-/// The seeds to run: a deep sweep has more of them.
+/// Returns the seeds to run: a deep sweep has more of them.
 pub fn seeds() -> Vec<u64> {
     match number("LARDER_SEED") {
         Some(seed) => vec![seed],
@@ -312,8 +311,9 @@ fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<P
     (world, points)
 }
 
-/// Ends the first opening after a crash at each of its changes, in every way, and opens each result
-/// as any other.
+/// Ends the first opening after a crash at each of its changes, in every way.
+///
+/// It opens each result as any other.
 fn sweep_recovery(world: &World, model: &Model, replay: &Replay, tried: &mut Tried, rng: &mut Rng) {
     let rt = world.attach(rng.next_u64());
     let mut points = Vec::new();

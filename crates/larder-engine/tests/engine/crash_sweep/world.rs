@@ -19,9 +19,9 @@ const READ_SECTORS_MAX: usize = 128;
 
 /// Returns the options of flash and origin, by seed.
 ///
-/// They are torn at 512 bytes under a sector of 4096 (as most devices tell); 512 throughout and a
-/// discard that promises nothing; torn at 4096; and an origin whose sectors are coarser than the
-/// volume's.
+/// Both have sectors of 4096 bytes inside, torn at 512, as most devices tell. Or both have 512
+/// throughout, and a discard that promises nothing. Or both are torn at 4096. Or the origin's
+/// sectors are coarser than the volume's.
 fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     let options = SimDeviceOptions::default();
     let coarse = SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..options.clone() };
@@ -35,17 +35,19 @@ fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     }
 }
 
-/// The finest sectors: a cache is made on them and moves to [`coarse`] ones.
+/// Returns the finest sectors: a cache is made on them and moves to [`coarse`] ones.
 fn fine() -> SimDeviceOptions {
     SimDeviceOptions { physical_sector_bytes: 512, ..SimDeviceOptions::default() }
 }
 
-/// Sectors of 4096 bytes, which a crash leaves whole or tears.
+/// Returns sectors of 4096 bytes, which a crash leaves whole or tears.
 fn coarse() -> SimDeviceOptions {
     SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..SimDeviceOptions::default() }
 }
 
-/// New devices for a scenario with this seed. The origin is `origin_bytes` long, or a little less.
+/// Makes devices for a scenario with this seed.
+///
+/// The origin is `origin_bytes` long, or a little less.
 pub fn devices(
     runtime: &Arc<SimRuntime>,
     seed: u64,
@@ -78,7 +80,7 @@ pub struct World {
 }
 
 impl World {
-    /// A copy with both devices on coarser sectors, or with the flash on finer ones.
+    /// Returns a copy with both devices on coarser sectors, or with the flash on finer ones.
     pub fn moved(&self, to_coarse: bool) -> World {
         let options = if to_coarse { coarse() } else { fine() };
         World {

@@ -495,8 +495,7 @@ fn addresses_and_contents_of_one_hash_decide_alike() {
     }
 }
 
-/// A flash that writes blocks of eight metadata slots decides alike; its costs are counted in its
-/// blocks.
+/// A flash that writes blocks of eight metadata slots decides alike; its costs count its blocks.
 #[test]
 fn chunks_on_a_flash_of_large_sectors_decide_alike() {
     let mut requests = drawn(3);

@@ -206,7 +206,7 @@ impl Run<'_> {
     }
 }
 
-/// The engine's own counts.
+/// Returns the engine's own counts.
 fn counted(cache: &Cache) -> Decided {
     let counts = cache.status().counts;
     Decided {

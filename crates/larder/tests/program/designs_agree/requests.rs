@@ -22,8 +22,7 @@ pub const REQUESTS: usize = 3000;
 const TRACE_REQUESTS: usize = 6000;
 /// Chunks taken from a trace that is like another one.
 const FEW_REQUESTS: usize = 1000;
-/// Blocks of the disk whose daily images are among the traces: the first image, and the changes of
-/// later ones.
+/// Blocks of the disk of the daily images: the first image, and the changes of later ones.
 const SNAPSHOT_BLOCKS: usize = 786_432;
 
 /// A trace.

@@ -126,7 +126,7 @@ struct Engine {
 }
 
 impl Engine {
-    /// Over a volume that holds `before`.
+    /// Makes an engine over a volume that holds `before`.
     fn new(design: &EngineDesign, mode: WriteMode, slots: u64, entry_bytes: u64, before: &[Content]) -> Engine {
         let runtime = SimRuntime::timed(1);
         let volume_bytes = (before.len() * CHUNK) as u64;

@@ -8,8 +8,8 @@
 //!   padded to a sector. Each entry is owed to one decision, which the simulator made, too. A dirty
 //!   chunk, a fragment and a trim are one entry under the decision's own number. An eviction is
 //!   one, each newly clean chunk is one, and each dropped address is one. A change of the origin
-//!   has one at most, whatever was mapped there. A clean chunk has one at most: it is logged when
-//!   its record is written and the origin was flushed, if it is still mapped then.
+//!   has one at most, for any mapping there. A clean chunk has one at most. It is logged when its
+//!   record is written and the origin was flushed, if it is still mapped then.
 //! - *Checkpoints and superblocks* are the rest of the device, as many bytes as the engine says.
 //!
 //!   A slot that goes at once, for a waiter, has had its entry on the way before.
@@ -78,7 +78,7 @@ impl Ledger {
         Arc::new(Ledger { layout: made.layout, flash_tag: made.flash_tag(), owed: Mutex::default() })
     }
 
-    /// The flash, watched from now on.
+    /// Watches the flash from now on.
     pub fn watch(self: &Arc<Self>, flash: Arc<SimDevice>) -> Arc<Watched> {
         Arc::new(Watched { flash, ledger: self.clone() })
     }

@@ -56,7 +56,7 @@ impl Load {
         self.model.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The number of a content that was never written.
+    /// Returns the number of a content that was never written.
     pub fn new_content(&self) -> Content {
         self.next_content.fetch_add(1, Relaxed)
     }
@@ -153,7 +153,7 @@ impl Load {
     }
 }
 
-/// The bytes of a content over a range of sectors.
+/// Returns the bytes of a content over a range of sectors.
 pub fn data(range: &Range<usize>, content: Content) -> SharedBuf {
     let mut bytes = IoBuf::zeroed(range.len() * SECTOR);
     for (sector, piece) in range.clone().zip(bytes.chunks_mut(SECTOR)) {

@@ -216,7 +216,7 @@ impl<'a> Arena<'a> {
         Asked { in_time: is_over && !failed, failed }
     }
 
-    /// The volume is detached or not, wholly. A detached cache is made anew.
+    /// Checks that the volume is detached or not, wholly. A detached cache is made anew.
     fn after_a_detach(&mut self, asked: &Asked) {
         let status = self.volume.status();
         let conditions = status["conditions"].as_array().expect("conditions");

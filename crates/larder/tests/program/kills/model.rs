@@ -20,7 +20,7 @@ pub const SECTORS_PER_CHUNK: usize = 16;
 /// The number of a content.
 pub type Content = u32;
 
-/// The bytes of a content in one sector, by its place in the chunk.
+/// Writes the bytes of a content in one sector, by its place in the chunk.
 pub fn bytes_of(content: Content, sector: usize, out: &mut [u8]) {
     let place = (sector % SECTORS_PER_CHUNK) as u16;
     out.fill(0);
@@ -85,7 +85,7 @@ impl Model {
         Model { tracks: vec![Track::default(); sectors], unsettled: BTreeSet::new() }
     }
 
-    /// A change was issued.
+    /// Issues a change.
     pub fn begin(&mut self, sectors: Range<usize>, content: Content) {
         for sector in sectors {
             self.tracks[sector].since.push(content);
@@ -93,7 +93,7 @@ impl Model {
         }
     }
 
-    /// It was acknowledged; `durable` if it had FUA.
+    /// Notes its acknowledgement; `durable` if it had FUA.
     pub fn complete(&mut self, sectors: Range<usize>, durable: bool) {
         for sector in sectors {
             let track = &mut self.tracks[sector];
@@ -104,13 +104,13 @@ impl Model {
         }
     }
 
-    /// A flush is issued now.
+    /// Issues a flush.
     pub fn flush_begins(&self) -> Snapshot {
         let at = |&sector: &usize| (sector, self.tracks[sector].before + self.tracks[sector].completed as u64);
         Snapshot(self.unsettled.iter().map(at).collect())
     }
 
-    /// It was acknowledged.
+    /// Notes its acknowledgement.
     pub fn flush_completes(&mut self, snapshot: &Snapshot) {
         for &(sector, change) in &snapshot.0 {
             self.tracks[sector].settle_until(change);

@@ -26,8 +26,9 @@ pub enum Loss {
 pub struct Disk {
     /// The content that reads see.
     now: Vec<u8>,
-    /// For each sector that changed since it was last durable: its content then, and all later ones
-    /// except the present one.
+    /// The older contents of each sector that changed since it was last durable.
+    ///
+    /// These are its content then, and all later ones except the present one.
     older: BTreeMap<usize, Vec<[u8; SECTOR]>>,
     pub flushes: u64,
     pub durable_writes: u64,
@@ -35,7 +36,7 @@ pub struct Disk {
 }
 
 impl Disk {
-    /// A disk of zeroes.
+    /// Returns a disk of zeroes.
     pub fn new(bytes: u64) -> Self {
         Disk { now: vec![0; bytes as usize], older: BTreeMap::new(), flushes: 0, durable_writes: 0, writes: 0 }
     }
@@ -53,15 +54,16 @@ impl Disk {
         put(&mut self.now[range]);
     }
 
-    /// Writes nothing past the end.
+    /// Writes up to the end, and nothing past it.
     pub fn write(&mut self, offset: usize, data: &[u8]) -> usize {
         let len = data.len().min(self.now.len().saturating_sub(offset));
         self.change(offset..offset + len, |bytes| bytes.copy_from_slice(&data[..len]));
         len
     }
 
-    /// Writes like [`Disk::write`], durably, as FUA does. Other sectors stay as volatile as they
-    /// were.
+    /// Writes like [`Disk::write`], durably, as FUA does.
+    ///
+    /// Other sectors stay as volatile as they were.
     pub fn write_durably(&mut self, offset: usize, data: &[u8]) -> usize {
         let len = self.write(offset, data);
         (offset / SECTOR..(offset + len).div_ceil(SECTOR)).for_each(|sector| drop(self.older.remove(&sector)));
@@ -79,12 +81,12 @@ impl Disk {
         self.older.clear();
     }
 
-    /// The number of sectors that a power loss may take back.
+    /// Returns the number of sectors that a power loss may take back.
     pub fn volatile_sectors(&self) -> usize {
         self.older.len()
     }
 
-    /// The power goes, and comes back.
+    /// Loses the power, and gets it back.
     pub fn lose_power(&mut self, loss: Loss, rng: &mut Rng) {
         for (sector, older) in std::mem::take(&mut self.older) {
             let kept = match loss {

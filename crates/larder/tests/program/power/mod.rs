@@ -50,7 +50,7 @@ struct Setting {
     backend: &'static str,
 }
 
-/// All settings, or each design over each backend once, with each mode in turn.
+/// Returns all settings, or each design over each backend once, with each mode in turn.
 fn settings(all: bool, designs: &[&'static EngineDesign]) -> Vec<Setting> {
     let mut settings = Vec::new();
     for (number, &design) in designs.iter().enumerate() {
@@ -93,7 +93,7 @@ impl Arena<'_> {
         self.volume.serve_as(self.volume.serve_command(&options).env("LARDER_IO", self.setting.backend))
     }
 
-    /// A life under load; then the power goes.
+    /// Lives under load; then the power goes.
     fn live(&mut self, tally: &mut Tally) {
         let server = self.serve();
         self.compare(&server);
@@ -146,7 +146,7 @@ impl Arena<'_> {
     }
 }
 
-/// So many power losses in each setting, and an end in order.
+/// Takes each setting through so many power losses, and an end in order.
 fn lives_through_power_losses(settings: &[Setting], losses: u64, seed: u64) {
     let replay = Replay(seed);
     let mut tally = Tally::default();

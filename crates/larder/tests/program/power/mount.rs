@@ -2,7 +2,7 @@
 //! any file, through its system calls or its ring.
 //!
 //! Invariants: both lose power at one instant. From then on the file system answers nothing until
-//! the calling process is being killed: that process does not learn that its disks lost their
+//! the calling process is being killed. So that process does not learn that its disks lost their
 //! power. The kernel's page cache keeps nothing: each write arrives as Larder makes it. A write
 //! with `O_DSYNC` or `RWF_DSYNC` arrives with a flag that says so, and the kernel adds no fsync.
 //!
@@ -70,7 +70,7 @@ pub struct Disks {
 }
 
 impl Disks {
-    /// A flash and an origin of these sizes, in a folder of the scratch folder.
+    /// Mounts a flash and an origin of these sizes, in a folder of the scratch folder.
     pub fn mount(scratch: &Scratch, flash_bytes: u64, origin_bytes: u64) -> Self {
         let folder = scratch.path("disks");
         std::fs::create_dir_all(&folder).expect("a mount point");
@@ -89,17 +89,17 @@ impl Disks {
         self.folder.join(NAMES[1])
     }
 
-    /// The power of both goes now.
+    /// Cuts the power of both.
     pub fn cut_power(&self) {
         self.rack.set(Power::Cut);
     }
 
-    /// The process that waits for the disks is being killed: its requests fail now.
+    /// Fails the requests from now on: the process that waits for the disks is being killed.
     pub fn let_go(&self) {
         self.rack.set(Power::Off);
     }
 
-    /// The power comes back. Returns the number of unflushed sectors of each disk.
+    /// Brings the power back, and returns the number of unflushed sectors of each disk.
     pub fn power_on(&self, loss: Loss, rng: &mut Rng) -> [usize; 2] {
         let mut state = self.rack.lock();
         let volatile = [0, 1].map(|number| state.disks[number].volatile_sectors());
@@ -109,24 +109,24 @@ impl Disks {
         volatile
     }
 
-    /// The content of the origin.
+    /// Returns the content of the origin.
     pub fn origin_bytes(&self) -> Vec<u8> {
         self.rack.lock().disks[1].bytes().to_vec()
     }
 
-    /// Flushes of both so far.
+    /// Counts the flushes of both so far.
     pub fn flushes(&self) -> [u64; 2] {
         let state = self.rack.lock();
         [0, 1].map(|number| state.disks[number].flushes)
     }
 
-    /// Durable writes of both so far.
+    /// Counts the durable writes of both so far.
     pub fn durable_writes(&self) -> [u64; 2] {
         let state = self.rack.lock();
         [0, 1].map(|number| state.disks[number].durable_writes)
     }
 
-    /// Sectors of both that a power loss may take back.
+    /// Counts the sectors of both that a power loss may take back.
     fn volatile_sectors(&self) -> [usize; 2] {
         let state = self.rack.lock();
         [0, 1].map(|number| state.disks[number].volatile_sectors())

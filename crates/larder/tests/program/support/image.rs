@@ -22,13 +22,13 @@ impl Numbers {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `bound`.
+    /// Returns a number below `bound`.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.next() % bound
     }
 }
 
-/// Bytes that neither compress nor repeat.
+/// Returns bytes that neither compress nor repeat.
 pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     let mut numbers = Numbers::seeded(seed);
     let mut out = Vec::with_capacity(bytes + 8);
@@ -39,7 +39,7 @@ pub fn noise(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Words: they compress to less than half.
+/// Returns words: they compress to less than half.
 pub fn text(seed: u64, bytes: usize) -> Vec<u8> {
     const WORDS: &[&str] =
         &["flash", "origin", "chunk", "segment", "larder", "of", "the", "a", "written", "once", "and"];
@@ -79,8 +79,7 @@ pub fn disk(seed: u64, bytes: usize) -> Vec<u8> {
     out
 }
 
-/// Fills a folder with some 200 files in folders, and a second copy of all of them: about twice
-/// `bytes`.
+/// Fills a folder with some 200 files in folders, and a copy of all of them: about twice `bytes`.
 pub fn tree(folder: &Path, seed: u64, bytes: u64) {
     let mut numbers = Numbers::seeded(seed);
     let each = bytes / 200;
@@ -96,7 +95,7 @@ pub fn tree(folder: &Path, seed: u64, bytes: u64) {
     super::run(super::system("cp").arg("-a").arg(folder.join("first")).arg(folder.join("second")));
 }
 
-/// One line a file: its checksum and its name, in order of names.
+/// Returns one line a file: its checksum and its name, in order of names.
 pub fn checksums(folder: &Path) -> String {
     let script = "find . -type f -print0 | sort -z | xargs -0 -r sha256sum";
     super::run(super::system("sh").args(["-c", script]).current_dir(folder))

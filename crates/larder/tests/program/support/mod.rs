@@ -1,13 +1,13 @@
 //! The common parts of the tests with real clients: a scratch folder, a served volume, an nbdfuse
-//! file, a loop device and a mounted file system. Each is a guard that undoes itself when it is
+//! file, a loop device, a mounted file system. Each is a guard that undoes itself when it is
 //! dropped, also when a test panics.
 //!
 //! Invariants: a guard ends only processes that it started, by their id. Every wait has a bound,
 //! and nothing listens outside loopback and the scratch folder. Guards must be declared outermost
 //! first, because Rust drops them in reverse order.
 //!
-//! `LARDER_TEST_SERVER=nbdkit` serves the origin with nbdkit in place of Larder: it shows that a
-//! client script is right before the search for a fault in Larder. `LARDER_REQUIRE_TOOLS=1` turns a
+//! `LARDER_TEST_SERVER=nbdkit` serves the origin with nbdkit in place of Larder. That shows a
+//! correct client script before the search for a fault in Larder. `LARDER_REQUIRE_TOOLS=1` turns a
 //! skip for a missing program into a failure.
 //!
 //! It leaves the checks of the clients' views to the tests.
@@ -43,7 +43,7 @@ const SERVER_WAIT_MAX: Duration = Duration::from_secs(90);
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(20);
 const POLL: Duration = Duration::from_millis(20);
 
-/// Is the server under test nbdkit, the stand-in that shows that the scripts themselves are right?
+/// Returns true if the server under test is nbdkit, which shows that the scripts are right.
 pub fn stands_in() -> bool {
     std::env::var("LARDER_TEST_SERVER").is_ok_and(|name| name == "nbdkit")
 }
@@ -58,7 +58,7 @@ fn on_path(program: &str) -> bool {
     path.split(':').chain(["/usr/sbin", "/sbin"]).any(|folder| Path::new(folder).join(program).is_file())
 }
 
-/// Are the programs there? If not, says that `test` is skipped.
+/// Returns true if the programs are there. Otherwise says that `test` is skipped.
 ///
 /// Under `LARDER_REQUIRE_TOOLS=1` it fails the test.
 pub fn have_tools(test: &str, programs: &[&str]) -> bool {
@@ -73,7 +73,7 @@ pub fn have_tools(test: &str, programs: &[&str]) -> bool {
     false
 }
 
-/// Can this machine mount a file system from a FUSE file through a loop device?
+/// Returns true if this machine can mount a file system from a FUSE file through a loop device.
 pub fn have_mounts(test: &str) -> bool {
     let root = fs::metadata("/proc/self").is_ok_and(|process| process.uid() == 0);
     let lack = if !root {
@@ -105,7 +105,7 @@ impl Scratch {
         self.0.join(name)
     }
 
-    /// A sparse file.
+    /// Makes a sparse file.
     pub fn file(&self, name: &str, bytes: u64) -> PathBuf {
         let path = self.path(name);
         File::create(&path).and_then(|file| file.set_len(bytes)).expect("a sparse file");
@@ -127,7 +127,7 @@ pub fn system(program: &str) -> Command {
     command
 }
 
-/// A TCP port of loopback that was free a moment ago.
+/// Returns a TCP port of loopback that was free a moment ago.
 pub fn free_port() -> u16 {
     let probe = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     probe.local_addr().expect("its address").port()
@@ -147,7 +147,7 @@ pub fn sh<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> 
     run(system(program).args(args))
 }
 
-/// The `larder` command line under test.
+/// Returns the `larder` command line under test.
 pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
     command.args(args).stdin(Stdio::null());
@@ -163,10 +163,10 @@ pub fn design() -> &'static EngineDesign {
 /// Options of `create` for the filling of WEUs. Designs with slots of one chunk refuse them.
 const WEU_OPTIONS: [&str; 4] = ["--weu", "--compress", "--dedup", "--fp-index"];
 
-/// Returns `options` of `create`, fitted to the design of `LARDER_DESIGN`, unless they name one.
+/// Returns `options` of `create` for the design of `LARDER_DESIGN`, unless they name one.
 ///
-/// Options that the design does not have are left out, and chunks are such that it can compress
-/// them.
+/// It leaves out options that the design does not have, and takes chunks that the design can
+/// compress.
 pub fn fitting(options: &[&str]) -> Vec<String> {
     let mut fitting: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
     if std::env::var_os("LARDER_DESIGN").is_none() || options.contains(&"--design") {
@@ -192,7 +192,7 @@ pub fn fitting(options: &[&str]) -> Vec<String> {
     fitting
 }
 
-/// A document names every key of an object that `--json` printed.
+/// Checks that a document names every key of an object that `--json` printed.
 pub fn is_told_in(document: &str, printed: &serde_json::Value) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("the root");
     let text = fs::read_to_string(root.join("docs").join(document)).expect("a document");
@@ -201,7 +201,7 @@ pub fn is_told_in(document: &str, printed: &serde_json::Value) {
     assert!(untold.is_empty(), "docs/{document} does not tell what these are: {untold:?}");
 }
 
-/// The exit code and both streams of a command that must end by itself soon.
+/// Returns the exit code and both streams of a command that must end by itself soon.
 pub fn ends(command: &mut Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().unwrap_or_else(|err| panic!("{command:?}: {err}"));
@@ -316,12 +316,12 @@ impl Volume {
         Self::over(scratch, "flash", &origin, flash_bytes, options)
     }
 
-    /// The same over an origin that is there.
+    /// Creates the same over an existing origin.
     pub fn over(scratch: &Scratch, name: &str, origin: &Path, flash_bytes: u64, options: &[&str]) -> Self {
         Self::on(scratch, name, scratch.path(name), origin, flash_bytes, options)
     }
 
-    /// The same on a flash that is anywhere; `name` is that of its socket and its log.
+    /// Creates the same on any flash; its socket and its log have `name`.
     pub fn on(
         scratch: &Scratch,
         name: &str,
@@ -344,12 +344,12 @@ impl Volume {
         volume
     }
 
-    /// The cache that is on a flash already.
+    /// Returns the cache that is on a flash already.
     pub fn made(scratch: &Scratch, name: &str, flash: PathBuf, origin: &Path) -> Self {
         Self { flash, ..Self::bare(scratch, name, origin) }
     }
 
-    /// A file that is served as it is, without a cache.
+    /// Returns a file that is served as it is, without a cache.
     pub fn bare(scratch: &Scratch, name: &str, file: &Path) -> Self {
         Self {
             flash: PathBuf::new(),
@@ -386,7 +386,7 @@ impl Volume {
         self.begin(&mut command)
     }
 
-    /// Serves its origin alone, and records what passes, with more options.
+    /// Serves its origin alone, and records the requests, with more options.
     pub fn record(&self, out: &Path, options: &[&str]) -> Server {
         let mut record = larder(["trace", "record", "--origin"]);
         record.arg(&self.origin).args(["--nbd", &format!("unix:{}", self.socket.display()), "-o"]).arg(out);
@@ -398,7 +398,7 @@ impl Volume {
         &self.socket
     }
 
-    /// A command that serves on its Unix socket.
+    /// Runs a command that serves on its Unix socket.
     pub fn serve_as(&self, command: &mut Command) -> Server {
         self.begin(command)
     }
@@ -425,14 +425,14 @@ impl Volume {
         self.serve_at(&format!("unix:{}", self.socket.display()), options)
     }
 
-    /// `larder serve` on its Unix socket, not begun yet.
+    /// Returns `larder serve` on its Unix socket, not begun yet.
     pub fn serve_command(&self, options: &[&str]) -> Command {
         let mut serve = larder(["serve", "--flash"]);
         serve.arg(&self.flash).args(["--nbd", &format!("unix:{}", self.socket.display())]).args(options);
         serve
     }
 
-    /// The same, with its error stream written there.
+    /// Serves the same, with its error stream written there.
     pub fn serve_into(&self, options: &[&str], errors: std::os::fd::OwnedFd) -> Server {
         self.begin_into(&mut self.serve_command(options), errors.into())
     }
@@ -442,13 +442,13 @@ impl Volume {
         assert!(until_done(|| self.number("nbd_connections") == 0), "clients stay connected");
     }
 
-    /// `larder status --json`, served or not.
+    /// Returns `larder status --json`, served or not.
     pub fn status(&self) -> serde_json::Value {
         let said = run(larder(["status", "--json", "--flash"]).arg(&self.flash));
         serde_json::from_str(&said).unwrap_or_else(|err| panic!("status is no JSON object: {err}\n{said}"))
     }
 
-    /// One number of the status.
+    /// Returns one number of the status.
     pub fn number(&self, key: &str) -> u64 {
         let status = self.status();
         status[key].as_u64().unwrap_or_else(|| panic!("status has no whole number {key}: {status}"))
@@ -511,7 +511,7 @@ impl Server {
         self.child.0.as_mut().is_some_and(|child| child.try_wait().expect("a child of ours").is_none())
     }
 
-    /// SIGTERM: it must finish, flush, checkpoint and exit with 0.
+    /// Sends SIGTERM: it must finish, flush, checkpoint and exit with 0.
     pub fn stop(mut self) {
         let child = self.child.0.as_mut().expect("it runs");
         run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
@@ -523,7 +523,7 @@ impl Server {
         }
     }
 
-    /// SIGTERM: it must end with this exit code. Returns the content of its error stream.
+    /// Sends SIGTERM: it must end with this exit code. Returns the content of its error stream.
     pub fn ends_with(mut self, code: i32) -> String {
         self.ask_to_end();
         let child = self.child.0.as_mut().expect("it runs");
@@ -533,7 +533,7 @@ impl Server {
         self.complaints()
     }
 
-    /// It has been told to end, and must, with exit code 0.
+    /// Waits for a server that was told to end: it must exit with 0.
     pub fn ends_by_itself(mut self) {
         let child = self.child.0.as_mut().expect("it runs");
         let status = wait(child, SERVER_WAIT_MAX).unwrap_or_else(|| panic!("it does not end"));
@@ -541,7 +541,7 @@ impl Server {
         assert!(status.success(), "{status}\n{}", self.complaints());
     }
 
-    /// SIGTERM, without a wait for its effect.
+    /// Sends SIGTERM, without a wait for its effect.
     pub fn ask_to_end(&self) {
         self.signal("TERM");
     }
@@ -564,13 +564,13 @@ impl Server {
         (status, self.complaints())
     }
 
-    /// SIGKILL, without a wait for its effect.
+    /// Sends SIGKILL, without a wait for its effect.
     pub fn strike(&self) {
         let child = self.child.0.as_ref().expect("it runs");
         run(Command::new("kill").args(["-KILL", &child.id().to_string()]));
     }
 
-    /// SIGKILL, as a crash of the process.
+    /// Sends SIGKILL, as a crash of the process.
     pub fn kill(self) {
         let socket = self.socket.clone();
         drop(self);
@@ -613,7 +613,7 @@ impl FuseFile {
         self.folder.join("nbd")
     }
 
-    /// SIGKILL: the mount stays, and answers nothing any more.
+    /// Sends SIGKILL: the mount stays, and answers nothing any more.
     pub fn kill(&mut self) {
         let child = self.child.0.as_mut().expect("it runs");
         child.kill().and_then(|()| child.wait()).expect("a child of ours");
@@ -645,12 +645,12 @@ impl Loop {
         Self::with(&["--direct-io=on"], file)
     }
 
-    /// One whose sectors have so many bytes.
+    /// Makes a loop device with sectors of this size.
     pub fn in_sectors_of(bytes: u32, file: &Path) -> Self {
         Self::with(&["--direct-io=on", "-b", &bytes.to_string()], file)
     }
 
-    /// One that takes no write.
+    /// Makes a loop device that takes no write.
     pub fn read_only(file: &Path) -> Self {
         Self::with(&["--direct-io=on", "-r"], file)
     }
@@ -687,7 +687,7 @@ impl Mounted {
         Self { folder }
     }
 
-    /// A small file system in memory.
+    /// Mounts a small file system in memory.
     pub fn tmpfs(scratch: &Scratch, name: &str, bytes: u64) -> Self {
         let folder = scratch.path(name);
         fs::create_dir_all(&folder).expect("a mount point");
@@ -727,7 +727,7 @@ fn unmounted(folder: &Path) -> bool {
     done || !mounts.lines().any(|line| line.split(' ').nth(1) == Some(&folder))
 }
 
-/// The last means, for a mount that a failed test still has open: it goes with its last user.
+/// Unmounts lazily a mount that a failed test still has open: it goes with its last user.
 fn let_go(folder: &Path) {
     say(&format!("{} is busy, and is unmounted later", folder.display()));
     let _ = system("umount").arg("-l").arg(folder).output();

@@ -53,7 +53,7 @@ impl Wire {
         Self::connect_as(socket, true)
     }
 
-    /// Without structured replies.
+    /// Connects without structured replies.
     pub fn connect_simple(socket: &Path) -> Self {
         Self::connect_as(socket, false)
     }
@@ -100,7 +100,7 @@ impl Wire {
         self.request(FLUSH, 0, 0, 0, &[]).unwrap_or_else(|err| panic!("flush: {err:?}"));
     }
 
-    /// One request and its whole reply. A closed connection panics.
+    /// Sends one request, and returns its whole reply. A closed connection panics.
     pub fn request(&mut self, kind: u16, flags: u16, offset: u64, bytes: u32, data: &[u8]) -> Result<Vec<u8>, Refusal> {
         self.begin(kind, flags, offset, bytes, data);
         self.reply(kind, offset, bytes as usize)
@@ -120,7 +120,7 @@ impl Wire {
         self.send(&head);
     }
 
-    /// The reply to a read that was begun last.
+    /// Returns the reply to a read that was begun last.
     pub fn answer(&mut self, offset: u64, bytes: usize) -> Result<Vec<u8>, Refusal> {
         self.reply(READ, offset, bytes)
     }
