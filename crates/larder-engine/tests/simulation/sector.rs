@@ -15,8 +15,8 @@
 //! - The loss of the flash may leave the values that the origin may hold. These are the versions
 //!   not surely before a durable one there, and values that a failed write left there. Older data
 //!   that the cache holds for dirty covers such a value in reads. A crash alone may show it, too,
-//!   if the dirty data is not durable. Dirty data of other sectors counts as well, because the
-//!   cache may hold the whole chunk.
+//!   if the dirty data is not durable. Dirty data of the chunk's other sectors counts as well,
+//!   because the cache may hold the whole chunk for it.
 //!
 //! - Data that the origin lost with a failed flush is durable on it only by an older flush, or by a
 //!   FUA write. No later flush covers it.
@@ -230,8 +230,7 @@ impl Sector {
         version.way = Some(way);
     }
 
-    /// Notes that this write failed at `now`, in a chunk that the cache may hold for dirty, with
-    /// older data.
+    /// Notes that this write failed at `now`, perhaps under older dirty data of its chunk.
     pub fn lurk(&mut self, write: WriteNumber, now: Moment) {
         let value = self.of_write(write).value;
         self.lurking.push((value, now));

@@ -1,15 +1,15 @@
-//! Is the history of one sector that of a register? A search for one order of its operations that
-//! explains every read.
+//! A search for one order of a sector's operations that explains every read: the history of a
+//! register.
 //!
 //! A sector is a register: a write sets it, a read returns it. A history is *linearizable* if each
-//! operation gets an instant between its call and its return, such that each read returns the value
-//! of the write before it. "Before" is the order of these instants. This is the exact form of the
-//! contract's "a read returns the newest completed write". It forbids stale reads, reads from the
-//! future, and two readers who see concurrent writes in different orders.
+//! operation gets an instant between its call and its return. In the order of these instants, each
+//! read returns the value of the write before it. This is the exact form of the contract's "a read
+//! returns the newest completed write". It forbids stale reads, reads from the future, and readers
+//! that see concurrent writes in different orders.
 //!
-//! The search (Wing and Gong 1993, with the memory of failed states that Lowe added in 2017) places
-//! operations one after another. An operation may come next if it was called before any other
-//! unplaced one has returned: exactly those are not bound to come after something unplaced. Three
+//! The search places operations one after another (Wing and Gong 1993, with the memory of failed
+//! states that Lowe added in 2017). An operation may come next if it was called before any other
+//! unplaced one has returned. Exactly those are not bound to come after an unplaced one. Three
 //! rules keep the search short, and none loses an order:
 //!
 //! 1. A read that may come next and finds the current value is placed at once. Take any order that

@@ -4,7 +4,7 @@
 //! damaged, and caches are detached.
 //!
 //! The flash vanishes by way of nbdfuse: it is the file of another server, and the test kills that
-//! server. The engine's own tests cover its behaviour at each moment of a failure.
+//! server. The engine's own tests cover each moment of a failure.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,7 +1,6 @@
-//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report. Also
-//! its refusals.
+//! `larder sim … --ssd`: a row for each design and translation layer, in every form of report.
 //!
-//! `larder-sim` tests the figures themselves.
+//! It also tests refusals; `larder-sim` tests the figures themselves.
 
 use std::{fs, path::PathBuf};
 

@@ -1,9 +1,9 @@
 //! The values that each sector may hold: before a crash, after it, and on the origin alone.
 //!
-//! Invariants: a read returns the newest completed write. After a crash a sector holds its newest
-//! completed value at the start of the last flush, its newest value with FUA, or a later one. The
-//! first read after the crash settles the value. The origin alone holds values that were written at
-//! some time, and no others.
+//! Invariants: a read returns the newest completed write. After a crash a sector holds the newest
+//! value completed when the last flush began, the newest one with FUA, or a later one. The first
+//! read after the crash settles the value. The origin alone holds values that were written at some
+//! time, and no others.
 //!
 //! It does not know writes that overlap in flight: a script has none.
 
