@@ -80,8 +80,9 @@ impl Model {
         Model { current: vec![ZERO; sectors], older: vec![Vec::new(); sectors], in_doubt: vec![false; sectors] }
     }
 
-    /// Begins a write of `stamps` at `at`: until it completes the sectors may be either, without a
-    /// read.
+    /// Begins a write of `stamps` at `at`: until it completes the sectors may be either.
+    ///
+    /// No read may see them meanwhile.
     pub fn begin(&mut self, at: usize, stamps: &[u32]) {
         for (i, &stamp) in stamps.iter().enumerate() {
             self.older[at + i].push(self.current[at + i]);
