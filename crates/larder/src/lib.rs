@@ -67,6 +67,8 @@ pub fn main() -> ExitCode {
 }
 
 fn run() -> Outcome {
+    // Before the first thread.
+    signals::unblock();
     signals::outlive_file_limits();
     let arguments: Vec<_> = std::env::args_os().collect();
     let Some((cli, matches)) = args::parse(arguments.clone())? else { return Ok(()) };

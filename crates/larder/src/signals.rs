@@ -3,9 +3,11 @@
 //! A signal ends a server in order or reloads its option file, or ends a command that works on
 //! traces. Some have no effect.
 //!
-//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. The second of
-//! SIGINT, SIGQUIT and SIGTERM ends the process at once, with exit code 1. SIGHUP, SIGPWR and
-//! SIGXCPU never do, for a terminal that hangs up, or a limit, sends several.
+//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. No signal
+//! that a command obeys stays blocked, whatever the parent process had blocked. Where one thread
+//! waits for signals alone, it takes them. The second of SIGINT, SIGQUIT and SIGTERM ends the
+//! process at once, with exit code 1. SIGHUP, SIGPWR and SIGXCPU never do, for a terminal that
+//! hangs up, or a limit, sends several.
 //!
 //! It leaves the end of a server, and its time, to `ending`.
 
@@ -37,6 +39,35 @@ const NOTICE_MAX: Duration = Duration::from_secs(30);
 /// Makes a write beyond the shell's `ulimit -f` fail, in place of the end of the process.
 pub fn outlive_file_limits() {
     ignore(SIGXFSZ);
+}
+
+/// Unblocks the signals that end or reload, for this thread and those that it starts.
+///
+/// A parent process may have blocked them, and `exec` keeps that.
+pub fn unblock() {
+    mask(libc::SIG_UNBLOCK);
+}
+
+/// Leaves the signals that end or reload to the thread that takes them, which runs already.
+///
+/// This thread, and those that it starts from now on, may hang in the system. A signal that the
+/// system gives to such a thread has no effect until then.
+pub fn leave_to_taker() {
+    mask(libc::SIG_BLOCK);
+}
+
+fn mask(how: c_int) {
+    // SAFETY: all zeroes is a valid `sigset_t`, which `sigemptyset` then sets up.
+    let mut obeyed: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: `obeyed` outlives the calls, and each signal is one of the system's.
+    unsafe {
+        libc::sigemptyset(&raw mut obeyed);
+        for signal in ASKS.into_iter().chain(TELLS) {
+            libc::sigaddset(&raw mut obeyed, signal);
+        }
+        // It fails for a request that is none, and this is one.
+        libc::pthread_sigmask(how, &raw const obeyed, std::ptr::null_mut());
+    }
 }
 
 /// Ignores the signals without meaning.
@@ -136,6 +167,7 @@ pub fn flag(leftovers: fn()) -> Outcome<Arc<AtomicBool>> {
             output::complain("ended by a signal at once");
             signal_hook::low_level::exit(EXIT_FAILED.into());
         })?;
+        leave_to_taker();
         Ok(())
     };
     register().map_err(|error: std::io::Error| refused(&error))?;

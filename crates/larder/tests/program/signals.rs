@@ -132,6 +132,62 @@ fn volume(name: &str) -> (Scratch, Volume) {
     (scratch, volume)
 }
 
+/// Blocks these signals in the command, as a parent does that waits for them with `sigwait`.
+fn blocked<'a>(command: &'a mut Command, signals: &'static [i32]) -> &'a mut Command {
+    use std::os::unix::process::CommandExt;
+    let block = move || {
+        // SAFETY: all zeroes is a valid set, which outlives the calls; each of them may be made after a fork.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for &signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(block) }
+}
+
+/// Signals that a command may inherit blocked.
+const BLOCKED: &[i32] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPWR, libc::SIGXCPU];
+
+#[test]
+fn a_signal_that_the_parent_had_blocked_is_obeyed() {
+    let (scratch, volume) = volume("signals-blocked");
+    for (of, signal) in (1..).zip(with(0, Ends).chain(with(0, EndsOrReloads))) {
+        let server = volume.serve_as(blocked(&mut volume.serve_command(&[]), BLOCKED));
+        let client = write_all(volume.socket(), of);
+        server.signal(signal);
+        let (status, said) = server.ended(SOON);
+        assert_eq!(status.code(), Some(0), "{signal}: {said}");
+        drop(client);
+    }
+    let mut bare = larder(["trace", "record", "--origin"]);
+    let address = format!("unix:{}", volume.socket().display());
+    bare.arg(&volume.origin).args(["--nbd", &address, "-o"]).arg(scratch.path("trace"));
+    let server = volume.serve_as(blocked(&mut bare, BLOCKED));
+    server.signal("TERM");
+    assert_eq!(server.ended(SOON).0.code(), Some(0));
+    // A command that ends by itself: it makes a trace, and gives up.
+    let mut make = larder(["trace", "generate", "homes@nitro", "-o"]);
+    let making = begin(blocked(make.arg(scratch.path("made")), BLOCKED));
+    std::thread::sleep(Duration::from_millis(500));
+    making.signal("TERM");
+    assert_eq!(making.ends("a trace").status.code(), Some(1));
+    // A command that obeys as the system has it: its server is stopped.
+    let server = volume.serve();
+    server.signal("STOP");
+    let waiting = begin(blocked(larder(["status", "--flash"]).arg(&volume.flash), BLOCKED));
+    std::thread::sleep(Duration::from_millis(500));
+    waiting.signal("TERM");
+    assert_eq!(waiting.ends("the status").status.signal(), Some(libc::SIGTERM));
+    server.signal("CONT");
+    server.stop();
+}
+
 #[test]
 fn a_server_that_is_told_to_end_loses_nothing() {
     let (_scratch, volume) = volume("signals-ends");
