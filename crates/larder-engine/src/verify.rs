@@ -34,7 +34,7 @@ pub(crate) mod window;
 use crate::{
     config::Tuning,
     error::EngineError,
-    recover::{Recovered, recover},
+    recover::{Recovered, geometry, recover},
 };
 use larder_device::BlockDevice;
 use larder_format::LogStart;
@@ -153,7 +153,7 @@ impl VerifyReport {
 /// Checks the cache on `flash`. `progress` gets the slots read and all slots.
 ///
 /// # Errors
-/// No cache to check: no superblock is whole, or it is a newer one.
+/// No cache to check: no superblock is whole, or it is a newer one. A device that cannot hold it.
 pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport, EngineError> {
     let watched = Watched::over(flash);
     let mut report = check(&watched, progress).await?.report;
@@ -174,6 +174,8 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
     // (1)
     let superblock = metadata::superblocks(flash, &mut report).await?;
     report.slot = superblock.layout.store().slot_name();
+    // A device on which this cache cannot be is refused here, as by an opening and by a repair: it is not damage.
+    geometry(&superblock, flash, None)?;
     // (2)
     let says = metadata::checkpoint(flash, &superblock, &mut report).await;
     // (3)

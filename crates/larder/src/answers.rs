@@ -6,7 +6,7 @@
 //! It leaves the socket's protocol to `control`.
 
 use crate::{control, detach::detach, flush::flush, held, held::Held, lines, set, state_dir::Record, status::Report};
-use larder_device::watched::Watch;
+use larder_device::{Standing, watched::Watch};
 use larder_engine::{
     Cache,
     conditions::{Condition, Severity, of_origin},
@@ -100,10 +100,14 @@ impl Bare {
         let why = fence.as_deref().unwrap_or("it was served without its flash");
         let missing = format!("degraded: the flash is missing, and the fence is up ({why})");
         match request {
-            held::REQUEST => {
-                Held { flash: flash.clone(), flash_named: self.record.flash_named.clone(), id: None, works: false }
-                    .to_json()
+            held::REQUEST => Held {
+                flash: flash.clone(),
+                flash_named: self.record.flash_named.clone(),
+                id: None,
+                works: false,
+                unlinked: false,
             }
+            .to_json(),
             "status" => Ok(json!({
                 "health": missing,
                 "degraded": true,
@@ -159,7 +163,10 @@ impl Served {
     /// Answers a request.
     pub fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
-            (held::REQUEST, "") => Held { works: !self.cache.status().degraded, ..self.held.clone() }.to_json(),
+            (held::REQUEST, "") => {
+                let unlinked = self.cache.standing().0 == Standing::Unlinked;
+                Held { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
+            }
             ("status", "") => {
                 let connections = connections_of(&self.servers);
                 let mut status = self.cache.status();
@@ -206,8 +213,13 @@ mod tests {
         let (wake, mut woken) = UnixStream::pair().unwrap();
         let (superblock, _) = block_on(superblock::read(&*flash)).unwrap();
         let cache = Arc::new(open().unwrap());
-        let held =
-            Held { flash: "/flash".into(), flash_named: "/flash".into(), id: Some("device 7:0".into()), works: true };
+        let held = Held {
+            flash: "/flash".into(),
+            flash_named: "/flash".into(),
+            id: Some("device 7:0".into()),
+            works: true,
+            unlinked: false,
+        };
         let served = Served {
             cache: cache.clone(),
             servers: Arc::default(),

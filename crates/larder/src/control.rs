@@ -204,6 +204,11 @@ impl ControlServer {
 }
 
 impl ControlServer {
+    /// Where the socket is.
+    pub fn path(&self) -> &Path {
+        self.shared.socket.path()
+    }
+
     /// Ends it, and waits `at_most` so long for replies to earlier requests.
     pub fn end(mut self, at_most: Duration) {
         self.replies_time_max = self.replies_time_max.min(at_most);
@@ -232,7 +237,7 @@ fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
         shared.shortage.note(accepted.as_ref().err());
         match accepted {
             // Between the making of a socket and its mode other users may have connected.
-            Ok((stream, _)) if !peer_user(&stream).is_ok_and(is_trusted) => drop(stream),
+            Ok((stream, _)) if !peer(&stream).is_ok_and(|peer| is_trusted(peer.uid)) => drop(stream),
             Ok((stream, _)) => begin(shared, handler, stream),
             Err(_) if shared.stopping.load(Ordering::Acquire) => return,
             Err(_) => std::thread::sleep(ACCEPT_PAUSE),
@@ -312,15 +317,15 @@ pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
     !matches!(Client::connect(flash_uuid), Ok(None))
 }
 
-/// Returns the user of the process at the other end, as the system knows it.
-fn peer_user(stream: &UnixStream) -> io::Result<u32> {
+/// Returns the process at the other end, and its user, as the system knows them.
+fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the pointers are to a live `ucred` and to its length.
     let told = unsafe {
         libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
     };
-    if told == 0 { Ok(peer.uid) } else { Err(io::Error::last_os_error()) }
+    if told == 0 { Ok(peer) } else { Err(io::Error::last_os_error()) }
 }
 
 /// Returns true for a user whose processes are believed: this user, or root.
@@ -332,6 +337,7 @@ fn is_trusted(user: u32) -> bool {
 pub struct Client {
     stream: BufReader<UnixStream>,
     path: PathBuf,
+    process: i32,
 }
 
 impl Client {
@@ -357,13 +363,34 @@ impl Client {
             Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => return Ok(None),
             Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
         };
-        match peer_user(&stream) {
-            Ok(user) if is_trusted(user) => Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned() })),
-            Ok(user) => Err(failed(&format!(
-                "belongs to another user ({user}) and is not believed: run the command as that user, or name another folder with {RUN_DIR_ENV}"
+        match peer(&stream) {
+            Ok(peer) if is_trusted(peer.uid) => {
+                Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned(), process: peer.pid }))
+            }
+            Ok(peer) => Err(failed(&format!(
+                "belongs to another user ({}) and is not believed: run the command as that user, or name another folder with {RUN_DIR_ENV}",
+                peer.uid
             ))),
             Err(error) => Err(failed(&format!("does not show who it is: {}", system_reason(&error)))),
         }
+    }
+
+    /// The server, in words.
+    pub fn name(&self) -> String {
+        format!("the server at {} (process {})", self.path.display(), self.process)
+    }
+
+    /// Asks, and waits `at_most` so long for each piece of the answer.
+    ///
+    /// `None` if it does not come: then this connection carries no further request.
+    ///
+    /// # Errors
+    /// As [`Client::ask`].
+    pub fn ask_within(&mut self, request: &str, at_most: Duration) -> Outcome<Option<Value>> {
+        let stream = self.stream.get_ref();
+        let limited = stream.set_read_timeout(Some(at_most)).and_then(|()| stream.set_write_timeout(Some(at_most)));
+        limited.map_err(|error| Failure::failed(system_reason(&error)))?;
+        self.answer(request)
     }
 
     /// Asks, and waits for the answer.
@@ -371,6 +398,11 @@ impl Client {
     /// # Errors
     /// The server's sentence, or that it went away.
     pub fn ask(&mut self, request: &str) -> Outcome<Value> {
+        let answer = self.answer(request)?;
+        answer.ok_or_else(|| Failure::failed(format_args!("{} does not answer", self.name())))
+    }
+
+    fn answer(&mut self, request: &str) -> Outcome<Option<Value>> {
         let path = self.path.display();
         let failed = |why: &str| Failure::failed(format_args!("the server at {path} {why}"));
         let mut reply = String::new();
@@ -379,9 +411,12 @@ impl Client {
             .get_mut()
             .write_all(format!("{request}\n").as_bytes())
             .and_then(|()| (&mut self.stream).take(REPLY_BYTES_MAX).read_line(&mut reply));
-        asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?;
+        match asked {
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(None),
+            asked => asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?,
+        };
         match parse_reply(&reply) {
-            Some(Ok(value)) => Ok(value),
+            Some(Ok(value)) => Ok(Some(value)),
             Some(Err(sentence)) => Err(Failure::failed(sentence)),
             None if reply.is_empty() => Err(failed("went away before it answered")),
             None => Err(failed("gave an answer that is none")),

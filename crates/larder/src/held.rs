@@ -4,21 +4,25 @@
 //! same.
 //!
 //! Invariants: a command reaches the server of the very file or device that it names, under any
-//! name, and no other. If there is nothing to compare (the file is gone, or the flash failed under
-//! its server), the name by which it was served counts.
+//! name, and no other. If there is nothing to compare (the file is gone, another one was moved over
+//! it, or the flash failed under its server), the name by which it was served counts.
 //!
 //! It leaves finding the socket to `control`.
 
 use crate::{
     control::{self, Reply},
     error::{Failure, Outcome},
+    output,
     state_dir::{absolute, named},
     volume::Flash,
 };
 use larder_device::file::FileId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use std::path::Path;
+use std::{path::Path, time::Duration};
+
+/// How long each server may take to tell what it holds, while one is looked for.
+const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The request that asks for it.
 pub const REQUEST: &str = "which";
@@ -34,6 +38,9 @@ pub struct Held {
     pub id: Option<String>,
     /// It has not failed.
     pub works: bool,
+    /// Its file has no name any more.
+    #[serde(default)]
+    pub unlinked: bool,
 }
 
 impl Held {
@@ -44,6 +51,7 @@ impl Held {
             flash_named: named(&flash.path),
             id: flash.id.map(|id| id.to_string()),
             works: true,
+            unlinked: false,
         }
     }
 
@@ -62,7 +70,7 @@ impl Held {
             return true;
         }
         // A device that comes back has another number; a file that is gone has none.
-        let is_comparable = id.is_some() && self.id.is_some() && self.works;
+        let is_comparable = id.is_some() && self.id.is_some() && self.works && !self.unlinked;
         !is_comparable && (self.flash == absolute(path) || self.flash_named == named(path))
     }
 }
@@ -95,22 +103,29 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     }
 }
 
-/// Returns the reply of the server that was told this name of a flash, for a name without a file.
+/// Finds the server that a command means with `path`, if the file there tells no UUID.
 ///
-/// It returns `None` without such a server.
-///
-/// # Errors
-/// The server's sentence, or that it went away.
-pub fn ask_by_name(path: &Path, request: &str) -> Outcome<Option<Value>> {
+/// `id`: this file or device is there. A server that has this very one goes before a server of this
+/// name. Returns the UUID of its flash.
+pub fn find(path: &Path, id: Option<FileId>) -> Option<[u8; 16]> {
+    let mut of_name = None;
     for uuid in control::known_uuids() {
         // A failure of another server does not matter here.
         let Ok(Some(mut server)) = control::Client::connect(&uuid) else { continue };
-        let held: Option<Held> = server.ask(REQUEST).ok().and_then(|told| serde_json::from_value(told).ok());
-        if held.is_some_and(|held| held.is_meant(path, None)) {
-            return server.ask(request).map(Some);
+        let Ok(told) = server.ask_within(REQUEST, FIND_TIME_MAX) else { continue };
+        let Some(told) = told else {
+            output::note(&format!("{} does not answer, and may be the one of {}", server.name(), path.display()));
+            continue;
+        };
+        let Ok(held) = serde_json::from_value::<Held>(told) else { continue };
+        if id.is_some() && id.map(|id| id.to_string()) == held.id {
+            return Some(uuid);
+        }
+        if held.is_meant(path, id) {
+            of_name.get_or_insert(uuid);
         }
     }
-    Ok(None)
+    of_name
 }
 
 /// Returns the sentence for a command that names one flash while the one of `held` is served.
@@ -132,7 +147,7 @@ mod tests {
 
     fn held(id: Option<FileId>, works: bool) -> Held {
         let id = id.map(|id| id.to_string());
-        Held { flash: "/dev/sdb".into(), flash_named: "/dev/disk/by-id/x".into(), id, works }
+        Held { flash: "/dev/sdb".into(), flash_named: "/dev/disk/by-id/x".into(), id, works, unlinked: false }
     }
 
     #[test]
@@ -160,6 +175,9 @@ mod tests {
         ] {
             assert_eq!(held(id, works).is_meant(path, found), meant, "{id:?} {works} {path:?} {found:?}");
         }
+        // Another file was moved over it.
+        let unlinked = Held { unlinked: true, ..held(file(7), true) };
+        assert!(unlinked.is_meant(served, file(8)) && !unlinked.is_meant(elsewhere, file(8)));
     }
 
     #[test]

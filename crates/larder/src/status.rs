@@ -15,6 +15,7 @@ use crate::{
     size::{count, human},
     state_dir::{StateDir, kept_of},
     volume::{Access, Flash, Reached, reach, shown},
+    waiting::saying_why,
 };
 use larder_device::driver::block_on;
 use larder_engine::{
@@ -92,7 +93,7 @@ pub fn run(args: &StatusArgs) -> Outcome {
 fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
     let record = StateDir::of_missing(state, flash)?.record();
     if let Some(uuid) = unhex(&record.flash_uuid)
-        && let Server::Answered(answer) = held::ask(&uuid, flash, None, "status")?
+        && let Server::Answered(answer) = saying_why(&uuid, || held::ask(&uuid, flash, None, "status"))?
     {
         return Ok(answer);
     }

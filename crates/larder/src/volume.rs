@@ -10,6 +10,7 @@ use crate::{
     args::OriginChangedArg,
     control,
     error::{Failure, Outcome, reason},
+    flush::outlives,
     held::{self, Server, refused_copy},
     holder::{self, Holder},
     lines,
@@ -189,27 +190,27 @@ pub enum Reached {
 /// Asks the server of a cache, or opens its flash if it has none.
 ///
 /// It waits for a server that is just beginning or ending. If the flash cannot be read, it finds
-/// the server through the state directory, if that is named. It does not ask the server of a copy.
+/// the server through the state directory, if that is named, or else among the servers of this
+/// machine. It does not ask the server of a copy.
 ///
 /// # Errors
 /// The server's sentence, or one that names the flash.
 pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -> Outcome<Reached> {
-    let (uuid, id, unread) = match (open_flash(path, Access::Peek), state) {
-        (Ok(flash), _) => (flash.superblock.flash_uuid, flash.id, None),
-        // A flash that failed under its server tells nothing; the state directory has its UUID.
-        (Err(failure), Some(state)) => match StateDir::uuid_of(state, path) {
-            Some(uuid) => (uuid, fs::metadata(path).ok().and_then(|meta| FileId::of(&meta)), Some(failure)),
-            None => return Err(failure),
-        },
-        // The flash file may have been removed under its server.
-        (Err(failure), None) if !path.exists() => {
-            return held::ask_by_name(path, request)?.map(Reached::Served).ok_or(failure);
+    let (uuid, id, unread) = match open_flash(path, Access::Peek) {
+        Ok(flash) => (flash.superblock.flash_uuid, flash.id, None),
+        // A flash that failed, was removed, replaced or cut short under its server tells nothing.
+        Err(failure) => {
+            let id = fs::metadata(path).ok().and_then(|meta| FileId::of(&meta));
+            let of_state = state.and_then(|state| StateDir::uuid_of(state, path));
+            match of_state.or_else(|| held::find(path, id)) {
+                Some(uuid) => (uuid, id, Some(failure)),
+                None => return Err(failure),
+            }
         }
-        (Err(failure), None) => return Err(failure),
     };
     let until = Instant::now() + LOCK_WAIT_MAX;
     loop {
-        match saying_why(&uuid, request, || held::ask(&uuid, path, id, request))? {
+        match saying_why(&uuid, || held::ask(&uuid, path, id, request))? {
             Server::Answered(answer) => return Ok(Reached::Served(answer)),
             // A flash that cannot be read is no copy: the sentence names its fault.
             Server::OfAnother(held) => return Err(unread.unwrap_or_else(|| refused_copy(path, &held))),
@@ -426,10 +427,12 @@ pub fn with_cache<T>(
     let OpenedCache { cache, runtime } = open_cache(flash, origin, state, tuning)?;
     let result = act(&cache);
     let closed = cache.close_blocking().map_err(|error| Failure::engine(&path, &error));
+    let outlived = outlives(&cache);
     drop(cache);
     runtime.shutdown();
     let result = result?;
     closed?;
+    outlived?;
     Ok(result)
 }
 

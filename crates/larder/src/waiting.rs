@@ -2,7 +2,7 @@
 //!
 //! Role: while a request takes long, the command asks for the server's status now and then, over
 //! another connection. It prints each condition that makes the cache do less than it should once,
-//! as a line on standard error.
+//! as a line on standard error. A server that does not even tell its status gets such a line, too.
 //!
 //! It does not end the wait.
 
@@ -17,21 +17,19 @@ use std::{
 /// The wait before a command asks for the reason, and the pause between two such questions.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// Calls `ask`, which sends a request that may take long to the flash's server.
+/// The longest time in which the server tells its status.
+const STATUS_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Calls `ask`, which sends a request to the flash's server.
 ///
-/// Meanwhile it prints the reasons of the wait.
-pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() -> T) -> T {
-    if !matches!(request.split_whitespace().next(), Some("flush" | "set-mode" | "detach")) {
-        return ask();
-    }
+/// Meanwhile it prints the reasons of a long wait.
+pub fn saying_why<T>(flash_uuid: &[u8; 16], ask: impl FnOnce() -> T) -> T {
     std::thread::scope(|scope| {
         let (over, is_over) = channel::<()>();
         scope.spawn(move || {
             let mut said = BTreeSet::new();
             while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                let status =
-                    Client::connect(flash_uuid).ok().flatten().and_then(|mut server| server.ask("status").ok());
-                for (name, what) in status.iter().flat_map(reasons) {
+                for (name, what) in why(flash_uuid) {
                     if said.insert(name) {
                         output::note(&format!("waiting: {what}"));
                     }
@@ -42,6 +40,21 @@ pub fn saying_why<T>(flash_uuid: &[u8; 16], request: &str, ask: impl FnOnce() ->
         drop(over);
         answer
     })
+}
+
+/// Asks the flash's server for its status; returns the reasons for which a request may wait.
+fn why(flash_uuid: &[u8; 16]) -> Vec<(String, String)> {
+    let Ok(Some(mut server)) = Client::connect(flash_uuid) else { return Vec::new() };
+    match server.ask_within("status", STATUS_TIME_MAX) {
+        Ok(Some(status)) => reasons(&status).collect(),
+        // A server that ends says that to the request itself.
+        Err(_) => Vec::new(),
+        Ok(None) => {
+            let what =
+                format!("{} does not answer: see whether it is stopped (`kill -CONT` has it go on)", server.name());
+            vec![(String::new(), what)]
+        }
+    }
 }
 
 /// Returns name and sentence of each condition in a status that may keep a request waiting.

@@ -228,18 +228,18 @@ pub(super) fn open(uri: &NbdUri, timeout: Duration) -> IoResult<Opened> {
         };
         failed(format!("cannot reach {}: {why}", uri.canonical()))
     })?;
-    shake_hands(stream, uri, until)
+    shake_hands(stream, uri, until, timeout)
 }
 
-/// Shakes hands over a connected socket, up to this moment at the latest. Blocks.
-pub(super) fn shake_hands(stream: Stream, uri: &NbdUri, until: Instant) -> IoResult<Opened> {
-    let began = Instant::now();
+/// Shakes hands over a connected socket, until this moment. A refusal names the limit, `timeout`.
+/// Blocks.
+pub(super) fn shake_hands(stream: Stream, uri: &NbdUri, until: Instant, timeout: Duration) -> IoResult<Opened> {
     let io = |error: io::Error| match error.kind() {
         io::ErrorKind::TimedOut => failed(format!(
-            "{} takes the connection, but gives no answer to the NBD handshake within {:.0} s: see that an NBD server \
+            "{} takes the connection, but gives no answer to the NBD handshake within {} s: see that an NBD server \
              without TLS runs there and is not stopped",
             uri.canonical(),
-            began.elapsed().as_secs_f64().ceil()
+            timeout.as_secs_f64()
         )),
         _ => failed(format!("{} broke off the handshake: {error}", uri.canonical())),
     };

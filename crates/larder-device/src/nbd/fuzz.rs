@@ -61,7 +61,7 @@ pub fn nbd_client_bytes(data: &[u8]) {
         // A short stream must end the handshake, and not wait for more.
         let _ = server.stream.shutdown(Shutdown::Write);
     }
-    let Ok(opened) = shake_hands(Stream::Unix(ours), &uri, Instant::now() + OPEN_TIMEOUT) else { return };
+    let Ok(opened) = shake_hands(Stream::Unix(ours), &uri, Instant::now() + OPEN_TIMEOUT, OPEN_TIMEOUT) else { return };
     assert!(opened.block_bytes_min.is_power_of_two());
     let flags = opened.flags;
     let Ok(device) = NbdDevice::over(uri, opened, choice & 2 != 0, OPEN_TIMEOUT) else { return };

@@ -88,6 +88,28 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     volume.verify();
 }
 
+#[test]
+fn a_command_whose_server_is_stopped_says_what_it_waits_for() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("hanging-server");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &[]);
+    let server = volume.serve();
+    server.signal("STOP");
+    let begun = ["status", "flush"].map(|command| begin(larder([command, "--flash"]).arg(&volume.flash)));
+    thread::sleep(Duration::from_secs(6));
+    server.signal("CONT");
+    for command in begun {
+        let out = command.ends("a command");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(out.status.success(), "{said}");
+        let waits: Vec<&str> = said.lines().filter(|line| line.starts_with("waiting: the server at ")).collect();
+        assert!(waits.len() == 1 && waits[0].contains(&format!("(process {}) does not answer", server.id())), "{said}");
+    }
+    server.stop();
+}
+
 /// Larder refuses the origin soon, with exit code 1 and one sentence with these words, and makes no flash.
 fn refused_soon(scratch: &Scratch, origin: &str, words: &[&str]) {
     let flash = scratch.path("no-flash");
@@ -111,7 +133,7 @@ fn a_handshake_that_gets_no_answer_is_told() {
         return;
     }
     let scratch = Scratch::new("hanging-handshake");
-    let words = ["gives no answer to the NBD handshake within", "TLS"];
+    let words = ["gives no answer to the NBD handshake within 1 s:", "TLS"];
     // The system accepts for it, and it says nothing.
     let silent = UnixListener::bind(scratch.path("silent")).expect("a socket");
     let uri = format!("nbd+unix:///?socket={}", scratch.path("silent").display());
