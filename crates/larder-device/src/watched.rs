@@ -1,4 +1,4 @@
-//! [`Watched`]: a device that knows its unanswered operations, their age, and their success.
+//! [`Watched`]: a device that knows its unanswered operations, their success, and its standing.
 //!
 //! Invariants: an operation counts from the call until its future ends or is dropped. Operations
 //! pass unchanged; one that ends at once stays so. [`Watched::but_reads`] passes reads on
@@ -16,7 +16,7 @@ use std::{
     collections::BTreeMap,
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicBool, Ordering::*},
     },
     time::Duration,
@@ -36,6 +36,8 @@ pub struct Oldest {
 /// The operations under way on a [`Watched`] device. Thread-safe.
 pub struct Watch {
     clock: Arc<dyn Runtime>,
+    /// Weak, so that the device closes with its last user.
+    device: Weak<dyn BlockDevice>,
     waiting: Mutex<Waiting>,
     health: Mutex<Health>,
     /// No kind of operation fails: the one word that a healthy operation reads.
@@ -75,8 +77,19 @@ struct Waiting {
 }
 
 impl Watch {
-    fn on(clock: Arc<dyn Runtime>) -> Self {
-        Watch { clock, waiting: Mutex::default(), health: Mutex::default(), is_well: AtomicBool::new(true) }
+    fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
+        Watch {
+            clock,
+            device: Arc::downgrade(device),
+            waiting: Mutex::default(),
+            health: Mutex::default(),
+            is_well: AtomicBool::new(true),
+        }
+    }
+
+    /// Returns the [standing](BlockDevice::standing) of the device; sound once it is closed.
+    pub fn standing(&self) -> Standing {
+        self.device.upgrade().map_or(Standing::Sound, |device| device.standing())
     }
 
     /// Returns the operation that waits longest; `None` without any.
@@ -166,7 +179,8 @@ pub struct Watched {
 impl Watched {
     /// Watches `inner`, on the clock of `runtime`.
     pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
-        Watched { inner, watch: Arc::new(Watch::on(runtime)), counts_reads: true }
+        let watch = Arc::new(Watch::on(&inner, runtime));
+        Watched { inner, watch, counts_reads: true }
     }
 
     /// Watches `inner`. Returns the device and its watch.

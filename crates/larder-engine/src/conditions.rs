@@ -11,6 +11,7 @@ use crate::{
     fence::{Fence, Raised},
     recover::Recovered,
     shared::Shared,
+    standing::origin_stands,
     state::State,
     status::CounterValues,
 };
@@ -180,7 +181,7 @@ pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
 /// Returns the conditions of an origin, from its watch alone.
 pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
     let fails = watch.error().map(|error| origin_fails(&error, false));
-    fails.into_iter().chain(origin_hangs(watch, limit)).collect()
+    fails.into_iter().chain(origin_hangs(watch, limit)).chain(origin_stands(watch.standing())).collect()
 }
 
 /// Sorts conditions in the order of their listing.

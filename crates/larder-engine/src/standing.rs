@@ -74,20 +74,25 @@ impl Shared {
             );
             found.push(Condition { name: "flash_unlinked", severity: Severity::Degraded, what });
         }
-        let what = match self.origin.standing() {
-            Standing::Sound => return found,
-            Standing::Unlinked => (
-                "origin_unlinked",
-                "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \
-                 before that"
-                    .to_owned(),
-            ),
-            Standing::Truncated(bytes) => (
-                "origin_truncated",
-                format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
-            ),
-        };
-        found.push(Condition { name: what.0, severity: Severity::Degraded, what: what.1 });
+        found.extend(origin_stands(self.origin.standing()));
         found
     }
+}
+
+/// The condition of an origin with this standing.
+pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
+    let (name, what) = match standing {
+        Standing::Sound => return None,
+        Standing::Unlinked => (
+            "origin_unlinked",
+            "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \
+             before that"
+                .to_owned(),
+        ),
+        Standing::Truncated(bytes) => (
+            "origin_truncated",
+            format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
+        ),
+    };
+    Some(Condition { name, severity: Severity::Degraded, what })
 }

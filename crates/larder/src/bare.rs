@@ -81,9 +81,8 @@ pub fn serve_without_flash(
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);
     control.end(ending.left());
-    let flushed = alone.flush(&*device);
-    flushed.map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
+    let flushed = alone.flush(&*device, &origin.canonical_uri);
     drop(device);
     runtime.shutdown();
-    served
+    flushed.and(served)
 }

@@ -99,15 +99,21 @@ pub fn flush(cache: &Cache) -> control::Reply {
 /// # Errors
 /// A sentence.
 pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
-    match cache.standing().1 {
+    refuse_standing(cache.standing().1, &cache.status().origin)
+}
+
+/// As [`refuse_unlinked_origin`], for the origin of this name and standing.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
+    match standing {
         Standing::Sound => Ok(()),
         Standing::Unlinked => Err(format!(
-            "the file of the origin {} has no name any more: all that was written to it goes when its server ends",
-            cache.status().origin
+            "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
         )),
         Standing::Truncated(bytes) => Err(format!(
-            "the file of the origin {} was cut to {bytes} bytes while it was in use: what lay behind is lost there",
-            cache.status().origin
+            "the file of the origin {origin} was cut to {bytes} bytes while it was in use: what lay behind is lost there"
         )),
     }
 }

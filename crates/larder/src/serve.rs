@@ -24,7 +24,7 @@ use crate::{
     ending::{Ending, Event},
     error::{Failure, Outcome, system_reason},
     export_uri::uri,
-    flush::outlives,
+    flush::{outlives, refuse_standing},
     held::Held,
     later::LaterDevice,
     lines,
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use larder_device::{
-    BlockDevice, DeviceInfo, IoResult, Runtime, Standing,
+    BlockDevice, DeviceInfo, Runtime, Standing,
     driver::{block_on, io_backend},
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
@@ -223,11 +223,10 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
     let account = Account::of(None, (&origin.canonical_uri, watch));
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);
-    let flushed = alone.flush(&*device);
-    flushed.map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(uri))))?;
+    let flushed = alone.flush(&*device, uri);
     drop(device);
     runtime.shutdown();
-    served
+    flushed.and(served)
 }
 
 /// Describes the volume of a cache that is yet to be opened.
@@ -363,12 +362,15 @@ impl Alone<'_> {
         let_in.and(in_order.map_err(|hung| self.account.requests_cut(&hung)))
     }
 
-    /// Flushes the device at the end.
+    /// Flushes the device at the end, and sees that its data outlives this process. `uri` names it.
     ///
     /// # Errors
-    /// The flush's.
-    pub fn flush(&self, device: &dyn BlockDevice) -> IoResult<()> {
-        block_on(device.flush())?;
+    /// A sentence that names the origin.
+    pub fn flush(&self, device: &dyn BlockDevice, uri: &str) -> Outcome {
+        let origin = shown(uri);
+        block_on(device.flush())
+            .map_err(|error| Failure::failed(format_args!("the origin {origin} is not flushed: {error}")))?;
+        refuse_standing(device.standing(), origin).map_err(Failure::failed)?;
         self.account.is_durable("origin");
         self.ending.now("threads were ending");
         Ok(())

@@ -2,6 +2,7 @@
 //!
 //! It does not check that options of a generator belong to it; `trace::generate` does.
 
+use super::OriginLimits;
 use super::values::{END_TIMEOUT, address, content, end_timeout, positive, request_count, scale, share, tag};
 use crate::size;
 use clap::{Args, Subcommand, ValueEnum};
@@ -321,6 +322,9 @@ pub struct RecordArgs {
     /// Name of the export
     #[arg(long, value_name = "NAME", default_value = "")]
     pub export: String,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub origin_limits: OriginLimits,
     /// The longest time of the end, before it is cut off
     #[arg(long, value_name = "SECONDS", default_value = END_TIMEOUT, value_parser = end_timeout())]
     pub end_timeout: u32,

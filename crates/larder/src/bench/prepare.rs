@@ -14,6 +14,7 @@ use crate::{
     args::BenchPrepareArgs,
     create::refuse_flash_as_origin,
     error::{Failure, Outcome, system_reason},
+    flush::refuse_standing,
     output,
     size::{count, human},
     trace::{
@@ -118,7 +119,8 @@ fn prepare(args: &BenchPrepareArgs, wanted: &Wanted, watch: &Watch) -> Outcome {
         write(device, run).map_err(failed)?;
     }
     // (5)
-    block_on(device.flush()).map_err(failed)
+    block_on(device.flush()).map_err(failed)?;
+    refuse_standing(device.standing(), name).map_err(Failure::failed)
 }
 
 fn check_ending(watch: &Watch) -> Outcome {

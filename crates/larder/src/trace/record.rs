@@ -17,11 +17,11 @@ use crate::{
     ending::Ending,
     error::{Failure, Outcome},
     output,
-    serve::{Alone, bind, server_options},
+    serve::{Alone, bind, server_options, watched},
     size::count,
-    volume::{open_origin_device, shown, start_runtime},
+    volume::{open_origin_within, shown, start_runtime},
 };
-use larder_device::{Runtime, watched::Watched};
+use larder_device::Runtime;
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use super::{log::TraceLog, out::OutFile, recorder::Recorder};
@@ -32,7 +32,8 @@ use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 /// One sentence.
 pub fn run(args: &RecordArgs) -> Outcome {
     let ending = Ending::listen(Duration::from_secs(args.end_timeout.into()), false)?;
-    let origin = open_origin_device(&args.origin)?;
+    let timeout = args.origin_limits.origin_timeout;
+    let origin = open_origin_within(&args.origin, timeout)?;
     let is_origin = |path: PathBuf| path.to_str() == Some(shown(&origin.canonical_uri));
     if args.output.output.canonicalize().is_ok_and(is_origin) {
         return Err(Failure::failed(format_args!(
@@ -44,7 +45,7 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let path = out.path().to_owned();
     let runtime = start_runtime(None)?;
     let log = Arc::new(TraceLog::begin(out, &args.tag)?);
-    let (device, watch) = Watched::over(origin.device, runtime.clone());
+    let (device, _telling, watch) = watched(origin.device, timeout, &runtime);
     let account = Account::of(None, (&origin.canonical_uri, watch));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
     let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder))?;
@@ -64,12 +65,11 @@ pub fn run(args: &RecordArgs) -> Outcome {
             output::note(&format!("note: {blocks} blocks have no fingerprint, for they could not be read back whole"));
         }
     }
-    let flushed = alone.flush(&*device);
+    let flushed = alone.flush(&*device, &args.origin);
     drop(servers);
     drop(device);
     runtime.shutdown();
-    flushed
-        .map_err(|error| Failure::failed(format_args!("the origin {} is not flushed: {error}", shown(&args.origin))))?;
+    flushed?;
     recorded?;
     served
 }

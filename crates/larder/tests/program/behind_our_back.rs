@@ -8,7 +8,7 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::support::wire::{FLUSH, Wire};
-use crate::support::{MIB, Scratch, Server, Volume, design, ends, image, larder, run, stands_in};
+use crate::support::{MIB, Scratch, Server, Volume, design, ends, eventually, image, larder, run, stands_in};
 use larder_format::StoreKind;
 
 const CHUNK: usize = 8 << 10;
@@ -205,6 +205,85 @@ fn an_origin_that_lost_its_name_is_never_called_complete() {
     assert!(complaints.contains("no name any more"), "{complaints}");
 }
 
+/// The ways to serve an origin without a cache.
+const ALONE: [&str; 3] = ["no-cache", "record", "no-flash"];
+
+/// Serves the origin alone in one of these ways, with its flash gone where it had one.
+fn serve_alone(scratch: &Scratch, way: &str) -> (Volume, Server) {
+    let volume = match way {
+        "no-flash" => Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K", "--mode", "write-through"]),
+        _ => Volume::bare(scratch, "alone", &scratch.file("origin", ORIGIN_BYTES)),
+    };
+    let server = match way {
+        "record" => volume.record(&scratch.path("trace"), &[]),
+        "no-cache" => volume.serve_bare(),
+        _ => {
+            let state = scratch.path("state");
+            fs::create_dir(&state).expect("a state directory");
+            let state = ["--state", state.to_str().expect("a plain path")];
+            volume.serve_with(&state).stop();
+            fs::remove_file(&volume.flash).expect("the flash");
+            volume.serve_with(&state)
+        }
+    };
+    (volume, server)
+}
+
+#[track_caller]
+fn told(server: &Server, line: &str) {
+    eventually(line, || server.complaints().contains(line));
+}
+
+#[test]
+fn an_origin_without_a_cache_that_lost_its_name_is_told_and_the_end_says_so() {
+    if stands_in() {
+        return;
+    }
+    for way in ALONE {
+        let scratch = Scratch::new("unlinked-alone");
+        let (volume, server) = serve_alone(&scratch, way);
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &content(1));
+        wire.flush();
+        assert!(!server.complaints().contains("origin_unlinked"), "{way}: {}", server.complaints());
+        fs::remove_file(&volume.origin).expect("removed");
+        told(&server, "condition raised: origin_unlinked (degraded)");
+        if way == "no-flash" {
+            let out = ends(larder(["status", "--json", "--flash"]).arg(&volume.flash));
+            assert!(said(&out).contains("origin_unlinked"), "{}", said(&out));
+        }
+        wire.write(at(1), &content(2));
+        drop(wire);
+        let complaints = server.ends_with(1);
+        let words = format!("the file of the origin {} has no name any more", volume.origin.display());
+        assert!(complaints.contains(&words), "{way}: {complaints}");
+    }
+}
+
+#[test]
+fn an_origin_without_a_cache_that_was_cut_short_is_told_and_heals() {
+    if stands_in() {
+        return;
+    }
+    for way in ALONE {
+        let scratch = Scratch::new("cut-alone");
+        let (volume, server) = serve_alone(&scratch, way);
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &content(1));
+        let origin = File::options().write(true).open(&volume.origin).expect("the origin");
+        origin.set_len(MIB).expect("cut");
+        told(&server, "condition raised: origin_truncated (degraded)");
+        assert!(wire.request(FLUSH, 0, 0, 0, &[]).is_err(), "{way}: a FLUSH says that all is durable");
+        origin.set_len(ORIGIN_BYTES).expect("its old size");
+        told(&server, "condition cleared: origin_truncated");
+        wire.flush();
+        origin.set_len(MIB).expect("cut again");
+        drop(wire);
+        let complaints = server.ends_with(1);
+        assert!(complaints.contains("was cut to 1048576 bytes"), "{way}: {complaints}");
+    }
+}
+
 #[test]
 fn a_flash_that_lost_its_name_gives_what_is_dirty_to_the_origin() {
     if stands_in() {
@@ -273,6 +352,109 @@ fn a_flush_fails_where_the_flash_was_cut_short() {
     fails(&ends(larder(["flush", "--flash"]).arg(&volume.flash)), &[]);
     drop(wire);
     server.ends_with(1);
+}
+
+/// The commands that ask a server.
+const ASKING: [&[&str]; 4] = [&["status", "--json"], &["flush"], &["set", "--mode", "write-through"], &["detach"]];
+
+/// Each command reaches the server of this flash. Returns which of them succeed.
+fn asked(volume: &Volume) -> [bool; 4] {
+    ASKING.map(|command| {
+        let out = ends(larder(command).arg("--flash").arg(&volume.flash));
+        let told = said(&out);
+        assert!(!told.contains("is not a Larder flash") && !told.contains("too short to be"), "{command:?}: {told}");
+        assert!(!told.contains("is a copy of"), "{command:?}: {told}");
+        if command[0] == "status" {
+            let status: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+            assert_eq!(status["served"], true, "{status}");
+        }
+        out.status.success()
+    })
+}
+
+#[test]
+fn commands_find_the_server_of_a_flash_that_was_cut_below_its_superblock() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("cut-to-nothing");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    Wire::connect(&server.socket).write(0, &content(1));
+    File::options().write(true).open(&volume.flash).and_then(|flash| flash.set_len(0)).expect("cut");
+    let told = health(&volume);
+    assert!(told.contains("was cut to 0 bytes"), "{told}");
+    assert!(asked(&volume)[0]);
+    drop(server);
+}
+
+#[test]
+fn commands_find_the_server_of_a_flash_over_which_a_file_was_moved() {
+    if stands_in() {
+        return;
+    }
+    for is_copy in [false, true] {
+        let scratch = Scratch::new("moved-over");
+        let volume = volume(&scratch);
+        let server = volume.serve();
+        let other = scratch.file("other", MIB);
+        if is_copy {
+            fs::copy(&volume.flash, &other).expect("a copy");
+        }
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &content(1));
+        wire.flush();
+        drop(wire);
+        fs::rename(&other, &volume.flash).expect("moved");
+        volume.wait_for_no_clients();
+        assert!(health(&volume).contains("flash_unlinked"), "copy: {is_copy}");
+        assert_eq!(asked(&volume), [true; 4], "copy: {is_copy}");
+        server.ends_by_itself();
+        assert!(fs::read(&volume.origin).expect("the origin")[..CHUNK] == content(1));
+    }
+}
+
+#[test]
+fn a_file_that_is_no_flash_and_has_no_server_is_refused_beside_a_server() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("no-flash-of-theirs");
+    let volume = volume(&scratch);
+    let server = volume.serve();
+    let other = scratch.file("other", MIB);
+    for command in ASKING {
+        fails(&ends(larder(command).arg("--flash").arg(&other)), &["is not a Larder flash"]);
+    }
+    server.stop();
+}
+
+#[test]
+fn a_flash_that_was_copied_to_a_smaller_device_is_refused_by_all_in_one_sentence() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("smaller-flash");
+    let volume = lived(&scratch);
+    let flash = File::options().write(true).open(&volume.flash).expect("the flash");
+    flash.set_len(FLASH_BYTES - MIB).expect("cut");
+    let before = fs::read(&volume.flash).expect("the flash");
+    let path = volume.flash.display().to_string();
+    for mut command in [
+        volume.serve_command(&[]),
+        larder(["flush", "--flash", &path]),
+        larder(["verify", "--flash", &path]),
+        larder(["verify", "--json", "--flash", &path]),
+        larder(["verify", "--repair", "--flash", &path]),
+        larder(["verify", "--repair", "--dry-run", "--flash", &path]),
+    ] {
+        let out = ends(&mut command);
+        fails(&out, &[&path, "fewer than the 33554432", "give it back its size"]);
+        assert_eq!(said(&out).trim_end().lines().count(), 1, "{}", said(&out));
+    }
+    assert!(fs::read(&volume.flash).expect("the flash") == before);
+    flash.set_len(FLASH_BYTES).expect("its size");
+    volume.verify();
 }
 
 /// An origin that is cut short fails each flush until its file has its size again, and the dirty data stays.

@@ -177,6 +177,48 @@ fn a_server_without_descriptors_lets_clients_in_again() {
     server.stop();
 }
 
+/// A recording tells of the process's shortages, and of an origin that exceeds `--origin-timeout`.
+#[test]
+fn a_recording_tells_its_conditions() {
+    if stands_in() || !have_tools("the conditions of a recording", &["nbdkit"]) {
+        return;
+    }
+    let scratch = Scratch::new("shortage-record");
+    let nbdkit = Nbdkit::start(&scratch, "origin", &["memory", "16M"]);
+    let volume = Volume::bare(&scratch, "bare", Path::new(&nbdkit.uri()));
+    let address = format!("unix:{}", volume.socket().display());
+    let mut limited = Command::new("sh");
+    limited.args(["-c", "ulimit -n 40; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_larder"), "trace", "record"]);
+    limited.args(["--origin", &nbdkit.uri(), "--origin-timeout", "1", "--nbd", &address, "-o"]);
+    let server = volume.serve_as(limited.arg(scratch.path("trace")));
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &noise(1, 64 << 10));
+    let crowd: Vec<UnixStream> = (0..60).map(|_| UnixStream::connect(&server.socket).expect("it listens")).collect();
+    told(&server, "condition raised: too_many_files");
+    drop(crowd);
+    told(&server, "condition cleared: too_many_files");
+    nbdkit.hang();
+    // A process that is told to stop may give an answer still.
+    let goes_on = Arc::new(AtomicU64::new(0));
+    let waiting = thread::spawn({
+        let goes_on = goes_on.clone();
+        move || {
+            while goes_on.load(Relaxed) == 0 {
+                assert!(wire.read(0, 64 << 10) == noise(1, 64 << 10));
+                thread::sleep(Duration::from_millis(20));
+            }
+            wire
+        }
+    });
+    told(&server, "condition raised: origin_hangs");
+    goes_on.store(1, Relaxed);
+    nbdkit.go_on();
+    let wire = waiting.join().expect("answers");
+    told(&server, "condition cleared: origin_hangs");
+    drop(wire);
+    server.stop();
+}
+
 /// In each mode, and without a cache: while a client uses the origin, the server tells that it
 /// dies.
 ///
@@ -187,7 +229,7 @@ fn an_origin_that_dies_and_heals_is_told_in_each_mode() {
         return;
     }
     thread::scope(|scope| {
-        for mode in ["write-back", "write-through", "write-around", "no-cache", "no-flash"] {
+        for mode in ["write-back", "write-through", "write-around", "no-cache", "no-flash", "record"] {
             scope.spawn(move || dies_and_heals(mode));
         }
     });
@@ -208,6 +250,7 @@ fn dies_and_heals(mode: &str) {
     };
     let server = match mode {
         "no-cache" => Volume::bare(&scratch, "bare", Path::new(&uri)).serve_bare(),
+        "record" => Volume::bare(&scratch, "bare", Path::new(&uri)).record(&scratch.path("trace"), &[]),
         "no-flash" => {
             let volume = make("write-through");
             volume.serve_with(&state).stop();
