@@ -1,4 +1,7 @@
-//! The words of an end that was cut off: the device that does not answer, and the fate of data.
+//! The words of an end that was cut off: the device or step that hangs, and the fate of data.
+//!
+//! Role: devices under watch tell their unanswered requests. All else that may hang on a file
+//! system (a socket, a trace, the opening of a device) is a [`Step`].
 //!
 //! Invariants: its words on data hold for the moment of the question. It waits for no device and
 //! for no lock that is held across a wait.
@@ -9,17 +12,67 @@ use crate::{ending::Ending, error::Failure, volume::shown};
 use larder_device::{IoOp, driver::block_on, watched::Watch};
 use larder_engine::{Cache, WriteMode};
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-/// Shortest wait of a request that counts as hanging.
+/// Shortest wait of a request, and shortest time of a step, that counts as hanging.
 const WAITED_MIN: Duration = Duration::from_millis(400);
 
-/// The devices under watch, and the state of data.
+/// The steps of this process that are under way, each in words that name its path.
+#[derive(Clone, Default)]
+pub struct Steps(Arc<Mutex<Begun>>);
+
+#[derive(Default)]
+struct Begun {
+    next: u64,
+    /// By number, in the order in which they began.
+    steps: BTreeMap<u64, (Arc<str>, Instant)>,
+}
+
+/// A step that is under way until it is dropped.
+pub struct Step {
+    steps: Steps,
+    number: u64,
+}
+
+impl Steps {
+    /// Begins a step, as in "writing the trace PATH".
+    pub fn begin(&self, doing: impl Into<Arc<str>>) -> Step {
+        let mut begun = self.0.lock();
+        let number = begun.next;
+        begun.next += 1;
+        begun.steps.insert(number, (doing.into(), Instant::now()));
+        Step { steps: self.clone(), number }
+    }
+
+    /// Names the steps that take long.
+    pub fn long(&self) -> Vec<String> {
+        let begun = self.0.lock();
+        let steps = begun.steps.values().map(|(doing, since)| (doing, since.elapsed()));
+        let long = steps.filter(|(_, age)| *age >= WAITED_MIN);
+        long.map(|(doing, age)| format!("{doing} has taken {:.1} s", age.as_secs_f64())).collect()
+    }
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        self.steps.0.lock().steps.remove(&self.number);
+    }
+}
+
+/// The devices under watch, the steps, and the state of data.
 pub struct Account {
     /// The name and the watch of flash and origin, or of the origin alone.
     devices: Vec<(String, Arc<Watch>)>,
+    steps: Steps,
     data: Mutex<Data>,
 }
+
+/// The fate of data before the first client.
+pub const UNTOUCHED: &str = "no client had been let in";
 
 /// The durable part of the clients' data.
 #[derive(Clone, Copy)]
@@ -33,11 +86,12 @@ enum Data {
 }
 
 impl Account {
-    /// Returns the account of a cache, or without a flash of an origin alone.
-    pub fn of(flash: Option<(String, Arc<Watch>)>, origin: (&str, Arc<Watch>)) -> Arc<Account> {
+    /// Returns the account of a cache, or without a flash of an origin alone, with these steps.
+    pub fn of(steps: &Steps, flash: Option<(String, Arc<Watch>)>, origin: (&str, Arc<Watch>)) -> Arc<Account> {
         let flash = flash.map(|(path, watch)| (format!("the flash {path}"), watch));
         let origin = (format!("the origin {}", shown(origin.0)), origin.1);
-        Arc::new(Account { devices: flash.into_iter().chain([origin]).collect(), data: Mutex::new(Data::Untouched) })
+        let devices = flash.into_iter().chain([origin]).collect();
+        Arc::new(Account { devices, steps: steps.clone(), data: Mutex::new(Data::Untouched) })
     }
 
     /// Notes that all acknowledged data is durable in this place.
@@ -65,13 +119,13 @@ impl Account {
         self.is_durable(if in_flash { "flash" } else { "origin" });
     }
 
-    /// Names the devices that do not answer.
+    /// Names the devices that do not answer, and the steps that take long.
     pub fn hung(&self) -> String {
         let waiting = self.devices.iter().filter_map(|(name, watch)| {
             let oldest = watch.oldest().filter(|oldest| oldest.age >= WAITED_MIN)?;
             Some(format!("{name} has not answered {} for {:.1} s", name_of(oldest.op), oldest.age.as_secs_f64()))
         });
-        let waiting: Vec<String> = waiting.collect();
+        let waiting: Vec<String> = waiting.chain(self.steps.long()).collect();
         match waiting.is_empty() {
             true => "all devices answer, and this takes longer".to_owned(),
             false => waiting.join(", and "),
@@ -81,7 +135,7 @@ impl Account {
     /// Tells the fate of data.
     pub fn data(&self) -> String {
         match *self.data.lock() {
-            Data::Untouched => "no client had been let in".to_owned(),
+            Data::Untouched => UNTOUCHED.to_owned(),
             Data::Flushed => "what clients flushed is kept, and what they wrote since then may be lost".to_owned(),
             Data::Durable(place) => format!("what clients were told is written is durable on the {place}"),
         }
@@ -114,5 +168,26 @@ fn name_of(op: IoOp) -> &'static str {
         IoOp::Discard => "a discard",
         IoOp::WriteZeroes => "zeroes",
         _ => "a request",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_that_take_long_are_named_until_they_are_over() {
+        let steps = Steps::default();
+        let first = steps.begin("writing the trace /a");
+        let second = steps.begin("removing the socket /b");
+        assert!(steps.long().is_empty(), "they have just begun");
+        std::thread::sleep(WAITED_MIN);
+        let third = steps.begin("ending the trace /a");
+        let long = steps.long();
+        assert!(long.len() == 2 && long[0].starts_with("writing the trace /a has taken 0."), "{long:?}");
+        drop((first, third));
+        assert_eq!(steps.long().len(), 1);
+        drop(second);
+        assert!(steps.long().is_empty());
     }
 }

@@ -15,12 +15,12 @@ use crate::{
     account::Account,
     answers::{Bare, flash_gone},
     args::ServeArgs,
-    control::{ControlServer, unhex},
+    control::{bind_control, end_control, unhex},
     ending::Ending,
     error::{Failure, Outcome},
     lines, output,
     reload::OptionFile,
-    serve::{Alone, bind, limits, watched, with_profile},
+    serve::{Alone, bind, limits, opening, watched, with_profile},
     state_dir::StateDir,
     volume::{open_origin_within, refuse_another, shown, start_runtime},
 };
@@ -52,7 +52,8 @@ pub fn serve_without_flash(
     let uuid = unhex(&record.flash_uuid).ok_or_else(|| {
         Failure::failed(format_args!("the state of {} has no good UUID: {}", path.display(), record.flash_uuid))
     })?;
-    let origin = open_origin_within(args.origin.as_deref().unwrap_or(&record.origin), timeout)?;
+    let uri = args.origin.as_deref().unwrap_or(&record.origin);
+    let origin = ending.during(opening(uri), || open_origin_within(uri, timeout))?;
     refuse_another(record.origin_identity, &origin)?;
     let found = origin.device.info().size_bytes;
     if found != record.origin_bytes {
@@ -65,11 +66,11 @@ pub fn serve_without_flash(
     let runtime = start_runtime(args.workers)?;
     let (device, _telling, watch) =
         watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime);
-    let account = Account::of(None, (&origin.canonical_uri, watch.clone()));
+    let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch.clone()));
     account.serves(ending, "the origin was being flushed");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
-    let servers = Arc::new(bind(&args.nbd, limits(args), &name, device.clone())?);
-    let mut control = ControlServer::bind(&uuid)?;
+    let servers = bind(&args.nbd, limits(args), &name, device.clone(), ending)?;
+    let mut control = bind_control(&uuid, ending)?;
     // From here on the flash may be older than the origin.
     state.raise("it was served without its flash").map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
@@ -80,8 +81,8 @@ pub fn serve_without_flash(
     control.start(Arc::new(move |request: &str| answers.answer(request)))?;
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);
-    control.end(ending.left());
     let flushed = alone.flush(&*device, &origin.canonical_uri);
+    end_control(control, ending);
     drop(device);
     runtime.shutdown();
     flushed.and(served)

@@ -12,6 +12,7 @@
 //! It does not know the meaning of a request.
 
 use crate::{
+    ending::Ending,
     error::{Failure, Outcome, system_reason},
     lines,
     run_dir::{self, RUN_DIR_ENV, RunDirs},
@@ -229,6 +230,21 @@ impl Drop for ControlServer {
         // A request that ended this server, a detach, gets its reply.
         self.shared.answering.wait(self.replies_time_max);
     }
+}
+
+/// Takes the control socket of a flash.
+///
+/// # Errors
+/// As [`ControlServer::bind`].
+pub fn bind_control(flash_uuid: &[u8; 16], ending: &Ending) -> Outcome<ControlServer> {
+    let step = format!("taking the control socket {}", socket_path(flash_uuid).display());
+    ending.during(step, || ControlServer::bind(flash_uuid))
+}
+
+/// Removes the control socket at the end.
+pub fn end_control(control: ControlServer, ending: &Ending) {
+    ending.now("the control socket was being removed");
+    ending.during(format!("removing {}", control.path().display()), || control.end(ending.left()));
 }
 
 fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {

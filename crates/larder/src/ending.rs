@@ -5,12 +5,14 @@
 //! its last line names the cause of the delay and the consequence for data.
 //!
 //! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an
-//! opening that a signal interrupts. Time in which the process is stopped does not count. The last
-//! line takes [`SAYING_MAX`] at most.
+//! opening that a signal interrupts. Before a cache is opened and clients are let in, there is
+//! nothing to bring to its end, and the deadline is short. Time in which the process is stopped
+//! does not count. The last line takes [`SAYING_MAX`] at most.
 //!
 //! It leaves an orderly end to the server, which asks for the time that is left.
 
 use crate::{
+    account::{Steps, UNTOUCHED},
     error::{EXIT_FAILED, Failure, Outcome, system_reason},
     signals::{self, Arrivals},
 };
@@ -35,6 +37,9 @@ const CUT_SHARE: u32 = 20;
 /// Longest time for connections that were cut.
 const CUT_MAX: Duration = Duration::from_secs(1);
 
+/// Longest time of an end that begins before there is anything to end.
+const BEGINNING_MAX: Duration = Duration::from_secs(2);
+
 /// The next action of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
@@ -55,11 +60,14 @@ struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     wake: UnixStream,
+    steps: Steps,
 }
 
 struct State {
     reload: bool,
     is_ending: bool,
+    /// A cache was opened, or clients were let in.
+    has_opened: bool,
     /// For the whole end.
     timeout: Duration,
     /// The rest of that time.
@@ -81,15 +89,18 @@ impl Ending {
         let state = State {
             reload: false,
             is_ending: false,
+            has_opened: false,
             timeout,
             left: timeout,
             stage: "the server was beginning",
             account: None,
         };
-        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake });
+        let shared =
+            Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake, steps: Steps::default() });
         let ending = Ending(shared.clone());
         let thread = std::thread::Builder::new().name("signals".into()).spawn(move || shared.keep_time(&arrivals));
         thread.map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))?;
+        signals::leave_to_taker();
         Ok(ending)
     }
 
@@ -115,9 +126,24 @@ impl Ending {
         }
     }
 
-    /// Returns true if the end has begun.
-    pub fn has_begun(&self) -> bool {
-        self.0.state.lock().is_ending
+    /// Notes that from here on the server has something to end in order.
+    ///
+    /// Returns false if the end has begun: then nothing may be opened any more.
+    pub fn may_open(&self) -> bool {
+        let mut state = self.0.state.lock();
+        state.has_opened |= !state.is_ending;
+        !state.is_ending
+    }
+
+    /// The steps of this process.
+    pub fn steps(&self) -> &Steps {
+        &self.0.steps
+    }
+
+    /// Does a step that may hang, named as in "opening the flash PATH" if the end is cut off.
+    pub fn during<T>(&self, doing: impl Into<Arc<str>>, act: impl FnOnce() -> T) -> T {
+        let _step = self.0.steps.begin(doing);
+        act()
     }
 
     /// Begins the end, unless a signal has.
@@ -197,6 +223,9 @@ impl State {
     fn begin(&mut self) {
         if !self.is_ending {
             self.is_ending = true;
+            if !self.has_opened {
+                self.timeout = self.timeout.min(BEGINNING_MAX);
+            }
             self.left = self.timeout;
         }
     }
@@ -227,7 +256,7 @@ impl Shared {
                 self.changed.notify_all();
             }
             if state.is_ending && state.left.is_zero() {
-                cut_off(&state);
+                cut_off(&state, &self.steps);
             }
         }
     }
@@ -240,11 +269,15 @@ fn another(stream: &UnixStream) -> Outcome<UnixStream> {
 }
 
 /// Ends the process, which did not end in time.
-fn cut_off(state: &State) -> ! {
+fn cut_off(state: &State, steps: &Steps) -> ! {
     let mut sentence =
         format!("larder: the end was cut off after {} s, while {}", state.timeout.as_secs_f64(), state.stage);
-    if let Some(account) = &state.account {
-        sentence += &format!(": {}", account());
+    match &state.account {
+        Some(account) => sentence += &format!(": {}", account()),
+        None => {
+            let long = steps.long().join(", and ");
+            sentence += &format!("{}{long}; {UNTOUCHED}", if long.is_empty() { "" } else { ": " });
+        }
     }
     sentence.push('\n');
     say(sentence);

@@ -20,7 +20,7 @@ use crate::{
     answers::Served,
     args::{ServeArgs, TrimArg},
     bare::serve_without_flash,
-    control::ControlServer,
+    control::{bind_control, end_control},
     ending::{Ending, Event},
     error::{Failure, Outcome, system_reason},
     export_uri::uri,
@@ -39,7 +39,7 @@ use crate::{
     },
 };
 use larder_device::{
-    BlockDevice, DeviceInfo, Runtime, Standing,
+    BlockDevice, DeviceInfo, IoFuture, Runtime, Standing,
     driver::{block_on, io_backend},
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
@@ -54,10 +54,12 @@ use larder_engine::{
 use larder_format::{Superblock, WriteMode};
 use larder_serve::nbd::{NbdServer, RequestMemory, ServeAddress, ServeError, ServerOptions};
 use std::{
+    convert::Infallible,
     path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc::{self, RecvTimeoutError},
     },
     time::{Duration, Instant},
 };
@@ -119,14 +121,17 @@ fn connections_max(args: &ServeArgs) -> usize {
 
 fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<OptionFile>) -> Outcome {
     // (2)
-    let flash = match (open_flash(path, Access::Write), &args.state) {
+    let opened = ending.during(format!("opening the flash {}", path.display()), || open_flash(path, Access::Write));
+    let flash = match (opened, &args.state) {
         (Err(_), Some(state)) if !path.exists() => return serve_without_flash(args, path, state, &ending, file),
         (flash, _) => flash?,
     };
     refuse_detached(&flash)?;
     refuse_too_large(&flash)?;
-    let origin =
-        open_origin(&flash.superblock, args.origin.as_deref(), Growth::Refused, args.origin_limits.origin_timeout)?;
+    let (elsewhere, timeout) = (args.origin.as_deref(), args.origin_limits.origin_timeout);
+    let origin = ending.during(opening(elsewhere.unwrap_or(flash.superblock.origin.uri.as_str())), || {
+        open_origin(&flash.superblock, elsewhere, Growth::Refused, timeout)
+    })?;
     let state = StateArgs {
         dir: args.state.as_deref(),
         adopt: args.adopt,
@@ -137,11 +142,15 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
     let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock, args.trim)));
-    let servers = bind(&args.nbd, limits(args), &name, later.clone())?;
-    let mut control = ControlServer::bind(&flash.superblock.flash_uuid)?;
+    let servers = bind(&args.nbd, limits(args), &name, later.clone(), &ending)?;
+    let mut control = bind_control(&flash.superblock.flash_uuid, &ending)?;
     // After the check that no copy of this flash is served: there is one state for both.
-    let tuning = state.apply(&flash, tuning_of(args))?;
+    let tuning = ending.during("opening the state directory", || state.apply(&flash, tuning_of(args)))?;
     // (4)
+    if !ending.may_open() {
+        output::note("ended before the cache was opened");
+        return Ok(());
+    }
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
     // Reads of the flash stay cheap, uncounted: writes and flushes show a flash that hangs.
@@ -149,14 +158,13 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let (origin_device, origin_watch) =
         Watched::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
     let flash_named = (path.display().to_string(), flash_device.watch());
-    let account = Account::of(Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
+    let account = Account::of(ending.steps(), Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
     let tuning = Tuning { origin_watch: Some(origin_watch), ..tuning };
     account.serves(&ending, "the cache was being opened");
     let cache = open(&path, Arc::new(flash_device), origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
     note_open_to_others(&path);
     later.set(cache.clone());
-    let servers = Arc::new(servers);
     let is_ending = Arc::new(AtomicBool::new(false));
     // (5) and (6)
     let let_in = ending.waker().and_then(|wake| {
@@ -183,7 +191,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
         account.is_durable_by(&cache);
     }
     // From here on `larder status` reads the flash.
-    control.end(ending.left());
+    end_control(control, &ending);
     let closed = closed.map_err(|error| Failure::engine(&path, &error)).and_then(|()| outlives(&cache));
     ending.now("threads were ending");
     runtime.shutdown();
@@ -212,15 +220,15 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
 
 fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> Outcome {
     let uri = args.origin.as_deref().unwrap_or_default();
-    let origin = open_origin_within(uri, args.origin_limits.origin_timeout)?;
+    let origin = ending.during(opening(uri), || open_origin_within(uri, args.origin_limits.origin_timeout))?;
     let runtime = start_runtime(args.workers)?;
     let device = with_profile(origin.device, args.origin_profile, &runtime);
     let (device, _telling, watch) = watched(device, args.origin_limits.origin_timeout, &runtime);
     let name = args.export.clone().unwrap_or_default();
-    let servers = bind(&args.nbd, limits(args), &name, device.clone())?;
+    let servers = bind(&args.nbd, limits(args), &name, device.clone(), ending)?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
-    let account = Account::of(None, (&origin.canonical_uri, watch));
+    let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch));
     let alone = Alone { servers: &servers, name: &name, ending, account: &account };
     let served = alone.serve("then the origin is flushed", file);
     let flushed = alone.flush(&*device, uri);
@@ -304,9 +312,18 @@ pub fn bind(
     options: ServerOptions,
     name: &str,
     device: Arc<dyn BlockDevice>,
-) -> Outcome<Vec<NbdServer>> {
-    let bind = |address: &ServeAddress| NbdServer::bind(address.clone(), name, device.clone(), options.clone());
-    addresses.iter().map(|address| bind(address).map_err(serve_failed)).collect()
+    ending: &Ending,
+) -> Outcome<Arc<Vec<NbdServer>>> {
+    let bind = |address: &ServeAddress| {
+        let _step = ending.steps().begin(format!("taking the address {address}"));
+        NbdServer::bind(address.clone(), name, device.clone(), options.clone()).map_err(serve_failed)
+    };
+    addresses.iter().map(bind).collect::<Outcome<Vec<_>>>().map(Arc::new)
+}
+
+/// Names the step that opens an origin.
+pub fn opening(uri: &str) -> String {
+    format!("opening the origin {}", shown(uri))
 }
 
 /// Returns the limits of servers that have no options, at so many addresses.
@@ -334,7 +351,7 @@ fn end_timeout(args: &ServeArgs) -> Duration {
 /// A device that is served without a cache.
 pub struct Alone<'a> {
     /// Its servers.
-    pub servers: &'a [NbdServer],
+    pub servers: &'a Arc<Vec<NbdServer>>,
     /// The name of the export.
     pub name: &'a str,
     /// The end.
@@ -367,8 +384,16 @@ impl Alone<'_> {
     /// # Errors
     /// A sentence that names the origin.
     pub fn flush(&self, device: &dyn BlockDevice, uri: &str) -> Outcome {
+        self.flushed(device.flush(), device, uri)
+    }
+
+    /// As [`Alone::flush`], with a flush of the device that has begun.
+    ///
+    /// # Errors
+    /// A sentence that names the origin.
+    pub fn flushed(&self, flushing: IoFuture<()>, device: &dyn BlockDevice, uri: &str) -> Outcome {
         let origin = shown(uri);
-        block_on(device.flush())
+        block_on(flushing)
             .map_err(|error| Failure::failed(format_args!("the origin {origin} is not flushed: {error}")))?;
         refuse_standing(device.standing(), origin).map_err(Failure::failed)?;
         self.account.is_durable("origin");
@@ -379,7 +404,7 @@ impl Alone<'_> {
 
 /// Lets clients in, and announces that, unless the end has begun meanwhile.
 fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account: &Account) -> Outcome {
-    if ending.has_begun() {
+    if !ending.may_open() {
         return Ok(());
     }
     ending.now("it served");
@@ -425,11 +450,11 @@ fn announce(servers: &[NbdServer], name: &str) -> Outcome {
 }
 
 /// Ends the servers; names the hanging devices if requests had to be cut off.
-fn shut_down(servers: &[NbdServer], ending: &Ending, account: &Account) -> Result<(), String> {
+fn shut_down(servers: &Arc<Vec<NbdServer>>, ending: &Ending, account: &Account) -> Result<(), String> {
     ending.begin();
     ending.now("requests were finishing");
-    servers.iter().for_each(NbdServer::drain);
-    let drained = |at_most| servers.iter().all(|server| server.await_drained(at_most));
+    let is_drained = drain(servers, ending);
+    let drained = |at_most| is_drained(at_most) && servers.iter().all(|server| server.await_drained(at_most));
     if ending.await_requests(drained) {
         return Ok(());
     }
@@ -438,4 +463,27 @@ fn shut_down(servers: &[NbdServer], ending: &Ending, account: &Account) -> Resul
     let until = Instant::now() + ending.cut_max();
     while !drained(until.saturating_duration_since(Instant::now())) && Instant::now() < until {}
     Err(format!("{} s: {hung}", ending.requests_max().as_secs_f64()))
+}
+
+/// Has the servers close their addresses, and each connection end after its requests.
+///
+/// Threads do it: the removal of a socket may hang, and acknowledged data is flushed all the same.
+/// The returned function waits for at most this time, and tells whether all threads are done.
+fn drain(servers: &Arc<Vec<NbdServer>>, ending: &Ending) -> impl Fn(Duration) -> bool {
+    let (over, is_over) = mpsc::channel::<Infallible>();
+    for at in 0..servers.len() {
+        let (servers, steps, over) = (servers.clone(), ending.steps().clone(), over.clone());
+        let close = move || {
+            if let Some(server) = servers.get(at) {
+                let _step = steps.begin(format!("closing {}", server.local_address()));
+                server.drain();
+            }
+            drop(over);
+        };
+        // A system that refuses the thread has this one do it.
+        if std::thread::Builder::new().name("closing".into()).spawn(close.clone()).is_err() {
+            close();
+        }
+    }
+    move |at_most| is_over.recv_timeout(at_most) == Err(RecvTimeoutError::Disconnected)
 }

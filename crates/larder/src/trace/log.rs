@@ -7,6 +7,7 @@
 //! It does not decide the content of a line; `recorder.rs` does.
 
 use crate::{
+    account::Steps,
     error::{Failure, Outcome},
     output,
     size::count,
@@ -46,6 +47,9 @@ pub struct TraceLog {
     tag: Tag,
     state: Mutex<State>,
     path: PathBuf,
+    steps: Steps,
+    /// The step of a write, in words.
+    writing: Arc<str>,
 }
 
 struct State {
@@ -74,12 +78,14 @@ pub struct Recorded {
 }
 
 impl TraceLog {
-    /// Begins a recording.
+    /// Begins a recording; writes are steps of these.
     ///
     /// # Errors
     /// A sentence.
-    pub fn begin(out: OutFile, tag: &str) -> Outcome<TraceLog> {
+    pub fn begin(out: OutFile, tag: &str, steps: &Steps) -> Outcome<TraceLog> {
         let path = out.path().to_owned();
+        let writing: Arc<str> = format!("writing the trace {}", path.display()).into();
+        let _step = steps.begin(writing.clone());
         let writer = ContentWriter::new(out.file()).map_err(|error| super::failure(&error, None, Some(&path)))?;
         let state = State {
             writer: Some(writer),
@@ -97,6 +103,8 @@ impl TraceLog {
             tag: Tag::new(tag.as_bytes()),
             state: Mutex::new(state),
             path,
+            steps: steps.clone(),
+            writing,
         })
     }
 
@@ -114,6 +122,7 @@ impl TraceLog {
     /// Adds the lines of one finished request.
     pub fn append(&self, arrival: Arrival, records: impl Iterator<Item = Record>) {
         let mut state = self.state.lock();
+        let _step = self.steps.begin(self.writing.clone());
         let (time_us, tag) = (Some(arrival.time_us), self.tag);
         let records = records.map(|record| Record { time_us, tag, request: arrival.request, ..record });
         if let Err(error) = state.append(records) {
@@ -134,6 +143,7 @@ impl TraceLog {
     /// A sentence, also after an earlier failed write; then the file keeps its whole frames.
     pub fn finish(&self) -> Outcome<Recorded> {
         self.is_open.store(false, Ordering::Relaxed);
+        let _step = self.steps.begin(format!("ending the trace {}", self.path.display()));
         let mut state = self.state.lock();
         if let Err(error) = state.end_frame() {
             state.fail(error);

@@ -3,8 +3,9 @@
 //!
 //! In order: (1) the origin is opened, alone, and the trace is made under a temporary name. (2)
 //! Addresses are taken. (3) Clients are let in, and `ready: URI` is printed. (4) A signal comes.
-//! (5) Requests finish, the trace is ended and takes its name, also if the origin fails. (6) The
-//! origin is flushed. A second signal ends the process at once, and leaves the temporary file.
+//! (5) Requests finish. (6) The origin is flushed; meanwhile the trace is ended and takes its name,
+//! also if the origin fails. A second signal ends the process at once, and leaves the temporary
+//! file.
 //!
 //! Invariants: standard output carries the `ready` line alone. Serving does not depend on the
 //! trace: if that cannot be written, requests pass, and the exit code is 1.
@@ -17,7 +18,7 @@ use crate::{
     ending::Ending,
     error::{Failure, Outcome},
     output,
-    serve::{Alone, bind, server_options, watched},
+    serve::{Alone, bind, opening, server_options, watched},
     size::count,
     volume::{open_origin_within, shown, start_runtime},
 };
@@ -33,7 +34,7 @@ use super::{log::TraceLog, out::OutFile, recorder::Recorder};
 pub fn run(args: &RecordArgs) -> Outcome {
     let ending = Ending::listen(Duration::from_secs(args.end_timeout.into()), false)?;
     let timeout = args.origin_limits.origin_timeout;
-    let origin = open_origin_within(&args.origin, timeout)?;
+    let origin = ending.during(opening(&args.origin), || open_origin_within(&args.origin, timeout))?;
     let is_origin = |path: PathBuf| path.to_str() == Some(shown(&origin.canonical_uri));
     if args.output.output.canonicalize().is_ok_and(is_origin) {
         return Err(Failure::failed(format_args!(
@@ -41,18 +42,23 @@ pub fn run(args: &RecordArgs) -> Outcome {
             args.output.output.display()
         )));
     }
-    let out = OutFile::of(&args.output)?;
-    let path = out.path().to_owned();
+    let path = args.output.output.clone();
+    let making = format!("making the trace {}", path.display());
+    let out = ending.during(making, || OutFile::of(&args.output))?;
     let runtime = start_runtime(None)?;
-    let log = Arc::new(TraceLog::begin(out, &args.tag)?);
+    let log = Arc::new(TraceLog::begin(out, &args.tag, ending.steps())?);
     let (device, _telling, watch) = watched(origin.device, timeout, &runtime);
-    let account = Account::of(None, (&origin.canonical_uri, watch));
+    let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
-    let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder))?;
+    let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder), &ending)?;
     output::note(&format!("recording {} in {}", shown(&origin.canonical_uri), path.display()));
     let alone = Alone { servers: &servers, name: &args.export, ending: &ending, account: &account };
     let served = alone.serve("then the trace is ended", None);
+    // It begins before the trace is ended, which may hang, and so may the origin.
+    let flushing = device.flush();
+    ending.now("the trace was being ended");
     let recorded = log.finish();
+    ending.now("the origin was being flushed");
     if let Ok(recorded) = &recorded {
         output::note(&format!(
             "{}: {} requests, {} lines",
@@ -65,7 +71,7 @@ pub fn run(args: &RecordArgs) -> Outcome {
             output::note(&format!("note: {blocks} blocks have no fingerprint, for they could not be read back whole"));
         }
     }
-    let flushed = alone.flush(&*device, &args.origin);
+    let flushed = alone.flushed(flushing, &*device, &args.origin);
     drop(servers);
     drop(device);
     runtime.shutdown();

@@ -5,12 +5,13 @@
 //! neither add up nor repeat.
 
 use crate::support::{
-    FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
+    FuseFile, Loop, MIB, Mounted, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
     nbdkit::Nbdkit,
-    run, say, until_done,
+    run, say, sh, system, until_done,
     wire::{READ, WRITE, Wire},
 };
 use std::{
+    ffi::OsStr,
     fs::File,
     io::{PipeWriter, Read, Write},
     os::{fd::AsRawFd, unix::process::ExitStatusExt},
@@ -269,6 +270,100 @@ fn an_opening_that_hangs_is_cut_off_too() {
     let said = String::from_utf8_lossy(&out.stderr);
     assert_eq!(out.status.code(), Some(1), "{said}");
     assert!(said.contains("the end was cut off after 1 s, while the server was beginning"), "{said}");
+}
+
+/// A file system on which each write waits, until this is dropped.
+struct Frozen(PathBuf);
+
+impl Frozen {
+    fn freeze(mounted: &Mounted) -> Self {
+        sh("fsfreeze", [OsStr::new("-f"), mounted.folder.as_os_str()]);
+        Self(mounted.folder.clone())
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        // A test that fails must not leave processes that nothing ends.
+        let _ = system("fsfreeze").arg("-u").arg(&self.0).output();
+    }
+}
+
+/// The end names the step, its path, and the fate of data. The rest does not wait for that step.
+#[test]
+fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
+    if !have_tools("ends", &["fsfreeze", "mkfs.ext4"]) || !have_mounts("ends") {
+        return;
+    }
+    let scratch = Scratch::new("ends-frozen");
+    let image = scratch.file("image", 64 * MIB);
+    sh("mkfs.ext4", [OsStr::new("-qF"), image.as_os_str()]);
+    let disk = Loop::over(&image);
+    let mounted = Mounted::mount(&scratch, "disk", &disk.device, "defaults");
+    let there = |name: &str| mounted.folder.join(name);
+    let deadline = ["--end-timeout", &DEADLINE.to_string()];
+    let volume = |name: &str| {
+        let origin = scratch.file(&format!("{name}.origin"), 16 * MIB);
+        Volume::over(&scratch, name, &origin, 32 * MIB, &[])
+    };
+    let (one, two, three) = (volume("one"), volume("two"), volume("three"));
+    let commanded = one.serve_as(one.serve_command(&deadline).env("LARDER_RUN_DIR", there("run")));
+    let address = there("two.sock");
+    let mut serve = larder(["serve", "--flash"]);
+    serve.arg(&two.flash).args(["--nbd", &format!("unix:{}", address.display())]).args(deadline);
+    let addressed = two.serve_as(&mut serve);
+    let bare = Volume::bare(&scratch, "bare", &three.origin);
+    let recording = bare.record(&there("trace"), &deadline);
+    for socket in [one.socket(), &address, bare.socket()] {
+        Wire::connect(socket).write(0, &chunk(1));
+    }
+    let mut begins = larder(["trace", "record", "--end-timeout", "60", "--origin"]);
+    begins.arg(scratch.file("four.origin", MIB)).args([
+        "--nbd",
+        &format!("unix:{}", scratch.path("4").display()),
+        "-o",
+    ]);
+
+    let frozen = Frozen::freeze(&mounted);
+    let beginning = begin(begins.arg(there("other")));
+    std::thread::sleep(Duration::from_millis(500));
+    beginning.signal("TERM");
+    let servers = [commanded, addressed, recording];
+    servers.iter().for_each(Server::ask_to_end);
+    let began = Instant::now();
+    while servers.iter().any(|server| !server.complaints().contains("cut off")) {
+        let said = servers.each_ref().map(Server::complaints);
+        assert!(began.elapsed() < KEPT, "{said:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    std::thread::sleep(Duration::from_secs(1));
+    drop(frozen);
+    let [commanded, addressed, recording] = servers.map(|server| {
+        let (status, said) = server.ended(KEPT);
+        assert_eq!(status.code(), Some(1), "{said}");
+        said
+    });
+    let has = |said: &str, words: [&str; 3]| assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+    let run = format!("removing {}", there("run").display());
+    has(&commanded, ["while the control socket was being removed: ", &run, "is durable on the flash"]);
+    let closing = format!("closing unix:{} has taken 1.", address.display());
+    has(&addressed, ["some requests did not finish and were cut off", &closing, "is durable on the flash"]);
+    let ending = format!("ending the trace {} has taken", there("trace").display());
+    has(&recording, ["the end was cut off after 2 s, while the trace was being ended: ", &ending, "may be lost"]);
+    let out = beginning.ends("a recording that begins");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    let making = format!("making the trace {} has taken", there("other").display());
+    has(
+        &said,
+        ["the end was cut off after 2 s, while the server was beginning: ", &making, "no client had been let in"],
+    );
+    for volume in [&one, &two] {
+        await_free(&volume.flash);
+        let server = volume.serve();
+        assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(1));
+        server.stop();
+    }
 }
 
 #[test]

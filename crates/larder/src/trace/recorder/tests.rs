@@ -1,7 +1,10 @@
 //! The recorder over memory: each block has the trace's content, with overlaps and dropped clients.
 
 use super::{Recorder, content_of};
-use crate::trace::{log::TraceLog, out::OutFile};
+use crate::{
+    account::Steps,
+    trace::{log::TraceLog, out::OutFile},
+};
 use larder_device::{
     BlockDevice, IoBuf, IoErrorKind, IoOp, Runtime, WriteFlags, ZeroFlags,
     driver::block_on,
@@ -36,7 +39,7 @@ impl Bench {
         let path = std::env::temp_dir().join(format!("larder-recorder-{}-{number}", std::process::id()));
         let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 2, ..ThreadRuntimeOptions::default() });
         let out = OutFile::create(&path, true).expect("a new file");
-        let log = Arc::new(TraceLog::begin(out, "test").expect("a recording"));
+        let log = Arc::new(TraceLog::begin(out, "test", &Steps::default()).expect("a recording"));
         let recorder = Recorder::new(device(&runtime), runtime.clone() as Arc<dyn Runtime>, log.clone(), block_bytes);
         Bench { runtime, log, recorder, path }
     }
