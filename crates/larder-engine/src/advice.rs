@@ -31,6 +31,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
     ("origin_gone", "bring the origin back: it is connected to again by itself"),
     ("origin_hangs", "see to the origin's server, disk or network: what waits goes on by itself"),
+    ("origin_refused", "do what it says, then serve"),
     ("origin_truncated", "bring back what lay behind its end, from a backup"),
     ("origin_unlinked", "copy the volume to another place before the server ends"),
     ("state_unknown", "bring the state directory back, or name it with --state"),

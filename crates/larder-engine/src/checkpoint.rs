@@ -392,7 +392,7 @@ impl Shared {
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         if self.mode.get() != WriteMode::Back {
-            self.flush_origin().await?;
+            self.flush_origin().await.map_err(|error| self.origin_failed(error, false))?;
         }
         self.commit_everything(true).await?;
         // (4)

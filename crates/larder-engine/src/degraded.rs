@@ -294,7 +294,7 @@ impl Shared {
     /// origin.
     ///
     /// Overwritten data does not count.
-    fn undurable_left(&self) -> bool {
+    pub(crate) fn undurable_left(&self) -> bool {
         let mut state = self.state.lock();
         let undurable = std::mem::take(&mut state.undurable);
         let left = |&(lba, count, seq): &(Lba, u64, u64)| {

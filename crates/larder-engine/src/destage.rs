@@ -151,6 +151,9 @@ impl Shared {
     }
 
     /// Destages all data that is dirty now, durably. Returns false if a part failed.
+    ///
+    /// It puts the fence up for data that is not durable on a failed flash. Without a fence that
+    /// data stays dirty.
     pub(crate) async fn destage_all(self: &Arc<Self>, reach: Reach) -> bool {
         let this = self.clone();
         // The flush comes even without dirty data: it covers writes through the cache, or past a
@@ -162,6 +165,7 @@ impl Shared {
     async fn destage_everything(self: &Arc<Self>, reach: Reach) -> bool {
         let mut cursor = Lba(0);
         let mut turns_without_progress = 0;
+        let mut fence_asked = false;
         loop {
             let left = || {
                 let state = self.state.lock();
@@ -171,6 +175,11 @@ impl Shared {
             let (before, kept_runs) = left();
             if before == 0 {
                 return true;
+            }
+            // The flash may fail in the middle. A refusal of the fence is kept for the caller.
+            if !fence_asked && self.undurable_left() {
+                fence_asked = true;
+                let _ = self.ensure_fence().await;
             }
             let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX, reach).await;
             let (after, _) = left();

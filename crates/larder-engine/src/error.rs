@@ -13,6 +13,15 @@ pub enum EngineError {
     Io(IoError),
     /// The flash failed an operation that is tried again later.
     Flash(IoError),
+    /// The origin failed a flush.
+    Origin {
+        /// Its name.
+        name: String,
+        /// The failure.
+        error: IoError,
+        /// It was an earlier flush, and this audience has not been told of it.
+        is_earlier: bool,
+    },
     /// A checkpoint outgrew its area. Pieces of different moments may together hold more than the
     /// index ever did; the next try finds it calmer.
     CheckpointTooLarge,
@@ -72,6 +81,11 @@ impl fmt::Display for EngineError {
         match self {
             EngineError::Io(error) => error.fmt(f),
             EngineError::Flash(error) => write!(f, "the flash: {error}"),
+            EngineError::Origin { name, error, is_earlier: false } => write!(f, "the origin {name}: {error}"),
+            EngineError::Origin { name, error, is_earlier: true } => write!(
+                f,
+                "a flush of the origin {name} failed earlier ({error}): what clients wrote before may be lost there"
+            ),
             EngineError::CheckpointTooLarge => f.write_str("the checkpoint outgrew its area"),
             EngineError::Format(error) => error.fmt(f),
             EngineError::Invalid(sentence)
@@ -124,7 +138,7 @@ impl EngineError {
     /// Returns the error of a device operation, for front ends.
     pub fn into_io(self, op: IoOp, offset: u64, len: u64) -> IoError {
         match self {
-            EngineError::Io(error) | EngineError::Flash(error) => error,
+            EngineError::Io(error) | EngineError::Flash(error) | EngineError::Origin { error, .. } => error,
             EngineError::DirtyDataLost { .. } => {
                 IoError::new(IoErrorKind::Corrupt, op, offset, len).with_detail(self.to_string())
             }

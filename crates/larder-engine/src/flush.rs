@@ -50,22 +50,15 @@ impl Shared {
         if mode != WriteMode::Back {
             return self.flush_origin_for(asker).await;
         }
-        let flushed = self.commit(upto).await;
-        // This also counts if no entry waited for the log: writes go to the origin since the flash
-        // failed.
-        let failed = self.state.lock().flash_failed.is_some();
-        match flushed {
-            // Before the switch of the mode, the clients had to flush the origin.
-            Ok(()) if !failed => {
-                self.flush_what_flash_loses().await?;
-                self.tell(asker)
-            }
-            Ok(()) | Err(EngineError::FlashFailed(_)) => {
-                self.flush_what_flash_loses().await?;
-                self.flush_past_flash(asker).await
-            }
-            Err(error) => Err(error),
+        match self.commit(upto).await {
+            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_what_flash_loses().await?,
+            Err(error) => return Err(error),
         }
+        // This also counts if no entry waited for the log: writes go to the origin since the flash
+        // failed. A flash that was cut short has failed by now.
+        let failed = self.state.lock().flash_failed.is_some();
+        // Before the switch of the mode, the clients had to flush the origin.
+        if failed { self.flush_past_flash(asker).await } else { self.tell(asker) }
     }
 
     /// Makes the log entries below `upto` durable, and the records that they name.

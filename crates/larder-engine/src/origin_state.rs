@@ -66,6 +66,11 @@ pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning
     )))
 }
 
+/// Returns the sentence with which an opening refuses this origin, if another program changed it.
+pub fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<String> {
+    check(found, origin, &Tuning::default()).err().map(|error| error.to_string())
+}
+
 /// Makes the flash forget all clean copies, durably. The caller recovers it again afterwards.
 ///
 /// # Errors

@@ -41,9 +41,15 @@ impl Shared {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }
             match (&state.flash_failed, &state.log.checkpoint_failed) {
-                (Some(error), _) if state.fence != Fence::Up => reasons.push(format!(
-                    "the flash failed ({error}), and without a fence what was not durable there is not written past it"
-                )),
+                (Some(error), _) if state.fence != Fence::Up => {
+                    let why = match &state.fence {
+                        Fence::Refused(why) => format!(": {why}"),
+                        _ => String::new(),
+                    };
+                    reasons.push(format!(
+                        "the flash failed ({error}), and without a fence what was not durable there is not written past it{why}"
+                    ));
+                }
                 (None, Some((_, error))) => reasons.push(format!("the flash takes no checkpoint ({error})")),
                 _ => {}
             }

@@ -47,7 +47,8 @@ impl Shared {
     /// dirty data to the origin.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`] when some of it cannot be destaged.
+    /// [`EngineError::FlashFailed`] when some of it cannot be destaged; [`EngineError::NoFence`] if
+    /// that is for want of a fence.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.flash.standing() {
             Standing::Sound => return Ok(()),
@@ -60,6 +61,9 @@ impl Shared {
             },
         };
         self.destage_all(Reach::All).await;
+        if self.undurable_left() {
+            self.ensure_fence().await?;
+        }
         let dirty = self.state.lock().design.dirty_counts();
         if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
     }

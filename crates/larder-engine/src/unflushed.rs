@@ -288,8 +288,13 @@ impl Shared {
     pub async fn flush_origin_for(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
         let untold = self.tell(asker);
-        result?;
+        result.map_err(|error| self.origin_failed(error, false))?;
         untold
+    }
+
+    /// Returns the failure of a flush of the origin, with its name.
+    pub(crate) fn origin_failed(&self, error: IoError, is_earlier: bool) -> EngineError {
+        EngineError::Origin { name: self.origin.info().name.clone(), error, is_earlier }
     }
 
     /// Tells of a failed flush of the origin, if this audience has not been told of it.
@@ -300,7 +305,7 @@ impl Shared {
         let state = self.state.lock();
         let Some((number, error)) = &state.origin_flushes.untold[asker.whom as usize] else { return Ok(()) };
         asker.heard.store(*number, Relaxed);
-        Err(error.clone().into())
+        Err(self.origin_failed(error.clone(), true))
     }
 
     /// Returns the requester's answer, and counts its failure as told. The caller hands it on at

@@ -42,6 +42,7 @@ impl Failure {
         match error {
             // These speak of the origin, by its name.
             EngineError::WrongOrigin(sentence) | EngineError::OriginChanged(sentence) => Failure::failed(sentence),
+            EngineError::Origin { .. } => Failure::failed(error),
             EngineError::Io(error) | EngineError::Flash(error) if error.kind == IoErrorKind::NoSpace => {
                 Failure::failed(format_args!("{}: {error}: make room on its file system", flash.display()))
             }

@@ -6,12 +6,13 @@ use crate::{
     args::{ModeArg, SetArgs},
     control,
     error::{Failure, Outcome},
+    flush::refuse_unlinked_origin,
     output,
     volume::{Access, Reached, StateArgs, reach, with_cache},
 };
 use clap::ValueEnum;
 use larder_device::driver::block_on;
-use larder_engine::{Cache, config::TrimPolicy, status::mode_name};
+use larder_engine::{Cache, WriteMode, config::TrimPolicy, status::mode_name};
 use serde_json::json;
 
 /// Runs the command.
@@ -41,6 +42,11 @@ pub fn run(args: &SetArgs) -> Outcome {
 pub fn set_mode(cache: &Cache, name: &str) -> control::Reply {
     let mode = ModeArg::from_str(name, false)
         .map_err(|_| format!("no mode is called {name}: write write-back, write-through or write-around"))?;
-    block_on(cache.set_mode(mode.into())).map_err(|error| format!("the mode stays as it was: {error}"))?;
+    let (mode, stays) = (WriteMode::from(mode), "the mode stays as it was");
+    // In the other modes the origin is said to be complete.
+    if mode != WriteMode::Back && mode != cache.mode() {
+        refuse_unlinked_origin(cache).map_err(|why| format!("{stays}: {why}"))?;
+    }
+    block_on(cache.set_mode(mode)).map_err(|error| format!("{stays}: {error}"))?;
     Ok(json!({ "mode": mode_name(cache.mode()) }))
 }

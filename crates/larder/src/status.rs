@@ -14,12 +14,14 @@ use crate::{
     output::{self, aligned},
     size::{count, human},
     state_dir::{StateDir, kept_of},
-    volume::{Access, Flash, Reached, reach, shown},
+    volume::{Access, Flash, Reached, reach, refused_origin, shown},
     waiting::saying_why,
 };
 use larder_device::driver::block_on;
 use larder_engine::{
-    Status, Tuning, designs,
+    Status, Tuning,
+    conditions::{Condition, Severity},
+    designs,
     recover::recover,
     status::{compression_name, mode_name},
 };
@@ -108,7 +110,12 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     // A fault of the directory does not hinder a report on the flash.
     let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.raised()));
     let fence = fence.map_err(|failure| failure.sentence().unwrap_or_default());
-    Ok(Report::new(&flash.path, &recovered.superblock, Status::of_unopened(&recovered, fence)))
+    let mut status = Status::of_unopened(&recovered, fence);
+    if let Some(sentence) = refused_origin(&recovered) {
+        let what = format!("this flash is not served before this is mended: {sentence}");
+        status.add_conditions(vec![Condition { name: "origin_refused", severity: Severity::Degraded, what }]);
+    }
+    Ok(Report::new(&flash.path, &recovered.superblock, status))
 }
 
 /// Returns the status from the superblock alone, if counting would take too much memory.

@@ -31,6 +31,8 @@ use larder_engine::{
     Cache, EngineError, FenceKeeper, Tuning,
     config::{ORIGIN_TIMEOUT, OriginChanged, TrimPolicy},
     fence::Keeper,
+    origin_state,
+    recover::Recovered,
     superblock,
 };
 use larder_format::{FormatError, Structure, Superblock};
@@ -257,19 +259,38 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
 /// A sentence that names the origin.
 pub fn open_origin_within(uri: &str, timeout: Duration) -> Outcome<OpenedDevice> {
     let mode = OpenMode { read_only: false, exclusive: true, direct: true, timeout: Some(timeout) };
+    patiently(|| open_device(uri, mode)).map_err(|error| unopened_origin(uri, &error))
+}
+
+fn unopened_origin(uri: &str, error: &IoError) -> Failure {
     let shown = shown(uri);
-    patiently(|| open_device(uri, mode)).map_err(|error| {
-        Failure::failed(match (error.kind, error.errno) {
-            (IoErrorKind::InUse, _) => {
-                format!("the origin {shown} is already served, or in use by another process: end that one first")
-            }
-            (_, Some(libc::ENOENT)) => format!("the origin {shown} is missing: bring it back, or name the right one"),
-            (IoErrorKind::ReadOnly, _) => {
-                format!("the origin {shown} cannot be written ({}): make it writable", reason(&error))
-            }
-            _ => format!("the origin {shown} cannot be opened: {}", reason(&error)),
-        })
+    Failure::failed(match (error.kind, error.errno) {
+        (IoErrorKind::InUse, _) => {
+            format!("the origin {shown} is already served, or in use by another process: end that one first")
+        }
+        (_, Some(libc::ENOENT)) => format!("the origin {shown} is missing: bring it back, or name the right one"),
+        (IoErrorKind::ReadOnly, _) => {
+            format!("the origin {shown} cannot be written ({}): make it writable", reason(error))
+        }
+        _ => format!("the origin {shown} cannot be opened: {}", reason(error)),
     })
+}
+
+/// Returns the sentence with which `serve` refuses the origin of a flash that has no server.
+///
+/// It looks at a file or block device alone: a look at a server is a connection there.
+pub fn refused_origin(found: &Recovered) -> Option<String> {
+    let uri = found.superblock.origin.uri.as_str();
+    if found.superblock.detached || !uri.starts_with("file://") {
+        return None;
+    }
+    let mode = OpenMode { read_only: true, exclusive: false, direct: true, timeout: None };
+    let opened = open_device(uri, mode).map_err(|error| unopened_origin(uri, &error));
+    let checked = opened.and_then(|opened| {
+        check_origin(&found.superblock, &opened, Growth::Refused)?;
+        origin_state::refusal(found, &*opened.device).map_or(Ok(()), |sentence| Err(Failure::failed(sentence)))
+    });
+    checked.err().and_then(|failure| failure.sentence())
 }
 
 /// Returns a URI in a form for people: for a file the path, if that is plain.
@@ -329,9 +350,14 @@ pub fn open_origin(
     timeout: Duration,
 ) -> Outcome<OpenedDevice> {
     let opened = open_origin_within(elsewhere.unwrap_or(superblock.origin.uri.as_str()), timeout)?;
+    check_origin(superblock, &opened, growth)?;
+    Ok(opened)
+}
+
+fn check_origin(superblock: &Superblock, opened: &OpenedDevice, growth: Growth) -> Outcome {
     let name = shown(&opened.canonical_uri);
     let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
-    refuse_another(superblock.origin.identity, &opened)?;
+    refuse_another(superblock.origin.identity, opened)?;
     if found < expected {
         return Err(Failure::failed(format_args!(
             "the origin {name} is smaller than before: it has {found} bytes, and had {expected} when this cache was \
@@ -344,7 +370,7 @@ pub fn open_origin(
              size back, or `larder detach` the cache and make one for the larger origin"
         )));
     }
-    Ok(opened)
+    Ok(())
 }
 
 /// Starts the threads of this process.

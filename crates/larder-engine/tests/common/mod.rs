@@ -12,7 +12,8 @@ pub mod design;
 
 use larder_core::{Lba, SlotId};
 use larder_device::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, WriteFlags, ZeroFlags,
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, Standing, WriteFlags,
+    ZeroFlags,
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
 };
@@ -48,11 +49,12 @@ pub struct Probe {
     pub sim: Arc<SimDevice>,
     events: Arc<Mutex<Vec<Event>>>,
     slow: Mutex<Option<(Arc<SimRuntime>, Duration)>>,
+    stands: Mutex<Standing>,
 }
 
 impl Probe {
     pub fn new(sim: Arc<SimDevice>) -> Arc<Probe> {
-        Arc::new(Probe { sim, events: Arc::default(), slow: Mutex::new(None) })
+        Arc::new(Probe { sim, events: Arc::default(), slow: Mutex::new(None), stands: Mutex::new(Standing::Sound) })
     }
 
     /// Returns all events since the last call.
@@ -73,6 +75,11 @@ impl Probe {
     /// Delays every request by this time on `runtime`'s clock, from now on.
     pub fn slow_down(&self, runtime: &Arc<SimRuntime>, by: Duration) {
         *self.slow.lock() = Some((runtime.clone(), by));
+    }
+
+    /// Its file has lost its name or its size from now on, as it says.
+    pub fn stand(&self, standing: Standing) {
+        *self.stands.lock() = standing;
     }
 
     pub fn at_full_speed(&self) {
@@ -122,6 +129,9 @@ impl BlockDevice for Probe {
     }
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
+    }
+    fn standing(&self) -> Standing {
+        *self.stands.lock()
     }
 }
 

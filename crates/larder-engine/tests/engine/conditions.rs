@@ -369,10 +369,11 @@ const SCENES: &[(&str, Act)] = &[
 
 /// Conditions of an unopened flash, or of the process around the cache: the program's tests raise
 /// them.
-const ELSEWHERE: [&str; 7] = [
+const ELSEWHERE: [&str; 8] = [
     "detached",
     "flash_unlinked",
     "origin_changed",
+    "origin_refused",
     "origin_truncated",
     "origin_unlinked",
     "state_unknown",

@@ -7,11 +7,11 @@
 use crate::common::*;
 use crate::fence::MemoryFence;
 use larder_device::{
-    IoErrorKind, IoOp, Runtime, ZeroFlags,
+    IoErrorKind, IoOp, Runtime, Standing, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
 };
-use larder_engine::{EngineError, WriteMode};
+use larder_engine::{EngineError, WriteMode, fence::Keeper};
 use std::cell::Cell;
 use std::{sync::Arc, time::Duration};
 
@@ -648,4 +648,69 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         let status = world.status();
         assert!(status.health.starts_with("the origin fails (") && !status.health.contains("dirty"), "{status:?}");
     });
+}
+
+/// The flash fails under data that is not durable there. Its file may have been cut, or have lost
+/// its name and then its room. A FLUSH, a destage of everything and an end save the readable data,
+/// behind the fence. Without a fence none of them succeeds.
+#[test]
+fn each_request_for_durable_data_raises_the_fence() {
+    each_seed(4, |seed| {
+        for standing in [Standing::Sound, Standing::Truncated(4096), Standing::Unlinked] {
+            for (how, has_fence) in
+                [("flush", true), ("destage", true), ("end", true), ("flush", false), ("end", false)]
+            {
+                let what = format!("{standing:?}, {how}, a fence: {has_fence}");
+                let (mut setup, fence) = fenced_setup(WriteMode::Back);
+                if !has_fence {
+                    setup.tuning.fence = Keeper(None);
+                }
+                let world = World::new(seed, setup);
+                (0..16).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
+                world.flush();
+                (8..32).for_each(|lba| world.write(at(lba), &noise(100 + lba, CHUNK)));
+                world.zero(at(4), CHUNK as u64, ZeroFlags::default());
+                world.flash.stand(standing);
+                world.flash.sim.plan().add(match standing {
+                    Standing::Unlinked => always(IoOp::Write, IoErrorKind::NoSpace),
+                    _ => always(IoOp::Flush, IoErrorKind::Io),
+                });
+                let saved = match how {
+                    "flush" => world.run(world.cache().flush()).is_ok(),
+                    "destage" => world.destage_all(),
+                    _ => world.run(world.cache().close()).is_ok(),
+                };
+                assert_eq!((saved, fence.is_up()), (has_fence, has_fence), "{what}");
+                if !has_fence {
+                    // Only data that is durable on the flash may go to the origin.
+                    assert!(has(&world, "undurable_data") && has(&world, "fence_refused"), "{what}");
+                    continue;
+                }
+                for lba in 0..32 {
+                    let expected = match lba {
+                        4 => vec![0; CHUNK],
+                        0..8 => noise(lba, CHUNK),
+                        _ => noise(100 + lba, CHUNK),
+                    };
+                    let origin = world.origin.sim.peek_durable(at(lba), CHUNK);
+                    assert_same(&origin, &expected, &format!("{what}: the origin, chunk {lba}"));
+                }
+            }
+        }
+    });
+}
+
+/// A failed flush of the origin is told with the origin's name, then and later.
+#[test]
+fn a_failed_flush_of_the_origin_names_the_origin() {
+    let (setup, _) = fenced_setup(WriteMode::Through);
+    let world = World::new(1, setup);
+    world.write(0, &noise(1, CHUNK));
+    world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Gone);
+    let told = world.run(world.cache().flush()).expect_err("the flush that fails").to_string();
+    assert!(told.starts_with("the origin origin: flush failed"), "{told}");
+    world.write(0, &noise(2, CHUNK));
+    world.flush();
+    let told = world.run(world.cache().close()).expect_err("the operator is told").to_string();
+    assert!(told.starts_with("a flush of the origin origin failed earlier"), "{told}");
 }

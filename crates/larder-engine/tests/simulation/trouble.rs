@@ -177,7 +177,9 @@ impl Trouble {
     /// `fence_is_up`: and no option allows it to drop dirty data.
     pub fn opening_may_fail(&self, error: &EngineError, fence_is_up: bool) -> bool {
         match error {
-            EngineError::Io(_) | EngineError::Flash(_) | EngineError::FlashFailed(_) => self.devices_fail(),
+            EngineError::Io(_) | EngineError::Flash(_) | EngineError::FlashFailed(_) | EngineError::Origin { .. } => {
+                self.devices_fail()
+            }
             EngineError::Fenced { .. } => fence_is_up,
             EngineError::State(_) => self.no_fence,
             _ => false,

@@ -8,7 +8,9 @@ use std::process::Output;
 use std::time::Duration;
 
 use crate::support::wire::{FLUSH, Wire};
-use crate::support::{MIB, Scratch, Server, Volume, design, ends, eventually, image, larder, run, stands_in};
+use crate::support::{
+    MIB, Mounted, Scratch, Server, Volume, design, ends, eventually, have_mounts, image, larder, run, stands_in,
+};
 use larder_format::StoreKind;
 
 const CHUNK: usize = 8 << 10;
@@ -98,6 +100,14 @@ fn an_origin_that_was_written_to_between_two_servings_is_refused_until_somebody_
     assert!(fs::read(&volume.flash).expect("the flash") == before, "who is refused changes nothing");
     // A command that looks changes nothing, and leaves the finding as it is.
     volume.verify();
+    let told = health(&volume);
+    assert!(told.contains("origin_refused") && told.contains("was written to"), "{told}");
+    let away = scratch.path("away");
+    fs::rename(&volume.origin, &away).expect("moved");
+    let told = health(&volume);
+    assert!(told.contains("origin_refused") && told.contains("is missing"), "{told}");
+    fs::rename(&away, &volume.origin).expect("moved back");
+    assert!(fs::read(&volume.flash).expect("the flash") == before, "a look changes nothing");
     let server = volume.serve_with(&["--origin-changed", "drop"]);
     let told = health(&volume);
     assert!(told.contains("origin_changed") && told.contains("laid over"), "{told}");
@@ -150,6 +160,7 @@ fn nobody_is_told_of_a_change_that_is_none() {
     ];
     for (number, step) in (0..).zip(steps) {
         step();
+        assert_eq!(volume.status()["health"], "ok", "step {number}");
         let server = volume.serve();
         let mut wire = Wire::connect(&server.socket);
         wire.write(at(20 + number), &content(20 + number));
@@ -195,9 +206,9 @@ fn an_origin_that_lost_its_name_is_never_called_complete() {
     let told = health(&volume);
     assert!(told.contains("origin_unlinked") && told.contains("no name any more"), "{told}");
     drop(wire);
-    for command in ["flush", "detach"] {
-        let out = ends(larder([command, "--flash"]).arg(&volume.flash));
-        let words: &[&str] = if command == "flush" { &["no name any more"] } else { &[] };
+    for command in ["flush", "detach", "set --mode write-through"] {
+        let out = ends(larder(command.split(' ')).arg("--flash").arg(&volume.flash));
+        let words: &[&str] = if command == "detach" { &[] } else { &["no name any more"] };
         fails(&out, words);
         assert!(!said(&out).contains("complete"), "{}", said(&out));
     }
@@ -457,6 +468,70 @@ fn a_flash_that_was_copied_to_a_smaller_device_is_refused_by_all_in_one_sentence
     volume.verify();
 }
 
+/// The flash has lost its name and then its room, or a part without records. With a state directory
+/// a FLUSH, `larder flush` or the end alone takes its data to the origin, behind the fence.
+#[test]
+fn with_a_state_directory_a_flash_that_was_cut_or_removed_is_saved() {
+    if stands_in() || !have_mounts("a flash that was cut or removed") {
+        return;
+    }
+    for way in ["cut", "removed"] {
+        for how in ["FLUSH", "larder flush", "the end"] {
+            let scratch = Scratch::new("saved-flash");
+            let disk = Mounted::tmpfs(&scratch, "disk", FLASH_BYTES + MIB);
+            let origin = scratch.file("origin", ORIGIN_BYTES);
+            let flash = disk.folder.join("flash");
+            let volume = Volume::on(&scratch, "cache", flash, &origin, FLASH_BYTES, &["--weu", "512K"]);
+            let state = scratch.path("state");
+            fs::create_dir(&state).expect("a state directory");
+            let state = state.to_str().expect("a plain path").to_owned();
+            let server = volume.serve_with(&["--state", &state, "--flash-full-timeout", "1"]);
+            let mut wire = Wire::connect(&server.socket);
+            (0..64).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+            wire.flush();
+            match way {
+                "cut" => {
+                    let file = File::options().write(true).open(&volume.flash).expect("the flash");
+                    file.set_len(FLASH_BYTES - 4096).expect("cut");
+                }
+                _ => {
+                    fs::remove_file(&volume.flash).expect("removed");
+                    disk.fill();
+                }
+            }
+            (32..128).for_each(|chunk| wire.write(at(chunk), &content(1000 + chunk)));
+            match how {
+                "FLUSH" => wire.flush(),
+                "larder flush" => {
+                    let out = ends(larder(["flush", "--state", &state, "--flash"]).arg(&volume.flash));
+                    assert!(out.status.success(), "{way}: {}", said(&out));
+                }
+                _ => {}
+            }
+            drop(wire);
+            server.stop();
+            let file =
+                fs::read_dir(&state).expect("the state directory").next().expect("a state file").expect("a file");
+            let kept: serde_json::Value = serde_json::from_slice(&fs::read(file.path()).expect("read")).expect("JSON");
+            assert!(kept["fence"].is_string(), "{way}, {how}: {kept}");
+            let origin = fs::read(&volume.origin).expect("the origin");
+            for chunk in 0..128 {
+                let number = if chunk < 32 { chunk } else { 1000 + chunk };
+                let found = &origin[at(chunk) as usize..][..CHUNK];
+                assert!(found == content(number), "{way}, {how}: chunk {chunk} is not on the origin");
+            }
+            if way == "cut" {
+                let file = File::options().write(true).open(&volume.flash).expect("the flash");
+                file.set_len(FLASH_BYTES).expect("its old size");
+                let server = volume.serve();
+                reads(&server, &[(0, 0), (40, 1040), (127, 1127)]);
+                assert!(health(&volume).contains("emptied_behind_fence"));
+                server.stop();
+            }
+        }
+    }
+}
+
 /// An origin that is cut short fails each flush until its file has its size again, and the dirty data stays.
 #[test]
 fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
@@ -476,8 +551,8 @@ fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
     origin.set_len(MIB).expect("cut");
     let told = health(&volume);
     assert!(told.contains("origin_truncated") && told.contains("was cut to 1048576 bytes"), "{told}");
-    for command in ["flush", "detach"] {
-        let out = ends(larder([command, "--flash"]).arg(&volume.flash));
+    for command in ["flush", "detach", "set --mode write-around"] {
+        let out = ends(larder(command.split(' ')).arg("--flash").arg(&volume.flash));
         fails(&out, &[]);
         assert!(!said(&out).contains("complete"), "{}", said(&out));
     }

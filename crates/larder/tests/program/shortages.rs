@@ -287,6 +287,38 @@ fn dies_and_heals(mode: &str) {
     server.kill();
 }
 
+/// In write-through a flush of the origin failed, and the next one succeeded. The end tells of the
+/// failure, with the origin's name.
+#[test]
+fn an_end_names_the_origin_whose_flush_failed_earlier() {
+    if stands_in() || !have_tools("an origin whose flush failed", &["nbdkit"]) {
+        return;
+    }
+    let scratch = Scratch::new("shortage-earlier");
+    let file = scratch.file("file", 16 * MIB);
+    let nbdkit = Nbdkit::over(&scratch, "origin", &file, &[], &[]);
+    let uri = nbdkit.uri();
+    let options = ["--weu", "512K", "--mode", "write-through"];
+    let volume = Volume::on(&scratch, "cache", scratch.path("flash"), Path::new(&uri), 16 * MIB, &options);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &noise(1, CHUNK as usize));
+    nbdkit.kill();
+    assert!(wire.request(crate::support::wire::FLUSH, 0, 0, 0, &[]).is_err(), "a flush of no origin");
+    let _nbdkit = Nbdkit::over(&scratch, "origin", &file, &[], &[]);
+    let write = |wire: &mut Wire| {
+        wire.request(crate::support::wire::WRITE, 0, 0, CHUNK as u32, &noise(1, CHUNK as usize)).is_ok()
+    };
+    eventually("the origin is back", || write(&mut wire));
+    wire.flush();
+    drop(wire);
+    let complaints = server.ends_with(1);
+    let sentence = complaints.lines().last().expect("a sentence");
+    let words = ["larder: a flush of the origin ", "failed earlier", "origin.nbdkit"];
+    assert!(words.iter().all(|word| sentence.contains(word)), "{complaints}");
+    assert!(!sentence.contains(volume.flash.to_str().expect("a plain path")), "{sentence}");
+}
+
 /// Standard error is a full pipe without a reader.
 ///
 /// The server does not wait for it, and writes later as much as fits.
