@@ -50,10 +50,6 @@ fn detect_head(input: &mut Input) -> TraceResult<FormatId> {
     if head.is_empty() {
         return Err(unknown("cannot tell the format of an empty file".into()));
     }
-    if foreign::is_utf16(head) {
-        let (what, remedy) = foreign::UTF16;
-        return Err(unknown(format!("expected a trace, found {what}: {remedy}")));
-    }
     if !is_text(head) {
         return Err(unknown(match &binary::fitting(head)[..] {
             [] => binary::reasons(head),

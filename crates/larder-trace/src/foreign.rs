@@ -1,9 +1,10 @@
 //! Refuses files that are no trace, each by its kind.
 //!
-//! The kinds are archives, files in a packing that Larder cannot unpack, and text in UTF-16. The
-//! search covers the unpacked content, too: a packed tar archive is an archive. A number in binary
-//! records may look like a mark of two or three bytes. So only longer marks count if the caller
-//! names a binary format.
+//! The kinds are archives, files in a packing that Larder cannot unpack, and text in UTF-16 or
+//! UTF-32. The search covers the unpacked content, too: a packed tar archive is an archive. The
+//! same file is refused under every format, also a binary one. A number in binary records may look
+//! like a mark of two bytes, and a few numbers like letters. So only longer marks and longer text
+//! count if the caller names a binary format.
 //!
 //! It does not find formats.
 
@@ -24,7 +25,8 @@ const UTF8_MARK: &[u8] = b"\xef\xbb\xbf";
 pub(crate) fn refuse(input: &mut Input, format: Option<FormatId>) -> TraceResult<()> {
     let is_binary = format.is_some_and(FormatId::is_binary);
     let head = input.glimpse(LOOKED_BYTES);
-    let Some(found) = archive(head).or_else(|| if is_binary { None } else { short_mark(head) }) else { return Ok(()) };
+    let found = archive(head).or_else(|| packing(head, is_binary)).or_else(|| wide_text(head, is_binary));
+    let Some(found) = found else { return Ok(()) };
     let packed = match input.packing() {
         Packing::Plain => String::new(),
         packing => format!(", packed with {}", packing.name()),
@@ -45,20 +47,44 @@ pub(crate) fn without_mark(head: &[u8]) -> &[u8] {
     head.strip_prefix(UTF8_MARK).unwrap_or(head)
 }
 
-/// Returns whether text is in UTF-16, with a mark or without: every other byte is a zero.
-pub(crate) fn is_utf16(head: &[u8]) -> bool {
-    if matches!(head, [0xff, 0xfe, ..] | [0xfe, 0xff, ..]) {
-        return true;
+/// Characters of text in binary records; fewer may be numbers.
+const WIDE_UNITS_MIN: usize = 32;
+const UTF16: Found = Found { what: "text in UTF-16", remedy: "write it as UTF-8 first (iconv -f UTF-16 -t UTF-8)" };
+const UTF32: Found = Found { what: "text in UTF-32", remedy: "write it as UTF-8 first (iconv -f UTF-32 -t UTF-8)" };
+
+/// Returns the kind of text whose characters take two or four bytes, with a mark or without.
+fn wide_text(head: &[u8], is_binary: bool) -> Option<Found> {
+    let head = head.get(..LOOKED_BYTES).unwrap_or(head);
+    let units_min = if is_binary { WIDE_UNITS_MIN } else { 4 };
+    match head {
+        [0xff, 0xfe, 0, 0, text @ ..] | [0, 0, 0xfe, 0xff, text @ ..] => {
+            (!is_binary || is_wide::<4>(text, units_min)).then_some(UTF32)
+        }
+        [0xff, 0xfe, text @ ..] | [0xfe, 0xff, text @ ..] => {
+            (!is_binary || is_wide::<2>(text, units_min)).then_some(UTF16)
+        }
+        _ if is_wide::<4>(head, units_min) => Some(UTF32),
+        _ if is_wide::<2>(head, units_min) => Some(UTF16),
+        _ => None,
     }
-    let (pairs, _) = head.as_chunks::<2>();
-    let is_letter = |byte: &u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
-    let low = pairs.iter().filter(|[low, high]| is_letter(low) && *high == 0).count();
-    let high = pairs.iter().filter(|[high, low]| is_letter(low) && *high == 0).count();
-    pairs.len() >= 4 && low.max(high) * 10 >= pairs.len() * 9
 }
 
-/// The name of UTF-16, and its remedy.
-pub(crate) const UTF16: (&str, &str) = ("text in UTF-16", "write it as UTF-8 first (iconv -f UTF-16 -t UTF-8)");
+/// Returns whether 9 of 10 units of `N` bytes are a letter and zeroes, with a line's end among
+/// them.
+fn is_wide<const N: usize>(head: &[u8], units_min: usize) -> bool {
+    let (units, _) = head.as_chunks::<N>();
+    let low = units.iter().filter_map(|unit| alone(unit.split_first()));
+    let high = units.iter().filter_map(|unit| alone(unit.split_last()));
+    let is_text = |letters: Vec<u8>| letters.contains(&b'\n') && letters.len() * 10 >= units.len() * 9;
+    units.len() >= units_min && (is_text(low.collect()) || is_text(high.collect()))
+}
+
+/// Returns the letter of a unit with nothing but zeroes beside it.
+fn alone(unit: Option<(&u8, &[u8])>) -> Option<u8> {
+    let (letter, rest) = unit?;
+    let is_letter = letter.is_ascii_graphic() || letter.is_ascii_whitespace();
+    (is_letter && rest.iter().all(|byte| *byte == 0)).then_some(*letter)
+}
 
 struct Found {
     what: &'static str,
@@ -85,19 +111,26 @@ fn archive(head: &[u8]) -> Option<Found> {
     }
 }
 
-/// Returns the kind of a file by a short mark. The file is expected to be text.
-fn short_mark(head: &[u8]) -> Option<Found> {
+/// Returns the kind of a file in a packing that is not unpacked on the way.
+///
+/// Binary records may begin with the two bytes of compress, and with the first three of gzip.
+fn packing(head: &[u8], is_binary: bool) -> Option<Found> {
     let found =
         |what| Some(Found { what, remedy: "unpack it first: zstd, gzip and xz alone are unpacked on the way, once" });
     match head {
         [b'B', b'Z', b'h', b'1'..=b'9', 0x31, 0x41, ..] => found("a file packed with bzip2"),
-        [0x04, 0x22, 0x4d, 0x18, ..] => found("a file packed with lz4"),
+        [0x04, 0x22, 0x4d, 0x18, flags, ..] if flags & 0xc0 == 0x40 => found("a file packed with lz4"),
         [b'L', b'Z', b'I', b'P', 1, ..] => found("a file packed with lzip"),
-        [0x1f, 0x9d, ..] => found("a file packed with compress"),
+        [0x1f, 0x9d, ..] if !is_binary => found("a file packed with compress"),
+        _ if Packing::of(head) == Packing::Gzip && is_binary && !is_gzip_header(head) => None,
         _ if Packing::of(head) != Packing::Plain => found("a file that is packed twice"),
-        [0xff, 0xfe, ..] | [0xfe, 0xff, ..] => Some(Found { what: UTF16.0, remedy: UTF16.1 }),
         _ => None,
     }
+}
+
+/// Returns whether the fields of a gzip header have values that gzip writes.
+fn is_gzip_header(head: &[u8]) -> bool {
+    matches!(head, [0x1f, 0x8b, 8, 0..=0x1f, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..])
 }
 
 /// Returns whether a file begins with the header of a file in a tar archive. The test uses the

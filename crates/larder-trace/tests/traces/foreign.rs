@@ -68,21 +68,40 @@ fn archives_are_named_as_such() {
 }
 
 #[test]
-fn text_in_utf16_is_named_as_such() {
-    let text_of = |text: &str, low_first: bool| -> Vec<u8> {
-        let bytes = |unit: u16| if low_first { unit.to_le_bytes() } else { unit.to_be_bytes() };
-        text.encode_utf16().flat_map(bytes).collect()
+fn text_in_utf16_and_utf32_is_named_as_such() {
+    let text = "time,op,size,lbn\n1,R,512,8\n2,W,512,16\n3,R,512,24\n";
+    let of = |text: &str, unit_bytes: usize, low_first: bool| -> Vec<u8> {
+        let bytes = |letter: char| match (unit_bytes, low_first) {
+            (2, true) => (letter as u16).to_le_bytes().to_vec(),
+            (2, false) => (letter as u16).to_be_bytes().to_vec(),
+            (_, true) => (letter as u32).to_le_bytes().to_vec(),
+            (_, false) => (letter as u32).to_be_bytes().to_vec(),
+        };
+        text.chars().flat_map(bytes).collect()
     };
-    for low_first in [true, false] {
-        let marked = text_of("\u{feff}time,op,size,lbn\n1,R,512,8\n2,W,512,16\n", low_first);
-        let said = told(&marked, text());
-        assert!(said.contains("found text in UTF-16: write it as UTF-8 first (iconv"), "{said}");
-        let bare = text_of("time,op,size,lbn\n1,R,512,8\n2,W,512,16\n", low_first);
-        assert_eq!(told(&bare, [None]), said);
+    for (unit_bytes, name) in [(2, "UTF-16"), (4, "UTF-32")] {
+        for low_first in [true, false] {
+            let bare = of(text, unit_bytes, low_first);
+            let marked = [of("\u{feff}", unit_bytes, low_first), bare.clone()].concat();
+            let long = of(&text.repeat(100), unit_bytes, low_first);
+            for bytes in [&bare, &marked, &long] {
+                let said = told(bytes, any());
+                let remedy = format!("found text in {name}: write it as UTF-8 first (iconv -f {name} -t UTF-8)");
+                assert!(said.contains(&remedy), "{said}");
+                assert!(told(&gzip(bytes), any()).contains(&format!("text in {name}, packed with gzip")));
+            }
+        }
     }
-    // Numbers may begin as the mark does.
-    let ids = [0x0000_feffu32, 7].map(u32::to_le_bytes).concat();
-    assert_eq!(records(&ids, FormatId::BlockIds).len(), 2);
+    // Numbers may begin as a mark does, and a few may look like letters.
+    for ids in [&[0x0000_feffu32, 7][..], &[0x0000_feff, 65, 10, 66], &[10, 40, 50, 60, 70, 80, 90, 100]] {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        assert_eq!(records(&bytes, FormatId::BlockIds).len(), ids.len());
+    }
+    // So may numbers in a row, and the same few numbers, again and again.
+    for ids in [(0..300).collect::<Vec<u32>>(), (0..300).map(|at| 33 + at % 90).collect()] {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        assert_eq!(records(&bytes, FormatId::BlockIds).len(), ids.len());
+    }
 }
 
 #[test]
@@ -97,14 +116,23 @@ fn text_may_begin_with_the_mark_of_utf8() {
 #[test]
 fn what_is_packed_otherwise_is_named_as_such() {
     let twice = gzip(&gzip(b"1 1 0 0\n"));
+    let zstd = |bytes: &[u8]| zstd::encode_all(bytes, 3).expect("packs");
     for (bytes, what) in [
         (&b"BZh91AY&SY\0\0"[..], "a file packed with bzip2"),
         (b"\x04\x22\x4d\x18\x64\x40\xa7\0", "a file packed with lz4"),
         (b"LZIP\x01\x0c\0\0", "a file packed with lzip"),
-        (b"\x1f\x9d\x90\x31\x20\0\0\0", "a file packed with compress"),
         (&twice, "a file that is packed twice, packed with gzip"),
+        (&zstd(&zstd(b"1 1 0 0\n")), "a file that is packed twice, packed with zstd"),
+        (&gzip(b"\xfd7zXZ\0\0\x04"), "a file that is packed twice, packed with gzip"),
     ] {
-        let said = told(bytes, text());
+        let said = told(bytes, any());
         assert!(said.contains(&format!("expected a trace, found {what}: unpack it first")), "{said}");
     }
+    // Two bytes mark compress: numbers may begin so. They may begin as gzip does, but not go on.
+    let said = told(b"\x1f\x9d\x90\x31\x20\0\0\0", text());
+    assert!(said.contains("expected a trace, found a file packed with compress: unpack it first"), "{said}");
+    let ids: Vec<u8> = [0x0008_8b1fu32, 7, 0x1234, 0x9d1f].iter().flat_map(|id| id.to_le_bytes()).collect();
+    assert_eq!(records(&ids[12..], FormatId::BlockIds).len(), 1);
+    let packed = zstd(&ids);
+    assert_eq!(records(&packed, FormatId::BlockIds).len(), 4);
 }
