@@ -1,10 +1,10 @@
 //! Commands: started at the device, answered when it is done.
 //!
-//! Role: one function a command; reads are in `reads`. A device that has the result at once is
-//! answered at once. Else a task of the connection's thread waits for it, so that requests are
-//! answered in the order of completion. The server receives and writes a long write piece by piece,
-//! each piece as durably as the whole must be. A client that leaves in the middle has written a
-//! part of it.
+//! Role: one function a command; reads are in `reads`, trims and zeroes in `ranges`. A device that
+//! has the result at once is answered at once. Else a task of the connection's thread waits for it,
+//! so that requests are answered in the order of completion. The server receives and writes a long
+//! write piece by piece, each piece as durably as the whole must be. A client that leaves in the
+//! middle has written a part of it.
 //!
 //! Invariants: each call of [`start`] or [`write`] leads to exactly one reply, unless the client is
 //! gone.
@@ -17,6 +17,7 @@ use super::{
     limits::{EXTENTS_MAX, PIECE_BYTES_MAX, count},
     outbox::Charge,
     parts::Parts,
+    ranges,
     reads::{self, Read},
     reply::{Ticket, tidy},
     request::Action,
@@ -32,26 +33,28 @@ const EXTENTS_BYTES_MAX: usize = EXTENTS_MAX * 8;
 
 /// Starts a request that has no payload.
 pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action) {
-    let device = &connection.device;
     match action {
         Action::Read { offset, len, whole } => reads::read(connection, ticket, Read { offset, len, whole }),
         // The caller receives its payload: see `write`.
         Action::Write { .. } => refuse(connection, ticket, errno::EIO),
-        Action::Flush => answer(connection, ticket, false, device.flush()),
-        Action::Trim { offset, len, fua: false } => {
-            answer(connection, ticket, true, device.discard(offset, u64::from(len)));
-        }
-        Action::Trim { offset, len, fua: true } => {
-            answer(connection, ticket, true, discard_and_flush(device.clone(), offset, u64::from(len)));
-        }
+        Action::Flush => answer(connection, ticket, false, connection.device.flush()),
+        Action::Trim { offset, len, fua } => ranges::start(connection, ticket, len, move |connection| match fua {
+            false => connection.device.discard(offset, u64::from(len)),
+            true => discard_and_flush(connection.device.clone(), offset, u64::from(len)),
+        }),
         Action::WriteZeroes { offset, len, fua, no_hole, fast_only } => {
-            let len = u64::from(len);
-            let zeroed = if fast_only && !device.info().zeroes_fast {
-                IoFuture::ready(Err(IoError::new(IoErrorKind::Unsupported, IoOp::WriteZeroes, offset, len)))
-            } else {
+            ranges::start(connection, ticket, len, move |connection| {
+                let (device, len) = (&connection.device, u64::from(len));
+                if fast_only && !device.info().zeroes_fast {
+                    return IoFuture::ready(Err(IoError::new(
+                        IoErrorKind::Unsupported,
+                        IoOp::WriteZeroes,
+                        offset,
+                        len,
+                    )));
+                }
                 device.write_zeroes(offset, len, ZeroFlags { fua, no_hole, fast_only })
-            };
-            answer(connection, ticket, true, zeroed);
+            });
         }
         Action::BlockStatus { offset, len, one } => match connection.memory_now(EXTENTS_BYTES_MAX) {
             Some(bytes) => block_status(connection, ticket.holding(bytes), offset, len, one),

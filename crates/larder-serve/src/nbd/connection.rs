@@ -20,6 +20,7 @@ use super::{
     limits::{Counters, SEND_BATCH_BYTES, ServerOptions, count},
     memory::Account,
     outbox::{Body, Charge, Outbox, Segment, Sent},
+    ranges::Ranges,
     reply::Ticket,
     request::{self, Action, Parsed},
     signal::{Signal, Turns},
@@ -97,6 +98,8 @@ pub(super) struct Connection {
     sent: Signal,
     /// One reply at a time is a stretch.
     pub stretches: Turns,
+    /// Trims and writes of zeroes.
+    pub ranges: Ranges,
     closing: Cell<bool>,
     sender_over: Signal,
 }
@@ -129,6 +132,7 @@ pub(super) fn serve(service: Service, peer: Arc<Peer>) {
             memory_turns: Turns::default(),
             sent: Signal::default(),
             stretches: Turns::default(),
+            ranges: Ranges::default(),
             closing: Cell::new(false),
             sender_over: Signal::default(),
         });
@@ -259,6 +263,15 @@ impl Connection {
     pub fn release(&self, charge: Charge) {
         self.outbox().release(charge);
         self.progress();
+    }
+
+    /// Returns whether the client is gone. Then no further request begins.
+    pub fn is_gone(&self) -> bool {
+        if !self.outbox().failed() && socket::is_hung_up(self.peer.socket.as_fd()) {
+            self.outbox().fail();
+            self.progress();
+        }
+        self.outbox().failed()
     }
 
     /// Ends the connection in the middle of a reply.

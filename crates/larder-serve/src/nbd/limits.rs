@@ -35,6 +35,8 @@ pub(super) const SPARSE_READ_BYTES_MIN: u32 = 64 << 10;
 ///
 /// A longer request is served in pieces, each when there is memory for it.
 pub(super) const PIECE_BYTES_MAX: u32 = 1 << 20;
+/// Bytes of trims and zeroes of one connection under way at a time.
+pub(super) const RANGES_BYTES_MAX: u64 = 64 << 20;
 /// Ready bytes of replies that force a send.
 pub(super) const SEND_BATCH_BYTES: usize = 64 << 10;
 

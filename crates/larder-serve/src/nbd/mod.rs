@@ -2,8 +2,8 @@
 //!
 //! Role: it listens, and gives each connection a thread with a driver of its own. It covers the
 //! fixed newstyle handshake, simple and structured replies, and `base:allocation`. See the files:
-//! `handshake`, `request` (pure parsing), `connection`, `commands`, `reads`, `parts`, `reply`,
-//! `outbox`, `memory`.
+//! `handshake`, `request` (pure parsing), `connection`, `commands`, `reads`, `ranges`, `parts`,
+//! `reply`, `outbox`, `memory`.
 //!
 //! Invariants: a malformed, slow or hostile client costs its own connection only. [`ServerOptions`]
 //! bounds the memory. After [`NbdServer::shutdown`] no thread uses the device, unless a request was
@@ -23,6 +23,7 @@ mod limits;
 mod memory;
 mod outbox;
 mod parts;
+mod ranges;
 mod reads;
 mod reply;
 mod request;

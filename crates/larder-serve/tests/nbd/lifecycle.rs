@@ -83,6 +83,63 @@ fn shutdown_lets_requests_in_flight_finish() {
     (0..32).for_each(|i| assert_eq!(image[i * 512], i as u8 + 1));
 }
 
+/// The commands without data that may take long, for a range of 32 MiB.
+fn long_ranges() -> [(u16, u32); 2] {
+    [(command::WRITE_ZEROES, 32 << 20), (command::TRIM, 32 << 20)]
+}
+
+#[test]
+fn long_ranges_begin_a_few_at_a_time_and_are_all_answered() {
+    for (command, len) in long_ranges() {
+        let late = Late::new(Arc::new(RamDevice::new("ram", 64 * MIB, 512)), 5);
+        let served = serve(late.clone(), ServerOptions::default());
+        let mut raw = served.raw();
+        raw.go(false);
+        late.hold(true);
+        for cookie in 0..40 {
+            raw.request(command, 0, cookie, 0, len, &[]);
+        }
+        eventually("two in the device", || late.waiting() == 2);
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(late.waiting(), 2, "no more than 64 MiB are under way");
+        late.hold(false);
+        let mut cookies: Vec<u64> = (0..40).map(|_| raw.reply().cookie).collect();
+        cookies.sort_unstable();
+        assert_eq!(cookies, (0..40).collect::<Vec<u64>>());
+        // Many short ones are under way at a time.
+        late.hold(true);
+        for cookie in 0..64 {
+            raw.request(command, 0, cookie, cookie * 4096, 4096, &[]);
+        }
+        eventually("64 in the device", || late.waiting() == 64);
+        late.hold(false);
+    }
+}
+
+#[test]
+fn ranges_that_have_not_begun_go_with_their_client() {
+    for (command, len) in long_ranges() {
+        let ram = Arc::new(RamDevice::new("ram", 128 * MIB, 512));
+        block_on(ram.write(64 * MIB, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");
+        let late = Late::new(ram, 6);
+        let served = serve(late.clone(), ServerOptions::default());
+        let mut raw = served.raw();
+        raw.go(false);
+        late.hold(true);
+        for cookie in 0..300 {
+            // The first two are under way when the client goes.
+            raw.request(command, 0, cookie, if cookie < 2 { 0 } else { 64 * MIB }, len, &[]);
+        }
+        eventually("two in the device", || late.waiting() >= 2);
+        drop(raw);
+        late.hold(false);
+        eventually("the connection's end", || served.server.stats().connections_now == 0);
+        let at = 64 << 20;
+        assert_eq!(late.ram.snapshot()[at..at + 4096], [7; 4096], "what had not begun is dropped");
+        assert!(served.server.shutdown());
+    }
+}
+
 #[test]
 fn shutdown_under_load_loses_no_acknowledged_write() {
     for seed in 0..4 {
