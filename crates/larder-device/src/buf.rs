@@ -60,9 +60,9 @@ impl IoBuf {
         IoBuf { alloc: Arc::new(Alloc::new(len).0), start: 0, len }
     }
 
-    /// Returns the bytes of memory that a buffer of `len` bytes takes.
-    pub fn allocated(len: usize) -> usize {
-        pool::allocated(len)
+    /// Returns the bytes of memory that a buffer of `len` bytes costs.
+    pub fn cost(len: usize) -> usize {
+        pool::cost(len)
     }
 
     /// Returns a buffer of `len` zeroes.

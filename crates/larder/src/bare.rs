@@ -69,7 +69,7 @@ pub fn serve_without_flash(
     let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch.clone()));
     account.serves(ending, "the origin was being flushed");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
-    let servers = bind(&args.nbd, limits(args), &name, device.clone(), ending)?;
+    let servers = bind(&args.nbd, limits(args, 0), &name, device.clone(), ending)?;
     let mut control = bind_control(&uuid, ending)?;
     // From here on the flash may be older than the origin.
     state.raise("it was served without its flash").map_err(Failure::failed)?;

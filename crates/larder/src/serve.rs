@@ -142,7 +142,8 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
     let later = Arc::new(LaterDevice::new(volume_info(&flash.superblock, args.trim)));
-    let servers = bind(&args.nbd, limits(args), &name, later.clone(), &ending)?;
+    let unit = flash.superblock.layout.chunk_bytes;
+    let servers = bind(&args.nbd, limits(args, unit), &name, later.clone(), &ending)?;
     let mut control = bind_control(&flash.superblock.flash_uuid, &ending)?;
     // After the check that no copy of this flash is served: there is one state for both.
     let tuning = ending.during("opening the state directory", || state.apply(&flash, tuning_of(args)))?;
@@ -225,7 +226,7 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
     let device = with_profile(origin.device, args.origin_profile, &runtime);
     let (device, _telling, watch) = watched(device, args.origin_limits.origin_timeout, &runtime);
     let name = args.export.clone().unwrap_or_default();
-    let servers = bind(&args.nbd, limits(args), &name, device.clone(), ending)?;
+    let servers = bind(&args.nbd, limits(args, 0), &name, device.clone(), ending)?;
     output::note(&format!("I/O: {}", io_backend()));
     output::note(&format!("no cache: {} alone", shown(&origin.canonical_uri)));
     let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch));
@@ -334,12 +335,16 @@ pub fn server_options(addresses: usize) -> ServerOptions {
 }
 
 /// Returns the limits that the command line sets.
-pub fn limits(args: &ServeArgs) -> ServerOptions {
+///
+/// A cache works on whole chunks for a request: then `work_unit_bytes` is the size of a chunk, and
+/// else 0.
+pub fn limits(args: &ServeArgs, work_unit_bytes: u32) -> ServerOptions {
     let bytes = usize::try_from(args.ram_requests).unwrap_or(usize::MAX);
+    let memory = RequestMemory::new(bytes, connections_max(args)).with_work_in(work_unit_bytes as usize);
     ServerOptions {
         request_bytes_max: args.request_max,
         connections_max: args.connections.into(),
-        memory: Arc::new(RequestMemory::new(bytes, connections_max(args))),
+        memory: Arc::new(memory),
         ..ServerOptions::default()
     }
 }

@@ -94,10 +94,19 @@ fn class_of(bytes: usize) -> Option<usize> {
     (bytes <= POOLED_BYTES_MAX).then_some(class)
 }
 
-/// Returns the bytes of memory that a buffer of `len` bytes takes.
+/// Returns the bytes of the piece for a buffer of `len` bytes.
 pub fn allocated(len: usize) -> usize {
     let rounded = len.max(1).next_multiple_of(BUF_ALIGN);
     class_of(rounded).map_or(rounded, |class| BUF_ALIGN << class)
+}
+
+/// Returns the bytes of memory that a buffer of `len` bytes costs.
+///
+/// The allocator aligns a small piece to [`BUF_ALIGN`] with its own header before it, so it spends
+/// a page more on each.
+pub fn cost(len: usize) -> usize {
+    let bytes = allocated(len);
+    if bytes < MAPPED_BYTES_MIN { bytes + BUF_ALIGN } else { bytes }
 }
 
 /// Memory of one size, kept.
@@ -184,6 +193,7 @@ mod tests {
     fn a_size_takes_what_its_class_has() {
         assert_eq!([1, 4096, 4097, 12288].map(allocated), [4096, 4096, 8192, 16384]);
         assert_eq!(allocated((4 << 20) + 1), (4 << 20) + 4096);
+        assert_eq!([1, 4096, 32 << 10, 64 << 10].map(cost), [8192, 8192, 36 << 10, 64 << 10]);
     }
 
     #[test]

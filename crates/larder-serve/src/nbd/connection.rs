@@ -26,7 +26,7 @@ use super::{
     signal::{Signal, Turns},
 };
 use larder_device::{
-    BlockDevice, IoBuf, IoResult, driver,
+    BlockDevice, IoResult, driver,
     nbd::{
         proto::REQUEST_BYTES,
         socket::{self, Direction},
@@ -286,8 +286,9 @@ impl Connection {
         loop {
             {
                 let mut outbox = self.outbox();
-                if outbox.held().requests < self.options.requests_in_flight_max.max(1) {
-                    return outbox.begin_request();
+                let has_place = outbox.held().requests < self.options.requests_in_flight_max.max(1);
+                if has_place && outbox.account().begin_request() {
+                    return;
                 }
             }
             self.send();
@@ -297,7 +298,7 @@ impl Connection {
 
     /// Takes the memory for `data_bytes`, if it is free and no task waits. Returns the charge.
     pub fn memory_now(&self, data_bytes: usize) -> Option<usize> {
-        let bytes = IoBuf::allocated(data_bytes);
+        let bytes = self.options.memory.cost(data_bytes);
         (!self.memory_turns.is_taken() && self.outbox().account().take(bytes)).then_some(bytes)
     }
 
@@ -313,7 +314,7 @@ impl Connection {
                     return None;
                 }
                 if let Some(data_bytes) = outbox.account().take_for(data_bytes) {
-                    return Some(Memory { data_bytes, bytes: IoBuf::allocated(data_bytes) });
+                    return Some(Memory { data_bytes, bytes: self.options.memory.cost(data_bytes) });
                 }
             }
             self.send();

@@ -2,13 +2,18 @@
 //!
 //! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold at
 //! most as much of the common part as is free besides. So the next connection finds some, and
-//! connections that want more than the total come to equal shares. A connection may hold no more of
-//! it than it has turned over. So a client that requests much and reads nothing stays close to its
+//! connections that want more than the total come to equal shares. A connection may hold no more data
+//! there than it has turned over. So a client that requests much and reads nothing stays close to its
 //! own part.
 //!
+//! An account holds *data*, in buffers, and *requests*. Each request under way costs
+//! [`REQUEST_BYTES`] beside its data. A device that caches holds chunks for a request, too: *work*,
+//! which is charged with the buffer.
+//!
 //! Invariants: all accounts together never hold more than the budget. An account that holds nothing
-//! can always take its own part. So a connection waits for its own requests and its own client
-//! alone, and no connection has to wake another.
+//! can always take its own part. A part of its own stays for data, however many requests there are:
+//! an account that holds no data can always take a piece of [`PIECE_BYTES_MIN`]. So a connection
+//! waits for its own requests and its own client alone, and no connection has to wake another.
 //!
 //! It does not wait or allocate.
 
@@ -18,8 +23,12 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
-/// The least that is each connection's own. Any request can be served in pieces of this size.
-const OWN_BYTES_MIN: usize = 16 << 10;
+/// The least that is each connection's own: a request and a piece of its data.
+const OWN_BYTES_MIN: usize = 32 << 10;
+/// Any request can be served in pieces of this size.
+const PIECE_BYTES_MIN: usize = 16 << 10;
+/// The cost of a request beside its data: its task, its reply's head, its state in the device.
+pub const REQUEST_BYTES: usize = 4 << 10;
 /// The most that is each connection's own.
 const OWN_BYTES_MAX: usize = 1 << 20;
 /// The size of the common part that a connection may have before it has turned anything over.
@@ -31,6 +40,8 @@ pub struct RequestMemory {
     /// Each connection's own.
     own_bytes: usize,
     common_bytes: usize,
+    /// The unit in which the device works for a request; 0 if it needs no memory of its own.
+    work_unit_bytes: usize,
     /// The bytes of the common part that are taken. Relaxed: it counts, it orders nothing.
     common_used: AtomicUsize,
 }
@@ -51,8 +62,27 @@ impl RequestMemory {
         RequestMemory {
             own_bytes,
             common_bytes: bytes.saturating_sub(own_bytes * connections),
+            work_unit_bytes: 0,
             common_used: AtomicUsize::new(0),
         }
+    }
+
+    /// Charges each request's units of so many bytes besides: a device that caches works on them.
+    #[must_use]
+    pub fn with_work_in(self, unit_bytes: usize) -> RequestMemory {
+        RequestMemory { work_unit_bytes: unit_bytes, ..self }
+    }
+
+    /// Returns what `len` bytes of data cost: their buffer, and the work of the device.
+    ///
+    /// The smallest piece costs no more than fits a connection's own part.
+    pub fn cost(&self, len: usize) -> usize {
+        let work = match self.work_unit_bytes {
+            0 => 0,
+            unit => IoBuf::cost(len.next_multiple_of(unit)),
+        };
+        let cost = IoBuf::cost(len) + work;
+        if len <= PIECE_BYTES_MIN { cost.min(self.own_bytes - REQUEST_BYTES) } else { cost }
     }
 
     /// Takes `more` for an account that then has `mine` of the common part.
@@ -69,65 +99,97 @@ impl RequestMemory {
 #[derive(Debug)]
 pub struct Account {
     memory: Arc<RequestMemory>,
+    /// The bytes that data holds.
     held: usize,
-    /// The most that it may have of the common part; it grows with the bytes turned over.
+    /// The requests under way.
+    requests: usize,
+    /// The most data that it may have in the common part; it grows with the bytes turned over.
     trust: usize,
 }
 
 impl Account {
     /// Opens an account that holds nothing.
     pub fn new(memory: Arc<RequestMemory>) -> Account {
-        Account { memory, held: 0, trust: TRUST_BYTES_MIN }
+        Account { memory, held: 0, requests: 0, trust: TRUST_BYTES_MIN }
     }
 
-    /// Returns the bytes held.
+    /// Returns the requests under way.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    /// Returns the bytes that data holds.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Returns the part of `held` bytes that is common.
-    fn of_common(&self, held: usize) -> usize {
-        held.saturating_sub(self.memory.own_bytes)
+    /// Returns the common part of so many requests with `held` bytes of data.
+    fn of_common(&self, requests: usize, held: usize) -> usize {
+        let piece = self.memory.cost(PIECE_BYTES_MIN);
+        (requests * REQUEST_BYTES + held.max(piece)).saturating_sub(self.memory.own_bytes)
     }
 
-    /// Takes `bytes`, or nothing if the account may not have them now.
-    pub fn take(&mut self, bytes: usize) -> bool {
-        let held = self.held + bytes;
-        let (before, after) = (self.of_common(self.held), self.of_common(held));
-        let allowed = after == before || (after <= self.trust && self.memory.take(after - before, after));
+    /// Comes to hold so many requests and so much data, or stays as it is if it may not have them.
+    fn grow(&mut self, requests: usize, held: usize) -> bool {
+        let (before, after) = (self.of_common(self.requests, self.held), self.of_common(requests, held));
+        let is_trusted = after <= self.trust + requests * REQUEST_BYTES;
+        let allowed = after == before || (is_trusted && self.memory.take(after - before, after));
         if allowed {
-            self.held = held;
+            (self.requests, self.held) = (requests, held);
         }
         allowed
     }
 
-    /// Gives `bytes` back.
-    pub fn give_back(&mut self, bytes: usize) {
-        let held = self.held.saturating_sub(bytes);
-        let returned = self.of_common(self.held) - self.of_common(held);
+    /// Comes to hold fewer requests and less data.
+    fn shrink(&mut self, requests: usize, held: usize) {
+        let returned = self.of_common(self.requests, self.held) - self.of_common(requests, held);
         if returned > 0 {
             self.memory.common_used.fetch_sub(returned, Ordering::Relaxed);
         }
-        self.held = held;
+        (self.requests, self.held) = (requests, held);
+    }
+
+    /// Begins a request, or nothing if the account may not have another now.
+    pub fn begin_request(&mut self) -> bool {
+        self.grow(self.requests + 1, self.held)
+    }
+
+    /// Ends so many requests.
+    pub fn end_requests(&mut self, requests: usize) {
+        self.shrink(self.requests.saturating_sub(requests), self.held);
+    }
+
+    /// Takes `bytes` for data, or nothing if the account may not have them now.
+    pub fn take(&mut self, bytes: usize) -> bool {
+        self.grow(self.requests, self.held + bytes)
+    }
+
+    /// Gives `bytes` of data back.
+    pub fn give_back(&mut self, bytes: usize) {
+        self.shrink(self.requests, self.held.saturating_sub(bytes));
         self.trust = self.trust.saturating_add(bytes).min(self.memory.common_bytes.max(TRUST_BYTES_MIN));
     }
 
-    /// Returns how much the account could hold in all, with the other accounts as they are now.
+    /// Returns how much data the account could hold, with the other accounts as they are now.
     fn bytes_max(&self) -> usize {
-        let mine = self.of_common(self.held);
+        let mine = self.of_common(self.requests, self.held);
         let others = self.memory.common_used.load(Ordering::Relaxed).saturating_sub(mine);
         let share = self.memory.common_bytes.saturating_sub(others) / 2;
-        self.memory.own_bytes + share.min(self.trust)
+        let of_requests = self.requests * REQUEST_BYTES;
+        (self.memory.own_bytes + share.min(self.trust + of_requests)).saturating_sub(of_requests)
     }
 
-    /// Takes the memory of a buffer for `len` bytes, or for as many as the account could ever hold.
+    /// Takes the memory for `len` bytes of data, or for as many as the account could ever hold.
     ///
     /// Returns for how many bytes; `None` if the account must give memory back first.
     pub fn take_for(&mut self, len: usize) -> Option<usize> {
         loop {
             let bytes_max = self.bytes_max();
-            let fitting = if IoBuf::allocated(len) <= bytes_max { len } else { 1 << bytes_max.ilog2() };
-            if self.take(IoBuf::allocated(fitting)) {
+            let is_fitting = |len: &usize| self.memory.cost(*len) <= bytes_max;
+            let halves = std::iter::successors(Some(1 << len.max(1).ilog2()), |half| Some(half / 2));
+            let mut pieces = std::iter::once(len).chain(halves.take_while(|half| *half > PIECE_BYTES_MIN));
+            let fitting = pieces.find(is_fitting).unwrap_or(len.min(PIECE_BYTES_MIN));
+            if self.take(self.memory.cost(fitting)) {
                 return Some(fitting);
             }
             // Another account was faster, so this one could hold less now.
@@ -140,7 +202,7 @@ impl Account {
 
 impl Drop for Account {
     fn drop(&mut self) {
-        self.give_back(self.held);
+        self.shrink(0, 0);
     }
 }
 
@@ -176,32 +238,60 @@ mod tests {
             let mut rng = Rng::new(seed);
             let connections = 1 + rng.index(20);
             let bytes = RequestMemory::bytes_min(connections) + rng.index(32 * MIB);
-            let (memory, mut accounts) = accounts(bytes, connections, connections);
+            let unit = [0, 4 << 10, 64 << 10][rng.index(3)];
+            let memory = Arc::new(RequestMemory::new(bytes, connections).with_work_in(unit));
+            let mut accounts: Vec<Account> = (0..connections).map(|_| Account::new(memory.clone())).collect();
             let mut held: Vec<Vec<usize>> = vec![Vec::new(); connections];
             for step in 0..2000 {
                 let at = rng.index(connections);
                 let (account, mine) = (&mut accounts[at], &mut held[at]);
+                match rng.index(4) {
+                    0 => {
+                        let is_idle = account.requests() == 0 && account.held() == 0;
+                        assert!(account.begin_request() || !is_idle, "seed {seed}, step {step}: idle, and stuck");
+                    }
+                    1 => account.end_requests(rng.index(2).min(account.requests())),
+                    _ => {}
+                }
                 if rng.index(2) == 0 || mine.is_empty() {
                     let want = 1 + rng.index(2 * MIB);
                     let before = account.held();
+                    // A request is under way when data is taken.
+                    if account.requests() == 0 && !account.begin_request() {
+                        continue;
+                    }
                     let got = account.take_for(want);
-                    assert!(got.is_some() || before > 0, "seed {seed}, step {step}: nothing held, and stuck");
+                    assert!(got.is_some() || before > 0, "seed {seed}, step {step}: no data held, and stuck");
                     assert!(
-                        got.is_none_or(|got| got == want || got >= OWN_BYTES_MIN.min(want)),
+                        got.is_none_or(|got| got == want || got >= PIECE_BYTES_MIN.min(want)),
                         "seed {seed}: {got:?}"
                     );
-                    mine.extend(got.map(IoBuf::allocated));
+                    mine.extend(got.map(|got| memory.cost(got)));
                 } else {
                     let piece = mine.swap_remove(rng.index(mine.len()));
                     account.give_back(piece);
                 }
                 assert_eq!(account.held(), held[at].iter().sum::<usize>(), "seed {seed}, step {step}");
-                let all: usize = accounts.iter().map(Account::held).sum();
+                let all: usize = accounts.iter().map(|mine| mine.held() + mine.requests() * REQUEST_BYTES).sum();
                 assert!(all <= bytes, "seed {seed}, step {step}: {all} of {bytes}");
             }
             drop(accounts);
             assert_eq!(memory.common_used.load(Ordering::Relaxed), 0, "seed {seed}: all is given back");
         }
+    }
+
+    #[test]
+    fn requests_without_data_are_charged_and_leave_room_for_a_piece() {
+        let (_, mut accounts) = accounts(RequestMemory::bytes_min(2), 2, 2);
+        let account = &mut accounts[0];
+        let begun = (0..256).filter(|_| account.begin_request()).count();
+        let piece = account.memory.cost(PIECE_BYTES_MIN);
+        assert_eq!(begun, (OWN_BYTES_MIN - piece) / REQUEST_BYTES);
+        assert_eq!(account.take_for(MIB), Some(PIECE_BYTES_MIN));
+        assert!(!account.begin_request());
+        account.give_back(piece);
+        account.end_requests(1);
+        assert!(account.begin_request());
     }
 
     #[test]
@@ -266,7 +356,8 @@ mod tests {
         let (_, mut accounts) = accounts(256 * MIB, 256, 1);
         assert_eq!(accounts[0].take_for(32 * MIB), Some(MIB));
         let (_, mut tight) = self::accounts(RequestMemory::bytes_min(4096), 4096, 1);
-        assert_eq!(tight[0].take_for(32 * MIB), Some(OWN_BYTES_MIN));
-        assert_eq!(tight[0].take_for(4096), None);
+        assert!(tight[0].begin_request());
+        assert_eq!(tight[0].take_for(32 * MIB), Some(PIECE_BYTES_MIN));
+        assert_eq!(tight[0].take_for(PIECE_BYTES_MIN), None);
     }
 }

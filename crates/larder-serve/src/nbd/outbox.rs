@@ -98,7 +98,6 @@ pub struct Outbox {
     front_sent: usize,
     /// Segments pushed while a stretch leaves.
     held_up: Option<Vec<Segment>>,
-    requests: usize,
     account: Account,
     failed: bool,
 }
@@ -106,25 +105,12 @@ pub struct Outbox {
 impl Outbox {
     /// Makes an empty queue.
     pub fn new(account: Account) -> Outbox {
-        Outbox {
-            queue: VecDeque::new(),
-            queued_bytes: 0,
-            front_sent: 0,
-            held_up: None,
-            requests: 0,
-            account,
-            failed: false,
-        }
+        Outbox { queue: VecDeque::new(), queued_bytes: 0, front_sent: 0, held_up: None, account, failed: false }
     }
 
     /// Returns the holdings of requests in flight and unsent replies.
     pub fn held(&self) -> Charge {
-        Charge { requests: self.requests, bytes: self.account.held() }
-    }
-
-    /// Charges a request that begins.
-    pub fn begin_request(&mut self) {
-        self.requests += 1;
+        Charge { requests: self.account.requests(), bytes: self.account.held() }
     }
 
     /// Returns the account of memory.
@@ -134,8 +120,8 @@ impl Outbox {
 
     /// Gives back the holdings of a request.
     pub fn release(&mut self, charge: Charge) {
-        self.requests -= charge.requests;
         self.account.give_back(charge.bytes);
+        self.account.end_requests(charge.requests);
     }
 
     /// Queues a segment.

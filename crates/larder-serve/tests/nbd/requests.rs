@@ -175,8 +175,8 @@ fn replies_go_out_as_requests_complete() {
 #[test]
 fn what_a_connection_holds_is_bounded() {
     let late = Late::new(Arc::new(RamDevice::new("ram", 64 * MIB, 512)), 2);
-    // A half of the common half, and a quarter of its own: 1 MiB.
-    let memory = Arc::new(RequestMemory::new(2 << 20, 2));
+    // A half of the common half, and a quarter of its own: 1 MiB, and 128 KiB for the requests.
+    let memory = Arc::new(RequestMemory::new((2 << 20) + (256 << 10), 2));
     let options = ServerOptions { memory, requests_in_flight_max: 16, ..Default::default() };
     let served = serve(late.clone(), options);
     late.hold(true);
