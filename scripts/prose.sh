@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Counts how the prose of this tree is written, for each file and in all: comments of Rust, shell and TOML, and Markdown.
-# `scripts/prose.sh [FILE…]` prints a table, worst first; `--check` is silent but for files over a limit, and fails then.
+# Counts how the prose of this tree is written, for each file and in all: comments of Rust, shell
+# and TOML, and Markdown. `scripts/prose.sh [FILE…]` prints a table, worst first; `--check` is
+# silent but for files over a limit, and fails then.
 #
 # words   of prose; code in backticks counts as one word, fenced code and generated files as none
 # wh      what, whatever, who, whoever and nobody, in 1,000 words

@@ -174,7 +174,8 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
     // (1)
     let superblock = metadata::superblocks(flash, &mut report).await?;
     report.slot = superblock.layout.store().slot_name();
-    // A device on which this cache cannot be is refused here, as by an opening and by a repair: it is not damage.
+    // A device on which this cache cannot be is refused here, as by an opening and by a repair: it
+    // is not damage.
     geometry(&superblock, flash, None)?;
     // (2)
     let says = metadata::checkpoint(flash, &superblock, &mut report).await;

@@ -1,6 +1,7 @@
-//! A flash that fails for good while it is served, and what becomes of it at the next opening: reads, writes, trims and
-//! flushes go on behind a fence; without one, writes are refused; dirty data is saved where it can be read; a fenced
-//! flash never brings back what is older than the origin.
+//! A flash that fails for good while it is served, and what becomes of it at the next opening:
+//! reads, writes, trims and flushes go on behind a fence; without one, writes are refused; dirty
+//! data is saved where it can be read; a fenced flash never brings back what is older than the
+//! origin.
 //!
 //! What it does not do: sweep over all moments; the simulation does.
 
@@ -60,7 +61,8 @@ fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// The flash refuses writes in the middle of work, but can be read: nothing is lost, and the origin has all in the end.
+/// The flash refuses writes in the middle of work, but can be read: nothing is lost, and the origin
+/// has all in the end.
 #[test]
 fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
     each_seed(12, |seed| {
@@ -86,7 +88,8 @@ fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
                 if mode != WriteMode::Back || world.status().degraded {
                     assert_same(&world.origin.sim.peek_durable(0, 4 << 20), &expected, "the origin");
                 }
-                // It comes back. What it still calls dirty was saved, and is older than the origin at best.
+                // It comes back. What it still calls dirty was saved, and is older than the origin
+                // at best.
                 world.flash.sim.plan().clear();
                 world.crash();
                 if fence.is_up() {
@@ -137,7 +140,8 @@ fn without_their_flash_write_through_and_around_keep_serving() {
     });
 }
 
-/// In write-back what only the vanished flash had is an error and never old; the rest is served; overwriting it heals it.
+/// In write-back what only the vanished flash had is an error and never old; the rest is served;
+/// overwriting it heals it.
 #[test]
 fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     each_seed(8, |seed| {
@@ -188,8 +192,8 @@ fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     });
 }
 
-/// All dirty data went to the origin before an orderly end behind the fence. The flash, which missed that, still calls it dirty;
-/// the next opening drops it without an option.
+/// All dirty data went to the origin before an orderly end behind the fence. The flash, which
+/// missed that, still calls it dirty; the next opening drops it without an option.
 #[test]
 fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
     each_seed(4, |seed| {
@@ -242,8 +246,8 @@ fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
     });
 }
 
-/// Past a failed flash a part of a dirty chunk is written, and the origin takes no writes just then: that is the origin's error,
-/// and no word of damage.
+/// Past a failed flash a part of a dirty chunk is written, and the origin takes no writes just
+/// then: that is the origin's error, and no word of damage.
 #[test]
 fn an_origin_that_fails_beside_a_failed_flash_is_named() {
     each_seed(4, |seed| {
@@ -268,7 +272,8 @@ fn an_origin_that_fails_beside_a_failed_flash_is_named() {
     });
 }
 
-/// Without a fence nothing is written past the flash, and then the flash may be believed when it comes back.
+/// Without a fence nothing is written past the flash, and then the flash may be believed when it
+/// comes back.
 #[test]
 fn without_a_fence_writes_fail_and_the_flash_stays_good() {
     each_seed(8, |seed| {
@@ -290,7 +295,8 @@ fn without_a_fence_writes_fail_and_the_flash_stays_good() {
             for number in 0..40 {
                 let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
                 match world.try_write(offset, &noise(number, len), false) {
-                    // In write-back taken into memory before the flash was missed, and lost with it; else on the origin.
+                    // In write-back taken into memory before the flash was missed, and lost with
+                    // it; else on the origin.
                     Ok(()) if !world.status().degraded => twin.write(offset, &noise(number, len)),
                     Ok(()) => panic!("{mode:?}: a write past the flash without a fence"),
                     Err(error) => refused += u64::from(error.to_string().contains("fence")),
@@ -358,8 +364,8 @@ fn the_mode_is_noted_before_the_origin_can_lack_anything() {
     assert_eq!(fence.mode(), Some(WriteMode::Around));
 }
 
-/// Of two switches at the same time, the one that ends last is in force for everyone: for the cache, its superblock, and
-/// the keeper, who says whether a volume may go on without its flash.
+/// Of two switches at the same time, the one that ends last is in force for everyone: for the
+/// cache, its superblock, and the keeper, who says whether a volume may go on without its flash.
 #[test]
 fn switches_at_the_same_time_leave_one_mode() {
     each_seed(150, |seed| {
@@ -443,8 +449,9 @@ fn a_flush_past_the_flash_reaches_the_origin() {
     });
 }
 
-/// What the flash did with what it was given before a flush that failed, no later flush tells: the flash has failed, whoever
-/// asked. Here it is one of a checkpoint: that of what it commits, or that before its header.
+/// What the flash did with what it was given before a flush that failed, no later flush tells: the
+/// flash has failed, whoever asked. Here it is one of a checkpoint: that of what it commits, or
+/// that before its header.
 #[test]
 fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
     let hits = [0; 4].map(Cell::new);
@@ -497,8 +504,8 @@ fn a_flush_of_the_origin_that_failed_unseen_is_told() {
     });
 }
 
-/// Of a flush that failed unseen nobody was told while the switch of modes that will tell goes on, nor when whoever asked for
-/// the switch gives up.
+/// Of a flush that failed unseen nobody was told while the switch of modes that will tell goes on,
+/// nor when whoever asked for the switch gives up.
 #[test]
 fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     let (meanwhile, given_up) = (Cell::new(0), Cell::new(0));
@@ -542,8 +549,9 @@ fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     assert!(meanwhile.get() > 3 && given_up.get() > 3, "{meanwhile:?} {given_up:?}");
 }
 
-/// What a flush of the origin failed to make durable may vanish with the power, whatever later flushes say: what is read of
-/// it is not cached for good, or a power loss would leave the copy and take the original.
+/// What a flush of the origin failed to make durable may vanish with the power, whatever later
+/// flushes say: what is read of it is not cached for good, or a power loss would leave the copy and
+/// take the original.
 #[test]
 fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
     each_seed(40, |seed| {
@@ -575,7 +583,8 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
     });
 }
 
-/// What is doubtful is written again as a whole by a destage, a trim, or past a failed flash: it is not doubtful any more.
+/// What is doubtful is written again as a whole by a destage, a trim, or past a failed flash: it is
+/// not doubtful any more.
 #[test]
 fn doubt_ends_whoever_writes_the_chunk_again() {
     each_seed(4, |seed| {

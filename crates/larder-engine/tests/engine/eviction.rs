@@ -58,8 +58,8 @@ fn is_bucketed() -> bool {
     !design::fills_weus(design) && !design::is_slotted(design)
 }
 
-/// A full index drops clean zeroes, and the log forgets them, too. The origin then gets data past the cache, and a crash brings
-/// no zero back over it.
+/// A full index drops clean zeroes, and the log forgets them, too. The origin then gets data past
+/// the cache, and a crash brings no zero back over it.
 #[test]
 fn zeroes_that_a_full_index_dropped_stay_dropped_after_a_crash() {
     const READS: u64 = 48;

@@ -56,7 +56,8 @@ fn trims_that_touch_become_one_run() {
 #[test]
 fn what_is_destaged_together_costs_one_flush_of_the_origin() {
     each_seed(6, |seed| {
-        // A batch ends after a quarter of a second: devices that take any time for anything would end it early.
+        // A batch ends after a quarter of a second: devices that take any time for anything would
+        // end it early.
         let setup = Setup { origin_bytes: 1 << 30, schedule: Schedule::Timed, ..Setup::default() };
         let mut world = World::new(seed, setup);
         // Chunks and runs alternate.
@@ -81,7 +82,8 @@ fn what_is_destaged_together_costs_one_flush_of_the_origin() {
     });
 }
 
-/// The destage of a run goes on while trims beside it give it newer numbers, and while writes cut it.
+/// The destage of a run goes on while trims beside it give it newer numbers, and while writes cut
+/// it.
 #[test]
 fn a_run_that_grows_while_it_is_destaged_is_told_of_once() {
     each_seed(40, |seed| {

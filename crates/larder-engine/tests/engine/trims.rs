@@ -1,4 +1,5 @@
-//! TRIM and write-zeroes in every mode: zeroes at once, after a crash if a FLUSH followed, and on the origin in the end.
+//! TRIM and write-zeroes in every mode: zeroes at once, after a crash if a FLUSH followed, and on
+//! the origin in the end.
 
 use crate::common::*;
 use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::SimDeviceOptions};

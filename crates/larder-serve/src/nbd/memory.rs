@@ -2,9 +2,9 @@
 //!
 //! A part of the budget is each connection's *own*. The rest is *common*. A connection may hold at
 //! most as much of the common part as is free besides. So the next connection finds some, and
-//! connections that want more than the total come to equal shares. A connection may hold no more data
-//! there than it has turned over. So a client that requests much and reads nothing stays close to its
-//! own part.
+//! connections that want more than the total come to equal shares. A connection may hold no more
+//! data there than it has turned over. So a client that requests much and reads nothing stays close
+//! to its own part.
 //!
 //! An account holds *data*, in buffers, and *requests*. Each request under way costs
 //! [`REQUEST_BYTES`] beside its data. A device that caches holds chunks for a request, too: *work*,

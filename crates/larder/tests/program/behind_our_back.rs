@@ -1,5 +1,6 @@
-//! Changes behind the cache's back, with the real program: an origin that another program writes to between two servings; a flash or an
-//! origin whose file is removed, or cut short, under its server; a log whose end is gone.
+//! Changes behind the cache's back, with the real program: an origin that another program writes to
+//! between two servings; a flash or an origin whose file is removed, or cut short, under its
+//! server; a log whose end is gone.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -532,7 +533,8 @@ fn with_a_state_directory_a_flash_that_was_cut_or_removed_is_saved() {
     }
 }
 
-/// An origin that is cut short fails each flush until its file has its size again, and the dirty data stays.
+/// An origin that is cut short fails each flush until its file has its size again, and the dirty
+/// data stays.
 #[test]
 fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
     if stands_in() {
@@ -609,7 +611,8 @@ fn a_crashed_cache_without_the_end_of_its_log_is_never_said_to_be_whole() {
     for lost in [1, 2, 5, 8] {
         let scratch = Scratch::new("lost-log");
         let volume = without_its_log(&scratch, lost);
-        // The last frame has no witness. Those before it have one, except over slots of one chunk, which prove nothing.
+        // The last frame has no witness. Those before it have one, except over slots of one chunk,
+        // which prove nothing.
         let is_told = lost > 1 && design().kind() != StoreKind::Slots;
         let out = ends(larder(["verify", "--flash"]).arg(&volume.flash));
         assert_eq!(out.status.success(), !is_told, "{lost}: {}", said(&out));

@@ -1,8 +1,9 @@
-//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or the reader of its words. Data that was
-//! durable before is there afterwards. A sentence names the part that hung, and its meaning for data.
+//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or the
+//! reader of its words. Data that was durable before is there afterwards. A sentence names the part
+//! that hung, and its meaning for data.
 //!
-//! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: the tests show that waits
-//! neither add up nor repeat.
+//! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: the
+//! tests show that waits neither add up nor repeat.
 
 use crate::support::{
     FuseFile, Loop, MIB, Mounted, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
@@ -67,7 +68,8 @@ impl Hanging {
         }
     }
 
-    /// Serves it again with its origin there, and sees that the first so many chunks are as they were written.
+    /// Serves it again with its origin there, and sees that the first so many chunks are as they
+    /// were written.
     fn holds(&self, chunks: u64) {
         self.origin.go_on();
         let server = self.serve(&[]);
@@ -85,7 +87,8 @@ impl Hanging {
     }
 }
 
-/// A kernel that still ends requests of a process that is gone keeps its files, and their locks, until then.
+/// A kernel that still ends requests of a process that is gone keeps its files, and their locks,
+/// until then.
 fn await_free(flash: &Path) {
     let is_free = || File::open(flash).is_ok_and(|flash| flash.try_lock().is_ok());
     assert!(until_done(is_free), "the flash stays in use");
@@ -96,7 +99,8 @@ fn chunk(n: u64) -> Vec<u8> {
     (0..CHUNK as u64).map(|at| (n * 31 + at * 7 + at / 251) as u8).collect()
 }
 
-/// Sends SIGTERM, and sees that the end keeps its deadline: with which exit code, and in which words.
+/// Sends SIGTERM, and sees that the end keeps its deadline: with which exit code, and in which
+/// words.
 fn ends(server: Server) -> (Option<i32>, String) {
     server.signal("TERM");
     let began = Instant::now();
@@ -120,7 +124,8 @@ fn two_addresses_with_requests_in_an_origin_that_hangs_share_one_deadline() {
     let miss = 8 * MIB;
     let mut third = cache.client("other");
     for n in 0..200 {
-        // More requests than the origin's server gets at once. The cache reads the next chunks ahead, too.
+        // More requests than the origin's server gets at once. The cache reads the next chunks
+        // ahead, too.
         other.begin(READ, 0, miss + n * CHUNK as u64, CHUNK as u32, &[]);
         third.begin(READ, 0, miss + (n + 300) * CHUNK as u64, CHUNK as u32, &[]);
     }

@@ -1,5 +1,6 @@
-//! The real program before an origin that hangs, rather than fails: a stopped server, a server that takes connections and says nothing, a
-//! server that wants TLS. Requests that need no origin go on, and each waiting command prints the cause.
+//! The real program before an origin that hangs, rather than fails: a stopped server, a server that
+//! takes connections and says nothing, a server that wants TLS. Requests that need no origin go on,
+//! and each waiting command prints the cause.
 //!
 //! What it does not do: the end of a server under such an origin.
 
@@ -110,7 +111,8 @@ fn a_command_whose_server_is_stopped_says_what_it_waits_for() {
     server.stop();
 }
 
-/// Larder refuses the origin soon, with exit code 1 and one sentence with these words, and makes no flash.
+/// Larder refuses the origin soon, with exit code 1 and one sentence with these words, and makes no
+/// flash.
 fn refused_soon(scratch: &Scratch, origin: &str, words: &[&str]) {
     let flash = scratch.path("no-flash");
     let mut create = larder(["create", "--size", "16M", "--origin-timeout", "1", "--origin", origin, "--flash"]);

@@ -1,7 +1,9 @@
-//! `larder verify --repair` and `larder dump` with the real program: a flash file is damaged in a few ways; `verify` says
-//! so and exits with 1, a repair says what it costs, `verify` is content, and the volume is served and read again.
+//! `larder verify --repair` and `larder dump` with the real program: a flash file is damaged in a
+//! few ways; `verify` says so and exits with 1, a repair says what it costs, `verify` is content,
+//! and the volume is served and read again.
 //!
-//! Random damage, and what may be read after it, is tested over simulated devices, in the engine's own `repair.rs`.
+//! Random damage, and what may be read after it, is tested over simulated devices, in the engine's
+//! own `repair.rs`.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -35,8 +37,8 @@ fn content(chunk: u64) -> Vec<u8> {
     }
 }
 
-/// Whether checkpoints of the design have such blocks. One of buckets has what it knows of slots and contents on flash beside them,
-/// and one that shares nothing knows no contents.
+/// Whether checkpoints of the design have such blocks. One of buckets has what it knows of slots
+/// and contents on flash beside them, and one that shares nothing knows no contents.
 fn checkpoints_have(kind: &str) -> bool {
     match kind {
         "fingerprints" => design().kind() != StoreKind::Buckets && design().can_share(),
@@ -98,7 +100,8 @@ fn conditions(volume: &Volume) -> String {
     volume.status()["conditions"].to_string()
 }
 
-/// Damaged: `verify` says so; a dry run writes nothing and ends as the repair does; then `verify` is content. The report.
+/// Damaged: `verify` says so; a dry run writes nothing and ends as the repair does; then `verify`
+/// is content. The report.
 fn repaired(volume: &Volume, exit: i32) -> Value {
     assert_eq!(code(&verify(volume, &[])), Some(1), "the damage is not seen");
     let before = fs::read(&volume.flash).expect("the flash");
@@ -209,7 +212,8 @@ fn a_damaged_dirty_record_is_named_and_forgotten() {
     reads(&volume, |chunk| chunk == 5);
 }
 
-/// What keeps dirty data on the flash is told, by whoever is to write it: the origin has nothing to do with it.
+/// What keeps dirty data on the flash is told, by whoever is to write it: the origin has nothing to
+/// do with it.
 #[test]
 fn damaged_dirty_data_is_not_blamed_on_the_origin() {
     if stands_in() {
@@ -227,7 +231,8 @@ fn damaged_dirty_data_is_not_blamed_on_the_origin() {
         for args in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
             let out = ends(larder(args).arg("--flash").arg(&volume.flash));
             let said = String::from_utf8_lossy(&out.stderr);
-            // A command that works for longer than a second tells conditions, too, each in a line of its own.
+            // A command that works for longer than a second tells conditions, too, each in a line
+            // of its own.
             let mut lines = said.lines().filter(|line| !line.starts_with("condition "));
             let sentence = lines.next().unwrap_or_default().to_owned();
             assert!(code(&out) == Some(1) && out.stdout.is_empty() && lines.next().is_none(), "{out:?}");
@@ -506,7 +511,8 @@ fn a_dump_prints_any_structure() {
     assert_eq!(code(&out), Some(2), "--dry-run alone");
 }
 
-/// Entries of every kind: those of a checkpoint's blocks are what the cache that is recovered from it holds.
+/// Entries of every kind: those of a checkpoint's blocks are what the cache that is recovered from
+/// it holds.
 #[test]
 fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
     if stands_in() {
@@ -556,7 +562,8 @@ fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
     if checkpoints_have("fingerprints") {
         let (_, known) = json(&volume, &["dump", "fingerprints", "--limit", "1000"]);
         let known = known["fingerprints"].as_array().expect("fingerprints");
-        // Recovery may have used one since, which then is in another place of a list that goes by use.
+        // Recovery may have used one since, which then is in another place of a list that goes by
+        // use.
         let by_place = |known: &[Value]| {
             let mut known = known.to_vec();
             known.sort_by_key(|entry| (number(entry, "slot"), number(entry, "weu_offset")));

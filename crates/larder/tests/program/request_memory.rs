@@ -1,5 +1,5 @@
-//! The requests of all clients together stay within `--ram-requests`, even if clients ask for much and take nothing. The server gives the
-//! memory back after them, and serves others meanwhile.
+//! The requests of all clients together stay within `--ram-requests`, even if clients ask for much
+//! and take nothing. The server gives the memory back after them, and serves others meanwhile.
 
 use crate::support::wire::{READ, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{Scratch, Server, Volume, larder, run};
@@ -13,7 +13,8 @@ use std::{
 const MIB: u64 = 1 << 20;
 /// The budget that the server is given.
 const BUDGET_MIB: u64 = 64;
-/// The memory of the server beside it: its code, a receive buffer of 128 KiB for each connection, threads, and slack.
+/// The memory of the server beside it: its code, a receive buffer of 128 KiB for each connection,
+/// threads, and slack.
 const BESIDE_MIB: u64 = 48;
 /// The memory that a cache takes for itself while it is filled.
 const ENGINE_MIB: u64 = 64;

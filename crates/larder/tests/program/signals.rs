@@ -1,7 +1,9 @@
-//! The effect of each signal on each long command: a table, which the manual has, too. Servers end in order, with all acknowledged data.
-//! No other signal kills a server, except those that ask for it or tell of a crash.
+//! The effect of each signal on each long command: a table, which the manual has, too. Servers end
+//! in order, with all acknowledged data. No other signal kills a server, except those that ask for
+//! it or tell of a crash.
 //!
-//! `kill` sends the signals to the real program. A limit of the shell is a signal, too: files that may not grow.
+//! `kill` sends the signals to the real program. A limit of the shell is a signal, too: files that
+//! may not grow.
 
 use crate::support::{
     FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
@@ -60,7 +62,8 @@ impl Effect {
     }
 }
 
-/// Signals with the same effects: on a server, on work on traces, on `create` while it writes, on the rest.
+/// Signals with the same effects: on a server, on work on traces, on `create` while it writes, on
+/// the rest.
 const TABLE: &[(&[&str], [Effect; 4])] = &[
     (&["HUP"], [EndsOrReloads, GivesUp, GoesOn, Dies]),
     (&["INT", "QUIT", "TERM"], [Ends, GivesUp, GoesOn, Dies]),
@@ -136,7 +139,8 @@ fn volume(name: &str) -> (Scratch, Volume) {
 fn blocked<'a>(command: &'a mut Command, signals: &'static [i32]) -> &'a mut Command {
     use std::os::unix::process::CommandExt;
     let block = move || {
-        // SAFETY: all zeroes is a valid set, which outlives the calls; each of them may be made after a fork.
+        // SAFETY: all zeroes is a valid set, which outlives the calls; each of them may be made
+        // after a fork.
         unsafe {
             let mut set: libc::sigset_t = std::mem::zeroed();
             libc::sigemptyset(&raw mut set);
@@ -351,7 +355,8 @@ fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let mut client = Wire::connect(volume.socket());
     client.write(0, &incompressible(0));
     client.flush();
-    // Each write is durable, and the client waits for no answer: there may be none while the flash has no room.
+    // Each write is durable, and the client waits for no answer: there may be none while the flash
+    // has no room.
     let writer = std::thread::spawn(move || {
         for n in 1..1000 {
             client.begin(WRITE, FLAG_FUA, n * CHUNK as u64, CHUNK as u32, &incompressible(n));
@@ -522,7 +527,8 @@ fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
     with(2, GoesOn).filter(|signal| !["QUIT", "TERM"].contains(signal)).for_each(|signal| running.signal(signal));
     let ended = running.ends("create");
     assert!(ended.status.success(), "{ended:?}");
-    // A command that only reads, or repairs a whole flash, dies of the signal and leaves the flash as it was.
+    // A command that only reads, or repairs a whole flash, dies of the signal and leaves the flash
+    // as it was.
     for (words, signal) in [(&["verify"][..], "HUP"), (&["verify", "--repair"], "INT"), (&["verify"], "TERM")] {
         let running = begin(larder(words).arg("--flash").arg(flash.file()));
         std::thread::sleep(Duration::from_millis(200));

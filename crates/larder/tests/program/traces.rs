@@ -1,5 +1,5 @@
-//! `larder trace`: what generators make, what converting keeps, what a recording says of what real clients did, and what
-//! is refused.
+//! `larder trace`: what generators make, what converting keeps, what a recording says of what real
+//! clients did, and what is refused.
 //!
 //! The figures themselves are tested in `larder-trace`.
 
@@ -199,7 +199,8 @@ fn a_trace_is_chunked_again_by_two_passes_and_cut_by_requests() {
     assert_eq!(number(&info(&split), "write_blocks"), 3);
 }
 
-/// The command must fail with this code and one sentence with these words, and leave the folder as it was.
+/// The command must fail with this code and one sentence with these words, and leave the folder as
+/// it was.
 fn refused(scratch: &Scratch, command: &mut Command, code: i32, words: &[&str]) {
     let before = names(scratch);
     let out: Output = ends(command);
