@@ -6,11 +6,10 @@
 //! Departures from the paper, with the reason:
 //! - A generation validates base entries, too, not the extent's header on SSD. The check costs no
 //!   read, and the record's checksum covers slot and generation besides.
-//! - Clean duplicates survive a restart (the paper recovers them by later fingerprint lookups
-//!   only): their mappings are logged like base ones.
+//! - Clean duplicates survive a restart, for their mappings are logged like base ones.
 //! - Chunks of zeroes have an entry and no record. Clean ones are bounded to a quarter of the index
 //!   and dropped beyond that, because no eviction of a WEU would remove them.
-//! - No recipe cache: it belongs to deduplicating origins (the paper omits it for plain ones, too).
+//! - No recipe cache: it belongs to deduplicating origins.
 //!
 //! Invariants: those of [`Design`]; a slot's reference counts are its live entries.
 
