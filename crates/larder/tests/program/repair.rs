@@ -602,5 +602,5 @@ fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
         "{sentence}"
     );
     let out = run(larder(["dump", "trims", "--flash"]).arg(&volume.flash));
-    assert!(out.contains("seq=0 lba=120 chunk_count=4 no_hole=true\n"), "{out}");
+    assert!(out.contains("seq=0 lba=120 chunk_count=4 advisory=false no_hole=true\n"), "{out}");
 }
