@@ -68,12 +68,16 @@ impl Hanging {
         }
     }
 
+    /// Has a new process serve the origin: nbdkit may end by itself when it goes on after its
+    /// clients were cut off.
+    fn origin_anew(&self) -> Nbdkit {
+        Nbdkit::over(&self.scratch, "nbdkit", &self.scratch.path("origin"), &[], &[])
+    }
+
     /// Serves it again with its origin there, and sees that the first so many chunks are as they
     /// were written.
     fn holds(&self, chunks: u64) {
-        // A new process serves the origin: nbdkit may end by itself when it goes on after its
-        // clients were cut off.
-        let _origin = Nbdkit::over(&self.scratch, "nbdkit", &self.scratch.path("origin"), &[], &[]);
+        let _origin = self.origin_anew();
         let server = self.serve(&[]);
         let mut client = self.client("one");
         for n in 0..chunks {
@@ -161,7 +165,7 @@ fn what_is_written_through_to_an_origin_that_hangs_may_be_lost_and_that_is_said(
     assert!(said.contains("the end was cut off after 2 s, while "), "{said}");
     assert!(said.contains("has not answered a"), "{said}");
     assert!(said.contains("what clients flushed is kept, and what they wrote since then may be lost"), "{said}");
-    cache.origin.go_on();
+    let _origin = cache.origin_anew();
     let server = cache.serve(&[]);
     assert_eq!(cache.client("one").read(0, CHUNK), chunk(1));
     assert_eq!(ends(server).0, Some(0));
