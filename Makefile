@@ -42,7 +42,7 @@ packages: ## Install the client programs that the tests and the demo use (Debian
 # A missing client program skips the tests that need it, each with a printed line. CI sets
 # LARDER_REQUIRE_TOOLS=1, which makes that a failure.
 test: packages ## Run all tests, with real clients and file systems where this machine allows them
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 STAGES := fmt prose clippy test fuzz deny
 

@@ -55,7 +55,7 @@ pub(super) fn start(
 ) {
     let len = u64::from(len);
     if !connection.ranges.turns.is_taken() && connection.ranges.begin(len) {
-        return run(connection, ticket, len, begin(connection));
+        return run(connection, ticket, len, begin);
     }
     let connection = connection.clone();
     driver::spawn_local(async move {
@@ -64,17 +64,25 @@ pub(super) fn start(
             connection.ranges.ended.wait().await;
         }
         drop(turn);
-        if connection.is_gone() {
-            connection.ranges.end(len);
-            return connection.release(ticket.charge);
-        }
-        run(&connection, ticket, len, begin(&connection));
+        run(&connection, ticket, len, begin);
         connection.to_send.notify();
     });
 }
 
-fn run(connection: &Rc<Connection>, ticket: Ticket, len: u64, future: IoFuture<()>) {
-    when_done(connection, future, move |connection, result| {
+/// Runs a request that has room, or drops it if its client is gone.
+///
+/// A socket hands out the requests of a client that has closed it, so each request asks.
+fn run(
+    connection: &Rc<Connection>,
+    ticket: Ticket,
+    len: u64,
+    begin: impl FnOnce(&Connection) -> IoFuture<()> + 'static,
+) {
+    if connection.is_gone() {
+        connection.ranges.end(len);
+        return connection.release(ticket.charge);
+    }
+    when_done(connection, begin(connection), move |connection, result| {
         connection.ranges.end(len);
         match result {
             Ok(()) => ticket.done(&mut connection.outbox()),

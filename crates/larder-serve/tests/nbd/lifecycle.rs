@@ -119,25 +119,33 @@ fn long_ranges_begin_a_few_at_a_time_and_are_all_answered() {
 #[test]
 fn ranges_that_have_not_begun_go_with_their_client() {
     for (command, len) in long_ranges() {
-        let ram = Arc::new(RamDevice::new("ram", 128 * MIB, 512));
-        block_on(ram.write(64 * MIB, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");
-        let late = Late::new(ram, 6);
-        let served = serve(late.clone(), ServerOptions::default());
-        let mut raw = served.raw();
-        raw.go(false);
-        late.hold(true);
-        for cookie in 0..300 {
-            // The first two are under way when the client goes.
-            raw.request(command, 0, cookie, if cookie < 2 { 0 } else { 64 * MIB }, len, &[]);
-        }
-        eventually("two in the device", || late.waiting() >= 2);
-        drop(raw);
-        late.hold(false);
-        eventually("the connection's end", || served.server.stats().connections_now == 0);
-        let at = 64 << 20;
-        assert_eq!(late.ram.snapshot()[at..at + 4096], [7; 4096], "what had not begun is dropped");
-        assert!(served.server.shutdown());
+        requests_go_with_their_client(command, len, ServerOptions::default());
+        // The server has received two of them when the client goes.
+        requests_go_with_their_client(command, len, ServerOptions { requests_in_flight_max: 2, ..Default::default() });
     }
+}
+
+fn requests_go_with_their_client(command: u16, len: u32, options: ServerOptions) {
+    let ram = Arc::new(RamDevice::new("ram", 128 * MIB, 512));
+    block_on(ram.write(64 * MIB, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");
+    let late = Late::new(ram, 6);
+    let served = serve(late.clone(), options);
+    let mut raw = served.raw();
+    raw.go(false);
+    late.hold(true);
+    for cookie in 0..300 {
+        // The first two are under way when the client goes.
+        raw.request(command, 0, cookie, if cookie < 2 { 0 } else { 64 * MIB }, len, &[]);
+    }
+    eventually("two in the device", || late.waiting() >= 2);
+    // A program that another test starts holds the socket, too, until it runs.
+    raw.0.shutdown(std::net::Shutdown::Both).expect("shut down");
+    drop(raw);
+    late.hold(false);
+    eventually("the connection's end", || served.server.stats().connections_now == 0);
+    let at = 64 << 20;
+    assert_eq!(late.ram.snapshot()[at..at + 4096], [7; 4096], "requests that had not begun are dropped");
+    assert!(served.server.shutdown());
 }
 
 #[test]
