@@ -24,7 +24,7 @@ mod words;
 
 pub use counts::{DesignStats, DirtyCounts};
 pub use deferred::Deferred;
-pub use words::{DesignConfig, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim, Wanted};
+pub use words::{DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, Use, Victim, Wanted};
 
 /// A caching design. Threads share it for the calls that change nothing.
 pub trait Design: Send + Sync {
@@ -131,6 +131,13 @@ pub trait Design: Send + Sync {
 
     /// Forgets a run of chunks of any length, trimmed parts included.
     fn unmap_run(&mut self, first: Lba, count: u64);
+
+    /// [Unmaps](Design::unmap) each address of a run of any length, at the cost of its mapped chunks.
+    /// Returns whether any of them is logged; for a long run, it may say so without need.
+    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+        let mapped = self.mapped_in(first, count);
+        unmap_some(self, mapped, (first, count), leaving)
+    }
 
     /// Returns the addresses in a run that have an index entry, ascending; an entry may be stale.
     ///
@@ -455,4 +462,32 @@ pub trait Design: Send + Sync {
 
     /// Returns the counts.
     fn stats(&self) -> DesignStats;
+}
+
+/// Unmaps the leaving ones of `mapped`, addresses of a run, and trimmed parts.
+///
+/// Returns as [`Design::unmap_each`].
+pub(crate) fn unmap_some<D: Design + ?Sized>(
+    design: &mut D,
+    mut mapped: Vec<Lba>,
+    (first, count): (Lba, u64),
+    leaving: Leaving,
+) -> bool {
+    let end = first.0.saturating_add(count);
+    let is_owed = |design: &D, lba| {
+        design.dirty_seq(lba).is_some() || design.trimmed_from(lba).is_some_and(|run| run.first <= lba)
+    };
+    mapped.sort_unstable();
+    mapped.dedup();
+    let mut any = false;
+    for lba in mapped {
+        if leaving == Leaving::All || !is_owed(design, lba) {
+            any |= design.unmap(lba);
+        }
+    }
+    if leaving == Leaving::All && design.trimmed_from(first).is_some_and(|run| run.first.0 < end) {
+        design.unmap_run(first, count);
+        any = true;
+    }
+    any
 }

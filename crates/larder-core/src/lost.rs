@@ -25,6 +25,8 @@ pub struct Lost {
     /// Losses before the last durable checkpoint began; since then; and since the current
     /// checkpoint began.
     maps: [Vec<u64>; MAPS],
+    /// Upper bounds on the losses in each map.
+    counts: [u64; MAPS],
 }
 
 impl Lost {
@@ -34,7 +36,11 @@ impl Lost {
     /// Creates an empty set for so many entries.
     pub fn new(entries: u64) -> Lost {
         let bits = Lost::bits_for(entries);
-        Lost { mask: bits - 1, maps: std::array::from_fn(|_| vec![0; (bits / u64::from(u64::BITS)) as usize]) }
+        Lost {
+            mask: bits - 1,
+            maps: std::array::from_fn(|_| vec![0; (bits / u64::from(u64::BITS)) as usize]),
+            counts: [0; MAPS],
+        }
     }
 
     /// Returns the bytes that a set for so many entries allocates.
@@ -51,11 +57,18 @@ impl Lost {
     pub fn add(&mut self, key: u64) {
         let (word, bit) = self.place(key);
         self.maps[MAPS - 1][word] |= bit;
+        self.counts[MAPS - 1] += 1;
     }
 
     /// Marks all entries as lost.
     pub fn add_all(&mut self) {
         self.maps[MAPS - 1].fill(u64::MAX);
+        self.counts[MAPS - 1] += self.mask + 1;
+    }
+
+    /// Returns whether no entry is lost.
+    pub fn is_empty(&self) -> bool {
+        self.counts == [0; MAPS]
     }
 
     /// Returns whether this entry may be lost.
@@ -69,12 +82,16 @@ impl Lost {
         let [_, since, now] = &mut self.maps;
         since.iter_mut().zip(now.iter()).for_each(|(since, now)| *since |= now);
         now.fill(0);
+        let [_, since, now] = &mut self.counts;
+        *since += std::mem::take(now);
     }
 
     /// Ends the checkpoint as durable.
     pub fn checkpoint_is_durable(&mut self) {
         self.maps.rotate_left(1);
         self.maps[MAPS - 1].fill(0);
+        self.counts.rotate_left(1);
+        self.counts[MAPS - 1] = 0;
     }
 
     /// Returns the bytes that the set has allocated.
@@ -95,10 +112,11 @@ mod tests {
     #[test]
     fn what_was_lost_is_told_until_the_second_checkpoint() {
         let mut lost = Lost::new(1000);
+        assert!(lost.is_empty());
         let key = 7;
         lost.checkpoint_begins();
         lost.add(key);
-        assert!(lost.has(key) && !lost.has(8));
+        assert!(lost.has(key) && !lost.has(8) && !lost.is_empty());
         // This checkpoint began before the loss.
         lost.checkpoint_is_durable();
         lost.checkpoint_begins();
@@ -109,6 +127,6 @@ mod tests {
         lost.checkpoint_begins();
         assert!(lost.has(key));
         lost.checkpoint_is_durable();
-        assert!(!lost.has(key));
+        assert!(!lost.has(key) && lost.is_empty());
     }
 }

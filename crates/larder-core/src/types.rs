@@ -62,6 +62,13 @@ impl SectorMap {
         }
     }
 
+    /// Removes sectors `first..end`.
+    pub fn clear(&mut self, first: usize, end: usize) {
+        for sector in first..end.min(256) {
+            self.0[sector / 64] &= !(1 << (sector % 64));
+        }
+    }
+
     /// Returns whether `sector` is held.
     pub fn has(&self, sector: usize) -> bool {
         sector < 256 && self.0[sector / 64] >> (sector % 64) & 1 == 1

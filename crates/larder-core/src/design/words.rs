@@ -125,3 +125,12 @@ pub struct ExportedMapping {
     /// True if the origin lacks it.
     pub dirty: bool,
 }
+
+/// The addresses of a run that are forgotten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Leaving {
+    /// All, trimmed parts included.
+    All,
+    /// Those that the origin has.
+    Clean,
+}

@@ -46,7 +46,10 @@ mod lists;
 mod restored;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
+    design::{
+        Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Use, Victim,
+        unmap_some,
+    },
     history::{self, Draft, Trust},
     named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
@@ -273,6 +276,11 @@ impl Design for CdArc {
     fn unmap_run(&mut self, first: Lba, count: u64) {
         self.forget_run(first, count);
         self.nitro.unmap_run(first, count);
+    }
+
+    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+        let mapped = [self.lists.in_run(first, count), self.nitro.mapped_in(first, count)].concat();
+        unmap_some(self, mapped, (first, count), leaving)
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {

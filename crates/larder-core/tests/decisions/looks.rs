@@ -20,7 +20,7 @@ use larder_core::{
     cd_arc::CdArc,
     d_arc::DArc,
     d_lru::DLru,
-    design::{Hit, Question, Use, Wanted},
+    design::{Hit, Leaving, Question, Use, Wanted},
     lru::Lru,
     nitro::Nitro,
     ranges::Run,
@@ -435,5 +435,75 @@ fn looks_change_nothing_and_hits_may_be_told_of_later() {
         assert!(deferred > 10_000, "{}: only {deferred} hits were told of later", made.0);
         let has_region = made.0 == "austere";
         assert_eq!(confirmed > 5_000, has_region, "{}: {confirmed} hits that a metadata slot told of", made.0);
+    }
+}
+
+/// All mappings of a design, by address.
+fn mappings_of(design: &dyn Design) -> String {
+    let pieces = 0..design.export_pieces();
+    let mut mappings: Vec<_> = pieces.flat_map(|piece| design.export_mappings(piece)).collect();
+    mappings.sort_unstable_by_key(|mapping| mapping.lba);
+    format!("{mappings:?} {:?} {:?}", design.export_runs(), design.dirty_counts())
+}
+
+/// Some steps, and a run of addresses.
+fn run_of(seed: u64, made: &Made) -> (World, Lba, u64) {
+    let mut world = World::new(seed, Manner::Plainly, made);
+    (0..STEPS / 4).for_each(|_| world.step());
+    let mut rng = Rng::new(seed);
+    let first = rng.below(LBAS);
+    (world, Lba(first), rng.below(LBAS - first) + 1)
+}
+
+#[test]
+fn a_run_is_unmapped_as_its_addresses_are_one_by_one() {
+    for made in &DESIGNS {
+        for_seeds(0..60, |seed| {
+            let ((mut whole, first, count), (mut single, ..)) = (run_of(seed, made), run_of(seed, made));
+            let logged = whole.design().unmap_each(first, count, Leaving::All);
+            let any = (first.0..first.0 + count).fold(false, |any, lba| single.design().unmap(Lba(lba)) || any);
+            assert_eq!((made.0, logged), (made.0, any));
+            assert_eq!(mappings_of(whole.design()), mappings_of(single.design()), "{}", made.0);
+            // What the origin lacks stays.
+            let ((mut clean, ..), (mut single, ..)) = (run_of(seed, made), run_of(seed, made));
+            clean.design().unmap_each(first, count, Leaving::Clean);
+            for lba in (first.0..first.0 + count).map(Lba) {
+                let design = single.design();
+                let is_trimmed = design.trimmed_from(lba).is_some_and(|run| run.first <= lba);
+                if !is_trimmed && design.dirty_seq(lba).is_none() {
+                    design.unmap(lba);
+                }
+            }
+            assert_eq!(mappings_of(clean.design()), mappings_of(single.design()), "{}", made.0);
+        });
+    }
+}
+
+/// A walk over the addresses of the run would never end.
+#[test]
+fn a_run_of_any_length_costs_what_is_mapped_in_it() {
+    const LONG: u64 = 1 << 50;
+    for made in &DESIGNS {
+        for_seeds(0..10, |seed| {
+            let mut untouched = World::new(seed, Manner::Plainly, made);
+            for leaving in [Leaving::Clean, Leaving::All] {
+                assert!(!untouched.design().unmap_each(Lba(0), LONG, leaving), "{}: nothing is mapped", made.0);
+                assert!(!untouched.design.is_forgetting_logged(Lba(0), LONG));
+            }
+            let (mut world, ..) = run_of(seed, made);
+            let dirty = world.design.dirty_counts();
+            assert!(world.design.is_forgetting_logged(Lba(0), LONG), "{}", made.0);
+            assert!(world.design().unmap_each(Lba(0), LONG, Leaving::Clean) || dirty.chunks + dirty.runs > 0);
+            assert_eq!(world.design.dirty_counts(), dirty, "{}", made.0);
+            world.design().unmap_each(Lba(0), LONG, Leaving::All);
+            assert_eq!(world.design.dirty_counts().chunks + world.design.dirty_counts().runs, 0);
+            assert!((0..LBAS).all(|lba| world.design.peek(Lba(lba)) == Lookup::Miss), "{}", made.0);
+            // A checkpoint has none of it any more.
+            (0..3).for_each(|_| {
+                world.design().checkpoint_begins();
+                world.design().checkpoint_is_durable();
+            });
+            assert!(!world.design().unmap_each(Lba(0), LONG, Leaving::All), "{}", made.0);
+        });
     }
 }

@@ -24,6 +24,7 @@ use entries::Region;
 use larder_core::{
     DESIGNS, DesignConfig, DesignLayout, Lba, Lookup, NamedDesign, NewMapping, Over, SlotId, StreamClass,
     decisions::{Answer, Event, NewContent, Opened, Stored},
+    design::Leaving,
     packing::PackingRules,
     ranges::Run,
 };
@@ -214,13 +215,11 @@ impl WeuCache {
             }
             Event::Change { first, count, again } => {
                 let end = end_of(first, count)?;
-                (first.0..end).map(Lba).for_each(|lba| {
-                    if again {
-                        self.design.suspend(lba)
-                    } else {
-                        self.design.unmap(lba)
-                    };
-                });
+                if again {
+                    (first.0..end).for_each(|lba| _ = self.design.suspend(Lba(lba)));
+                } else {
+                    self.design.unmap_each(first, count, Leaving::All);
+                }
                 Ok(Answer::Done)
             }
             Event::Forget { lba } => {

@@ -38,6 +38,7 @@ pub(super) mod census;
 mod decisions;
 pub mod entries;
 pub mod exact;
+mod forget;
 mod indices;
 mod mapping;
 pub mod memory;
@@ -411,21 +412,6 @@ impl Bucketed {
         self.indices.map_now(lba, fingerprint);
     }
 
-    /// Removes an address from the indices. The log has an entry that forgets its LBA-hash at each
-    /// restart, too.
-    fn forget_in_core(&mut self, lba: Lba) {
-        self.entries.drop_held(lba);
-        self.suspended.remove(&self.indices.core.key_of_lba(lba));
-        self.indices.core.forget(lba);
-    }
-
-    /// Removes an address from the indices, without a log entry for it at some restart.
-    fn lose_in_core(&mut self, lba: Lba) {
-        self.count();
-        self.indices.note_lost(lba);
-        self.forget_in_core(lba);
-    }
-
     /// Maps `lba` to a unique content at `place`, in the run that was opened for it or that
     /// recovery knows.
     fn put_unshared(&mut self, lba: Lba, place: &Place) -> Deferred {
@@ -442,32 +428,6 @@ impl Bucketed {
         metadata.reset_unlisted(content, place.stored_len);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
         self.map_in_core(lba, &content)
-    }
-
-    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet. A restart
-    /// forgets the whole run, because a checkpoint may hold a run that an earlier frame of the log
-    /// trims later. The trim removed the mappings of other addresses with the same LBA-hash, and
-    /// the log does not list them. A lookup would find such a mapping after a write to its address.
-    fn to_forget(&self, run: &crate::ranges::Run) -> Vec<(Lba, u64)> {
-        match self.is_restoring {
-            true => vec![(run.first, run.count)],
-            false => self.exact.trimmed().gaps(run.first, run.count),
-        }
-    }
-
-    /// Forgets the addresses of a run.
-    fn forget_run(&mut self, first: Lba, count: u64) {
-        self.count();
-        self.exact.remove_run(first, count);
-        if count > self.indices.core.lba_entries_max().max(ASKED_MAX) {
-            // The indices do not know their addresses, so each would be searched for, and these are
-            // too many.
-            self.indices.lose_all();
-            self.suspended.clear();
-            self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
-            return;
-        }
-        (first.0..first.0.saturating_add(count)).for_each(|lba| self.forget_in_core(Lba(lba)));
     }
 }
 

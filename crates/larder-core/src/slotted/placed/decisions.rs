@@ -8,7 +8,9 @@
 
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
-    design::{Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
+    design::{
+        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Use, Victim, unmap_some,
+    },
     history::{Draft, Trust},
     ranges::Run,
     slots::{ExportedSlot, SlotState},
@@ -127,6 +129,12 @@ impl Design for Placed {
         }
         self.forget_run(first, count);
         self.mappings.unmap_run(first, count);
+    }
+
+    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+        let outlives = self.any_outlives(first, count);
+        let mapped = [self.design.in_run(first, count), self.mappings.mapped_in(first, count)].concat();
+        unmap_some(self, mapped, (first, count), leaving) || outlives
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {

@@ -21,6 +21,9 @@ use crate::{
 };
 use std::collections::BTreeMap;
 
+/// Maximum addresses of a run that are looked up one by one.
+const ASKED_MAX: u64 = 1 << 12;
+
 impl Placed {
     /// Returns whether a crash might bring back the present content of the unmapped `lba`.
     pub(super) fn outlives(&self, lba: Lba) -> bool {
@@ -35,9 +38,13 @@ impl Placed {
 
     /// Returns whether that holds for any address of a run.
     pub(super) fn any_outlives(&self, first: Lba, count: u64) -> bool {
-        // A run longer than the lists needs no exact answer.
-        let is_long = count > self.design.sizes().addresses;
-        self.design.looks_at_content() && (is_long || (first.0..first.0 + count).any(|lba| self.outlives(Lba(lba))))
+        // A long run may have lost addresses, and needs no exact answer.
+        let is_lost = || {
+            let mut lbas = first.0..first.0 + count;
+            !self.lost.is_empty() && (count > ASKED_MAX || lbas.any(|lba| self.lost.has(lba)))
+        };
+        let is_remembered = || self.design.in_run(first, count).into_iter().any(|lba| self.is_remembered(lba));
+        self.design.looks_at_content() && (is_lost() || is_remembered())
     }
 
     /// Notes that the design lost the content of `lba`.

@@ -10,8 +10,8 @@ use super::{
 };
 use crate::{
     design::{
-        Deferred, Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Question, Use, Victim,
-        Wanted,
+        Deferred, Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, Use,
+        Victim, Wanted,
     },
     ranges::Run,
     region::RegionEntry,
@@ -164,12 +164,11 @@ impl Design for Bucketed {
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
-        self.count();
-        let was_exact = self.exact.remove(lba);
-        // The log lacks the losses of the indices.
-        let may_come_back = self.indices.may_come_back(lba);
-        self.forget_in_core(lba);
-        was_exact || may_come_back
+        self.forget_one(lba)
+    }
+
+    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+        self.forget_each(first, count, leaving)
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
@@ -194,8 +193,7 @@ impl Design for Bucketed {
     }
 
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
-        let is_there = |lba| self.exact.get(lba) != Lookup::Miss || self.indices.may_come_back(lba);
-        (first.0..first.0.saturating_add(count)).any(|lba| is_there(Lba(lba)))
+        self.has_any(first, count)
     }
 
     fn trim(&mut self, run: Run) {

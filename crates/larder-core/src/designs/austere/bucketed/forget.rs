@@ -1,0 +1,122 @@
+//! Forgetting addresses, one by one and in runs.
+//!
+//! Invariants: the caller learns of each address that a crash might bring back, and logs it.
+//!
+//! What it does not do: log.
+
+use super::{ASKED_MAX, Bucketed};
+use crate::{
+    design::{Leaving, Lookup},
+    ranges::Run,
+    types::Lba,
+};
+
+/// Maximum chunks of a run whose addresses are looked up without a look at the whole indices.
+const LOOKED_MAX: u64 = 1 << 12;
+
+impl Bucketed {
+    /// Removes an address from the indices. The log has an entry that forgets its LBA-hash at each
+    /// restart, too.
+    pub(super) fn forget_in_core(&mut self, lba: Lba) {
+        self.entries.drop_held(lba);
+        self.suspended.remove(&self.indices.core.key_of_lba(lba));
+        self.indices.core.forget(lba);
+    }
+
+    /// Removes an address from the indices, without a log entry for it at some restart.
+    pub(super) fn lose_in_core(&mut self, lba: Lba) {
+        self.count();
+        self.indices.note_lost(lba);
+        self.forget_in_core(lba);
+    }
+
+    /// Forgets an address. Returns as [`Design::unmap`](crate::Design::unmap).
+    pub(super) fn forget_one(&mut self, lba: Lba) -> bool {
+        self.count();
+        let was_exact = self.exact.remove(lba);
+        // The log lacks the losses of the indices.
+        let may_come_back = self.indices.may_come_back(lba);
+        self.forget_in_core(lba);
+        was_exact || may_come_back
+    }
+
+    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet. A restart
+    /// forgets the whole run, because a checkpoint may hold a run that an earlier frame of the log
+    /// trims later. The trim removed the mappings of other addresses with the same LBA-hash, and
+    /// the log does not list them. A lookup would find such a mapping after a write to its address.
+    pub(super) fn to_forget(&self, run: &Run) -> Vec<(Lba, u64)> {
+        match self.is_restoring {
+            true => vec![(run.first, run.count)],
+            false => self.exact.trimmed().gaps(run.first, run.count),
+        }
+    }
+
+    /// Forgets the addresses of a run.
+    pub(super) fn forget_run(&mut self, first: Lba, count: u64) {
+        self.count();
+        self.exact.remove_run(first, count);
+        if self.has_nothing_clean(count) {
+            return;
+        }
+        if self.is_too_long(count) {
+            return self.lose_clean(first, count);
+        }
+        (first.0..first.0.saturating_add(count)).for_each(|lba| self.forget_in_core(Lba(lba)));
+    }
+
+    /// Returns whether a run has too many addresses to look up, as the indices know none of theirs.
+    fn is_too_long(&self, count: u64) -> bool {
+        count > self.indices.core.lba_entries_max().max(ASKED_MAX)
+    }
+
+    /// Empties the indices for a run that is too long.
+    fn lose_clean(&mut self, first: Lba, count: u64) {
+        self.indices.lose_all();
+        self.suspended.clear();
+        self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
+    }
+
+    /// Forgets as [`Design::unmap_each`](crate::Design::unmap_each) does. Looks up each address,
+    /// unless the indices are empty.
+    pub(super) fn forget_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+        let end = first.0.saturating_add(count);
+        self.count();
+        let (is_clean, is_too_long) = (self.has_nothing_clean(count), self.is_too_long(count));
+        if is_clean || is_too_long {
+            let has_exact = self.has_exact(first, count);
+            if leaving == Leaving::All {
+                self.exact.remove_run(first, count);
+            }
+            if !is_clean {
+                self.lose_clean(first, count);
+            }
+            return has_exact || !is_clean;
+        }
+        let goes = |design: &Bucketed, lba| leaving == Leaving::All || design.exact.get(lba) == Lookup::Miss;
+        (first.0..end).map(Lba).fold(false, |any, lba| goes(self, lba) && self.forget_one(lba) || any)
+    }
+
+    /// Returns whether any address of a run is mapped, or a crash might bring it back.
+    pub(super) fn has_any(&self, first: Lba, count: u64) -> bool {
+        let may_come_back = || {
+            let lbas = first.0..first.0.saturating_add(count);
+            !self.has_nothing_clean(count)
+                && (self.is_too_long(count) || lbas.map(Lba).any(|lba| self.indices.may_come_back(lba)))
+        };
+        self.has_exact(first, count) || may_come_back()
+    }
+
+    fn has_exact(&self, first: Lba, count: u64) -> bool {
+        let run = self.exact.trimmed().next(first).filter(|run| run.first.0 < first.0.saturating_add(count));
+        run.is_some() || !self.exact.kept_in(first, count).is_empty()
+    }
+
+    /// Returns whether the indices have nothing and lost nothing. Looks for a long run alone.
+    fn has_nothing_clean(&self, count: u64) -> bool {
+        count > LOOKED_MAX
+            && self.suspended.is_empty()
+            && self.entries.held() == 0
+            && self.indices.lost.lock().is_empty()
+            && self.indices.core.lba_entries() == 0
+    }
+}
