@@ -155,6 +155,7 @@ impl Cache {
             reservations: Reservations::default(),
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
+            waiting_for_destage: AtomicU32::new(0),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finishing: AtomicBool::new(false),

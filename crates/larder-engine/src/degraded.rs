@@ -28,7 +28,7 @@ use crate::{
     trim::Zeroing,
     unflushed::Asker,
 };
-use larder_core::{Lba, ranges::Run};
+use larder_core::{Lba, design::Leaving, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, runtime::compute};
 use std::{
     sync::{Arc, atomic::Ordering::*},
@@ -230,28 +230,27 @@ impl Shared {
         // (2)
         let _destages = self.destage_tickets.ask(first, count).granted().await;
         // (4)
-        let origin_change = self.changing(&mut self.state.lock(), offset, len);
-        self.forget(first, count, |state, lba| !is_dirty(state, lba));
+        let origin_change = {
+            let mut state = self.state.lock();
+            let origin_change = self.changing(&mut state, offset, len);
+            state.versions.bump_range(first, count);
+            state.prefetch.remove_range(first, count);
+            state.design.unmap_each(first, count, Leaving::Clean);
+            origin_change
+        };
         // (5) If it fails, the origin may have changed, too: the change is over, and did not
         // succeed.
         change.await?;
         origin_change.succeeded();
         // (6)
-        self.forget(first, count, |_, _| true);
+        {
+            let mut state = self.state.lock();
+            state.outdate_range(first, count);
+            state.design.unmap_each(first, count, Leaving::All);
+        }
         self.counters.writes_past_flash.fetch_add(1, Relaxed);
         self.signals.destaged.notify();
         Ok(())
-    }
-
-    /// Forgets the mappings of the chunks that `which` picks.
-    fn forget(&self, first: Lba, count: u64, which: impl Fn(&State, Lba) -> bool) {
-        let mut state = self.state.lock();
-        for lba in (first.0..first.0 + count).map(Lba) {
-            if which(&state, lba) {
-                state.outdate(lba);
-                state.design.unmap(lba);
-            }
-        }
     }
 
     /// Destages one chunk, if it is dirty.

@@ -21,9 +21,18 @@ mod runs;
 pub(crate) use limits::Limit;
 pub(crate) use runs::ZeroPace;
 
-use crate::{error::EngineError, fence::Fence, shared::Shared, state::State, sync::either};
+use crate::{
+    error::EngineError,
+    fence::Fence,
+    shared::Shared,
+    state::State,
+    sync::{Counted, Listener, either},
+};
 use larder_core::{Lba, ranges::Run};
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, atomic::Ordering::*},
+    time::Duration,
+};
 
 /// Limit of chunks in a batch; `BATCH_BYTES_MAX` is that of bytes.
 const BATCH_CHUNKS_MAX: usize = 256;
@@ -55,6 +64,17 @@ pub(crate) enum Reach {
     All,
 }
 
+/// How soon dirty data is to be destaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    /// The low watermark is not passed.
+    Not,
+    /// At the destage rate.
+    AtRate,
+    /// As fast as the origin takes it.
+    Now,
+}
+
 /// The chunks and runs that one batch destages.
 #[derive(Default)]
 pub(crate) struct Batch {
@@ -67,17 +87,58 @@ pub(crate) struct Batch {
 impl Shared {
     /// Wakes the destager if the low watermark is passed.
     pub(crate) fn wake_destager_if_due(&self) {
-        let due = {
-            let state = self.state.lock();
-            self.destage_due(&state)
-        };
-        if due {
+        let wanted = self.destage_wanted(&self.state.lock());
+        self.ask_for_destage(wanted);
+    }
+
+    /// Returns how soon dirty data is to be destaged.
+    pub(crate) fn destage_wanted(&self, state: &State) -> Wanted {
+        if !self.destage_due(state) {
+            Wanted::Not
+        } else if self.destage_urgent(state) {
+            Wanted::Now
+        } else {
+            Wanted::AtRate
+        }
+    }
+
+    /// Wakes the destager, if it is wanted.
+    pub(crate) fn ask_for_destage(&self, wanted: Wanted) {
+        if wanted != Wanted::Not {
             self.signals.destage_wanted.notify();
+        }
+        if wanted == Wanted::Now {
+            self.signals.destage_urged.notify();
+        }
+    }
+
+    /// Waits at a limit for the next destage, without a delay by the rate.
+    pub(crate) async fn wait_for_destage(&self, destaged: Listener<'_>) {
+        let _counted = Counted::new(&self.waiting_for_destage);
+        self.ask_for_destage(Wanted::Now);
+        destaged.await;
+    }
+
+    /// Returns whether the rate does not limit a due destage: much is dirty, or a writer waits.
+    fn destage_urgent(&self, state: &State) -> bool {
+        state.flash_failed.is_some()
+            || self.waiting_for_destage.load(Acquire) > 0
+            || self.dirty_percent(state) >= u64::from(self.live.get().dirty_high_percent)
+            || self.too_dirty(state)
+            || self.owed(state).runs >= self.geometry.zero_ranges_max / 2
+            || self.kept_runs_to_give(state) > 0
+    }
+
+    /// Pauses for the destage rate, until a destage is urgent or the pace changes.
+    async fn pause_for_rate(&self, pause: Duration, pace: Listener<'_>) {
+        let urged = self.signals.destage_urged.listen();
+        if !self.destage_urgent(&self.state.lock()) {
+            either(self.runtime.delay(pause), either(urged, pace)).await;
         }
     }
 
     /// Returns whether the low watermark is passed.
-    pub(crate) fn destage_due(&self, state: &State) -> bool {
+    fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
         if state.flash_failed.is_some() {
             // All readable data must reach the origin.
@@ -101,13 +162,7 @@ impl Shared {
             let pace = self.signals.pace.listen();
             let (due, urgent, degraded) = {
                 let state = self.state.lock();
-                let degraded = state.flash_failed.is_some();
-                let urgent = degraded
-                    || self.dirty_percent(&state) >= u64::from(self.live.get().dirty_high_percent)
-                    || self.too_dirty(&state)
-                    || self.owed(&state).runs >= self.geometry.zero_ranges_max / 2
-                    || self.kept_runs_to_give(&state) > 0;
-                (self.destage_due(&state), urgent, degraded)
+                (self.destage_due(&state), self.destage_urgent(&state), state.flash_failed.is_some())
             };
             if self.is_closing() {
                 return;
@@ -139,7 +194,7 @@ impl Shared {
                         // readers, too.
                         let spent = self.runtime.now().saturating_sub(began);
                         let earliest = Duration::from_secs_f64(bytes as f64 / rate as f64).max(2 * spent);
-                        either(self.runtime.delay(earliest - spent), pace).await;
+                        self.pause_for_rate(earliest - spent, pace).await;
                     }
                 }
                 Err(()) => {

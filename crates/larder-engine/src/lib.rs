@@ -75,6 +75,7 @@ pub mod verify;
 pub mod walk;
 pub mod write;
 pub mod write_back;
+pub(crate) mod zeroed_parts;
 
 pub use cache::Cache;
 pub use config::{CreateOptions, Tuning};

@@ -20,6 +20,7 @@ use crate::{error::EngineError, shared::Shared, state::State};
 use larder_core::{
     Lba,
     decisions::{Answer, Event},
+    design::Leaving,
     ranges::{Run, RunMap},
 };
 use larder_format::LogEntry;
@@ -168,9 +169,16 @@ impl Shared {
             }
             let change = self.changing(state, offset, len);
             state.decisions.note(|| (Event::Change { first, count, again: cached_again }, Answer::Done));
+            debug_assert!(
+                state.design.dirty_from(first, 1).first().is_none_or(|&(lba, _)| lba.0 >= first.0 + count),
+                "a write to the origin overtakes dirty data"
+            );
+            state.outdate_range(first, count);
             let mut any = false;
-            for lba in (first.0..first.0 + count).map(Lba) {
-                any |= forget_clean(state, lba, cached_again);
+            if cached_again {
+                (first.0..first.0 + count).for_each(|lba| any |= state.design.suspend(Lba(lba)));
+            } else {
+                any = state.design.unmap_each(first, count, Leaving::All);
             }
             if any {
                 // One entry covers all chunks, because the log may have less room than a large
@@ -257,10 +265,4 @@ impl Drop for OriginChange<'_> {
         state.versions.bump_range(self.first, self.count);
         state.prefetch.remove_range(self.first, self.count);
     }
-}
-
-fn forget_clean(state: &mut State, lba: Lba, cached_again: bool) -> bool {
-    debug_assert!(state.design.dirty_seq(lba).is_none(), "a write to the origin overtakes dirty data");
-    state.outdate(lba);
-    if cached_again { state.design.suspend(lba) } else { state.design.unmap(lba) }
 }

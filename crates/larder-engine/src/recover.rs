@@ -31,6 +31,7 @@ use crate::{
     superblock,
     unflushed::{OriginFlushes, Unflushed},
     walk::{LogWalk, Reader},
+    zeroed_parts::ZeroedParts,
 };
 use larder_core::{
     Design, DesignConfig,
@@ -317,6 +318,7 @@ pub async fn recover_by(
         versions: Versions::default(),
         streams: Streams::default(),
         prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),
+        zeroed_parts: ZeroedParts::default(),
         open: [None, None],
         in_flight: InFlight::default(),
         in_memory: vec![false; slot_count],

@@ -438,12 +438,10 @@ impl Shared {
     ///
     /// Metadata slots that the rest changes are written with the next store or commit.
     pub(crate) fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
-        let is_due = self.destage_due(&state);
+        let wanted = self.destage_wanted(&state);
         drop(state);
         drop(later);
-        if is_due {
-            self.signals.destage_wanted.notify();
-        }
+        self.ask_for_destage(wanted);
     }
 }
 

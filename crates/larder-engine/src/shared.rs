@@ -107,6 +107,8 @@ pub struct Signals {
     pub evict_wanted: Notify,
     /// The destager has work.
     pub destage_wanted: Notify,
+    /// A writer waits at a limit, or much is dirty: the destage rate holds no longer.
+    pub destage_urged: Notify,
     /// A chunk or a run was destaged.
     pub destaged: Notify,
     /// The pace changed, or the cache is closing: tasks in a long wait look again.
@@ -195,6 +197,8 @@ pub struct Shared {
     pub writes_in_flight: AtomicU32,
     /// Writes in flight that wait for room.
     pub waiting_for_room: AtomicU32,
+    /// Writes and trims at a limit, which wait for a destage.
+    pub waiting_for_destage: AtomicU32,
     /// The cache begins to close: it refuses new requests and those that wait for room.
     pub draining: AtomicBool,
     /// All data is written, and the background tasks may end.

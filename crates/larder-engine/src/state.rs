@@ -25,12 +25,12 @@ use crate::{
     segment::OpenWeu,
     state_lock::Touched,
     unflushed::{OriginFlushes, Unflushed},
+    zeroed_parts::ZeroedParts,
 };
 use larder_core::{
     Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
     decisions::{Answer, Event},
     design::{Deferred, Hit, Question, Use},
-    ranges::Run,
     region::RegionEntry,
     slots::SlotState,
     streams::Streams,
@@ -169,6 +169,8 @@ pub struct State {
     pub streams: Streams,
     /// Prefetched chunks.
     pub prefetch: PrefetchBuffer,
+    /// The kinds of zeroed parts of chunks.
+    pub zeroed_parts: ZeroedParts,
     /// Open WEUs: clean, dirty.
     pub open: [Option<OpenWeu>; 2],
     /// Closed segments whose write is not over, oldest first.
@@ -330,10 +332,21 @@ impl State {
     pub fn outdate(&mut self, lba: Lba) {
         self.versions.bump(lba);
         self.prefetch.remove(lba);
+        self.zeroed_parts.remove(lba);
         self.unflushed.remove(lba);
         if !self.lost.is_empty() {
             self.lost.remove(&lba.0);
         }
+    }
+
+    /// As [`State::outdate`], for a run.
+    pub fn outdate_range(&mut self, first: Lba, count: u64) {
+        self.versions.bump_range(first, count);
+        self.prefetch.remove_range(first, count);
+        self.zeroed_parts.remove_range(first, count);
+        self.unflushed.remove_range(first, count);
+        let lost: Vec<u64> = self.lost.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
+        lost.iter().for_each(|lba| _ = self.lost.remove(lba));
     }
 
     /// Maps `lba` to content that the origin lacks. Returns the sequence number to commit.
@@ -432,43 +445,6 @@ impl State {
             self.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
         mapped
-    }
-
-    /// Makes a run of chunks read as zeroes until its destage. Returns the sequence number.
-    ///
-    /// The trim also covers the runs of its kind that it touches, and all become one.
-    ///
-    /// # Errors
-    /// As [`State::map_dirty`].
-    pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
-        self.check_flash()?;
-        let Run { first, count, .. } = run;
-        self.versions.bump_range(first, count);
-        self.prefetch.remove_range(first, count);
-        self.unflushed.remove_range(first, count);
-        self.lost.retain(|&lba, _| lba < first.0 || lba >= first.0 + count);
-        let Run { first, count, no_hole, advisory, .. } = self.with_touching_runs(run);
-        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole, advisory });
-        self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
-        self.design.trim(Run { first, count, seq, no_hole, advisory });
-        Ok(seq)
-    }
-
-    /// Returns a run, extended by the trimmed runs of the same kind that it touches.
-    fn with_touching_runs(&self, wanted: Run) -> Run {
-        let (mut start, mut end) = (wanted.first.0, wanted.first.0 + wanted.count);
-        let run_at = |lba: u64| {
-            let found = self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba);
-            found.filter(|run| run.is_of_a_kind_with(&wanted))
-        };
-        if let Some(run) = start.checked_sub(1).and_then(run_at) {
-            start = run.first.0;
-            end = end.max(run.first.0 + run.count);
-        }
-        if let Some(run) = run_at(end) {
-            end = run.first.0 + run.count;
-        }
-        Run { first: Lba(start), count: end - start, ..wanted }
     }
 
     /// Returns the bytes of the record at `place`, copied or shared, if they are in memory.

@@ -2,9 +2,10 @@
 //! if a FLUSH followed.
 //!
 //! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging
-//! writes it to the origin as zeroes (punched if the origin can); parts of a chunk are written as
-//! zero sectors. Write-through and write-around: mappings are forgotten durably, then the origin
-//! writes zeroes. [`TrimPolicy`] sets the treatment of a TRIM.
+//! writes it to the origin as zeroes (punched if the origin can).
+//! [`zeroed_parts`](crate::zeroed_parts) zeroes parts of chunks. Write-through and write-around:
+//! mappings are forgotten durably, then the origin writes zeroes. [`TrimPolicy`] sets the treatment
+//! of a TRIM.
 //!
 //! Invariants: only a TRIM that is passed on becomes a plain discard, on an origin that promises
 //! zeroes.
@@ -12,10 +13,14 @@
 //! It does not keep trims; `kept.rs` does. It does not trim the flash; eviction does,
 //! slot by slot.
 
-use crate::{config::TrimPolicy, error::EngineError, shared::Shared, tickets::Ticket};
-use larder_core::{Lba, ranges::Run};
+use crate::{config::TrimPolicy, error::EngineError, shared::Shared, state::State, tickets::Ticket};
+use larder_core::{
+    Lba,
+    decisions::{Answer, Event},
+    ranges::Run,
+};
 use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
-use larder_format::WriteMode;
+use larder_format::{LogEntry, WriteMode};
 use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering::*},
@@ -121,56 +126,37 @@ impl Shared {
     }
 
     async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
-        let seq = self.zero_chunks(offset, len, how).await?;
-        if how.flags.fua { self.commit(seq + 1).await } else { Ok(()) }
+        let upto = self.zero_chunks(offset, len, how).await?;
+        self.wake_destager_if_due();
+        if how.flags.fua { self.commit(upto).await } else { Ok(()) }
     }
 
+    /// Zeroes a range in the cache. Returns the number below which a commit makes all of it
+    /// durable.
     async fn zero_chunks(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<u64, EngineError> {
         let Zeroing { flags: ZeroFlags { no_hole, .. }, advisory } = how;
         let end = offset + len;
         let chunk = self.geometry.chunk_bytes as u64;
         let Range { start: whole_first, end: whole_end } = self.whole_chunks(offset, len);
         if whole_first >= whole_end {
-            return self.zero_parts(offset, end).await;
+            return self.zero_parts(offset, end, how).await;
         }
-        let mut seq = 0;
-        if offset < whole_first * chunk {
-            seq = self.zero_parts(offset, whole_first * chunk).await?;
-        }
+        let mut upto = self.zero_parts(offset, whole_first * chunk, how).await?;
         let mut at = whole_first;
         while at < whole_end {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             self.wait_for_runs().await?;
             let mut state = self.state.lock();
             let count = state.design.trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
-            seq = state.trim(Run { first: Lba(at), count, seq: 0, no_hole, advisory })?;
+            let seq = state.trim(Run { first: Lba(at), count, seq: 0, no_hole, advisory })?;
+            upto = upto.max(seq + 1);
             at += count;
         }
-        self.wake_destager_if_due();
-        if whole_end * chunk < end {
-            seq = self.zero_parts(whole_end * chunk, end).await?;
-        }
-        Ok(seq)
-    }
-
-    /// Writes zero sectors to less than a chunk, or to parts of two.
-    async fn zero_parts(self: &Arc<Self>, from: u64, to: u64) -> Result<u64, EngineError> {
-        let mut at = from;
-        let mut seq = 0;
-        while at < to {
-            let (_room, ()) = self.wait_until_writable(|_| ()).await?;
-            let (lba, _) = self.geometry.chunks_of(at, 1);
-            let start = self.geometry.offset_of(lba);
-            let end = to.min(start + self.geometry.chunk_len(lba) as u64);
-            let zeroes = vec![0; (end - at) as usize];
-            seq = self.write_partial(lba, (at - start) as usize, &zeroes).await?;
-            at = end;
-        }
-        Ok(seq)
+        Ok(upto.max(self.zero_parts(whole_end * chunk, end, how).await?))
     }
 
     /// Waits while the runs are as many as a checkpoint holds or the RAM budget affords.
-    async fn wait_for_runs(self: &Arc<Self>) -> Result<(), EngineError> {
+    pub(crate) async fn wait_for_runs(self: &Arc<Self>) -> Result<(), EngineError> {
         loop {
             let destaged = self.signals.destaged.listen();
             {
@@ -182,8 +168,7 @@ impl Shared {
                 }
             }
             self.refuse_if_draining()?;
-            self.signals.destage_wanted.notify();
-            destaged.await;
+            self.wait_for_destage(destaged).await;
         }
     }
 
@@ -230,5 +215,41 @@ impl Shared {
     /// Returns whether the origin gets a plain discard, after which it promises zeroes.
     fn discards(&self, how: Zeroing) -> bool {
         how.advisory && self.tuning.trim == TrimPolicy::Pass && self.origin.info().discard_zeroes
+    }
+}
+
+impl State {
+    /// Makes a run of chunks read as zeroes until its destage. Returns the sequence number.
+    ///
+    /// The trim also covers the runs of its kind that it touches, and all become one.
+    ///
+    /// # Errors
+    /// As [`State::map_dirty`].
+    pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
+        self.check_flash()?;
+        let Run { first, count, .. } = run;
+        self.outdate_range(first, count);
+        let Run { first, count, no_hole, advisory, .. } = self.with_touching_runs(run);
+        let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole, advisory });
+        self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
+        self.design.trim(Run { first, count, seq, no_hole, advisory });
+        Ok(seq)
+    }
+
+    /// Returns a run, extended by the trimmed runs of the same kind that it touches.
+    fn with_touching_runs(&self, wanted: Run) -> Run {
+        let (mut start, mut end) = (wanted.first.0, wanted.first.0 + wanted.count);
+        let run_at = |lba: u64| {
+            let found = self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba);
+            found.filter(|run| run.is_of_a_kind_with(&wanted))
+        };
+        if let Some(run) = start.checked_sub(1).and_then(run_at) {
+            start = run.first.0;
+            end = end.max(run.first.0 + run.count);
+        }
+        if let Some(run) = run_at(end) {
+            end = run.first.0 + run.count;
+        }
+        Run { first: Lba(start), count: end - start, ..wanted }
     }
 }

@@ -48,6 +48,16 @@ enum Base {
     Unknown,
 }
 
+/// A chunk after a partial write.
+pub(crate) struct Merged {
+    /// Its bytes.
+    pub chunk: IoBuf,
+    /// The sectors of it that are known.
+    pub valid: SectorMap,
+    /// All of them are.
+    pub is_whole: bool,
+}
+
 impl Shared {
     /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence
     /// number of the last mapping.
@@ -204,8 +214,7 @@ impl Shared {
                 }
                 Wait::Destage => {
                     let _counted = Counted::new(&self.waiting_for_room);
-                    self.signals.destage_wanted.notify();
-                    destaged.await;
+                    self.wait_for_destage(destaged).await;
                 }
                 Wait::Room => {
                     let _counted = Counted::new(&self.waiting_for_room);
@@ -265,12 +274,18 @@ impl Shared {
     }
 
     /// Writes some sectors of a chunk, without the origin.
-    pub(crate) async fn write_partial(
+    async fn write_partial(self: &Arc<Self>, lba: Lba, from: usize, piece: &[u8]) -> Result<u64, EngineError> {
+        let merged = self.merge_partial(lba, from, piece).await?;
+        self.put_merged(lba, merged).await
+    }
+
+    /// Merges some sectors of a chunk with those that the cache has.
+    pub(crate) async fn merge_partial(
         self: &Arc<Self>,
         lba: Lba,
         from: usize,
         piece: &[u8],
-    ) -> Result<u64, EngineError> {
+    ) -> Result<Merged, EngineError> {
         let len = self.geometry.chunk_len(lba);
         self.inform(Question::Address(lba)).await;
         let base = {
@@ -322,7 +337,14 @@ impl Shared {
         chunk[from..from + piece.len()].copy_from_slice(piece);
         let (first, end) = Shared::sectors_of(from, piece.len());
         valid.set(first, end);
-        if valid.has_all(all.0, all.1) {
+        Ok(Merged { chunk, valid, is_whole: valid.has_all(all.0, all.1) })
+    }
+
+    /// Stores merged sectors of a chunk, and maps them dirty. Returns the sequence number of the
+    /// mapping.
+    pub(crate) async fn put_merged(self: &Arc<Self>, lba: Lba, merged: Merged) -> Result<u64, EngineError> {
+        let Merged { chunk, valid, is_whole } = merged;
+        if is_whole {
             let prepared = self.prepare(&chunk);
             return self.put_dirty(lba, &chunk.freeze(), prepared).await;
         }

@@ -461,7 +461,8 @@ fn a_run_is_unmapped_as_its_addresses_are_one_by_one() {
         for_seeds(0..60, |seed| {
             let ((mut whole, first, count), (mut single, ..)) = (run_of(seed, made), run_of(seed, made));
             let logged = whole.design().unmap_each(first, count, Leaving::All);
-            let any = (first.0..first.0 + count).fold(false, |any, lba| single.design().unmap(Lba(lba)) || any);
+            let mut any = false;
+            (first.0..first.0 + count).for_each(|lba| any |= single.design().unmap(Lba(lba)));
             assert_eq!((made.0, logged), (made.0, any));
             assert_eq!(mappings_of(whole.design()), mappings_of(single.design()), "{}", made.0);
             // What the origin lacks stays.

@@ -7,6 +7,7 @@ use larder_device::{
     rng::Rng,
     sim::Schedule,
 };
+use larder_engine::config::TrimPolicy;
 use std::time::Duration;
 
 const CHUNK: u64 = 8 << 10;
@@ -79,6 +80,168 @@ fn what_is_destaged_together_costs_one_flush_of_the_origin() {
             let chunk = world.origin.sim.peek_durable(number * 8 * CHUNK, CHUNK as usize);
             assert_same(&chunk, &noise(number, CHUNK as usize), "the origin");
         }
+    });
+}
+
+/// A client's request for zeroes.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Zeroes {
+    Trim,
+    Written { no_hole: bool },
+}
+
+const WRITTEN: Zeroes = Zeroes::Written { no_hole: false };
+
+fn ask(world: &World, zeroes: Zeroes, offset: u64, len: u64) {
+    match zeroes {
+        Zeroes::Trim => world.trim(offset, len),
+        Zeroes::Written { no_hole } => world.zero(offset, len, ZeroFlags { no_hole, ..ZeroFlags::default() }),
+    }
+}
+
+#[test]
+fn neighbours_that_meet_inside_a_chunk_become_one_run() {
+    let world = World::new(1, Setup::default());
+    world.trim(0, 4_194_816);
+    world.trim(4_194_816, 4_193_792);
+    let status = world.status();
+    assert_eq!((status.trimmed_runs, status.trimmed_bytes, status.dirty_bytes), (1, 8 * MIB, 0));
+    assert_eq!(status.counts.trims, 2);
+}
+
+/// However a range is cut, and in which order the pieces come, over any content, one run is left of
+/// it and nothing dirty.
+#[test]
+fn any_cut_of_a_range_leaves_the_same_run() {
+    const SECTOR: u64 = 512;
+    each_seed(60, |seed| {
+        let mut rng = Rng::new(seed);
+        let trim = if seed % 2 == 0 { TrimPolicy::Zero } else { TrimPolicy::Pass };
+        let zeroes = [Zeroes::Trim, WRITTEN, Zeroes::Written { no_hole: true }][rng.index(3)];
+        // Volume and flash are large enough for a run of each piece without a destage.
+        let mut setup = Setup { origin_bytes: 64 * MIB - 2560, flash_bytes: 64 * MIB, ..Setup::default() };
+        setup.tuning.trim = trim;
+        let volume = setup.origin_bytes;
+        let base = 60 * MIB;
+        let tail = volume - base;
+        let mut world = World::new(seed, setup);
+        let mut twin = Twin::new();
+        world.fill_origin(base, &noise(99, tail as usize));
+        twin.write(base, &noise(99, tail as usize));
+        for number in 0..rng.below(30) {
+            let (at, len) = random_run(&mut rng, tail, 40);
+            let at = base + at;
+            match rng.below(4) {
+                0 => assert_same(&world.read(at, len), &twin.bytes(at, len), "a read"),
+                kind => {
+                    let data = if kind == 1 { vec![0; len] } else { noise(number, len) };
+                    world.write(at, &data);
+                    twin.write(at, &data);
+                }
+            }
+        }
+        if rng.chance(1, 3) {
+            assert!(world.destage_all());
+        }
+        // Whole chunks: the last one is short.
+        let first = base / CHUNK + rng.below(300);
+        let end = if rng.chance(1, 4) { volume } else { (first + 1 + rng.below(200)) * CHUNK };
+        let (from, to) = (first * CHUNK / SECTOR, end / SECTOR);
+        let mut cuts: Vec<u64> = (0..rng.below(60)).map(|_| from + rng.below(to - from)).collect();
+        cuts.extend([from, to]);
+        cuts.sort_unstable();
+        cuts.dedup();
+        for piece in shuffled(&mut rng, cuts.len() as u64 - 1) {
+            let (at, until) = (cuts[piece as usize] * SECTOR, cuts[piece as usize + 1] * SECTOR);
+            ask(&world, zeroes, at, until - at);
+            twin.zero(at, until - at);
+            assert_same(&world.read(at, (until - at) as usize), &twin.bytes(at, (until - at) as usize), "a piece");
+        }
+        // Again, over zeroes.
+        let (at, len) = random_run(&mut rng, end - first * CHUNK, 60);
+        ask(&world, zeroes, first * CHUNK + at, len as u64);
+        assert_same(&world.read(base, tail as usize), &twin.bytes(base, tail as usize), "the volume");
+        let trimmed = end.next_multiple_of(CHUNK) - first * CHUNK;
+        assert_eq!((world.status().trimmed_runs, world.status().trimmed_bytes), (1, trimmed), "{trim:?} {zeroes:?}");
+        world.flush();
+        world.crash();
+        world.open();
+        assert_eq!((world.status().trimmed_runs, world.status().trimmed_bytes), (1, trimmed), "after a crash");
+        world.origin.take_events();
+        assert!(world.destage_all());
+        let inside = |op| {
+            let asked = world.origin.asked(op).into_iter();
+            asked.filter(|it| it.offset < end && it.end() > first * CHUNK).collect::<Vec<_>>()
+        };
+        assert!(inside(IoOp::Write).is_empty(), "{:?}: nothing in it was dirty", inside(IoOp::Write));
+        let is_discarded = trim == TrimPolicy::Pass && zeroes == Zeroes::Trim;
+        assert_eq!(inside(IoOp::Discard).is_empty(), !is_discarded, "{trim:?} {zeroes:?}");
+        assert_eq!(inside(IoOp::WriteZeroes).is_empty(), is_discarded, "{trim:?} {zeroes:?}");
+        let no_hole = zeroes == Zeroes::Written { no_hole: true };
+        assert!(inside(IoOp::WriteZeroes).iter().all(|it| it.no_hole == no_hole), "{zeroes:?}");
+        let expected = twin.bytes(base, tail as usize);
+        assert_same(&world.origin.sim.peek_durable(base, tail as usize), &expected, "the origin");
+    });
+}
+
+/// The origin is owed zeroes that a client wrote, also in the chunk in which they meet a TRIM.
+#[test]
+fn a_chunk_of_two_kinds_is_owed_and_stays_allocated() {
+    let half = CHUNK / 2;
+    let owed = |requests: &[(Zeroes, u64, u64)]| {
+        let mut setup = Setup::default();
+        setup.tuning.trim = TrimPolicy::Pass;
+        let mut world = World::new(1, setup);
+        world.fill_origin(0, &noise(1, 16 * CHUNK as usize));
+        requests.iter().for_each(|&(zeroes, at, len)| ask(&world, zeroes, at, len));
+        world.close();
+        world.setup.tuning.trim = TrimPolicy::Keep;
+        world.open();
+        let status = world.status();
+        assert_eq!(status.dirty_bytes, 0, "{requests:?}");
+        world.origin.take_events();
+        assert!(world.destage_all());
+        let no_hole: u64 = world.origin.asked(IoOp::WriteZeroes).iter().filter(|it| it.no_hole).map(|it| it.len).sum();
+        (status.kept_trim_bytes / CHUNK, status.trimmed_bytes / CHUNK, no_hole / CHUNK)
+    };
+    use Zeroes::Trim;
+    let no_hole = Zeroes::Written { no_hole: true };
+    // Kept, owed, and of the latter allocated chunks.
+    assert_eq!(owed(&[(Trim, 0, half), (Trim, half, half)]), (1, 0, 0));
+    assert_eq!(owed(&[(Trim, 0, half), (WRITTEN, half, half)]), (0, 1, 0));
+    assert_eq!(owed(&[(WRITTEN, half, half), (Trim, 0, half)]), (0, 1, 0));
+    assert_eq!(owed(&[(Trim, 0, half), (WRITTEN, 0, half), (Trim, half, half)]), (0, 1, 0));
+    assert_eq!(owed(&[(WRITTEN, 0, half), (Trim, 0, CHUNK)]), (1, 0, 0));
+    assert_eq!(owed(&[(no_hole, 0, half), (WRITTEN, half, half)]), (0, 1, 1));
+    assert_eq!(owed(&[(no_hole, 0, half), (Trim, half, half)]), (0, 1, 1));
+    // In a run, all of which reads as zeroes.
+    assert_eq!(owed(&[(Trim, 0, 4 * CHUNK), (WRITTEN, CHUNK, half)]), (3, 1, 0));
+    assert_eq!(owed(&[(WRITTEN, 0, 4 * CHUNK), (Trim, CHUNK, half)]), (0, 4, 0));
+    assert_eq!(owed(&[(WRITTEN, 0, 4 * CHUNK), (no_hole, CHUNK + half, CHUNK)]), (0, 4, 2));
+    assert_eq!(owed(&[(no_hole, 0, 4 * CHUNK), (WRITTEN, CHUNK, half)]), (0, 4, 4));
+    assert_eq!(owed(&[(no_hole, 0, CHUNK), (WRITTEN, 0, half), (WRITTEN, half, half)]), (0, 1, 0));
+    assert_eq!(owed(&[(WRITTEN, 0, CHUNK), (Trim, 0, half), (Trim, half, half)]), (1, 0, 0));
+}
+
+/// A durable request ends after the commit of all its pieces, those in older runs included.
+#[test]
+fn a_durable_trim_across_runs_survives_a_crash() {
+    each_seed(20, |seed| {
+        let mut rng = Rng::new(seed);
+        let mut world = World::new(seed, Setup::default());
+        let mut twin = Twin::new();
+        world.fill_origin(0, &noise(1, 64 * CHUNK as usize));
+        twin.write(0, &noise(1, 64 * CHUNK as usize));
+        let last = 8 + rng.below(40);
+        world.zero(last * CHUNK, 4 * CHUNK, ZeroFlags { no_hole: true, ..ZeroFlags::default() });
+        twin.zero(last * CHUNK, 4 * CHUNK);
+        let (from, to) = (CHUNK * rng.below(8), last * CHUNK + 512 * (1 + rng.below(30)));
+        world.zero(from, to - from, ZeroFlags { fua: true, ..ZeroFlags::default() });
+        twin.zero(from, to - from);
+        world.crash();
+        world.open();
+        let len = (last * CHUNK) as usize;
+        assert_same(&world.read(0, len), &twin.bytes(0, len), "after a crash");
     });
 }
 
@@ -189,4 +352,49 @@ fn the_status_names_the_limit_that_binds() {
             origin.sim.plan().clear();
         }),
     ]));
+}
+
+/// A writer at a limit waits for the origin, and not for the destage rate, which would have it wait
+/// for ages.
+#[test]
+fn no_rate_holds_writers_at_a_limit() {
+    let setup = |tuning: fn() -> larder_engine::Tuning| {
+        let mut setup = Setup { flash_bytes: 5 * MIB, schedule: Schedule::Timed, ..Setup::default() };
+        setup.tuning = larder_engine::Tuning { destage_rate_bytes_per_s: 1, ..tuning() };
+        setup
+    };
+    // Trimmed runs.
+    let world = World::new(1, setup(lazy_tuning));
+    for number in 0..2000 {
+        world.trim(number * 4 * CHUNK, CHUNK);
+    }
+    let status = world.status();
+    assert!(status.counts.write_waits > 0 || status.trimmed_runs < 2000, "the table was full");
+    assert!(world.runtime.now() < Duration::from_secs(60), "{:?}", world.runtime.now());
+    // Dirty data.
+    let world = World::new(1, setup(Default::default));
+    for number in 0..1000 {
+        world.write(number * 2 * CHUNK, &noise(number, CHUNK as usize));
+    }
+    assert!(world.status().counts.destaged_chunks > 100, "the flash was full");
+    assert!(world.runtime.now() < Duration::from_secs(60), "{:?}", world.runtime.now());
+}
+
+/// Much dirty data ends a pause that began while little was dirty.
+#[test]
+fn no_rate_holds_a_destage_above_the_high_watermark() {
+    let mut setup = Setup { schedule: Schedule::Timed, ..Setup::default() };
+    setup.tuning.destage_rate_bytes_per_s = 1;
+    (setup.tuning.dirty_low_percent, setup.tuning.dirty_high_percent) = (5, 20);
+    let world = World::new(1, setup);
+    let write = |number: u64| world.write(number * 2 * CHUNK, &noise(number, CHUNK as usize));
+    let rest = || world.run(async { world.runtime.delay(Duration::from_secs(30)).await.expect("time passes") });
+    (0..200).for_each(write);
+    rest();
+    let slow = world.status().counts.destaged_chunks;
+    assert!(slow <= 64, "{slow} chunks at a byte a second");
+    (200..700).for_each(write);
+    rest();
+    let status = world.status();
+    assert!(status.counts.destaged_chunks > slow + 100, "{} chunks", status.counts.destaged_chunks);
 }

@@ -93,7 +93,11 @@ impl Bucketed {
             return has_exact || !is_clean;
         }
         let goes = |design: &Bucketed, lba| leaving == Leaving::All || design.exact.get(lba) == Lookup::Miss;
-        (first.0..end).map(Lba).fold(false, |any, lba| goes(self, lba) && self.forget_one(lba) || any)
+        let mut any = false;
+        for lba in (first.0..end).map(Lba) {
+            any |= goes(self, lba) && self.forget_one(lba);
+        }
+        any
     }
 
     /// Returns whether any address of a run is mapped, or a crash might bring it back.
