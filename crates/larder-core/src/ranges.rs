@@ -30,6 +30,11 @@ pub struct Run {
 }
 
 impl Run {
+    /// Returns a run that the origin is owed, as holes or not.
+    pub const fn new(first: Lba, count: u64, seq: u64) -> Run {
+        Run { first, count, seq, no_hole: false, advisory: false }
+    }
+
     /// Returns true if the engine tells the origin of both in the same way.
     pub fn is_of_a_kind_with(&self, other: &Run) -> bool {
         (self.no_hole, self.advisory) == (other.no_hole, other.advisory)
@@ -225,13 +230,7 @@ mod tests {
                     }
                     1 => {
                         let old = next(seq);
-                        map.remove_if_unchanged(&Run {
-                            first: Lba(first),
-                            count,
-                            seq: old,
-                            no_hole: false,
-                            advisory: false,
-                        });
+                        map.remove_if_unchanged(&Run::new(Lba(first), count, old));
                         model[first as usize..(first + count) as usize].iter_mut().for_each(|s| {
                             if *s == old {
                                 *s = 0;

@@ -93,13 +93,7 @@ impl OriginChanges {
         if self.doubtful.len() >= RUNS_MAX {
             self.all_doubtful = true;
         } else {
-            self.doubtful.insert(Run {
-                first: Lba(first),
-                count: end - first,
-                seq: 0,
-                no_hole: false,
-                advisory: false,
-            });
+            self.doubtful.insert(Run::new(Lba(first), end - first, 0));
         }
     }
 
@@ -116,13 +110,7 @@ impl OriginChanges {
             self.written = RunMap::default();
             self.overflowed_below = self.next_number + 1;
         }
-        self.written.insert(Run {
-            first: Lba(first),
-            count: end - first,
-            seq: self.next_number,
-            no_hole: false,
-            advisory: false,
-        });
+        self.written.insert(Run::new(Lba(first), end - first, self.next_number));
         self.next_number += 1;
     }
 

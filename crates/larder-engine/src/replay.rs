@@ -155,13 +155,7 @@ impl Replay {
             }
         }
         for seq in [map_seq, 0] {
-            self.design.mark_run_clean(&Run {
-                first: Lba(lba),
-                count: end.saturating_sub(lba),
-                seq,
-                no_hole: false,
-                advisory: false,
-            });
+            self.design.mark_run_clean(&Run::new(Lba(lba), end.saturating_sub(lba), seq));
         }
     }
 

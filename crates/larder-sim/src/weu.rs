@@ -399,7 +399,7 @@ impl ReplayCache for WeuCache {
             let seq = self.next_seq;
             self.next_seq += 1;
             let count = TRIMMED_AT_ONCE.min(end - at);
-            self.design.trim(Run { first: Lba(at), count, seq, no_hole: false, advisory: false });
+            self.design.trim(Run::new(Lba(at), count, seq));
             self.dirty.in_run(Lba(at), count).into_iter().for_each(|lba| self.tell_dirty(lba));
             self.pending += 1;
             self.destage_some();

@@ -130,7 +130,7 @@ fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>)
     for number in 0..CHUNKS {
         let lba = Lba(if number < CHUNKS / 2 { number } else { CHUNKS + number * 7919 % CHUNKS });
         match number % 4 {
-            0 => design.trim(Run { first: lba, count: 1, seq: number, no_hole: false, advisory: false }),
+            0 => design.trim(Run::new(lba, 1, number)),
             1 => design.map(lba, NewMapping::Fragment { place, sectors: SectorMap::EMPTY }, Some(number)),
             _ => design.map(lba, NewMapping::Zero, Some(number)),
         }

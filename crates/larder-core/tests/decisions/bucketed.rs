@@ -544,7 +544,7 @@ impl World {
 
     fn trim(&mut self, first: Lba, count: u64) {
         self.seq += 1;
-        let run = Run { first, count, seq: self.seq, no_hole: false, advisory: false };
+        let run = Run::new(first, count, self.seq);
         self.design.trim(run);
         self.log(Logged::Trim(run));
         self.unsettled.retain(|unsettled| !(first.0..first.0 + count).contains(&unsettled.lba.0));

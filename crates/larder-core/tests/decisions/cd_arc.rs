@@ -106,7 +106,7 @@ fn addresses_go_through_the_lists_of_arc() {
     assert_eq!((cache.design.lookup(Lba(0)), cache.lens()), (Lookup::Miss, [2, 2, 1, 0, 0]));
     cache.put(0, 100, None);
     assert_eq!(cache.lens(), [2, 2, 1, 0, 0], "it is in T2");
-    cache.design.trim(Run { first: Lba(0), count: 1, seq: 9, no_hole: false, advisory: false });
+    cache.design.trim(Run::new(Lba(0), 1, 9));
     assert_eq!((cache.design.lookup(Lba(0)), cache.lens()), (Lookup::Zero, [2, 1, 1, 0, 0]));
 }
 
@@ -322,7 +322,7 @@ proptest! {
         for (step, (lba, content, what)) in requests.into_iter().enumerate() {
             match what {
                 0 => {
-                    cache.design.trim(Run { first: Lba(lba), count: 1, seq: step as u64, no_hole: false, advisory: false });
+                    cache.design.trim(Run::new(Lba(lba), 1, step as u64));
                     volume[lba as usize] = u64::MAX;
                 }
                 1 => {

@@ -885,13 +885,13 @@ fn a_run_of_any_length_is_forgotten() {
     for lba in [3, 70, 1 << 20, 1 << 39] {
         design.map(Lba(lba), NewMapping::Zero, Some(lba));
     }
-    design.trim(Run { first: Lba(100), count: 50, seq: 1000, no_hole: false, advisory: false });
+    design.trim(Run::new(Lba(100), 50, 1000));
     assert_eq!(design.mapped_in(Lba(4), 1 << 39), [70, 1 << 20, 1 << 39].map(Lba));
     assert_eq!(design.mapped_in(Lba(3), 2), [Lba(3)]);
     design.unmap_run(Lba(70), 1 << 38);
     let left: Vec<u64> = design.dirty_from(Lba(0), 10).into_iter().map(|(lba, _)| lba.0).collect();
     assert_eq!(left, [3, 1 << 39]);
     assert_eq!(design.dirty_counts().runs, 0);
-    design.trim(Run { first: Lba(0), count: 1 << 40, seq: 1001, no_hole: false, advisory: false });
+    design.trim(Run::new(Lba(0), 1 << 40, 1001));
     assert_eq!((design.dirty_counts().chunks, design.dirty_counts().runs), (0, 1));
 }

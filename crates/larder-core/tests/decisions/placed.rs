@@ -181,7 +181,7 @@ impl World {
         let longest = if self.rng.chance(10) { 1 << 40 } else { 6 };
         let count = 1 + self.rng.below(longest);
         self.seq += 1;
-        self.design.trim(Run { first: Lba(first), count, seq: self.seq, no_hole: false, advisory: false });
+        self.design.trim(Run::new(Lba(first), count, self.seq));
         for lba in first..LBAS.min(first.saturating_add(count)) {
             self.holds.remove(&lba);
             self.trimmed.insert(lba, self.seq);

@@ -189,7 +189,7 @@ impl Cache {
             }
             Request::Trim(first, count) => {
                 self.seq += 1;
-                let run = Run { first: Lba(first), count, seq: self.seq, no_hole: false, advisory: false };
+                let run = Run::new(Lba(first), count, self.seq);
                 self.design.trim(run);
                 self.holds.extend((first..first + count).map(|lba| (lba, 0)));
                 self.design.mark_run_clean(&run);

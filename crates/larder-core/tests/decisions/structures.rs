@@ -291,8 +291,8 @@ fn runs_are_a_bitmap_with_numbers() {
 #[test]
 fn runs_reach_the_end_of_the_numbers() {
     let mut map = RunMap::default();
-    let all = Run { first: Lba(0), count: u64::MAX, seq: 1, no_hole: false, advisory: false };
-    map.insert(Run { first: Lba(10), count: 5, seq: 1, no_hole: false, advisory: false });
+    let all = Run::new(Lba(0), u64::MAX, 1);
+    map.insert(Run::new(Lba(10), 5, 1));
     map.remove_if_unchanged(&Run { first: Lba(7), ..all });
     assert!(map.is_empty());
     map.insert(all);

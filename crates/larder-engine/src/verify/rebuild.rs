@@ -90,7 +90,7 @@ pub async fn fresh_log(
 
 /// Returns a run that is a range alone.
 pub fn span(first: u64, count: u64) -> Run {
-    Run { first: Lba(first), count, seq: 0, no_hole: false, advisory: false }
+    Run::new(Lba(first), count, 0)
 }
 
 /// Returns whether generation `a` comes after `b`, on a counter that wraps.

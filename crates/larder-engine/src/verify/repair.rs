@@ -488,7 +488,7 @@ fn unknown(found: &Salvaged, design: &dyn Design, report: &mut RepairReport) {
     }
     let geometry = &found.geometry;
     let mut from = 0;
-    let ends = [Run { first: Lba(geometry.chunk_count), count: 0, seq: 0, no_hole: false, advisory: false }];
+    let ends = [Run::new(Lba(geometry.chunk_count), 0, 0)];
     for run in certain.iter().chain(ends) {
         let (start, end) = (geometry.offset_of(Lba(from)), geometry.offset_of(run.first).min(geometry.volume_bytes));
         report.unknown.add(start, end.saturating_sub(start));

@@ -228,13 +228,13 @@ impl WeuCache {
             }
             Event::Trim { first, count, seq } => {
                 end_of(first, count)?;
-                self.design.trim(Run { first, count, seq, no_hole: false, advisory: false });
+                self.design.trim(Run::new(first, count, seq));
                 Ok(Answer::Done)
             }
             Event::Clean { lba, seq } => Ok(Answer::Count(self.mark_clean(lba, seq).into())),
             Event::CleanRun { first, count, seq } => {
                 end_of(first, count)?;
-                self.destage_run(Run { first, count, seq, no_hole: false, advisory: false });
+                self.destage_run(Run::new(first, count, seq));
                 Ok(Answer::Done)
             }
             _ => self.decide_slots(event),

@@ -79,7 +79,7 @@ impl Logged {
             self.mapped.remove(&lba);
         }
         if count > 0 {
-            self.forgotten.insert(Run { first, count, seq: 0, no_hole: false, advisory: false });
+            self.forgotten.insert(Run::new(first, count, 0));
         }
     }
 
