@@ -80,15 +80,7 @@ impl Shared {
     /// # Errors
     /// Range and alignment; if a trim is durable at once, the errors of [`Shared::zero`].
     pub(crate) async fn keep_trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
-        self.check_request(IoOp::Discard, offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let (first, count) = self.geometry.chunks_of(offset, len);
-        let ticket = self.tickets.ask(first, count).granted().await;
-        self.check_open()?;
-        self.counters.trims.fetch_add(1, Relaxed);
-        self.counters.trim_bytes.fetch_add(len, Relaxed);
+        let Some(ticket) = self.admit_zeroes(IoOp::Discard, offset, len).await? else { return Ok(()) };
         let mut kept = Kept::default();
         let mut result = self.keep_chunks(offset, len, &mut kept).await;
         self.counters.ignored_trim_bytes.fetch_add(len - kept.bytes, Relaxed);

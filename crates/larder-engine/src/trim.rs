@@ -65,15 +65,7 @@ impl Shared {
     async fn zero_as(self: &Arc<Self>, op: IoOp, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
         let flags = ZeroFlags { fua: how.flags.fua || self.live.durable_writes(), ..how.flags };
         let how = Zeroing { flags, ..how };
-        self.check_request(op, offset, len)?;
-        if len == 0 {
-            return Ok(());
-        }
-        let (first, count) = self.geometry.chunks_of(offset, len);
-        let ticket = self.tickets.ask(first, count).granted().await;
-        self.check_open()?;
-        self.counters.trims.fetch_add(1, Relaxed);
-        self.counters.trim_bytes.fetch_add(len, Relaxed);
+        let Some(ticket) = self.admit_zeroes(op, offset, len).await? else { return Ok(()) };
         let mode = self.mode.get();
         if mode == WriteMode::Back {
             match self.zero_in_cache(offset, len, how).await {
@@ -82,6 +74,20 @@ impl Shared {
             }
         }
         self.zero_on_origin(offset, len, how, (mode, ticket)).await
+    }
+
+    /// Waits for the turn of a client's zeroes, and counts them. Returns `None` for an empty range.
+    pub(crate) async fn admit_zeroes(&self, op: IoOp, offset: u64, len: u64) -> Result<Option<Ticket>, EngineError> {
+        self.check_request(op, offset, len)?;
+        if len == 0 {
+            return Ok(None);
+        }
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        let ticket = self.tickets.ask(first, count).granted().await;
+        self.check_open()?;
+        self.counters.trims.fetch_add(1, Relaxed);
+        self.counters.trim_bytes.fetch_add(len, Relaxed);
+        Ok(Some(ticket))
     }
 
     /// Zeroes a range of the origin for a client, without dirty data or past a flash that failed.
