@@ -42,6 +42,8 @@ pub struct RequestMemory {
     common_bytes: usize,
     /// The unit in which the device works for a request; 0 if it needs no memory of its own.
     work_unit_bytes: usize,
+    /// The cost of a piece, which each grow and shrink asks for.
+    piece_cost: usize,
     /// The bytes of the common part that are taken. Relaxed: it counts, it orders nothing.
     common_used: AtomicUsize,
 }
@@ -59,18 +61,21 @@ impl RequestMemory {
     pub fn new(bytes: usize, connections_max: usize) -> RequestMemory {
         let connections = connections_max.max(1);
         let own_bytes = (bytes / 2 / connections).clamp(OWN_BYTES_MIN, OWN_BYTES_MAX);
-        RequestMemory {
+        let memory = RequestMemory {
             own_bytes,
             common_bytes: bytes.saturating_sub(own_bytes * connections),
             work_unit_bytes: 0,
+            piece_cost: 0,
             common_used: AtomicUsize::new(0),
-        }
+        };
+        memory.with_work_in(0)
     }
 
     /// Charges each request's units of so many bytes besides: a device that caches works on them.
     #[must_use]
     pub fn with_work_in(self, unit_bytes: usize) -> RequestMemory {
-        RequestMemory { work_unit_bytes: unit_bytes, ..self }
+        let memory = RequestMemory { work_unit_bytes: unit_bytes, ..self };
+        RequestMemory { piece_cost: memory.cost(PIECE_BYTES_MIN), ..memory }
     }
 
     /// Returns what `len` bytes of data cost: their buffer, and the work of the device.
@@ -125,8 +130,7 @@ impl Account {
 
     /// Returns the common part of so many requests with `held` bytes of data.
     fn of_common(&self, requests: usize, held: usize) -> usize {
-        let piece = self.memory.cost(PIECE_BYTES_MIN);
-        (requests * REQUEST_BYTES + held.max(piece)).saturating_sub(self.memory.own_bytes)
+        (requests * REQUEST_BYTES + held.max(self.memory.piece_cost)).saturating_sub(self.memory.own_bytes)
     }
 
     /// Comes to hold so many requests and so much data, or stays as it is if it may not have them.
