@@ -16,7 +16,7 @@ use larder_trace::{ContentWriter, Record, RecordWriter, Tag, TraceError, TraceRe
 use parking_lot::Mutex;
 use std::{
     fs::File,
-    io::Seek,
+    io::{self, Seek, Write},
     path::PathBuf,
     sync::{
         Arc,
@@ -48,13 +48,33 @@ pub struct TraceLog {
     state: Mutex<State>,
     path: PathBuf,
     steps: Steps,
-    /// The step of a write, in words.
+}
+
+/// The trace's file, each write to which is a step.
+#[derive(Clone)]
+struct StepFile {
+    file: Arc<File>,
+    steps: Steps,
+    /// The step, in words.
     writing: Arc<str>,
+}
+
+impl Write for StepFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let _step = self.steps.begin(self.writing.clone());
+        (&*self.file).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self.file).flush()
+    }
 }
 
 struct State {
     /// `None` after the recording.
-    writer: Option<ContentWriter<Arc<File>>>,
+    writer: Option<ContentWriter<StepFile>>,
+    /// The file, for the next frame.
+    file: StepFile,
     out: Option<OutFile>,
     /// Records in the open frame.
     frame_records: u64,
@@ -84,11 +104,12 @@ impl TraceLog {
     /// A sentence.
     pub fn begin(out: OutFile, tag: &str, steps: &Steps) -> Outcome<TraceLog> {
         let path = out.path().to_owned();
-        let writing: Arc<str> = format!("writing the trace {}", path.display()).into();
-        let _step = steps.begin(writing.clone());
-        let writer = ContentWriter::new(out.file()).map_err(|error| super::failure(&error, None, Some(&path)))?;
+        let writing = format!("writing the trace {}", path.display()).into();
+        let file = StepFile { file: out.file(), steps: steps.clone(), writing };
+        let writer = ContentWriter::new(file.clone()).map_err(|error| super::failure(&error, None, Some(&path)))?;
         let state = State {
             writer: Some(writer),
+            file,
             out: Some(out),
             frame_records: 0,
             whole_bytes: 0,
@@ -104,7 +125,6 @@ impl TraceLog {
             state: Mutex::new(state),
             path,
             steps: steps.clone(),
-            writing,
         })
     }
 
@@ -122,7 +142,6 @@ impl TraceLog {
     /// Adds the lines of one finished request.
     pub fn append(&self, arrival: Arrival, records: impl Iterator<Item = Record>) {
         let mut state = self.state.lock();
-        let _step = self.steps.begin(self.writing.clone());
         let (time_us, tag) = (Some(arrival.time_us), self.tag);
         let records = records.map(|record| Record { time_us, tag, request: arrival.request, ..record });
         if let Err(error) = state.append(records) {
@@ -176,21 +195,18 @@ impl State {
             self.frame_records += 1;
         }
         self.written.requests += 1;
-        if self.frame_records >= FRAME_RECORDS
-            && let Some(out) = &self.out
-        {
-            let next = out.file();
+        if self.frame_records >= FRAME_RECORDS {
             self.end_frame()?;
-            self.writer = Some(ContentWriter::new(next)?);
+            self.writer = Some(ContentWriter::new(self.file.clone())?);
         }
         Ok(())
     }
 
     /// Writes the open frame to its end.
     fn end_frame(&mut self) -> TraceResult<()> {
-        let (Some(writer), Some(out)) = (self.writer.take(), &self.out) else { return Ok(()) };
+        let Some(writer) = self.writer.take() else { return Ok(()) };
         writer.finish()?;
-        let at = (&*out.file()).stream_position();
+        let at = (&*self.file.file).stream_position();
         self.whole_bytes = at.map_err(|error| {
             TraceError::io("", larder_trace::Position::Whole, "cannot tell the trace's length", error)
         })?;
@@ -203,10 +219,8 @@ impl State {
     fn fail(&mut self, error: TraceError) {
         // The drop of a writer writes nothing more.
         self.writer = None;
-        if let Some(out) = &self.out {
-            // A file that cannot be cut has a torn end; readers say so.
-            let _ = out.file().set_len(self.whole_bytes);
-        }
+        // A file that cannot be cut has a torn end; readers say so.
+        let _ = self.file.file.set_len(self.whole_bytes);
         self.failed.get_or_insert(error);
     }
 }
