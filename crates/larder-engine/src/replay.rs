@@ -91,8 +91,11 @@ impl Replay {
                     self.design.touch(Lba(*lba));
                 }
             }
-            for (seq, entry) in (seq..).zip(entries) {
-                self.apply(seq, entry);
+            let later = entries.iter().skip(1).map(Some).chain([None]);
+            for ((seq, entry), later) in (seq..).zip(entries).zip(later) {
+                if !later.is_some_and(|later| covers(later, entry)) {
+                    self.apply(seq, entry);
+                }
             }
         }
     }
@@ -237,5 +240,19 @@ fn stream_class(class: WeuClass) -> StreamClass {
     match class {
         WeuClass::Clean => StreamClass::Clean,
         WeuClass::Dirty => StreamClass::Dirty,
+    }
+}
+
+/// Returns whether a trim undoes all that the trim before it did.
+///
+/// The log names a run anew, and longer, for each trim that extends it. A replay of each of them
+/// would cost the square of their number.
+fn covers(later: &LogEntry, entry: &LogEntry) -> bool {
+    match (later, entry) {
+        (
+            LogEntry::Trim { lba: later, chunk_count: later_count, .. },
+            LogEntry::Trim { lba, chunk_count: count, .. },
+        ) => later <= lba && lba.saturating_add(*count) <= later.saturating_add(*later_count),
+        _ => false,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Invariants: the caller learns of each address that a crash might bring back, and logs it.
 //!
-//! What it does not do: log.
+//! It does not log.
 
 use super::{ASKED_MAX, Bucketed};
 use crate::{
