@@ -216,7 +216,7 @@ pub enum Event {
     /// One cleaning step for stale entries.
     Sweep,
     /// A drop of forgettable chunks
-    /// ([`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes)).
+    /// ([`Slots::drop_clean_zeroes`](crate::design::Slots::drop_clean_zeroes)).
     Drop {
         /// True to drop a shard's worth in any case.
         all: bool,

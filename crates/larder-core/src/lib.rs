@@ -2,7 +2,7 @@
 //!
 //! Role: the crate knows the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the stored
 //! contents ([`FpIndex`](fp_index::FpIndex)) and the state of every WEU slot
-//! ([`Slots`](slots::Slots)). It decides evictions and prefetches, and keeps dirty state. Each
+//! ([`SlotTable`](slots::SlotTable)). It decides evictions and prefetches, and keeps dirty state. Each
 //! [`Design`] has one file in [`designs`]. An engine executes its decisions on devices, and a
 //! simulator counts them.
 //!

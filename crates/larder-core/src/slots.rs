@@ -73,7 +73,7 @@ struct Slot {
 }
 
 /// All slots.
-pub struct Slots {
+pub struct SlotTable {
     slots: Vec<Slot>,
     /// The next free slot. The free list runs through the slots, so recovery removes any of them in
     /// no time.
@@ -87,7 +87,7 @@ pub struct Slots {
     export: Export,
 }
 
-impl Slots {
+impl SlotTable {
     /// Bytes of RAM for each slot, free or used.
     pub const SLOT_BYTES: u64 = size_of::<Slot>() as u64;
 
@@ -106,7 +106,7 @@ impl Slots {
             without_fp_from: 0,
             back: Vec::new(),
         };
-        let mut slots = Slots {
+        let mut slots = SlotTable {
             slots: (0..count).map(|_| slot()).collect(),
             free: NONE,
             free_count: 0,
@@ -490,8 +490,8 @@ mod tests {
 
     #[test]
     fn the_least_recent_sealed_slot_is_evicted_first() {
-        let mut slots = Slots::new(4);
-        let start = |slots: &mut Slots, busy: &dyn Fn(SlotId) -> bool| {
+        let mut slots = SlotTable::new(4);
+        let start = |slots: &mut SlotTable, busy: &dyn Fn(SlotId) -> bool| {
             slots.oldest_but(busy).inspect(|&slot| slots.start_evicting(slot))
         };
         let ids: Vec<_> = (0..3).map(|_| slots.open(StreamClass::Clean).unwrap().0).collect();
@@ -512,7 +512,7 @@ mod tests {
 
     #[test]
     fn recovery_keeps_the_newest_generation() {
-        let mut slots = Slots::new(2);
+        let mut slots = SlotTable::new(2);
         assert!(slots.restore(SlotId(0), 3));
         assert!(!slots.restore(SlotId(0), 2) && !slots.restore(SlotId(9), 0));
         assert!(!slots.restore_freed(SlotId(0), 2));

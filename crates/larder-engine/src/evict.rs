@@ -8,7 +8,7 @@
 //!
 //! A chunk that fits in a few slots only, as in buckets, needs room before it comes. Slots that
 //! will likely have to go are *freed ahead*, with (1) to (3). Their mappings stay until the slot is
-//! needed ([`Design::free_ahead`](larder_core::Design::free_ahead)).
+//! needed ([`Provisional::free_ahead`](larder_core::Provisional::free_ahead)).
 //!
 //! Invariants: (3) makes durable every mapping that displaced one of this slot, so no mapping that
 //! a crash would bring back is overwritten. A few slots are kept free, so that writers seldom wait.

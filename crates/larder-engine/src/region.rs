@@ -1,7 +1,7 @@
 //! The metadata region of a bucket store: reads the metadata slots that decisions need, and writes
 //! changes.
 //!
-//! A design whose decisions are provisional names the metadata slot to read ([`Design::unread`]).
+//! A design whose decisions are provisional names the metadata slot to read ([`Provisional::unread`]).
 //! The engine reads it without the lock, and asks the design again. Changed slots are written like
 //! a segment: before the log entries that depend on them.
 //!
@@ -18,7 +18,7 @@
 //!
 //! It does not decide, or know dirty data.
 //!
-//! [`Design::unread`]: larder_core::Design::unread
+//! [`Provisional::unread`]: larder_core::Provisional::unread
 
 pub(crate) mod scan;
 

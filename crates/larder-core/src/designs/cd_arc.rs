@@ -5,7 +5,7 @@
 //! uses a WEU with no mappings in T1 ∪ T2". The rest is D-ARC, see `d_arc.rs`: addresses are on
 //! T1, T2, B1, B2 and B3, and those in T1 and T2 have their data. Those in B1, B2 and B3 remember
 //! their fingerprints, and hit while a WEU is known to have their content. The caller then maps
-//! them again ([`Design::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
+//! them again ([`Mapping::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
 //! MANAGEMETADATACACHE moves addresses out of them until one WEU has none.
 //!
 //! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design
@@ -23,12 +23,12 @@
 //! Departures from D-ARC, due to the order of operations in a cache with I/O ([`Design`]):
 //! - An eviction precedes the opening of a WEU, while the chunk for it is still unknown. Addresses
 //!   therefore move before `p` does, and REPLACE takes the requested address as not in B2.
-//! - The old copy is forgotten ([`Design::unmap`]) before a write of the origin, and the new one is
+//! - The old copy is forgotten ([`Mapping::unmap`]) before a write of the origin, and the new one is
 //!   mapped later. In between the address stays on its list, without data, so the write counts as a
 //!   use. A write around the cache leaves it so, too, and its next read finds it on its list; the
 //!   paper removes it.
 //! - An address that leaves B3 is forgotten when the caller asks for addresses to forget
-//!   ([`Design::drop_clean_zeroes`]), because the caller has to log that. Until then, and while it
+//!   ([`Slots::drop_clean_zeroes`]), because the caller has to log that. Until then, and while it
 //!   is dirty, it stays mapped, and hits.
 //! - If T2 is empty, REPLACE takes from T1 for any `p`.
 //! - Chunks of zeroes are ordinary addresses, but in no WEU.
@@ -38,23 +38,24 @@
 //!
 //! Invariants: those of [`Design`]. |T1|+|T2|+|B3| <= C+X and |B1|+|B2| <= C. Each mapped address
 //! is on a list, or waits to be dropped. An address in T1 or T2 is mapped, except between
-//! [`Design::unmap`] and the next [`Design::map`].
+//! [`Mapping::unmap`] and the next [`Mapping::map`].
 //!
 //! It does not forget an address by itself that a log may know.
 
 mod lists;
+mod persist;
 mod restored;
 
 use crate::{
     design::{
-        Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Use, Victim,
+        Design, DesignConfig, DesignStats, DirtyCounts, Hit, Leaving, Lookup, Mapping, NewMapping, Slots, Use, Victim,
         unmap_some,
     },
-    history::{self, Draft, Trust},
+    history::{self},
     named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
     ranges::Run,
-    slots::{ExportedSlot, SlotState},
+    slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
@@ -198,7 +199,7 @@ fn at(place: &Place) -> At {
     At { slot: place.slot.0, generation: place.generation }
 }
 
-impl Design for CdArc {
+impl Mapping for CdArc {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         let found = self.nitro.lookup(lba);
         if found != Lookup::Miss
@@ -333,7 +334,9 @@ impl Design for CdArc {
     fn mark_run_clean(&mut self, run: &Run) {
         self.nitro.mark_run_clean(run);
     }
+}
 
+impl Slots for CdArc {
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
         self.nitro.open_slot(class)
     }
@@ -393,100 +396,9 @@ impl Design for CdArc {
         }
         dropped
     }
+}
 
-    fn export_pieces(&self) -> usize {
-        self.nitro.export_pieces()
-    }
-
-    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        self.nitro.export_mappings(piece)
-    }
-
-    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        self.nitro.export_fingerprints()
-    }
-
-    fn begin_history(&self) -> Option<Draft> {
-        Some(self.new_draft())
-    }
-
-    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        self.draft(draft, is_doubtful)
-    }
-
-    fn begin_export(&mut self) {
-        self.nitro.begin_export();
-    }
-
-    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
-        self.nitro.next_slots()
-    }
-
-    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
-        self.nitro.next_fingerprints()
-    }
-
-    fn export_slots(&self) -> Vec<ExportedSlot> {
-        self.nitro.export_slots()
-    }
-
-    fn export_runs(&self) -> Vec<Run> {
-        self.nitro.export_runs()
-    }
-
-    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = Some(Restoring::default());
-        self.nitro.begin_restore(mappings, fingerprints);
-    }
-
-    fn touch(&self, lba: Lba) {
-        self.nitro.touch(lba);
-    }
-
-    fn settle_dirty(&mut self) {
-        self.nitro.settle_dirty();
-    }
-
-    fn end_restore(&mut self) {
-        self.nitro.end_restore();
-        let restoring = self.restoring.take().unwrap_or_default();
-        self.put_restored(restoring);
-    }
-
-    fn trust_history(&mut self, trust: Trust) {
-        if let Some(restoring) = &mut self.restoring {
-            restoring.is_trusted = trust == Trust::Whole;
-        }
-    }
-
-    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        let shape = self.shape();
-        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
-    }
-
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
-        let is_restored = self.nitro.restore_slot(slot, generation);
-        self.note_generation(slot);
-        is_restored
-    }
-
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
-        self.nitro.restore_class(slot, class);
-    }
-
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
-        self.nitro.restore_freed(slot, generation);
-        self.note_generation(slot);
-    }
-
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.nitro.restore_fingerprint(fingerprint, place);
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.nitro.restore_duplicate(fingerprint, place);
-    }
-
+impl Design for CdArc {
     fn stats(&self) -> DesignStats {
         let mut stats = self.nitro.stats();
         stats.lba_index_ram_bytes += self.lists.ram_bytes() as u64;

@@ -16,17 +16,18 @@
 mod back;
 mod export;
 mod forget;
+mod persist;
 mod shared;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, DirtyCounts, ExportedMapping, Hit, Lookup, NewMapping, Use, Victim},
+    design::{Design, DesignConfig, DesignStats, DirtyCounts, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
     dirty::{DIRTY_BYTES_MAX, DIRTY_SHARE, DirtyList, FRAGMENT_SHARE, RUN_SHARE},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
     ranges::{RUN_BYTES_MAX, Run, RunMap},
-    slots::{ExportedSlot, SlotState, Slots},
+    slots::{SlotState, SlotTable},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
 
@@ -56,7 +57,7 @@ pub struct Nitro {
     config: DesignConfig,
     index: LbaIndex,
     fingerprints: FpIndex,
-    slots: Slots,
+    slots: SlotTable,
     dirty: DirtyList,
     trimmed: RunMap,
     fragments: PageMap<SectorMap>,
@@ -77,7 +78,7 @@ impl Nitro {
         Nitro {
             index: LbaIndex::new(config.mappings_max),
             fingerprints: FpIndex::new(config.fp_entries_max as usize),
-            slots: Slots::new(config.slot_count),
+            slots: SlotTable::new(config.slot_count),
             dirty: DirtyList::default(),
             trimmed: RunMap::default(),
             fragments: PageMap::default(),
@@ -95,7 +96,7 @@ impl Nitro {
 
     /// Returns the entry's slot and full generation; `None` if it is stale. Zeroes are never stale.
     #[inline]
-    fn current(slots: &Slots, entry: &Entry) -> Option<Option<(SlotId, u32)>> {
+    fn current(slots: &SlotTable, entry: &Entry) -> Option<Option<(SlotId, u32)>> {
         let Some((slot, generation_low)) = entry.slot() else { return Some(None) };
         let generation = slots.generation(slot)?;
         (generation & GENERATION_MASK == generation_low).then_some(Some((slot, generation)))
@@ -149,7 +150,7 @@ impl Nitro {
     }
 }
 
-impl Design for Nitro {
+impl Mapping for Nitro {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         let Some(entry) = self.index.get(lba).copied() else { return self.untrimmed_lookup(lba) };
         match self.interpret(&entry) {
@@ -317,7 +318,9 @@ impl Design for Nitro {
     fn mark_run_clean(&mut self, run: &Run) {
         self.trimmed.remove_if_unchanged(run);
     }
+}
 
+impl Slots for Nitro {
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
         self.slots.open(class)
     }
@@ -379,104 +382,9 @@ impl Design for Nitro {
         });
         dropped
     }
+}
 
-    fn export_pieces(&self) -> usize {
-        self.index.shard_count()
-    }
-
-    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        let live = |entry: &Entry| {
-            Some(ExportedMapping { lba: entry.lba(), lookup: self.interpret(entry)?, dirty: entry.dirty() })
-        };
-        self.index.shard(piece).filter_map(live).collect()
-    }
-
-    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
-        self.known_oldest_first()
-    }
-
-    fn begin_export(&mut self) {
-        self.begin_pieces();
-    }
-
-    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
-        self.slots.next_exported()
-    }
-
-    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
-        self.next_known()
-    }
-
-    fn export_slots(&self) -> Vec<ExportedSlot> {
-        self.slots.in_order()
-    }
-
-    fn export_runs(&self) -> Vec<Run> {
-        self.trimmed.iter().collect()
-    }
-
-    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = true;
-        self.index.reserve(mappings.min(self.config.mappings_max));
-        self.fingerprints.reserve(fingerprints);
-    }
-
-    fn touch(&self, lba: Lba) {
-        self.index.touch(lba);
-    }
-
-    fn settle_dirty(&mut self) {
-        let index = &self.index;
-        self.dirty.settle(|lba| index.get(lba).is_some_and(Entry::dirty));
-    }
-
-    fn end_restore(&mut self) {
-        self.settle_dirty();
-        self.restoring = false;
-    }
-
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
-        if !self.slots.can_be_at(slot, generation) {
-            return false;
-        }
-        self.settle_restored(slot, generation);
-        self.slots.restore(slot, generation)
-    }
-
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
-        self.slots.restore_class(slot, class);
-    }
-
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
-        if self.slots.can_be_at(slot, generation) {
-            self.settle_restored(slot, generation.wrapping_add(1));
-            self.slots.restore_freed(slot, generation);
-        }
-    }
-
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        if !self.restoring {
-            return self.restore_duplicate(fingerprint, place);
-        }
-        if self.slots.generation_for_new(place.slot) == Some(place.generation)
-            && let Some(handle) = self.fingerprints.insert_later(fingerprint, place)
-        {
-            self.slots.remember_fingerprint(place.slot, handle);
-        }
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        // A log often names the same record: a repetition makes it recent, without a back pointer.
-        if self.slots.generation_for_new(place.slot) == Some(place.generation)
-            && let Some(handle) = self.fingerprints.restore(fingerprint, place)
-        {
-            self.slots.remember_fingerprint(place.slot, handle);
-        }
-        if !self.restoring {
-            self.fingerprints.settle();
-        }
-    }
-
+impl Design for Nitro {
     fn stats(&self) -> DesignStats {
         DesignStats {
             mapped_chunks: self.live,

@@ -5,7 +5,7 @@
 //!
 //! Its pieces come from different moments; the log has the changes since.
 
-use super::{SlotState, Slots};
+use super::{SlotState, SlotTable};
 use crate::{
     types::{SlotId, StreamClass},
     walk::{Numbers, PIECE, Walk},
@@ -47,7 +47,7 @@ impl Export {
     }
 }
 
-impl Slots {
+impl SlotTable {
     /// Returns all slots with generations: evicting ones, sealed ones by age, then the ageless
     /// others.
     pub fn in_order(&self) -> Vec<ExportedSlot> {
@@ -112,8 +112,8 @@ mod tests {
     use crate::types::mix;
 
     /// Returns slots in all states, with generations.
-    fn used(count: u32) -> Slots {
-        let mut slots = Slots::new(count);
+    fn used(count: u32) -> SlotTable {
+        let mut slots = SlotTable::new(count);
         let mut state = u64::from(count);
         for _ in 0..4 * count {
             state = mix(state);
@@ -122,7 +122,7 @@ mod tests {
         slots
     }
 
-    fn step(slots: &mut Slots, random: u64) {
+    fn step(slots: &mut SlotTable, random: u64) {
         let slot = SlotId((random >> 8) as u32 % slots.count());
         match (random % 8, slots.state(slot)) {
             (0..3, _) => {

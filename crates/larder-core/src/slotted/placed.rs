@@ -10,10 +10,10 @@
 //! chunk. This file connects the two:
 //! - Both know a cached address. A mapping that the design does not know is hidden, unless it is
 //!   dirty. It is forgotten when the caller asks for addresses to forget
-//!   ([`Design::drop_clean_zeroes`]), because the caller has to log that.
-//! - An address that only the design knows is *remembered* ([`Design::remembered`]): it is mapped
+//!   ([`Slots::drop_clean_zeroes`]), because the caller has to log that.
+//! - An address that only the design knows is *remembered* ([`Mapping::remembered`]): it is mapped
 //!   again if its content is stored. A suspended address, before an overwrite
-//!   ([`Design::suspend`]), is never remembered.
+//!   ([`Mapping::suspend`]), is never remembered.
 //! - A fragment is a unique content.
 //!
 //! A restart (`placed/restored.rs`) keeps the mappings, content without addresses, and the design's
@@ -46,7 +46,7 @@ mod restored;
 
 use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};
 use crate::{
-    design::{Design, DesignConfig, Lookup},
+    design::{DesignConfig, Lookup, Mapping, Persist},
     lost::Lost,
     nitro::Nitro,
     slots::SlotState,

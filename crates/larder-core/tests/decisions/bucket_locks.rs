@@ -9,7 +9,7 @@ use larder_core::{
         AustereConfig, Bucketed,
         bucketed::{BucketedConfig, memory::MemoryRegion},
     },
-    design::{Deferred, Question, Wanted},
+    design::{Deferred, Mapping, Provisional, Question, Wanted},
     types::mix,
 };
 use std::{

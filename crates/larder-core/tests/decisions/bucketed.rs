@@ -13,7 +13,7 @@
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Hit, Question, Wanted},
+    design::{Hit, Mapping, Persist, Provisional, Question, Slots, Wanted},
     ranges::Run,
     region::RegionEntry,
     types::mix,

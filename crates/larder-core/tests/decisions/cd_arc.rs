@@ -3,7 +3,10 @@
 //! `nitro_model.rs` has the rest.
 
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, cd_arc::CdArc, ranges::Run,
+    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    cd_arc::CdArc,
+    design::{Mapping, Persist, Slots},
+    ranges::Run,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 

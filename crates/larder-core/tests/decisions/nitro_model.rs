@@ -14,6 +14,7 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{
     Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     cd_arc::CdArc,
+    design::{Mapping, Persist, Slots},
     nitro::Nitro,
     ranges::{Advisory, Run},
     slots::SlotState,
@@ -29,7 +30,7 @@ const SLOT_BYTES: u32 = 64 << 10;
 const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Mapping {
+struct Mapped {
     lookup: Lookup,
     dirty: Option<u64>,
 }
@@ -84,7 +85,7 @@ struct World<D> {
     lbas: u64,
     contents: u64,
     seq: u64,
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: BTreeMap<u64, Mapped>,
     trimmed: BTreeMap<u64, (u64, [bool; 2])>,
     slots: Vec<ModelSlot>,
     /// Sealed slots, least recent first.
@@ -204,7 +205,7 @@ impl<D: Driven> World<D> {
     }
 
     fn dirty_in(&self, slot: u32) -> Vec<Lba> {
-        let here = |m: &Mapping| m.dirty.is_some() && place_of(&m.lookup).is_some_and(|place| place.slot.0 == slot);
+        let here = |m: &Mapped| m.dirty.is_some() && place_of(&m.lookup).is_some_and(|place| place.slot.0 == slot);
         self.mappings.iter().filter(|(_, m)| here(m)).map(|(&lba, _)| Lba(lba)).collect()
     }
 
@@ -234,7 +235,7 @@ impl<D: Driven> World<D> {
             NewMapping::Zero => Lookup::Zero,
             NewMapping::Fragment { place, sectors } => Lookup::Fragment { place, sectors },
         };
-        self.mappings.insert(lba, Mapping { lookup, dirty });
+        self.mappings.insert(lba, Mapped { lookup, dirty });
         self.trimmed.remove(&lba);
     }
 
@@ -619,7 +620,7 @@ impl<D: Driven> World<D> {
         let next = runs.iter().find(|run| run.first.0 + run.count > from).copied();
         assert_eq!(self.design.trimmed_from(Lba(from)), next);
 
-        let fragment = |mapping: &&Mapping| matches!(mapping.lookup, Lookup::Fragment { .. });
+        let fragment = |mapping: &&Mapped| matches!(mapping.lookup, Lookup::Fragment { .. });
         let counts = self.design.dirty_counts();
         assert_eq!(counts.chunks, dirty.len() as u64);
         let dirty_fragments = self.mappings.values().filter(fragment).filter(|m| m.dirty.is_some()).count();

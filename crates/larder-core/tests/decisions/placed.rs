@@ -10,7 +10,9 @@
 use crate::common::{Rng, for_seeds};
 use crate::slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
 use larder_core::{
-    Design, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, history,
+    DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    design::{Mapping, Persist, Slots},
+    history,
     ranges::Run,
     slotted::{Decision, Placed, mapped_max},
 };

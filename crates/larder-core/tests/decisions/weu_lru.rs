@@ -5,7 +5,9 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, nitro::Nitro,
+    DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    design::{Mapping, Slots},
+    nitro::Nitro,
 };
 use std::collections::HashMap;
 

@@ -14,7 +14,7 @@ use crate::{
     segment::{SegmentHome, SegmentIdentity, weu_class},
     walk::Reader,
 };
-use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules, slots::Slots};
+use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules, slots::SlotTable};
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
@@ -33,7 +33,7 @@ impl Store for OverWeus {
     }
 
     fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
-        u64::from(layout.slot_count) * Slots::SLOT_BYTES
+        u64::from(layout.slot_count) * SlotTable::SLOT_BYTES
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {

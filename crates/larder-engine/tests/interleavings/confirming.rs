@@ -19,7 +19,7 @@ use crate::{
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Question, Use, Wanted},
+    design::{Mapping, Provisional, Question, Slots, Use, Wanted},
     region::RegionEntry,
 };
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -5,9 +5,9 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Question, Wanted},
+    design::{Mapping, Provisional, Question, Slots, Wanted},
     region::{METADATA_SLOT_BYTES, RegionEntry},
 };
 use larder_sim::{

@@ -286,6 +286,50 @@ fn only_the_tables_know_which_design_it_is() {
     assert!(looked > 50, "files that must not know: {looked}");
 }
 
+/// The methods of a trait of `larder-core/src/design`: all of them, and those without a default.
+fn methods_of(file: &str, name: &str) -> (usize, usize) {
+    let path = root().join("crates/larder-core/src").join(file);
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let begin = text.find(&format!("pub trait {name}")).unwrap_or_else(|| panic!("{file} has the trait {name}"));
+    let body = &text[begin..begin + text[begin..].find("\n}").expect("a trait ends")];
+    let methods: Vec<&str> = body.split("\n    fn ").skip(1).collect();
+    let is_required = |method: &&&str| method.find(';').is_some_and(|end| !method[..end].contains('{'));
+    (methods.len(), methods.iter().filter(is_required).count())
+}
+
+/// The seam between decisions and engine does not widen.
+#[test]
+fn a_design_knows_few_methods() {
+    const KNOWN_MAX: usize = 60;
+    const WRITTEN_MAX: usize = 43;
+    let parts = [
+        ("design.rs", "Design"),
+        ("design/mapping.rs", "Mapping"),
+        ("design/slots.rs", "Slots"),
+        ("design/persist.rs", "Persist"),
+    ];
+    let counts = parts.map(|(file, name)| methods_of(file, name));
+    let known: usize = counts.iter().map(|(known, _)| known).sum();
+    let written: usize = counts.iter().map(|(_, written)| written).sum();
+    println!("a new design knows {known} methods and writes {written} of them");
+    assert!(written > 10, "the reader sees {written} methods");
+    assert!(known <= KNOWN_MAX, "{known} methods: {KNOWN_MAX} at most");
+    assert!(written <= WRITTEN_MAX, "{written} methods without a default: {WRITTEN_MAX} at most");
+
+    // A design whose index is in RAM names nothing of the optional part.
+    let designs = root().join("crates/larder-core/src");
+    let mut named = Vec::new();
+    for (path, text) in rust_files() {
+        let Ok(below) = path.strip_prefix(&designs) else { continue };
+        if !(below.starts_with("designs") || below.starts_with("slotted")) || below.starts_with("designs/austere") {
+            continue;
+        }
+        let naming = text.lines().filter(|line| line.contains("Provisional"));
+        named.extend(naming.map(|line| format!("{}: {}", short(&path), line.trim())));
+    }
+    assert!(named.is_empty(), "these name the optional part of a design:\n{}", named.join("\n"));
+}
+
 #[test]
 fn the_long_suites_take_every_design() {
     let makefile = fs::read_to_string(root().join("Makefile")).expect("a Makefile");

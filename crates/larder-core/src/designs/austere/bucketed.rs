@@ -2,19 +2,19 @@
 //! dirty data.
 //!
 //! A clean mapping is in the paper's indices alone, so its answer is provisional. The caller asks
-//! for the metadata slot to read ([`Design::unread`](crate::Design::unread)), reads it, comes back
-//! with it ([`Design::tell`](crate::Design::tell)), and asks again. Dirty chunks, fragments and
+//! for the metadata slot to read ([`Provisional::unread`](crate::Provisional::unread)), reads it, comes back
+//! with it ([`Provisional::tell`](crate::Provisional::tell)), and asks again. Dirty chunks, fragments and
 //! trimmed runs are [`exact`]: a hash that two addresses or two contents share never decides about
 //! data that the origin lacks. The indices have dirty chunks, too, as in the paper. An address that
 //! they lose stays readable until its destage.
 //!
 //! Concurrent reads need not tell the design of a clean hit. The caller asks with the entry in hand
-//! ([`Design::hit_with`](crate::Design::hit_with)), and applies its recency later, as for a dirty
+//! ([`Provisional::hit_with`](crate::Provisional::hit_with)), and applies its recency later, as for a dirty
 //! hit. The entry of such a hit is not remembered for a duplicate, whose search reads again.
 //!
 //! A chunk's content determines its bucket, so the design makes room for one content at a time.
-//! [`Design::open_slot_for`](crate::Design::open_slot_for) receives the content, and remembers it
-//! if there is no room. [`Design::choose_victim`](crate::Design::choose_victim) then names the runs
+//! [`Provisional::open_slot_for`](crate::Provisional::open_slot_for) receives the content, and remembers it
+//! if there is no room. [`Slots::choose_victim`](crate::Slots::choose_victim) then names the runs
 //! that the paper would evict, and the caller comes back when they are free. The slots of an
 //! evicted run are unusable until its end is durable.
 //!
@@ -30,7 +30,7 @@
 //! evicted.
 //!
 //! It leaves reads and writes of metadata slots, and their timing, to the engine. It does not have
-//! the losses of the indices logged; therefore [`Design::unmap`](crate::Design::unmap) reports a
+//! the losses of the indices logged; therefore [`Mapping::unmap`](crate::Mapping::unmap) reports a
 //! lost address, too, as possibly mapped.
 
 mod ahead;
@@ -42,6 +42,7 @@ mod forget;
 mod indices;
 mod mapping;
 pub mod memory;
+mod provisional;
 pub mod ram;
 mod wishes;
 

@@ -17,7 +17,7 @@
 
 use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS};
 use crate::{
-    design::{Design, Lookup},
+    design::{Lookup, Mapping, Persist},
     history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot, cut},
     slots::SlotState,
     types::{Fingerprint, Lba, Place},

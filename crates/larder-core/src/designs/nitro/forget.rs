@@ -22,7 +22,7 @@ impl Nitro {
     }
 
     /// Returns clean zeroes of one shard to drop. See
-    /// [`Design::drop_clean_zeroes`](crate::design::Design::drop_clean_zeroes).
+    /// [`Slots::drop_clean_zeroes`](crate::design::Slots::drop_clean_zeroes).
     pub(super) fn some_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
         if !all && self.clean_zeroes <= self.clean_zeroes_max() {
             return Vec::new();

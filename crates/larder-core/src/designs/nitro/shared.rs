@@ -20,14 +20,14 @@ impl Nitro {
     }
 
     /// Takes a chosen sealed slot, as
-    /// [`Design::choose_victim`](crate::design::Design::choose_victim).
+    /// [`Slots::choose_victim`](crate::design::Slots::choose_victim).
     pub(crate) fn take_victim(&mut self, slot: SlotId) -> Victim {
         self.slots.start_evicting(slot);
         let (_, _, _, dirty_refs) = self.slots.describe(slot);
         Victim { slot, dirty_refs }
     }
 
-    /// Returns as [`Design::dirty_in`](crate::design::Design::dirty_in).
+    /// Returns as [`Slots::dirty_in`](crate::design::Slots::dirty_in).
     pub(super) fn dirty_chunks_in(&self, slot: SlotId) -> Vec<Lba> {
         let (_, _, _, dirty_refs) = self.slots.describe(slot);
         if dirty_refs == 0 {
@@ -47,7 +47,7 @@ impl Nitro {
         self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
     }
 
-    /// Returns as [`Design::find_duplicate`](crate::design::Design::find_duplicate), without a use.
+    /// Returns as [`Mapping::find_duplicate`](crate::design::Mapping::find_duplicate), without a use.
     pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
         self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
     }

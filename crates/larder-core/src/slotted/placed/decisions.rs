@@ -9,7 +9,8 @@
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{
-        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Use, Victim, unmap_some,
+        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, Mapping, NewMapping, Persist, Slots,
+        Use, Victim, unmap_some,
     },
     history::{Draft, Trust},
     ranges::Run,
@@ -18,7 +19,7 @@ use crate::{
     walk::{Numbers, PIECE},
 };
 
-impl Design for Placed {
+impl Mapping for Placed {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         let found = self.mappings.lookup(lba);
         if !self.is_visible(lba, &found) {
@@ -198,7 +199,9 @@ impl Design for Placed {
     fn mark_run_clean(&mut self, run: &Run) {
         self.mappings.mark_run_clean(run);
     }
+}
 
+impl Slots for Placed {
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
         self.mappings.open_slot(class)
     }
@@ -259,7 +262,9 @@ impl Design for Placed {
         }
         dropped
     }
+}
 
+impl Persist for Placed {
     fn export_pieces(&self) -> usize {
         self.mappings.export_pieces()
     }
@@ -371,7 +376,9 @@ impl Design for Placed {
     fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
         self.restore_fingerprint(fingerprint, place);
     }
+}
 
+impl Design for Placed {
     fn stats(&self) -> DesignStats {
         let mut stats = self.mappings.stats();
         let design = self.design.stats();

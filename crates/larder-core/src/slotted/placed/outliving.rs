@@ -2,8 +2,8 @@
 //!
 //! CacheDedup has "the entire Metadata Cache" persistent (section 3.3), with contents of addresses
 //! whose data has left. A change of such an address on the origin is logged first, durably, as for
-//! a mapped one. [`Design::suspend`](crate::design::Design::suspend) and
-//! [`Design::unmap`](crate::design::Design::unmap) say yes for it.
+//! a mapped one. [`Mapping::suspend`](crate::design::Mapping::suspend) and
+//! [`Mapping::unmap`](crate::design::Mapping::unmap) say yes for it.
 //!
 //! A crash brings back the history of a checkpoint for addresses without a later log entry. The
 //! design's present knowledge is not enough: it may have forgotten the address since, or its

@@ -17,7 +17,7 @@
 
 use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared};
 use crate::{
-    design::{Design, Lookup},
+    design::{Lookup, Mapping, Persist},
     history::{Draft, History, ListedAddress, Pages, Trust, UsedSlot, cut},
     slots::SlotState,
     slotted::kept::{Kept, KeptAddress, shape_of},

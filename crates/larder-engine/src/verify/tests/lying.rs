@@ -4,7 +4,7 @@
 use super::*;
 use larder_core::{
     Design, Fingerprint, NewMapping, Place, SlotId, StreamClass,
-    design::{DesignStats, DirtyCounts, ExportedMapping, Victim},
+    design::{DesignStats, DirtyCounts, ExportedMapping, Mapping, Persist, Slots, Victim},
     ranges::Run,
     slots::{ExportedSlot, SlotState},
 };
@@ -33,53 +33,48 @@ impl Liar {
     }
 }
 
-impl Design for Liar {
+impl Mapping for Liar {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         self.0.lookup(lba)
     }
+
     fn peek(&self, lba: Lba) -> Lookup {
         self.0.peek(lba)
     }
+
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         self.0.find_duplicate(fingerprint)
     }
+
     fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
         self.0.map(lba, new, dirty_seq);
     }
+
     fn unmap(&mut self, lba: Lba) -> bool {
         self.0.unmap(lba)
     }
+
     fn unmap_run(&mut self, first: Lba, count: u64) {
         self.0.unmap_run(first, count);
     }
+
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.0.mapped_in(first, count)
     }
+
     fn trim(&mut self, run: Run) {
         self.0.trim(run);
     }
-    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.0.begin_restore(mappings, fingerprints);
-    }
-    fn touch(&self, lba: Lba) {
-        self.0.touch(lba);
-    }
-    fn settle_dirty(&mut self) {
-        self.0.settle_dirty();
-    }
-    fn end_restore(&mut self) {
-        self.0.end_restore();
-    }
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.0.restore_duplicate(fingerprint, place);
-    }
+
     fn has_room(&self, count: u64) -> bool {
         self.0.has_room(count)
     }
+
     fn dirty_seq(&self, lba: Lba) -> Option<u64> {
         let seq = self.0.dirty_seq(lba);
         if self.lies(Lie::CleanInOneList) && lba == Lba(2) { None } else { seq }
     }
+
     fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
         let mut list = self.0.dirty_from(from, max);
         if self.lies(Lie::ListsADirtyChunkLess) {
@@ -87,34 +82,46 @@ impl Design for Liar {
         }
         list
     }
+
     fn trimmed_from(&self, from: Lba) -> Option<Run> {
         self.0.trimmed_from(from)
     }
+
     fn dirty_counts(&self) -> DirtyCounts {
         let counts = self.0.dirty_counts();
         DirtyCounts { chunks: counts.chunks + u64::from(self.lies(Lie::CountsAnotherDirtyChunk)), ..counts }
     }
+
     fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
         self.0.mark_clean(lba, seq)
     }
+
     fn mark_run_clean(&mut self, run: &Run) {
         self.0.mark_run_clean(run);
     }
+}
+
+impl Slots for Liar {
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
         self.0.open_slot(class)
     }
+
     fn seal_slot(&mut self, slot: SlotId) {
         self.0.seal_slot(slot);
     }
+
     fn free_slots(&self) -> usize {
         self.0.free_slots()
     }
+
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
         self.0.choose_victim(busy)
     }
+
     fn spare_victim(&mut self, slot: SlotId) {
         self.0.spare_victim(slot);
     }
+
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
         let mut list = self.0.dirty_in(slot);
         if self.lies(Lie::SlotKnowsOneLess) {
@@ -122,21 +129,49 @@ impl Design for Liar {
         }
         list
     }
+
     fn evict(&mut self, slot: SlotId) -> Option<u32> {
         self.0.evict(slot)
     }
+
     fn release_slot(&mut self, slot: SlotId) {
         self.0.release_slot(slot);
     }
+
     fn sweep(&mut self) -> usize {
         self.0.sweep()
     }
+
     fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
         self.0.drop_clean_zeroes(all, max)
     }
+}
+
+impl Persist for Liar {
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.0.begin_restore(mappings, fingerprints);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.0.touch(lba);
+    }
+
+    fn settle_dirty(&mut self) {
+        self.0.settle_dirty();
+    }
+
+    fn end_restore(&mut self) {
+        self.0.end_restore();
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.0.restore_duplicate(fingerprint, place);
+    }
+
     fn export_pieces(&self) -> usize {
         self.0.export_pieces()
     }
+
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
         let mut mappings = self.0.export_mappings(piece);
         if let Some(&first) = mappings.first() {
@@ -149,9 +184,11 @@ impl Design for Liar {
         }
         mappings
     }
+
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
         self.0.export_fingerprints()
     }
+
     fn export_slots(&self) -> Vec<ExportedSlot> {
         let mut slots = self.0.export_slots();
         if self.lies(Lie::SlotTwice) {
@@ -162,15 +199,19 @@ impl Design for Liar {
         }
         slots
     }
+
     fn begin_export(&mut self) {
         self.0.begin_export();
     }
+
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
         self.0.next_slots()
     }
+
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
         self.0.next_fingerprints()
     }
+
     fn export_runs(&self) -> Vec<Run> {
         let mut runs = self.0.export_runs();
         let first = runs[0];
@@ -182,18 +223,25 @@ impl Design for Liar {
         }
         runs
     }
+
     fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
         self.0.restore_slot(slot, generation)
     }
+
     fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
         self.0.restore_class(slot, class);
     }
+
     fn restore_freed(&mut self, slot: SlotId, generation: u32) {
         self.0.restore_freed(slot, generation);
     }
+
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
         self.0.restore_fingerprint(fingerprint, place);
     }
+}
+
+impl Design for Liar {
     fn stats(&self) -> DesignStats {
         self.0.stats()
     }

@@ -30,7 +30,7 @@ impl Bucketed {
         self.forget_in_core(lba);
     }
 
-    /// Forgets an address. Returns as [`Design::unmap`](crate::Design::unmap).
+    /// Forgets an address. Returns as [`Mapping::unmap`](crate::Mapping::unmap).
     pub(super) fn forget_one(&mut self, lba: Lba) -> bool {
         self.count();
         let was_exact = self.exact.remove(lba);
@@ -76,7 +76,7 @@ impl Bucketed {
         self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
     }
 
-    /// Forgets as [`Design::unmap_each`](crate::Design::unmap_each) does. Looks up each address,
+    /// Forgets as [`Mapping::unmap_each`](crate::Mapping::unmap_each) does. Looks up each address,
     /// unless the indices are empty.
     pub(super) fn forget_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
         let end = first.0.saturating_add(count);

@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Bucketed {
-    /// Maps as [`Design::map_deferring`](crate::design::Design::map_deferring).
+    /// Maps as [`Provisional::map_deferring`](crate::design::Provisional::map_deferring).
     pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
         self.count();
         self.exact.remove(lba);

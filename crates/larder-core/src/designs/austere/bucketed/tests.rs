@@ -4,7 +4,11 @@
 //! gone runs leaks.
 
 use super::*;
-use crate::{Design, NewMapping, StreamClass, types::mix};
+use crate::{
+    NewMapping, StreamClass,
+    design::{Mapping, Provisional, Slots},
+    types::mix,
+};
 
 const CHUNK_BYTES: u32 = 8 << 10;
 

@@ -1,0 +1,109 @@
+//! [`Persist`]: the parts of a design that survive a restart.
+//!
+//! Invariants: a restart restores a checkpoint first, and then the log, entry by entry.
+//!
+//! It does not know their form on flash.
+
+use super::ExportedMapping;
+use crate::{
+    history::{Draft, Trust},
+    ranges::Run,
+    slots::ExportedSlot,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+
+/// The parts that a checkpoint exports and a restart restores.
+pub trait Persist {
+    /// Begins a checkpoint; later log entries are replayed over it. A checkpoint that had begun
+    /// before failed.
+    fn checkpoint_begins(&mut self) {}
+
+    /// Ends the last checkpoint as durable. Entries that waited for the log at its beginning are
+    /// committed.
+    fn checkpoint_is_durable(&mut self) {}
+
+    /// Counts the pieces of [`Persist::export_mappings`].
+    fn export_pieces(&self) -> usize;
+
+    /// Returns one piece of the live mappings.
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping>;
+
+    /// Begins an export of slots and fingerprints, piece by piece while the design goes on. At most
+    /// one export runs.
+    fn begin_export(&mut self);
+
+    /// Returns the next slots in the order of [`Persist::export_slots`]; `None` at the end. Each
+    /// slot comes once, in its state at that moment.
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>>;
+
+    /// Returns the next known fingerprints with live places; `None` at the end.
+    ///
+    /// They come in the order of [`Persist::export_fingerprints`], each once. Content that came
+    /// after the beginning is left out; the log has it if its mapping lasts until it is logged.
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
+
+    /// Returns an empty draft of the design's history: its order of addresses, and its ghosts.
+    ///
+    /// The history goes into pages of [`PAGE_BYTES`](crate::history::PAGE_BYTES), the last one
+    /// shorter, and drops entries without room. A design has a history or
+    /// [pages](Provisional::page_count), or neither.
+    fn begin_history(&self) -> Option<Draft> {
+        None
+    }
+
+    /// Adds the next piece to the draft; returns whether more follows. The design may change
+    /// between two pieces. Doubtful addresses come without content, because the origin may have
+    /// lost it.
+    fn export_history(&mut self, _draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        false
+    }
+
+    /// Returns the known fingerprints with live places, least recent first.
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
+
+    /// Returns the slots with generation and state, least recent first.
+    fn export_slots(&self) -> Vec<ExportedSlot>;
+
+    /// Returns the trimmed runs.
+    fn export_runs(&self) -> Vec<Run>;
+
+    /// Begins recovery and makes room for so many mappings and fingerprints. From now on, dirty
+    /// state is known only after [`Persist::settle_dirty`].
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
+
+    /// Recovery: says how far the history of the checkpoint holds. Without this call the content of
+    /// every unmapped address is unknown.
+    fn trust_history(&mut self, _trust: Trust) {}
+
+    /// Recovery: takes a page of the design or of its history. Returns false and changes nothing
+    /// for an invalid page.
+    fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
+        false
+    }
+
+    /// Recovery: hints that `lba` is about to be mapped, so that many waits for memory become one.
+    /// Changes nothing.
+    fn touch(&self, lba: Lba);
+
+    /// Recovery: makes dirty state known.
+    fn settle_dirty(&mut self);
+
+    /// Ends recovery.
+    fn end_restore(&mut self);
+
+    /// Recovery: says that `slot` holds data of `generation`. Returns false if that is impossible,
+    /// or if the slot has moved on.
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
+
+    /// Recovery: says that the restored `slot` holds data of this class.
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass);
+
+    /// Recovery: says that `slot` was freed at `generation`.
+    fn restore_freed(&mut self, slot: SlotId, generation: u32);
+
+    /// Recovery: makes `fingerprint` the content of `place`, and the most recent one.
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);
+
+    /// Recovery: as [`Persist::restore_fingerprint`], for a log, which often repeats a content.
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place);
+}

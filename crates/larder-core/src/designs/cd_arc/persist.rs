@@ -1,0 +1,109 @@
+//! The parts of CD-ARC that survive a restart: those of its WEUs, and its lists.
+//!
+//! Invariants: those of [`CdArc`].
+//!
+//! It does not know their form on flash.
+
+use super::{CdArc, Restoring};
+use crate::{
+    design::{ExportedMapping, Persist},
+    history::{Draft, Trust},
+    ranges::Run,
+    slots::ExportedSlot,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+
+impl Persist for CdArc {
+    fn export_pieces(&self) -> usize {
+        self.nitro.export_pieces()
+    }
+
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        self.nitro.export_mappings(piece)
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        self.nitro.export_fingerprints()
+    }
+
+    fn begin_history(&self) -> Option<Draft> {
+        Some(self.new_draft())
+    }
+
+    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        self.draft(draft, is_doubtful)
+    }
+
+    fn begin_export(&mut self) {
+        self.nitro.begin_export();
+    }
+
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.nitro.next_slots()
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        self.nitro.next_fingerprints()
+    }
+
+    fn export_slots(&self) -> Vec<ExportedSlot> {
+        self.nitro.export_slots()
+    }
+
+    fn export_runs(&self) -> Vec<Run> {
+        self.nitro.export_runs()
+    }
+
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.restoring = Some(Restoring::default());
+        self.nitro.begin_restore(mappings, fingerprints);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.nitro.touch(lba);
+    }
+
+    fn settle_dirty(&mut self) {
+        self.nitro.settle_dirty();
+    }
+
+    fn end_restore(&mut self) {
+        self.nitro.end_restore();
+        let restoring = self.restoring.take().unwrap_or_default();
+        self.put_restored(restoring);
+    }
+
+    fn trust_history(&mut self, trust: Trust) {
+        if let Some(restoring) = &mut self.restoring {
+            restoring.is_trusted = trust == Trust::Whole;
+        }
+    }
+
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let shape = self.shape();
+        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
+    }
+
+    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+        let is_restored = self.nitro.restore_slot(slot, generation);
+        self.note_generation(slot);
+        is_restored
+    }
+
+    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
+        self.nitro.restore_class(slot, class);
+    }
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+        self.nitro.restore_freed(slot, generation);
+        self.note_generation(slot);
+    }
+
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.nitro.restore_fingerprint(fingerprint, place);
+    }
+
+    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
+        self.nitro.restore_duplicate(fingerprint, place);
+    }
+}
