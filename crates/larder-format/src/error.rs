@@ -4,7 +4,7 @@
 //! offset, which the caller knows from its read.
 
 use crate::features::{self, Word};
-use crate::layout::{BUCKET_SLOTS_MAX, DESIGN_PAGES_MAX, StoreKind};
+use crate::limits::{BUCKET_SLOTS_MAX, DESIGN_PAGES_MAX, StoreKind};
 use crate::size::exact;
 use core::fmt;
 

@@ -24,6 +24,7 @@ pub mod codes;
 pub mod error;
 pub mod features;
 pub mod layout;
+mod limits;
 pub mod log;
 pub mod metadata_slot;
 pub mod place;

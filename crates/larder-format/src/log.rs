@@ -14,7 +14,7 @@ mod entry;
 pub use entry::LogEntry;
 
 use crate::error::{FormatError, Structure};
-use crate::layout::{SECTOR_BYTES_MAX, SECTOR_BYTES_MIN};
+use crate::limits::{SECTOR_BYTES_MAX, SECTOR_BYTES_MIN};
 use crate::wire::{self, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -13,7 +13,7 @@
 
 use crate::codes::Encoding;
 use crate::error::{FormatError, Structure};
-use crate::layout::CHUNKS_MAX;
+use crate::limits::CHUNKS_MAX;
 use crate::place::Place;
 use crate::wire::{self, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};

@@ -1,7 +1,7 @@
 //! The place of a record on the flash, and the valid sectors of a fragment.
 
 use crate::codes::Encoding;
-use crate::layout::{CHUNK_BYTES_MAX, WEU_BYTES_MAX};
+use crate::limits::{CHUNK_BYTES_MAX, WEU_BYTES_MAX};
 
 /// The 512-byte sectors of a chunk that a fragment holds; enough for the largest chunk.
 ///

@@ -12,7 +12,7 @@
 use crate::checksum::crc32c;
 use crate::codes::{Encoding, WeuClass};
 use crate::error::{FormatError, Structure};
-use crate::layout::{SECTOR_BYTES_MIN, WEU_BYTES_MAX};
+use crate::limits::{SECTOR_BYTES_MIN, WEU_BYTES_MAX};
 use crate::place::{Place, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};

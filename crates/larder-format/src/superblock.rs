@@ -16,7 +16,8 @@ use crate::features::{
     COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_KEPT_TRIMS, FEATURE_LOG_POSITIONS,
     FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
 };
-use crate::layout::{CHUNKS_MAX, ENTRIES_MIN, Layout, SUPERBLOCK_OFFSETS, StoreKind};
+use crate::layout::Layout;
+use crate::limits::{CHUNKS_MAX, ENTRIES_MIN, SUPERBLOCK_OFFSETS, StoreKind};
 use crate::log::LogStart;
 use crate::text::{DirectoryPath, OriginUri, VolumeName};
 use crate::wire::{self, Le16, Le32, Le64};

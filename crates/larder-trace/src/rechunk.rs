@@ -31,22 +31,13 @@ mod first;
 
 use std::ops::Range;
 
+pub use self::compose::Unknown;
 use self::{block::Block, compose::Rules, disk::Disk, first::First};
 use crate::{
     chunk::{ChunkRequest, Pieces, check_chunk_bytes},
     error::{Position, TraceError, TraceErrorKind, TraceResult},
     record::{Content, Op, Record, Tag},
 };
-
-/// The content that stands for an unknown block.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Unknown {
-    /// Content that no other block has (Nitro §5.2).
-    #[default]
-    Unique,
-    /// Zeroes (AustereCache §5.1).
-    Zero,
-}
 
 /// The kind of first access that tells a block's content before the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -53,7 +53,8 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId},
     walk::Numbers,
 };
-use restored::{Restoring, is_unshared};
+use outliving::is_unshared;
+use restored::Restoring;
 use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.

@@ -32,14 +32,14 @@ const MARKS: [&[u8]; 4] = [b"time", b"op", b"size", b"lbn"];
 pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     let block_bytes = block_bytes.map_or(SECTOR_BYTES, u64::from);
     let end = Some("no more columns than the header names");
-    let first = First::IsHeader { block_bytes };
+    let first = First::IsHeader { block_bytes, columns };
     let missing = Some("as many columns as the header names");
     let layout = Layout { columns: Vec::new(), separator: None, first, missing, end, len_bytes: block_bytes };
     Rows::new(layout, Regions::few())
 }
 
 /// Returns the separator and the columns that a header gives.
-pub(crate) fn columns(line: &[u8], block_bytes: u64) -> Result<(Option<u8>, Vec<Column>), Complaint> {
+fn columns(line: &[u8], block_bytes: u64) -> Result<(Option<u8>, Vec<Column>), Complaint> {
     const HEADER: &str = "a header that names its columns, lbn among them (version,time,op,size,lbn)";
     const ONCE: &str = "a header of at most 32 columns that names each once";
     let separator = most_frequent(line).unwrap_or(b',');

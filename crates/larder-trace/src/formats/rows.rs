@@ -125,13 +125,17 @@ impl Column {
     }
 }
 
+/// Returns the separator and the columns that a header gives; a block number stands for so many
+/// bytes.
+type ColumnsOf = fn(&[u8], u64) -> Result<(Option<u8>, Vec<Column>), Complaint>;
+
 /// The kinds of a first row, beside a request.
 #[derive(Clone, Copy)]
 pub(crate) enum First {
     /// A header, if it is one; the columns are known.
     MayBeHeader(fn(&[u8]) -> bool),
     /// The header that names the columns; a block number counts in blocks of `block_bytes`.
-    IsHeader { block_bytes: u64 },
+    IsHeader { block_bytes: u64, columns: ColumnsOf },
     /// A header, if none of the numbers is one. The first row tells the separator, unless that is
     /// known.
     MayLackNumbers { is_parted: bool },
@@ -180,8 +184,8 @@ impl Rows {
     fn begin(&mut self, line: &[u8]) -> Result<bool, Complaint> {
         let is_header = match self.layout.first {
             First::MayBeHeader(is_header) => is_header(line),
-            First::IsHeader { block_bytes } => {
-                (self.layout.separator, self.layout.columns) = super::csv::columns(line, block_bytes)?;
+            First::IsHeader { block_bytes, columns } => {
+                (self.layout.separator, self.layout.columns) = columns(line, block_bytes)?;
                 true
             }
             First::MayLackNumbers { is_parted } => {

@@ -10,14 +10,21 @@ use std::{iter::Peekable, ops::Range};
 
 use twox_hash::XxHash3_128;
 
-use super::{
-    Unknown,
-    block::{Block, Known},
-};
+use super::block::{Block, Known};
 use crate::{
     record::{Content, Fingerprint, Provenance},
     zero,
 };
+
+/// The content that stands for an unknown block.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unknown {
+    /// Content that no other block has (Nitro §5.2).
+    #[default]
+    Unique,
+    /// Zeroes (AustereCache §5.1).
+    Zero,
+}
 
 /// The rules for all chunks of a trace.
 #[derive(Clone, Copy, Debug)]

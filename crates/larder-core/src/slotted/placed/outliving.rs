@@ -14,7 +14,7 @@
 //!
 //! It does not log.
 
-use super::{Placed, restored::is_believable};
+use super::Placed;
 use crate::{
     ranges::{Run, RunMap},
     types::{Fingerprint, Lba},
@@ -91,4 +91,22 @@ impl Logged {
             (None, None) => Some(before),
         }
     }
+}
+
+/// Returns a unique fingerprint for the unknown content of `lba`.
+pub(super) fn unknown(lba: Lba) -> Fingerprint {
+    let mut bytes = [0xFF; 16];
+    bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
+    bytes[15] = 0xFE;
+    Fingerprint(bytes)
+}
+
+/// Returns whether `lba` can have this content.
+pub(super) fn is_believable(lba: Lba, content: &Fingerprint) -> bool {
+    !is_unshared(content) && *content != unknown(lba)
+}
+
+/// Returns whether this is an [`unshared`] fingerprint.
+pub(super) fn is_unshared(fingerprint: &Fingerprint) -> bool {
+    fingerprint.0[8..] == [0xFF; 8]
 }

@@ -15,7 +15,11 @@
 //!
 //! It leaves checkpoints, and the way the cache ended, to the caller.
 
-use super::{ChunkSlot, Held, NONE, NOTHING, Placed, outliving::Logged, unshared};
+use super::{
+    ChunkSlot, Held, NONE, NOTHING, Placed,
+    outliving::{Logged, is_unshared, unknown},
+    unshared,
+};
 use crate::{
     design::{Lookup, Mapping, Persist},
     history::{Draft, History, ListedAddress, Pages, Trust, UsedSlot, cut},
@@ -276,22 +280,4 @@ impl Placed {
             *of_slot = held;
         }
     }
-}
-
-/// Returns a unique fingerprint for the unknown content of `lba`.
-fn unknown(lba: Lba) -> Fingerprint {
-    let mut bytes = [0xFF; 16];
-    bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
-    bytes[15] = 0xFE;
-    Fingerprint(bytes)
-}
-
-/// Returns whether `lba` can have this content.
-pub(super) fn is_believable(lba: Lba, content: &Fingerprint) -> bool {
-    !is_unshared(content) && *content != unknown(lba)
-}
-
-/// Returns whether this is an [`unshared`] fingerprint.
-pub(super) fn is_unshared(fingerprint: &Fingerprint) -> bool {
-    fingerprint.0[8..] == [0xFF; 8]
 }
