@@ -4,6 +4,8 @@
 //! It reads text, and the tables of designs, and parses just enough of it. It deliberately leaves
 //! style to rustfmt and clippy.
 
+mod circles;
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
