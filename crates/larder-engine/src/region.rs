@@ -1,9 +1,9 @@
 //! The metadata region of a bucket store: reads the metadata slots that decisions need, and writes
 //! changes.
 //!
-//! A design whose decisions are provisional names the metadata slot to read ([`Provisional::unread`]).
-//! The engine reads it without the lock, and asks the design again. Changed slots are written like
-//! a segment: before the log entries that depend on them.
+//! A design whose decisions are provisional names the metadata slot to read
+//! ([`Provisional::unread`]). The engine reads it without the lock, and asks the design again.
+//! Changed slots are written like a segment: before the log entries that depend on them.
 //!
 //! A read or write of a block has its *turn*, which is AustereCache's lock of a bucket (section 4):
 //! requests of other blocks go on.

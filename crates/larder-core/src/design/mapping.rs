@@ -28,8 +28,8 @@ pub trait Mapping {
         None
     }
 
-    /// Applies postponed uses from [`Mapping::hit`] and [`Provisional::hit_with`] in their order, as a
-    /// batch.
+    /// Applies postponed uses from [`Mapping::hit`] and [`Provisional::hit_with`] in their order,
+    /// as a batch.
     ///
     /// The batch follows BP-Wrapper (Ding, Jiang and Zhang, ICDE 2009, section III), which
     /// prefetches the memory of the batch (section III.B).
@@ -77,8 +77,8 @@ pub trait Mapping {
     /// Forgets a run of chunks of any length, trimmed parts included.
     fn unmap_run(&mut self, first: Lba, count: u64);
 
-    /// [Unmaps](Mapping::unmap) each address of a run of any length, at the cost of its mapped chunks.
-    /// Returns whether any of them is logged; for a long run, it may say so without need.
+    /// [Unmaps](Mapping::unmap) each address of a run of any length, at the cost of its mapped
+    /// chunks. Returns whether any of them is logged; for a long run, it may say so without need.
     fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
         let mapped = self.mapped_in(first, count);
         unmap_some(self, mapped, (first, count), leaving)
@@ -90,8 +90,8 @@ pub trait Mapping {
     /// knows elsewhere.
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba>;
 
-    /// Returns whether [`Mapping::unmap`] or [`Mapping::suspend`] says yes for any address in a run.
-    /// Forgetting that address must then be logged.
+    /// Returns whether [`Mapping::unmap`] or [`Mapping::suspend`] says yes for any address in a
+    /// run. Forgetting that address must then be logged.
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
         let is_trimmed = |run: Run| run.first.0 < first.0.saturating_add(count);
         self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()

@@ -20,8 +20,8 @@ pub trait Provisional {
 
     /// Returns as [`Mapping::hit`], for a caller that has read the metadata slot of `lba`.
     ///
-    /// [`Provisional::unread`] named the slot, and the caller has not [told](Provisional::tell) it. Newer
-    /// knowledge of the design decides. After `None` the caller tells the slot.
+    /// [`Provisional::unread`] named the slot, and the caller has not [told](Provisional::tell) it.
+    /// Newer knowledge of the design decides. After `None` the caller tells the slot.
     fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit>;
 
     /// Applies the lookup of a new hit at once, beside other threads that find and apply hits.
@@ -60,15 +60,17 @@ pub trait Provisional {
 
     /// Returns the slot whose metadata must not name `lba` on flash yet.
     ///
-    /// The caller first [settles](Provisional::settle) the address or [commits](Provisional::committed) it.
-    /// After a crash a metadata slot must not name more than the log or the origin has.
+    /// The caller first [settles](Provisional::settle) the address or
+    /// [commits](Provisional::committed) it. After a crash a metadata slot must not name more than
+    /// the log or the origin has.
     fn held_at(&self, lba: Lba) -> Option<SlotId>;
 
     /// Hides the record at `place`, which is damaged or unreadable. A design with contents on flash
     /// never finds it again, also after a restart. The mappings of the record stay.
     fn spoil(&mut self, place: &Place);
 
-    /// Counts the [held](Provisional::held_at) addresses. Each may cost as much RAM as a metadata slot.
+    /// Counts the [held](Provisional::held_at) addresses. Each may cost as much RAM as a metadata
+    /// slot.
     fn held_entries(&self) -> usize;
 
     /// Settles the held chunk `lba`: the origin durably has its mapped content. `is_durable` is
@@ -98,9 +100,10 @@ pub trait Provisional {
     /// Frees `slot` ahead: entry `seq` of the log, and any later checkpoint, says that it is free.
     ///
     /// All of the slot is on flash. Its mappings stay and hit until the slot is
-    /// [reused](Provisional::reuse) or [kept](Provisional::keep). A mapping of a new chunk into it keeps it,
-    /// as does [`Slots::choose_victim`]. Returns the generation for that entry. Returns `None`,
-    /// for no entry, if the slot is dirty, is going in any case, or is logged as free already.
+    /// [reused](Provisional::reuse) or [kept](Provisional::keep). A mapping of a new chunk into it
+    /// keeps it, as does [`Slots::choose_victim`]. Returns the generation for that entry. Returns
+    /// `None`, for no entry, if the slot is dirty, is going in any case, or is logged as free
+    /// already.
     fn free_ahead(&mut self, slot: SlotId, seq: u64) -> Option<u32>;
 
     /// Returns the slots that must go for the waiting record of `lba`; none once a victim was
@@ -114,8 +117,8 @@ pub trait Provisional {
     /// eviction of it is under way.
     fn is_freed(&mut self, slot: SlotId, durable_below: u64) -> bool;
 
-    /// Frees the slots [in the way](Provisional::in_the_way) at once, as [`Slots::release_slot`] does.
-    /// All of them [are freed](Provisional::is_freed), with no reader and no write under way.
+    /// Frees the slots [in the way](Provisional::in_the_way) at once, as [`Slots::release_slot`]
+    /// does. All of them [are freed](Provisional::is_freed), with no reader and no write under way.
     fn reuse(&mut self, slots: &[SlotId]);
 
     /// Keeps `slot`: behind its early *slot freed*, the log maps a chunk there.

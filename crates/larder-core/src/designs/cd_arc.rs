@@ -23,10 +23,10 @@
 //! Departures from D-ARC, due to the order of operations in a cache with I/O ([`Design`]):
 //! - An eviction precedes the opening of a WEU, while the chunk for it is still unknown. Addresses
 //!   therefore move before `p` does, and REPLACE takes the requested address as not in B2.
-//! - The old copy is forgotten ([`Mapping::unmap`]) before a write of the origin, and the new one is
-//!   mapped later. In between the address stays on its list, without data, so the write counts as a
-//!   use. A write around the cache leaves it so, too, and its next read finds it on its list; the
-//!   paper removes it.
+//! - The old copy is forgotten ([`Mapping::unmap`]) before a write of the origin, and the new one
+//!   is mapped later. In between the address stays on its list, without data, so the write counts
+//!   as a use. A write around the cache leaves it so, too, and its next read finds it on its list;
+//!   the paper removes it.
 //! - An address that leaves B3 is forgotten when the caller asks for addresses to forget
 //!   ([`Slots::drop_clean_zeroes`]), because the caller has to log that. Until then, and while it
 //!   is dirty, it stays mapped, and hits.

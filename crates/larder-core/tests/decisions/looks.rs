@@ -1,8 +1,8 @@
 //! Looks at a design change nothing, in all designs that an engine runs.
 //!
 //! The same requests are made three times. One design has no looks, one has looks all the time, and
-//! one has postponed hits, as late as [`Mapping::hit`] allows. All three answer alike, step by step,
-//! and end in the same state.
+//! one has postponed hits, as late as [`Mapping::hit`] allows. All three answer alike, step by
+//! step, and end in the same state.
 //!
 //! Requests are those of an engine: chunks stored in open slots, duplicates, zeroes, fragments,
 //! trims, destages, evictions, and addresses that a design wants forgotten.

@@ -47,7 +47,8 @@ impl Nitro {
         self.slots.generation(slot).map(|generation| (self.slots.state(slot), generation))
     }
 
-    /// Returns as [`Mapping::find_duplicate`](crate::design::Mapping::find_duplicate), without a use.
+    /// Returns as [`Mapping::find_duplicate`](crate::design::Mapping::find_duplicate), without a
+    /// use.
     pub(crate) fn peek_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
         self.fingerprints.peek(fingerprint, |slot| self.slots.generation_for_new(slot))
     }
