@@ -7,7 +7,6 @@
 //!
 //! It leaves ranges and alignment to the devices.
 
-use super::shared::Shared;
 use crate::{Completer, IoBuf, IoError, IoErrorKind, IoOp, SharedBuf};
 use io_uring::{opcode, squeue, types};
 use std::{
@@ -82,8 +81,20 @@ pub(crate) enum Kind {
     },
     /// Completions wait in the ring of a driver that its thread does not drive.
     Tend {
-        driver: Arc<Shared>,
+        driver: Arc<dyn Tended>,
     },
+}
+
+/// A driver whose completions another thread takes.
+pub(crate) trait Tended: Send + Sync {
+    /// Returns the number that cancels the watch of its ring.
+    fn id(&self) -> u64;
+
+    /// Takes the completions.
+    fn tend(self: Arc<Self>);
+
+    /// Notes that the watch of the ring failed.
+    fn stop_tending(&self);
 }
 
 impl Op {
@@ -95,7 +106,7 @@ impl Op {
     pub(crate) fn cancel_id(&self) -> Option<u64> {
         match &self.kind {
             Kind::Recv { id, .. } | Kind::Ready { id, .. } => Some(*id),
-            Kind::Tend { driver } => Some(driver.id),
+            Kind::Tend { driver } => Some(driver.id()),
             _ => None,
         }
     }

@@ -13,7 +13,6 @@ use std::path::Path;
 ///
 /// A number may fall. A crate without a line has no circle.
 const CIRCLES: &[(&str, usize, &str)] = &[
-    ("larder-device", 4, "an operation names the driver that it may need for its next attempt"),
     ("larder-engine", 42, "the state and its verbs still share one pair of structs"),
     ("larder-serve", 6, "requests, replies and their connection hold each other"),
     ("larder-sim", 16, "the drives are made by the same table that they share"),
