@@ -33,7 +33,7 @@ help: ## List the targets
 build: ## Build the optimised `larder` binary (target/release/larder)
 	cargo build --release -p larder
 
-demo: ## Put a cache before a slow disk, work on it, and print what the cache did (root, about 2 minutes after the build)
+demo: ## Put a cache before a slow disk, work on it, and print the cache's counters (root, about 2 minutes after the build)
 	scripts/demo.sh
 
 packages: ## Install the client programs that the tests and the demo use (Debian, root)
@@ -85,7 +85,7 @@ crash-siblings: ## The same over austere with few bits of each hash, so that add
 lost-ends: ## Logs of crashed caches lose their end, over each design (CASES=400)
 	LARDER_LOST_END_CASES=$(or $(CASES),400) cargo test --workspace --test engine -- lost_end:: --nocapture
 
-power: ## The real server over files that forget what was not flushed, in every design and mode, over both backends (POWER_ROUNDS=10)
+power: ## The real server over files that forget unflushed writes, in every design and mode, over both backends (POWER_ROUNDS=10)
 	LARDER_POWER_ROUNDS=$(POWER_ROUNDS) cargo test --workspace --test program -- power:: --nocapture
 
 breakages: ## Break the contract on purpose, one way after the other, and see suites catch it (an hour)
@@ -95,7 +95,7 @@ paused: ## Clients that pause for PAUSE_SECONDS=600 with full windows lose nothi
 	LARDER_PAUSE_SECONDS=$(PAUSE_SECONDS) cargo test --workspace --test nbd -- hosts:: --nocapture
 
 # It builds in CARGO_TARGET_DIR if that is set; else in a folder that goes with the copy.
-new-design: ## Add a design to a copy of what is committed, by its file and the tables of names alone, and run the suites over it
+new-design: ## Add a design to a copy of the committed tree, by its file and the tables of names alone, and run the suites over it
 	scripts/new-design.sh
 
 reproduction: ## Print the papers' experiments again and compare them with docs/REPRODUCTION.md, those on the real clock left out

@@ -1,13 +1,15 @@
 #!/usr/bin/env bash
-# Counts how the prose of this tree is written, for each file and in all: comments of Rust, shell
-# and TOML, and Markdown. `scripts/prose.sh [FILE…]` prints a table, worst first; `--check` is
-# silent but for files over a limit, and fails then.
+# Counts the prose of this tree, for each file and in all: comments of Rust, shell and TOML, and
+# Markdown.
 #
-# words   of prose; code in backticks counts as one word, fenced code and generated files as none
-# wh      what, whatever, who, whoever and nobody, in 1,000 words
-# opens   sentences that open with What, Who, Where, Whether or Of, in 100
-# long    sentences of more than 25 words, in 100
-# wide    lines of prose beyond 100 columns; rows of tables, links and headings may be wider
+# `scripts/prose.sh [FILE…]` prints a table. `--check` prints the files with wide lines and the
+# sum of all files, and fails if the sum is over a limit.
+#
+# - `words`: all words. Code in backticks is one word, fenced code and generated files are none.
+# - `wh`: `what`, `whatever`, `who`, `whoever` and `nobody`, in 1,000 words.
+# - `opens`: sentences that open with `What`, `Who`, `Where`, `Whether` or `Of`, in 100.
+# - `long`: sentences of more than 25 words, in 100.
+# - `wide`: lines beyond 100 columns. Rows of tables, links and headings may be wider.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -34,7 +36,7 @@ function sentence(text,   words, n, first) {
   gsub(/[^A-Za-z]/, "", first)
   if (first ~ /^(What|Who|Where|Whether|Of)$/) opens[file]++
 }
-# A paragraph ends: its words and sentences are counted.
+# Ends a paragraph, and counts its words and sentences.
 function end_of_paragraph(   rest, words, n, i, w, cut) {
   if (paragraph == "") return
   gsub(/`[^`]*`/, "CODE", paragraph)
