@@ -205,7 +205,7 @@ impl ControlServer {
 }
 
 impl ControlServer {
-    /// Where the socket is.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         self.shared.socket.path()
     }

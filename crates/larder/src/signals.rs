@@ -3,11 +3,11 @@
 //! A signal ends a server in order or reloads its option file, or ends a command that works on
 //! traces. Some have no effect.
 //!
-//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. No signal
-//! that a command obeys stays blocked, whatever the parent process had blocked. Where one thread
-//! waits for signals alone, it takes them. The second of SIGINT, SIGQUIT and SIGTERM ends the
-//! process at once, with exit code 1. SIGHUP, SIGPWR and SIGXCPU never do, for a terminal that
-//! hangs up, or a limit, sends several.
+//! Invariants: an inherited SIGHUP that was ignored stays ignored, unless it reloads. A command
+//! blocks no signal that it obeys, even if the parent process had blocked it. A thread that waits
+//! for signals alone takes them. The second of SIGINT, SIGQUIT and SIGTERM ends the process at
+//! once, with exit code 1. SIGHUP, SIGPWR and SIGXCPU never do, for a terminal that hangs up, or a
+//! limit, sends several.
 //!
 //! It leaves the end of a server, and its time, to `ending`.
 

@@ -465,7 +465,7 @@ fn a_run_is_unmapped_as_its_addresses_are_one_by_one() {
             (first.0..first.0 + count).for_each(|lba| any |= single.design().unmap(Lba(lba)));
             assert_eq!((made.0, logged), (made.0, any));
             assert_eq!(mappings_of(whole.design()), mappings_of(single.design()), "{}", made.0);
-            // What the origin lacks stays.
+            // The data that the origin lacks stays.
             let ((mut clean, ..), (mut single, ..)) = (run_of(seed, made), run_of(seed, made));
             clean.design().unmap_each(first, count, Leaving::Clean);
             for lba in (first.0..first.0 + count).map(Lba) {

@@ -26,7 +26,7 @@ use std::{
 
 /// Capacity of a slot in bytes.
 const SLOT_BYTES: u32 = 64 << 10;
-/// Of a trimmed run: whether it is to stay allocated, and whether the origin need not be told.
+/// The kinds of a trimmed run: it stays allocated or not, and the origin has to be told or not.
 const RUN_KINDS: [[bool; 2]; 3] = [[false, false], [true, false], [false, true]];
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,9 +1,10 @@
-//! A flash that fails for good while it is served, and what becomes of it at the next opening:
-//! reads, writes, trims and flushes go on behind a fence; without one, writes are refused; dirty
-//! data is saved where it can be read; a fenced flash never brings back what is older than the
-//! origin.
+//! A flash that fails for good while it is served, and the next opening of its cache.
 //!
-//! What it does not do: sweep over all moments; the simulation does.
+//! Behind a fence reads, writes, trims and flushes go on. Without a fence the engine refuses
+//! writes. Readable dirty data is saved. A fenced flash never brings back data older than the
+//! origin's.
+//!
+//! It leaves the sweep over all moments to the simulation.
 
 use crate::common::*;
 use crate::fence::MemoryFence;
@@ -41,7 +42,9 @@ fn has(world: &World, name: &str) -> bool {
     world.status().conditions.iter().any(|condition| condition.name == name)
 }
 
-/// Random writes, trims, flushes and reads; every read is checked, every request must succeed.
+/// Runs random writes, trims, flushes and reads.
+///
+/// It checks every read, and each request must succeed.
 fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     for _ in 0..rounds {
         let (offset, len) = random_run(rng, 4 * MIB, 48);
@@ -61,8 +64,9 @@ fn work(world: &World, twin: &mut Twin, rng: &mut Rng, rounds: u64) {
     }
 }
 
-/// The flash refuses writes in the middle of work, but can be read: nothing is lost, and the origin
-/// has all in the end.
+/// The flash refuses writes in the middle of work, but takes reads.
+///
+/// No data is lost, and in the end the origin has all of it.
 #[test]
 fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
     each_seed(12, |seed| {
@@ -75,7 +79,7 @@ fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
                 assert!(!world.status().degraded && !fence.is_up());
                 world.flash.sim.plan().add(always(IoOp::Write, kind));
                 work(&world, &mut twin, &mut rng, 200);
-                // Work that happened to need no write of the flash would show nothing.
+                // Work that needs no write of the flash would show nothing.
                 world.run(world.cache().flush()).unwrap_or_else(|error| panic!("flush: {error}"));
                 if mode == WriteMode::Back || world.status().degraded {
                     assert!(world.status().degraded && fence.is_up(), "{mode:?}");
@@ -88,8 +92,8 @@ fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
                 if mode != WriteMode::Back || world.status().degraded {
                     assert_same(&world.origin.sim.peek_durable(0, 4 << 20), &expected, "the origin");
                 }
-                // It comes back. What it still calls dirty was saved, and is older than the origin
-                // at best.
+                // The flash comes back. The data that it still calls dirty was saved, and is no
+                // newer than the origin's.
                 world.flash.sim.plan().clear();
                 world.crash();
                 if fence.is_up() {
@@ -116,7 +120,7 @@ fn a_flash_that_takes_no_writes_is_written_past_and_saved() {
     });
 }
 
-/// The flash vanishes: write-through and write-around go on whole.
+/// The flash vanishes. Write-through and write-around go on whole.
 #[test]
 fn without_their_flash_write_through_and_around_keep_serving() {
     each_seed(12, |seed| {
@@ -140,8 +144,9 @@ fn without_their_flash_write_through_and_around_keep_serving() {
     });
 }
 
-/// In write-back what only the vanished flash had is an error and never old; the rest is served;
-/// overwriting it heals it.
+/// In write-back a chunk of the vanished flash alone reads as an error, never as old data.
+///
+/// An overwrite heals the chunk. The other chunks are served.
 #[test]
 fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     each_seed(8, |seed| {
@@ -192,8 +197,10 @@ fn without_its_flash_write_back_answers_dirty_chunks_with_an_error() {
     });
 }
 
-/// All dirty data went to the origin before an orderly end behind the fence. The flash, which
-/// missed that, still calls it dirty; the next opening drops it without an option.
+/// All dirty data goes to the origin before an orderly end behind the fence.
+///
+/// The flash misses that and still calls the data dirty. The next opening drops it without an
+/// option.
 #[test]
 fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
     each_seed(4, |seed| {
@@ -222,7 +229,7 @@ fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
     });
 }
 
-/// An orderly end makes no such note when some dirty data did not reach the origin.
+/// An orderly end does not note the data as destaged if some of it did not reach the origin.
 #[test]
 fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
     each_seed(4, |seed| {
@@ -246,8 +253,9 @@ fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
     });
 }
 
-/// Past a failed flash a part of a dirty chunk is written, and the origin takes no writes just
-/// then: that is the origin's error, and no word of damage.
+/// A write of a part of a dirty chunk goes past a failed flash, and the origin refuses it.
+///
+/// The error is the origin's, and does not mention damage.
 #[test]
 fn an_origin_that_fails_beside_a_failed_flash_is_named() {
     each_seed(4, |seed| {
@@ -272,8 +280,7 @@ fn an_origin_that_fails_beside_a_failed_flash_is_named() {
     });
 }
 
-/// Without a fence nothing is written past the flash, and then the flash may be believed when it
-/// comes back.
+/// Without a fence no write goes past the flash, so the flash is trusted when it comes back.
 #[test]
 fn without_a_fence_writes_fail_and_the_flash_stays_good() {
     each_seed(8, |seed| {
@@ -285,7 +292,7 @@ fn without_a_fence_writes_fail_and_the_flash_stays_good() {
             world.settle();
             world.flush();
             world.flash.sim.set_gone(true);
-            // Whatever asks the flash finds out.
+            // Any request to the flash shows that it is gone.
             let _ = world.run(world.cache().checkpoint());
             for lba in 0..64 {
                 let _ = world.try_read(at(lba), CHUNK);
@@ -295,8 +302,8 @@ fn without_a_fence_writes_fail_and_the_flash_stays_good() {
             for number in 0..40 {
                 let (offset, len) = random_run(&mut rng, 4 * MIB, 48);
                 match world.try_write(offset, &noise(number, len), false) {
-                    // In write-back taken into memory before the flash was missed, and lost with
-                    // it; else on the origin.
+                    // In write-back the data is in memory alone, taken before the flash was missed,
+                    // and is lost with it. In the other modes it is on the origin.
                     Ok(()) if !world.status().degraded => twin.write(offset, &noise(number, len)),
                     Ok(()) => panic!("{mode:?}: a write past the flash without a fence"),
                     Err(error) => refused += u64::from(error.to_string().contains("fence")),
@@ -318,7 +325,7 @@ fn without_a_fence_writes_fail_and_the_flash_stays_good() {
     });
 }
 
-/// A crash between the emptying of a fenced flash and the end of its fence empties it again.
+/// A crash between the emptying of a fenced flash and the end of its fence has it emptied again.
 #[test]
 fn a_crash_while_a_fenced_flash_is_emptied_loses_nothing() {
     each_seed(6, |seed| {
@@ -347,7 +354,7 @@ fn a_crash_while_a_fenced_flash_is_emptied_loses_nothing() {
     });
 }
 
-/// The keeper always knows whether the origin may lack something.
+/// The keeper always knows whether the origin may lack data.
 #[test]
 fn the_mode_is_noted_before_the_origin_can_lack_anything() {
     let (setup, fence) = fenced_setup(WriteMode::Through);
@@ -364,8 +371,10 @@ fn the_mode_is_noted_before_the_origin_can_lack_anything() {
     assert_eq!(fence.mode(), Some(WriteMode::Around));
 }
 
-/// Of two switches at the same time, the one that ends last is in force for everyone: for the
-/// cache, its superblock, and the keeper, who says whether a volume may go on without its flash.
+/// If two switches of modes overlap, the one that ends last is in force everywhere.
+///
+/// It is in force for the cache, its superblock, and the keeper. The keeper says whether a volume
+/// may go on without its flash.
 #[test]
 fn switches_at_the_same_time_leave_one_mode() {
     each_seed(150, |seed| {
@@ -385,7 +394,7 @@ fn switches_at_the_same_time_leave_one_mode() {
     });
 }
 
-/// Once a cache has a keeper, it is not opened without one: the fence would be overlooked.
+/// A cache with a keeper is not opened without one, because that would overlook the fence.
 #[test]
 fn a_cache_with_a_keeper_is_not_opened_without_it() {
     let (setup, fence) = fenced_setup(WriteMode::Through);
@@ -409,7 +418,7 @@ fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
             world.origin.sim.plan().add(Fault { times: 1, ..always(IoOp::Flush, IoErrorKind::Io) });
             let first = world.run(world.cache().detach());
             if first.is_err() {
-                // Clients are told, too.
+                // The flush tells clients of the failure, too.
                 let _ = world.run(world.cache().flush());
                 work(&world, &mut twin, &mut rng, 20);
                 world.run(world.cache().detach()).unwrap_or_else(|error| panic!("detach: {error}"));
@@ -417,7 +426,7 @@ fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
             assert!(world.try_read(0, CHUNK).is_err(), "it is closed");
             world.crash();
             world.origin.sim.plan().clear();
-            // In the other modes whoever was told of a failed flush has to write again.
+            // In the other modes a client that was told of a failed flush has to write again.
             if first.is_ok() || mode == WriteMode::Back {
                 assert_same(&world.origin.sim.peek(0, 4 << 20), &twin.bytes(0, 4 << 20), "the origin");
             }
@@ -427,7 +436,9 @@ fn a_detached_cache_leaves_a_whole_origin_and_is_not_opened_again() {
     });
 }
 
-/// Nothing waits for the log when the flash fails, and writes past it are the origin's to flush.
+/// A FLUSH makes writes past the flash durable on the origin.
+///
+/// No entry waits for the log when the flash fails.
 #[test]
 fn a_flush_past_the_flash_reaches_the_origin() {
     each_seed(6, |seed| {
@@ -436,7 +447,8 @@ fn a_flush_past_the_flash_reaches_the_origin() {
             let world = World::new(seed, setup);
             world.fill_origin(0, &noise(1, CHUNK));
             world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
-            // A clean chunk, whose segment the flash refuses: nothing is dirty, and no entry waits.
+            // The flash refuses the segment of a clean chunk. No chunk is dirty, and no entry
+            // waits.
             world.read(0, CHUNK);
             world.settle();
             world.runtime.run_for(Duration::from_secs(5));
@@ -449,9 +461,10 @@ fn a_flush_past_the_flash_reaches_the_origin() {
     });
 }
 
-/// What the flash did with what it was given before a flush that failed, no later flush tells: the
-/// flash has failed, whoever asked. Here it is one of a checkpoint: that of what it commits, or
-/// that before its header.
+/// A failed flush of the flash fails the flash, even if a checkpoint asked for it.
+///
+/// No later flush tells whether the earlier writes are durable. The checkpoint flushes the data
+/// that it commits, and flushes again before its header.
 #[test]
 fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
     let hits = [0; 4].map(Cell::new);
@@ -465,7 +478,7 @@ fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
             let mut checkpoint = std::pin::pin!(async move { cache.checkpoint().await });
             let mut armed = false;
             let result = world.run(std::future::poll_fn(|cx| {
-                // Looked at as often as the order of completions has it.
+                // The order of completions decides how often this polls.
                 if world.flash.asked(IoOp::Flush).len() + 1 == number && !std::mem::replace(&mut armed, true) {
                     world.flash.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
                 }
@@ -477,23 +490,25 @@ fn a_flush_that_fails_in_a_checkpoint_fails_the_flash() {
             hits.set(hits.get() + usize::from(hit));
         }
     });
-    // The third one is that before the header, mostly.
+    // The third flush is mostly the one before the header.
     assert!(hits[3].get() > 10, "{hits:?}");
 }
 
-/// A world, in write-through, in which a flush of the origin has failed that no client saw.
+/// Returns a world in write-through in which a flush of the origin failed unseen by clients.
 fn after_an_unseen_failure(seed: u64) -> World {
     let (setup, _) = fenced_setup(WriteMode::Through);
     let world = World::new(seed, setup);
     world.write(0, &noise(1, CHUNK));
     world.settle();
     world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
-    // Its clean mapping waits for the origin's flush, which fails.
+    // The chunk's clean mapping waits for the origin's flush, which fails.
     let _ = world.run(world.cache().checkpoint());
     world
 }
 
-/// What a flush of the origin lost, a later one does not bring back: the next FLUSH says so.
+/// The next FLUSH tells of a flush of the origin that failed unseen.
+///
+/// A later flush does not bring back the writes that the failed one lost.
 #[test]
 fn a_flush_of_the_origin_that_failed_unseen_is_told() {
     each_seed(6, |seed| {
@@ -504,12 +519,13 @@ fn a_flush_of_the_origin_that_failed_unseen_is_told() {
     });
 }
 
-/// Of a flush that failed unseen nobody was told while the switch of modes that will tell goes on,
-/// nor when whoever asked for the switch gives up.
+/// A flush that failed unseen counts as untold until the switch of modes has told it.
+///
+/// It stays untold if the caller of the switch gives up.
 #[test]
 fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     let (meanwhile, given_up) = (Cell::new(0), Cell::new(0));
-    // At last, to its end.
+    // The last switch runs to its end.
     for looks in (0..12).chain([u32::MAX]) {
         each_seed(4, |seed| {
             let world = after_an_unseen_failure(seed);
@@ -531,7 +547,7 @@ fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
             }
             if seed % 2 == 0 {
                 drop(switch);
-                // What goes on without him comes to its end.
+                // The rest of the switch runs to its end without its caller.
                 world.run(world.runtime.delay(Duration::from_millis(100))).expect("time passes");
                 given_up.set(given_up.get() + 1);
                 assert!(!world.run(world.cache().destage_all()), "nobody was told");
@@ -549,9 +565,10 @@ fn what_a_switch_of_modes_will_tell_is_told_to_others_meanwhile() {
     assert!(meanwhile.get() > 3 && given_up.get() > 3, "{meanwhile:?} {given_up:?}");
 }
 
-/// What a flush of the origin failed to make durable may vanish with the power, whatever later
-/// flushes say: what is read of it is not cached for good, or a power loss would leave the copy and
-/// take the original.
+/// Data of a failed flush of the origin is not cached for good when it is read.
+///
+/// The data may vanish with the power even if later flushes succeed. A power loss would then leave
+/// the copy and take the original.
 #[test]
 fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
     each_seed(40, |seed| {
@@ -562,7 +579,7 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
             (0..8).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
             world.run(world.cache().flush()).expect_err("the first flush");
             assert!(has(&world, "origin_doubtful"), "{:?}", world.status().conditions);
-            // Rewritten as a whole; in part; not at all.
+            // Chunk 1 is rewritten as a whole, chunk 2 in part, the others not at all.
             world.write(at(1), &noise(101, CHUNK));
             world.write(at(2) + 512, &noise(102, 512));
             for _ in 0..2 {
@@ -583,8 +600,9 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
     });
 }
 
-/// What is doubtful is written again as a whole by a destage, a trim, or past a failed flash: it is
-/// not doubtful any more.
+/// A destage, a trim, and a write past a failed flash each end the doubt about a chunk.
+///
+/// Each of them writes the chunk again as a whole.
 #[test]
 fn doubt_ends_whoever_writes_the_chunk_again() {
     each_seed(4, |seed| {
@@ -602,7 +620,7 @@ fn doubt_ends_whoever_writes_the_chunk_again() {
             doubtful.map(|doubtful| doubtful.what)
         };
         doubt();
-        // The operator is told of it once.
+        // The first switch tells the operator of the failed flush, and only that one.
         let _ = world.run(world.cache().set_mode(WriteMode::Back));
         world.run(world.cache().set_mode(WriteMode::Back)).expect("switched");
         (0..6).for_each(|lba| world.write(at(lba), &noise(100 + lba, CHUNK)));
@@ -622,7 +640,7 @@ fn doubt_ends_whoever_writes_the_chunk_again() {
     });
 }
 
-/// A full one, for instance: what it still does well is no sign that it takes writes again.
+/// Reads that succeed do not show that a full origin takes writes again.
 #[test]
 fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
     each_seed(4, |seed| {
@@ -642,7 +660,7 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         world.origin.sim.plan().clear();
         assert!(world.destage_all());
         assert!(!has(&world, "origin_full"), "{:?}", world.status().conditions);
-        // Gone, and back: whatever it answers shows that.
+        // The origin goes and comes back. Any answer of the origin shows that.
         world.write(0, &noise(2, 64 << 10));
         world.origin.sim.set_gone(true);
         assert!(!world.destage_all());
@@ -650,7 +668,7 @@ fn an_origin_that_takes_no_writes_is_told_though_it_reads() {
         world.origin.sim.set_gone(false);
         world.read(40 << 20, 8 << 10);
         assert!(!has(&world, "origin_gone"), "{:?}", world.status().conditions);
-        // Without dirty data nothing is said of any.
+        // Without dirty data the status does not mention any.
         world.run(world.cache().set_mode(WriteMode::Through)).expect("a switch");
         world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::NoSpace));
         world.try_write(0, &noise(3, 8 << 10), false).expect_err("it goes to the origin");
@@ -709,7 +727,7 @@ fn each_request_for_durable_data_raises_the_fence() {
     });
 }
 
-/// A failed flush of the origin is told with the origin's name, then and later.
+/// The error of a failed flush of the origin has the origin's name, at once and at the end.
 #[test]
 fn a_failed_flush_of_the_origin_names_the_origin() {
     let (setup, _) = fenced_setup(WriteMode::Through);

@@ -4,8 +4,8 @@
 //! of it and go. So a request begins when there is room among [`RANGES_BYTES_MAX`], in the order of
 //! arrival, and is dropped if its client is gone by then.
 //!
-//! Invariants: one request at least may be under way, whatever its length. Each request ends with
-//! one reply, unless the client is gone.
+//! Invariants: one request at least may be under way, at any length. Each request ends with one
+//! reply, unless the client is gone.
 //!
 //! It does not split requests.
 

@@ -23,7 +23,7 @@ use std::{
 
 /// The deadline of these ends, in seconds.
 const DEADLINE: u64 = 2;
-/// An end that kept it, on a machine that does other things beside.
+/// The longest time of an end that kept it, on a machine with other work beside.
 const KEPT: Duration = Duration::from_secs(DEADLINE + 6);
 const CHUNK: usize = 8192;
 
@@ -68,14 +68,14 @@ impl Hanging {
         }
     }
 
-    /// Has a new process serve the origin: nbdkit may end by itself when it goes on after its
-    /// clients were cut off.
+    /// Has a new process serve the origin.
+    ///
+    /// nbdkit may end by itself when it goes on after its clients were cut off.
     fn origin_anew(&self) -> Nbdkit {
         Nbdkit::over(&self.scratch, "nbdkit", &self.scratch.path("origin"), &[], &[])
     }
 
-    /// Serves it again with its origin there, and sees that the first so many chunks are as they
-    /// were written.
+    /// Serves it again with its origin there, and checks that the first `chunks` are as written.
     fn holds(&self, chunks: u64) {
         let _origin = self.origin_anew();
         let server = self.serve(&[]);
@@ -87,12 +87,14 @@ impl Hanging {
         assert_eq!(ends(server).0, Some(0));
     }
 
-    /// A client of one of the two addresses.
+    /// Connects a client to one of the two addresses.
     fn client(&self, name: &str) -> Wire {
         Wire::connect(&self.socket(name))
     }
 }
 
+/// Waits until the lock of the flash is free.
+///
 /// A kernel that still ends requests of a process that is gone keeps its files, and their locks,
 /// until then.
 fn await_free(flash: &Path) {
@@ -100,13 +102,12 @@ fn await_free(flash: &Path) {
     assert!(until_done(is_free), "the flash stays in use");
 }
 
-/// Content of chunk `n`.
+/// Returns the content of chunk `n`.
 fn chunk(n: u64) -> Vec<u8> {
     (0..CHUNK as u64).map(|at| (n * 31 + at * 7 + at / 251) as u8).collect()
 }
 
-/// Sends SIGTERM, and sees that the end keeps its deadline: with which exit code, and in which
-/// words.
+/// Sends SIGTERM, and returns the exit code and the words of an end that keeps its deadline.
 fn ends(server: Server) -> (Option<i32>, String) {
     server.signal("TERM");
     let began = Instant::now();

@@ -1,8 +1,9 @@
-//! The real program before an origin that hangs, rather than fails: a stopped server, a server that
-//! takes connections and says nothing, a server that wants TLS. Requests that need no origin go on,
-//! and each waiting command prints the cause.
+//! The real program before an origin that hangs, rather than fails.
 //!
-//! What it does not do: the end of a server under such an origin.
+//! The origin is a stopped server, one that takes connections and says nothing, or one that wants
+//! TLS. Requests that need no origin go on, and each waiting command prints the cause.
+//!
+//! It leaves the end of a server under such an origin to `ends`.
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
@@ -50,7 +51,7 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     (0..2).for_each(|number| wire.write(number * MIB, &data(number)));
     wire.flush();
     volume.flush();
-    // More than the server's socket takes: a thread that sent it by itself would wait.
+    // This is more than the server's socket takes, so a thread that sent it by itself would wait.
     (2..10).for_each(|number| wire.write(number * MIB, &data(number)));
     wire.flush();
 
@@ -111,8 +112,9 @@ fn a_command_whose_server_is_stopped_says_what_it_waits_for() {
     server.stop();
 }
 
-/// Larder refuses the origin soon, with exit code 1 and one sentence with these words, and makes no
-/// flash.
+/// Checks that Larder refuses the origin soon, with exit code 1 and one sentence.
+///
+/// The sentence has these words, and Larder makes no flash.
 fn refused_soon(scratch: &Scratch, origin: &str, words: &[&str]) {
     let flash = scratch.path("no-flash");
     let mut create = larder(["create", "--size", "16M", "--origin-timeout", "1", "--origin", origin, "--flash"]);
@@ -136,17 +138,17 @@ fn a_handshake_that_gets_no_answer_is_told() {
     }
     let scratch = Scratch::new("hanging-handshake");
     let words = ["gives no answer to the NBD handshake within 1 s:", "TLS"];
-    // The system accepts for it, and it says nothing.
+    // The system accepts connections for the server, which says nothing.
     let silent = UnixListener::bind(scratch.path("silent")).expect("a socket");
     let uri = format!("nbd+unix:///?socket={}", scratch.path("silent").display());
     refused_soon(&scratch, &uri, &words);
     let tcp = TcpListener::bind("127.0.0.1:0").expect("a port");
     refused_soon(&scratch, &format!("nbd://{}/", tcp.local_addr().expect("its address")), &words);
-    // It accepts no connection, and its queue is full.
+    // The server accepts no connection, and its queue is full.
     let held: Vec<_> = std::iter::from_fn(|| connect_unix(&scratch.path("silent")).ok()).collect();
     refused_soon(&scratch, &uri, &["takes no connection in time"]);
     drop((held, silent));
-    // One byte now and then: each comes in time, all of them never do.
+    // The server sends one byte now and then. Each byte comes in time, all of them never do.
     let path = scratch.path("dripping");
     let dripping = UnixListener::bind(&path).expect("a socket");
     thread::spawn(move || {
@@ -162,7 +164,7 @@ fn a_handshake_that_gets_no_answer_is_told() {
         }
     });
     refused_soon(&scratch, &format!("nbd+unix:///?socket={}", path.display()), &words);
-    // It greets, and answers no option.
+    // The server greets, and answers no option.
     let path = scratch.path("greeting");
     let greeting = UnixListener::bind(&path).expect("a socket");
     thread::spawn(move || {

@@ -1,9 +1,10 @@
-//! `larder verify --repair` and `larder dump` with the real program: a flash file is damaged in a
-//! few ways; `verify` says so and exits with 1, a repair says what it costs, `verify` is content,
-//! and the volume is served and read again.
+//! `larder verify --repair` and `larder dump` with the real program, over a damaged flash file.
 //!
-//! Random damage, and what may be read after it, is tested over simulated devices, in the engine's
-//! own `repair.rs`.
+//! `verify` reports the damage and exits with 1. A repair reports its losses, and `verify` then
+//! finds no damage. The volume is served and read again.
+//!
+//! It leaves random damage, and the data that may be read after it, to the engine's own
+//! `repair.rs`, over simulated devices.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -16,13 +17,13 @@ use larder_format::StoreKind;
 use serde_json::Value;
 
 const CHUNK: usize = 8 << 10;
-/// Chunks that a test writes, each once, a flush after every eighth.
+/// The number of chunks that a test writes, each once, with a flush after every eighth.
 const CHUNKS: u64 = 64;
 
-/// Of a zeroing: the range stays allocated.
+/// The flag of a zeroing whose range stays allocated.
 const FLAG_NO_HOLE: u16 = 2;
 
-/// How a volume's life ends.
+/// The end of a volume's life.
 #[derive(Clone, Copy, PartialEq)]
 enum End {
     InOrder,
@@ -31,14 +32,16 @@ enum End {
 
 fn content(chunk: u64) -> Vec<u8> {
     match chunk % 4 {
-        // Every fourth is text, which is packed; of those, neighbours are the same.
+        // Every fourth chunk is text, which is packed. Two neighbours among these are the same.
         0 => image::text(chunk / 8, CHUNK),
         _ => image::noise(chunk, CHUNK),
     }
 }
 
-/// Whether checkpoints of the design have such blocks. One of buckets has what it knows of slots
-/// and contents on flash beside them, and one that shares nothing knows no contents.
+/// Returns true if checkpoints of the design have blocks of this kind.
+///
+/// A design of buckets keeps its slots and contents on flash beside its checkpoints. A design that
+/// shares nothing knows no contents.
 fn checkpoints_have(kind: &str) -> bool {
     match kind {
         "fingerprints" => design().kind() != StoreKind::Buckets && design().can_share(),
@@ -47,7 +50,7 @@ fn checkpoints_have(kind: &str) -> bool {
     }
 }
 
-/// A volume in write-back with dirty data on its flash, and nothing on its origin.
+/// Returns a volume in write-back with dirty data on its flash and an origin of zeroes.
 fn lived(scratch: &Scratch, end: End) -> Volume {
     let volume = Volume::create(scratch, 32 * MIB, 16 * MIB, &["--weu", "512K"]);
     let server = volume.serve();
@@ -82,7 +85,7 @@ fn verify(volume: &Volume, options: &[&str]) -> Output {
     ends(larder(["verify", "--flash"]).arg(&volume.flash).args(options))
 }
 
-/// `larder … --json`: exit code and object.
+/// Returns the exit code and the object of `larder … --json`.
 fn json(volume: &Volume, args: &[&str]) -> (Option<i32>, Value) {
     let out = ends(larder([args[0], "--json", "--flash"]).arg(&volume.flash).args(&args[1..]));
     let said = String::from_utf8_lossy(&out.stdout);
@@ -95,13 +98,15 @@ fn number(value: &Value, key: &str) -> u64 {
     value[key].as_u64().unwrap_or_else(|| panic!("no number {key} in {value}"))
 }
 
-/// What the status says is not as it should be.
+/// Returns the conditions in the status.
 fn conditions(volume: &Volume) -> String {
     volume.status()["conditions"].to_string()
 }
 
-/// Damaged: `verify` says so; a dry run writes nothing and ends as the repair does; then `verify`
-/// is content. The report.
+/// Repairs a damaged volume, and returns the report.
+///
+/// `verify` reports the damage first. A dry run writes nothing and ends as the repair does. Then
+/// `verify` finds no damage.
 fn repaired(volume: &Volume, exit: i32) -> Value {
     assert_eq!(code(&verify(volume, &[])), Some(1), "the damage is not seen");
     let before = fs::read(&volume.flash).expect("the flash");
@@ -116,7 +121,7 @@ fn repaired(volume: &Volume, exit: i32) -> Value {
     done
 }
 
-/// Serves the volume and reads it; each chunk is as it was written, or zeroes where `lost` says so.
+/// Serves the volume and reads it. Each chunk is as it was written, or zeroes if `lost` allows it.
 fn reads(volume: &Volume, lost: impl Fn(u64) -> bool) {
     let server = volume.serve();
     let mut wire = Wire::connect(&server.socket);
@@ -125,7 +130,7 @@ fn reads(volume: &Volume, lost: impl Fn(u64) -> bool) {
         let zero = found.iter().all(|&byte| byte == 0);
         assert!(found == content(chunk) || (zero && lost(chunk)), "chunk {chunk} (zero: {zero})");
     }
-    // It takes writes as ever.
+    // The volume takes writes as ever.
     wire.write(0, &content(99));
     wire.flush();
     assert!(wire.read(0, CHUNK) == content(99));
@@ -162,7 +167,7 @@ fn a_damaged_superblock_is_written_from_its_twin() {
         let volume = lived(&scratch, End::InOrder);
         assert_eq!(conditions(&volume), "[]");
         flip(&volume.flash, twin + 100);
-        // Nobody serves it, and it is told all the same.
+        // No server runs, and the status tells the damage all the same.
         let which = if twin == 0 { "the first superblock is damaged" } else { "the second superblock is damaged" };
         let told = conditions(&volume);
         assert!(told.contains("superblock_repaired") && told.contains(which), "{told}");
@@ -212,8 +217,9 @@ fn a_damaged_dirty_record_is_named_and_forgotten() {
     reads(&volume, |chunk| chunk == 5);
 }
 
-/// What keeps dirty data on the flash is told, by whoever is to write it: the origin has nothing to
-/// do with it.
+/// A command that has to destage names the damage that keeps dirty data on the flash.
+///
+/// It does not blame the origin.
 #[test]
 fn damaged_dirty_data_is_not_blamed_on_the_origin() {
     if stands_in() {
@@ -231,7 +237,7 @@ fn damaged_dirty_data_is_not_blamed_on_the_origin() {
         for args in [&["flush"][..], &["set", "--mode", "write-through"], &["detach"]] {
             let out = ends(larder(args).arg("--flash").arg(&volume.flash));
             let said = String::from_utf8_lossy(&out.stderr);
-            // A command that works for longer than a second tells conditions, too, each in a line
+            // A command that works for longer than a second tells conditions, too. Each has a line
             // of its own.
             let mut lines = said.lines().filter(|line| !line.starts_with("condition "));
             let sentence = lines.next().unwrap_or_default().to_owned();
@@ -249,7 +255,7 @@ fn damaged_dirty_data_is_not_blamed_on_the_origin() {
         if let Some(server) = server {
             server.stop();
         }
-        // All else is there.
+        // The origin has all other chunks.
         let origin = fs::read(&volume.origin).expect("the origin");
         for chunk in (0..CHUNKS).filter(|chunk| ![5, 6, 13].contains(chunk)) {
             assert!(origin[chunk as usize * CHUNK..][..CHUNK] == content(chunk), "chunk {chunk}");
@@ -260,7 +266,7 @@ fn damaged_dirty_data_is_not_blamed_on_the_origin() {
     }
 }
 
-/// One record of several dirty chunks: what is counted is how often it was met.
+/// The condition counts how often a damaged record was met, though several chunks share it.
 #[test]
 fn a_damaged_record_of_several_chunks_is_not_told_as_several_records() {
     if stands_in() {
@@ -337,7 +343,7 @@ fn a_lost_frame_in_the_middle_of_the_log_makes_older_data_suspect() {
         larder(["dump", "log", "--flash"]).arg(&volume.flash).args(["--at", &number(lost, "flash_offset").to_string()]),
     );
     assert_eq!(code(&out), Some(1), "a frame that is not whole is none");
-    // What an opening says of it.
+    // An opening tells the damage.
     let out = ends(larder(["serve", "--nbd", "tcp:127.0.0.1:0", "--flash"]).arg(&volume.flash));
     let sentence = String::from_utf8_lossy(&out.stderr).into_owned();
     assert!(code(&out) == Some(1) && sentence.contains("log is damaged"), "{sentence}");
@@ -385,7 +391,7 @@ fn a_lost_block_of_the_checkpoint_costs_what_it_said() {
         assert_eq!(number(&done, "checkpoint_blocks_lost"), 1, "{kind}: {done}");
         reads(&volume, |_| kind == "mappings");
     }
-    // The header tells nothing that superblock and blocks do not.
+    // The header holds nothing that the superblock and the blocks lack.
     flip(&volume.flash, number(&checkpoint, "flash_offset") + 50);
     let done = repaired(&volume, 0);
     assert_eq!((&done["checkpoint_header_lost"], number(&done, "checkpoint_blocks_lost")), (&true.into(), 0));
@@ -454,7 +460,7 @@ fn a_dump_prints_any_structure() {
     ];
     for damaged in [false, true] {
         if damaged {
-            // The log is damaged now; what it says is printed all the same, as far as it goes.
+            // The log is damaged now. The dumps print its entries all the same, as far as they go.
             let (_, frames) = json(&volume, &["dump", "log", "--all"]);
             flip(&volume.flash, number(&frames["frames"][2], "flash_offset") + 70);
         }
@@ -511,8 +517,7 @@ fn a_dump_prints_any_structure() {
     assert_eq!(code(&out), Some(2), "--dry-run alone");
 }
 
-/// Entries of every kind: those of a checkpoint's blocks are what the cache that is recovered from
-/// it holds.
+/// The entries of a checkpoint's blocks, of every kind, are those of the cache recovered from it.
 #[test]
 fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
     if stands_in() {
@@ -562,8 +567,8 @@ fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
     if checkpoints_have("fingerprints") {
         let (_, known) = json(&volume, &["dump", "fingerprints", "--limit", "1000"]);
         let known = known["fingerprints"].as_array().expect("fingerprints");
-        // Recovery may have used one since, which then is in another place of a list that goes by
-        // use.
+        // Recovery may have used an entry since. The list goes by use, so the entry then has
+        // another place.
         let by_place = |known: &[Value]| {
             let mut known = known.to_vec();
             known.sort_by_key(|entry| (number(entry, "slot"), number(entry, "weu_offset")));
@@ -582,12 +587,12 @@ fn a_dump_prints_the_entries_of_a_checkpoint_and_what_they_come_to() {
     }
     let (mappings, fragments) = (block_of("mappings"), block_of("fragments"));
     assert_eq!((number(&fragments[0], "lba"), fragments[0]["sectors"].as_str()), (95, Some("1-2")), "{fragments:?}");
-    // Where slots are of one chunk or of its parts, zeroes are a chunk as any other.
+    // In designs with slots of one chunk or of its parts, zeroes are a chunk as any other.
     let is_zero = |mapping: &&Value| mapping["kind"] == "zero" || design().kind() != StoreKind::Weus;
     let zero = mappings.iter().filter(is_zero).find(|mapping| number(mapping, "lba") == 90).expect("the zeroes");
     assert_eq!(zero["dirty"], true, "{zero}");
 
-    // For people: a line each, and whether it is all.
+    // The dump for people has a line for each entry, and says whether it left entries out.
     let parts = [&["checkpoint", "--block", "0"][..], &["fingerprints"], &["trims"]];
     for part in parts.into_iter().filter(|part| part[0] != "fingerprints" || design().can_share()) {
         let out = run(larder(["dump", "--limit", "1", "--flash"]).arg(&volume.flash).args(part));

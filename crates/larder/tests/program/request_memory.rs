@@ -1,5 +1,7 @@
-//! The requests of all clients together stay within `--ram-requests`, even if clients ask for much
-//! and take nothing. The server gives the memory back after them, and serves others meanwhile.
+//! The requests of all clients together stay within `--ram-requests`.
+//!
+//! That holds even if clients ask for much and take nothing. The server gives the memory back after
+//! them, and serves others meanwhile.
 
 use crate::support::wire::{READ, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{Scratch, Server, Volume, larder, run};
@@ -18,10 +20,10 @@ const BUDGET_MIB: u64 = 64;
 const BESIDE_MIB: u64 = 48;
 /// The memory that a cache takes for itself while it is filled.
 const ENGINE_MIB: u64 = 64;
-/// Longest requests that clients may send.
+/// The length of the longest requests that clients may send.
 const REQUEST_BYTES: u32 = 32 << 20;
 
-/// A figure of `/proc/PID/status`, in MiB.
+/// Returns a figure of `/proc/PID/status`, in MiB.
 fn memory(server: &Server, figure: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.pid())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix(figure)).expect("the figure");
@@ -102,8 +104,9 @@ fn clients_that_take_nothing_hold_their_share_and_give_it_back() {
 /// Connections of the tests with many clients: nearly as many as there may be.
 const MANY: u64 = 250;
 
-/// Returns the most memory that 250 connections with 256 reads each take beyond what they take
-/// idle, in MiB. No reply is taken.
+/// Returns the most memory, in MiB, that 250 connections with 256 reads each take beyond idle ones.
+///
+/// The clients take no reply.
 fn most_beyond_idle(budget_mib: u64, read_bytes: u32, chunk: Option<&str>) -> u64 {
     let scratch = Scratch::new("many-short");
     let file = scratch.file("image", 64 * MIB);
@@ -152,7 +155,7 @@ fn many_short_requests_stay_within_the_budget() {
 
 #[test]
 fn many_short_requests_stay_within_the_budget_with_a_cache() {
-    // Receive buffers, and what the cache itself holds: segments in flight, its indexes, its pool.
+    // Receive buffers, and the cache's own memory: segments in flight, its indexes, its pool.
     let besides = MANY / 8 + 1 + ENGINE_MIB;
     for (budget_mib, read_bytes, chunk) in [(64, 4 << 10, "8K"), (256, 4 << 10, "8K"), (256, 64 << 10, "64K")] {
         let most = most_beyond_idle(budget_mib, read_bytes, Some(chunk));
@@ -172,7 +175,7 @@ fn clients_that_leave_long_requests_lose_their_places() {
             wire.begin(WRITE_ZEROES, 0, 0, REQUEST_BYTES, &[]);
         }
     }
-    // More clients than have a place beside those.
+    // These are more clients than have a place beside those.
     let began = Instant::now();
     while server_has_places(&volume, 100).is_none() {
         assert!(began.elapsed() < Duration::from_secs(10), "the places of clients that are gone stay taken");

@@ -219,10 +219,9 @@ fn a_recording_tells_its_conditions() {
     server.stop();
 }
 
-/// In each mode, and without a cache: while a client uses the origin, the server tells that it
-/// dies.
+/// The server tells that the origin dies while a client uses it, and that it comes back.
 ///
-/// It also tells that the origin comes back.
+/// It does so in each mode, and without a cache.
 #[test]
 fn an_origin_that_dies_and_heals_is_told_in_each_mode() {
     if stands_in() || !have_tools("an origin that dies and heals", &["nbdkit"]) {
@@ -259,7 +258,7 @@ fn dies_and_heals(mode: &str) {
         }
         mode => make(mode).serve(),
     };
-    // A client that goes on after any answer.
+    // The client goes on after any answer.
     let mut wire = Wire::connect(&server.socket);
     let ask = |wire: &mut Wire, number: u64| {
         let data = noise(number, CHUNK as usize);

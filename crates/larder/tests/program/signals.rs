@@ -1,9 +1,10 @@
-//! The effect of each signal on each long command: a table, which the manual has, too. Servers end
-//! in order, with all acknowledged data. No other signal kills a server, except those that ask for
-//! it or tell of a crash.
+//! The effect of each signal on each long command, in a table that the manual has, too.
 //!
-//! `kill` sends the signals to the real program. A limit of the shell is a signal, too: files that
-//! may not grow.
+//! Servers end in order, with all acknowledged data. No other signal kills a server, except those
+//! that ask for it or tell of a crash.
+//!
+//! `kill` sends the signals to the real program. A limit of the shell on the size of files sends
+//! one, too.
 
 use crate::support::{
     FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
@@ -30,19 +31,19 @@ const SOON: Duration = Duration::from_secs(60);
 enum Effect {
     /// It ends in order, with exit code 0.
     Ends,
-    /// It ends in order; with an option file it reads the file again.
+    /// It ends in order. With an option file it reads the file again.
     EndsOrReloads,
     /// It gives up, with exit code 1, and leaves nothing half made.
     GivesUp,
     /// It goes on to its end.
     GoesOn,
-    /// Nothing.
+    /// No effect.
     Nothing,
     /// It stops until CONT, and then goes on.
     Stops,
     /// The signal kills it, in the state that a crash leaves.
     Dies,
-    /// The first one has no effect; the second one kills it.
+    /// The first signal has no effect, the second one kills it.
     DiesLate,
 }
 use Effect::*;
@@ -62,8 +63,9 @@ impl Effect {
     }
 }
 
-/// Signals with the same effects: on a server, on work on traces, on `create` while it writes, on
-/// the rest.
+/// Signals with the same effects.
+///
+/// The columns are a server, work on traces, `create` while it writes, and the rest.
 const TABLE: &[(&[&str], [Effect; 4])] = &[
     (&["HUP"], [EndsOrReloads, GivesUp, GoesOn, Dies]),
     (&["INT", "QUIT", "TERM"], [Ends, GivesUp, GoesOn, Dies]),
@@ -75,7 +77,7 @@ const TABLE: &[(&[&str], [Effect; 4])] = &[
     (&["BUS", "SEGV"], [DiesLate, DiesLate, DiesLate, DiesLate]),
 ];
 
-/// The signals with this effect on the commands of this column.
+/// Returns the signals with this effect on the commands of this column.
 fn with(column: usize, effect: Effect) -> impl Iterator<Item = &'static str> {
     let rows = TABLE.iter().filter(move |(_, effects)| effects[column] == effect);
     rows.flat_map(|(names, _)| names.iter().copied())
@@ -104,7 +106,7 @@ fn the_table_has_every_signal() {
     let mut looked = 0;
     for name in listed.split_whitespace().filter_map(|word| word.strip_prefix("SIG")) {
         looked += 1;
-        // The signals between have numbers from either end.
+        // The signals between RTMIN and RTMAX have numbers from either end.
         let is_one_of_many = name.starts_with("RTM");
         let is_told = TABLE.iter().any(|(names, _)| names.contains(&name));
         assert!(is_told || is_one_of_many, "{name} is not in the table");
@@ -116,7 +118,7 @@ fn chunk(n: u64, of: u64) -> Vec<u8> {
     (0..CHUNK as u64).map(|at| (n * 31 + of * 17 + at * 7 + at / 251) as u8).collect()
 }
 
-/// Writes that no client flushes.
+/// Writes all chunks and flushes none.
 fn write_all(socket: &Path, of: u64) -> Wire {
     let mut client = Wire::connect(socket);
     (0..WRITES).for_each(|n| client.write(n * CHUNK as u64, &chunk(n, of)));
@@ -175,13 +177,13 @@ fn a_signal_that_the_parent_had_blocked_is_obeyed() {
     let server = volume.serve_as(blocked(&mut bare, BLOCKED));
     server.signal("TERM");
     assert_eq!(server.ended(SOON).0.code(), Some(0));
-    // A command that ends by itself: it makes a trace, and gives up.
+    // This command ends by itself. It makes a trace, and gives up.
     let mut make = larder(["trace", "generate", "homes@nitro", "-o"]);
     let making = begin(blocked(make.arg(scratch.path("made")), BLOCKED));
     std::thread::sleep(Duration::from_millis(500));
     making.signal("TERM");
     assert_eq!(making.ends("a trace").status.code(), Some(1));
-    // A command that obeys as the system has it: its server is stopped.
+    // This command leaves the signal to the system. It waits for its server, which is stopped.
     let server = volume.serve();
     server.signal("STOP");
     let waiting = begin(blocked(larder(["status", "--flash"]).arg(&volume.flash), BLOCKED));
@@ -300,7 +302,7 @@ fn what_kills_a_server_leaves_what_a_crash_does() {
     }
 }
 
-/// A server that leaves no core file behind.
+/// Starts a server that leaves no core file behind.
 fn begin_without_core(volume: &Volume) -> Server {
     let mut serve = Command::new("prlimit");
     serve.args(["--core=0", env!("CARGO_BIN_EXE_larder"), "serve", "--flash"]).arg(&volume.flash);
@@ -308,7 +310,7 @@ fn begin_without_core(volume: &Volume) -> Server {
     volume.serve_as(&mut serve)
 }
 
-/// Processor time that a process has taken, in hundredths of a second.
+/// Returns the processor time that a process has taken, in hundredths of a second.
 fn ticks(id: u32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{id}/stat")).expect("a process of ours");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
@@ -316,7 +318,7 @@ fn ticks(id: u32) -> u64 {
     [11, 12].map(|at| fields[at].parse::<u64>().expect("a number")).iter().sum()
 }
 
-/// Whether a process comes to this state soon.
+/// Returns true if a process comes to this state soon.
 fn becomes(id: u32, state: char) -> bool {
     let until = Instant::now() + SOON;
     while Instant::now() < until {
@@ -344,7 +346,7 @@ fn a_hangup_that_was_to_be_ignored_is() {
     server.stop();
 }
 
-/// `ulimit -f`: a flash file that may not grow fails, and leaves the server alive.
+/// A flash file that may not grow (`ulimit -f`) fails, and leaves the server alive.
 #[test]
 fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let (_scratch, volume) = volume("signals-fsize");
@@ -355,7 +357,7 @@ fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let mut client = Wire::connect(volume.socket());
     client.write(0, &incompressible(0));
     client.flush();
-    // Each write is durable, and the client waits for no answer: there may be none while the flash
+    // Each write is durable. The client waits for no answer, because none may come while the flash
     // has no room.
     let writer = std::thread::spawn(move || {
         for n in 1..1000 {
@@ -372,14 +374,14 @@ fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     server.signal("TERM");
     let (status, said) = server.ended(SOON);
     assert_eq!(status.signal(), None, "{said}");
-    // The server may have cut it off in the middle.
+    // The server may have cut the client off in the middle.
     drop(writer.join());
     let server = volume.serve();
     assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), incompressible(0), "what was durable is there");
     server.stop();
 }
 
-/// Bytes that do not compress, and take as much of the flash.
+/// Returns bytes that do not compress, and so take as much of the flash.
 fn incompressible(n: u64) -> Vec<u8> {
     let mut state = n + 1;
     let mut next = || {
@@ -408,7 +410,7 @@ fn a_recording_that_is_told_to_end_is_whole() {
     assert_eq!(parts(&scratch), Vec::<PathBuf>::new());
 }
 
-/// Files with temporary names.
+/// Returns the files with temporary names.
 fn parts(scratch: &Scratch) -> Vec<PathBuf> {
     let files = fs::read_dir(scratch.path("")).expect("a folder").map(|entry| entry.expect("an entry").path());
     files.filter(|path| path.to_string_lossy().contains(".part-")).collect()
@@ -441,7 +443,7 @@ fn work_on_traces_gives_up_and_leaves_no_file() {
     }
 }
 
-/// All work on a trace; the trace is so long that the signal comes first.
+/// All work on a trace. The trace is so long that the signal comes first.
 const WORK: [&str; 9] = [
     "trace info IN",
     "trace convert IN --chunk 8K --to content -o OUT",
@@ -482,7 +484,7 @@ fn all_work_on_traces_gives_up_at_each_of_its_signals() {
     volume.verify();
 }
 
-/// Whether a process has a handler for a signal.
+/// Returns true if a process has a handler for a signal.
 fn catches(id: u32, signal: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -584,7 +586,7 @@ fn commands_on_a_cache_that_nobody_serves_die_and_leave_it_whole() {
     }
 }
 
-/// Whether another process holds a file.
+/// Returns true if another process holds a file.
 fn is_locked(path: &Path) -> bool {
     fs::File::open(path).expect("a file").try_lock().is_err()
 }

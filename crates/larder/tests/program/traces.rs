@@ -1,7 +1,6 @@
-//! `larder trace`: what generators make, what converting keeps, what a recording says of what real
-//! clients did, and what is refused.
+//! `larder trace`: generators, conversions, recordings of real clients, and refusals.
 //!
-//! The figures themselves are tested in `larder-trace`.
+//! It leaves the figures themselves to the tests of `larder-trace`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -51,7 +50,7 @@ fn convert(input: &Path, output: &Path, words: &[&str]) -> String {
     run(trace(&["convert"]).arg(input).args(words).arg("-o").arg(output))
 }
 
-/// Names in the folder of the test.
+/// Returns the names in the folder of the test.
 fn names(scratch: &Scratch) -> BTreeSet<String> {
     let entries = fs::read_dir(scratch.path(".")).expect("a folder of ours");
     entries.map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
@@ -72,7 +71,7 @@ fn generators_make_what_they_are_asked_for_and_say_that_it_is_made_up() {
     assert!((share(&said, "write_to_read_ratio") - 7.0 / 3.0).abs() < 0.1, "{said}");
     assert!(number(&said, "working_set_bytes") <= 8 * MIB, "{said}");
 
-    // The same seed is the same file; another one is another.
+    // One seed makes one file, another seed another file.
     let again = generate(&scratch, "again", &zipf);
     let other = generate(&scratch, "other", &[&zipf[..10], &["6"]].concat());
     assert!(fs::read(&first).expect("a trace") == fs::read(again).expect("a trace"), "one seed, two traces");
@@ -114,7 +113,7 @@ fn every_generator_of_the_list_runs() {
     assert_eq!((number(&restored, "read_blocks"), number(&restored, "write_blocks")), (2 * 1024, 0));
     assert_eq!(number(&restored, "requests"), 16);
 
-    // A boot and days that were recorded in place of made-up ones.
+    // A boot trace from a file takes the place of a made-up one.
     let boot = generate(&scratch, "boot", &["boot-storm", "--scale", "0.1", "--vms", "1"]);
     let boot_name = boot.display().to_string();
     let storm = generate(&scratch, "storm", &["boot-storm", "--boot", &boot_name, "--vms", "4", "--tag", "vm0"]);
@@ -138,7 +137,7 @@ fn converting_keeps_what_the_format_can_say() {
         let out = ends(trace(&["convert", "--to", format]).arg(&source).arg("-o").arg(&path));
         let complaint = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success(), "{format}: {complaint}");
-        // Where the label is lost, people are told.
+        // If the format loses the label, the command says so.
         assert_eq!(complaint.contains("MADE UP"), format == "austere", "{format}: {complaint}");
         let to = info_with(&path, &["--format", format]);
         assert_eq!(to["format"], format, "{to}");
@@ -155,7 +154,7 @@ fn converting_keeps_what_the_format_can_say() {
             assert_eq!((&to["unique_blocks"], &to["dedup_ratio"]), (&from["unique_blocks"], &from["dedup_ratio"]));
         }
     }
-    // Content for a trace that has lost its own.
+    // A trace that has lost its content gets a made-up one.
     let made = scratch.path("made");
     let words = ["--to", "content", "--content", "dup=0.25,compress=3,variance=0.04,seed=9", "--json"];
     let said: Value = serde_json::from_str(&convert(&scratch.path("csv"), &made, &words)).expect("JSON");
@@ -173,7 +172,7 @@ fn a_trace_is_chunked_again_by_two_passes_and_cut_by_requests() {
     let line = |request: u64, op: &str, block: u64, content: &str| {
         format!("{request}00 {request} t {} 8 {op} 0 0 {content:0>16} 1000\n", block * 8)
     };
-    // Blocks 0 and 1 are read in the end: they were there before, as one chunk of 8 KiB.
+    // Reads of blocks 0 and 1 show that they were there before, as one chunk of 8 KiB.
     let lines =
         [line(1, "R", 0, "a"), line(2, "W", 0, "b"), line(3, "W", 2, "a"), line(3, "W", 3, "c"), line(4, "R", 1, "c")];
     fs::write(&source, lines.concat()).expect("a trace");
@@ -191,7 +190,7 @@ fn a_trace_is_chunked_again_by_two_passes_and_cut_by_requests() {
     let said = info(&part);
     assert_eq!((number(&said, "requests"), number(&said, "write_blocks"), number(&said, "end_bytes")), (1, 1, 16384));
 
-    // Without content there is nothing to compose: requests are split.
+    // Without content a conversion composes no chunks, and splits requests.
     let plain = scratch.path("plain.csv");
     convert(&source, &plain, &["--to", "csv", "--from", "2"]);
     let split = scratch.path("split.csv");
@@ -199,8 +198,9 @@ fn a_trace_is_chunked_again_by_two_passes_and_cut_by_requests() {
     assert_eq!(number(&info(&split), "write_blocks"), 3);
 }
 
-/// The command must fail with this code and one sentence with these words, and leave the folder as
-/// it was.
+/// Checks that the command fails with this code and one sentence with these words.
+///
+/// The folder stays as it was.
 fn refused(scratch: &Scratch, command: &mut Command, code: i32, words: &[&str]) {
     let before = names(scratch);
     let out: Output = ends(command);
@@ -252,7 +252,7 @@ fn a_bad_trace_is_refused_with_file_place_and_what_was_expected() {
         let out = scratch.path("out");
         refused(&scratch, trace(&["convert", "--to", "csv"]).arg(path).arg("-o").arg(&out), 1, words);
     }
-    // Counted and passed over, and said.
+    // The bad line is counted, passed over and told.
     let said = info_with(&scratch.path("line"), &["--skip-bad"]);
     assert_eq!((number(&said, "lines_skipped"), number(&said, "requests")), (1, 1), "{said}");
     let out = ends(
@@ -339,7 +339,7 @@ fn a_signal_ends_a_conversion_and_leaves_nothing() {
         assert!(Instant::now() < end, "it does not begin");
         std::thread::sleep(Duration::from_millis(5));
     }
-    // The name is taken before signals are waited for.
+    // The command takes the name before it waits for signals.
     std::thread::sleep(Duration::from_millis(300));
     child.signal("TERM");
     let ended = child.ends("the generator");
@@ -349,7 +349,7 @@ fn a_signal_ends_a_conversion_and_leaves_nothing() {
     assert!(names(&scratch).is_empty(), "{:?}", names(&scratch));
 }
 
-/// A device of a recording, and the trace.
+/// Starts a recording, and returns its volume, its server and the path of its trace.
 fn record(scratch: &Scratch, bytes: u64, options: &[&str]) -> (Volume, Server, PathBuf) {
     let origin = scratch.file("origin", bytes);
     let volume = Volume::bare(scratch, "record", &origin);
@@ -370,17 +370,17 @@ fn a_recording_says_exactly_what_was_done() {
     wire.write(0, &noise);
     wire.write(MIB, &noise);
     wire.write(MIB, &noise[..8192]);
-    // A sector of a block: the block is recorded.
+    // A write of a sector is recorded as one of its block.
     wire.write(2 * MIB + 512, &[7; 512]);
     wire.request(wire::WRITE_ZEROES, wire::FLAG_FUA, 3 * MIB, 1 << 20, &[]).expect("zeroes");
     wire.request(wire::TRIM, 0, 0, 32 << 10, &[]).expect("a trim");
     assert_eq!(wire.read(0, 64 << 10)[32 << 10..], noise[32 << 10..]);
-    // Holes: the server must not answer for the device, past the trace.
+    // The reads are of holes. The server must not answer them for the device, past the trace.
     assert!(wire.read(8 * MIB, 256 << 10).iter().all(|&byte| byte == 0));
     assert_eq!(wire.read(2 * MIB, 512), [0; 512]);
     wire.flush();
     assert!(wire.request(wire::WRITE, 0, 16 * MIB, 512, &[0; 512]).is_err(), "past the end");
-    // It has no name before it is whole.
+    // The trace has no name before it is whole.
     assert!(!out.exists() && names(&scratch).iter().any(|name| name.starts_with("out.trace.zst.part-")));
     drop(wire);
     server.stop();
@@ -412,7 +412,7 @@ fn a_recording_says_exactly_what_was_done() {
     }
     assert_eq!((&said["content"], &said["format"]), (&"recorded".into(), &"content".into()));
     assert!(number(&said, "duration_us") > 0);
-    // The origin has all of it.
+    // The origin has all written data.
     let held = fs::read(&volume.origin).expect("the origin");
     assert!(held[32 << 10..64 << 10] == noise[32 << 10..] && held[MIB as usize..][..64 << 10] == noise[..]);
 }
@@ -426,7 +426,7 @@ fn a_recording_of_real_clients_agrees_with_them() {
     let (volume, server, out) = record(&scratch, 32 * MIB, &["--chunk", "8K"]);
     let image = scratch.path("image");
     fs::write(&image, disk(5, 32 << 20)).expect("an image");
-    // All of it is written, with zeroes as they come, and read back over several connections.
+    // nbdcopy writes the whole image, zeroes included, and reads it back over several connections.
     run(system("nbdcopy").args(["--flush", "--allocated"]).arg(&image).arg(&server.uri));
     let back = scratch.path("back");
     run(system("nbdcopy").arg(&server.uri).arg(&back));
@@ -470,7 +470,7 @@ fn a_trace_that_cannot_grow_ends_the_recording_and_not_the_serving() {
     let origin = scratch.file("origin", MIB / 2);
     let volume = Volume::bare(&scratch, "record", &origin);
     let out = scratch.path("out.trace.zst");
-    // No file may grow beyond 512 KiB, as where a disk is full.
+    // No file may grow beyond 512 KiB, as if a disk were full.
     let mut command = Command::new("sh");
     command.args(["-c", "trap '' XFSZ; ulimit -f 1024; exec \"$@\"", "sh"]);
     command.arg(env!("CARGO_BIN_EXE_larder")).args(["trace", "record", "--origin"]).arg(&origin);
@@ -489,7 +489,7 @@ fn a_trace_that_cannot_grow_ends_the_recording_and_not_the_serving() {
     drop(wire);
     let complaint = server.ends_with(1);
     assert!(complaint.contains("out.trace.zst") && complaint.contains("it has the first"), "{complaint}");
-    // What is kept is whole requests, and a whole trace.
+    // The file keeps whole requests, and is a whole trace.
     let said = info(&out);
     let requests = number(&said, "requests");
     assert!((128..400).contains(&requests), "{said}");
