@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_is_slow_keeps_nobody_waiting_and_learns_what_it_missed() {
+    fn a_reader_that_is_slow_keeps_no_writer_waiting_and_learns_what_it_missed() {
         let (to_write, entries) = sync_channel(4);
         let lines = Arc::new(lines(to_write));
         for _ in 0..10 {

@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stays_until_somebody_writes() {
+    fn a_mark_stays_until_a_write() {
         let temp = TempFile::new("mark");
         let device = temp.open();
         block_on(device.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");

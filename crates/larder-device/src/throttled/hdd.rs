@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arm_takes_the_nearest_and_nobody_starves() {
+    fn the_arm_takes_the_nearest_and_starves_no_request() {
         let mut disk = Hdd::new(HDD_7200, SIZE);
         disk.submit(0, READ);
         disk.submit(0, Request { id: 1, offset: SIZE - 4096, ..READ });

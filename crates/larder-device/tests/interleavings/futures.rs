@@ -11,7 +11,7 @@ use std::{
 const SCHEDULES: u64 = 3000;
 
 /// A future that was first polled with another waker is handed on.
-pub fn a_result_reaches_whoever_polled_last() {
+pub fn a_result_reaches_the_last_waker() {
     explore(SCHEDULES, || {
         let (completer, mut future): (Completer<u32>, _) = IoFuture::pending();
         let other = thread::spawn(move || completer.complete(Ok(7)));

@@ -104,7 +104,7 @@ fn explorers() -> usize {
 
 fn main() -> process::ExitCode {
     explore::run(&[
-        ("a_result_reaches_whoever_polled_last", futures::a_result_reaches_whoever_polled_last),
+        ("a_result_reaches_the_last_waker", futures::a_result_reaches_the_last_waker),
         ("a_completer_that_is_dropped_answers", futures::a_completer_that_is_dropped_answers),
         ("a_wake_up_ends_the_drivers_sleep", drivers::a_wake_up_ends_the_drivers_sleep),
         ("tasks_wake_each_other_over_threads", drivers::tasks_wake_each_other_over_threads),

@@ -38,7 +38,7 @@ fn overlapping_tickets_wait_in_order_and_others_do_not() {
 }
 
 #[test]
-fn a_ticket_that_is_given_up_blocks_nobody() {
+fn a_ticket_that_is_given_up_blocks_no_other() {
     let tickets = Arc::new(Tickets::default());
     let held = tickets.ask(Lba(0), 1);
     let waiting = tickets.ask(Lba(0), 1);

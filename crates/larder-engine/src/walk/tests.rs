@@ -174,7 +174,7 @@ fn a_torn_frame_ends_the_log_and_a_lost_one_is_noticed() {
 /// A frame that the log does not need has damage in one number of its header or in two neighbours.
 /// It neither shows a false loss nor hides a real one.
 #[test]
-fn an_odd_frame_that_nobody_needs_shows_nothing_and_hides_nothing() {
+fn an_odd_frame_that_is_not_needed_shows_nothing_and_hides_nothing() {
     each_seed(12, |rng| {
         let log = log(rng, 40..=60, 900);
         let last = log.frames[log.frames.len() - 1];

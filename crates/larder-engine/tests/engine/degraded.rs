@@ -604,7 +604,7 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
 ///
 /// Each of them writes the chunk again as a whole.
 #[test]
-fn doubt_ends_whoever_writes_the_chunk_again() {
+fn doubt_ends_with_each_write_of_the_whole_chunk() {
     each_seed(4, |seed| {
         let (setup, _) = fenced_setup(WriteMode::Through);
         let world = World::new(seed, setup);

@@ -416,7 +416,7 @@ fn an_origin_that_fails_a_read_fails_that_read_only() {
 }
 
 #[test]
-fn an_origin_that_fails_in_a_prefetch_hurts_nobody() {
+fn an_origin_that_fails_in_a_prefetch_fails_one_read_at_most() {
     each_seed(10, |seed| {
         let world = World::new(seed, Setup::default());
         for lba in 0..64 {

@@ -73,7 +73,7 @@ fn main() -> process::ExitCode {
         ("operations_side_by_side_all_end", waiting::operations_side_by_side_all_end),
         ("overlapping_tickets_exclude_each_other", waiting::overlapping_tickets_exclude_each_other),
         ("tickets_are_granted_in_the_order_of_asking", waiting::tickets_are_granted_in_the_order_of_asking),
-        ("tickets_given_up_block_nobody", waiting::tickets_given_up_block_nobody),
+        ("tickets_given_up_block_no_others", waiting::tickets_given_up_block_no_others),
         ("an_eviction_waits_for_the_last_reader", waiting::an_eviction_waits_for_the_last_reader),
         ("touches_are_applied_before_a_decision", sharing::touches_are_applied_before_a_decision),
         ("a_shared_hit_pins_against_an_eviction", sharing::a_shared_hit_pins_against_an_eviction),

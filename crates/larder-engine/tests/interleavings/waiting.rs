@@ -190,7 +190,7 @@ pub fn tickets_are_granted_in_the_order_of_asking() {
     });
 }
 
-pub fn tickets_given_up_block_nobody() {
+pub fn tickets_given_up_block_no_others() {
     explore(SCHEDULES, || {
         let tickets = Arc::new(Tickets::default());
         let clients: Vec<_> = (0..4)

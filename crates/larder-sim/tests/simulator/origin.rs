@@ -102,7 +102,7 @@ fn a_write_that_follows_alone_misses_its_turn() {
 }
 
 #[test]
-fn a_queue_shortens_the_way_and_nobody_starves() {
+fn a_queue_shortens_the_way_and_starves_no_request() {
     let mut rng = Rng::new(2);
     let offsets = anywhere(&mut rng, 4000);
     let per_second = |depth| {

@@ -138,7 +138,7 @@ fn a_miss_is_the_origins_and_a_hit_the_drives() {
 }
 
 #[test]
-fn write_through_waits_for_the_origin_and_insertions_for_nobody() {
+fn write_through_waits_for_the_origin_and_not_for_insertions() {
     let later = 1_000_000_000;
     let mut whole = whole(nitro(WritePolicy::Through, 1000), network());
     let figures = run(&mut whole, [write(0, 5), read(later, 6), read(2 * later, 6)], Pace::Own, 0);

@@ -75,7 +75,7 @@ fn health(volume: &Volume) -> String {
 }
 
 #[test]
-fn an_origin_that_was_written_to_between_two_servings_is_refused_until_somebody_decides() {
+fn an_origin_that_was_written_to_between_two_servings_is_refused_until_the_operator_decides() {
     if stands_in() {
         return;
     }
@@ -143,7 +143,7 @@ fn an_origin_that_is_as_it_was_may_be_believed() {
 
 /// Larder's own work, and changes that change no byte.
 #[test]
-fn nobody_is_told_of_a_change_that_is_none() {
+fn a_change_that_is_none_is_not_told() {
     if stands_in() {
         return;
     }

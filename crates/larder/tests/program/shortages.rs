@@ -322,7 +322,7 @@ fn an_end_names_the_origin_whose_flush_failed_earlier() {
 ///
 /// The server does not wait for it, and writes later as much as fits.
 #[test]
-fn a_full_standard_error_keeps_nobody_waiting() {
+fn a_full_standard_error_keeps_no_client_waiting() {
     if stands_in() || !have_tools("a full standard error", &["nbdkit"]) {
         return;
     }

@@ -543,7 +543,7 @@ fn a_flash_is_made_whole_whatever_signal_comes_meanwhile() {
 
 /// The signal kills a command that waits for an origin, and the cache is as a crash leaves it.
 #[test]
-fn commands_on_a_cache_that_nobody_serves_die_and_leave_it_whole() {
+fn commands_on_a_cache_without_a_server_die_and_leave_it_whole() {
     if !have_tools("signals", &["nbdkit"]) {
         return;
     }

@@ -376,7 +376,7 @@ fn writers_that_sync_through_nbdfuse() {
 
 /// No client flushes, and the server dies as soon as a write is over.
 #[test]
-fn with_durable_writes_nobody_has_to_flush() {
+fn with_durable_writes_no_client_has_to_flush() {
     if stands_in() {
         return;
     }
