@@ -20,7 +20,7 @@ const SOURCE_LINES_MAX: usize = 500;
 const TRACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// The test programs of which each suite is a module.
-const PROGRAMS_OF_MANY: &[&str] = &["decisions", "engine", "format", "program", "simulator", "traces"];
+const PROGRAMS_OF_MANY: &[&str] = &["decisions", "engine", "format", "nbd", "program", "simulator", "traces"];
 
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
@@ -362,7 +362,8 @@ fn each_number_of_a_design_is_in_the_document() {
 fn suite_name(below: &str) -> Option<String> {
     match below.split('/').collect::<Vec<_>>()[..] {
         [file] => Some(file.to_owned()),
-        [program, "main.rs"] if PROGRAMS_OF_MANY.contains(&program) => None,
+        // Suites share `common.rs`.
+        [program, "main.rs" | "common.rs"] if PROGRAMS_OF_MANY.contains(&program) => None,
         [program, file] if PROGRAMS_OF_MANY.contains(&program) => Some(file.to_owned()),
         [folder, "main.rs"] => Some(format!("{folder}/")),
         // Suites share `support` and all other such folders.
@@ -373,22 +374,40 @@ fn suite_name(below: &str) -> Option<String> {
     }
 }
 
+/// Returns the path and the place of each suite.
+fn suites() -> Vec<(String, String)> {
+    let paths = rust_files().into_iter().map(|(path, _)| short(&path)).filter(|path| path.starts_with("crates/"));
+    let named = |path: String| {
+        // Unit tests lie beside the sources, and are named by a folder at most.
+        let (_, below) = path.split_once("/tests/").filter(|(of, _)| !of.contains("/src"))?;
+        let named = suite_name(below)?;
+        Some((path, named))
+    };
+    paths.filter_map(named).collect()
+}
+
 #[test]
 fn each_suite_is_told_in_the_document() {
     let told = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
-    let (mut missing, mut looked) = (BTreeSet::new(), 0);
-    for (path, _) in rust_files() {
-        let path = short(&path);
-        // Unit tests lie beside the sources, and are named by a folder at most.
-        let Some((_, below)) = path.split_once("/tests/").filter(|(of, _)| !of.contains("/src")) else { continue };
-        let Some(named) = suite_name(below).filter(|_| path.starts_with("crates/")) else { continue };
-        looked += 1;
-        if !told.contains(&named) {
-            missing.insert(path);
-        }
-    }
+    let suites = suites();
+    let missing: BTreeSet<&String> =
+        suites.iter().filter(|(_, named)| !told.contains(named)).map(|(path, _)| path).collect();
     assert!(missing.is_empty(), "not in TESTING.md: {missing:?}");
-    assert!(looked > 100, "suites: {looked}");
+    assert!(suites.len() > 100, "suites: {}", suites.len());
+}
+
+/// The table of promises has each suite, and no name that is not one.
+#[test]
+fn each_suite_holds_a_promise() {
+    let told = fs::read_to_string(root().join("docs/TESTING.md")).expect("the document");
+    let (_, table) = told.split_once("\n| promise |").expect("its table");
+    let table = table.split("\n\n").next().expect("its rows");
+    let named: BTreeSet<&str> = table.split('`').skip(1).step_by(2).collect();
+    let suites = suites();
+    let is: BTreeSet<&str> =
+        suites.iter().map(|(_, named)| named.trim_end_matches('/').trim_end_matches(".rs")).collect();
+    let differ: Vec<&&str> = named.symmetric_difference(&is).collect();
+    assert!(differ.is_empty(), "in the table of promises alone, or missing there: {differ:?}");
 }
 
 /// Each command that names a test program, with a filter or without, has tests to run.
