@@ -95,7 +95,7 @@ paused: ## Clients that pause for PAUSE_SECONDS=600 with full windows lose nothi
 	LARDER_PAUSE_SECONDS=$(PAUSE_SECONDS) cargo test --workspace --test nbd -- hosts:: --nocapture
 
 # It builds in CARGO_TARGET_DIR if that is set; else in a folder that goes with the copy.
-new-design: ## Add a design to a copy of the committed tree, by its file and the tables of names alone, and run the suites over it
+new-design: ## Add a design to a copy of the committed tree, by its file, its page and the tables of names alone, and run the suites over it
 	scripts/new-design.sh
 
 reproduction: ## Print the papers' experiments again and compare them with docs/REPRODUCTION.md, those on the real clock left out

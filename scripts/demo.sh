@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with
-# Larder before it. It ends with a table of the cache's counters. It needs root on Debian 12, and
-# about two minutes after the build. All its files stay in target/demo.
+# Larder before it. It ends with one table: time and wear, without and with the cache. It needs root
+# on Debian 12, and about two minutes after the build. All its files stay in target/demo.
 #
 # The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk. So the demo
 # shows the same on any machine. Both runs reach it in the same way: NBD, nbdfuse, loop device,
@@ -62,28 +62,27 @@ mnt="$folder/mnt"
 files=$(tar -tf "$stage/sources.tar" | grep -vc '/$')
 say "work: $files files, $(du -sm "$stage/sources.tar" | cut -f1) MiB of sources in a tar archive, and a $((sources_mib * 2)) MiB disk image that holds them"
 
-steps=()
-declare -A seconds
+declare -A spent # milliseconds of each run and kind of work
 
 remount() {
   undo_last
   mount_device "$loop_device" "$mnt"
 }
 
-# step RUN NAME COMMAND...: runs it on the freshly mounted volume, and keeps its time with its sync.
+# step RUN KIND NAME COMMAND...: runs it on the freshly mounted volume, and adds its time with its
+# sync to the kind's.
 step() {
-  local run=$1 name=$2 begin end
-  shift 2
+  local run=$1 kind=$2 name=$3 begin took
+  shift 3
   remount
   printf '  %-46s' "$name"
   begin=$(date +%s%N)
   "$@"
   sync -f "$mnt"
-  end=$(date +%s%N)
-  seconds["$run/$name"]=$(((end - begin) / 1000000))
-  printf '%8.1f s\n' "$(printf '%de-3' "${seconds["$run/$name"]}")"
-  [ "$run" = bare ] && steps+=("$name")
-  return 0
+  took=$((($(date +%s%N) - begin) / 1000000))
+  spent["$run/$kind"]=$((${spent["$run/$kind"]:-0} + took))
+  spent["$run/all"]=$((${spent["$run/all"]:-0} + took))
+  printf '%8.1f s\n' "$(printf '%de-3' "$took")"
 }
 
 unpack() { mkdir -p "$mnt/$1" && tar -C "$mnt/$1" -xf "$stage/sources.tar"; }
@@ -118,20 +117,20 @@ build() {
 # Runs the work once. Its middle is a restart of the server; the caller's function does it.
 work() {
   local run=$1
-  step "$run" "unpack the sources" unpack tree-1
-  step "$run" "copy the tree" clone tree-1 tree-2
-  step "$run" "build in the first tree" build tree-1
-  step "$run" "search the first tree" search tree-1
-  step "$run" "copy in two disk images" guests guest-1 guest-2
-  step "$run" "save 200 notes, each with fsync" notes 1 200
+  step "$run" write "unpack the sources" unpack tree-1
+  step "$run" write "copy the tree" clone tree-1 tree-2
+  step "$run" write "build in the first tree" build tree-1
+  step "$run" read "search the first tree" search tree-1
+  step "$run" write "copy in two disk images" guests guest-1 guest-2
+  step "$run" save "save 200 notes, each with fsync" notes 1 200
   restart_"$run"
-  step "$run" "search the first tree, after a restart" search tree-1
-  step "$run" "search the copy" search tree-2
-  step "$run" "build in the copy" build tree-2
-  step "$run" "copy the tree once more" clone tree-2 tree-3
-  step "$run" "search inside a disk image" inside guest-2
-  step "$run" "compare the disk images" compare
-  step "$run" "save 200 more notes" notes 201 400
+  step "$run" read "search the first tree, after a restart" search tree-1
+  step "$run" read "search the copy" search tree-2
+  step "$run" write "build in the copy" build tree-2
+  step "$run" write "copy the tree once more" clone tree-2 tree-3
+  step "$run" read "search inside a disk image" inside guest-2
+  step "$run" read "compare the disk images" compare
+  step "$run" save "save 200 more notes" notes 201 400
 }
 
 detach_all() {
@@ -194,39 +193,31 @@ detach_all
 
 # Counters begin at the server's start: the two halves add up.
 both() { printf '%s' $(($(number "$folder/status-1.json" "$1") + $(number "$folder/status-2.json" "$1"))); }
-mib() { awk -v bytes="$1" 'BEGIN { printf "%.0f MiB", bytes / 1048576 }'; }
-ratio() { awk -v a="$1" -v b="$2" 'BEGIN { if (b > 0) printf "%.2f", a / b; else printf "-" }'; }
+# row NAME WITHOUT WITH SCALE FORMAT: a line of the table, with the factor gained.
+row() {
+  awk -v name="$1" -v without="$2" -v with="$3" -v scale="$4" -v form="$5" 'BEGIN {
+    printf "%-40s %12s %12s %8.1fx\n", name, sprintf(form, without / scale), sprintf(form, with / scale), without / (with > 0 ? with : 1)
+  }'
+}
+time_row() { row "$1" "${spent["bare/$2"]}" "${spent["cached/$2"]}" 1000 "%.1f s"; }
 
+status="$folder/status-2.json"
 {
-  printf '%-42s %10s %10s %9s\n' "" "without" "with" "faster"
-  sum_bare=0 sum_cached=0
-  for name in "${steps[@]}"; do
-    bare=${seconds["bare/$name"]} cached=${seconds["cached/$name"]}
-    sum_bare=$((sum_bare + bare)) sum_cached=$((sum_cached + cached))
-    awk -v name="$name" -v a="$bare" -v b="$cached" \
-      'BEGIN { printf "%-42s %8.1f s %8.1f s %8.1fx\n", name, a / 1000, b / 1000, a / (b > 0 ? b : 1) }'
-  done
-  awk -v a="$sum_bare" -v b="$sum_cached" \
-    'BEGIN { printf "%-42s %8.1f s %8.1f s %8.1fx\n", "all of it", a / 1000, b / 1000, a / (b > 0 ? b : 1) }'
-  echo
-  status="$folder/status-2.json"
-  hits=$(($(both read_hits) + $(both prefetch_hits))) read=$(both read_chunks)
-  inserted=$(($(both inserted_chunks) - $(both zero_chunks)))
-  line() { printf '%-42s %s\n' "$1" "$2"; }
-  line "read hit ratio" "$(awk -v h="$hits" -v r="$read" 'BEGIN { printf "%.1f %%", r ? 100 * h / r : 0 }')"
-  line "cached: logical bytes" "$(mib "$(number "$status" logical_bytes_cached)")"
-  line "cached: flash bytes used" "$(mib "$(number "$status" flash_bytes_used)")"
-  line "deduplication ratio" "$(ratio "$inserted" $((inserted - $(both duplicate_chunks))))"
-  line "compression ratio" "$(ratio "$(both stored_content_bytes)" "$(both stored_bytes)")"
-  written=$(both flash_bytes_written) plain=$(both plain_cache_bytes_written)
-  line "flash bytes written" "$(mib "$written")"
-  line "flash bytes a plain cache would write" "$(mib "$plain")"
-  line "plain cache against Larder" "$(ratio "$plain" "$written")"
+  printf '%-40s %12s %12s %9s\n' "" "without" "with Larder" "gain"
+  time_row "time to search and compare" read
+  time_row "time to unpack, copy and build" write
+  time_row "time to save 400 notes, each with fsync" save
+  time_row "time for all of it" all
+  row "wear: written to the flash" "$(both plain_cache_bytes_written)" "$(both flash_bytes_written)" 1048576 "%.0f MiB"
+  row "room: flash that the cached data takes" "$(number "$status" logical_bytes_cached)" "$(number "$status" flash_bytes_used)" 1048576 "%.0f MiB"
 } >"$folder/table.txt"
 say
 cat "$folder/table.txt"
 
 cat <<END
+
+Without Larder, the times are those of the slow disk alone. Wear and room are then those of a plain
+cache, which neither deduplicates nor compresses.
 
 The flash, the disk, the logs and this table are in $folder (remove it when you like).
 

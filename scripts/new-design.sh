@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # `make new-design`: adds a design to a copy of the committed tree, and runs the engine's suites
-# over it. That shows that a new design is a file of its own and a line in each table of names. It
-# touches neither the engine nor any other file. Exit 0 if that holds and all suites pass.
+# over it. That shows that a new design is a file of its own with its page, and a line in each table
+# of names. It touches neither the engine nor any other file. Exit 0 if that holds and all suites
+# pass.
 #
-# The design is scripts/new-design/fifo.rs. The build folder is target/new-design, where the
-# dependencies stay for the next time. It is never the folder of this tree itself. Cargo takes
-# crates of two copies of one workspace for the same, and would use those that know the new design.
-# Nothing else is left behind, even after a failure.
+# The design is scripts/new-design/fifo.rs, and its page fifo.md beside it. The build folder is
+# target/new-design, where the dependencies stay for the next time. It is never the folder of this
+# tree itself. Cargo takes crates of two copies of one workspace for the same, and would use those
+# that know the new design. Nothing else is left behind, even after a failure.
 #
 # It shows that the compiler, the rules of the house and the suites below need nothing more than
 # those lines. It does not run other tests: those of larder-core and larder-sim, and those of the
@@ -19,10 +20,13 @@ export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 
 name=fifo
 design=scripts/new-design/fifo.rs
-# The place of the one new file.
+page=scripts/new-design/fifo.md
+# The places of the new files.
 home=crates/larder-core/src/designs/fifo.rs
+page_home=docs/designs/fifo.md
 # The tables of names, in the order of `git`: all other changed files.
 tables=(
+  ARCHITECTURE.md
   Makefile
   crates/larder-core/src/designs.rs
   crates/larder-format/src/codes.rs
@@ -52,6 +56,7 @@ mkdir "$tree"
 # one.
 git archive HEAD | tar -x -m -C "$tree"
 cp "$design" "$work/design.rs"
+cp "$page" "$work/page.md"
 cd "$tree"
 git init -q
 git add -A
@@ -74,6 +79,8 @@ add() {
 last=$(sed -n '/^    named DesignId {/,/^    }/s/.* = \([0-9]*\) ".*/\1/p' crates/larder-format/src/codes.rs | sort -n | tail -n 1)
 number=$((last + 1))
 cp "$work/design.rs" "$home"
+cp "$work/page.md" "$page_home"
+sed -i "s,^\[nitro\](docs/designs/nitro.md),&\, [$name]($page_home)," ARCHITECTURE.md
 add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod lru;" "pub mod fifo;"
 add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN,"
 add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
@@ -89,7 +96,7 @@ git --no-pager diff --cached --stat=120 --summary
 touched=$(git diff --cached --name-only --diff-filter=M)
 created=$(git diff --cached --name-only --diff-filter=A)
 [ "$touched" = "$(printf '%s\n' "${tables[@]}")" ] || die "it touches something else than the tables of names: $touched"
-[ "$created" = "$home" ] || die "it needs something else than its own file: $created"
+[ "$created" = "$home"$'\n'"$page_home" ] || die "it needs something else than its own file and page: $created"
 cargo fmt --all --check || die "the design is not formatted"
 
 for suite in "${suites[@]}"; do
@@ -114,4 +121,4 @@ truncate -s 256M "$work/origin"
 "$larder" verify --flash "$work/flash"
 "$larder" sim run --trace crates/larder-trace/tests/fixtures/blkparse.txt --design "$name" --flash 1M >"$work/log"
 grep "^$name, write-back" "$work/log" || die "larder sim does not replay it: $(cat "$work/log")"
-say "ok: $name is a design, by one new file and a line or two in each of ${#tables[@]} tables"
+say "ok: $name is a design, by one new file, its page and a line or two in each of ${#tables[@]} tables"

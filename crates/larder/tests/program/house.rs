@@ -2,9 +2,10 @@
 //! crates, the heads of files, the length of files, and marks of unfinished or machine-bound work.
 //!
 //! It reads text, and the tables of designs, and parses just enough of it. It deliberately leaves
-//! style to rustfmt and clippy.
+//! style to rustfmt and clippy, and the pages for newcomers to [`pages`].
 
 mod circles;
+mod pages;
 
 use std::collections::BTreeSet;
 use std::fs;
