@@ -24,6 +24,7 @@ mod index_ram;
 mod measure;
 mod misses;
 mod nbd;
+mod nbd_writers;
 mod no_flip;
 mod recovery;
 mod report;

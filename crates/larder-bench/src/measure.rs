@@ -100,11 +100,20 @@ pub fn median(mut values: Vec<f64>) -> f64 {
 }
 
 /// Returns the processor time of this process.
-fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
+    clock(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// Returns the processor time of this thread.
+pub fn thread_cpu_time() -> Duration {
+    clock(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+fn clock(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is that of a live value of the type asked for. The clock exists on every
+    // SAFETY: the pointer is that of a live value of the type asked for. The clocks exist on every
     // Linux.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    unsafe { libc::clock_gettime(clock, &mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 

@@ -1,25 +1,30 @@
 //! (n) Writes of 48 clients to one chunk, over RAM, against the same to a chunk for each of them.
 //!
-//! The figure is processor time a write. Overlapping writes take effect one after the other, in the
-//! order of their requests. So one client at a time writes the one chunk, and hands over to the
-//! next. The figure shows that the end of a write wakes only the next write, and not all waiters.
-//! Each client has a thread, and some writes under way. Both sides run in turns; the median of the
-//! rounds' ratios counts.
+//! Overlapping writes take effect one after the other, in the order of their requests. So one
+//! client at a time writes the one chunk, and hands over to the next. The processor time a write
+//! shows that the end of a write wakes only the next write, and not all waiters. The elapsed time
+//! shows the cost of one hand-over.
 //!
-//! It does not read, destage, or measure the same through NBD.
+//! Each client has a thread, and some writes under way. It calls the cache, or is a client of the
+//! cache's NBD server on a Unix socket. There the processor time is that of the server. Both sides
+//! run in turns; the median of the rounds' ratios counts.
+//!
+//! It does not read, or destage.
 
 use crate::{
     Options,
     caches::{end, no_destaging, options, runtime},
     data::{Kind, PIECE_BYTES, Source},
     devices::FlatRam,
-    measure::{Res, Side, compare, lanes, time},
+    measure::{Comparison, Res, Side, compare, lanes, time},
+    nbd_writers::{WriteOf, write_all},
     report::{Aim, Row},
     threads::seconds_of,
 };
 use larder_device::{IoResult, SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
 use larder_engine::{Cache, Compression, WriteMode, create};
-use std::sync::Arc;
+use larder_serve::nbd::{NbdServer, ServeAddress, ServerOptions};
+use std::{path::Path, sync::Arc, thread};
 
 const CLIENTS: usize = 48;
 const DEPTH: usize = 4;
@@ -29,66 +34,132 @@ const WRITES: usize = 16;
 const ROUNDS: usize = 9;
 const ORIGIN_BYTES: u64 = 1 << 30;
 const FLASH_BYTES: u64 = 2 << 30;
-/// The limit for a write to the same chunk, in processor times of a disjoint write.
+/// The limit for a write to the same chunk, in times of a disjoint write.
 const AIM: f64 = 3.0;
+const WAYS: [(&str, &str, WriteMode); 2] =
+    [("back", "write-back", WriteMode::Back), ("through", "write-through", WriteMode::Through)];
 
 /// Runs the measurement.
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
-    for (id, mode) in [("back", WriteMode::Back), ("through", WriteMode::Through)] {
-        rows.extend(rows_of(bench, id, mode)?);
+    for (id, name, mode) in WAYS {
+        let compared = over_cache(mode, 0, |cache, next_chunks| {
+            compare(bench.scaled(ROUNDS), |_, side| {
+                let chunks = next_chunks();
+                time(|| {
+                    seconds_of(CLIENTS, &|client| {
+                        block_on(write(cache, chunks.get(client).map_or(&[], |share| share), client, side))
+                    })?;
+                    Ok((CLIENTS * DEPTH * WRITES) as f64)
+                })
+            })
+        })?;
+        rows.extend(cpu_rows(&format!("n.{id}"), &format!("{name}, RAM"), &compared));
+    }
+    // The path of a Unix socket is short; the scratch folder may lie too deep.
+    let folder = std::env::temp_dir().join(format!("larder-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder)?;
+    let of_server = run_server(bench, &folder);
+    // A leftover socket is no reason to fail.
+    let _ = std::fs::remove_dir_all(&folder);
+    rows.extend(of_server?);
+    Ok(rows)
+}
+
+fn run_server(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let mut rows = Vec::new();
+    for (id, name, mode) in WAYS {
+        let socket = folder.join(id);
+        let compared = over_cache(mode, workers, |cache, next_chunks| {
+            let address = ServeAddress::Unix(socket.clone());
+            let server = NbdServer::bind(address, "", cache.clone(), ServerOptions::default())?;
+            server.start()?;
+            let compared = compare(bench.scaled(ROUNDS), |_, side| {
+                let shares: Vec<Vec<WriteOf>> = next_chunks()
+                    .into_iter()
+                    .enumerate()
+                    .map(|(client, share)| {
+                        let places = share.into_iter().enumerate();
+                        places.map(|(write, chunk)| (offset(client, write % DEPTH, side), chunk)).collect()
+                    })
+                    .collect();
+                write_all(&socket, &shares, DEPTH)
+            });
+            server.shutdown();
+            compared
+        })?;
+        let (id, name) = (format!("n.nbd.{id}"), format!("{name}, RAM, NBD"));
+        rows.extend(cpu_rows(&id, &name, &compared));
+        let text = format!(
+            "{}: {:.1} µs a write against {:.1} to chunks apart: times the time",
+            clients(&name),
+            1e6 / compared.ours,
+            1e6 / compared.base
+        );
+        rows.push(Row::aimed(&format!("{id}.time"), text, 1.0 / compared.ratio, Aim::AtMost(AIM)));
     }
     Ok(rows)
 }
 
-fn rows_of(bench: &Options, id: &str, mode: WriteMode) -> Res<Vec<Row>> {
+fn clients(name: &str) -> String {
+    format!("{name}, {CLIENTS} clients write one chunk, {DEPTH} writes each at once")
+}
+
+fn cpu_rows(id: &str, name: &str, compared: &Comparison) -> [Row; 2] {
+    let clients = clients(name);
+    [
+        Row::told(id, format!("{clients}: µs of CPU a write"), 1e6 / compared.ours_cpu),
+        Row::aimed(
+            &format!("{id}.ratio"),
+            format!("{clients}: times the CPU of a write to chunks apart"),
+            1.0 / compared.cpu_ratio,
+            Aim::AtMost(AIM),
+        ),
+    ]
+}
+
+/// Measures over a new cache in RAM. The closure also gets the source of each client's next chunks.
+fn over_cache(
+    mode: WriteMode,
+    workers: usize,
+    measured: impl FnOnce(&Arc<Cache>, &mut dyn FnMut() -> Vec<Vec<SharedBuf>>) -> Res<Comparison>,
+) -> Res<Comparison> {
     let source = Source::new(Kind::Noise, CHUNK_BYTES, 7);
     let mut asked = options(CHUNK_BYTES, Compression::Off);
     asked.mode = mode;
-    let runtime = runtime(0);
+    let runtime = runtime(workers);
     let flash = Arc::new(FlatRam::new(FLASH_BYTES, FLASH_BYTES)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
     block_on(create(&*flash, ORIGIN_BYTES, &asked))?;
     let cache = Arc::new(block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?);
-    let chunks_a_round = CLIENTS * DEPTH * WRITES;
     let mut next = 0;
-    let compared = compare(bench.scaled(ROUNDS), |_, side| {
+    let mut next_chunks = || {
         // The content is new each time, so that no write is a duplicate.
-        let bytes = (chunks_a_round * CHUNK_BYTES).next_multiple_of(PIECE_BYTES);
+        let bytes = (CLIENTS * DEPTH * WRITES * CHUNK_BYTES).next_multiple_of(PIECE_BYTES);
         let pieces = source.pieces(next, bytes);
         next += (bytes / CHUNK_BYTES) as u64;
         let chunks: Vec<SharedBuf> = pieces
             .iter()
             .flat_map(|piece| (0..piece.len()).step_by(CHUNK_BYTES).map(|at| piece.slice(at..at + CHUNK_BYTES)))
             .collect();
-        time(|| {
-            seconds_of(CLIENTS, &|client| {
-                let share = chunks.get(client * DEPTH * WRITES..).unwrap_or_default();
-                block_on(write(&cache, share, client, side))
-            })?;
-            Ok(chunks_a_round as f64)
-        })
-    })?;
+        chunks.chunks(DEPTH * WRITES).take(CLIENTS).map(<[SharedBuf]>::to_vec).collect()
+    };
+    let compared = measured(&cache, &mut next_chunks)?;
     end(&cache, &runtime)?;
-    let microseconds = 1e6 / compared.ours_cpu;
-    let what = format!("write-{id}, RAM, {CLIENTS} clients write one chunk, {DEPTH} writes each at once");
-    Ok(vec![
-        Row::told(&format!("n.{id}"), format!("{what}: µs of CPU a write"), microseconds),
-        Row::aimed(
-            &format!("n.{id}.ratio"),
-            format!("{what}: times the CPU of a write to chunks apart"),
-            1.0 / compared.cpu_ratio,
-            Aim::AtMost(AIM),
-        ),
-    ])
+    Ok(compared)
 }
 
-/// Writes a client's share: all to the first chunk, or each lane to a chunk of its own.
+/// Returns the place of a lane's writes: the first chunk for all, or a chunk of its own.
+fn offset(client: usize, lane: usize, side: Side) -> u64 {
+    if side == Side::Ours { 0 } else { ((client * DEPTH + lane) * CHUNK_BYTES) as u64 }
+}
+
+/// Writes a client's share to the cache.
 async fn write(cache: &Arc<Cache>, share: &[SharedBuf], client: usize, side: Side) -> IoResult<()> {
     let written = lanes(DEPTH, |lane| {
         let chunks: Vec<SharedBuf> = share.iter().skip(lane as usize * WRITES).take(WRITES).cloned().collect();
-        let apart = (client * DEPTH) as u64 + lane;
-        let at = if side == Side::Ours { 0 } else { apart * CHUNK_BYTES as u64 };
+        let at = offset(client, lane as usize, side);
         let cache = cache.clone();
         async move {
             for chunk in chunks {
