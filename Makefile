@@ -98,8 +98,8 @@ paused: ## Clients that pause for PAUSE_SECONDS=600 with full windows lose nothi
 new-design: ## Add a design to a copy of the committed tree, by its file, its page and the tables of names alone, and run the suites over it
 	scripts/new-design.sh
 
-reproduction: ## Print the papers' experiments again and compare them with docs/REPRODUCTION.md, those on the real clock left out
-	scripts/reproduction.sh
+reproduction: ## Run the papers' experiments again and compare them with docs/reproduction/, those on the real clock left out; WRITE=1 writes them there
+	WRITE=$(WRITE) scripts/reproduction.sh
 
 soak: crash crash-siblings power $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design reproduction ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 

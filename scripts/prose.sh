@@ -19,7 +19,7 @@ if [ "${1:-}" = --check ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(git ls-files -- '*.rs' '*.md' '*.sh' '*.toml' Makefile .ci/run | grep -v -e '^docs/reproduction/' -e '^docs/REPRODUCTION.md$')
+  mapfile -t files < <(git ls-files -- '*.rs' '*.md' '*.sh' '*.toml' Makefile .ci/run | grep -v '^docs/reproduction/')
 else
   files=("$@")
 fi

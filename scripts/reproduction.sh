@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# `make reproduction`: prints the papers' experiments again, and compares with docs/REPRODUCTION.md,
-# line by line. Exit 1, with the difference, if the page has other figures than this tree.
+# `make reproduction`: runs the papers' experiments again, and compares with their outputs in
+# docs/reproduction/, line by line. Exit 1, with the difference, if these have other figures than
+# this tree prints.
 #
-#   scripts/reproduction.sh [NAME...] runs these experiments alone
+#   scripts/reproduction.sh [NAME...]   runs these experiments alone
+#   WRITE=1 scripts/reproduction.sh     also writes the outputs that differ, and exits 0
 #
-# A section's block begins with `larder paper run NAME`. Its lines have to be among those that this
-# prints, in their order; a page may leave lines out. Two kinds of block are not compared but named.
-# The first are experiments on the real clock, whose figures differ from run to run. The second are
-# blocks of files, of another scale or of a command of their own. The paragraph before them, or
-# their first line, shows this.
+# A block after the line `larder paper run NAME` is of that experiment. Its lines have to be among
+# those that this prints, in their order; a block may leave lines out. WRITE=1 replaces a block that
+# differs by all tables of the output, without its title and notes. Blocks after other lines, which
+# are "as recorded", are neither compared nor written. docs/REPRODUCTION.md is written by hand, and
+# not read here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
-page=docs/REPRODUCTION.md
-cargo build --release -p larder
+cargo build --release --locked -p larder
 larder=${CARGO_TARGET_DIR:-target}/release/larder
 work=$(mktemp -d "${TMPDIR:-/tmp}/larder-reproduction.XXXXXX")
 undo+=("rm -rf --one-file-system '$work'")
@@ -24,70 +25,63 @@ trap undo_all EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# Each block is a file NAME/NUMBER, or NAME/NUMBER.not if it is of something else than the command
-# alone.
-awk -v work="$work" -v other="[Rr]ecording|--[a-z]|shared/traces|[.]zst" '
-  /^`larder paper run [a-z0-9-]+`/ {
-    split($0, word, /[ `]+/); name = word[5]; number = 0; system("mkdir -p " work "/" name)
-    paragraph = $0; next
-  }
-  /^`larder paper run / || /^##/ { name = ""; next }
-  name == "" { next }
-  /^```/ && !inside {
-    inside = 1; first = 1; is_other = paragraph ~ other; number++
-    if (is_other) printf "" > (work "/" name "/" number ".not")
+# Finds the block of the experiment `name`: prints it, or, with the file `new`, the whole document
+# with `new` in its place.
+block='
+  $0 == "`larder paper run " name "`" { ours = 1; if (new) print; next }
+  ours == 1 && /^```/ {
+    ours = 2
+    if (new) { print; while ((getline line < new) > 0) print line }
     next
   }
-  /^```/ { inside = 0; paragraph = ""; next }
-  inside && first && /^larder / { is_other = 1; printf "" > (work "/" name "/" number ".not") }
-  inside { first = 0; if (!is_other) print > (work "/" name "/" number); next }
-  /^$/ { ends = 1; next }
-  ends { ends = 0; paragraph = "" }
-  { paragraph = paragraph " " $0 }
-' "$page"
+  ours == 1 && !/^$/ { ours = 0 }
+  ours == 2 && /^```/ { ours = 0; if (new) print; next }
+  ours == 2 { if (!new) print; next }
+  new { print }
+'
 
 status=0
-for name in "$@"; do
-  [ -d "$work/$name" ] || die "$page has no figures of an experiment \"$name\""
+declare -A document
+names=()
+for file in docs/reproduction/*.md; do
+  while read -r name; do
+    [ -z "${document[$name]:-}" ] || die "$name has two blocks, in ${document[$name]} and $file"
+    document[$name]=$file
+    names+=("$name")
+  done < <(sed -n 's/^`larder paper run \([a-z0-9-]*\)`$/\1/p' "$file")
+  if [ $# = 0 ]; then say "$file: $(grep -c '^As recorded' "$file" || true) blocks are left out: they are as recorded"; fi
 done
-for folder in "$work"/*/; do
-  name=$(basename "$folder")
-  if [ $# -gt 0 ] && [[ " $* " != *" $name "* ]]; then continue; fi
-  for block in "$folder"*.not; do
-    if [ -e "$block" ]; then say "$name: block $(basename "$block" .not) is left out: it is not of this command alone"; fi
-  done
-  blocks=()
-  for block in "$folder"*; do
-    [[ $block == *.not ]] || blocks+=("$block")
-  done
-  [ "${#blocks[@]}" -gt 0 ] || continue
-  # An experiment that counts has no clock, and runs again without.
-  ran=yes
-  "$larder" paper run "$name" --clock virtual >"$work/$name.out" 2>"$work/$name.err" || ran=no
-  if grep -q "on the real clock only" "$work/$name.err"; then
-    say "$name: left out: it is on the real clock"
-    continue
-  fi
-  if [ $ran = no ] && ! "$larder" paper run "$name" >"$work/$name.out" 2>"$work/$name.err"; then
-    say "$name: failed: $(cat "$work/$name.err")"
+for name in "$@"; do
+  [ -n "${document[$name]:-}" ] || die "docs/reproduction/ has no output of an experiment \"$name\" that runs again"
+done
+[ $# = 0 ] || names=("$@")
+
+for name in "${names[@]}"; do
+  file=${document[$name]}
+  awk -v name="$name" "$block" "$file" >"$work/block"
+  [ -s "$work/block" ] || die "$file: the line of $name has no block"
+  if ! "$larder" paper run "$name" >"$work/out" 2>"$work/err"; then
+    say "$name: failed: $(cat "$work/err")"
     status=1
     continue
   fi
-  sed -i 's/[[:space:]]*$//' "$work/$name.out"
-  for block in "${blocks[@]}"; do
-    if awk 'NR == FNR { block[++lines] = $0; next } at < lines && $0 == block[at + 1] { at++ } END { exit at < lines }' \
-      "$block" "$work/$name.out"; then
-      say "$name: block $(basename "$block") is as printed"
-    else
-      say "$name: block $(basename "$block") differs. The page has, and this tree does not print:"
-      grep -vxFf "$work/$name.out" "$block" || say "(the same lines in another order)"
-      status=1
-    fi
-  done
+  sed -i 's/[[:space:]]*$//' "$work/out"
+  if awk 'NR == FNR { block[++lines] = $0; next } at < lines && $0 == block[at + 1] { at++ } END { exit at < lines }' \
+    "$work/block" "$work/out"; then
+    say "$name: as printed"
+    continue
+  fi
+  say "$name: $file differs. It has, and this tree does not print:"
+  grep -vxFf "$work/out" "$work/block" || say "(the same lines in another order)"
+  if [ -n "${WRITE:-}" ]; then
+    # Lines of tables and of traces are indented, and those of notes are not.
+    sed 1d "$work/out" | awk -v RS= '/(^|\n)  / { printf "%s%s\n", between, $0; between = "\n" }' >"$work/tables"
+    [ -s "$work/tables" ] || die "$name: the output has no table"
+    awk -v name="$name" -v new="$work/tables" "$block" "$file" >"$work/new"
+    cat "$work/new" >"$file"
+    say "$name: written to $file"
+  else
+    status=1
+  fi
 done
-if [ $# = 0 ]; then
-  for name in $("$larder" paper list | sed -n 's/^  \([a-z0-9-]*\) .*/\1/p'); do
-    [ -d "$work/$name" ] || say "$name: the page has no block of it alone"
-  done
-fi
 exit $status

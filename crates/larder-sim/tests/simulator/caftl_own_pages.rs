@@ -7,7 +7,7 @@
 //! blocks for the same logical pages. That gives CAFTL's own pages their worth in blocks.
 //!
 //! The drive has 8 planes of 177 blocks, a tenth of CAFTL's scaled to 3 GB; `LARDER_PACKAGES=10`
-//! makes it that one. `--nocapture` prints the figures that docs/REPRODUCTION.md has.
+//! makes it that one. `--nocapture` prints the figures that docs/reproduction/ has.
 //!
 //! It does not measure time.
 

@@ -1,7 +1,7 @@
 //! `larder paper`: the listed experiments run, each report is whole, and an impossible run is
 //! refused.
 //!
-//! It runs experiments at sizes so small that their figures mean nothing; docs/REPRODUCTION.md has
+//! It runs experiments at sizes so small that their figures mean nothing; docs/reproduction/ has
 //! figures that do. `papers_live.rs` has those on devices.
 
 use std::fs;
@@ -95,6 +95,29 @@ fn the_list_names_each_experiment_with_its_figure() {
     for experiment in listed.as_array().expect("a list") {
         assert!(text(experiment, "figure").len() > 3 && text(experiment, "about").len() > 5, "{experiment}");
         assert!(!list(experiment, "traces").is_empty(), "{experiment}");
+    }
+}
+
+/// Each experiment has its output in the documents, and `make reproduction` runs those that print
+/// the same each time.
+#[test]
+fn each_experiment_has_its_output_in_the_documents() {
+    let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction");
+    let paths = fs::read_dir(documents).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let outputs: String = paths.map(|path| fs::read_to_string(path).expect("a text")).collect();
+    let count = |line: String| outputs.matches(&line).count();
+    for experiment in json(&mut paper(&["list"])).as_array().expect("a list") {
+        let name = text(experiment, "name");
+        let runs_again = count(format!("\n`larder paper run {name}`\n\n```\n"));
+        // Contents of disks are the whole experiment: a generated trace says nothing.
+        if ["caftl-fig1", "caftl-fig7"].contains(&name) {
+            assert!(runs_again == 0 && count(format!(": `larder paper run {name} --trace ")) == 1, "{name}");
+        } else if experiment["clock"] == "real" {
+            let recorded = count(format!("\nAs recorded, on the real clock: `larder paper run {name}`"));
+            assert_eq!((runs_again, recorded), (0, 1), "{name}");
+        } else {
+            assert_eq!(runs_again, 1, "{name}");
+        }
     }
 }
 
