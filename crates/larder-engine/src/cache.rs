@@ -156,6 +156,7 @@ impl Cache {
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
             waiting_for_destage: AtomicU32::new(0),
+            is_nameless: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finishing: AtomicBool::new(false),

@@ -18,15 +18,8 @@
 //! It does not take the flash back; the next opening does.
 
 use crate::{
-    config::Tuning,
-    destage::{Batch, Reach},
-    error::EngineError,
-    fence::Fence,
-    recover::Recovered,
-    shared::Shared,
-    state::State,
-    trim::Zeroing,
-    unflushed::Asker,
+    config::Tuning, destage::Reach, error::EngineError, fence::Fence, recover::Recovered, shared::Shared,
+    trim::Zeroing, unflushed::Asker,
 };
 use larder_core::{Lba, design::Leaving, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, runtime::compute};
@@ -224,7 +217,7 @@ impl Shared {
             let start = self.geometry.offset_of(lba);
             let whole = offset <= start && start + self.geometry.chunk_len(lba) as u64 <= offset + len;
             if !whole {
-                self.bring_to_origin(lba).await?;
+                self.bring_to_origin(lba, Lba(lba.0 + 1)).await?;
             }
         }
         // (2)
@@ -253,23 +246,6 @@ impl Shared {
         Ok(())
     }
 
-    /// Destages one chunk, if it is dirty.
-    async fn bring_to_origin(self: &Arc<Self>, lba: Lba) -> Result<(), EngineError> {
-        let run = self.state.lock().design.trimmed_from(lba).filter(|run| run.first <= lba);
-        let runs = run.map(|run| Run { first: lba, count: 1, ..run }).into_iter().collect();
-        let _ = self.destage_batch(&Batch { lbas: vec![lba], runs }).await;
-        let state = self.state.lock();
-        if !is_dirty(&state, lba) {
-            return Ok(());
-        }
-        if state.lost.contains_key(&lba.0) {
-            return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
-        }
-        // It may succeed later: if the origin answers again, or the flash can be read after all.
-        let flash = state.flash_failed.clone().map(EngineError::FlashFailed);
-        Err(self.origin_watch.error().map(EngineError::Io).or(flash).unwrap_or(EngineError::Closed))
-    }
-
     /// FLUSH without the flash. Data that was not durable there goes to the origin, and the origin
     /// is flushed.
     ///
@@ -277,8 +253,7 @@ impl Shared {
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] if some of it cannot be read or
     /// written; those of the origin.
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
-        if self.undurable_left() {
-            self.ensure_fence().await?;
+        if self.fence_undurable().await? {
             self.destage_all(Reach::All).await;
             if self.undurable_left() {
                 let flash = self.state.lock().flash_failed.clone();
@@ -289,11 +264,24 @@ impl Shared {
         self.flush_origin_for(asker).await
     }
 
+    /// Puts the fence up if data that was not durable on a failed flash is missing on the origin.
+    /// Returns whether there is such data.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`].
+    pub(crate) async fn fence_undurable(self: &Arc<Self>) -> Result<bool, EngineError> {
+        let is_needed = self.undurable_left();
+        if is_needed {
+            self.ensure_fence().await?;
+        }
+        Ok(is_needed)
+    }
+
     /// Returns whether data that was not durable when the flash failed is still missing on the
     /// origin.
     ///
     /// Overwritten data does not count.
-    pub(crate) fn undurable_left(&self) -> bool {
+    fn undurable_left(&self) -> bool {
         let mut state = self.state.lock();
         let undurable = std::mem::take(&mut state.undurable);
         let left = |&(lba, count, seq): &(Lba, u64, u64)| {
@@ -336,8 +324,4 @@ pub(crate) async fn behind_fence(
         return Err(EngineError::Fenced { why: raised.why, dirty_bytes });
     }
     Ok(true)
-}
-
-fn is_dirty(state: &State, lba: Lba) -> bool {
-    state.design.dirty_seq(lba).is_some() || state.design.trimmed_from(lba).is_some_and(|run| run.first <= lba)
 }

@@ -25,6 +25,7 @@ use crate::{
     error::EngineError,
     fence::Fence,
     shared::Shared,
+    standing::nameless,
     state::State,
     sync::{Counted, Listener, either},
 };
@@ -46,11 +47,13 @@ const BATCH_RUNS_MAX: usize = 256;
 const KEPT_RUNS_LOOKED_AT_MAX: usize = 256;
 /// Pause after a turn that wrote nothing.
 const IDLE: Duration = Duration::from_millis(1);
-/// Turns in a row that may write nothing before a degraded cache waits longer.
+/// Turns in a row that may write nothing before a cache that loses its flash waits longer.
 const IDLE_TURNS_MAX: u32 = 8;
 /// Turns without progress after which the rest counts as impossible to destage. Those of a round
 /// over the dirty data come on top.
 const IDLE_TURNS_OF_ALL: u64 = 64;
+/// Turns without progress after which a range counts as impossible to destage.
+const RANGE_TRIES_MAX: u32 = 3;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
@@ -121,7 +124,7 @@ impl Shared {
 
     /// Returns whether the rate does not limit a due destage: much is dirty, or a writer waits.
     fn destage_urgent(&self, state: &State) -> bool {
-        state.flash_failed.is_some()
+        self.loses_flash(state)
             || self.waiting_for_destage.load(Acquire) > 0
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_high_percent)
             || self.too_dirty(state)
@@ -140,9 +143,9 @@ impl Shared {
     /// Returns whether the low watermark is passed.
     fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
-        if state.flash_failed.is_some() {
+        if self.loses_flash(state) {
             // All readable data must reach the origin.
-            return dirty.chunks > state.lost.len() as u64 || dirty.runs > 0;
+            return dirty.chunks > state.lost.len() as u64 || self.owed(state).runs > 0;
         }
         self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
             || self.owed(state).runs >= self.geometry.zero_ranges_max / 4
@@ -160,9 +163,9 @@ impl Shared {
             let wanted = self.signals.destage_wanted.listen();
             // The listener comes before the look at the end, which cuts every pause short.
             let pace = self.signals.pace.listen();
-            let (due, urgent, degraded) = {
+            let (due, urgent, loses_flash) = {
                 let state = self.state.lock();
-                (self.destage_due(&state), self.destage_urgent(&state), state.flash_failed.is_some())
+                (self.destage_due(&state), self.destage_urgent(&state), self.loses_flash(&state))
             };
             if self.is_closing() {
                 return;
@@ -182,7 +185,7 @@ impl Shared {
                     idle_turns += 1;
                     // Without the flash some of the data may never come: a look every millisecond
                     // is needless.
-                    let often = !degraded || idle_turns < IDLE_TURNS_MAX;
+                    let often = !loses_flash || idle_turns < IDLE_TURNS_MAX;
                     either(self.runtime.delay(if often { IDLE } else { RETRY_MAX }), pace).await;
                 }
                 Ok(bytes) => {
@@ -210,17 +213,25 @@ impl Shared {
     /// It puts the fence up for data that is not durable on a failed flash. Without a fence that
     /// data stays dirty.
     pub(crate) async fn destage_all(self: &Arc<Self>, reach: Reach) -> bool {
+        self.destage_or_tell(reach).await.unwrap_or(false)
+    }
+
+    /// As [`Shared::destage_all`], for a requester that is told why data needs a fence.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`] if a part failed and the fence was refused.
+    pub(crate) async fn destage_or_tell(self: &Arc<Self>, reach: Reach) -> Result<bool, EngineError> {
         let this = self.clone();
         // The flush comes even without dirty data: it covers writes through the cache, or past a
         // failed flash.
-        let all = async move { Ok(this.destage_everything(reach).await && this.flush_origin().await.is_ok()) };
-        self.to_its_end(all).await.unwrap_or(false)
+        let all = async move { Ok(this.destage_everything(reach).await? && this.flush_origin().await.is_ok()) };
+        self.to_its_end(all).await
     }
 
-    async fn destage_everything(self: &Arc<Self>, reach: Reach) -> bool {
+    async fn destage_everything(self: &Arc<Self>, reach: Reach) -> Result<bool, EngineError> {
         let mut cursor = Lba(0);
         let mut turns_without_progress = 0;
-        let mut fence_asked = false;
+        let (mut is_fence_asked, mut refused) = (false, Ok(()));
         loop {
             let left = || {
                 let state = self.state.lock();
@@ -229,24 +240,77 @@ impl Shared {
             };
             let (before, kept_runs) = left();
             if before == 0 {
-                return true;
+                return Ok(true);
             }
-            // The flash may fail in the middle. A refusal of the fence is kept for the caller.
-            if !fence_asked && self.undurable_left() {
-                fence_asked = true;
-                let _ = self.ensure_fence().await;
+            // The flash may fail in the middle. A refusal of the fence stops no other data.
+            if !is_fence_asked {
+                match self.fence_undurable().await {
+                    Ok(is_needed) => is_fence_asked = is_needed,
+                    error => (is_fence_asked, refused) = (true, error.map(drop)),
+                }
             }
             let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX, reach).await;
             let (after, _) = left();
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
             // A partial failure, or a flash that does not give data back, does not stop the rest.
             // An origin that takes no write does.
-            let refused = result.is_err() && after >= before && self.origin_watch.error().is_some();
+            let origin_refuses = result.is_err() && after >= before && self.origin_watch.error().is_some();
             // A turn may find only kept runs.
             let turns_of_all = before / BATCH_CHUNKS_MAX as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
-            if refused || turns_without_progress > IDLE_TURNS_OF_ALL + turns_of_all {
-                return false;
+            if origin_refuses || turns_without_progress > IDLE_TURNS_OF_ALL + turns_of_all {
+                return refused.map(|()| false);
             }
+        }
+    }
+
+    /// Destages the dirty data of chunks, trimmed parts and kept ones included. The caller holds
+    /// their ticket, or keeps writes off otherwise.
+    ///
+    /// # Errors
+    /// [`EngineError::DirtyDataLost`] if some of it is damaged; that of the origin, or
+    /// [`EngineError::FlashFailed`], if some of it stays dirty.
+    pub(crate) async fn bring_to_origin(self: &Arc<Self>, first: Lba, end: Lba) -> Result<(), EngineError> {
+        let (mut at, mut tries) = (first, 0);
+        loop {
+            let (mut batch, is_lost) = {
+                let state = self.state.lock();
+                let Some(next) = first_dirty(&state, at, end) else { return Ok(()) };
+                tries = if next > at { 1 } else { tries + 1 };
+                at = next;
+                let (batch, _) = next_batch(&state, at, self.batch_chunks(end.0 - at.0), KeptShare::All);
+                (batch, state.lost.contains_key(&at.0))
+            };
+            if is_lost || tries > RANGE_TRIES_MAX {
+                return Err(self.why_not_on_origin(at));
+            }
+            batch.lbas.retain(|&lba| lba < end);
+            batch.runs.retain(|run| run.first < end);
+            batch.runs.iter_mut().for_each(|run| run.count = run.count.min(end.0 - run.first.0));
+            // A batch may be done in part: the next look tells.
+            if self.destage_batch(&batch).await.is_err() && self.origin_watch.error().is_some() {
+                tries = RANGE_TRIES_MAX;
+            }
+        }
+    }
+
+    /// Returns the chunks of a batch that shall have at most this many.
+    fn batch_chunks(&self, max: u64) -> usize {
+        let max = BATCH_CHUNKS_MAX.min(usize::try_from(max).unwrap_or(usize::MAX)).max(1);
+        (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, max)
+    }
+
+    /// Returns the reason for dirty data of chunk `lba` after a destage of it.
+    fn why_not_on_origin(&self, lba: Lba) -> EngineError {
+        let state = self.state.lock();
+        if state.lost.contains_key(&lba.0) {
+            return EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) };
+        }
+        // It may succeed later: if the origin answers again, or the flash can be read after all.
+        match (self.origin_watch.error(), state.flash_failed.clone()) {
+            (Some(error), _) => EngineError::Io(error),
+            (None, Some(error)) => EngineError::FlashFailed(error),
+            (None, None) if self.is_closing() => EngineError::Closed,
+            (None, None) => EngineError::Flash(nameless("the origin lacks what it holds")),
         }
     }
 
@@ -254,7 +318,7 @@ impl Shared {
     /// to the origin.
     async fn destage_next(self: &Arc<Self>, cursor: &mut Lba, chunks_max: usize, reach: Reach) -> Result<u64, ()> {
         let from = *cursor;
-        let chunks_max = (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, chunks_max);
+        let chunks_max = self.batch_chunks(chunks_max as u64);
         let (batch, end) = {
             let state = self.state.lock();
             let kept = match reach {
@@ -334,6 +398,13 @@ enum KeptShare {
     All,
     /// This many runs, the shortest of those that are near, since they cost the origin least.
     Give(usize),
+}
+
+/// Returns the first dirty or trimmed chunk from `from` on, below `end`.
+fn first_dirty(state: &State, from: Lba, end: Lba) -> Option<Lba> {
+    let chunk = state.design.dirty_from(from, 1).first().map(|&(lba, _)| lba);
+    let run = state.design.trimmed_from(from).map(|run| run.first.max(from));
+    chunk.into_iter().chain(run).min().filter(|&lba| lba < end)
 }
 
 /// Returns the next batch from `from` on, and its end. It has at most `chunks_max` chunks and the

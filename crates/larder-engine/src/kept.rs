@@ -87,7 +87,7 @@ impl Shared {
         self.wake_destager_if_due();
         let is_durable = self.live.durable_writes() && kept.upto > 0;
         if is_durable && result.is_ok() {
-            result = self.commit(kept.upto).await;
+            result = self.make_durable(offset, len, kept.upto).await;
         }
         match result {
             // The flash no longer holds the kept part.

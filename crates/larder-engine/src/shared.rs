@@ -199,6 +199,8 @@ pub struct Shared {
     pub waiting_for_room: AtomicU32,
     /// Writes and trims at a limit, which wait for a destage.
     pub waiting_for_destage: AtomicU32,
+    /// The file of the flash has lost its name.
+    pub is_nameless: AtomicBool,
     /// The cache begins to close: it refuses new requests and those that wait for room.
     pub draining: AtomicBool,
     /// All data is written, and the background tasks may end.

@@ -1,11 +1,13 @@
 //! A flash or an origin that lost its name, or its size, while the cache is open.
 //!
 //! A file without a name goes when its last user closes it, so its content is no more durable than
-//! RAM. A FLUSH therefore takes the dirty data of such a flash to the origin. A flash that was cut
-//! short has failed: durable data on it may be gone.
+//! RAM. A FLUSH therefore takes the dirty data of such a flash to the origin. A request that is
+//! durable by itself takes its own chunks there. A flash that was cut short has failed: durable
+//! data on it may be gone.
 //!
 //! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each
-//! FLUSH, at each status and at the end.
+//! FLUSH, at each status, once a second and at the end. It asks before the answer of each durable
+//! request, after the commit: the file may lose its name meanwhile.
 //!
 //! It does not give a file its name back.
 //!
@@ -14,12 +16,14 @@
 use crate::{
     Cache,
     conditions::{Condition, Severity},
-    destage::Reach,
+    destage::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
+    state::State,
 };
+use larder_core::Lba;
 use larder_device::{IoError, IoErrorKind, IoOp, Standing};
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering::*};
 
 impl Cache {
     /// Returns the standing of the flash, and of the origin, since the cache was opened.
@@ -35,11 +39,48 @@ impl Shared {
     /// The failure.
     pub(crate) fn check_flash_size(&self) -> Result<(), IoError> {
         match self.flash.standing() {
-            Standing::Truncated(bytes) => {
-                let what = format!("the file of the flash was cut to {bytes} bytes while it was in use");
-                Err(self.fail_flash(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(what)))
-            }
+            Standing::Truncated(bytes) => Err(self.fail_cut_flash(bytes)),
             Standing::Sound | Standing::Unlinked => Ok(()),
+        }
+    }
+
+    /// Fails a flash that was cut to so many bytes, and returns the failure.
+    fn fail_cut_flash(&self, bytes: u64) -> IoError {
+        let what = format!("the file of the flash was cut to {bytes} bytes while it was in use");
+        self.fail_flash(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(what))
+    }
+
+    /// Looks at the flash's name. Once it is lost, destaging takes all dirty data to the origin.
+    pub(crate) fn look_at_name(&self) {
+        if self.flash.standing() == Standing::Unlinked && !self.is_nameless.swap(true, Relaxed) {
+            self.ask_for_destage(Wanted::Now);
+            self.conditions_changed();
+        }
+    }
+
+    /// Returns whether the flash loses what it holds: it failed, or its file has no name.
+    pub(crate) fn loses_flash(&self, state: &State) -> bool {
+        state.flash_failed.is_some() || self.is_nameless.load(Relaxed)
+    }
+
+    /// Completes a durable request in write-back, whose chunks are mapped below `upto`. The flash
+    /// holds it then, or the origin if the flash does not keep its content.
+    ///
+    /// The caller holds the ticket of the range. Requests side by side share commits and flushes.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`]; those of [`Shared::bring_to_origin`].
+    pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
+        self.commit(upto).await?;
+        match self.flash.standing() {
+            Standing::Sound => Ok(()),
+            Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
+            Standing::Unlinked => {
+                let (this, (first, count)) = (self.clone(), self.geometry.chunks_of(offset, len));
+                // A destage runs to its end even if the client goes: later ones of the chunks wait
+                // for it.
+                self.to_its_end(async move { this.bring_to_origin(first, Lba(first.0 + count)).await }).await
+            }
         }
     }
 
@@ -52,20 +93,11 @@ impl Shared {
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.flash.standing() {
             Standing::Sound => return Ok(()),
-            Standing::Unlinked => IoError::new(IoErrorKind::Gone, IoOp::Flush, 0, 0).with_detail(
-                "the file of the flash has no name any more, and the origin does not take all that is dirty",
-            ),
-            Standing::Truncated(_) => match self.check_flash_size() {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            },
+            Standing::Unlinked => nameless("the origin does not take all that is dirty"),
+            Standing::Truncated(bytes) => self.fail_cut_flash(bytes),
         };
-        self.destage_all(Reach::All).await;
-        if self.undurable_left() {
-            self.ensure_fence().await?;
-        }
-        let dirty = self.state.lock().design.dirty_counts();
-        if dirty.chunks + dirty.runs > 0 { Err(EngineError::FlashFailed(error)) } else { Ok(()) }
+        // Data of the meantime does not count.
+        if self.destage_or_tell(Reach::All).await? { Ok(()) } else { Err(EngineError::FlashFailed(error)) }
     }
 
     /// Returns the conditions of the devices' standing; `dirty_bytes` are on the flash alone.
@@ -81,6 +113,12 @@ impl Shared {
         found.extend(origin_stands(self.origin.standing()));
         found
     }
+}
+
+/// Returns the failure of a flash without a name.
+pub(crate) fn nameless(and: &str) -> IoError {
+    let what = format!("the file of the flash has no name any more, and {and}");
+    IoError::new(IoErrorKind::Gone, IoOp::Flush, 0, 0).with_detail(what)
 }
 
 /// The condition of an origin with this standing.

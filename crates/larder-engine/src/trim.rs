@@ -134,7 +134,7 @@ impl Shared {
     async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
         let upto = self.zero_chunks(offset, len, how).await?;
         self.wake_destager_if_due();
-        if how.flags.fua { self.commit(upto).await } else { Ok(()) }
+        if how.flags.fua { self.make_durable(offset, len, upto).await } else { Ok(()) }
     }
 
     /// Zeroes a range in the cache. Returns the number below which a commit makes all of it

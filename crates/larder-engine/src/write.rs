@@ -80,7 +80,7 @@ impl Shared {
             let _counted = Counted::new(&self.writes_in_flight);
             self.write_back(offset, data).await?
         };
-        if flags.fua { self.commit(seq + 1).await } else { Ok(()) }
+        if flags.fua { self.make_durable(offset, data.len() as u64, seq + 1).await } else { Ok(()) }
     }
 
     async fn write_to_origin(

@@ -35,6 +35,7 @@ mod sibling_addresses;
 mod stalled;
 mod streams;
 mod trims;
+mod unlinked;
 mod warmth;
 #[path = "../common/world.rs"]
 mod world;
