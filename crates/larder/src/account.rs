@@ -9,7 +9,7 @@
 //! It leaves the decision to cut an end off to `ending`.
 
 use crate::{ending::Ending, error::Failure, volume::shown};
-use larder_device::{IoOp, driver::block_on, watched::Watch};
+use larder_device::{IoOp, Standing, driver::block_on, watched::Watch};
 use larder_engine::{Cache, WriteMode};
 use parking_lot::Mutex;
 use std::{
@@ -114,8 +114,9 @@ impl Account {
 
     /// Notes that acknowledged data is durable in the place where this cache keeps it.
     pub fn is_durable_by(&self, cache: &Cache) {
-        // Past a flash that failed, a flush is one of the origin.
-        let in_flash = cache.mode() == WriteMode::Back && !cache.status().degraded && !cache.superblock().detached;
+        // A flush takes all to the origin past a flash that failed, and if the flash has no name.
+        let is_kept = cache.standing().0 == Standing::Sound && !cache.status().degraded;
+        let in_flash = cache.mode() == WriteMode::Back && is_kept && !cache.superblock().detached;
         self.is_durable(if in_flash { "flash" } else { "origin" });
     }
 

@@ -39,7 +39,8 @@ pub fn serve_without_flash(
     ending: &Ending,
     file: Option<OptionFile>,
 ) -> Outcome {
-    let state = StateDir::of_missing(state, path)?;
+    let reading = format!("reading the state directory {}", state.display());
+    let state = ending.during(reading, || StateDir::of_missing(state, path))?;
     let record = state.record();
     if record.mode == mode_name(WriteMode::Back) && !record.destaged {
         return Err(Failure::failed(format_args!(
@@ -67,14 +68,17 @@ pub fn serve_without_flash(
     let (device, _telling, watch) =
         watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime);
     let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch.clone()));
-    account.serves(ending, "the origin was being flushed");
+    account.serves(ending, "the server was beginning");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());
     let servers = bind(&args.nbd, limits(args, 0), &name, device.clone(), ending)?;
     let mut control = bind_control(&uuid, ending)?;
     // From here on the flash may be older than the origin.
-    state.raise("it was served without its flash").map_err(Failure::failed)?;
+    let raising = format!("raising the fence in {}", state.file().display());
+    let raised = ending.during(raising, || state.raise("it was served without its flash"));
+    raised.map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));
+    ending.now("the origin was being flushed");
     // Data that clients read from here on must not change any more, not even after a power cut.
     block_on(device.flush()).map_err(|error| Failure::failed(format_args!("the origin is not flushed: {error}")))?;
     let answers = Bare { record, servers: servers.clone(), origin: watch, origin_timeout: timeout };

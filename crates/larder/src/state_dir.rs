@@ -253,6 +253,11 @@ impl StateDir {
         }
     }
 
+    /// Returns the file that holds the state.
+    pub fn file(&self) -> &Path {
+        &self.file
+    }
+
     /// Returns the record.
     pub fn record(&self) -> Record {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()

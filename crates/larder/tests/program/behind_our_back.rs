@@ -4,13 +4,13 @@
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::path::Path;
-use std::process::Output;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::wire::{FLUSH, Wire};
+use crate::support::wire::{FLAG_FUA, FLUSH, TRIM, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{
-    MIB, Mounted, Scratch, Server, Volume, design, ends, eventually, have_mounts, image, larder, run, stands_in,
+    MIB, Mounted, Scratch, Server, Volume, begin, design, ends, eventually, have_mounts, image, larder, run, stands_in,
 };
 use larder_format::StoreKind;
 
@@ -324,6 +324,124 @@ fn a_flash_that_lost_its_name_gives_what_is_dirty_to_the_origin() {
     assert!(complaints.contains("no name any more"), "{complaints}");
     let origin = fs::read(&volume.origin).expect("the origin");
     assert!(origin[at(2) as usize..][..CHUNK] == content(3) && origin[at(3) as usize..][..CHUNK] == content(4));
+}
+
+/// A durable request is on the origin when it is answered, and the rest of the dirty data follows
+/// without a request. So a kill takes none of it.
+#[test]
+fn durable_requests_outlive_a_kill_after_their_flash_was_removed() {
+    if stands_in() {
+        return;
+    }
+    for way in ["removed", "moved over", "--durable-writes"] {
+        let scratch = Scratch::new("unlinked-and-killed");
+        let volume = volume(&scratch);
+        let (options, fua): (&[&str], u16) = match way {
+            "--durable-writes" => (&[way], 0),
+            _ => (&[], FLAG_FUA),
+        };
+        let server = volume.serve_with(options);
+        let mut wire = Wire::connect(&server.socket);
+        (0..16).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+        run(larder(["flush", "--flash"]).arg(&volume.flash));
+        (12..14).for_each(|chunk| wire.write(at(chunk), &content(100 + chunk)));
+        wire.flush();
+        match way {
+            "moved over" => fs::rename(scratch.file("other", MIB), &volume.flash).expect("moved"),
+            _ => fs::remove_file(&volume.flash).expect("removed"),
+        }
+        let origin = || fs::read(&volume.origin).expect("the origin");
+        let mut done = |kind, offset, len: usize, data: &[u8], expected: &[u8]| {
+            let done = wire.request(kind, fua, offset, len as u32, data);
+            done.unwrap_or_else(|error| panic!("{way}, {kind} at {offset}: {error:?}"));
+            assert!(origin()[offset as usize..][..len] == *expected, "{way}: {kind} at {offset} is not on the origin");
+        };
+        let (whole, part) = (content(100), &content(101)[..1024]);
+        done(WRITE, at(1), CHUNK, &whole, &whole);
+        done(WRITE, at(2) + 512, 1024, part, part);
+        done(WRITE_ZEROES, at(4), 2 * CHUNK, &[], &[0; 2 * CHUNK]);
+        done(TRIM, at(8), CHUNK, &[], &[0; CHUNK]);
+        eventually("the rest is on the origin", || origin()[at(12) as usize..][..CHUNK] == content(112));
+        server.kill();
+        let origin = origin();
+        let is = |offset: u64, expected: &[u8]| origin[offset as usize..][..expected.len()] == *expected;
+        assert!(
+            is(at(0), &content(0)) && is(at(1), &whole) && is(at(2) + 512, part) && is(at(3), &content(3)),
+            "{way}"
+        );
+        assert!(is(at(4), &[0; 2 * CHUNK]) && is(at(8), &[0; CHUNK]) && is(at(13), &content(113)), "{way}");
+    }
+}
+
+/// Runs a command, removes its origin while the command has it open, and returns the refusal.
+///
+/// The command is stopped meanwhile. One that was stopped too late begins anew.
+fn refused_without_its_origin(make: impl Fn() -> (Command, PathBuf)) -> Output {
+    for _ in 0..10 {
+        let (mut command, origin) = make();
+        let mut running = begin(&mut command);
+        let id = running.id();
+        let is_open = || {
+            let files = fs::read_dir(format!("/proc/{id}/fd")).into_iter().flatten().flatten();
+            files.filter_map(|file| fs::read_link(file.path()).ok()).any(|file| file == origin)
+        };
+        while !running.is_over() && !is_open() {
+            std::thread::yield_now();
+        }
+        if !running.is_over() {
+            // SAFETY: a plain call. The process is a child of ours that was not waited for.
+            unsafe { libc::kill(id as i32, libc::SIGSTOP) };
+            let is_stopped = || fs::read_to_string(format!("/proc/{id}/stat")).is_ok_and(|it| it.contains(") T "));
+            eventually("it stops, or is over", || is_stopped() || running.is_over());
+            if is_open() {
+                fs::remove_file(&origin).expect("removed");
+            }
+            // SAFETY: as above.
+            unsafe { libc::kill(id as i32, libc::SIGCONT) };
+        }
+        let out = running.ends("a command without its origin");
+        if !out.status.success() {
+            return out;
+        }
+    }
+    panic!("no command refused an origin without a name");
+}
+
+/// The commands that open the origin themselves never call it complete once it has no name.
+#[test]
+fn commands_without_a_server_refuse_an_origin_that_loses_its_name() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("unlinked-commands");
+    let trace = scratch.path("trace");
+    let size = ["--chunk", "8K", "--disk", "16M", "--working-set", "8M", "--requests", "4000", "--seed", "7"];
+    run(larder(["trace", "generate", "zipf", "-o"]).arg(&trace).args(size));
+    let dirty = |words: &[&str]| {
+        let _ = fs::remove_file(scratch.path("flash"));
+        let volume = volume(&scratch);
+        let server = volume.serve_with(&["--dirty-low", "80", "--dirty-high", "85", "--dirty-max", "90"]);
+        let mut wire = Wire::connect(&server.socket);
+        (0..1000).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+        drop(wire);
+        server.stop();
+        let mut command = larder(words);
+        command.arg("--flash").arg(&volume.flash);
+        (command, volume.origin.clone())
+    };
+    let prepare = || {
+        let origin = scratch.file("disk", ORIGIN_BYTES);
+        let mut command = larder(["bench", "prepare", "--trace"]);
+        command.arg(&trace).arg("--origin").arg(&origin);
+        (command, origin)
+    };
+    let flush = || dirty(&["flush"]);
+    let set = || dirty(&["set", "--mode", "write-through"]);
+    for make in [&prepare as &dyn Fn() -> (Command, PathBuf), &flush, &set] {
+        let out = refused_without_its_origin(make);
+        fails(&out, &["the file of the origin", "no name any more"]);
+        assert!(!said(&out).contains("complete") && out.stdout.is_empty(), "{}", said(&out));
+    }
 }
 
 #[test]

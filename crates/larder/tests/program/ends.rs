@@ -336,10 +336,21 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
         "-o",
     ]);
 
+    // Without its flash, a server begins with a write into its state directory.
+    let origin = scratch.file("missing.origin", 16 * MIB);
+    let missing = Volume::over(&scratch, "missing", &origin, 32 * MIB, &["--mode", "write-through"]);
+    let state = there("state");
+    std::fs::create_dir(&state).expect("a state directory");
+    let with_state = ["--end-timeout", "60", "--state", state.to_str().expect("a plain path")];
+    missing.serve_with(&with_state).stop();
+    std::fs::remove_file(&missing.flash).expect("removed");
+
     let frozen = Frozen::freeze(&mounted);
     let beginning = begin(begins.arg(there("other")));
+    let raising = begin(&mut missing.serve_command(&with_state));
     std::thread::sleep(Duration::from_millis(500));
     beginning.signal("TERM");
+    raising.signal("TERM");
     let servers = [commanded, addressed, recording];
     servers.iter().for_each(Server::ask_to_end);
     let began = Instant::now();
@@ -369,6 +380,14 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
     has(
         &said,
         ["the end was cut off after 2 s, while the server was beginning: ", &making, "no client had been let in"],
+    );
+    let out = raising.ends("a server that begins without its flash");
+    let said = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(1), "{said}");
+    let fence = format!("raising the fence in {}/", state.display());
+    has(
+        &said,
+        ["the end was cut off after 2 s, while the server was beginning: ", &fence, "no client had been let in"],
     );
     for volume in [&one, &two] {
         await_free(&volume.flash);
