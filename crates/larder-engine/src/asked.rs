@@ -5,6 +5,9 @@
 //!
 //! It does not look at devices; [`create`](mod@crate::create) does.
 
+pub(crate) mod refusal;
+
+use crate::asked::refusal::Refusal;
 use crate::{
     config::CreateOptions,
     designs::{DESIGNS, EngineDesign, names_of},
@@ -38,21 +41,6 @@ impl From<&CreateOptions> for Asked {
             dedup: Some(options.dedup),
             fp_index_percent: Some(options.fp_index_percent).filter(|&percent| percent != 100),
         }
-    }
-}
-
-/// A store's reason to refuse options: the end of a sentence that begins with its design.
-#[derive(Debug)]
-pub(crate) struct Refusal {
-    /// The fault.
-    pub why: String,
-    /// The options to ask for instead, of the same design.
-    pub instead: String,
-}
-
-impl Refusal {
-    pub fn new(why: impl Into<String>, instead: impl Into<String>) -> Refusal {
-        Refusal { why: why.into(), instead: instead.into() }
     }
 }
 

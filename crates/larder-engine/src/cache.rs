@@ -11,30 +11,35 @@
 //!
 //! It leaves all of the work to the verbs.
 
+use crate::tell::telling::Conditional;
 use crate::{
     codec::Codec,
-    conditions::Opening,
-    config::{OriginChanged, TrimPolicy, Tuning},
+    conditions::condition::Opening,
+    config::Tuning,
+    config::policies::{OriginChanged, TrimPolicy},
     degraded::behind_fence,
     designs,
     destage::Reach,
     error::EngineError,
-    log_room::Reservations,
+    geometry::Geometry,
+    log_room::reservations::Reservations,
     origin_state,
     pins::Pins,
-    recover::{RecoveryReport, index_limits, new_design, recover_by},
-    refused::Refusals,
-    retune::{Live, Pace},
-    shared::{Geometry, Shared, Signals},
+    recover::recovered::RecoveryReport,
+    recover::{index_limits, new_design, recover_by},
+    refused::refusals::Refusals,
+    retune::live::{Live, Pace},
+    shared::{Shared, Signals},
     state::State,
     state_lock::StateLock,
-    status::{Counters, Status},
+    status::Status,
+    status::counters::Counters,
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::Turns,
-    tell::Telling,
+    tell::telling::Telling,
     tickets::{ManyTickets, Tickets},
-    unflushed::{Asker, Audience},
+    unflushed::waiting::{Asker, Audience},
     walk::Reader,
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
@@ -166,7 +171,8 @@ impl Cache {
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };
         if let Some(telling) = &shared.telling {
-            telling.of_cache(&shared);
+            let cache: Arc<dyn Conditional> = shared.clone();
+            telling.of_cache(Arc::downgrade(&cache));
         }
         // It runs to its end even if the caller drops the future: the cache has no owner then, and
         // is dropped.

@@ -16,14 +16,17 @@
 //!
 //! Invariants: one checkpoint at a time.
 
+pub(crate) mod origin_noted;
+
 use crate::{
     damaged::DamagedRecords,
     error::EngineError,
-    origin_state,
+    geometry::Geometry,
+    places::to_format,
     refused::{Patience, Refused},
     segment::weu_class,
-    shared::{Geometry, Shared},
-    state::{State, to_format},
+    shared::Shared,
+    state::State,
     state_lock::StateGuard,
     sync::yield_now,
 };
@@ -409,7 +412,7 @@ impl Shared {
                 superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
                 // No more write goes to the origin.
                 superblock.origin_state =
-                    if clean_shutdown { origin_state::noted(&*self.origin, superblock.sequence) } else { None };
+                    if clean_shutdown { origin_noted::noted(&*self.origin, superblock.sequence) } else { None };
             })
             .await?;
         // (6)

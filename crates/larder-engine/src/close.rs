@@ -15,7 +15,7 @@ use crate::{
     shared::Shared,
     sync::either,
     tickets::Ticket,
-    unflushed::{Asker, Audience},
+    unflushed::waiting::{Asker, Audience},
 };
 use larder_core::Lba;
 use larder_device::IoFuture;

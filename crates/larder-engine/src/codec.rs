@@ -5,7 +5,7 @@
 //!
 //! It does not decide where a chunk goes.
 
-use crate::segment::Payload;
+use crate::segment::record::Payload;
 use larder_core::Fingerprint;
 use larder_format::{Compression, Encoding};
 use std::cell::RefCell;

@@ -5,56 +5,25 @@
 //!
 //! It does not change anything.
 
+pub(crate) mod condition;
+
+pub(crate) mod origin;
+
+use crate::conditions::origin::{origin_fails, origin_hangs};
 use crate::{
-    config::{OriginChanged, TrimPolicy},
+    config::policies::{OriginChanged, TrimPolicy},
     destage::Limit,
     fence::{Fence, Raised},
-    recover::Recovered,
+    recover::recovered::Recovered,
     shared::Shared,
-    standing::origin_stands,
     state::State,
-    status::CounterValues,
+    status::counters::CounterValues,
 };
-use larder_device::{
-    IoError, IoErrorKind, IoResult,
-    watched::{Oldest, Watch},
-};
+pub use condition::{Condition, Severity};
+use larder_device::{IoError, IoErrorKind, IoResult};
 use larder_format::WriteMode;
-use std::{sync::atomic::Ordering::*, time::Duration};
-
-/// The weight of a condition.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Severity {
-    /// Worth knowing.
-    Notice,
-    /// An operator should look.
-    Warning,
-    /// The cache does less than it should, or data is lost.
-    Degraded,
-}
-
-/// One fault or notable state.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct Condition {
-    /// Its name, which does not change: one of those that [`advice`](crate::advice) lists.
-    pub name: &'static str,
-    /// Its weight.
-    pub severity: Severity,
-    /// One sentence.
-    pub what: String,
-}
-
-/// The findings of the opening.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Opening {
-    /// A superblock twin was damaged or older, and was written anew.
-    pub superblock_repaired: Option<usize>,
-    /// The fence was up: the flash was emptied.
-    pub emptied: bool,
-    /// Another program had changed the origin, and the opening did this.
-    pub origin_changed: Option<OriginChanged>,
-}
+pub use origin::of_origin;
+use std::sync::atomic::Ordering::*;
 
 impl Shared {
     /// Notes the result of an operation of the origin.
@@ -152,36 +121,6 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let what =
         format!("{how} ({error}): {writes} tried again; reads go on, and nothing acknowledged is lost meanwhile");
     Condition { name, severity: Severity::Degraded, what }
-}
-
-/// Returns the condition of an origin whose last operation of a kind failed with `error`. With
-/// `dirty`, data waits to be written there.
-pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
-    let name = match error.kind {
-        IoErrorKind::Gone => "origin_gone",
-        IoErrorKind::NoSpace | IoErrorKind::Quota => "origin_full",
-        _ => "origin_failing",
-    };
-    let rest = if dirty { "; dirty data stays on the flash and is tried again" } else { "" };
-    Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
-}
-
-/// Returns the condition of an origin that owes an answer for `limit` or longer.
-pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
-    let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
-    let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
-    let what = format!(
-        "the origin hangs: it has not answered a {} for {} s, and {requests} for it; what needs no origin goes on",
-        op.name(),
-        age.as_secs()
-    );
-    Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
-}
-
-/// Returns the conditions of an origin, from its watch alone.
-pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
-    let fails = watch.error().map(|error| origin_fails(&error, false));
-    fails.into_iter().chain(origin_hangs(watch, limit)).chain(origin_stands(watch.standing())).collect()
 }
 
 /// Sorts conditions in the order of their listing.
@@ -286,7 +225,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         add("corrupt_records", Severity::Warning, what);
     }
     if let Some(mode) = state.switching_to {
-        let what = format!("the mode is being switched to {}", crate::status::mode_name(mode));
+        let what = format!("the mode is being switched to {}", crate::status::names::mode_name(mode));
         add("switching_mode", Severity::Notice, what);
     }
     found

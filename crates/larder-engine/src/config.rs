@@ -4,13 +4,16 @@
 //!
 //! It does not read files or arguments.
 
-use crate::decision_log::DecisionLog;
-use crate::designs::DESIGNS;
+pub(crate) mod policies;
+
+use crate::decision_log::sink::DecisionLog;
 use crate::fence::Keeper;
-use crate::tell::Listener;
+use crate::tell::telling::Listener;
 use crate::walk::Progress;
+use larder_core::DESIGNS;
 use larder_device::watched::Watch;
 use larder_format::{Compression, DesignId, WriteMode};
+pub use policies::{OriginChanged, TrimPolicy};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,13 +53,19 @@ pub struct CreateOptions {
     pub hash_key: [u8; 32],
 }
 
+/// The first design of the table.
+const DESIGN_DEFAULT: DesignId = match DesignId::named(DESIGNS[0].name) {
+    Some(id) => id,
+    None => panic!("the format has no number for the first design"),
+};
+
 impl Default for CreateOptions {
     fn default() -> Self {
         CreateOptions {
             chunk_bytes: 8 << 10,
             weu_bytes: 2 << 20,
             mode: WriteMode::Back,
-            design: DESIGNS[0].id,
+            design: DESIGN_DEFAULT,
             compression: Compression::Lz4,
             dedup: true,
             fp_index_percent: 100,
@@ -68,31 +77,6 @@ impl Default for CreateOptions {
             hash_key: [0; 32],
         }
     }
-}
-
-/// The action of an opening when another program changed the origin since the last orderly end.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OriginChanged {
-    /// The cache is not opened.
-    #[default]
-    Refuse,
-    /// The cache durably forgets its clean chunks, and lays its dirty data over the origin as it is
-    /// now.
-    Drop,
-    /// The cache trusts the content of the flash.
-    Keep,
-}
-
-/// The treatment of a TRIM. A request to write zeroes always zeroes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum TrimPolicy {
-    /// The origin gets zeroes.
-    #[default]
-    Zero,
-    /// The origin gets a plain discard if it promises zeroes after one, else zeroes.
-    Pass,
-    /// The cache keeps the trim from the origin while it has room, and ignores the rest.
-    Keep,
 }
 
 /// Options that may be chosen anew at each opening.

@@ -10,7 +10,7 @@ use crate::{
     error::EngineError,
     store::{self, Store},
 };
-use larder_core::{Design, DesignConfig, NamedDesign};
+use larder_core::{Design, DesignConfig, NamedDesign, Over};
 use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 
 pub use larder_core::DesignLayout;
@@ -59,6 +59,11 @@ impl EngineDesign {
             panic!("the format has no number for a design of this name");
         };
         EngineDesign { id, name, about, design, store: store::under(over) }
+    }
+
+    /// Returns the store's entry of the core's table.
+    pub(crate) fn over(&self) -> &'static Over {
+        &self.design.over
     }
 
     /// Returns the kind of its store: WEUs, slots of one chunk, or buckets.
@@ -175,6 +180,15 @@ pub fn named(name: &str) -> Option<&'static EngineDesign> {
 pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
     let found = DESIGNS.iter().find(|design| design.id == id);
     found.ok_or_else(|| EngineError::Invalid(format!("this version cannot run the design {id:?}; it runs {}", names())))
+}
+
+/// Returns the store of the cache that this superblock describes.
+///
+/// # Errors
+/// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design that
+/// this version cannot run.
+pub(crate) fn store_of(superblock: &Superblock) -> Result<&'static dyn Store, EngineError> {
+    Ok(check_superblock(superblock)?.store)
 }
 
 #[cfg(test)]

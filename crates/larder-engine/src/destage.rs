@@ -16,10 +16,10 @@
 
 mod chunks;
 mod limits;
+pub(crate) mod pace;
 mod runs;
 
 pub(crate) use limits::Limit;
-pub(crate) use runs::ZeroPace;
 
 use crate::{
     error::EngineError,

@@ -14,7 +14,7 @@ use crate::{
     Cache,
     destage::Reach,
     error::EngineError,
-    unflushed::{Asker, Audience},
+    unflushed::waiting::{Asker, Audience},
 };
 use larder_core::Lba;
 use larder_format::Superblock;

@@ -25,7 +25,7 @@ pub use shapes::*;
 use crate::{
     error::EngineError,
     region::scan::{StoredRun, clean_mappings, stored_runs},
-    status::{compression_name, mode_name},
+    status::names::{compression_name, mode_name},
     verify::{recovered, salvage::Salvaged, salvage::salvage},
     walk,
 };

@@ -8,34 +8,20 @@
 //!
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
 
+pub(crate) mod insertion;
+
+use crate::fill::insertion::{Insertion, Reason};
 use crate::{
-    decision_log::Asker,
+    decision_log::sink::Asker,
     prepare::Prepared,
     region::HELD_ENTRIES_MAX,
-    segment::{NewRecord, RecordOf},
+    segment::record::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
 };
 use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Deferred};
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
-
-/// The reason for an insertion.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    /// A read missed the chunk, or a write-through wrote it: the origin has it.
-    Clean,
-    /// A read completed a fragment: the origin lacks the fragment's sectors.
-    CompletedFragment,
-}
-
-/// A chunk that waits for insertion.
-pub struct Insertion {
-    lba: Lba,
-    version: u32,
-    data: SharedBuf,
-    reason: Reason,
-}
 
 impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.

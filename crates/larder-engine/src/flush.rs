@@ -16,12 +16,8 @@
 //! acknowledged as durable until a later commit of the same entries succeeds.
 
 use crate::{
-    error::EngineError,
-    region::HELD_ENTRIES_MAX,
-    shared::Shared,
-    state::{Asked, State},
-    sync::either,
-    unflushed::Asker,
+    error::EngineError, pending_log::Asked, region::HELD_ENTRIES_MAX, shared::Shared, state::State, sync::either,
+    unflushed::waiting::Asker,
 };
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{

@@ -14,11 +14,8 @@
 //! It does not destage; [`destage`](crate::destage) does.
 
 use crate::{
-    config::TrimPolicy,
-    error::EngineError,
-    shared::Shared,
-    state::State,
-    trim::{MAPPED_A_STEP, Zeroing},
+    config::policies::TrimPolicy, error::EngineError, shared::Shared, state::State, trim::MAPPED_A_STEP,
+    trim::zeroing::Zeroing,
 };
 use larder_core::{
     Lba,

@@ -17,15 +17,15 @@
 //!
 //! It does not write the log; [`flush`](crate::flush) does.
 
+pub(crate) mod reservations;
+
+use crate::log_room::reservations::Reservations;
 use crate::{
-    error::EngineError,
-    region::HELD_ENTRIES_MAX,
-    shared::Shared,
-    state::{PENDING_ENTRIES_MAX, State},
+    error::EngineError, pending_log::PENDING_ENTRIES_MAX, region::HELD_ENTRIES_MAX, shared::Shared, state::State,
     sync::either,
 };
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::*};
+use std::sync::atomic::Ordering::*;
 
 /// Share of the log that may be filled; the rest is for the commits of a checkpoint. In percent.
 pub const LOG_USED_PERCENT_MAX: u64 = 75;
@@ -38,17 +38,6 @@ const WORTH_PERCENT: u64 = 10;
 const WAKE_EVERY: u32 = 16;
 /// Divisor of the log, for the share that waiting entries may take.
 const PENDING_SHARE: u64 = 8;
-
-/// Reservations of entries.
-#[derive(Default)]
-pub struct Reservations {
-    held: AtomicU32,
-    /// The limit is reached: no writer gets room until some is given back, which wakes the waiting
-    /// writers.
-    full: AtomicBool,
-    /// Entries of destages and evictions under way.
-    batches: AtomicU32,
-}
 
 /// Room for one entry of the log, until this is dropped. The holder adds no more than one.
 pub struct Reserved<'a>(&'a Shared);

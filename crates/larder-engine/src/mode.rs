@@ -7,34 +7,13 @@
 //!
 //! It does not change the design or the geometry; those are fixed when a cache is made.
 
+pub(crate) mod current;
+
 use crate::{destage::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;
-use std::sync::{
-    Arc,
-    atomic::{AtomicU8, Ordering::*},
-};
-
-/// The write mode in force. A holder of any chunk's ticket may rely on it, because a switch takes a
-/// ticket of the whole volume. So a write learns the mode without the state.
-pub struct CurrentMode(AtomicU8);
-
-impl CurrentMode {
-    /// Returns `mode` as the mode in force.
-    pub fn new(mode: WriteMode) -> CurrentMode {
-        CurrentMode(AtomicU8::new(mode.code()))
-    }
-
-    /// Returns the mode.
-    pub fn get(&self) -> WriteMode {
-        WriteMode::from_code(self.0.load(Acquire)).expect("a mode was stored")
-    }
-
-    fn set(&self, mode: WriteMode) {
-        self.0.store(mode.code(), Release);
-    }
-}
+use std::sync::Arc;
 
 impl Shared {
     /// Sets the write mode. Returns when it is durable; a mode without dirty data also waits until

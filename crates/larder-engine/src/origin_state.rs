@@ -16,24 +16,19 @@
 
 use crate::{
     checkpoint::{CheckpointTarget, write_blocks, write_header},
-    config::{OriginChanged, Tuning},
+    config::Tuning,
+    config::policies::OriginChanged,
     damaged::DamagedRecords,
     error::EngineError,
-    recover::Recovered,
+    recover::recovered::Recovered,
     superblock,
     verify::rebuild::rebuild,
 };
 use larder_core::history;
-use larder_device::{BlockDevice, ChangeMark};
-use larder_format::{LogStart, OriginState};
+use larder_device::BlockDevice;
+use larder_format::LogStart;
 use parking_lot::Mutex;
 use std::future::ready;
-
-/// Returns the origin's mark for a superblock of this sequence number.
-pub(crate) fn noted(origin: &dyn BlockDevice, sequence: u64) -> Option<OriginState> {
-    let ChangeMark { size_bytes, epoch, changes } = origin.change_mark()?;
-    Some(OriginState { sequence, size_bytes, epoch, changes })
-}
 
 /// Returns whether another program changed the origin since the last orderly end. An origin without
 /// a mark counts as unchanged.

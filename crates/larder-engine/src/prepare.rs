@@ -12,7 +12,7 @@
 
 use crate::{
     codec::{Encoded, is_zero},
-    segment::Payload,
+    segment::record::Payload,
     shared::Shared,
 };
 use larder_core::Fingerprint;

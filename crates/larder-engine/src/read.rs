@@ -6,12 +6,14 @@
 //! Invariants: bytes that fail their check never reach the caller. A read takes no ticket. For each
 //! sector it sees a write that completed before it began, or one that overlaps it in time.
 
+pub(crate) mod want;
+
+use crate::read::want::Want;
 use crate::{
     batch::BatchRecord,
-    decision_log::Asker,
     error::EngineError,
-    fill::Reason,
-    prefetch::Prefetched,
+    fill::insertion::Reason,
+    prefetch::buffer::Prefetched,
     read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
     region::INFORMED_MAX,
@@ -25,24 +27,6 @@ use std::sync::{Arc, atomic::Ordering::*};
 
 /// Tries of one chunk with a record that was replaced, is damaged, or that the flash fails to read.
 pub(crate) const TRIES_MAX: usize = 4;
-
-/// One chunk of a request: the bytes of the chunk and their position in the reply.
-pub(crate) struct Want {
-    /// The chunk.
-    pub lba: Lba,
-    /// First byte in the chunk.
-    pub from: usize,
-    /// Position in the reply.
-    pub at: usize,
-    /// Number of bytes.
-    pub len: usize,
-}
-
-impl Want {
-    pub(crate) fn asker(&self) -> Asker {
-        Asker::Read(self.from / SECTOR_BYTES, (self.from + self.len) / SECTOR_BYTES)
-    }
-}
 
 /// The index of the wanted chunk, and the sectors and version if the record is a fragment.
 type WantedRecord = (usize, Option<(SectorMap, u32)>);

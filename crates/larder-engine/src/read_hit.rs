@@ -26,7 +26,7 @@
 
 use crate::{
     pins::Pinned,
-    read::Want,
+    read::want::Want,
     record::{ReadingRecord, passes, window},
     shared::Shared,
     state::State,

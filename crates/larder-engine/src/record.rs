@@ -8,10 +8,11 @@
 
 use crate::{
     codec::decode,
+    geometry::Geometry,
     pins::{HeldPin, Pinned},
-    shared::{Geometry, Shared},
+    shared::Shared,
     state::{InMemory, State},
-    status::Counters,
+    status::counters::Counters,
     stripes::Stripe,
 };
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};

@@ -13,25 +13,28 @@
 //! frame behind the end may name an earlier one as durable, and so may a slot. That shows damage,
 //! not a crash: flushed writes are lost, and opening is refused.
 
+pub(crate) mod recovered;
+
 use crate::{
     config::Tuning,
     damaged::DamagedRecords,
     designs::{self, EngineDesign},
     error::EngineError,
     fence::Fence,
+    geometry::Geometry,
     in_flight::InFlight,
     log_area::LogArea,
-    mode::CurrentMode,
-    named_frames::{LastSpoken, LikelySlots, Look},
-    origin_changes::OriginChanges,
-    prefetch::PrefetchBuffer,
+    mode::current::CurrentMode,
+    named_frames::look::{LastSpoken, LikelySlots, Look},
+    origin_changes::runs::OriginChanges,
+    pending_log::PendingLog,
+    prefetch::buffer::PrefetchBuffer,
     replay::Replay,
-    shared::Geometry,
-    state::{PendingLog, State},
+    state::State,
     superblock,
-    unflushed::{OriginFlushes, Unflushed},
+    unflushed::waiting::{OriginFlushes, Unflushed},
     walk::{LogWalk, Reader},
-    zeroed_parts::ZeroedParts,
+    zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
     Design, DesignConfig,
@@ -43,6 +46,7 @@ use larder_core::{
 };
 use larder_device::{BlockDevice, DeviceInfo};
 use larder_format::{CheckpointCounts, Layout, Superblock};
+pub use recovered::{Recovered, RecoveryReport};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
@@ -54,45 +58,6 @@ pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 /// Bytes of RAM that the engine keeps for a slot, beside the design's. They are two flags, and the
 /// count of readers that pin it.
 pub const ENGINE_SLOT_BYTES: u64 = 6;
-
-/// The findings of the opening.
-pub struct Recovered {
-    /// The superblock that counts.
-    pub superblock: Superblock,
-    /// Its twin that needs repair.
-    pub repair: Option<usize>,
-    /// The state.
-    pub state: State,
-    /// Sizes.
-    pub geometry: Geometry,
-    /// The counts of the reading.
-    pub report: RecoveryReport,
-}
-
-impl Recovered {
-    /// Returns the bytes of the volume that are dirty, or trimmed without notice to the origin.
-    pub fn dirty_bytes(&self) -> u64 {
-        let dirty = self.state.design.dirty_counts();
-        (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
-    }
-}
-
-/// The counts and findings of a recovery.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct RecoveryReport {
-    /// The last end was clean.
-    pub clean_shutdown: bool,
-    /// Mappings in the checkpoint.
-    pub checkpoint_mappings: u64,
-    /// Bytes of the checkpoint.
-    pub checkpoint_bytes: u64,
-    /// Frames of the log that were replayed.
-    pub log_frames: u64,
-    /// Entries in them.
-    pub log_entries: u64,
-    /// Bytes of them.
-    pub log_bytes: u64,
-}
 
 /// Returns the sizes of the cache that `superblock` describes, over these devices.
 ///

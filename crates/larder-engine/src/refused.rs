@@ -12,9 +12,10 @@
 //! It does not flush again: neither a failed flush nor the next one says anything of the writes
 //! before it.
 
+pub(crate) mod refusals;
+
 use crate::{conditions::flash_refuses, shared::Shared};
 use larder_device::{IoError, IoErrorKind, IoResult};
-use parking_lot::Mutex;
 use std::{sync::atomic::Ordering::*, time::Duration};
 
 /// A write that fails is tried again for this long, when room is not the cause.
@@ -24,25 +25,6 @@ pub const END_WAIT: Duration = Duration::from_secs(5);
 /// Pause before the third try, doubling up to the maximum. The second comes at once.
 const PAUSE_FIRST: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
-
-/// Writes that the flash refused and that wait for a retry.
-#[derive(Default)]
-pub struct Refusals(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    writes: usize,
-    last: Option<IoError>,
-}
-
-impl Refusals {
-    /// Returns the reason why the flash takes no writes, and the waiting writes; `None` when none
-    /// waits.
-    pub fn standing(&self) -> Option<(IoError, usize)> {
-        let waiting = self.0.lock();
-        waiting.last.clone().filter(|_| waiting.writes > 0).map(|error| (error, waiting.writes))
-    }
-}
 
 /// One refused write, until this is dropped.
 pub(crate) struct Refused<'a>(&'a Shared);

@@ -5,7 +5,9 @@
 //!
 //! It does not destage; [`destage`](crate::destage) does.
 
-use crate::{Cache, fence::Fence, shared::Shared, state::State, status::CounterValues, verify::losses::Ranges};
+use crate::{
+    Cache, fence::Fence, shared::Shared, state::State, status::counters::CounterValues, verify::losses::Ranges,
+};
 use larder_core::Lba;
 
 /// Damaged ranges that a sentence names; the others are counted.

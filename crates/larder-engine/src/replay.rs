@@ -10,7 +10,7 @@
 //!
 //! It does not read; [`walk`](crate::walk) does.
 
-use crate::state::from_format;
+use crate::places::from_format;
 use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
 use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass, ZeroRange};
 

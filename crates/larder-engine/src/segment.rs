@@ -10,6 +10,11 @@
 //! It does not flush the device; a written segment is volatile until [`flush`](crate::flush) has
 //! run.
 
+pub(crate) mod open;
+pub(crate) mod record;
+
+use crate::segment::open::{OpenWeu, Ready};
+use crate::segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity};
 use crate::{
     error::EngineError,
     in_flight::InFlightSegment,
@@ -20,18 +25,16 @@ use crate::{
     sync::Counted,
 };
 use larder_core::{
-    Lba, Place, SectorMap, SlotId, StreamClass,
+    Place, StreamClass,
     decisions::{Answer, Event},
     design::{Deferred, Question, Wanted},
-    packing::{PackingRules, SegmentPacker},
+    packing::PackingRules,
     region::RegionEntry,
-    types::Fingerprint,
 };
 use larder_device::IoBuf;
-use larder_format::{Encoding, LogEntry, RecordContent, RecordEntry, RecordIdentity, WeuClass, crc32c, record_crc_of};
+use larder_format::WeuClass;
 use std::{
     cell::OnceCell,
-    ops::Range,
     sync::{Arc, atomic::Ordering::*},
 };
 
@@ -39,166 +42,6 @@ use std::{
 pub const IN_FLIGHT_SEGMENTS_MAX: usize = 64;
 /// Limit of their bytes.
 pub const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
-
-/// The content of a record, for the segment's table.
-#[derive(Clone, Copy)]
-pub enum RecordOf {
-    /// A whole chunk.
-    Chunk(Option<Fingerprint>),
-    /// Some sectors.
-    Fragment(SectorMap),
-}
-
-/// A record to append.
-#[derive(Clone, Copy)]
-pub struct NewRecord<'a> {
-    /// Class of its WEU.
-    pub class: StreamClass,
-    /// The chunk of the record.
-    pub lba: Lba,
-    /// Its content.
-    pub of: RecordOf,
-    /// Its bytes.
-    pub payload: Payload<'a>,
-}
-
-/// The bytes of a record to append.
-#[derive(Clone, Copy)]
-pub enum Payload<'a> {
-    /// The stored bytes and their encoding.
-    Encoded(Encoding, &'a [u8]),
-    /// A chunk whose content was stored, or likely so, at the lookup. Mostly it is mapped and not
-    /// stored again. It is encoded only if it must be stored after all.
-    Known(&'a [u8]),
-}
-
-/// A record with the parts that do not depend on its place. They are its CRC, and its copy if it
-/// has slots of its own. They are made without the lock.
-pub(crate) struct Ready<'a> {
-    pub record: NewRecord<'a>,
-    pub encoding: Encoding,
-    /// The stored bytes.
-    pub payload: &'a [u8],
-    /// CRC32C of the payload.
-    payload_crc: u32,
-    /// The bytes of its slots, if the record has slots of its own. Otherwise it is copied into the
-    /// segment.
-    image: Option<IoBuf>,
-}
-
-/// A WEU that is open for records.
-pub struct OpenWeu {
-    pub(crate) slot: SlotId,
-    generation: u32,
-    class: StreamClass,
-    packer: SegmentPacker,
-    store: &'static dyn Store,
-    /// The rest of the WEU from the open segment's start on.
-    buf: IoBuf,
-    records: Vec<RecordEntry>,
-    /// Clean mappings into the open segment.
-    pub awaiting: Vec<LogEntry>,
-    /// A dirty mapping names a record of the open segment, in either class.
-    pub commit_needs_it: bool,
-}
-
-impl OpenWeu {
-    /// Returns whether `place` is in the open segment.
-    pub fn holds(&self, place: &Place) -> bool {
-        self.slot == place.slot && self.generation == place.generation && place.offset >= self.packer.start()
-    }
-
-    /// Returns the bytes of `range` of the WEU.
-    pub fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
-        let start = self.packer.start() as usize;
-        self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
-    }
-
-    fn append(&mut self, ready: &mut Ready<'_>) -> Option<Place> {
-        let Ready { record: NewRecord { lba, of, .. }, encoding, payload, .. } = *ready;
-        let offset = self.packer.place(payload.len() as u32, encoding == Encoding::Raw)?;
-        match ready.image.take() {
-            Some(image) => {
-                debug_assert_eq!(
-                    offset,
-                    self.packer.start(),
-                    "what has slots of its own fills them from the first byte on"
-                );
-                self.buf = image;
-            }
-            None => {
-                let at = (offset - self.packer.start()) as usize;
-                self.buf[at..at + payload.len()].copy_from_slice(payload);
-            }
-        }
-        let identity = RecordIdentity { slot: self.slot.0, generation: self.generation, offset };
-        let crc = record_crc_of(identity, encoding.code(), ready.payload_crc);
-        self.records.push(RecordEntry {
-            volume: 0,
-            encoding,
-            stored_len: payload.len() as u32,
-            lba: lba.0,
-            offset,
-            crc,
-            content: match of {
-                RecordOf::Chunk(fingerprint) => RecordContent::Chunk(fingerprint.map_or([0; 16], |f| f.0)),
-                RecordOf::Fragment(sectors) => RecordContent::Fragment(sectors.to_bytes()),
-            },
-        });
-        Some(Place {
-            slot: self.slot,
-            generation: self.generation,
-            offset,
-            stored_len: payload.len() as u32,
-            crc,
-            encoding: encoding.code(),
-        })
-    }
-
-    /// Closes the open segment. Returns it, and whether the WEU has room for another.
-    fn close(&mut self, identity: SegmentIdentity) -> (InFlightSegment, bool) {
-        let start = self.packer.start();
-        let bytes = (self.packer.closed_end() - start) as usize;
-        let table = (self.packer.table_offset() - start) as usize;
-        let payload_end = (self.packer.payload_end() - start) as usize;
-        let mut data = self.buf.split_to(bytes);
-        data[payload_end..].fill(0);
-        let home = SegmentHome { slot: self.slot, generation: self.generation, offset: start, class: self.class };
-        let described = self.store.describe(&mut data, table, &self.records, identity, home);
-        described.expect("the table has its exact size");
-        self.records.clear();
-        self.commit_needs_it = false;
-        let segment = InFlightSegment {
-            seq: identity.segment_seq,
-            slot: self.slot,
-            generation: self.generation,
-            start,
-            data: data.freeze(),
-            is_entry: false,
-            awaiting: std::mem::take(&mut self.awaiting),
-            failed: false,
-        };
-        (segment, self.packer.next_segment())
-    }
-}
-
-/// The cache, slot and generation of a segment, and the log's state at its making.
-#[derive(Clone, Copy)]
-pub(crate) struct SegmentIdentity {
-    pub flash_tag: u64,
-    pub segment_seq: u64,
-    /// The newest durable frame of the log; `None` on a flash whose segments name none.
-    pub durable_frame_seq: Option<u64>,
-}
-
-/// The place of a segment, and its class.
-pub(crate) struct SegmentHome {
-    pub slot: SlotId,
-    pub generation: u32,
-    /// Offset from the start of the WEU.
-    pub offset: u32,
-    pub class: StreamClass,
-}
 
 /// Converts a class to the format's type.
 pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
@@ -267,17 +110,7 @@ impl State {
         let Some((slot, generation)) = opened else { return false };
         rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
         self.in_memory[slot.0 as usize] = true;
-        self.open[class_index(class)] = Some(OpenWeu {
-            slot,
-            generation,
-            class,
-            packer: SegmentPacker::new(rules),
-            store,
-            buf: IoBuf::new(if store.is_full_with_one() { 0 } else { rules.weu_bytes as usize }),
-            records: Vec::new(),
-            awaiting: Vec::new(),
-            commit_needs_it: false,
-        });
+        self.open[class_index(class)] = Some(OpenWeu::new((slot, generation), class, store, rules));
         true
     }
 
@@ -396,13 +229,8 @@ impl Shared {
     /// Returns `record` with this payload, if that is encoded.
     fn ready<'a>(&self, record: NewRecord<'a>, payload: Payload<'a>) -> Option<Ready<'a>> {
         let Payload::Encoded(encoding, payload) = payload else { return None };
-        let image = self.geometry.store.is_full_with_one().then(|| {
-            let slots_bytes = payload.len().next_multiple_of(self.packing_rules().weu_bytes as usize);
-            let mut image = IoBuf::new(slots_bytes);
-            image[..payload.len()].copy_from_slice(payload);
-            image
-        });
-        Some(Ready { record, encoding, payload, payload_crc: crc32c(payload), image })
+        let unit = self.packing_rules().weu_bytes as usize;
+        Some(Ready::new(record, encoding, payload, self.geometry.store.is_full_with_one().then_some(unit)))
     }
 
     /// Appends a record, opening a WEU for it if need be and the flash is not crowded. One lock

@@ -13,9 +13,10 @@
 //!
 //! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
 
+use crate::conditions::origin::origin_stands;
 use crate::{
     Cache,
-    conditions::{Condition, Severity},
+    conditions::condition::{Condition, Severity},
     destage::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
@@ -119,22 +120,4 @@ impl Shared {
 pub(crate) fn nameless(and: &str) -> IoError {
     let what = format!("the file of the flash has no name any more, and {and}");
     IoError::new(IoErrorKind::Gone, IoOp::Flush, 0, 0).with_detail(what)
-}
-
-/// The condition of an origin with this standing.
-pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
-    let (name, what) = match standing {
-        Standing::Sound => return None,
-        Standing::Unlinked => (
-            "origin_unlinked",
-            "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \
-             before that"
-                .to_owned(),
-        ),
-        Standing::Truncated(bytes) => (
-            "origin_truncated",
-            format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
-        ),
-    };
-    Some(Condition { name, severity: Severity::Degraded, what })
 }

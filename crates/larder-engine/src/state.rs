@@ -12,20 +12,21 @@
 //!
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
+use crate::pending_log::PendingLog;
+use crate::places::to_format;
 use crate::{
     damaged::DamagedRecords,
-    decision_log::DecisionLog,
+    decision_log::sink::DecisionLog,
     error::EngineError,
     fence::Fence,
     in_flight::InFlight,
-    log_area::LogArea,
-    mode::CurrentMode,
-    origin_changes::OriginChanges,
-    prefetch::PrefetchBuffer,
-    segment::OpenWeu,
+    mode::current::CurrentMode,
+    origin_changes::runs::OriginChanges,
+    prefetch::buffer::PrefetchBuffer,
+    segment::open::OpenWeu,
     state_lock::Touched,
-    unflushed::{OriginFlushes, Unflushed},
-    zeroed_parts::ZeroedParts,
+    unflushed::waiting::{OriginFlushes, Unflushed},
+    zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
     Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
@@ -37,123 +38,12 @@ use larder_core::{
     versions::Versions,
 };
 use larder_device::{IoError, SharedBuf};
-use larder_format::{Encoding, LogEntry, WriteMode};
+use larder_format::{LogEntry, WriteMode};
 use std::{
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     time::Duration,
 };
-
-/// Limit of waiting log entries, beyond which writers wait.
-pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
-
-/// Entries that wait for the metadata log.
-pub struct PendingLog {
-    /// Entries, in order of decision.
-    pub entries: VecDeque<LogEntry>,
-    /// Sequence number of the first entry.
-    pub first_seq: u64,
-    /// Entries below this are durable.
-    pub durable_below: u64,
-    /// Entries that forget mappings are below this. A crash before they are durable undoes them.
-    pub forgets_below: u64,
-    /// A task waits for the entries below this.
-    pub wanted_below: u64,
-    /// The next commit also closes the open segments of clean data, and counts in `clean_closed`.
-    pub close_clean: bool,
-    /// A checkpoint asks for the commit, which may use the log's reserve.
-    pub use_reserve: bool,
-    /// Commits that closed the open segments of clean data.
-    pub clean_closed: u64,
-    /// Commits of any kind.
-    pub commits: u64,
-    /// The committer has ended: no entry becomes durable any more.
-    pub ended: bool,
-    /// The error of the last commit, if it failed.
-    pub error: Option<IoError>,
-    /// The log area, which places frames.
-    pub area: LogArea,
-    /// Checksum of the last frame: the next frame names it.
-    pub previous_crc: u32,
-    /// The flash failed. Entries are numbered and dropped, because none becomes durable any more.
-    pub dead: bool,
-    /// Tries to write a checkpoint that began.
-    pub checkpoint_tries: u64,
-    /// Number and error of the last try, if it failed. While tries fail, the log is not filled up.
-    pub checkpoint_failed: Option<(u64, EngineError)>,
-}
-
-/// The time of a request for a commit, in counts.
-#[derive(Clone, Copy)]
-pub struct Asked {
-    /// Commits that were over.
-    pub commits: u64,
-    /// Tries to write a checkpoint that had begun.
-    pub checkpoint_tries: u64,
-}
-
-impl PendingLog {
-    /// Returns the counts as of now.
-    pub fn asked_now(&self) -> Asked {
-        Asked { commits: self.commits, checkpoint_tries: self.checkpoint_tries }
-    }
-
-    /// Returns the sequence number of the next entry.
-    pub fn next_seq(&self) -> u64 {
-        self.first_seq + self.entries.len() as u64
-    }
-
-    /// Returns the error of a checkpoint that began after `tries` tries and failed.
-    pub fn checkpoint_error(&self, tries: u64) -> Option<EngineError> {
-        let (_, error) = self.checkpoint_failed.as_ref().filter(|(failed, _)| *failed > tries)?;
-        Some(error.clone())
-    }
-
-    /// Notes an entry and returns its sequence number.
-    pub fn push(&mut self, entry: LogEntry) -> u64 {
-        // A `Clean` entry forgets a fragment, too.
-        if matches!(entry, LogEntry::Invalidate { .. } | LogEntry::SlotFreed { .. } | LogEntry::Clean { .. }) {
-            self.forgets_below = self.next_seq() + 1;
-        }
-        self.append(entry)
-    }
-
-    /// Notes that a slot is free. Its mappings stay for now, so no mapping is forgotten.
-    pub fn push_freed_ahead(&mut self, slot: SlotId, generation: u32) -> u64 {
-        self.append(LogEntry::SlotFreed { slot: slot.0, generation })
-    }
-
-    fn append(&mut self, entry: LogEntry) -> u64 {
-        let seq = self.next_seq();
-        if self.dead {
-            self.first_seq += 1;
-        } else {
-            self.entries.push_back(entry);
-        }
-        seq
-    }
-
-    /// Drops the waiting entries after the flash failed: they never become durable. Returns the
-    /// dirty chunks among them: first chunk, number of chunks, sequence number.
-    pub fn die(&mut self) -> Vec<(Lba, u64, u64)> {
-        self.dead = true;
-        let first_seq = self.first_seq;
-        self.first_seq = self.next_seq();
-        self.wanted_below = 0;
-        self.close_clean = false;
-        self.use_reserve = false;
-        let entries = std::mem::take(&mut self.entries);
-        let dirty = |entry: &LogEntry| match *entry {
-            LogEntry::Map { lba, dirty: true, .. }
-            | LogEntry::MapZero { lba, dirty: true }
-            | LogEntry::Fragment { lba, dirty: true, .. } => Some((Lba(lba), 1)),
-            LogEntry::Trim { lba, chunk_count, dirty: true, .. } => Some((Lba(lba), chunk_count)),
-            _ => None,
-        };
-        let numbered = (first_seq..).zip(&entries);
-        numbered.filter_map(|(seq, entry)| dirty(entry).map(|(lba, count)| (lba, count, seq))).collect()
-    }
-}
 
 /// The state of an open cache.
 pub struct State {
@@ -211,7 +101,7 @@ pub struct State {
     /// Slots to trim before use, because no record of their trim exists.
     pub untrimmed: Vec<bool>,
     /// Chunks that wait for insertion.
-    pub insertions: VecDeque<crate::fill::Insertion>,
+    pub insertions: VecDeque<crate::fill::insertion::Insertion>,
     /// Bytes in `insertions` and in work.
     pub insertion_bytes: usize,
     /// Insertion tasks that run.
@@ -223,30 +113,6 @@ pub fn class_index(class: StreamClass) -> usize {
     match class {
         StreamClass::Clean => 0,
         StreamClass::Dirty => 1,
-    }
-}
-
-/// Converts a place to the format's type. Encodings come from the codec, so each code is known.
-pub fn to_format(place: &Place) -> larder_format::Place {
-    larder_format::Place {
-        slot: place.slot.0,
-        generation: place.generation,
-        offset: place.offset,
-        stored_len: place.stored_len,
-        crc: place.crc,
-        encoding: Encoding::from_code(place.encoding).unwrap_or(Encoding::Raw),
-    }
-}
-
-/// Converts a place to the core's type.
-pub fn from_format(place: &larder_format::Place) -> Place {
-    Place {
-        slot: SlotId(place.slot),
-        generation: place.generation,
-        offset: place.offset,
-        stored_len: place.stored_len,
-        crc: place.crc,
-        encoding: place.encoding.code(),
     }
 }
 

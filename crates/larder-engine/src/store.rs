@@ -11,44 +11,29 @@
 //!
 //! It does not decide the place of a record, or its eviction; the design does.
 
+pub(crate) mod audit;
 pub(crate) mod buckets;
 pub(crate) mod slots;
 pub(crate) mod weus;
 
+use crate::named_frames::look::Looking;
 use crate::{
-    asked::Refusal,
+    asked::refusal::Refusal,
     config::CreateOptions,
-    designs,
-    error::EngineError,
-    named_frames::{Look, Named},
-    segment::{SegmentHome, SegmentIdentity},
-    verify::{
-        index::Homes,
-        records::{self, Findings, RecordCheck},
-    },
+    named_frames::look::Look,
+    named_frames::look::Named,
+    segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
-use larder_core::{Design, Over, Place, packing::PackingRules};
+use larder_core::{Design, Over, packing::PackingRules};
 use larder_device::BlockDevice;
 use larder_format::{
     BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock, layout::SECTOR_BYTES_MAX,
 };
-use std::{fmt, future::Future, pin::Pin};
+use std::fmt;
 
 /// Limit of the slots for one record that are evicted with one commit.
 pub(crate) const RECORD_BATCH_MAX: usize = 256;
-
-/// The outcome of a look at a flash that no engine serves.
-pub(crate) type Looking<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
-/// Returns the store of the cache that this superblock describes.
-///
-/// # Errors
-/// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design that
-/// this version cannot run.
-pub(crate) fn of(superblock: &Superblock) -> Result<&'static dyn Store, EngineError> {
-    Ok(designs::check_superblock(superblock)?.store)
-}
 
 /// Returns the store under a design.
 pub(crate) const fn under(over: &'static Over) -> &'static dyn Store {
@@ -213,16 +198,6 @@ pub(crate) trait Store: Send + Sync {
     /// Returns the newest frame of the log that a structure on the flash names as durable.
     fn newest_named<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
         Box::pin(std::future::ready(None))
-    }
-
-    /// Returns the fault of a chunk's place, if there is one.
-    fn out_of_place(&self, homes: &Homes, _layout: &Layout, lba: u64, place: &Place) -> Option<String> {
-        homes.out_of_slots(lba, place)
-    }
-
-    /// Checks every record that is named.
-    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
-        Box::pin(records::check_slots(check, self.lists_records()))
     }
 
     /// Tells `design` the uses of slots on the flash, whose other evidence may be lost. Returns

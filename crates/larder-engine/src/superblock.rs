@@ -5,7 +5,7 @@
 //!
 //! It does not decide its content.
 
-use crate::{error::EngineError, status::Counters, sync::Turns};
+use crate::{error::EngineError, status::counters::Counters, sync::Turns};
 use larder_device::{BlockDevice, IoBuf, IoErrorKind, WriteFlags};
 use larder_format::{
     FormatError, Superblock,

@@ -13,6 +13,9 @@
 //! It does not keep trims; `kept.rs` does. It does not trim the flash; eviction does,
 //! slot by slot.
 
+pub(crate) mod zeroing;
+
+use crate::trim::zeroing::Zeroing;
 use crate::{config::TrimPolicy, error::EngineError, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
     Lba,
@@ -28,15 +31,6 @@ use std::{
 
 /// Mapped chunks of a trim that are forgotten under one hold of the lock.
 pub(crate) const MAPPED_A_STEP: usize = 1 << 14;
-
-/// The method that zeroes a range of the origin.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Zeroing {
-    /// The flags of the client's request.
-    pub flags: ZeroFlags,
-    /// The request is a TRIM, which may be passed on as one.
-    pub advisory: bool,
-}
 
 impl Shared {
     /// Carries out a client's TRIM of `len` bytes at `offset`.

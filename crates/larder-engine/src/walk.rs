@@ -14,6 +14,7 @@ mod ahead;
 mod checkpoint;
 mod log;
 mod lost;
+mod piece;
 
 pub(crate) use ahead::InOrder;
 pub use log::{LogEnd, LogWalk};

@@ -10,7 +10,7 @@
 //!
 //! It does not decide where chunks go.
 
-use crate::{decision_log::Asker, error::EngineError, fill::Reason, shared::Shared, sync::Counted};
+use crate::{decision_log::sink::Asker, error::EngineError, fill::insertion::Reason, shared::Shared, sync::Counted};
 use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;

@@ -12,14 +12,15 @@
 //! It does not wait for durability; FLUSH and FUA do.
 
 use crate::{
-    decision_log::Asker,
+    decision_log::sink::Asker,
     error::EngineError,
     log_room::Reserved,
     prepare::Prepared,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     region::{Ahead, HELD_ENTRIES_MAX},
-    segment::{IN_FLIGHT_SEGMENTS_MAX, NewRecord, RecordOf},
+    segment::IN_FLIGHT_SEGMENTS_MAX,
+    segment::record::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
     sync::{Counted, either},
@@ -295,7 +296,7 @@ impl Shared {
                 Lookup::Chunk { place, .. } => Base::Chunk(self.hold(&state, place)),
                 Lookup::Fragment { place, sectors } => Base::Fragment(self.hold(&state, place), sectors),
                 Lookup::Miss => match state.prefetch.read(lba, 0, 0) {
-                    crate::prefetch::Prefetched::Here { data, .. } => Base::Prefetched(data),
+                    crate::prefetch::buffer::Prefetched::Here { data, .. } => Base::Prefetched(data),
                     _ => Base::Unknown,
                 },
             }

@@ -18,7 +18,7 @@ use larder_device::{
     sim::{Schedule, SimOptions, SimRuntime},
 };
 use larder_engine::{
-    Cache, Compression, CreateOptions, Tuning, WriteMode, create, designs, recover::recover, state::from_format, walk,
+    Cache, Compression, CreateOptions, Tuning, WriteMode, create, designs, places::from_format, recover::recover, walk,
 };
 use larder_format::{
     Superblock,

@@ -9,7 +9,7 @@ use super::{
     CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
     CheckpointHeaderDump, DesignPageDump, Listing, SlotEntryDump, ZeroRangeDump, fingerprint_dump, mapping_dump,
 };
-use crate::{error::EngineError, state::from_format, verify::window::Window};
+use crate::{error::EngineError, places::from_format, verify::window::Window};
 use larder_core::{Lookup, SectorMap};
 use larder_device::BlockDevice;
 use larder_format::{

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    state::from_format,
+    places::from_format,
     verify::{frames as lying, window::Window},
 };
 use larder_core::{Lookup, SectorMap};

@@ -5,7 +5,7 @@
 use super::{FrameDump, Listing, LogDump, LogEntryDump, hex, place_of, runs};
 use crate::{
     error::EngineError,
-    status::mode_name,
+    status::names::mode_name,
     verify::{frames as lying, window::Window},
     walk,
 };

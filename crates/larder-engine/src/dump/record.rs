@@ -10,10 +10,9 @@ use super::{
 use crate::{
     codec::{Codec, decode},
     error::EngineError,
+    places::from_format,
     record::check as checksum_holds,
     region::scan::stored_runs,
-    state::from_format,
-    store,
     verify::window::Window,
 };
 use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
@@ -109,7 +108,7 @@ async fn listed_at(
             layout.weu_offset
         )));
     }
-    if !store::of(superblock)?.lists_records() {
+    if !crate::designs::store_of(superblock)?.lists_records() {
         return mapped_at(flash, superblock, offset).await;
     }
     let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;

@@ -3,7 +3,7 @@
 //! It does not check records; [`verify`](crate::verify) does.
 
 use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, state_of};
-use crate::{error::EngineError, store, verify::window::Window, walk};
+use crate::{error::EngineError, verify::window::Window, walk};
 use larder_core::slots::SlotState;
 use larder_device::BlockDevice;
 use larder_format::{
@@ -84,7 +84,7 @@ pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Ve
     // The finest unit covers sectors of every size.
     let sector = SECTOR_BYTES_MIN as usize;
     let mut found = Vec::new();
-    if !store::of(superblock)?.lists_records() {
+    if !crate::designs::store_of(superblock)?.lists_records() {
         return Ok(found);
     }
     for offset in (0..weu.len()).step_by(sector) {

@@ -47,7 +47,7 @@ pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<Regio
     let fingerprint = Fingerprint(found.fingerprint);
     let (lbas, oldest) = (found.lbas.as_slice(), found.lbas.oldest());
     let metadata = region::MetadataSlot::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
-    Some(RegionEntry { place: crate::state::from_format(&found.place()), metadata })
+    Some(RegionEntry { place: crate::places::from_format(&found.place()), metadata })
 }
 
 /// Returns all records of a design that metadata slots describe, in the order of the flash.

@@ -4,7 +4,7 @@
 use super::*;
 use crate::{CreateOptions, Tuning, cache::Cache, create, designs::layout_of};
 use larder_core::{
-    Lookup, NewMapping,
+    Lba, Lookup, NewMapping,
     austere::{Austere, AustereConfig},
 };
 use larder_device::{

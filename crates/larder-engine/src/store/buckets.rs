@@ -6,23 +6,21 @@
 //!
 //! It does not read or write metadata slots; [`region`](crate::region) does.
 
-use super::{Looking, Store, slots::shares_all};
+use super::{Store, slots::shares_all};
+use crate::named_frames::look::Looking;
 use crate::{
-    asked::Refusal,
+    asked::refusal::Refusal,
     config::CreateOptions,
     designs::{self, DesignLayout},
-    named_frames::{self, Look, Named},
+    named_frames::look::Look,
+    named_frames::look::Named,
+    named_frames::{self},
     recover::ENGINE_SLOT_BYTES,
     region::scan::generations,
-    verify::{
-        buckets,
-        index::Homes,
-        records::{Findings, RecordCheck},
-    },
     walk::Reader,
 };
 use larder_core::{
-    Design, Place,
+    Design,
     austere::{
         AustereConfig,
         bucketed::{self, exact},
@@ -158,21 +156,6 @@ impl Store for OverBuckets {
     /// A record has whole subchunks (section 3.2).
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules { weu_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
-    }
-
-    fn out_of_place(&self, homes: &Homes, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
-        let bytes = homes.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.weu_bytes));
-        let fits = place.offset == 0 && bytes.is_some_and(|bytes| u64::from(place.stored_len) <= bytes);
-        (!fits).then(|| {
-            let (len, slot) = (place.stored_len, place.slot.0);
-            format!(
-                "chunk {lba} has {len} bytes from slot {slot} on, and the FP index has no record of that size there"
-            )
-        })
-    }
-
-    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
-        Box::pin(buckets::check(check))
     }
 
     /// The metadata region tells all of them. No record may get a generation that an unrecorded

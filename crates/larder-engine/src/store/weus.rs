@@ -8,10 +8,13 @@
 
 use super::{RECORD_BATCH_MAX, Store};
 use crate::{
-    asked::Refusal,
+    asked::refusal::Refusal,
     config::CreateOptions,
-    named_frames::{self, Look, Named},
-    segment::{SegmentHome, SegmentIdentity, weu_class},
+    named_frames::look::Look,
+    named_frames::look::Named,
+    named_frames::{self},
+    segment::record::{SegmentHome, SegmentIdentity},
+    segment::weu_class,
     walk::Reader,
 };
 use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules, slots::SlotTable};

@@ -11,8 +11,10 @@
 //! It does not check the indices, which name the records.
 
 use super::{
-    Problem, VerifyReport,
-    records::{Findings, Named, NamedBySlot, RecordCheck, SlotReader, homeless, unreadable},
+    findings::{Findings, Named, NamedBySlot, RecordCheck},
+    records::{SlotReader, homeless, unreadable},
+    report::Problem,
+    report::VerifyReport,
     window::{PIECE_BYTES, Window},
 };
 use crate::{

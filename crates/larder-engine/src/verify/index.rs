@@ -5,10 +5,9 @@
 //!
 //! It does not look at records.
 
-use super::{Problem, VerifyReport, salvage::Salvaged};
-use larder_core::{
-    Lba, Lookup, Place, SlotId, design::ExportedMapping, ranges::Run, slots::SlotState, types::SECTOR_BYTES,
-};
+use super::{report::Problem, report::VerifyReport, salvage::Salvaged};
+use crate::verify::homes::{Homes, SlotList};
+use larder_core::{Lba, Lookup, Place, SlotId, design::ExportedMapping, ranges::Run, types::SECTOR_BYTES};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Checks the state. Returns its mappings, and the chunks with an impossible mapping.
@@ -52,7 +51,9 @@ pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMappin
         }
         if let Some(place) = place_of(found, mapping, &mut wrong) {
             *dirty_in_slots.entry(place.slot.0).or_default() += u64::from(mapping.dirty);
-            if let Some(what) = found.geometry.store.out_of_place(&homes, &found.superblock.layout, lba, &place) {
+            if let Some(what) =
+                crate::store::audit::of(found).out_of_place(&homes, &found.superblock.layout, lba, &place)
+            {
                 wrong(what);
             }
         }
@@ -61,8 +62,6 @@ pub fn check(found: &Salvaged, report: &mut VerifyReport) -> (Vec<ExportedMappin
     limits(found, report);
     (mappings, bad)
 }
-
-type SlotList = Vec<Option<(u32, SlotState)>>;
 
 fn slots(found: &Salvaged, report: &mut VerifyReport) -> SlotList {
     let layout = &found.superblock.layout;
@@ -96,37 +95,6 @@ fn place_of(found: &Salvaged, mapping: &ExportedMapping, wrong: &mut dyn FnMut(S
             wrong(format!("chunk {lba} is mapped to nothing"));
             None
         }
-    }
-}
-
-/// Possible places of records.
-pub(crate) struct Homes {
-    slots: SlotList,
-    /// Slots of the record that begins in one, if the design's indices know it.
-    pub runs: BTreeMap<u32, u32>,
-}
-
-impl Homes {
-    /// Returns the fault of a place, if each slot has its generation.
-    pub fn out_of_slots(&self, lba: u64, place: &Place) -> Option<String> {
-        match self.slots.get(place.slot.0 as usize) {
-            Some(Some((generation, state)))
-                if *generation == place.generation && !matches!(state, SlotState::Free | SlotState::Retired) =>
-            {
-                None
-            }
-            Some(Some((generation, state))) => Some(format!(
-                "chunk {lba} is mapped into generation {} of slot {}, which is {state:?} in generation {generation}",
-                place.generation, place.slot.0
-            )),
-            _ => Some(format!("chunk {lba} is mapped into slot {}, which there is not", place.slot.0)),
-        }
-    }
-
-    /// Returns the slots that may have dirty chunks.
-    fn all(&self) -> impl Iterator<Item = u32> + '_ {
-        let slots = (0..).zip(&self.slots).filter_map(|(slot, known): (u32, _)| known.map(|_| slot));
-        slots.chain(self.runs.keys().copied())
     }
 }
 

@@ -6,13 +6,14 @@
 //! It does not make a state of them; recovery or salvage does.
 
 use super::{
-    Problem, VerifyReport,
     frames::{self, FrameAt},
+    report::Problem,
+    report::VerifyReport,
     window::Window,
 };
 use crate::{
     error::EngineError,
-    named_frames::{Look, Naming},
+    named_frames::look::{Look, Naming},
     walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_device::BlockDevice;
@@ -285,7 +286,7 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
     match walk.lost_frame().await {
         Ok(None) if report.log_end_confirmed => {}
         Ok(None) => {
-            let named = match crate::store::of(superblock) {
+            let named = match crate::designs::store_of(superblock) {
                 Ok(store) => store.newest_named(Reader::alone(flash), superblock, Look::All).await,
                 // Another check reports a design that cannot run.
                 Err(_) => None,

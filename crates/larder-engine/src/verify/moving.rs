@@ -9,7 +9,7 @@
 use super::salvage::Salvaged;
 use crate::{
     error::EngineError,
-    segment::{SegmentHome, SegmentIdentity},
+    segment::record::{SegmentHome, SegmentIdentity},
     store::Store,
 };
 use larder_core::{

@@ -5,7 +5,7 @@
 //! It does not choose the kept entries.
 
 use super::{frames, window::Window};
-use crate::{error::EngineError, recover::new_design, shared::Geometry};
+use crate::{error::EngineError, geometry::Geometry, recover::new_design};
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, design::ExportedMapping, ranges::Run, slots::SlotState,
 };

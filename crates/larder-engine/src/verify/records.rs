@@ -6,7 +6,8 @@
 //!
 //! It does not decide the fate of bad records; [`repair`](super::repair) does.
 
-use super::{Problem, VerifyReport, rebuild::is_newer, salvage::Salvaged, window::Window};
+use super::{rebuild::is_newer, report::Problem, report::VerifyReport, salvage::Salvaged, window::Window};
+use crate::verify::findings::{Findings, Named, NamedBySlot, RecordCheck};
 use crate::{
     codec::{Codec, decode},
     record::check as checksum_holds,
@@ -15,66 +16,15 @@ use crate::{
 use larder_core::{
     Fingerprint, Lookup, Place, SectorMap, design::ExportedMapping, slots::SlotState, types::SECTOR_BYTES,
 };
-use larder_device::BlockDevice;
 use larder_format::{
     Encoding, RecordContent, RecordEntry, Superblock,
     layout::SECTOR_BYTES_MIN,
     segment::{decode_header, decode_table},
 };
-use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 /// Bytes at the start of a slot that contain the header of its first segment.
 const HEAD_BYTES: usize = 4096;
-
-/// Mappings, fingerprints and slots that cannot stay as they are.
-#[derive(Default)]
-pub struct Findings {
-    /// Chunks with an unusable mapping: the record is damaged, or another's.
-    pub bad_chunks: BTreeSet<u64>,
-    /// Fingerprints that name a damaged record, or one of other content.
-    pub bad_fingerprints: HashSet<[u8; 16]>,
-    /// Slots with a damaged header or table, or with unreadable bytes: their whole records must
-    /// move.
-    pub damaged_slots: BTreeSet<u32>,
-    /// Slots that hold a newer generation than any metadata names.
-    pub newer: BTreeMap<u32, u32>,
-    /// Slots whose metadata slot, or its record, is damaged: no clean chunk is in them.
-    pub bad_runs: BTreeSet<u32>,
-}
-
-/// A name of a record.
-#[derive(Clone, Copy)]
-pub(crate) enum Named {
-    /// A chunk's mapping.
-    Chunk { lba: u64, dirty: bool, sectors: Option<SectorMap>, duplicate: bool },
-    /// An entry of the FP index.
-    Fingerprint(Fingerprint),
-}
-
-/// The names of records, by slot and generation.
-pub(crate) type NamedBySlot = BTreeMap<(u32, u32), Vec<(Place, Named)>>;
-
-/// The input of a check of all records.
-pub(crate) struct RecordCheck<'a> {
-    pub flash: &'a dyn BlockDevice,
-    pub found: &'a Salvaged,
-    pub named: NamedBySlot,
-    /// Gets the slots read and all slots.
-    pub progress: &'a mut dyn FnMut(u64, u64),
-    pub report: &'a mut VerifyReport,
-}
-
-/// Checks every record that has a name, or that the store knows.
-pub(crate) async fn check(
-    flash: &dyn BlockDevice,
-    found: &Salvaged,
-    mappings: &[ExportedMapping],
-    progress: &mut dyn FnMut(u64, u64),
-    report: &mut VerifyReport,
-) -> Findings {
-    let named = named_by_slot(found, mappings, report);
-    found.geometry.store.check_records(RecordCheck { flash, found, named, progress, report }).await
-}
 
 /// Checks every slot that is not free, and in it every record that has a name. `lists_records`:
 /// segments list their records.
@@ -171,7 +121,7 @@ fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) 
 }
 
 /// Returns the names of records, by slot and generation.
-fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut VerifyReport) -> NamedBySlot {
+pub(crate) fn named_by_slot(found: &Salvaged, mappings: &[ExportedMapping], report: &mut VerifyReport) -> NamedBySlot {
     let mut slots: NamedBySlot = BTreeMap::new();
     let mut add = |place: Place, named| slots.entry((place.slot.0, place.generation)).or_default().push((place, named));
     for mapping in mappings {

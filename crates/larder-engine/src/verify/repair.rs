@@ -17,10 +17,11 @@
 //! It does not open the origin, or guess a layout if both superblocks are gone.
 
 use super::{
-    Checked, Findings, VerifyReport, check,
+    Checked, Findings, check,
     losses::Ranges,
     moving::{Moved, Mover},
     rebuild::{again, fresh_log, rebuild},
+    report::VerifyReport,
     salvage::{LogGap, Salvaged, salvage},
     watched::Watched,
     window::Window,
@@ -30,9 +31,9 @@ use crate::{
     codec::{Codec, decode},
     damaged::DamagedRecords,
     error::EngineError,
+    geometry::Geometry,
     record::check as checksum_holds,
     region::scan,
-    shared::Geometry,
     superblock,
 };
 use larder_core::{

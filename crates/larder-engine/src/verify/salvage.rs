@@ -32,10 +32,10 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    named_frames::Look,
+    geometry::Geometry,
+    named_frames::look::Look,
     recover::{geometry, new_design},
     replay::Replay,
-    shared::Geometry,
     store::Store,
     walk,
 };

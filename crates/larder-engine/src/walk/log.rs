@@ -14,6 +14,7 @@
 
 use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Evidence};
 use crate::error::EngineError;
+use crate::walk::piece::Piece;
 use larder_device::SharedBuf;
 use larder_format::{
     FrameHeader, LogEntry, LogStart, METADATA_ALIGN_BYTES, Superblock, decode_frame,
@@ -40,19 +41,6 @@ pub struct LogEnd {
     pub next_entry_seq: u64,
     /// Its place in the log, unless it has no room there.
     pub next_offset_in_log: u64,
-}
-
-/// Bytes of the log.
-#[derive(Clone)]
-pub(super) struct Piece {
-    pub(super) at: u64,
-    pub(super) data: SharedBuf,
-}
-
-impl Piece {
-    pub(super) fn end(&self) -> u64 {
-        self.at + self.data.len() as u64
-    }
 }
 
 /// The required values of the next frame.

@@ -11,7 +11,7 @@
 //!
 //! It does not read.
 
-use super::log::Piece;
+use super::piece::Piece;
 use larder_format::{FrameStart, Superblock, log::FRAME_HEADER_BYTES, traces_of_frame};
 
 /// Limit of odd frames that are remembered. A log with more has other troubles.

@@ -117,7 +117,7 @@ fn retable(flash: &RamDevice, slot: u32, edit: impl FnOnce(&mut Vec<RecordEntry>
 fn place_of(flash: &RamDevice, lba: u64) -> Place {
     let found = block_on(recovered(flash)).expect("recovered");
     match found.design.peek(Lba(lba)) {
-        Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => crate::state::to_format(&place),
+        Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => crate::places::to_format(&place),
         other => panic!("chunk {lba} is {other:?}"),
     }
 }

@@ -1,0 +1,60 @@
+//! The conditions of an origin, from its watch alone.
+//!
+//! Invariants: without a watch's word there is no condition.
+//!
+//! It does not wait for the origin.
+
+use crate::conditions::condition::{Condition, Severity};
+use larder_device::{
+    IoError, IoErrorKind, Standing,
+    watched::{Oldest, Watch},
+};
+use std::time::Duration;
+
+/// Returns the condition of an origin whose last operation of a kind failed with `error`. With
+/// `dirty`, data waits to be written there.
+pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
+    let name = match error.kind {
+        IoErrorKind::Gone => "origin_gone",
+        IoErrorKind::NoSpace | IoErrorKind::Quota => "origin_full",
+        _ => "origin_failing",
+    };
+    let rest = if dirty { "; dirty data stays on the flash and is tried again" } else { "" };
+    Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
+}
+
+/// Returns the condition of an origin that owes an answer for `limit` or longer.
+pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
+    let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
+    let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
+    let what = format!(
+        "the origin hangs: it has not answered a {} for {} s, and {requests} for it; what needs no origin goes on",
+        op.name(),
+        age.as_secs()
+    );
+    Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
+}
+
+/// Returns the conditions of an origin, from its watch alone.
+pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
+    let fails = watch.error().map(|error| origin_fails(&error, false));
+    fails.into_iter().chain(origin_hangs(watch, limit)).chain(origin_stands(watch.standing())).collect()
+}
+
+/// The condition of an origin with this standing.
+pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
+    let (name, what) = match standing {
+        Standing::Sound => return None,
+        Standing::Unlinked => (
+            "origin_unlinked",
+            "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \
+             before that"
+                .to_owned(),
+        ),
+        Standing::Truncated(bytes) => (
+            "origin_truncated",
+            format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
+        ),
+    };
+    Some(Condition { name, severity: Severity::Degraded, what })
+}
