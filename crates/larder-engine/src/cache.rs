@@ -19,7 +19,7 @@ use crate::{
     config::policies::{OriginChanged, TrimPolicy},
     degraded::behind_fence,
     designs,
-    destage::Reach,
+    destage::reach::Reach,
     error::EngineError,
     geometry::Geometry,
     log_room::reservations::Reservations,

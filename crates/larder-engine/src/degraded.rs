@@ -18,8 +18,8 @@
 //! It does not take the flash back; the next opening does.
 
 use crate::{
-    config::Tuning, destage::Reach, error::EngineError, fence::Fence, recover::recovered::Recovered, shared::Shared,
-    trim::zeroing::Zeroing, unflushed::waiting::Asker,
+    config::Tuning, destage::reach::Reach, error::EngineError, fence::Fence, recover::recovered::Recovered,
+    shared::Shared, trim::zeroing::Zeroing, unflushed::waiting::Asker,
 };
 use larder_core::{Lba, design::Leaving, ranges::Run};
 use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, runtime::compute};

@@ -21,6 +21,9 @@ mod runs;
 
 pub(crate) use limits::Limit;
 
+pub(crate) mod reach;
+
+use crate::destage::reach::{Reach, Wanted};
 use crate::{
     error::EngineError,
     fence::Fence,
@@ -57,26 +60,6 @@ const RANGE_TRIES_MAX: u32 = 3;
 /// Pause after the origin failed, doubling up to the maximum.
 const RETRY_FIRST: Duration = Duration::from_millis(100);
 const RETRY_MAX: Duration = Duration::from_secs(10);
-
-/// The extent of a destage of everything.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reach {
-    /// All data that the origin is owed.
-    Owed,
-    /// The trims that the cache keeps, too.
-    All,
-}
-
-/// How soon dirty data is to be destaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
-    /// The low watermark is not passed.
-    Not,
-    /// At the destage rate.
-    AtRate,
-    /// As fast as the origin takes it.
-    Now,
-}
 
 /// The chunks and runs that one batch destages.
 #[derive(Default)]

@@ -12,7 +12,7 @@
 
 use crate::{
     Cache,
-    destage::Reach,
+    destage::reach::Reach,
     error::EngineError,
     unflushed::waiting::{Asker, Audience},
 };

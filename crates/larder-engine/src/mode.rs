@@ -9,7 +9,7 @@
 
 pub(crate) mod current;
 
-use crate::{destage::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
+use crate::{destage::reach::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
 use larder_device::runtime::compute;
 use larder_format::WriteMode;

@@ -17,7 +17,7 @@ use crate::conditions::origin::origin_stands;
 use crate::{
     Cache,
     conditions::condition::{Condition, Severity},
-    destage::{Reach, Wanted},
+    destage::reach::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
     state::State,

@@ -17,11 +17,10 @@
 //! It does not open the origin, or guess a layout if both superblocks are gone.
 
 use super::{
-    Checked, Findings, check,
+    Checked, Findings, VerifyReport, check,
     losses::Ranges,
     moving::{Moved, Mover},
     rebuild::{again, fresh_log, rebuild},
-    report::VerifyReport,
     salvage::{LogGap, Salvaged, salvage},
     watched::Watched,
     window::Window,
