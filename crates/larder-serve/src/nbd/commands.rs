@@ -12,6 +12,7 @@
 //! It does not check requests or send replies: checked requests come in, queued replies go out.
 
 use super::{
+    answer::{answer, fail, when_done},
     connection::{Connection, Memory},
     inbox::Inbox,
     limits::{EXTENTS_MAX, PIECE_BYTES_MAX, count},
@@ -24,7 +25,7 @@ use super::{
 };
 use larder_device::{
     BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags, driver,
-    nbd::proto::{errno, errno_of},
+    nbd::proto::errno,
 };
 use std::{rc::Rc, sync::Arc};
 
@@ -139,38 +140,6 @@ fn block_status(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u
         }
         Err(error) => fail(connection, ticket, false, &error),
     });
-}
-
-/// Calls `finish` with the future's result, at once or from a task.
-pub(super) fn when_done<T: 'static>(
-    connection: &Rc<Connection>,
-    future: IoFuture<T>,
-    finish: impl FnOnce(&Rc<Connection>, IoResult<T>) + 'static,
-) {
-    match future.try_ready() {
-        Ok(result) => finish(connection, result),
-        Err(future) => {
-            let connection = connection.clone();
-            driver::spawn_local(async move {
-                let result = future.await;
-                finish(&connection, result);
-                connection.to_send.notify();
-            });
-        }
-    }
-}
-
-fn answer(connection: &Rc<Connection>, ticket: Ticket, writes: bool, future: IoFuture<()>) {
-    when_done(connection, future, move |connection, result| match result {
-        Ok(()) => ticket.done(&mut connection.outbox()),
-        Err(error) => fail(connection, ticket, writes, &error),
-    });
-}
-
-/// Answers with an error of the device.
-pub(super) fn fail(connection: &Connection, ticket: Ticket, writes: bool, error: &IoError) {
-    count(&connection.counters.errors, 1);
-    ticket.error(&mut connection.outbox(), errno_of(error.kind, writes), &error.to_string());
 }
 
 fn refuse(connection: &Connection, ticket: Ticket, error: u32) {

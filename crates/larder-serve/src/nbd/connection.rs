@@ -1,70 +1,30 @@
-//! One connection: handshake, then requests until either side ends it. Runs on a thread of its own.
-//!
-//! Role: the main task receives, parses and starts requests. A sender task waits for a full socket.
-//! Each request that the device does not answer at once is a task, too. The thread's driver drives
-//! them all.
+//! The state of one connection: its replies, its memory, and the tasks that wait for either.
 //!
 //! Invariants: requests hold no more than [`ServerOptions`] allows. A request, or a piece of one,
 //! waits until it fits. The requests of a connection take turns, so that a small request has its
-//! own between two pieces of a large one. The thread ends only when every started request has been
-//! answered or the socket has failed, and no device operation is left. No request starts while
-//! `draining` is set.
+//! own between two pieces of a large one.
 //!
-//! It does not keep time. The accept thread ends slow handshakes by shutting the socket down.
+//! It does not receive or start a request; `conversation.rs` does.
 
 use super::{
-    commands,
     export::Export,
-    handshake::{Handshake, Negotiated, Progress},
-    inbox::Inbox,
-    limits::{Counters, SEND_BATCH_BYTES, ServerOptions, count},
+    limits::{Counters, ServerOptions},
     memory::Account,
-    outbox::{Body, Charge, Outbox, Segment, Sent},
-    ranges::Ranges,
-    reply::Ticket,
-    request::{self, Action, Parsed},
+    outbox::{Charge, Outbox, Sent},
+    peer::Peer,
+    room::Ranges,
     signal::{Signal, Turns},
 };
 use larder_device::{
-    BlockDevice, IoResult, driver,
-    nbd::{
-        proto::REQUEST_BYTES,
-        socket::{self, Direction},
-    },
+    BlockDevice, driver,
+    nbd::socket::{self, Direction},
 };
 use std::{
     cell::{Cell, RefCell, RefMut},
-    os::fd::{AsFd, AsRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd},
     rc::Rc,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
 };
-
-/// The state that the connection's thread and the accept thread share.
-pub(super) struct Peer {
-    /// The socket, nonblocking.
-    pub socket: OwnedFd,
-    /// The handshake is over.
-    pub greeted: AtomicBool,
-    /// No further request may start.
-    pub draining: AtomicBool,
-}
-
-impl Peer {
-    /// Lets requests in flight finish, and starts no other.
-    pub fn drain(&self) {
-        self.draining.store(true, Ordering::Release);
-        socket::shutdown(self.socket.as_fd(), Direction::Receive);
-    }
-
-    /// Ends the connection as soon as the device has answered.
-    pub fn cut(&self) {
-        self.draining.store(true, Ordering::Release);
-        socket::shutdown(self.socket.as_fd(), Direction::Both);
-    }
-}
 
 /// The served device and options of a connection.
 #[derive(Clone)]
@@ -85,7 +45,7 @@ pub(super) struct Connection {
     /// Replies were queued by a task.
     pub to_send: Signal,
     options: Arc<ServerOptions>,
-    peer: Arc<Peer>,
+    pub peer: Arc<Peer>,
     outbox: RefCell<Outbox>,
     /// The socket is full; the sender task waits for it, or is about to.
     full: Cell<bool>,
@@ -113,11 +73,11 @@ pub(super) struct Memory {
     pub bytes: usize,
 }
 
-/// Serves one connection until it ends. Blocks.
-pub(super) fn serve(service: Service, peer: Arc<Peer>) {
-    driver::block_on(async move {
+impl Connection {
+    /// Begins a connection that holds nothing.
+    pub fn new(service: Service, peer: Arc<Peer>) -> Rc<Connection> {
         let outbox = Outbox::new(Account::new(service.options.memory.clone()));
-        let connection = Rc::new(Connection {
+        Rc::new(Connection {
             device: service.device,
             export: service.export,
             counters: service.counters,
@@ -135,97 +95,14 @@ pub(super) fn serve(service: Service, peer: Arc<Peer>) {
             ranges: Ranges::default(),
             closing: Cell::new(false),
             sender_over: Signal::default(),
-        });
-        driver::spawn_local(sender(connection.clone()));
-        let mut inbox = Inbox::new(connection.peer.clone(), connection.options.spin_max);
-        let ended = match handshake(&connection, &mut inbox).await {
-            Ok(Some(agreed)) => transmission(&connection, &mut inbox, agreed).await,
-            Ok(None) => Ok(End::Goodbye),
-            Err(error) => Err(error),
-        };
-        if matches!(ended, Ok(End::Broken)) {
-            count(&connection.counters.protocol_errors, 1);
-        }
-        connection.finish().await;
-    });
-}
-
-/// The reason of a connection's end, other than the socket's.
-enum End {
-    Goodbye,
-    Broken,
-}
-
-/// Runs the handshake; `None` if the connection ends here.
-async fn handshake(connection: &Rc<Connection>, inbox: &mut Inbox) -> IoResult<Option<Negotiated>> {
-    let mut out = Vec::new();
-    let mut machine = Handshake::new(&connection.export, &mut out);
-    let mut progress = Progress::More;
-    loop {
-        if !out.is_empty() {
-            connection.outbox().push(Segment::new(&[], Body::Bytes(std::mem::take(&mut out))));
-            // A client that does not read its replies gets no more of them.
-            connection.send_all().await;
-        }
-        match progress {
-            Progress::More => {}
-            Progress::Transmission(agreed) => {
-                connection.peer.greeted.store(true, Ordering::Release);
-                return Ok(Some(agreed));
-            }
-            Progress::Goodbye => return Ok(None),
-            Progress::Broken => {
-                count(&connection.counters.protocol_errors, 1);
-                return Ok(None);
-            }
-        }
-        inbox.fill().await?;
-        let consumed;
-        (consumed, progress) = machine.feed(inbox.bytes(), &mut out);
-        inbox.consume(consumed);
+        })
     }
-}
 
-async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Negotiated) -> IoResult<End> {
-    while !connection.peer.draining.load(Ordering::Acquire) && !connection.outbox().failed() {
-        let incoming = match request::parse(inbox.bytes(), &connection.export, agreed) {
-            Parsed::Request(incoming) => incoming,
-            Parsed::More => {
-                // Nothing is left to start: ready replies leave before the wait.
-                connection.send();
-                let idle = connection.outbox().held().requests == 0;
-                if idle {
-                    inbox.fill_idle().await?
-                } else {
-                    inbox.fill().await?
-                }
-                continue;
-            }
-            Parsed::Goodbye => return Ok(End::Goodbye),
-            Parsed::Broken => return Ok(End::Broken),
-        };
-        inbox.consume(REQUEST_BYTES);
-        count(&connection.counters.requests, 1);
-        connection.admit().await;
-        let ticket = Ticket { cookie: incoming.cookie, charge: Charge { requests: 1, bytes: 0 }, agreed };
-        if let Action::Write { offset, len, fua } = incoming.action {
-            commands::write(connection, inbox, ticket, (offset, len), fua).await?;
-        } else {
-            let payload_bytes = incoming.payload_bytes as usize;
-            if !inbox.has(payload_bytes) {
-                connection.send();
-            }
-            inbox.skip(payload_bytes).await.inspect_err(|_| connection.release(ticket.charge))?;
-            commands::start(connection, ticket, incoming.action);
-        }
-        if connection.outbox().queued_bytes() >= SEND_BATCH_BYTES {
-            connection.send();
-        }
+    /// Returns the time for which a receive spins before it sleeps.
+    pub fn spin_max(&self) -> std::time::Duration {
+        self.options.spin_max
     }
-    Ok(End::Goodbye)
-}
 
-impl Connection {
     /// Returns the replies; borrowed for the length of a statement, never across an await.
     pub fn outbox(&self) -> RefMut<'_, Outbox> {
         self.outbox.borrow_mut()
@@ -282,7 +159,7 @@ impl Connection {
     }
 
     /// Waits until one more request fits the limits, and charges it.
-    async fn admit(&self) {
+    pub async fn admit(&self) {
         loop {
             {
                 let mut outbox = self.outbox();
@@ -337,7 +214,7 @@ impl Connection {
     }
 
     /// Waits until all queued bytes have left, or the socket has failed.
-    async fn send_all(&self) {
+    pub async fn send_all(&self) {
         loop {
             self.send();
             if self.outbox().queued_bytes() == 0 {
@@ -348,7 +225,7 @@ impl Connection {
     }
 
     /// Waits for requests in flight and their replies, then for the sender, and closes.
-    async fn finish(&self) {
+    pub async fn finish(&self) {
         loop {
             self.send();
             if self.outbox().held() == Charge::default() && self.outbox().queued_bytes() == 0 {
@@ -377,7 +254,7 @@ impl Connection {
 const LINGER_READS_MAX: usize = 256;
 
 /// Sends the replies of tasks: woken once for all that completed together.
-async fn sender(connection: Rc<Connection>) {
+pub(super) async fn sender(connection: Rc<Connection>) {
     while !connection.closing.get() {
         connection.to_send.wait().await;
         connection.send();

@@ -7,8 +7,8 @@
 //!
 //! It does not parse.
 
-use super::connection::Peer;
 use super::limits::RECEIVE_BUFFER_BYTES;
+use super::peer::Peer;
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, IoResult, SharedBuf, driver, nbd::socket};
 use std::{
     io::ErrorKind,

@@ -12,8 +12,10 @@
 //! It does not implement TLS, authentication, extended headers, or resizing.
 
 mod address;
+mod answer;
 mod commands;
 mod connection;
+mod conversation;
 mod export;
 #[doc(hidden)]
 pub mod fuzz;
@@ -23,10 +25,12 @@ mod limits;
 mod memory;
 mod outbox;
 mod parts;
+mod peer;
 mod ranges;
 mod reads;
 mod reply;
 mod request;
+mod room;
 mod shortage;
 mod signal;
 
@@ -36,11 +40,12 @@ pub use memory::RequestMemory;
 pub use shortage::Shortage;
 
 use address::Listener;
-use connection::{Peer, Service};
+use connection::Service;
 use export::Export;
 use larder_device::{BlockDevice, buf, nbd::proto::STRING_BYTES_MAX};
 use limits::{Counters, count};
 use parking_lot::{Condvar, Mutex};
+use peer::Peer;
 use std::{
     collections::HashMap,
     io::{self, ErrorKind},
@@ -290,7 +295,7 @@ impl Shared {
         let service = self.service.clone();
         let spawned = std::thread::Builder::new().name(format!("nbd-{id}")).spawn(move || {
             let _ending = ending;
-            connection::serve(service, peer);
+            conversation::serve(service, peer);
         });
         let mut connections = self.connections.lock();
         match spawned {

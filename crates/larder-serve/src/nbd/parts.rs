@@ -7,7 +7,7 @@
 //! It does not cut a request into parts or call the device.
 
 use super::{
-    commands::fail,
+    answer::fail,
     connection::Connection,
     limits::count,
     outbox::Charge,

@@ -1,8 +1,9 @@
 //! Trims and writes of zeroes: a few long ones of each connection are under way at a time.
 //!
 //! Such a request is short on the wire and may be long work. A client could leave the device hours
-//! of it and go. So a request begins when there is room among [`RANGES_BYTES_MAX`], in the order of
-//! arrival, and is dropped if its client is gone by then.
+//! of it and go. So a request begins when there is room among
+//! [`RANGES_BYTES_MAX`](super::limits::RANGES_BYTES_MAX), in the order of arrival, and is dropped
+//! if its client is gone by then.
 //!
 //! Invariants: one request at least may be under way, at any length. Each request ends with one
 //! reply, unless the client is gone.
@@ -10,41 +11,12 @@
 //! It does not split requests.
 
 use super::{
-    commands::{fail, when_done},
+    answer::{fail, when_done},
     connection::Connection,
-    limits::RANGES_BYTES_MAX,
     reply::Ticket,
-    signal::{Signal, Turns},
 };
 use larder_device::{IoFuture, driver};
-use std::{cell::Cell, rc::Rc};
-
-/// The trims and writes of zeroes of a connection.
-#[derive(Default)]
-pub(super) struct Ranges {
-    /// The bytes under way.
-    bytes: Cell<u64>,
-    turns: Turns,
-    /// One has ended: for the task whose turn it is.
-    ended: Signal,
-}
-
-impl Ranges {
-    /// Counts `len` bytes as under way, if there is room for them.
-    fn begin(&self, len: u64) -> bool {
-        let bytes = self.bytes.get();
-        let has_room = bytes == 0 || bytes + len <= RANGES_BYTES_MAX;
-        if has_room {
-            self.bytes.set(bytes + len);
-        }
-        has_room
-    }
-
-    fn end(&self, len: u64) {
-        self.bytes.set(self.bytes.get() - len);
-        self.ended.notify();
-    }
-}
+use std::rc::Rc;
 
 /// Begins a request over `len` bytes by calling `begin`, now or when there is room.
 pub(super) fn start(

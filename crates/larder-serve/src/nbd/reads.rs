@@ -17,7 +17,7 @@
 //! It does not check requests, or wait for the socket, other than for a stretch.
 
 use super::{
-    commands::{fail, when_done},
+    answer::{fail, when_done},
     connection::Connection,
     limits::{PIECE_BYTES_MAX, SPARSE_READ_BYTES_MIN, count},
     outbox::{Body, Segment},

@@ -13,7 +13,6 @@ use std::path::Path;
 ///
 /// A number may fall. A crate without a line has no circle.
 const CIRCLES: &[(&str, usize, &str)] = &[
-    ("larder-serve", 6, "requests, replies and their connection hold each other"),
     ("larder-sim", 16, "the drives are made by the same table that they share"),
     ("larder", 20, "the commands share the state of a serving cache"),
 ];
