@@ -125,4 +125,5 @@ tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard
 
 bench: ## Measure against the aims; writes target/bench.json. Then how fast the laboratory replays each design and simulates each drive
 	cargo run --release -p larder-bench
-	cargo bench -p larder-sim --bench lab --bench ssd
+	cargo bench -p larder-sim --bench lab
+	cargo bench -p larder-ssd

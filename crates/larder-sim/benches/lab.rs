@@ -11,7 +11,7 @@
 //! It does not judge, or measure the reading of a trace; tests/replay_ram.rs has figures for that.
 //! Run with `cargo bench -p larder-sim --bench lab`; it wants the traces beside the checkout.
 
-#[path = "common/live.rs"]
+#[path = "../../larder-ssd/tests/common/live.rs"]
 mod live;
 
 use std::{collections::HashSet, path::Path, sync::OnceLock};
@@ -24,9 +24,9 @@ use larder_sim::{
     origin::{Origin, profile::Profile as OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
-    ssd::{ftl::FtlKind, profile::Profile},
     whole::{ClientRequest, Pace, Whole, figures::Figures},
 };
+use larder_ssd::{ftl::FtlKind, profile::Profile};
 use larder_trace::{FormatId, Op, OpenOptions};
 
 #[global_allocator]

@@ -21,13 +21,10 @@ use hashbrown::{HashMap, hash_map::Entry};
 use larder_core::{Fingerprint, types::mix};
 use smallvec::SmallVec;
 
-use crate::{
-    cache::Content,
-    devices::RawChunk,
-    ssd::{
-        ftl::{Ftl, PageWrite},
-        geometry::Lpn,
-    },
+use crate::{cache::Content, devices::RawChunk};
+use larder_ssd::{
+    ftl::{Ftl, PageWrite},
+    geometry::Lpn,
 };
 
 /// See the module. Offsets are bytes of the drive.

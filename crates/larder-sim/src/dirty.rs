@@ -22,7 +22,8 @@ use std::{
 
 use larder_core::Lba;
 
-use crate::{devices::Gathering, ssd::ftl::Ftl};
+use crate::devices::Gathering;
+use larder_ssd::ftl::Ftl;
 
 /// Blocks that may get dirty before a cache is asked again, at least.
 ///
@@ -247,13 +248,11 @@ impl DirtyPages {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        devices::Requests,
-        ssd::{
-            ftl::FtlKind,
-            geometry::Geometry,
-            profile::{PROFILES, Profile},
-        },
+    use crate::devices::Requests;
+    use larder_ssd::{
+        ftl::FtlKind,
+        geometry::Geometry,
+        profile::{PROFILES, Profile},
     };
 
     fn pages() -> DirtyPages {

@@ -29,14 +29,14 @@ use crate::{
     contents::PageContents,
     devices::{Action, Device, DeviceRequest, Requests, Told},
     dirty::{DirtyPages, Dirtying, TooDirty},
-    ssd::{
-        counts::{Counts, Wear},
-        ftl::{Ftl, FtlKind, PageWrite},
-        geometry::{Lpn, OutOfRange},
-        op::{Op, Sink},
-        profile::Profile,
-    },
     waiting::{Waiting, WaitingUnit},
+};
+use larder_ssd::{
+    counts::{Counts, Wear},
+    ftl::{Ftl, FtlKind, PageWrite},
+    geometry::{Lpn, OutOfRange},
+    op::{Op, Sink},
+    profile::Profile,
 };
 
 /// The part of the flash beyond which a buffer was not cut with the drive.

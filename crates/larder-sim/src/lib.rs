@@ -30,7 +30,6 @@ pub mod report;
 mod seeded;
 pub mod setup;
 pub mod slotted;
-pub mod ssd;
 pub mod survey;
 pub mod tally;
 mod touched;

@@ -28,11 +28,11 @@ use crate::{
     host::{Host, HostCounts},
     lab::Listener,
     setup::Built,
-    ssd::{
-        counts::{Counts, Life, Wear},
-        geometry::Geometry,
-    },
     tally::{Tally, ratio},
+};
+use larder_ssd::{
+    counts::{Counts, Life, Wear},
+    geometry::Geometry,
 };
 
 /// The measures of a replay.
@@ -77,12 +77,6 @@ pub struct DriveMeasures {
 }
 
 impl DriveMeasures {
-    /// Returns the standard deviation of the erasures a block over their mean. `None` if there were
-    /// none.
-    pub fn wear_variation(&self) -> Option<f64> {
-        (self.wear.mean > 0.0).then(|| self.wear.standard_deviation / self.wear.mean)
-    }
-
     /// Returns the bytes programmed for each that the cache wrote. `None` without writes.
     ///
     /// The programmed bytes include the padding of a page or a unit. They leave out deduplicated

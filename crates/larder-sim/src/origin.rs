@@ -3,7 +3,7 @@
 //!
 //! Role: a [`Profile`] names a medium and its figures; an [`Origin`] is one with a clock.
 //! [`Origin::submit`] makes requests. The clock goes from event to event, as that of a drive does
-//! ([`ssd::time`](crate::ssd::time)): so both can follow one clock.
+//! ([`ssd::time`](larder_ssd::time)): so both can follow one clock.
 //!
 //! | file | content |
 //! |---|---|
@@ -39,7 +39,7 @@ use std::{
 
 use hashbrown::HashMap;
 
-use crate::ssd::{
+use larder_ssd::{
     geometry::OutOfRange,
     time::{Nanos, latency::Latencies},
 };

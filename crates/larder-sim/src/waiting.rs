@@ -16,7 +16,7 @@ use std::{collections::VecDeque, ops::Range};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 
-use crate::ssd::ftl::Ftl;
+use larder_ssd::ftl::Ftl;
 
 /// The unit of the parts, in bytes: every request of a cache is at least as long.
 pub(crate) const SECTOR_BYTES: u64 = larder_core::types::SECTOR_BYTES as u64;

@@ -61,17 +61,12 @@ pub use pace::{Pace, WholeError};
 use pages::Pages;
 use plan::{Chain, Stage, Task};
 
-use crate::{
-    cache::ReplayCache,
-    devices::Requests,
-    host::Host,
-    origin::Origin,
-    ssd::{
-        ftl::FtlKind,
-        geometry::OutOfRange,
-        profile::Profile,
-        time::{Drive, Nanos},
-    },
+use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::Origin};
+use larder_ssd::{
+    ftl::FtlKind,
+    geometry::OutOfRange,
+    profile::Profile,
+    time::{Drive, Nanos},
 };
 
 /// Background writes (closed segments, above all), at most, before requests wait to begin.

@@ -3,13 +3,11 @@
 use std::cell::Cell;
 
 use super::*;
-use crate::{
-    seeded::{Rng, for_seeds},
-    ssd::{
-        ftl::FtlKind,
-        geometry::Geometry,
-        profile::{PROFILES, Profile},
-    },
+use crate::seeded::{Rng, for_seeds};
+use larder_ssd::{
+    ftl::FtlKind,
+    geometry::Geometry,
+    profile::{PROFILES, Profile},
 };
 
 fn chunk(start: u64, number: u8) -> RawChunk {

@@ -12,15 +12,15 @@ use super::*;
 use crate::{
     devices::{Gathering, RawChunk},
     seeded::{Rng, for_seeds},
-    ssd::{
-        array::FlashArray,
-        ftl::{FTLS, Written},
-        geometry::{Geometry, Ppa},
-        profile::PROFILES,
-    },
     waiting::SECTOR_BYTES,
 };
 use larder_core::Fingerprint;
+use larder_ssd::{
+    array::FlashArray,
+    ftl::{FTLS, Written},
+    geometry::{Geometry, Ppa},
+    profile::PROFILES,
+};
 
 /// A request to a layer.
 #[derive(Debug)]
@@ -316,7 +316,7 @@ impl Beside {
         let drive = self.host.drive_counts();
         let pages = self.units_written * self.unit_sectors / PAGE_SECTORS;
         assert_eq!(drive.host_pages_written, pages, "{name}: the layer gets what it is handed");
-        let by_host = drive.programs[crate::ssd::op::Cause::Host as usize];
+        let by_host = drive.programs[larder_ssd::op::Cause::Host as usize];
         assert_eq!(by_host + drive.pages_deduplicated, pages, "{name}: programs of the host");
         self.host.ftl().check();
         for (sector, version) in &self.newest {

@@ -17,7 +17,7 @@
 use std::collections::VecDeque;
 
 use super::{Ends, Kind, Medium, Request, Work, platter::Platter, profile::DiskFigures, transfer_ns};
-use crate::ssd::time::Nanos;
+use larder_ssd::time::Nanos;
 
 /// Ranges that the buffer remembers.
 pub const SEGMENTS_MAX: usize = 16;

@@ -6,12 +6,12 @@
 //! which survives power loss. The interface's rate bounds sustained writes. Discipline: first come,
 //! first served.
 //!
-//! It leaves garbage collection, wear, and a full drive's slowness to [`ssd`](crate::ssd).
+//! It leaves garbage collection, wear, and a full drive's slowness to `larder-ssd`.
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
 use super::{Foresees, Kind, Request, profile::FlashFigures, transfer_ns};
-use crate::ssd::time::Nanos;
+use larder_ssd::time::Nanos;
 
 /// See the module.
 pub struct Flash {

@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::{Foresees, Kind, Request, profile::NetworkFigures, transfer_ns};
-use crate::ssd::time::Nanos;
+use larder_ssd::time::Nanos;
 
 /// See the module.
 pub struct Network {

@@ -14,7 +14,7 @@
 //! It does not queue, or know requests.
 
 use super::profile::DiskFigures;
-use crate::ssd::time::Nanos;
+use larder_ssd::time::Nanos;
 
 /// A wait that misses a whole turn by less than this part of it is rounding.
 const ANGLE_ROUNDING: f64 = 1e-5;

@@ -7,7 +7,7 @@
 //!
 //! It leaves the meaning of the figures for a queue to each medium's file.
 
-use crate::ssd::{geometry::OutOfRange, time::Nanos};
+use larder_ssd::{geometry::OutOfRange, time::Nanos};
 
 /// The largest origin, in bytes: a pebibyte.
 pub const SIZE_BYTES_MAX: u64 = 1 << 50;

@@ -20,7 +20,7 @@
 use hashbrown::HashMap;
 
 use super::{Kind, Medium, Request, Work, disk::Disk, profile::RaidFigures};
-use crate::ssd::time::Nanos;
+use larder_ssd::time::Nanos;
 
 /// A part of a request: bytes of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

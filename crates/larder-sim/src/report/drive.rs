@@ -8,7 +8,8 @@
 use serde_json::{Map, Value, json};
 
 use super::Row;
-use crate::{measure::DriveMeasures, setup::drive::DriveSetup, ssd::op::Cause};
+use crate::{measure::DriveMeasures, setup::drive::DriveSetup};
+use larder_ssd::op::Cause;
 
 /// Keys of a row with a drive, behind those of every row, in the order of a CSV file.
 pub const COLUMNS: &[&str] = &[
@@ -98,7 +99,7 @@ pub fn figures(setup: &DriveSetup, measures: &DriveMeasures, seconds: Option<f64
         "ssd_wear_min": wear.min,
         "ssd_wear_mean": wear.mean,
         "ssd_wear_max": wear.max,
-        "ssd_wear_variation": measures.wear_variation(),
+        "ssd_wear_variation": measures.wear.variation(),
         "ssd_life_years": life.and_then(|life| years(life.years_mean_block)),
         "ssd_life_years_worst_block": life.and_then(|life| years(life.years_worst_block)),
         "ssd_life_note": note,

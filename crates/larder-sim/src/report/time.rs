@@ -8,10 +8,8 @@
 use serde_json::{Value, json};
 
 use super::Row;
-use crate::{
-    ssd::time::latency::Latencies,
-    whole::{Pace, figures::Figures},
-};
+use crate::whole::{Pace, figures::Figures};
+use larder_ssd::time::latency::Latencies;
 
 /// Keys of a row with time, behind all others, in the order of a CSV file.
 pub const COLUMNS: &[&str] = &[

@@ -25,16 +25,13 @@
 //! It leaves the placing of the flash on the drive to [`Host`].
 
 use super::Setup;
-use crate::{
-    host::Host,
-    ssd::{
-        ftl::FtlKind,
-        geometry::{
-            Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX,
-            PARALLEL_MAX,
-        },
-        profile::{Profile, Scale},
+use crate::host::Host;
+use larder_ssd::{
+    ftl::FtlKind,
+    geometry::{
+        Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX, PARALLEL_MAX,
     },
+    profile::{Profile, Scale},
 };
 
 /// The fewest blocks of a plane of a drive that is cut to the size of a cache.
@@ -453,7 +450,7 @@ fn pages_dividing(profile: &Profile, weu_bytes: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssd::{ftl::FTLS, profile::PROFILES};
+    use larder_ssd::{ftl::FTLS, profile::PROFILES};
 
     #[test]
     fn every_profile_is_cut_to_the_size_of_a_cache() {
@@ -625,7 +622,7 @@ mod tests {
         });
         let numbers: Vec<_> = longest.collect();
         let profile = DriveSetup::new(PROFILES[0], &FTLS[0]).with_all(&numbers).expect("a drive").profile;
-        let parts = [2 * profile.timing.erase_ns, profile.hash_ns(crate::ssd::op::Hash::Sha1), profile.link_ns()];
+        let parts = [2 * profile.timing.erase_ns, profile.hash_ns(larder_ssd::op::Hash::Sha1), profile.link_ns()];
         assert!(numbers.len() == 7 && parts.iter().all(|ns| *ns <= 250_000_000), "{parts:?}");
     }
 }

@@ -9,7 +9,8 @@
 use larder_core::Lba;
 use larder_trace::{ChunkRequest, Op, TraceError, TraceResult};
 
-use crate::{cache::Request, replay::content_of, ssd::time::Nanos, touched::Touched};
+use crate::{cache::Request, replay::content_of, touched::Touched};
+use larder_ssd::time::Nanos;
 
 /// 292 years: later requests of a trace are made then, and as long remains for the work under way.
 const LATEST: Nanos = Nanos::MAX / 2;

@@ -16,10 +16,10 @@ use crate::{
     dirty::{DirtyPages, Dirtying, TooDirty},
     host::Host,
     origin::{self, Kind, Origin},
-    ssd::{
-        geometry::OutOfRange,
-        time::{Drive, Nanos, Request},
-    },
+};
+use larder_ssd::{
+    geometry::OutOfRange,
+    time::{Drive, Nanos, Request},
 };
 
 /// The place of a step: its task, and the chain of its stage.

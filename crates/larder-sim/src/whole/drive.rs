@@ -3,14 +3,12 @@
 //! It is the drive whose erasures are counted ([`setup::drive`](crate::setup::drive)): writes,
 //! copies and erasures are the same, as far as requests come in the same order. It may have fewer
 //! planes than its profile. The planes that it has are as parallel as the profile
-//! ([`stripes`](crate::ssd::time::stripes)).
+//! ([`stripes`](larder_ssd::time::stripes)).
 //!
 //! It does not cut.
 
-use crate::{
-    setup::drive::DriveSetup,
-    ssd::{ftl::FtlKind, geometry::OutOfRange, profile::Profile, time::Drive},
-};
+use crate::setup::drive::DriveSetup;
+use larder_ssd::{ftl::FtlKind, geometry::OutOfRange, profile::Profile, time::Drive};
 
 /// Makes the drive, new and empty, of a profile that was cut.
 ///
@@ -37,7 +35,7 @@ pub fn fitted(profile: &Profile, kind: &'static FtlKind, flash_bytes: u64) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ssd::{ftl::FTLS, profile::PROFILES};
+    use larder_ssd::{ftl::FTLS, profile::PROFILES};
 
     #[test]
     fn a_drive_is_as_large_as_asked_and_as_parallel_as_its_profile() {

@@ -7,13 +7,10 @@
 
 use larder_trace::Op;
 
-use crate::{
-    origin::Work,
-    ssd::time::{
-        Nanos,
-        latency::{Latencies, Times},
-    },
-    tally::Tally,
+use crate::{origin::Work, tally::Tally};
+use larder_ssd::time::{
+    Nanos,
+    latency::{Latencies, Times},
 };
 
 /// The clocks and meters at a moment.

@@ -14,9 +14,9 @@ use std::ops::Range;
 use crate::{
     contents::PageContents,
     devices::{Action, DeviceRequest, Requests},
-    ssd::{ftl::Ftl, time::Request},
     waiting::Waiting,
 };
+use larder_ssd::{ftl::Ftl, time::Request};
 
 /// See the module.
 pub(super) struct Pages {

@@ -23,8 +23,9 @@ use std::{collections::VecDeque, ops::Range};
 use super::pages::Pages;
 use crate::{
     devices::{Action, Device, DeviceRequest, Requests, Waits},
-    origin, ssd,
+    origin,
 };
+use larder_ssd;
 
 /// The longest write that neighbours are joined to, in bytes, as in the engine's destaging.
 const JOINED_BYTES_MAX: u64 = 1 << 20;
@@ -32,7 +33,7 @@ const JOINED_BYTES_MAX: u64 = 1 << 20;
 /// A request to a device.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Drive(ssd::time::Request),
+    Drive(larder_ssd::time::Request),
     Origin(origin::Request),
 }
 

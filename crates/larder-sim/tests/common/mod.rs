@@ -1,9 +1,7 @@
 //! The shared part of the tests of replays: traces, their replay, and seeded randomness.
 
-pub mod caftl;
 #[path = "../../../larder-core/tests/common/mod.rs"]
 mod seeded;
-pub mod ssd;
 
 pub use seeded::{Rng, for_seeds};
 use std::path::{Path, PathBuf};

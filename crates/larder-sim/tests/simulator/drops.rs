@@ -13,10 +13,10 @@ use larder_sim::{
     measure::Meter,
     origin::{Origin, profile::Profile as OriginProfile},
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Orphans, Setup, drive::DriveSetup},
-    ssd::{ftl::FtlKind, profile::Profile},
     tally::Tally,
     whole::{ClientRequest, Pace, Whole},
 };
+use larder_ssd::{ftl::FtlKind, profile::Profile};
 use larder_trace::Op;
 
 const LAYERS: [&str; 3] = ["flashtier", "flashtier-merge", "flashtier-lru"];

@@ -14,12 +14,12 @@ use larder_sim::{
     measure::{DriveMeasures, Measures, Meter},
     report::drive::figures,
     setup::{DESIGNS, Design, FlashAmount, Granularity, Options, Orphans, Setup, drive::DriveSetup},
-    ssd::{
-        ftl::{FTLS, FtlKind},
-        op::Cause,
-        profile::Profile,
-    },
     tally::Tally,
+};
+use larder_ssd::{
+    ftl::{FTLS, FtlKind},
+    op::Cause,
+    profile::Profile,
 };
 
 const CHUNK: u32 = 8192;

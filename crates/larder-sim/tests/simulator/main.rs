@@ -2,19 +2,13 @@
 //!
 //! So common code is compiled once, and long tests of one suite run beside those of the next. Tests
 //! with an allocator that counts are apart: `austere_allocations.rs`, `index_ram.rs`,
-//! `replay_ram.rs`, `ssd_ram.rs`.
+//! `replay_ram.rs`.
 
 mod austere_bucketed;
 mod austere_model;
 mod austere_published;
 mod austere_safety;
 mod bound;
-mod caftl;
-mod caftl_maps;
-mod caftl_own_pages;
-mod caftl_power;
-mod caftl_recovery;
-mod caftl_store;
 #[path = "../common/mod.rs"]
 mod common;
 mod decisions;
@@ -27,17 +21,7 @@ mod papers_nitro_cachededup;
 mod published;
 mod reproduction;
 mod slotted;
-mod ssd_buffer;
-mod ssd_conservation;
-mod ssd_greedy;
-mod ssd_hybrid;
-mod ssd_hybrid_merges;
-mod ssd_profiles;
-mod ssd_rules;
 mod ssd_slots;
-mod ssd_time;
-mod ssd_wear;
-mod ssd_weu_aligned;
 mod trims;
 mod weu;
 mod weu_sizing;

@@ -5,14 +5,12 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Rng, for_seeds};
-use larder_sim::{
-    origin::{
-        Kind, Origin, Request,
-        profile::{DISK_7200, DiskFigures, Figures, FlashFigures, NetworkFigures, PROFILES, Profile, RaidFigures},
-        raid::Rows,
-    },
-    ssd::time::Nanos,
+use larder_sim::origin::{
+    Kind, Origin, Request,
+    profile::{DISK_7200, DiskFigures, Figures, FlashFigures, NetworkFigures, PROFILES, Profile, RaidFigures},
+    raid::Rows,
 };
+use larder_ssd::time::Nanos;
 
 const SIZE: u64 = 1 << 40;
 const TURN: Nanos = 60_000_000_000 / 7200;

@@ -14,16 +14,16 @@ use larder_sim::{
     measure::Meter,
     replay::own_content,
     setup::{Built, Design, FlashAmount, Granularity, Options, Setup, drive::DriveSetup},
-    ssd::{
-        counts::Counts,
-        flashtier::FlashTierOptions,
-        ftl::{Ftl, FtlKind, PageWrite},
-        geometry::{Geometry, Lpn},
-        hybrid::Hybrid,
-        op::Op,
-        profile::Profile,
-    },
     tally::Tally,
+};
+use larder_ssd::{
+    counts::Counts,
+    flashtier::FlashTierOptions,
+    ftl::{Ftl, FtlKind, PageWrite},
+    geometry::{Geometry, Lpn},
+    hybrid::Hybrid,
+    op::Op,
+    profile::Profile,
 };
 
 const EXTENT_BYTES: u32 = 8192;

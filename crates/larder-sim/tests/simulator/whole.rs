@@ -14,14 +14,14 @@ use larder_sim::{
         profile::{Figures as Medium, NetworkFigures, Profile as OriginProfile},
     },
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
-    ssd::{
-        ftl::FtlKind,
-        geometry::Geometry,
-        profile::{Profile, Timing},
-        time::Nanos,
-    },
     tally::Tally,
     whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+};
+use larder_ssd::{
+    ftl::FtlKind,
+    geometry::Geometry,
+    profile::{Profile, Timing},
+    time::Nanos,
 };
 use larder_trace::{Op, TraceError};
 

@@ -11,8 +11,8 @@ use clap::{Args, Subcommand};
 use larder_sim::{
     origin::profile::Profile as OriginProfile,
     setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
-    ssd::ftl::FtlKind,
 };
+use larder_ssd::ftl::FtlKind;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
 

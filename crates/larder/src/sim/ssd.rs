@@ -8,13 +8,10 @@ use crate::{
     output,
     size::{self, human},
 };
-use larder_sim::{
-    report::drive::PREFIX,
-    setup::drive::DriveSetup,
-    ssd::{
-        ftl::{FTLS, FtlKind},
-        profile::{PROFILES, Profile},
-    },
+use larder_sim::{report::drive::PREFIX, setup::drive::DriveSetup};
+use larder_ssd::{
+    ftl::{FTLS, FtlKind},
+    profile::{PROFILES, Profile},
 };
 
 /// The default layer, as in today's drives.

@@ -21,7 +21,7 @@ const SOURCE_LINES_MAX: usize = 500;
 const TRACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// The test programs of which each suite is a module.
-const PROGRAMS_OF_MANY: &[&str] = &["decisions", "engine", "format", "nbd", "program", "simulator", "traces"];
+const PROGRAMS_OF_MANY: &[&str] = &["decisions", "drives", "engine", "format", "nbd", "program", "simulator", "traces"];
 
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
@@ -31,7 +31,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder-core", &[]),
     ("larder-trace", &[]),
     ("larder-engine", &["larder-format", "larder-device", "larder-core"]),
-    ("larder-sim", &["larder-format", "larder-core", "larder-trace"]),
+    ("larder-ssd", &["larder-core"]),
+    ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
     ("larder-serve", &["larder-device"]),
     (
         "larder",
@@ -41,6 +42,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-core",
             "larder-engine",
             "larder-trace",
+            "larder-ssd",
             "larder-sim",
             "larder-serve",
         ],
@@ -53,6 +55,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-core",
             "larder-engine",
             "larder-trace",
+            "larder-ssd",
             "larder-sim",
             "larder-serve",
             "larder",

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     paper::{Comparison, Lab, Report, Span, Table},
     report::plot::Scale,
-    ssd::caftl::options::{CaftlOptions, Switch},
 };
+use larder_ssd::caftl::options::{CaftlOptions, Switch};
 
 const BUFFER_MIB: u64 = 2;
 /// Sampling units in KiB.

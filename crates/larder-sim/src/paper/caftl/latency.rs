@@ -12,8 +12,8 @@ use super::{
 use crate::{
     paper::{Lab, Report, Span, Table},
     report::plot::Scale,
-    ssd::caftl::options::CaftlOptions,
 };
+use larder_ssd::caftl::options::CaftlOptions;
 
 /// Buffers in MB (§4.3.1).
 const BUFFERS_MIB: [u64; 4] = [2, 4, 8, 16];

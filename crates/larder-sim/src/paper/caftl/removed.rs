@@ -17,10 +17,10 @@ use super::{
 use crate::{
     paper::{Lab, Report, Span, Table},
     report::plot::Scale,
-    ssd::caftl::{
-        options::CaftlOptions,
-        store::{Order, StoreCounts, StoreOptions},
-    },
+};
+use larder_ssd::caftl::{
+    options::CaftlOptions,
+    store::{Order, StoreCounts, StoreOptions},
 };
 
 /// The paper's buffer (§4.2).

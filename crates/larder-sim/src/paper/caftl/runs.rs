@@ -5,25 +5,23 @@
 //! It leaves the choice of runs to its caller.
 
 use super::stream::Stream;
-use crate::{
-    paper::Lab,
-    ssd::{
-        caftl::{
-            Caftl,
-            options::CaftlOptions,
-            store::{StoreCounts, StoreOptions},
-        },
-        counts::Counts,
-        ftl::{Ftl, PageWrite},
-        geometry::Lpn,
-        op::Nobody,
-        page_mapped::{PageMapped, PageMappedOptions},
-        profile::Profile,
-        space::SpaceOptions,
-        time::{
-            Drive, Request,
-            run::{at_full_load, at_own_pace},
-        },
+use crate::paper::Lab;
+use larder_ssd::{
+    caftl::{
+        Caftl,
+        options::CaftlOptions,
+        store::{StoreCounts, StoreOptions},
+    },
+    counts::Counts,
+    ftl::{Ftl, PageWrite},
+    geometry::Lpn,
+    op::Nobody,
+    page_mapped::{PageMapped, PageMappedOptions},
+    profile::Profile,
+    space::SpaceOptions,
+    time::{
+        Drive, Request,
+        run::{at_full_load, at_own_pace},
     },
 };
 

@@ -13,14 +13,12 @@ use std::ops::Range;
 use larder_trace::{ChunkRequest, Op};
 
 use super::{PAGE_BYTES, how};
-use crate::{
-    paper::Lab,
-    ssd::{
-        ftl::PageWrite,
-        geometry::Lpn,
-        profile::{Profile, Scale},
-        time::{Nanos, Request},
-    },
+use crate::paper::Lab;
+use larder_ssd::{
+    ftl::PageWrite,
+    geometry::Lpn,
+    profile::{Profile, Scale},
+    time::{Nanos, Request},
 };
 
 /// Pages of a request at most.

@@ -16,8 +16,8 @@ use crate::{
     paper::{Comparison, Lab, Replayed, Report, Span, Table},
     report::plot::Scale,
     setup::{FlashAmount, Options, Setup, drive::DriveSetup},
-    ssd::{ftl::FtlKind, profile::Profile},
 };
+use larder_ssd::{ftl::FtlKind, profile::Profile};
 
 /// The drive.
 const PROFILE: &str = "nitro-mlc";

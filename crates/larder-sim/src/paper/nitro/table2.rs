@@ -21,9 +21,9 @@ use crate::{
     paper::{Comparison, Lab, Report, Span, Table},
     report::plot::{Chart, Scale},
     setup::{Granularity, Options, Setup},
-    ssd::{ftl::FtlKind, profile::Profile},
     whole::{ClientRequest, Clients, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
+use larder_ssd::{ftl::FtlKind, profile::Profile};
 
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// Requests under way.

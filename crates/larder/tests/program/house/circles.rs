@@ -13,7 +13,8 @@ use std::path::Path;
 ///
 /// A number may fall. A crate without a line has no circle.
 const CIRCLES: &[(&str, usize, &str)] = &[
-    ("larder-sim", 16, "the drives are made by the same table that they share"),
+    ("larder-sim", 2, "a cache under replay answers in the words of its tally"),
+    ("larder-ssd", 14, "the drives are made by the same table that they share"),
     ("larder", 20, "the commands share the state of a serving cache"),
 ];
 

@@ -1,0 +1,80 @@
+//! CAFTL's own counts, beside those of every drive, for the figures of its paper.
+//!
+//! Role: the layer keeps [`CaftlCounts`]; [`DeviceRam`] has the RAM that a drive would need, in the
+//! paper's sizes.
+//!
+//! It leaves operations on flash and removed writes to [`Counts`](crate::counts::Counts).
+
+/// Counts since the drive was made.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CaftlCounts {
+    /// Pages that were written with in-line deduplication switched off (section 3.4.3).
+    pub pages_switched_off: u64,
+    /// Times that it was switched off.
+    pub switched_off: u64,
+    /// Sampling units of more than one page (section 3.4.1).
+    pub units_sampled: u64,
+    /// Those of them whose sample page was there.
+    pub samples_found: u64,
+    /// Pages written without fingerprint because their unit's sample page was not there.
+    pub pages_sampled_out: u64,
+    /// Pages whose CRC32 was looked up (section 3.4.2).
+    pub crc_lookups: u64,
+    /// Those of them that met a page of the same CRC32, and were fingerprinted.
+    pub crc_found: u64,
+    /// Pages deduplicated in line whose content did not change.
+    pub same_content: u64,
+    /// Pages deduplicated in line that found a deleted page, not erased yet (section 1.3).
+    pub revalidated: u64,
+    /// VBAs that were made: pages that became shared.
+    pub pages_shared: u64,
+    /// Pages fingerprinted out of line, in idle time (section 3.5).
+    pub fingerprinted_idle: u64,
+    /// Pages fingerprinted out of line, as collection moved them.
+    pub fingerprinted_collected: u64,
+    /// Physical pages given up out of line, because others had the same content.
+    pub coalesced: u64,
+    /// External merge sorts that went through.
+    pub merges: u64,
+    /// Times that the tables were written out.
+    pub syncs: u64,
+    /// Metadata pages that came into RAM, to be changed or looked at.
+    ///
+    /// They were read, if there were any yet.
+    pub metadata_pages_brought_in: u64,
+}
+
+/// RAM of a drive, in bytes, as the paper's structures take it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRam {
+    /// 4 a logical page.
+    pub primary_table: u64,
+    /// 8 a VBA in use.
+    pub secondary_table: u64,
+    /// All buckets that may be.
+    pub fingerprint_store: u64,
+    /// 4 a metadata page.
+    pub metadata_page_array: u64,
+    /// Metadata pages that may be in RAM.
+    pub metadata_pages: u64,
+    /// Fingerprints that are sorted at a time.
+    pub sort: u64,
+    /// The log's buffer.
+    pub log: u64,
+}
+
+impl DeviceRam {
+    /// Sums all of it.
+    pub fn total(&self) -> u64 {
+        let DeviceRam {
+            primary_table,
+            secondary_table,
+            fingerprint_store,
+            metadata_page_array,
+            metadata_pages,
+            sort,
+            log,
+        } = *self;
+        primary_table + secondary_table + fingerprint_store + metadata_page_array + metadata_pages + sort + log
+    }
+}

@@ -1,0 +1,163 @@
+//! A CAFTL drive beside a shadow flash and the host's data, for tests that look inside it.
+//!
+//! It does not judge.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+use larder_core::Fingerprint;
+use larder_ssd::{
+    caftl::{
+        Caftl, Recovered,
+        maps::At,
+        options::CaftlOptions,
+        store::{Entry, StoreOptions},
+    },
+    ftl::{Ftl, PageWrite, Written},
+    geometry::{Geometry, Lpn, Ppa},
+    op::{Cause, Op, Sink},
+};
+
+use super::ssd::{Held, Shadow, content};
+
+/// 1024 pages, of which 682 are logical.
+pub const GEOMETRY: Geometry = Geometry {
+    packages: 2,
+    dies_per_package: 1,
+    planes_per_die: 1,
+    blocks_per_plane: 64,
+    pages_per_block: 8,
+    page_bytes: 4096,
+    over_provisioning_percent: 50.0,
+};
+
+/// Room for every fingerprint.
+pub const ROOMY: StoreOptions = StoreOptions {
+    segments: 4,
+    bucket_bytes: 4096,
+    buckets_max: 64,
+    range_check: true,
+    order: larder_ssd::caftl::store::Order::Fingerprint,
+};
+
+/// See the module.
+pub struct Drive {
+    pub ftl: Caftl,
+    pub shadow: Shadow,
+    pub model: BTreeMap<u32, Option<Fingerprint>>,
+    /// Starts whose reads were compared with the pages on flash.
+    pub starts_compared: u32,
+}
+
+impl Drive {
+    pub fn new(options: CaftlOptions) -> Drive {
+        Drive::of(GEOMETRY, options)
+    }
+
+    pub fn of(geometry: Geometry, options: CaftlOptions) -> Drive {
+        let ftl = Caftl::new(geometry, options).unwrap_or_else(|error| panic!("{error}"));
+        Drive { ftl, shadow: Shadow::new(geometry), model: BTreeMap::new(), starts_compared: 0 }
+    }
+
+    /// Writes contents by number from a page on, as one request.
+    pub fn write(&mut self, first: u32, numbers: &[u64]) -> Written {
+        let pages: Vec<PageWrite> = (first..)
+            .zip(numbers)
+            .map(|(lpn, &number)| PageWrite { lpn: Lpn(lpn), content: content(number) })
+            .collect();
+        self.shadow.request += 1;
+        let written = self.ftl.write(&pages, &mut self.shadow);
+        self.model.extend(pages.iter().map(|page| (page.lpn.0, page.content)));
+        written
+    }
+
+    pub fn trim(&mut self, lpn: u32) {
+        self.ftl.trim(lpn..lpn + 1, &mut self.shadow);
+        self.model.remove(&lpn);
+    }
+
+    pub fn idle(&mut self, budget: u64) -> u64 {
+        self.ftl.idle(budget, &mut self.shadow)
+    }
+
+    pub fn locate(&self, lpn: u32) -> Ppa {
+        self.ftl.locate(Lpn(lpn)).unwrap_or_else(|| panic!("page {lpn} is somewhere"))
+    }
+
+    /// Returns the content on flash at the place of a page.
+    pub fn held(&self, lpn: u32) -> Option<Fingerprint> {
+        match self.shadow.held(self.ftl.locate(Lpn(lpn))?) {
+            Held::Host { content, .. } => content,
+            held => panic!("page {lpn} is on {held:?}"),
+        }
+    }
+
+    /// Returns the references to a page's shared content; 1 if it shares nothing.
+    pub fn references(&self, lpn: u32) -> u32 {
+        match self.ftl.maps().location(Lpn(lpn)).at() {
+            Some(At::Virtual(vba)) => self.ftl.maps().shared(vba).references,
+            Some(At::Page(_)) => 1,
+            None => 0,
+        }
+    }
+
+    /// Returns the layer's own valid pages on flash that were programmed for one of `causes`.
+    pub fn own_pages(&self, causes: &[Cause]) -> BTreeSet<Ppa> {
+        let valid = (0..GEOMETRY.pages()).map(Ppa).filter(|&ppa| self.ftl.array().is_valid(ppa));
+        valid.filter(|&ppa| matches!(self.shadow.held(ppa), Held::Internal(cause) if causes.contains(&cause))).collect()
+    }
+
+    /// Cuts the power and starts again. The start reads exactly the pages on flash, each once, the
+    /// tables and the journal before the metadata.
+    pub fn lose_power(&mut self) -> Recovered {
+        let (mut read, mut changed_since) = (Vec::new(), false);
+        let Drive { ftl, shadow, .. } = self;
+        let recovered = ftl.lose_power(&mut |op: &Op| {
+            shadow.op(op);
+            match *op {
+                Op::Read { ppa, cause: Cause::Recovery } => read.push(ppa),
+                Op::Program { .. } | Op::Erase { .. } => changed_since |= !read.is_empty(),
+                _ => {}
+            }
+        });
+        let (maps, metadata) = (recovered.map_pages_read as usize, recovered.metadata_pages_read as usize);
+        assert_eq!(read.len(), maps + metadata, "what is read is what is told");
+        // A start that ends with tables written out has other pages then.
+        if !changed_since {
+            let set = |pages: &[Ppa]| -> BTreeSet<Ppa> { pages.iter().copied().collect() };
+            let on_flash = self.own_pages(&[Cause::MapTable, Cause::Journal]);
+            assert_eq!((set(&read[..maps]), maps), (on_flash.clone(), on_flash.len()), "tables and journal");
+            let on_flash = self.own_pages(&[Cause::Metadata]);
+            assert_eq!((set(&read[maps..]), metadata), (on_flash.clone(), on_flash.len()), "metadata pages");
+            assert!(self.own_pages(&[Cause::SortRun]).is_empty(), "sorted runs are given up");
+            self.starts_compared += 1;
+        }
+        recovered
+    }
+
+    /// Returns entries of the store for pages that are not deleted.
+    pub fn live_entries(&self) -> Vec<Entry> {
+        let mut entries: Vec<Entry> = self.ftl.store().entries().filter(|entry| entry.reference > 0).copied().collect();
+        entries.sort_by_key(|entry| entry.digest);
+        entries
+    }
+
+    /// Returns the number of physical pages that hold the host's data, and of contents.
+    pub fn pages_and_contents(&self) -> (usize, usize) {
+        let pages: BTreeSet<Ppa> = self.model.keys().map(|&lpn| self.locate(lpn)).collect();
+        let contents: HashSet<Option<Fingerprint>> = self.model.values().copied().collect();
+        (pages.len(), contents.len())
+    }
+
+    /// Checks the layer's own beliefs, and that each page reads its written content.
+    pub fn check(&self) {
+        self.ftl.check();
+        for lpn in 0..self.ftl.logical_pages() {
+            match self.model.get(&lpn) {
+                Some(content) => assert_eq!(self.held(lpn), *content, "page {lpn}"),
+                None => assert_eq!(self.ftl.locate(Lpn(lpn)), None, "page {lpn}"),
+            }
+        }
+        let (ours, heard) = (self.ftl.counts(), &self.shadow.counts);
+        assert_eq!((ours.programs, ours.reads, ours.hashes), (heard.programs, heard.reads, heard.hashes));
+    }
+}
