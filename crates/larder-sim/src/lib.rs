@@ -6,7 +6,7 @@
 //! Invariants: the decisions are those of `larder-core`, the same that an engine executes. No data
 //! is moved. The same requests give the same counts.
 //!
-//! It leaves the formats of trace files to `larder-trace`.
+//! It leaves the formats of trace files to `larder-trace`, and drives to `larder-ssd`.
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
@@ -22,7 +22,6 @@ pub mod host;
 pub mod lab;
 pub mod measure;
 pub mod origin;
-pub mod paper;
 pub mod replay;
 pub mod report;
 #[cfg(test)]

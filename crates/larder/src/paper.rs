@@ -1,6 +1,6 @@
 //! `larder paper`: the papers' experiments, listed and run.
 //!
-//! Some count, by replay, and `larder_sim::paper` knows those. Others measure the engine's caches
+//! Some count, by replay, and `larder_papers` knows those. Others measure the engine's caches
 //! on devices with the timing of real media; `paper/live.rs` knows these.
 //!
 //! Invariants: outputs and traces are checked before any replay or output.
@@ -24,10 +24,8 @@ use crate::{
     sim::{outputs::Outputs, replay::processors},
     trace::{self, Use, watch::Watch},
 };
-use larder_sim::{
-    paper::{Experiment, Heading, Lab, Records, Report, StandIn, Workload, experiments},
-    report::plot,
-};
+use larder_papers::{Experiment, Heading, Lab, Records, Report, StandIn, Workload, experiments};
+use larder_sim::report::plot;
 use live::{Clocks, Live, Means, Source};
 pub use rig::Time;
 use serde_json::{Value, json};

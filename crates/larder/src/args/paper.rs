@@ -1,6 +1,6 @@
 //! The options of `larder paper`: the papers' experiments.
 //!
-//! It does not know the experiments; `larder_sim::paper` and `paper/live.rs` do.
+//! It does not know the experiments; `larder_papers` and `paper/live.rs` do.
 
 use super::trace::{columns, format_id};
 use crate::paper::Time;

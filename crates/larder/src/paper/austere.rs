@@ -4,7 +4,7 @@
 //! (§5.1). CD-LRU-D is `d-lru`, CD-ARC-D `d-arc`, CD-ARC-DC `cd-arc`. AC-D and AC-DC are `austere`
 //! without compression and with it.
 //!
-//! It does not count indices, hits and writes saved; `larder_sim::paper` does.
+//! It does not count indices, hits and writes saved; `larder_papers` does.
 
 mod cpu;
 mod index;
@@ -19,7 +19,7 @@ use super::{
 use crate::bench::requests::Request;
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
-use larder_sim::paper::{Heading, StandIn, profile};
+use larder_papers::{Heading, StandIn, profile};
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
 
 const PAPER: &str = "AustereCache (ATC '20)";

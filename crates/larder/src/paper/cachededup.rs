@@ -15,7 +15,7 @@ use super::{
 };
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
-use larder_sim::paper::{Heading, StandIn, profile};
+use larder_papers::{Heading, StandIn, profile};
 
 const PAPER: &str = "CacheDedup (FAST '16)";
 const CHUNK_BYTES: u32 = 4096;

@@ -16,10 +16,8 @@ use super::{
 use crate::bench::requests::Request;
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
-use larder_sim::{
-    paper::{Comparison, Heading, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Heading, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! The experiments on time: the engine's own caches under load, on devices with real media's
 //! timing.
 //!
-//! Role: [`LIVE`] is their list; experiments that only count are in `larder_sim::paper`. An
+//! Role: [`LIVE`] is their list; experiments that only count are in `larder_papers`. An
 //! experiment makes cases, [`Means::cases`] runs them, and its report has the same parts as one by
 //! replay.
 //!
@@ -16,7 +16,7 @@ use super::{
     nitro,
     rig::{Plan, Time},
 };
-use larder_sim::paper::{Heading, Lab, Report, StandIn};
+use larder_papers::{Heading, Lab, Report, StandIn};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicBool, AtomicUsize, Ordering},

@@ -13,7 +13,7 @@ mod table2;
 use super::live::{Clocks, Live, Source};
 use super::rig::CacheOf;
 use larder_device::throttled::Profile;
-use larder_sim::paper::{
+use larder_papers::{
     Heading, StandIn,
     nitro::{EXTENT_BYTES, extents},
 };

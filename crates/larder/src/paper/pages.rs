@@ -10,7 +10,7 @@
 //! It does not keep bytes: a page is its hash, XXH3 of 128 bits.
 
 use crate::error::{Failure, Outcome};
-use larder_sim::paper::{DISK, Records, Workload};
+use larder_papers::{DISK, Records, Workload};
 use larder_trace::{Content, Fingerprint, Op, Packing, Position, Provenance, Record, TraceError, TraceResult};
 use std::{
     collections::HashSet,

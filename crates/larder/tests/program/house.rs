@@ -21,7 +21,8 @@ const SOURCE_LINES_MAX: usize = 500;
 const TRACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// The test programs of which each suite is a module.
-const PROGRAMS_OF_MANY: &[&str] = &["decisions", "drives", "engine", "format", "nbd", "program", "simulator", "traces"];
+const PROGRAMS_OF_MANY: &[&str] =
+    &["decisions", "drives", "engine", "format", "nbd", "papers", "program", "simulator", "traces"];
 
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
@@ -33,6 +34,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder-engine", &["larder-format", "larder-device", "larder-core"]),
     ("larder-ssd", &["larder-core"]),
     ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
+    ("larder-papers", &["larder-core", "larder-ssd", "larder-sim", "larder-trace"]),
     ("larder-serve", &["larder-device"]),
     (
         "larder",
@@ -44,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-trace",
             "larder-ssd",
             "larder-sim",
+            "larder-papers",
             "larder-serve",
         ],
     ),

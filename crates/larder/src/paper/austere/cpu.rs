@@ -17,10 +17,8 @@ use crate::bench::content::Bytes;
 use larder_core::Fingerprint;
 use larder_engine::{Compression, codec::Codec};
 use larder_format::StoreKind;
-use larder_sim::{
-    paper::{Comparison, How, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, How, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::{Op, Unknown};
 use std::{
     hint::black_box,

@@ -14,10 +14,8 @@ use super::super::{
 use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
 use crate::bench::requests::Request;
 use larder_device::driver::block_on;
-use larder_sim::{
-    paper::{Comparison, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use std::{sync::Arc, thread};
 
 const THREADS: [usize; 4] = [1, 2, 4, 8];

@@ -11,10 +11,8 @@ use super::super::{
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
-use larder_sim::{
-    paper::{Comparison, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use std::sync::Arc;
 
 /// Requests of the paper's trace: 5 GiB.

@@ -20,10 +20,8 @@ use larder_device::{
     rng::{Rng, mix64},
     throttled::Profile,
 };
-use larder_sim::{
-    paper::{Comparison, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::{Fingerprint, Op};
 use std::sync::Arc;
 

@@ -20,10 +20,8 @@ use super::super::{
 };
 use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
 use crate::bench::{content::Sizes, requests::Request};
-use larder_sim::{
-    paper::{Comparison, How, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, How, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::Unknown;
 use std::{collections::HashMap, sync::Arc};
 

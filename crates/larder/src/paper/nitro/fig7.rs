@@ -14,10 +14,8 @@ use super::super::{
 };
 use super::{DISK, EXTENT_BYTES, FLASH, Variant, WEU_D, WEU_DC};
 use crate::bench::requests::Request;
-use larder_sim::{
-    paper::{Comparison, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::generate::{RandomReads, RandomReadsConfig};
 use std::sync::Arc;
 

@@ -17,10 +17,8 @@ use super::super::{
 use super::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::bench::requests::Request;
 use larder_device::throttled::Profile;
-use larder_sim::{
-    paper::{Comparison, Lab, Report, Span, Table},
-    report::plot::Scale,
-};
+use larder_papers::{Comparison, Lab, Report, Span, Table};
+use larder_sim::report::plot::Scale;
 use larder_trace::{
     Op, chunks,
     generate::{BootStorm, BootStormConfig, SyntheticBoot, SyntheticBootConfig},

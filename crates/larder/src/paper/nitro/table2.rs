@@ -15,7 +15,7 @@ use super::super::{
     rig::{Plan, Volume},
 };
 use super::{DISK, EXTENT, EXTENT_BYTES, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
-use larder_sim::paper::{
+use larder_papers::{
     Lab, Report,
     nitro::{
         cache_extents, how,
