@@ -30,8 +30,10 @@ FUZZ_SECONDS ?= 300
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
-build: ## Build the optimised `larder` binary (target/release/larder)
+# One after the other: a build of both would unite their features, and the laboratory has more.
+build: ## Build the optimised binaries (target/release/larder and larder-lab)
 	cargo build --release -p larder
+	cargo build --release -p larder-lab
 
 demo: ## Put a cache before a slow disk, work on it, and print the cache's counters (root, about 2 minutes after the build)
 	scripts/demo.sh
@@ -118,12 +120,12 @@ soak-slots-%:
 	LARDER_DESIGN=$* cargo test -p larder --test program -- clients:: reduction:: degraded:: refusals:: repair::
 
 soak-agree:
-	LARDER_REQUESTS=300000 cargo test --profile crash -p larder --test program -- designs_agree:: --nocapture
+	LARDER_REQUESTS=300000 cargo test --profile crash -p larder-lab --test laboratory -- designs_agree:: --nocapture
 
 tsan: ## The tests with real threads under ThreadSanitizer (fetches the standard library's sources with rustup)
 	scripts/tsan.sh
 
 bench: ## Measure against the aims; writes target/bench.json. Then how fast the laboratory replays each design and simulates each drive
-	cargo run --release -p larder-bench
+	cargo run --release -p larder-measure
 	cargo bench -p larder-sim --bench lab
 	cargo bench -p larder-ssd

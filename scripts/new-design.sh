@@ -30,15 +30,16 @@ tables=(
   Makefile
   crates/larder-core/src/designs.rs
   crates/larder-format/src/codes.rs
+  crates/larder-lab/tests/laboratory/designs_agree/logs.rs
   crates/larder-sim/src/setup/designs.rs
-  crates/larder/tests/program/designs_agree/logs.rs
   docs/FORMAT.md
 )
 # The suites, each line with LARDER_DESIGN. First come the rules of the house, which miss a table
 # that lacks the design, and the check that the simulator decides the engine's log. Then come the
 # engine's contract, recovery, crash sweep with its sample, and seeds of the simulation.
 suites=(
-  "--test program -- house:: designs_agree::logs::$name designs_agree::logs::every"
+  "--test program -- house::"
+  "--test laboratory -- designs_agree::logs::$name designs_agree::logs::every"
   "--test engine -- contract:: recovery::"
   "--test engine -- crash_sweep:: --nocapture"
   "--test simulation -- seeds"
@@ -86,7 +87,7 @@ add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN
 add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
 add crates/larder-sim/src/setup/designs.rs "pub static DESIGNS" "];" \
   "    replayed(larder_core::fifo::DESIGN, \"first in, first out; no data reduction\", PLAIN, |setup, flash| equal_slots::build(setup, flash, larder_core::fifo::Fifo::for_flash)),"
-add crates/larder/tests/program/designs_agree/logs.rs "decide_alike! {" "}" "    fifo_decides_alike: \"$name\","
+add crates/larder-lab/tests/laboratory/designs_agree/logs.rs "decide_alike! {" "}" "    fifo_decides_alike: \"$name\","
 sed -i "s/^SLOT_DESIGNS ?= .*/& $name/" Makefile
 sed -i "s/^\(| 65 | 1 | design | .*[^ ]\) |\$/\1, $number $name |/" docs/FORMAT.md
 
@@ -119,6 +120,6 @@ truncate -s 256M "$work/origin"
 "$larder" create --flash "$work/flash" --size 64M --origin "$work/origin" --design "$name"
 "$larder" dump superblock --flash "$work/flash" --json | grep -q "\"$name\"" || die "the superblock does not name the design"
 "$larder" verify --flash "$work/flash"
-"$larder" sim run --trace crates/larder-trace/tests/fixtures/blkparse.txt --design "$name" --flash 1M >"$work/log"
-grep "^$name, write-back" "$work/log" || die "larder sim does not replay it: $(cat "$work/log")"
+"$larder-lab" sim run --trace crates/larder-trace/tests/fixtures/blkparse.txt --design "$name" --flash 1M >"$work/log"
+grep "^$name, write-back" "$work/log" || die "larder-lab does not replay it: $(cat "$work/log")"
 say "ok: $name is a design, by one new file, its page and a line or two in each of ${#tables[@]} tables"

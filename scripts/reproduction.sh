@@ -6,19 +6,19 @@
 #   scripts/reproduction.sh [NAME...]   runs these experiments alone
 #   WRITE=1 scripts/reproduction.sh     also writes the outputs that differ, and exits 0
 #
-# A block after the line `larder paper run NAME` is of that experiment. Its lines have to be among
-# those that this prints, in their order; a block may leave lines out. WRITE=1 replaces a block that
-# differs by all tables of the output, without its title and notes. Blocks after other lines, which
-# are "as recorded", are neither compared nor written. docs/REPRODUCTION.md is written by hand, and
-# not read here.
+# A block after the line `larder-lab paper run NAME` is of that experiment. Its lines have to be
+# among those that this prints, in their order; a block may leave lines out. WRITE=1 replaces a
+# block that differs by all tables of the output, without its title and notes. Blocks after other
+# lines, which are "as recorded", are neither compared nor written. docs/REPRODUCTION.md is written
+# by hand, and not read here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:${CARGO_HOME:-$HOME/.cargo}/bin"
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
-cargo build --release --locked -p larder
-larder=${CARGO_TARGET_DIR:-target}/release/larder
+cargo build --release --locked -p larder-lab
+larder=${CARGO_TARGET_DIR:-target}/release/larder-lab
 work=$(mktemp -d "${TMPDIR:-/tmp}/larder-reproduction.XXXXXX")
 undo+=("rm -rf --one-file-system '$work'")
 trap undo_all EXIT
@@ -28,7 +28,7 @@ trap 'exit 143' TERM
 # Finds the block of the experiment `name`: prints it, or, with the file `new`, the whole document
 # with `new` in its place.
 block='
-  $0 == "`larder paper run " name "`" { ours = 1; if (new) print; next }
+  $0 == "`larder-lab paper run " name "`" { ours = 1; if (new) print; next }
   ours == 1 && /^```/ {
     ours = 2
     if (new) { print; while ((getline line < new) > 0) print line }
@@ -48,7 +48,7 @@ for file in docs/reproduction/*.md; do
     [ -z "${document[$name]:-}" ] || die "$name has two blocks, in ${document[$name]} and $file"
     document[$name]=$file
     names+=("$name")
-  done < <(sed -n 's/^`larder paper run \([a-z0-9-]*\)`$/\1/p' "$file")
+  done < <(sed -n 's/^`larder-lab paper run \([a-z0-9-]*\)`$/\1/p' "$file")
   if [ $# = 0 ]; then say "$file: $(grep -c '^As recorded' "$file" || true) blocks are left out: they are as recorded"; fi
 done
 for name in "$@"; do

@@ -91,7 +91,7 @@ impl<'a> Workload<'a> {
             if record.is_data() {
                 let bytes = record.content.map(|_| record.len_bytes);
                 let sentence =
-                    "it has no content, which experiments need: `larder trace convert --content` makes some up";
+                    "it has no content, which experiments need: `larder-lab trace convert --content` makes some up";
                 return bytes.ok_or_else(|| TraceError::parameter(sentence));
             }
         }

@@ -7,18 +7,23 @@
 //! Invariants: a published figure is one that the paper's text or a table of it prints. A curve
 //! that is only drawn gives none. The same traces at the same scale give the same report.
 //!
-//! It does not read files: the caller that makes a [`Lab`] hands it the traces. It does not take
-//! time either: experiments on devices belong to the command line, which makes its reports of the
-//! same parts.
+//! Experiments on time are in [`live`]: they run the engine's caches on devices with real media's
+//! timing. Their reports have the same parts.
+//!
+//! It does not read files: the caller that makes a [`Lab`] hands it the traces.
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 mod austere;
+pub mod blocks;
 mod cachededup;
 mod caftl;
+pub mod content;
 mod lab;
+pub mod live;
 pub mod nitro;
 mod report;
+pub mod request;
 mod weus;
 
 pub use caftl::DISK;

@@ -1,4 +1,4 @@
-//! Replay speed of each design of the laboratory on one core, as `larder sim run` replays.
+//! Replay speed of each design of the laboratory on one core, as `larder-lab sim run` replays.
 //!
 //! One replay is w106 over 50,000 chunks: 5.29 million references, each address with content of its
 //! own. The other is the trace of AustereCache's authors over 1,024 chunks. The requests are in

@@ -1,7 +1,7 @@
 //! The content of each chunk of a trace by its own account: reads of another content are counted.
 //!
-//! The definition is that of `larder trace info`, for chunks, and covers all cases. A chunk has the
-//! content of its last write. After one trim covered it, it is zeroes. With neither, it has the
+//! The definition is that of `larder-lab trace info`, for chunks, and covers all cases. A chunk has
+//! the content of its last write. After one trim covered it, it is zeroes. With neither, it has the
 //! content of its first read. If a trim covers a part of a chunk, its content is unknown until a
 //! write or the next read.
 //!

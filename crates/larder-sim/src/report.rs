@@ -357,7 +357,8 @@ pub fn csv(rows: &[Row]) -> String {
     out
 }
 
-pub(crate) fn csv_cell(value: Option<&Value>) -> String {
+/// Returns a value as a cell of a CSV file; none is empty.
+pub fn csv_cell(value: Option<&Value>) -> String {
     match value {
         None | Some(Value::Null) => String::new(),
         Some(Value::String(text)) if text.contains([',', '"', '\n', '\r']) => {

@@ -150,7 +150,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
     // Just above a power of two, where tables that double are largest; and just below it.
     for blocks in [(1u64 << 17) + 1, (1 << 17) - 1, 150_001, 114_689] {
         let most = 48 * blocks as i64 + FIXED_BYTES;
-        // The count of `larder trace info`: blocks with content of their own, many with one
+        // The count of `larder-lab trace info`: blocks with content of their own, many with one
         // content, one with many.
         let shared = records(1, 1).take(1).filter_map(Result::ok).find_map(|record| record.content);
         let of_one_content = records(blocks, 1).map(|record| record.map(|record| Record { content: shared, ..record }));

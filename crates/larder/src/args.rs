@@ -5,12 +5,9 @@
 //!
 //! It does not look at any file.
 
-mod bench;
 mod complaints;
 mod offline;
 mod origin;
-mod paper;
-mod sim;
 mod trace;
 mod values;
 
@@ -18,29 +15,18 @@ use crate::{
     error::{Failure, Outcome},
     size,
 };
-pub use bench::{BenchArgs, BenchCommand, BenchPrepareArgs, BenchReplayArgs, BenchTrace, PaceArg};
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
-pub use complaints::sentence;
+pub use complaints::Missing;
 use larder_device::throttled::Profile;
 use larder_engine::{Compression, WriteMode, designs::DESIGNS};
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 pub use origin::OriginLimits;
-pub use paper::{NamedTrace, PaperArgs, PaperCommand, PaperRunArgs};
-pub use sim::{
-    CacheArgs, CompareArgs, DriveArgs, ReportArgs, RunArgs, SimArgs, SimCommand, SimPaceArg, SweepArgs, TimeArgs,
-    TraceFile, TraceInput,
-};
 use std::{convert::Infallible, ffi::OsString, path::PathBuf, time::Duration};
-pub use trace::{
-    ContentArg, ConvertArgs, FormatArgs, GenerateArgs, InfoArgs, InputArgs, OutputArgs, RecordArgs, ShapeArgs,
-    ToFormat, TraceArgs, TraceCommand, UnknownArg,
-};
-use values::{
-    END_TIMEOUT, address, design, end_timeout, fp_index_percent, no_design, profile, ram_budget, request_max, seconds,
-};
-pub use values::{OriginChangedArg, TrimArg, request_count};
+pub use trace::{OutputArgs, RecordArgs, TraceArgs, TraceCommand};
+use values::{END_TIMEOUT, address, design, end_timeout, fp_index_percent, profile, ram_budget, request_max, seconds};
+pub use values::{OriginChangedArg, TrimArg, no_design};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -52,8 +38,16 @@ Examples:
   Use it as a file, and from there as a loop device:
     nbdfuse /mnt/disk 'nbd+unix:///?socket=/run/larder.sock' &
 
+`larder-lab` has the laboratory: sim, paper, bench, and trace info, convert and generate.
+
 Sizes are binary: 8K is 8192 bytes. Exit codes: 0 done, 1 failed, 2 wrong usage; 3
 from `verify --repair`: done, and data was lost.";
+
+/// The sentences about a command that is missing.
+const MISSING: Missing = &[
+    ("trace", "say what to do: record (`larder trace --help` explains)"),
+    ("", "say what to do: create, serve, status, flush, set, detach, verify, dump or trace (`larder --help` explains)"),
+];
 
 const CREATE_EXAMPLES: &str = "\
 Examples:
@@ -127,14 +121,8 @@ pub enum Command {
     Verify(VerifyArgs),
     /// Print the content of the flash of a cache that is not served
     Dump(DumpArgs),
-    /// Look at block traces, convert, make and record them
+    /// Record a block trace
     Trace(TraceArgs),
-    /// Replay block traces through caches of any design, and compare them
-    Sim(SimArgs),
-    /// Run the papers' experiments again
-    Paper(PaperArgs),
-    /// Replay content traces against caches and served devices
-    Bench(BenchArgs),
 }
 
 /// `larder create`.
@@ -422,17 +410,34 @@ pub enum Switch {
 /// # Errors
 /// The fault of the command line.
 pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Outcome<Option<(Cli, clap::ArgMatches)>> {
-    let matches = match Cli::command().try_get_matches_from(arguments) {
+    parse_as(arguments, MISSING)
+}
+
+/// Returns clap's paragraphs about a command line of `larder` as one sentence.
+pub fn sentence(error: &clap::Error) -> String {
+    complaints::sentence(error, MISSING)
+}
+
+/// Reads a command line of any program, as [`parse`] does.
+///
+/// # Errors
+/// The fault of the command line; `missing` has the words for one without a command.
+pub fn parse_as<T: CommandFactory + FromArgMatches>(
+    arguments: impl IntoIterator<Item = OsString>,
+    missing: Missing,
+) -> Outcome<Option<(T, clap::ArgMatches)>> {
+    let matches = match T::command().try_get_matches_from(arguments) {
         Ok(matches) => matches,
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             // A reader that is gone is no failure of ours.
             let _ = error.print();
             return Ok(None);
         }
-        Err(error) => return Err(Failure::Usage(sentence(&error))),
+        Err(error) => return Err(Failure::Usage(complaints::sentence(&error, missing))),
     };
-    let cli = Cli::from_arg_matches(&matches).map_err(|error| Failure::Usage(sentence(&error)))?;
-    Ok(Some((cli, matches)))
+    let parsed =
+        T::from_arg_matches(&matches).map_err(|error| Failure::Usage(complaints::sentence(&error, missing)))?;
+    Ok(Some((parsed, matches)))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The command line `larder`: composes devices, the engine and the servers.
 //!
-//! The program is a thin shell around it, so that its parsers can be fuzzed.
+//! The program is a thin shell around it, so that its parsers can be fuzzed. `larder-lab` takes its
+//! words, sizes, errors and signals from here, and opens caches and origins by it.
 //!
 //! Invariants: standard output carries the requested text alone; progress and complaints go to
 //! standard error, a complaint as one sentence. Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a
@@ -12,7 +13,6 @@ mod account;
 mod answers;
 pub mod args;
 mod bare;
-mod bench;
 pub mod config_file;
 pub mod control;
 mod create;
@@ -26,34 +26,44 @@ mod flush;
 mod fuzz_seeds;
 mod held;
 mod holder;
+mod laboratory;
 mod later;
 mod lines;
 mod memory;
 mod opening;
-mod output;
-mod paper;
+pub mod output;
 mod reload;
 mod run_dir;
 mod serve;
 mod set;
-mod signals;
-mod sim;
+pub mod signals;
 pub mod size;
 pub mod state_dir;
 mod status;
-mod trace;
+pub mod trace;
 mod verify;
-mod volume;
+pub mod volume;
 mod waiting;
 
 use args::Command;
+pub use create::refuse_flash_as_origin;
 use error::Outcome;
+pub use flush::refuse_standing;
 use reload::OptionFile;
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 /// Runs the command of this process's arguments, and returns its exit code.
 pub fn main() -> ExitCode {
-    let done = run();
+    run_program("larder", run)
+}
+
+/// Runs a program of this name over this process's arguments, and returns its exit code.
+pub fn run_program(name: &'static str, run: impl FnOnce(Vec<OsString>) -> Outcome) -> ExitCode {
+    output::name_program(name);
+    // Before the first thread.
+    signals::unblock();
+    signals::outlive_file_limits();
+    let done = run(std::env::args_os().collect());
     lines::end();
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,11 +76,8 @@ pub fn main() -> ExitCode {
     }
 }
 
-fn run() -> Outcome {
-    // Before the first thread.
-    signals::unblock();
-    signals::outlive_file_limits();
-    let arguments: Vec<_> = std::env::args_os().collect();
+fn run(arguments: Vec<OsString>) -> Outcome {
+    laboratory::take_over(&arguments)?;
     let Some((cli, matches)) = args::parse(arguments.clone())? else { return Ok(()) };
     match cli.command {
         Command::Create(options) => create::run(&options),
@@ -91,8 +98,5 @@ fn run() -> Outcome {
         Command::Verify(options) => verify::run(&options),
         Command::Dump(options) => dump::run(&options),
         Command::Trace(options) => trace::run(&options.command),
-        Command::Sim(options) => sim::run(&options.command),
-        Command::Paper(options) => paper::run(&options.command),
-        Command::Bench(options) => bench::run(&options.command),
     }
 }

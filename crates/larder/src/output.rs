@@ -7,6 +7,7 @@
 use crate::error::{Failure, Outcome, system_reason};
 use std::{
     io::{ErrorKind, Write},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -53,9 +54,17 @@ pub fn note(line: &str) {
     let _ = writeln!(std::io::stderr().lock(), "{line}");
 }
 
+/// The name of this program, before each complaint.
+static PROGRAM: OnceLock<&str> = OnceLock::new();
+
+/// Sets the name of this program; the first name stays.
+pub fn name_program(name: &'static str) {
+    PROGRAM.get_or_init(|| name);
+}
+
 /// Writes a complaint to standard error.
 pub fn complain(sentence: &str) {
-    note(&format!("larder: {sentence}"));
+    note(&format!("{}: {sentence}", PROGRAM.get_or_init(|| "larder")));
 }
 
 /// Writes pairs of a label and a value, the values aligned.

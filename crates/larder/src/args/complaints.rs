@@ -4,8 +4,13 @@
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+/// The sentence about a missing command, by the end of the name of the command that wants one.
+///
+/// The last is about the program itself: its name is empty.
+pub type Missing = &'static [(&'static str, &'static str)];
+
 /// Returns clap's paragraphs as one sentence.
-pub fn sentence(error: &clap::Error) -> String {
+pub fn sentence(error: &clap::Error, missing: Missing) -> String {
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         _ => None,
@@ -29,19 +34,10 @@ pub fn sentence(error: &clap::Error) -> String {
                 false => format!("{name} {value}: write one of {values}"),
             }
         }
-        (ErrorKind::MissingSubcommand, ..)
-            if text(ContextKind::InvalidSubcommand).is_some_and(|command| command.ends_with("trace")) =>
-        {
-            "say what to do: info, convert, generate or record (`larder trace --help` explains)".to_owned()
-        }
-        (ErrorKind::MissingSubcommand, ..)
-            if text(ContextKind::InvalidSubcommand).is_some_and(|command| command.ends_with("sim")) =>
-        {
-            "say what to do: run, compare, sweep, designs, profiles, ftls or origins (`larder sim --help` explains)".to_owned()
-        }
         (ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand, ..) => {
-            "say what to do: create, serve, status, flush, set, detach, verify, dump, trace or sim (`larder --help` explains)"
-                .to_owned()
+            let of = text(ContextKind::InvalidSubcommand).unwrap_or_default();
+            let found = missing.iter().find(|(command, _)| of.ends_with(command));
+            found.map_or_else(|| rendered(error), |(_, sentence)| (*sentence).to_owned())
         }
         _ => rendered(error),
     }

@@ -4,7 +4,6 @@
 //!
 //! It leaves sizes to `size`.
 
-use super::ContentArg;
 use crate::size;
 use clap::{
     ValueEnum,
@@ -87,47 +86,6 @@ pub(super) fn tag(text: &str) -> Result<String, String> {
     }
 }
 
-/// Parses a share of 0 to 1.
-pub(super) fn share(text: &str) -> Result<f64, String> {
-    let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
-    share.ok_or_else(|| "a share is a number from 0 to 1, as in 0.25".to_owned())
-}
-
-/// Parses a number that is not below 0.
-pub(super) fn positive(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "write a number of 0 or more, as in 2.5".to_owned())
-}
-
-/// Parses the factor of a generator's sizes.
-pub(super) fn scale(text: &str) -> Result<f64, String> {
-    let scale = text.parse().ok().filter(|scale: &f64| *scale > 0.0 && *scale <= 1000.0);
-    scale.ok_or_else(|| "a scale is a number above 0 and up to 1000, as in 0.01".to_owned())
-}
-
-/// Parses a number of requests, or the number of one: from 1.
-pub fn request_count(text: &str) -> Result<u64, String> {
-    text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a whole number from 1 on".to_owned())
-}
-
-/// Parses a description of generated content: `dup=0.4,compress=2`.
-pub(super) fn content(text: &str) -> Result<ContentArg, String> {
-    let mut content = ContentArg::default();
-    for pair in text.split(',') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let with_key = |why: String| format!("{key}: {why}");
-        match key {
-            "dup" => content.dup = Some(share(value).map_err(with_key)?),
-            "compress" => content.compress = Some(positive(value).map_err(with_key)?),
-            "variance" => content.variance = Some(positive(value).map_err(with_key)?),
-            "block" => content.block_bytes = Some(size::parse_chunk(value).map_err(with_key)?),
-            "seed" => content.seed = Some(value.parse().map_err(|_| with_key("a seed is a whole number".to_owned()))?),
-            _ => return Err("write dup=SHARE,compress=MEAN,variance=V,block=SIZE,seed=N, or some of them".to_owned()),
-        }
-    }
-    Ok(content)
-}
-
 /// The action after a change of the origin behind the cache's back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum OriginChangedArg {
@@ -169,7 +127,7 @@ impl From<TrimArg> for TrimPolicy {
 }
 
 /// Refuses every design: a flash has its own.
-pub(super) fn no_design(_: &str) -> Result<Infallible, String> {
+pub fn no_design(_: &str) -> Result<Infallible, String> {
     Err("a flash keeps the design that it was created with: leave --design out; `larder status --flash PATH` says which it has, and \
          `larder create` makes a cache of another"
         .to_owned())

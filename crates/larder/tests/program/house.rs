@@ -22,7 +22,7 @@ const TRACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// The test programs of which each suite is a module.
 const PROGRAMS_OF_MANY: &[&str] =
-    &["decisions", "drives", "engine", "format", "nbd", "papers", "program", "simulator", "traces"];
+    &["decisions", "drives", "engine", "format", "laboratory", "nbd", "papers", "program", "simulator", "traces"];
 
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
@@ -34,10 +34,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder-engine", &["larder-format", "larder-device", "larder-core"]),
     ("larder-ssd", &["larder-core"]),
     ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
-    ("larder-papers", &["larder-core", "larder-ssd", "larder-sim", "larder-trace"]),
-    ("larder-serve", &["larder-device"]),
     (
-        "larder",
+        "larder-papers",
+        &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-ssd", "larder-sim", "larder-trace"],
+    ),
+    ("larder-serve", &["larder-device"]),
+    ("larder", &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-trace", "larder-serve"]),
+    (
+        "larder-lab",
         &[
             "larder-format",
             "larder-device",
@@ -47,22 +51,12 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-ssd",
             "larder-sim",
             "larder-papers",
-            "larder-serve",
+            "larder",
         ],
     ),
     (
-        "larder-bench",
-        &[
-            "larder-format",
-            "larder-device",
-            "larder-core",
-            "larder-engine",
-            "larder-trace",
-            "larder-ssd",
-            "larder-sim",
-            "larder-serve",
-            "larder",
-        ],
+        "larder-measure",
+        &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-trace", "larder-serve", "larder"],
     ),
 ];
 

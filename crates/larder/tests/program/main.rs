@@ -3,11 +3,9 @@
 //! the next.
 
 mod behind_our_back;
-mod bench;
 mod breakages;
 mod clients;
 mod degraded;
-mod designs_agree;
 mod ends;
 mod features;
 mod filesystems;
@@ -15,11 +13,9 @@ mod hanging;
 mod house;
 mod kept_trims;
 mod kills;
+mod laboratory;
 mod moves;
 mod opening;
-mod origins_agree;
-mod papers;
-mod papers_live;
 mod power;
 mod reduction;
 mod refusals;
@@ -28,11 +24,10 @@ mod repair;
 mod request_memory;
 mod shortages;
 mod signals;
-mod sim;
-mod sim_drives;
-mod sim_time;
 mod support;
-mod trace_formats;
-mod trace_inputs;
-mod traces;
 mod trust;
+
+/// Returns the program under test.
+fn larder_program() -> &'static str {
+    env!("CARGO_BIN_EXE_larder")
+}

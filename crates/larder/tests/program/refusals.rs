@@ -291,8 +291,7 @@ fn a_flash_must_be_ours_and_free() {
     let words =
         ["--design d-lru", "keeps the design that it was created with", "larder status --flash", "larder create"];
     let mut set = larder(["set", "--mode", "write-back", "--flash"]);
-    let mut replay = larder(["bench", "replay", "--trace", "t", "--flash"]);
-    for command in [&mut serve(&volume.flash, &address), set.arg(&volume.flash), replay.arg(&volume.flash)] {
+    for command in [&mut serve(&volume.flash, &address), set.arg(&volume.flash)] {
         refused_with(&scratch, command.args(["--design", "d-lru"]), &[2], &words);
     }
     // Nor does it serve before another origin.
@@ -380,11 +379,6 @@ fn wrong_usage_exits_with_two() {
     let scratch = Scratch::new("usage");
     for args in [&["fly"][..], &["serve"], &["create", "--flash"], &["status", "--flash", "x", "--wings"]] {
         refused_with(&scratch, &mut larder(args), &[2], &[]);
-    }
-    // No server has the replayed flash, so that there is none to ask for counts.
-    for args in [&["--flash", "f", "--counts-of", "g"][..], &["--counts-of", "g", "--flash", "f"]] {
-        let mut replay = larder(["bench", "replay", "--trace", "t"]);
-        refused_with(&scratch, replay.args(args), &[2], &["--counts-of", "--flash"]);
     }
 }
 

@@ -4,12 +4,12 @@
 //! that ask for it or tell of a crash.
 //!
 //! `kill` sends the signals to the real program. A limit of the shell on the size of files sends
-//! one, too.
+//! one, too. The tests of `larder-lab` have work on traces.
 
 use crate::support::{
-    FuseFile, MIB, Scratch, Server, Volume, begin, have_mounts, have_tools, larder,
+    BLOCKED, FuseFile, MIB, Scratch, Server, Volume, begin, blocked, have_mounts, have_tools, larder,
     nbdkit::Nbdkit,
-    run,
+    parts, recorded_requests, run,
     wire::{FLAG_FUA, READ, WRITE, Wire},
 };
 use std::{
@@ -137,29 +137,6 @@ fn volume(name: &str) -> (Scratch, Volume) {
     (scratch, volume)
 }
 
-/// Blocks these signals in the command, as a parent does that waits for them with `sigwait`.
-fn blocked<'a>(command: &'a mut Command, signals: &'static [i32]) -> &'a mut Command {
-    use std::os::unix::process::CommandExt;
-    let block = move || {
-        // SAFETY: all zeroes is a valid set, which outlives the calls; each of them may be made
-        // after a fork.
-        unsafe {
-            let mut set: libc::sigset_t = std::mem::zeroed();
-            libc::sigemptyset(&raw mut set);
-            for &signal in signals {
-                libc::sigaddset(&raw mut set, signal);
-            }
-            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
-        }
-        Ok(())
-    };
-    // SAFETY: the closure allocates nothing and takes no lock.
-    unsafe { command.pre_exec(block) }
-}
-
-/// Signals that a command may inherit blocked.
-const BLOCKED: &[i32] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPWR, libc::SIGXCPU];
-
 #[test]
 fn a_signal_that_the_parent_had_blocked_is_obeyed() {
     let (scratch, volume) = volume("signals-blocked");
@@ -177,12 +154,6 @@ fn a_signal_that_the_parent_had_blocked_is_obeyed() {
     let server = volume.serve_as(blocked(&mut bare, BLOCKED));
     server.signal("TERM");
     assert_eq!(server.ended(SOON).0.code(), Some(0));
-    // This command ends by itself. It makes a trace, and gives up.
-    let mut make = larder(["trace", "generate", "homes@nitro", "-o"]);
-    let making = begin(blocked(make.arg(scratch.path("made")), BLOCKED));
-    std::thread::sleep(Duration::from_millis(500));
-    making.signal("TERM");
-    assert_eq!(making.ends("a trace").status.code(), Some(1));
     // This command leaves the signal to the system. It waits for its server, which is stopped.
     let server = volume.serve();
     server.signal("STOP");
@@ -403,111 +374,9 @@ fn a_recording_that_is_told_to_end_is_whole() {
         let (status, said) = server.ended(SOON);
         assert_eq!(status.code(), Some(0), "{signal}: {said}");
         drop(client);
-        let said = run(larder(["trace", "info", "--json"]).arg(&trace));
-        let said: serde_json::Value = serde_json::from_str(&said).expect("JSON");
-        assert_eq!(said["requests"], WRITES, "{signal}");
+        assert_eq!(recorded_requests(&trace), WRITES, "{signal}");
     }
     assert_eq!(parts(&scratch), Vec::<PathBuf>::new());
-}
-
-/// Returns the files with temporary names.
-fn parts(scratch: &Scratch) -> Vec<PathBuf> {
-    let files = fs::read_dir(scratch.path("")).expect("a folder").map(|entry| entry.expect("an entry").path());
-    files.filter(|path| path.to_string_lossy().contains(".part-")).collect()
-}
-
-#[test]
-fn work_on_traces_gives_up_and_leaves_no_file() {
-    let scratch = Scratch::new("signals-traces");
-    let (out, pipe) = (scratch.path("out"), scratch.path("pipe"));
-    run(Command::new("mkfifo").arg(&pipe));
-    let generate = ["trace", "generate", "zipf", "--requests", "1000000000", "-o"];
-    let mut commands: Vec<(&str, Vec<&str>)> = with(1, GivesUp).map(|signal| (signal, generate.to_vec())).collect();
-    commands.push(("HUP", vec!["trace", "convert", pipe.to_str().expect("a name"), "--to", "csv", "-o"]));
-    for (signal, words) in commands {
-        let running = begin(larder(&words).arg(&out));
-        let until = Instant::now() + SOON;
-        while parts(&scratch).is_empty() {
-            assert!(Instant::now() < until, "{words:?} does not begin");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        // The command opened the pipe, or waits for a writer.
-        let writer = words.contains(&"convert").then(|| fs::File::options().write(true).open(&pipe));
-        running.signal(signal);
-        let ended = running.ends(signal);
-        drop(writer);
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(1), "{signal} {words:?}: {said}");
-        assert!(said.contains("ended by a signal"), "{signal} {words:?}: {said}");
-        assert!(!out.exists() && parts(&scratch).is_empty(), "{signal} {words:?}");
-    }
-}
-
-/// All work on a trace. The trace is so long that the signal comes first.
-const WORK: [&str; 9] = [
-    "trace info IN",
-    "trace convert IN --chunk 8K --to content -o OUT",
-    "trace generate restore --days-from IN -o OUT",
-    "sim run --trace IN --design lru --flash 1M",
-    "sim compare --trace IN --design lru,arc --flash 10% --csv OUT",
-    "sim sweep --trace IN --design lru --flash 10%,20% -o OUT",
-    "paper run nitro-fig4 --trace IN --csv OUT",
-    "bench prepare --trace IN --origin OUT",
-    "bench replay --trace IN --flash FLASH",
-];
-
-#[test]
-fn all_work_on_traces_gives_up_at_each_of_its_signals() {
-    let (scratch, volume) = volume("signals-work");
-    let (trace, out) = (scratch.path("trace"), scratch.path("out"));
-    let line = |n: u64| format!("{n} {n} a {} 8 W 0 0 {n:016x} 9\n", n % 1000 * 16);
-    fs::write(&trace, (1..=1_000_000).map(line).collect::<String>()).expect("a trace");
-    for (words, signal) in WORK.iter().zip(["HUP", "INT", "TERM"].into_iter().cycle()) {
-        let running = begin(&mut larder(words.split(' ').map(|word| match word {
-            "IN" => trace.as_os_str(),
-            "OUT" => out.as_os_str(),
-            "FLASH" => volume.flash.as_os_str(),
-            word => word.as_ref(),
-        })));
-        let until = Instant::now() + SOON;
-        while !catches(running.id(), number(signal)) {
-            assert!(Instant::now() < until, "{words} does not begin");
-        }
-        std::thread::sleep(Duration::from_millis(50));
-        running.signal(signal);
-        let ended = running.ends(words);
-        let said = String::from_utf8_lossy(&ended.stderr);
-        assert_eq!(ended.status.code(), Some(1), "{signal}, {words}: {}: {said}", ended.status);
-        assert!(said.contains("ended by a signal"), "{signal}, {words}: {said}");
-        assert!(!out.exists() && parts(&scratch).is_empty(), "{signal}, {words}");
-    }
-    volume.verify();
-}
-
-/// Returns true if a process has a handler for a signal.
-fn catches(id: u32, signal: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{id}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.and_then(|digits| u64::from_str_radix(digits.trim(), 16).ok());
-    caught.is_some_and(|caught| caught & (1 << (signal - 1)) != 0)
-}
-
-/// The second signal, or one that the work does not notice, removes the file, too.
-#[test]
-fn work_on_traces_that_is_killed_by_a_second_signal_leaves_no_file() {
-    let scratch = Scratch::new("signals-twice");
-    let out = scratch.path("out");
-    let running = begin(larder(["trace", "generate", "zipf", "--requests", "1000000000", "-o"]).arg(&out));
-    let until = Instant::now() + SOON;
-    while parts(&scratch).is_empty() {
-        assert!(Instant::now() < until, "it does not begin");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    running.signal("INT");
-    running.signal("INT");
-    let ended = running.ends("it");
-    assert_eq!(ended.status.code(), Some(1), "{ended:?}");
-    assert!(!out.exists() && parts(&scratch).is_empty());
 }
 
 /// The flash is a file of nbdfuse over a slow server, so that signals come while `create` writes.

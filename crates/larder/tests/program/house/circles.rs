@@ -15,7 +15,7 @@ use std::path::Path;
 const CIRCLES: &[(&str, usize, &str)] = &[
     ("larder-sim", 2, "a cache under replay answers in the words of its tally"),
     ("larder-ssd", 14, "the drives are made by the same table that they share"),
-    ("larder", 20, "the commands share the state of a serving cache"),
+    ("larder", 15, "the commands share the state of a serving cache"),
 ];
 
 type Module = Vec<String>;

@@ -13,7 +13,6 @@
 //! It leaves the checks of the clients' views to the tests.
 
 pub mod image;
-pub mod lab;
 pub mod nbdkit;
 pub mod wire;
 
@@ -147,11 +146,49 @@ pub fn sh<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> 
     run(system(program).args(args))
 }
 
-/// Returns the `larder` command line under test.
+/// Returns the `larder` command line under test; each program of tests knows its place.
 pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    let mut command = Command::new(crate::larder_program());
     command.args(args).stdin(Stdio::null());
     command
+}
+
+/// Signals that a command may inherit blocked.
+pub const BLOCKED: &[i32] = &[libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGPWR, libc::SIGXCPU];
+
+/// Blocks these signals in the command, as a parent does that waits for them with `sigwait`.
+pub fn blocked<'a>(command: &'a mut Command, signals: &'static [i32]) -> &'a mut Command {
+    let block = move || {
+        // SAFETY: all zeroes is a valid set, which outlives the calls; each of them may be made
+        // after a fork.
+        unsafe {
+            let mut set: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut set);
+            for &signal in signals {
+                libc::sigaddset(&raw mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut());
+        }
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(block) }
+}
+
+/// Returns the files with temporary names.
+pub fn parts(scratch: &Scratch) -> Vec<PathBuf> {
+    let files = fs::read_dir(scratch.path("")).expect("a folder").map(|entry| entry.expect("an entry").path());
+    files.filter(|path| path.to_string_lossy().contains(".part-")).collect()
+}
+
+/// Returns the requests of a recording, which is whole.
+pub fn recorded_requests(trace: &Path) -> u64 {
+    let records = larder_trace::open(trace, None, larder_trace::OpenOptions::default());
+    let records = records.unwrap_or_else(|error| panic!("{error}"));
+    let mut requests: Vec<u64> =
+        records.map(|record| record.unwrap_or_else(|error| panic!("{error}")).request).collect();
+    requests.dedup();
+    requests.len() as u64
 }
 
 /// Returns the design of `LARDER_DESIGN`, or the default one.

@@ -1,0 +1,113 @@
+//! CacheDedup's experiments on time: Figures 5 (§5.2), 8 (§5.5), 10 and 11 (§5.7).
+//!
+//! The origin is one disk of 7,200 turns, the flash a SATA SSD, as in §5.1 (there over iSCSI).
+//! Chunks have 4 KiB, caches are in write-back. Beside the paper's four designs stand all others of
+//! the engine.
+//!
+//! It does not model the network of the paper's storage.
+
+mod fio;
+mod traces;
+
+use super::{Clocks, Live, Source, rig::CacheOf};
+use crate::{Heading, StandIn, profile};
+use larder_device::throttled::Profile;
+use larder_engine::designs::DESIGNS;
+
+const PAPER: &str = "CacheDedup (FAST '16)";
+const CHUNK_BYTES: u32 = 4096;
+const DISK: Profile = Profile::Hdd7200;
+const FLASH: Profile = Profile::SataSsd;
+
+const WEBVM: StandIn = StandIn {
+    name: "WebVM",
+    about: "profile webvm@cachededup",
+    scale: 0.01,
+    records: |scale| profile("webvm@cachededup", scale),
+};
+const HOMES: StandIn = StandIn {
+    name: "Homes",
+    about: "profile homes@cachededup",
+    scale: 0.005,
+    records: |scale| profile("homes@cachededup", scale),
+};
+const MAIL: StandIn = StandIn {
+    name: "Mail",
+    about: "profile mail@cachededup",
+    scale: 0.0004,
+    records: |scale| profile("mail@cachededup", scale),
+};
+const HADOOP: StandIn = StandIn {
+    name: "Hadoop",
+    about: "profile hadoop@cachededup",
+    scale: 0.02,
+    records: |scale| profile("hadoop@cachededup", scale),
+};
+
+/// The paper's experiments.
+pub static LIVE: &[Live] = &[
+    Live {
+        heading: Heading {
+            name: "cachededup-fig5",
+            paper: PAPER,
+            figure: "Figure 5",
+            about: "I/O latency of WebVM, Homes and Mail",
+        },
+        source: Source::Traces(&[WEBVM, HOMES, MAIL]),
+        clocks: Clocks::Either,
+        run: traces::fig5,
+    },
+    Live {
+        heading: Heading {
+            name: "cachededup-fig8-latency",
+            paper: PAPER,
+            figure: "Figure 8",
+            about: "concurrent Hadoop virtual machines that share a cache: I/O latency",
+        },
+        source: Source::Traces(&[HADOOP]),
+        clocks: Clocks::Either,
+        run: traces::fig8,
+    },
+    Live {
+        heading: Heading {
+            name: "cachededup-fig10",
+            paper: PAPER,
+            figure: "Figure 10",
+            about: "latency of random reads and writes without duplicates, one job",
+        },
+        source: Source::Made { name: "fio", about: "random I/O of 4 KiB without duplicates, one job", scale: 0.01 },
+        clocks: Clocks::RealOnly("what it shows is computing"),
+        run: fio::fig10,
+    },
+    Live {
+        heading: Heading {
+            name: "cachededup-fig11",
+            paper: PAPER,
+            figure: "Figure 11",
+            about: "throughput of random reads and writes without duplicates, eight jobs",
+        },
+        source: Source::Made { name: "fio", about: "random I/O of 4 KiB without duplicates, eight jobs", scale: 0.01 },
+        clocks: Clocks::RealOnly("what it shows is computing"),
+        run: fio::fig11,
+    },
+];
+
+/// Returns the engine's designs, the paper's four first; each with the paper's name for it, or its
+/// own.
+fn designs() -> Vec<(&'static str, &'static str)> {
+    let known = [
+        ("LRU", "lru"),
+        ("ARC", "arc"),
+        ("D-LRU", "d-lru"),
+        ("D-ARC", "d-arc"),
+        ("CD-ARC", "cd-arc"),
+        ("Nitro", "nitro"),
+    ];
+    let others = DESIGNS.iter().filter(|design| known.iter().all(|(_, name)| *name != design.name));
+    known.into_iter().chain(others.map(|design| (design.name, design.name))).collect()
+}
+
+/// Returns a cache of a design.
+fn cache(design: &str, data_bytes: u64) -> Result<CacheOf, String> {
+    CacheOf::named(design, CHUNK_BYTES, data_bytes)
+}
