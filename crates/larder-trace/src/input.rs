@@ -1,7 +1,8 @@
 //! Bytes of a trace file, unpacked on the fly, behind a window.
 //!
-//! The file is plain, zstd, gzip or xz; its first bytes tell, not its name. Lines and binary
-//! records are taken from the window without copying.
+//! The file is plain, zstd, gzip or xz; its first bytes tell, not its name. Without the feature
+//! `packed`, gzip and xz are refused. Lines and binary records are taken from the window without
+//! copying.
 //!
 //! Invariants: memory is the window ([`WINDOW_BYTES`], or one line of at most [`LINE_BYTES_MAX`])
 //! and the decompressor's (128 MiB of zstd, [`packed::XZ_MEMORY_KIB_MAX`]). It is never the file.
@@ -20,7 +21,9 @@ use std::{
     },
 };
 
+#[cfg(feature = "packed")]
 use flate2::bufread::GzDecoder;
+#[cfg(feature = "packed")]
 use lzma_rust2::XzReader;
 use packed::{BytesBehind, Streams};
 
@@ -150,8 +153,15 @@ impl Input {
         let source: Box<dyn Read + Send> = match packing {
             Packing::Plain => Box::new(raw),
             Packing::Zstd => Box::new(Streams::<zstd::Decoder<'static, BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            #[cfg(feature = "packed")]
             Packing::Gzip => Box::new(Streams::<GzDecoder<BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            #[cfg(feature = "packed")]
             Packing::Xz => Box::new(Streams::<XzReader<BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            #[cfg(not(feature = "packed"))]
+            Packing::Gzip | Packing::Xz => {
+                let message = format!("expected a file that is plain or packed with zstd, found {}", packing.name());
+                return Err(TraceError::new(TraceErrorKind::UnknownFormat, name, Position::Whole, message));
+            }
         };
         Ok(Input {
             name: name.to_owned(),

@@ -9,6 +9,7 @@ use std::{
     io::{self, BufRead, BufReader, Read},
 };
 
+#[cfg(feature = "packed")]
 use lzma_rust2::XzReader;
 
 /// Bytes of one read of packed input.
@@ -16,6 +17,7 @@ const BUFFER_BYTES: usize = 128 << 10;
 /// The largest zstd window is 2^27 bytes (128 MiB), as for plain `zstd -d`.
 const ZSTD_WINDOW_LOG_MAX: u32 = 27;
 /// The most memory that an xz file may make us allocate, in KiB: `xz -9` needs 65 MiB.
+#[cfg(feature = "packed")]
 pub const XZ_MEMORY_KIB_MAX: u32 = 512 << 10;
 
 /// The error that other bytes follow the last stream.
@@ -71,6 +73,7 @@ impl<R: Read> Stream for zstd::Decoder<'static, BufReader<R>> {
     }
 }
 
+#[cfg(feature = "packed")]
 impl<R: Read> Stream for flate2::bufread::GzDecoder<BufReader<R>> {
     type Source = BufReader<R>;
 
@@ -87,6 +90,7 @@ impl<R: Read> Stream for flate2::bufread::GzDecoder<BufReader<R>> {
     }
 }
 
+#[cfg(feature = "packed")]
 impl<R: Read> Stream for XzReader<BufReader<R>> {
     type Source = BufReader<R>;
 

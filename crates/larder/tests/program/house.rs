@@ -56,7 +56,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "larder-measure",
-        &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-trace", "larder-serve", "larder"],
+        &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-trace", "larder-serve"],
     ),
 ];
 
@@ -164,6 +164,29 @@ fn arrows_between_crates_are_those_of_the_design() {
         }
     }
     assert!(wrong.is_empty(), "arrows that the design does not have:\n{}", wrong.join("\n"));
+}
+
+/// Packages of the laboratory alone: the program that serves data links none of them.
+const OF_THE_LABORATORY: [&str; 6] = ["flate2", "larder-papers", "larder-sim", "larder-ssd", "lzma-rust2", "plotters"];
+
+/// Cargo resolves the features, which the manifests alone do not show.
+#[test]
+fn the_program_that_serves_data_links_nothing_of_the_laboratory() {
+    let tree = |package: &str| -> BTreeSet<String> {
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let words = ["tree", "--locked", "--offline", "--prefix", "none", "--package", package];
+        let out = Command::new(cargo).args(words).current_dir(root()).output().expect("cargo");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        let named = String::from_utf8(out.stdout).expect("names");
+        named.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
+    };
+    let product = tree("larder");
+    assert!(product.contains("larder-engine") && product.contains("zstd"), "{product:?}");
+    let linked: Vec<&str> = OF_THE_LABORATORY.into_iter().filter(|name| product.contains(*name)).collect();
+    assert!(linked.is_empty(), "larder depends on {linked:?}");
+    let laboratory = tree("larder-lab");
+    let has = |name: &&str| laboratory.contains(*name);
+    assert!(["plotters", "lzma-rust2", "larder-ssd"].iter().all(has), "{laboratory:?}");
 }
 
 #[test]
