@@ -20,7 +20,11 @@ use crate::{
     ZeroFlags,
     driver::{self, Fd, Kind, Op},
 };
-use std::{fs::File, path::Path, sync::Arc};
+use std::{
+    fs::File,
+    path::Path,
+    sync::{Arc, atomic::AtomicU64},
+};
 
 /// An open file or block device.
 pub struct FileDevice {
@@ -40,6 +44,10 @@ struct Inner {
     identity: u64,
     /// The file had a name at opening, as far as its file system counts names.
     had_name: bool,
+    /// The least length that was seen since the file was cut; `u64::MAX` while it has its size.
+    ///
+    /// A write behind the cut grows the file again, with a hole in place of the lost bytes.
+    cut_to: AtomicU64,
     id: Option<FileId>,
 }
 
@@ -132,6 +140,9 @@ impl BlockDevice for FileDevice {
         }
         if buf.is_empty() {
             return IoFuture::ready(Ok(buf));
+        }
+        if let Err(error) = inner.check_not_lost(offset, buf.len() as u64) {
+            return IoFuture::ready(Err(error));
         }
         if inner.is_aligned(&buf) {
             return inner.read(offset, buf);

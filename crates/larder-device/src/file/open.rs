@@ -17,7 +17,7 @@ use std::{
         unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
     },
     path::Path,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicU64},
 };
 
 /// Longest request in bytes.
@@ -125,6 +125,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         punches,
         identity: identity(&meta),
         had_name: meta.nlink() > 0,
+        cut_to: AtomicU64::new(u64::MAX),
         id: FileId::of(&meta),
     })
 }

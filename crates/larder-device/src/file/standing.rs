@@ -12,7 +12,8 @@
 //!
 //! Invariants: the mark of a device stays the same between writes; reading, opening and closing it
 //! keep it. A file that was cut stays [`Standing::Truncated`] until another program gives the file
-//! its size.
+//! its size. Until then a read of the lost bytes fails, also where a write has grown the file
+//! again.
 //!
 //! It does not notice a change whose author set the file's time back.
 
@@ -25,6 +26,7 @@ use std::{
     fs::{self, Metadata},
     os::unix::fs::MetadataExt,
     path::Path,
+    sync::atomic::Ordering::Relaxed,
 };
 
 impl Inner {
@@ -41,12 +43,21 @@ impl Inner {
         if self.is_block_device {
             return Standing::Sound;
         }
-        match self.file.metadata() {
-            Ok(meta) if meta.len() < self.info.size_bytes => Standing::Truncated(meta.len()),
-            // Some file systems keep no count of names.
-            Ok(meta) if meta.nlink() == 0 && self.had_name => Standing::Unlinked,
-            _ => Standing::Sound,
+        let Ok(meta) = self.file.metadata() else { return Standing::Sound };
+        if meta.len() < self.info.size_bytes {
+            return Standing::Truncated(self.cut_to.fetch_min(meta.len(), Relaxed).min(meta.len()));
         }
+        self.cut_to.store(u64::MAX, Relaxed);
+        // Some file systems keep no count of names.
+        if meta.nlink() == 0 && self.had_name { Standing::Unlinked } else { Standing::Sound }
+    }
+
+    /// Checks that no byte of a read was lost when the file was cut.
+    ///
+    /// # Errors
+    /// As [`check_size`](Inner::check_size).
+    pub(super) fn check_not_lost(&self, offset: u64, len: u64) -> IoResult<()> {
+        if offset + len <= self.cut_to.load(Relaxed) { Ok(()) } else { self.check_size(IoOp::Read, offset, len) }
     }
 
     /// Checks that the file has its size.
@@ -170,6 +181,30 @@ mod tests {
         fs::remove_file(&temp.0).expect("removed");
         assert_eq!(device.standing(), Standing::Unlinked);
         block_on(device.flush()).expect("it can still be written");
+    }
+
+    #[test]
+    fn bytes_that_a_cut_took_are_not_read_as_zeroes() {
+        let temp = TempFile::new("cut");
+        fs::write(&temp.0, vec![7; BYTES as usize]).expect("content");
+        let device = temp.open();
+        let read = |offset| block_on(device.read(offset, IoBuf::new(4096)));
+        let write = |offset| block_on(device.write(offset, IoBuf::zeroed(4096).freeze(), WriteFlags::default()));
+        let file = fs::File::options().write(true).open(&temp.0).expect("the file");
+        file.set_len(BYTES / 4).expect("cut");
+        assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
+        assert_eq!(read(BYTES / 2).expect_err("it is not there").kind, IoErrorKind::Io);
+        // The write grows the file, with a hole before it.
+        write(BYTES / 2).expect("written");
+        assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
+        for lost in [BYTES / 4, BYTES / 2 - 4096, BYTES / 4 * 3] {
+            assert_eq!(read(lost).expect_err("it is lost").kind, IoErrorKind::Io, "{lost}");
+        }
+        assert_eq!(read(BYTES / 4 - 4096).expect("before the cut")[..], [7; 4096]);
+        file.set_len(BYTES).expect("its old size");
+        assert_eq!(read(BYTES / 2 - 4096).expect("it has its size")[..], [0; 4096]);
+        assert_eq!(device.standing(), Standing::Sound);
+        drop(file);
     }
 
     #[test]

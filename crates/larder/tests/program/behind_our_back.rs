@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use crate::support::wire::{FLAG_FUA, FLUSH, TRIM, WRITE, WRITE_ZEROES, Wire};
+use crate::support::wire::{FLAG_FUA, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{
     MIB, Mounted, Scratch, Server, Volume, begin, design, ends, eventually, have_mounts, image, larder, run, stands_in,
 };
@@ -685,6 +685,41 @@ fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
     let origin = fs::read(&volume.origin).expect("the origin");
     for chunk in [0, last] {
         assert!(origin[at(chunk) as usize..][..CHUNK] == content(chunk), "chunk {chunk}");
+    }
+}
+
+/// A write behind the cut grows the origin again. The bytes between are an error, no zeroes, and no
+/// copy of such zeroes stays in the cache.
+#[test]
+fn bytes_that_a_cut_took_from_the_origin_are_an_error_until_it_has_its_size() {
+    if stands_in() {
+        return;
+    }
+    for mode in ["write-back", "write-through", "write-around"] {
+        let scratch = Scratch::new("cut-gap");
+        let path = scratch.file("origin", 0);
+        let whole = vec![9; ORIGIN_BYTES as usize];
+        fs::write(&path, &whole).expect("the origin");
+        let volume = Volume::over(&scratch, "volume", &path, FLASH_BYTES, &["--mode", mode]);
+        let server = volume.serve();
+        let mut wire = Wire::connect(&server.socket);
+        let origin = File::options().write(true).open(&path).expect("the origin");
+        origin.set_len(MIB).expect("cut");
+        assert!(health(&volume).contains("origin_truncated"), "{mode}");
+        let (gap, behind) = (at(MIB / CHUNK as u64 + 1), at(MIB / CHUNK as u64 + 9));
+        wire.write(behind, &content(1));
+        // In write-back the destage writes behind the cut.
+        fails(&ends(larder(["flush", "--flash"]).arg(&volume.flash)), &[]);
+        for _ in 0..2 {
+            let read = wire.request(READ, 0, gap, CHUNK as u32, &[]);
+            assert!(read.is_err(), "{mode}: bytes of the cut were read");
+        }
+        origin.set_len(ORIGIN_BYTES).expect("its old size");
+        origin.write_all_at(&whole[..CHUNK], gap).expect("restored");
+        assert!(wire.read(gap, CHUNK) == whole[..CHUNK], "{mode}: the restored bytes");
+        drop(wire);
+        server.stop();
+        volume.serve().stop();
     }
 }
 
