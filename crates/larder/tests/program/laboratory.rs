@@ -5,12 +5,12 @@
 
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::PathBuf,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
     process::{Command, Output},
 };
 
-use crate::support::{Scratch, begin, ends, stands_in};
+use crate::support::{Scratch, begin, ends, install, stands_in};
 
 /// Commands of the laboratory, with their names in a sentence.
 const COMMANDS: [(&[&str], &str); 6] = [
@@ -25,15 +25,15 @@ const COMMANDS: [(&[&str], &str); 6] = [
 /// Returns a copy of `larder` in a folder of its own.
 fn alone(scratch: &Scratch) -> PathBuf {
     let program = scratch.path("larder");
-    fs::copy(crate::larder_program(), &program).expect("the program");
+    install(Path::new(crate::larder_program()), &program);
     program
 }
 
 /// Puts a script beside it, in the place of the laboratory.
 fn beside(scratch: &Scratch, script: &str) {
-    let path = scratch.path("larder-lab");
+    let path = scratch.path("script");
     fs::write(&path, format!("#!/bin/sh\n{script}\n")).expect("a script");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).expect("a program");
+    install(&path, &scratch.path("larder-lab"));
 }
 
 fn complaint(ended: &Output) -> String {

@@ -5,7 +5,7 @@
 //! them with a word. Files of these users in `/tmp` lie under their number, and the tests remove
 //! them.
 
-use crate::support::{MIB, Scratch, Volume, begin, ends, larder, run, say};
+use crate::support::{MIB, Scratch, Volume, begin, ends, install, larder, run, say};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
@@ -141,7 +141,7 @@ impl TheirPlace {
         fs::create_dir(&folder).expect("a folder of ours");
         let place = TheirPlace { folder, user };
         chmod(&place.folder, 0o755);
-        fs::copy(env!("CARGO_BIN_EXE_larder"), place.path("larder")).expect("the program");
+        install(Path::new(env!("CARGO_BIN_EXE_larder")), &place.path("larder"));
         fs::create_dir(place.path("files")).expect("a folder");
         chown(&place.path("files"), user);
         place

@@ -238,6 +238,14 @@ pub fn is_told_in(document: &str, printed: &serde_json::Value) {
     assert!(untold.is_empty(), "docs/{document} does not tell what these are: {untold:?}");
 }
 
+/// Puts a copy of a program at `to`.
+///
+/// Another process writes it. A program that another test starts holds this process's files until
+/// it runs, and a file that is open for writing cannot be run.
+pub fn install(program: &Path, to: &Path) {
+    run(Command::new("install").args(["-m", "755"]).arg(program).arg(to));
+}
+
 /// Returns the exit code and both streams of a command that must end by itself soon.
 pub fn ends(command: &mut Command) -> Output {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
