@@ -27,7 +27,10 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_changed", "nothing, if what was done then was right: the sentence says what"),
     ("origin_discard_keeps_data", "nothing: trims cost writes of zeroes"),
     ("origin_doubtful", "write anew what was written last, or check it with its users' own means"),
-    ("origin_failing", "mend the origin: it is tried again by itself"),
+    (
+        "origin_failing",
+        "mend the origin: writes and flushes are tried again, and a read with the next one that needs the origin",
+    ),
     ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
     ("origin_gone", "bring the origin back: it is connected to again by itself"),
     ("origin_hangs", "see to the origin's server, disk or network: what waits goes on by itself"),
