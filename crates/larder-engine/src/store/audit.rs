@@ -4,6 +4,7 @@
 //!
 //! It does not repair.
 
+use super::Store;
 use crate::verify::{
     buckets,
     findings::{Findings, RecordCheck},
@@ -22,14 +23,16 @@ use larder_device::BlockDevice;
 use larder_format::Layout;
 
 /// The checks of a store that the offline tools need.
-pub(crate) trait Audit {
+pub(crate) trait Audit: Store {
     /// Returns the fault of a chunk's place, if there is one.
     fn out_of_place(&self, homes: &Homes, _layout: &Layout, lba: u64, place: &Place) -> Option<String> {
         homes.out_of_slots(lba, place)
     }
 
     /// Checks every record that is named.
-    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings>;
+    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
+        Box::pin(records::check_slots(check, self.lists_records()))
+    }
 }
 
 /// Returns the audit of a cache.
@@ -42,17 +45,9 @@ pub(crate) fn of(found: &Salvaged) -> &'static dyn Audit {
     }
 }
 
-impl Audit for OverWeus {
-    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
-        Box::pin(records::check_slots(check, true))
-    }
-}
+impl Audit for OverWeus {}
 
-impl Audit for OverSlots {
-    fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Looking<'a, Findings> {
-        Box::pin(records::check_slots(check, false))
-    }
-}
+impl Audit for OverSlots {}
 
 impl Audit for OverBuckets {
     fn out_of_place(&self, homes: &Homes, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
