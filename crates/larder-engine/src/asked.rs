@@ -7,8 +7,8 @@
 
 pub(crate) mod refusal;
 
-use crate::asked::refusal::Refusal;
 use crate::{
+    asked::refusal::Refusal,
     config::CreateOptions,
     designs::{DESIGNS, EngineDesign, names_of},
     error::EngineError,

@@ -11,7 +11,6 @@
 //!
 //! It leaves all of the work to the verbs.
 
-use crate::tell::telling::Conditional;
 use crate::{
     codec::Codec,
     conditions::condition::Opening,
@@ -37,7 +36,7 @@ use crate::{
     stripes::Stripes,
     superblock::SuperblockKeeper,
     sync::Turns,
-    tell::telling::Telling,
+    tell::telling::{Conditional, Telling},
     tickets::{ManyTickets, Tickets},
     unflushed::waiting::{Asker, Audience},
     walk::Reader,

@@ -9,8 +9,8 @@ pub(crate) mod condition;
 
 pub(crate) mod origin;
 
-use crate::conditions::origin::{origin_fails, origin_hangs};
 use crate::{
+    conditions::origin::{origin_fails, origin_hangs},
     config::policies::{OriginChanged, TrimPolicy},
     destage::Limit,
     fence::{Fence, Raised},

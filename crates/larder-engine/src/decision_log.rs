@@ -15,8 +15,8 @@
 
 pub(crate) mod sink;
 
-use crate::decision_log::sink::Asker;
 use crate::{
+    decision_log::sink::Asker,
     geometry::Geometry,
     segment::open::Ready,
     segment::record::{NewRecord, RecordOf},

@@ -23,8 +23,8 @@ pub(crate) use limits::Limit;
 
 pub(crate) mod reach;
 
-use crate::destage::reach::{Reach, Wanted};
 use crate::{
+    destage::reach::{Reach, Wanted},
     error::EngineError,
     fence::Fence,
     shared::Shared,

@@ -10,9 +10,9 @@
 
 pub(crate) mod insertion;
 
-use crate::fill::insertion::{Insertion, Reason};
 use crate::{
     decision_log::sink::Asker,
+    fill::insertion::{Insertion, Reason},
     prepare::Prepared,
     region::HELD_ENTRIES_MAX,
     segment::record::{NewRecord, RecordOf},

@@ -19,10 +19,9 @@
 
 pub(crate) mod reservations;
 
-use crate::log_room::reservations::Reservations;
 use crate::{
-    error::EngineError, pending_log::PENDING_ENTRIES_MAX, region::HELD_ENTRIES_MAX, shared::Shared, state::State,
-    sync::either,
+    error::EngineError, log_room::reservations::Reservations, pending_log::PENDING_ENTRIES_MAX,
+    region::HELD_ENTRIES_MAX, shared::Shared, state::State, sync::either,
 };
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::Ordering::*;

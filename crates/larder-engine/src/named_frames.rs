@@ -16,8 +16,8 @@
 
 pub(crate) mod look;
 
-use crate::named_frames::look::{HEADS_MAX, Look, Naming};
 use crate::{
+    named_frames::look::{HEADS_MAX, Look, Naming},
     verify::window::PIECE_BYTES,
     walk::{InOrder, READS_IN_FLIGHT, Reader},
 };

@@ -8,12 +8,12 @@
 
 pub(crate) mod want;
 
-use crate::read::want::Want;
 use crate::{
     batch::BatchRecord,
     error::EngineError,
     fill::insertion::Reason,
     prefetch::buffer::Prefetched,
+    read::want::Want,
     read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
     region::INFORMED_MAX,

@@ -13,11 +13,11 @@
 pub(crate) mod open;
 pub(crate) mod record;
 
-use crate::segment::open::{OpenWeu, Ready};
-use crate::segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity};
 use crate::{
     error::EngineError,
     in_flight::InFlightSegment,
+    segment::open::{OpenWeu, Ready},
+    segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity},
     shared::Shared,
     state::{State, class_index},
     state_lock::StateGuard,

@@ -3,13 +3,13 @@
 //!
 //! Invariants: `state` is locked for a decision, or for a look, and never across an await.
 
-use crate::geometry::Geometry;
 use crate::{
     codec::Codec,
     conditions::condition::Opening,
     config::Tuning,
     destage::pace::ZeroPace,
     error::EngineError,
+    geometry::Geometry,
     log_room::reservations::Reservations,
     mode::current::CurrentMode,
     pins::Pins,

@@ -13,10 +13,10 @@
 //!
 //! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
 
-use crate::conditions::origin::origin_stands;
 use crate::{
     Cache,
     conditions::condition::{Condition, Severity},
+    conditions::origin::origin_stands,
     destage::reach::{Reach, Wanted},
     error::EngineError,
     shared::Shared,

@@ -12,8 +12,6 @@
 //!
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
-use crate::pending_log::PendingLog;
-use crate::places::to_format;
 use crate::{
     damaged::DamagedRecords,
     decision_log::sink::DecisionLog,
@@ -22,6 +20,8 @@ use crate::{
     in_flight::InFlight,
     mode::current::CurrentMode,
     origin_changes::runs::OriginChanges,
+    pending_log::PendingLog,
+    places::to_format,
     prefetch::buffer::PrefetchBuffer,
     segment::open::OpenWeu,
     state_lock::Touched,

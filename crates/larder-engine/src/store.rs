@@ -16,11 +16,11 @@ pub(crate) mod buckets;
 pub(crate) mod slots;
 pub(crate) mod weus;
 
-use crate::named_frames::look::Looking;
 use crate::{
     asked::refusal::Refusal,
     config::CreateOptions,
     named_frames::look::Look,
+    named_frames::look::Looking,
     named_frames::look::Named,
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,

@@ -7,12 +7,12 @@
 //! It does not read or write metadata slots; [`region`](crate::region) does.
 
 use super::{Store, slots::shares_all};
-use crate::named_frames::look::Looking;
 use crate::{
     asked::refusal::Refusal,
     config::CreateOptions,
     designs::{self, DesignLayout},
     named_frames::look::Look,
+    named_frames::look::Looking,
     named_frames::look::Named,
     named_frames::{self},
     recover::ENGINE_SLOT_BYTES,

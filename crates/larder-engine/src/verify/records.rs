@@ -7,10 +7,10 @@
 //! It does not decide the fate of bad records; [`repair`](super::repair) does.
 
 use super::{rebuild::is_newer, report::Problem, report::VerifyReport, salvage::Salvaged, window::Window};
-use crate::verify::findings::{Findings, Named, NamedBySlot, RecordCheck};
 use crate::{
     codec::{Codec, decode},
     record::check as checksum_holds,
+    verify::findings::{Findings, Named, NamedBySlot, RecordCheck},
     walk::{self, Segment},
 };
 use larder_core::{
