@@ -19,6 +19,7 @@ mod fault_sweep;
 mod faults;
 #[path = "../common/fence.rs"]
 mod fence;
+mod flash_generations;
 mod held_addresses;
 mod joined_trims;
 mod kept_trims;
