@@ -76,6 +76,8 @@ pub enum Standing {
     /// The device knows of no change.
     #[default]
     Sound,
+    /// The file goes on under another name: the one of its opening leads elsewhere, or nowhere.
+    Renamed,
     /// The file has no name any more: its content is gone once the device is closed.
     Unlinked,
     /// The file was cut to this size, in bytes.

@@ -99,11 +99,21 @@ impl Shared {
             state.flash_failed.is_some()
         };
         let mut result = match flushed {
-            Ok(()) if !failed => self.checkpoint(true).await,
-            // The origin was flushed.
-            Ok(()) => self.note_destaged().await,
-            Err(error) => Err(error),
+            Ok(()) if !failed => {
+                let ended = self.checkpoint(true).await;
+                if ended.is_ok() {
+                    // Without the note, copies of the flash from before this end count as the
+                    // flash.
+                    let _ = self.note_mode(self.mode.get()).await;
+                }
+                ended
+            }
+            result => result,
         };
+        if result.is_ok() {
+            // The origin was flushed.
+            result = self.note_if_destaged().await;
+        }
         if detach && result.is_ok() {
             result = self.superblock.update(&*self.flash, &self.counters, |it| it.detached = true).await;
             if result.is_err() {

@@ -138,12 +138,16 @@ pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> 
         // The flash of a detached cache is not used any more.
         _ if found.superblock.detached => {}
         Ok(None) => {}
-        Ok(Some(Raised { why, is_destaged })) => {
+        Ok(Some(Raised { why, dirty_bytes: noted_bytes, is_destaged })) => {
             let becomes = match found.dirty_bytes() {
                 _ if is_destaged => {
                     "the origin has all that was dirty: what the flash holds is dropped at the next opening".to_owned()
                 }
-                0 => "what it holds is dropped at the next opening".to_owned(),
+                0 if noted_bytes == 0 => "what it holds is dropped at the next opening".to_owned(),
+                0 => format!(
+                    "it had {noted_bytes} bytes of dirty data then and has none now, so the origin may lack them: it is not \
+                     opened without --discard"
+                ),
                 bytes => format!(
                     "it has {bytes} bytes of dirty data, which may be older than what the origin has: it is not opened \
                      without --discard, which drops them"
@@ -181,7 +185,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         let what = format!("degraded: {how} ({error}); nothing new is cached, and the origin serves what it can");
         add(name, Severity::Degraded, what);
         match &state.fence {
-            Fence::Up => add(
+            Fence::Up { .. } => add(
                 "fence_up",
                 Severity::Degraded,
                 "the fence is up: writes go to the origin, and what the flash holds will be dropped".into(),

@@ -18,11 +18,10 @@
 //! It does not take the flash back; the next opening does.
 
 use crate::{
-    config::Tuning, destage::reach::Reach, error::EngineError, fence::Fence, recover::recovered::Recovered,
-    shared::Shared, trim::zeroing::Zeroing, unflushed::waiting::Asker,
+    destage::reach::Reach, error::EngineError, shared::Shared, trim::zeroing::Zeroing, unflushed::waiting::Asker,
 };
 use larder_core::{Lba, design::Leaving, ranges::Run};
-use larder_device::{IoError, IoErrorKind, Runtime, SharedBuf, WriteFlags, runtime::compute};
+use larder_device::{IoError, IoErrorKind, SharedBuf, WriteFlags};
 use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
@@ -86,89 +85,6 @@ impl Shared {
     pub(crate) fn flash_reads_failed_lately(&self) -> Option<Duration> {
         let since = self.runtime.now().saturating_sub((*self.flash_read_failed_at.lock())?);
         (since < READS_FAILED_LATELY).then_some(since)
-    }
-
-    /// Puts the fence up, if it is not.
-    ///
-    /// # Errors
-    /// [`EngineError::NoFence`].
-    pub async fn ensure_fence(self: &Arc<Self>) -> Result<(), EngineError> {
-        loop {
-            let changed = self.signals.fence.listen();
-            let flash = {
-                let mut state = self.state.lock();
-                match state.fence {
-                    Fence::Up => return Ok(()),
-                    Fence::Rising => None,
-                    Fence::Down | Fence::Refused(_) => {
-                        let Some(flash) = state.flash_failed.clone() else {
-                            return Err(EngineError::State("the flash works: there is nothing to fence".into()));
-                        };
-                        state.fence = Fence::Rising;
-                        Some(flash)
-                    }
-                }
-            };
-            match flash {
-                None => changed.await,
-                // It runs to its end even if the caller gives up: others wait for the outcome.
-                Some(flash) => {
-                    let this = self.clone();
-                    return self.to_its_end(async move { this.raise_fence(flash).await }).await;
-                }
-            }
-        }
-    }
-
-    /// Tells the keeper of the fence, at an end behind the fence, when no dirty data is left.
-    ///
-    /// # Errors
-    /// [`EngineError::State`]: then the next opening counts the data that the flash calls dirty as lost.
-    pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
-        let is_destaged = {
-            let state = self.state.lock();
-            let dirty = state.design.dirty_counts();
-            state.fence == Fence::Up && dirty.chunks + dirty.runs == 0
-        };
-        match self.tuning.fence.0.clone() {
-            Some(keeper) if is_destaged => {
-                compute(&*self.runtime, move || keeper.note_destaged()).await?.map_err(EngineError::State)
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Makes the emptied flash durable, and takes the fence down.
-    pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
-        self.checkpoint(false).await?;
-        self.lower_fence().await
-    }
-
-    /// Takes the fence down: no content of the flash is older than the origin any more.
-    async fn lower_fence(&self) -> Result<(), EngineError> {
-        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
-        compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
-    }
-
-    async fn raise_fence(self: &Arc<Self>, flash: IoError) -> Result<(), EngineError> {
-        let raised = match &self.tuning.fence.0 {
-            None => Err("no state directory was named; serve with --state DIR".to_owned()),
-            Some(keeper) => {
-                let (keeper, why) = (keeper.clone(), flash.to_string());
-                let raised = compute(&*self.runtime, move || keeper.raise(&why)).await;
-                raised.unwrap_or_else(|_| Err("the process ends".to_owned()))
-            }
-        };
-        let result = raised.clone().map_err(|why| EngineError::NoFence { flash, why });
-        self.state.lock().fence = match raised {
-            Ok(()) => Fence::Up,
-            Err(why) => Fence::Refused(why),
-        };
-        self.signals.fence.notify();
-        self.conditions_changed();
-        // Dirty data that was not durable on the flash may go to the origin now.
-        self.signals.destage_wanted.notify();
-        result
     }
 
     /// Writes `data` to the origin, past the flash. The caller holds the ticket.
@@ -296,32 +212,4 @@ impl Shared {
         state.undurable = left;
         !state.undurable.is_empty()
     }
-}
-
-/// Returns whether the fence is up, so that the content of the flash must be dropped.
-///
-/// # Errors
-/// [`EngineError::Fenced`] if dirty data would be dropped without permission;
-/// [`EngineError::State`] if the keeper does not know.
-pub(crate) async fn behind_fence(
-    found: &Recovered,
-    tuning: &Tuning,
-    runtime: &Arc<dyn Runtime>,
-) -> Result<bool, EngineError> {
-    let Some(keeper) = tuning.fence.0.clone() else {
-        let place = found.superblock.state_dir.as_str();
-        if place.is_empty() {
-            return Ok(false);
-        }
-        return Err(EngineError::State(format!(
-            "this cache keeps its state in {place}, where a fence may say that the flash is old: open it with that directory"
-        )));
-    };
-    let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
-    let Some(raised) = raised else { return Ok(false) };
-    let dirty_bytes = found.dirty_bytes();
-    if dirty_bytes > 0 && !raised.is_destaged && !tuning.discard_fenced {
-        return Err(EngineError::Fenced { why: raised.why, dirty_bytes });
-    }
-    Ok(true)
 }

@@ -26,7 +26,6 @@ pub(crate) mod reach;
 use crate::{
     destage::reach::{Reach, Wanted},
     error::EngineError,
-    fence::Fence,
     shared::Shared,
     standing::nameless,
     state::State,
@@ -154,6 +153,10 @@ impl Shared {
                 return;
             }
             if !due {
+                if loses_flash {
+                    // After a failure the next look and the end try again.
+                    let _ = self.note_if_destaged().await;
+                }
                 // A task that waits for a destage may wait for a change that came about otherwise.
                 self.signals.destaged.notify();
                 wanted.await;
@@ -207,7 +210,14 @@ impl Shared {
         let this = self.clone();
         // The flush comes even without dirty data: it covers writes through the cache, or past a
         // failed flash.
-        let all = async move { Ok(this.destage_everything(reach).await? && this.flush_origin().await.is_ok()) };
+        let all = async move {
+            let destaged = this.destage_everything(reach).await? && this.flush_origin().await.is_ok();
+            if destaged && reach == Reach::All {
+                // After a failure the destager and the end try again.
+                let _ = this.note_destaged().await;
+            }
+            Ok(destaged)
+        };
         self.to_its_end(all).await
     }
 
@@ -358,7 +368,7 @@ impl Shared {
                 // Data that is not durable may have an older clean copy on flash: only the fence
                 // keeps that away.
                 let durable = state.log.durable_below.saturating_sub(1);
-                Ok(if state.fence == Fence::Up { newest } else { newest.min(durable) })
+                Ok(if state.fence.is_up() { newest } else { newest.min(durable) })
             }
             Err(_) => Err(()),
         }

@@ -65,8 +65,10 @@ pub enum EngineError {
     Fenced {
         /// The reason for the fence.
         why: String,
-        /// Bytes of dirty data and trimmed ranges on the flash.
+        /// Bytes of dirty data and trimmed ranges on the flash now.
         dirty_bytes: u64,
+        /// The bytes of such data that the flash had when the fence went up; 0 if unknown.
+        noted_bytes: u64,
     },
     /// The cache was detached.
     Detached,
@@ -107,7 +109,11 @@ impl fmt::Display for EngineError {
                 // The reason comes first, because a client may get only the beginning.
                 write!(f, "the flash failed, and nothing is written past it without a fence: {why} (the flash: {flash})")
             }
-            EngineError::Fenced { why, dirty_bytes } => write!(
+            EngineError::Fenced { why, dirty_bytes: 0, noted_bytes } => write!(
+                f,
+                "the origin was written while this flash was away ({why}); the flash had {noted_bytes} bytes of dirty data then and has none now, so the origin may lack them: open it with --discard to go on without them"
+            ),
+            EngineError::Fenced { why, dirty_bytes, .. } => write!(
                 f,
                 "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data, which may be older than what the origin has: open it with --discard to drop them"
             ),

@@ -3,12 +3,14 @@
 //! A flash that failed may come back with copies that are older than the origin by then. The flash
 //! itself cannot record that, because it could not be written. So before the first write that is
 //! acknowledged without the flash, the cache's keeper makes a fence durable somewhere else. The
-//! next opening asks for it, and drops the content of the flash.
+//! next opening asks for it, and drops the content of the flash. [`raising`] does these steps.
 //!
 //! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned.
 //! A fence is lowered only after the flash was emptied, durably.
 //!
 //! It leaves the storage of the note to the keeper: for one, a directory of the command line.
+
+pub(crate) mod raising;
 
 use larder_format::WriteMode;
 use std::{fmt, sync::Arc};
@@ -39,17 +41,19 @@ pub trait FenceKeeper: Send + Sync {
     /// Puts the fence up, durably before it returns. If the fence is up already, it changes
     /// nothing.
     ///
+    /// `dirty_bytes` of dirty data and trimmed ranges were on the flash at that time.
+    ///
     /// # Errors
     /// A sentence: then no write goes past the flash.
-    fn raise(&self, why: &str) -> Result<(), String>;
+    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String>;
 
     /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older.
     ///
-    /// The engine calls it at an orderly end behind the fence. The note stays durable until the
-    /// fence is taken down.
+    /// The engine calls it behind the fence, as soon as no dirty data is left. The note stays
+    /// durable until the fence is taken down.
     ///
     /// # Errors
-    /// A sentence: then the next opening counts the data that the flash calls dirty as lost.
+    /// A sentence: then the next opening counts the data that was dirty as lost.
     fn note_destaged(&self) -> Result<(), String>;
 
     /// Takes the fence down, durably.
@@ -58,15 +62,16 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence.
     fn lower(&self) -> Result<(), String>;
 
-    /// Notes the mode of the cache from now on.
+    /// Notes the mode of the cache from now on, and the number of the superblock on its flash.
     ///
-    /// The engine calls it before the first write in write-back, and after the last one. A note of
-    /// another mode means that the origin is complete without the flash.
+    /// The engine calls it at each opening and each orderly end, before the first write in
+    /// write-back, and after the last one. A note of another mode means that the origin is complete
+    /// without the flash. A flash whose superblock has a lower number is an older copy.
     ///
     /// # Errors
     /// A sentence. The mode does not change to write-back then. A change from write-back stays, and
     /// the note still says write-back.
-    fn note_mode(&self, mode: WriteMode) -> Result<(), String>;
+    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String>;
 }
 
 /// A fence that is up.
@@ -74,6 +79,8 @@ pub trait FenceKeeper: Send + Sync {
 pub struct Raised {
     /// The reason for the fence.
     pub why: String,
+    /// Bytes of dirty data and trimmed ranges that the flash had then; 0 if the note tells none.
+    pub dirty_bytes: u64,
     /// The origin has all data that the flash calls dirty ([`FenceKeeper::note_destaged`]).
     pub is_destaged: bool,
 }
@@ -96,7 +103,17 @@ pub enum Fence {
     /// A task is putting it up.
     Rising,
     /// Up.
-    Up,
+    Up {
+        /// The keeper knows that the origin has all dirty data.
+        is_destaged: bool,
+    },
     /// The attempt failed, for this reason; the next write tries again.
     Refused(String),
+}
+
+impl Fence {
+    /// Returns whether it is up.
+    pub fn is_up(&self) -> bool {
+        matches!(self, Fence::Up { .. })
+    }
 }

@@ -346,7 +346,8 @@ impl Shared {
         }
     }
 
-    /// Asks for a commit at an interval, and for a flush of the origin. Looks at the flash's name.
+    /// Asks for a commit at an interval, and for a flush of the origin. Looks at the flash's
+    /// standing.
     ///
     /// So clean mappings survive a crash even if no client flushes. It holds the cache only for a
     /// moment at a time, so a closed cache is freed, and its devices with it.
@@ -357,7 +358,7 @@ impl Shared {
             if shared.is_closing() {
                 return;
             }
-            shared.look_at_name();
+            shared.look_at_flash();
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
                 let clean_waits = state.open.iter().flatten().any(|open| !open.awaiting.is_empty());

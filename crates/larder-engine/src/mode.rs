@@ -93,10 +93,11 @@ impl Shared {
         }
     }
 
-    /// Tells the keeper of the fence the mode in force.
+    /// Tells the keeper of the fence the mode in force, and the durable superblock's number.
     pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
         let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
-        let noted = compute(&*self.runtime, move || keeper.note_mode(mode)).await?;
+        let sequence = self.superblock.durable_sequence();
+        let noted = compute(&*self.runtime, move || keeper.note_superblock(mode, sequence)).await?;
         noted.map_err(EngineError::State)
     }
 }

@@ -43,7 +43,7 @@ impl Shared {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }
             match (&state.flash_failed, &state.log.checkpoint_failed) {
-                (Some(error), _) if state.fence != Fence::Up => {
+                (Some(error), _) if !state.fence.is_up() => {
                     let why = match &state.fence {
                         Fence::Refused(why) => format!(": {why}"),
                         _ => String::new(),

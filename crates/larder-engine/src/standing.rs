@@ -34,28 +34,31 @@ impl Cache {
 }
 
 impl Shared {
-    /// Fails a flash that was cut short.
-    ///
-    /// # Errors
-    /// The failure.
-    pub(crate) fn check_flash_size(&self) -> Result<(), IoError> {
-        match self.flash.standing() {
-            Standing::Truncated(bytes) => Err(self.fail_cut_flash(bytes)),
-            Standing::Sound | Standing::Unlinked => Ok(()),
-        }
-    }
-
-    /// Fails a flash that was cut to so many bytes, and returns the failure.
-    fn fail_cut_flash(&self, bytes: u64) -> IoError {
+    /// Fails a flash that was cut to so many bytes, and returns the failure. Data is lost, so the
+    /// flash is fenced, though writes may never go past it.
+    fn fail_cut_flash(self: &Arc<Self>, bytes: u64) -> IoError {
         let what = format!("the file of the flash was cut to {bytes} bytes while it was in use");
-        self.fail_flash(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(what))
+        let error = self.fail_flash(IoError::new(IoErrorKind::Io, IoOp::Flush, 0, 0).with_detail(what));
+        self.fence_in_background();
+        error
     }
 
-    /// Looks at the flash's name. Once it is lost, destaging takes all dirty data to the origin.
-    pub(crate) fn look_at_name(&self) {
-        if self.flash.standing() == Standing::Unlinked && !self.is_nameless.swap(true, Relaxed) {
-            self.ask_for_destage(Wanted::Now);
-            self.conditions_changed();
+    /// Looks at the flash's name and size. Once the name is lost, destaging takes all dirty data to
+    /// the origin. The fence goes up, because another file may have the name by the next opening.
+    pub(crate) fn look_at_flash(self: &Arc<Self>) {
+        match self.flash.standing() {
+            Standing::Sound | Standing::Renamed => {}
+            Standing::Truncated(bytes) if self.state.lock().flash_failed.is_none() => {
+                self.fail_cut_flash(bytes);
+            }
+            Standing::Truncated(_) => {}
+            Standing::Unlinked => {
+                if !self.is_nameless.swap(true, Relaxed) {
+                    self.ask_for_destage(Wanted::Now);
+                    self.conditions_changed();
+                    self.fence_in_background();
+                }
+            }
         }
     }
 
@@ -74,7 +77,7 @@ impl Shared {
     pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
         self.commit(upto).await?;
         match self.flash.standing() {
-            Standing::Sound => Ok(()),
+            Standing::Sound | Standing::Renamed => Ok(()),
             Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
             Standing::Unlinked => {
                 let (this, (first, count)) = (self.clone(), self.geometry.chunks_of(offset, len));
@@ -93,7 +96,7 @@ impl Shared {
     /// that is for want of a fence.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.flash.standing() {
-            Standing::Sound => return Ok(()),
+            Standing::Sound | Standing::Renamed => return Ok(()),
             Standing::Unlinked => nameless("the origin does not take all that is dirty"),
             Standing::Truncated(bytes) => self.fail_cut_flash(bytes),
         };
@@ -103,16 +106,28 @@ impl Shared {
 
     /// Returns the conditions of the devices' standing; `dirty_bytes` are on the flash alone.
     pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
-        let mut found = Vec::new();
-        if self.flash.standing() == Standing::Unlinked {
-            let what = format!(
-                "the file of the flash has no name any more: what it holds goes when this server ends, {dirty_bytes} bytes of \
-                 dirty data now; an orderly end brings them to the origin first"
-            );
-            found.push(Condition { name: "flash_unlinked", severity: Severity::Degraded, what });
-        }
-        found.extend(origin_stands(self.origin.standing()));
-        found
+        let of_flash = match self.flash.standing() {
+            Standing::Unlinked => Some((
+                "flash_unlinked",
+                Severity::Degraded,
+                format!(
+                    "the file of the flash has no name any more: what it holds goes when this server ends, {dirty_bytes} bytes \
+                     of dirty data now; an orderly end brings them to the origin first"
+                ),
+            )),
+            Standing::Renamed => Some((
+                "flash_renamed",
+                Severity::Warning,
+                format!(
+                    "the file of the flash is no longer at {}: it was renamed, or its file system unmounted; another file of \
+                     that name is not this cache",
+                    self.flash.info().name
+                ),
+            )),
+            Standing::Sound | Standing::Truncated(_) => None,
+        };
+        let of_flash = of_flash.map(|(name, severity, what)| Condition { name, severity, what });
+        of_flash.into_iter().chain(origin_stands(self.origin.standing())).collect()
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
 pub use counters::CounterValues;
 use larder_format::Superblock;
 pub use names::{compression_name, mode_name};
+use std::sync::Arc;
 
 /// The state of a cache, for people and programs. Bytes and counts; ratios between 0 and 1, or 1
 /// and more.
@@ -210,9 +211,9 @@ impl Status {
 
 impl Shared {
     /// Returns the status now.
-    pub fn status(&self, recovery: &RecoveryReport) -> Status {
+    pub fn status(self: &Arc<Self>, recovery: &RecoveryReport) -> Status {
         // The conditions show the result.
-        let _ = self.check_flash_size();
+        self.look_at_flash();
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();
         let mut status = Status::of(&superblock, &state, counts, recovery);

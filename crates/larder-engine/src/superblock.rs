@@ -23,6 +23,8 @@ pub struct SuperblockKeeper {
 
 struct Current {
     superblock: Superblock,
+    /// The number of the newest superblock that both twins have.
+    durable_sequence: u64,
     /// An update failed or was dropped: a twin may hold a superblock that is not in force.
     uncertain: bool,
 }
@@ -86,13 +88,18 @@ pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u
 impl SuperblockKeeper {
     /// Returns a keeper of the superblock that was read.
     pub fn new(superblock: Superblock) -> Self {
-        let current = Current { superblock, uncertain: false };
+        let current = Current { durable_sequence: superblock.sequence, superblock, uncertain: false };
         SuperblockKeeper { current: Mutex::new(current), updates: Turns::default() }
     }
 
     /// Returns whether a twin on flash may differ from the superblock in force.
     pub fn is_uncertain(&self) -> bool {
         self.current.lock().uncertain
+    }
+
+    /// Returns the number of the newest superblock that is durable.
+    pub fn durable_sequence(&self) -> u64 {
+        self.current.lock().durable_sequence
     }
 
     /// Returns a copy of the superblock in force.
@@ -122,6 +129,7 @@ impl SuperblockKeeper {
         let written = write(flash, &next).await?;
         {
             let mut current = self.current.lock();
+            current.durable_sequence = next.sequence;
             current.superblock = next;
             current.uncertain = false;
         }

@@ -74,7 +74,7 @@ pub fn serve_without_flash(
     let mut control = bind_control(&uuid, ending)?;
     // From here on the flash may be older than the origin.
     let raising = format!("raising the fence in {}", state.file().display());
-    let raised = ending.during(raising, || state.raise("it was served without its flash"));
+    let raised = ending.during(raising, || state.raise("it was served without its flash", 0));
     raised.map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));

@@ -108,7 +108,7 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
 /// A sentence.
 pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
     match standing {
-        Standing::Sound => Ok(()),
+        Standing::Sound | Standing::Renamed => Ok(()),
         Standing::Unlinked => Err(format!(
             "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
         )),
@@ -126,7 +126,7 @@ pub fn outlives(cache: &Cache) -> Outcome {
     refuse_unlinked_origin(cache).map_err(Failure::failed)?;
     let status = cache.status();
     match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
-        (Standing::Sound, _) | (_, 0) => Ok(()),
+        (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
         (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
             "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
             size::human(bytes)

@@ -130,8 +130,11 @@ pub fn find(path: &Path, id: Option<FileId>) -> Option<[u8; 16]> {
 
 /// Returns the sentence for a command that names one flash while the one of `held` is served.
 pub fn refused_copy(path: &Path, held: &Held) -> Failure {
-    let (path, flash) = (path.display(), &held.flash);
+    let (path, flash, at) = (path.display(), &held.flash, absolute(path));
     Failure::failed(match held.id {
+        Some(_) if *flash == at => format!(
+            "{path} is a copy of the flash that was there, or another file over it, and that flash is served now: name its new place (`larder verify` and `larder dump` read a copy)"
+        ),
         Some(_) => format!(
             "{path} is a copy of {flash}, or another device over it, and that one is served now: name it, or where it is now if it was moved (`larder verify` and `larder dump` read a copy)"
         ),

@@ -30,10 +30,8 @@ use std::{
 const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The most files of a directory that are read.
 const FILES_MAX: usize = 4096;
-/// Version of the file's form.
-const VERSION: u32 = 1;
-/// Version of a file that holds more than version 1 can: an older program must refuse it.
-const VERSION_DESTAGED: u32 = 2;
+/// Version of the file's form. Version 1 lacks `destaged`, and version 2 all that came later.
+const VERSION: u32 = 3;
 
 /// The state of one cache in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -58,9 +56,15 @@ pub struct Record {
     pub mode: String,
     /// The reason for the fence, if it is up.
     pub fence: Option<String>,
+    /// Bytes of dirty data and trimmed ranges that the flash had when the fence went up.
+    #[serde(default)]
+    pub fence_dirty_bytes: u64,
     /// Behind the fence all dirty data went to the origin: the flash's dirty data is older.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default)]
     pub destaged: bool,
+    /// The number of the superblock on the flash at least; a flash with a lower one is a copy.
+    #[serde(default)]
+    pub superblock_sequence: u64,
     /// The flash knows of this file; without that, the flash may be served without the file.
     pub registered: bool,
 }
@@ -68,7 +72,8 @@ pub struct Record {
 impl Record {
     /// Returns the fence, if it is up.
     pub fn raised(&self) -> Option<Raised> {
-        self.fence.clone().map(|why| Raised { why, is_destaged: self.destaged })
+        let (dirty_bytes, is_destaged) = (self.fence_dirty_bytes, self.destaged);
+        self.fence.clone().map(|why| Raised { why, dirty_bytes, is_destaged })
     }
 }
 
@@ -81,8 +86,11 @@ pub fn parse(bytes: &[u8]) -> Result<Record, String> {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
     }
     let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let is_later = record.fence_dirty_bytes != 0 || record.superblock_sequence != 0;
     match record.version {
-        version if version == version_of(record.destaged) => Ok(record),
+        1 if !record.destaged && !is_later => Ok(record),
+        2 if !is_later => Ok(record),
+        VERSION => Ok(record),
         version => Err(format!("its version is {version}, and is not one that this Larder knows with such fields")),
     }
 }
@@ -138,13 +146,14 @@ impl StateDir {
                 known.display()
             )));
         }
+        for record in [&found, &left_behind].into_iter().flatten().filter(|_| !adopt) {
+            refuse_older(superblock, record, &dir)?;
+        }
         // The record whose fence counts holds the state of the dirty data.
-        let fenced = [&found, &left_behind].into_iter().flatten().find(|record| record.fence.is_some());
-        let destaged = fenced.is_some_and(|record| record.destaged);
-        let fence = fenced.and_then(|record| record.fence.clone());
+        let fenced = [&found, &left_behind].into_iter().flatten().find_map(Record::raised);
         let is_registered = found.as_ref().is_some_and(|found| found.registered);
         let record = Record {
-            version: version_of(destaged),
+            version: VERSION,
             flash_uuid: uuid,
             flash: absolute(flash),
             flash_named: named(flash),
@@ -154,8 +163,10 @@ impl StateDir {
             origin_identity: superblock.origin.identity,
             // The engine notes it before anything is written.
             mode: found.map_or_else(|| mode_name(superblock.mode).to_owned(), |found| found.mode),
-            fence,
-            destaged,
+            fence_dirty_bytes: fenced.as_ref().map_or(0, |fence| fence.dirty_bytes),
+            destaged: fenced.as_ref().is_some_and(|fence| fence.is_destaged),
+            fence: fenced.map(|fence| fence.why),
+            superblock_sequence: superblock.sequence,
             registered: is_registered,
         };
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
@@ -267,7 +278,7 @@ impl StateDir {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = record.clone();
         change(&mut next);
-        next.version = version_of(next.destaged);
+        next.version = VERSION;
         replace(&self.file, &next)?;
         *record = next;
         Ok(())
@@ -288,16 +299,21 @@ impl FenceKeeper for StateDir {
         Ok(self.record().raised())
     }
 
-    fn raise(&self, why: &str) -> Result<(), String> {
+    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String> {
         if self.record().fence.is_some() {
             return Ok(());
         }
-        self.change(|record| record.fence = Some(why.to_owned()))
+        self.change(|record| {
+            record.fence = Some(why.to_owned());
+            record.fence_dirty_bytes = dirty_bytes;
+            record.destaged = false;
+        })
     }
 
     fn lower(&self) -> Result<(), String> {
         self.change(|record| {
             record.fence = None;
+            record.fence_dirty_bytes = 0;
             record.destaged = false;
         })
     }
@@ -306,10 +322,11 @@ impl FenceKeeper for StateDir {
         self.change(|record| record.destaged = true)
     }
 
-    fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
+    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String> {
         // The engine does this once the superblock names the directory, and with each switch.
         self.change(|record| {
             record.mode = mode_name(mode).to_owned();
+            record.superblock_sequence = sequence;
             record.registered = true;
         })?;
         let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -335,8 +352,21 @@ fn refuse_open_to_others(dir: &Path) -> Outcome {
     }
 }
 
-fn version_of(destaged: bool) -> u32 {
-    if destaged { VERSION_DESTAGED } else { VERSION }
+/// Refuses a flash that is older than the one that was last served.
+///
+/// The copy of a flash that was moved or restored from a backup has its UUID.
+fn refuse_older(superblock: &Superblock, record: &Record, dir: &Path) -> Outcome {
+    if superblock.sequence >= record.superblock_sequence {
+        return Ok(());
+    }
+    Err(Failure::failed(format_args!(
+        "this flash is an older copy: it was last written in superblock {}, and {} knows superblock {} of {}: name the \
+         flash that was served last, or believe this copy with --adopt",
+        superblock.sequence,
+        dir.display(),
+        record.superblock_sequence,
+        record.flash
+    )))
 }
 
 /// Returns the state files of a directory, and those that cannot be read.
@@ -447,7 +477,7 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
         ));
     }
     match found {
-        Some(found) => Ok(Some(found)),
+        Some(found) => refuse_older(superblock, &found, &at).map(|()| Some(found)),
         None => failed(&format!(
             "does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
             elsewhere.display()
@@ -471,7 +501,9 @@ mod tests {
             origin_identity: 7,
             mode: "write-through".into(),
             fence: Some("the device is gone".into()),
+            fence_dirty_bytes: 4096,
             destaged: false,
+            superblock_sequence: 9,
             registered: true,
         }
     }
@@ -480,10 +512,18 @@ mod tests {
     fn a_record_comes_back_as_it_was() {
         let text = serde_json::to_vec(&record()).expect("plain values");
         assert_eq!(parse(&text), Ok(record()));
-        assert!(!String::from_utf8_lossy(&text).contains("destaged"), "an older program reads what it can understand");
-        let destaged = Record { version: VERSION_DESTAGED, destaged: true, ..record() };
-        let text = serde_json::to_vec(&destaged).expect("plain values");
-        assert_eq!(parse(&text), Ok(destaged));
+    }
+
+    #[test]
+    fn a_record_of_an_earlier_version_is_read() {
+        let earlier = r#"{ "version": 1, "flash_uuid": "UUID", "flash": "/ssd/cache", "flash_named": "/ssd/link",
+            "volume": "disk", "origin": "file:///disk", "origin_bytes": 1073741824, "origin_identity": 7,
+            "mode": "write-through", "fence": "the device is gone", "registered": true }"#;
+        let earlier = earlier.replace("UUID", &record().flash_uuid);
+        let expected = Record { version: 1, fence_dirty_bytes: 0, superblock_sequence: 0, ..record() };
+        assert_eq!(parse(earlier.as_bytes()), Ok(expected.clone()));
+        let second = earlier.replace("\"version\": 1", "\"version\": 2, \"destaged\": true");
+        assert_eq!(parse(second.as_bytes()), Ok(Record { version: 2, destaged: true, ..expected }));
     }
 
     #[test]
@@ -492,8 +532,9 @@ mod tests {
         for bad in [
             String::new(),
             "{}".into(),
-            text.replace("\"version\":1", "\"version\":3"),
-            text.replace("\"registered\"", "\"destaged\":true,\"registered\""),
+            text.replace("\"version\":3", "\"version\":4"),
+            text.replace("\"version\":3", "\"version\":2"),
+            text.replace("\"version\":3", "\"version\":1"),
             text.replace("\"fence\"", "\"fench\""),
             text.replace("\"origin_bytes\":1073741824", "\"origin_bytes\":-1"),
             format!("{text}{text}"),

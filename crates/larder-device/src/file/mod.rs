@@ -22,7 +22,7 @@ use crate::{
 };
 use std::{
     fs::File,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
 
@@ -44,6 +44,8 @@ struct Inner {
     identity: u64,
     /// The file had a name at opening, as far as its file system counts names.
     had_name: bool,
+    /// The path that led to the file at opening; `None` for a block device.
+    path: Option<PathBuf>,
     /// The least length that was seen since the file was cut; `u64::MAX` while it has its size.
     ///
     /// A write behind the cut grows the file again, with a hole in place of the lost bytes.
@@ -182,7 +184,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn standing(&self) -> Standing {
-        self.inner.standing()
+        self.inner.standing_with_name()
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

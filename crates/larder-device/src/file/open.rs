@@ -125,6 +125,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         punches,
         identity: identity(&meta),
         had_name: meta.nlink() > 0,
+        path: if is_block_device { None } else { path.canonicalize().ok() },
         cut_to: AtomicU64::new(u64::MAX),
         id: FileId::of(&meta),
     })

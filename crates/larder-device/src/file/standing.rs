@@ -18,12 +18,13 @@
 //! It does not notice a change whose author set the file's time back.
 
 use super::{
-    Inner,
+    FileId, Inner,
     identity::{self, at_sysfs},
 };
 use crate::{ChangeMark, IoError, IoErrorKind, IoOp, IoResult, Standing, rng::mix64};
 use std::{
     fs::{self, Metadata},
+    io::ErrorKind,
     os::unix::fs::MetadataExt,
     path::Path,
     sync::atomic::Ordering::Relaxed,
@@ -50,6 +51,24 @@ impl Inner {
         self.cut_to.store(u64::MAX, Relaxed);
         // Some file systems keep no count of names.
         if meta.nlink() == 0 && self.had_name { Standing::Unlinked } else { Standing::Sound }
+    }
+
+    /// Returns the standing, and looks whether the file is still where it was opened.
+    pub(super) fn standing_with_name(&self) -> Standing {
+        match self.standing() {
+            Standing::Sound if self.is_elsewhere() => Standing::Renamed,
+            standing => standing,
+        }
+    }
+
+    /// Returns whether the path of the opening leads to another file, or to none. A path that
+    /// cannot be looked at tells nothing.
+    fn is_elsewhere(&self) -> bool {
+        let (Some(path), Some(id)) = (&self.path, self.id) else { return false };
+        match fs::metadata(path) {
+            Ok(meta) => FileId::of(&meta) != Some(id),
+            Err(error) => error.kind() == ErrorKind::NotFound,
+        }
     }
 
     /// Checks that no byte of a read was lost when the file was cut.
@@ -181,6 +200,24 @@ mod tests {
         fs::remove_file(&temp.0).expect("removed");
         assert_eq!(device.standing(), Standing::Unlinked);
         block_on(device.flush()).expect("it can still be written");
+    }
+
+    #[test]
+    fn a_file_under_another_name_says_so() {
+        let temp = TempFile::new("renamed");
+        let device = temp.open();
+        let elsewhere = TempFile(temp.0.with_extension("elsewhere"));
+        fs::rename(&temp.0, &elsewhere.0).expect("renamed");
+        assert_eq!(device.standing(), Standing::Renamed, "no file has the name");
+        fs::copy(&elsewhere.0, &temp.0).expect("copied");
+        assert_eq!(device.standing(), Standing::Renamed, "a copy has the name");
+        block_on(device.flush()).expect("it can still be written");
+        fs::rename(&elsewhere.0, &temp.0).expect("renamed back");
+        assert_eq!(device.standing(), Standing::Sound);
+        fs::hard_link(&temp.0, &elsewhere.0).expect("a second name");
+        assert_eq!(device.standing(), Standing::Sound);
+        fs::remove_file(&temp.0).expect("one name less");
+        assert_eq!(device.standing(), Standing::Renamed, "the second name is left");
     }
 
     #[test]

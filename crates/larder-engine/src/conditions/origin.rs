@@ -45,6 +45,10 @@ pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
 pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
     let (name, what) = match standing {
         Standing::Sound => return None,
+        Standing::Renamed => {
+            let what = "the file of the origin is no longer at its place: it was renamed, or its file system unmounted";
+            return Some(Condition { name: "origin_renamed", severity: Severity::Warning, what: what.to_owned() });
+        }
         Standing::Unlinked => (
             "origin_unlinked",
             "the file of the origin has no name any more: it goes when this server ends; copy the volume to another place \

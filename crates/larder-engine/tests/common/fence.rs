@@ -9,7 +9,7 @@ use larder_engine::{
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, Ordering::*},
+    atomic::{AtomicBool, AtomicU64, Ordering::*},
 };
 
 /// The kept fence.
@@ -17,6 +17,8 @@ use std::sync::{
 pub struct MemoryFence {
     raised: Mutex<Option<String>>,
     mode: Mutex<Option<WriteMode>>,
+    dirty_bytes: AtomicU64,
+    sequence: AtomicU64,
     destaged: AtomicBool,
     broken: AtomicBool,
 }
@@ -39,6 +41,11 @@ impl MemoryFence {
         *self.mode.lock()
     }
 
+    /// Returns the number of the superblock that was noted last.
+    pub fn sequence(&self) -> u64 {
+        self.sequence.load(SeqCst)
+    }
+
     /// Makes the keeper refuse to keep a fence from now on, or keep it again.
     pub fn break_down(&self, broken: bool) {
         self.broken.store(broken, SeqCst);
@@ -57,18 +64,22 @@ impl FenceKeeper for MemoryFence {
         self.check()
     }
     fn raised(&self) -> Result<Option<Raised>, String> {
-        let is_destaged = self.destaged.load(SeqCst);
-        Ok(self.raised.lock().clone().map(|why| Raised { why, is_destaged }))
+        let (dirty_bytes, is_destaged) = (self.dirty_bytes.load(SeqCst), self.destaged.load(SeqCst));
+        Ok(self.raised.lock().clone().map(|why| Raised { why, dirty_bytes, is_destaged }))
     }
-    fn raise(&self, why: &str) -> Result<(), String> {
+    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String> {
         self.check()?;
-        self.raised.lock().get_or_insert_with(|| why.to_owned());
+        self.raised.lock().get_or_insert_with(|| {
+            self.dirty_bytes.store(dirty_bytes, SeqCst);
+            why.to_owned()
+        });
         Ok(())
     }
     fn lower(&self) -> Result<(), String> {
         self.check()?;
         *self.raised.lock() = None;
         self.destaged.store(false, SeqCst);
+        self.dirty_bytes.store(0, SeqCst);
         Ok(())
     }
     fn note_destaged(&self) -> Result<(), String> {
@@ -76,8 +87,9 @@ impl FenceKeeper for MemoryFence {
         self.destaged.store(true, SeqCst);
         Ok(())
     }
-    fn note_mode(&self, mode: WriteMode) -> Result<(), String> {
+    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String> {
         self.check()?;
+        self.sequence.store(sequence, SeqCst);
         *self.mode.lock() = Some(mode);
         Ok(())
     }

@@ -369,11 +369,13 @@ const SCENES: &[(&str, Act)] = &[
 
 /// Conditions of an unopened flash, or of the process around the cache: the program's tests raise
 /// them.
-const ELSEWHERE: [&str; 8] = [
+const ELSEWHERE: [&str; 10] = [
     "detached",
+    "flash_renamed",
     "flash_unlinked",
     "origin_changed",
     "origin_refused",
+    "origin_renamed",
     "origin_truncated",
     "origin_unlinked",
     "state_unknown",

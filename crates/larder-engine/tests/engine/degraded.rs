@@ -221,10 +221,23 @@ fn what_went_to_the_origin_behind_the_fence_needs_no_discard() {
         world.open();
         assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
         assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the return");
-        // The same without an orderly end. The earlier fence's note does not count for this fence.
+        // The same without an orderly end.
         fail_flash(&world, &mut twin, &mut rng);
         world.crash();
         world.flash.sim.plan().clear();
+        world.open();
+        assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
+        assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "after the crash");
+        // The notes of earlier fences do not count for this one: the origin takes nothing.
+        work(&world, &mut twin, &mut rng, 60);
+        world.flush();
+        world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        world.flash.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+        let _ = world.try_write(at(2), &noise(2, CHUNK), true);
+        assert!(fence.is_up() && world.run(world.cache().flush()).is_err());
+        world.crash();
+        world.flash.sim.plan().clear();
+        world.origin.sim.plan().clear();
         assert!(matches!(world.try_open(), Err(EngineError::Fenced { .. })), "seed {seed}");
     });
 }
@@ -249,6 +262,84 @@ fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
         match world.try_open() {
             Err(EngineError::Fenced { dirty_bytes, .. }) => assert!(dirty_bytes >= 20 * CHUNK as u64),
             other => panic!("seed {seed}: {other:?}"),
+        }
+    });
+}
+
+/// The flash had durable dirty data that never reached the origin, and comes back without it. The
+/// fence's note tells the loss, whatever the flash tells.
+#[test]
+fn a_flash_that_comes_back_without_its_dirty_data_is_not_emptied_in_silence() {
+    each_seed(4, |seed| {
+        for is_written_past in [true, false] {
+            let (setup, fence) = fenced_setup(WriteMode::Back);
+            let mut world = World::new(seed, setup);
+            let bytes = world.setup.flash_bytes as usize;
+            // The last orderly end, before all writes.
+            world.close();
+            let older = world.flash.sim.peek_durable(0, bytes);
+            world.open();
+            (0..20).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
+            world.flush();
+            world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+            world.flash.stand(Standing::Truncated(4096));
+            if is_written_past {
+                assert!(world.run(world.cache().flush()).is_err(), "it is nowhere for good");
+                let _ = world.try_write(at(30), &noise(30, CHUNK), false);
+            } else {
+                world.runtime.run_for(Duration::from_secs(3));
+            }
+            assert!(fence.is_up() && has(&world, "flash_failed"));
+            world.kill();
+            world.origin.sim.plan().clear();
+            world.flash.stand(Standing::Sound);
+            world.flash.sim.poke(0, &older);
+            match world.try_open() {
+                Err(error @ EngineError::Fenced { dirty_bytes: 0, noted_bytes, .. }) => {
+                    assert_eq!(noted_bytes, 20 * CHUNK as u64);
+                    assert!(error.to_string().contains("--discard"), "{error}");
+                }
+                other => panic!("seed {seed}: {other:?}"),
+            }
+            assert!(fence.is_up(), "a refusal changes nothing");
+            world.setup.tuning.discard_fenced = true;
+            world.open();
+            assert!(!fence.is_up() && has(&world, "emptied_behind_fence"));
+        }
+    });
+}
+
+/// The keeper's number of the superblock is never above that of the flash, so no flash is taken for
+/// an older copy. After an orderly end the two are equal.
+#[test]
+fn the_keeper_never_knows_a_newer_superblock_than_the_flash() {
+    each_seed(12, |seed| {
+        let (setup, fence) = fenced_setup(WriteMode::Back);
+        let mut world = World::new(seed, setup);
+        let mut rng = Rng::new(seed);
+        for round in 0..12 {
+            (0..rng.below(40)).for_each(|lba| drop(world.try_write(at(lba), &noise(lba, CHUNK), rng.chance(1, 8))));
+            match rng.below(5) {
+                0 => drop(world.run(world.cache().checkpoint())),
+                1 => drop(world.run(world.cache().set_mode(MODES[rng.below(3) as usize]))),
+                2 => {
+                    world.flash.sim.fail_next(IoOp::Write, IoErrorKind::NoSpace);
+                    let _ = world.run(world.cache().set_mode(MODES[rng.below(3) as usize]));
+                    world.flash.sim.plan().clear();
+                }
+                3 => {
+                    world.crash();
+                    assert!(fence.sequence() <= world.superblock().sequence, "seed {seed}, round {round}");
+                    world.open();
+                }
+                _ => {
+                    world.close();
+                    assert_eq!(fence.sequence(), world.superblock().sequence, "seed {seed}, round {round}");
+                    world.open();
+                }
+            }
+            assert!(fence.sequence() <= world.superblock().sequence, "seed {seed}, round {round}");
+            assert!(!fence.is_up(), "the flash works");
         }
     });
 }

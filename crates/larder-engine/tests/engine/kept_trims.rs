@@ -292,7 +292,7 @@ fn a_kept_trim_behind_a_fence_is_not_dropped_silently() {
     world.trim(0, 32 * CHUNK);
     world.flush();
     world.crash();
-    larder_engine::FenceKeeper::raise(&*fence, "the origin was served alone").expect("a fence");
+    larder_engine::FenceKeeper::raise(&*fence, "the origin was served alone", 0).expect("a fence");
     match world.try_open() {
         Err(EngineError::Fenced { dirty_bytes, .. }) => assert_eq!(dirty_bytes, 32 * CHUNK),
         opened => panic!("opened: {opened:?}"),

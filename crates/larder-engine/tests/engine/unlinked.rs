@@ -10,7 +10,7 @@ use larder_device::{
     faulty::{FOR_EVER, Fault},
     rng::Rng,
 };
-use larder_engine::{WriteMode, config::TrimPolicy, fence::Keeper};
+use larder_engine::{EngineError, WriteMode, config::TrimPolicy, fence::Keeper};
 use std::{cell::Cell, time::Duration};
 
 const CHUNK: usize = 8 << 10;
@@ -194,6 +194,57 @@ fn a_durable_write_fails_while_the_origin_takes_none() {
             world.origin.sim.plan().clear();
             world.write_fua(at(3), &noise(9, CHUNK));
             on_origin(&world, at(3), &noise(9, CHUNK), "a later write");
+        }
+    });
+}
+
+/// The name of the flash leads to another file at the next opening, perhaps to an older copy. The
+/// fence keeps it away, and tells whether data was lost with the flash.
+#[test]
+fn a_copy_in_the_place_of_a_flash_without_a_name_is_not_believed() {
+    each_seed(6, |seed| {
+        for mode in MODES {
+            for is_destaged in [true, false] {
+                let fence = MemoryFence::new();
+                let mut setup = setup(mode);
+                setup.tuning.fence = fence.keeper();
+                setup.tuning.commit_interval_ms = 1000;
+                let mut world = World::new(seed, setup);
+                world.write(0, &noise(1, 8 * CHUNK));
+                assert!(world.destage_all());
+                world.read(0, 8 * CHUNK);
+                world.settle();
+                world.flush();
+                let copy = world.flash.sim.peek_durable(0, world.setup.flash_bytes as usize);
+                world.write(0, &noise(2, 8 * CHUNK));
+                world.flush();
+                world.flash.stand(Standing::Unlinked);
+                if !is_destaged {
+                    let fault = Fault { op: Some(IoOp::Write), range: None, kind: IoErrorKind::Io, times: FOR_EVER };
+                    world.origin.sim.plan().add(fault);
+                }
+                world.runtime.run_for(Duration::from_secs(5));
+                assert!(fence.is_up(), "{mode:?}");
+                world.kill();
+                world.origin.sim.plan().clear();
+                world.flash.stand(Standing::Sound);
+                world.flash.sim.poke(0, &copy);
+                let expected = match (mode, is_destaged) {
+                    (WriteMode::Back, false) => {
+                        match world.try_open() {
+                            Err(EngineError::Fenced { noted_bytes, .. }) => assert_eq!(noted_bytes, 8 * CHUNK as u64),
+                            other => panic!("seed {seed}: {other:?}"),
+                        }
+                        world.setup.tuning.discard_fenced = true;
+                        // A write that failed may have changed a part.
+                        world.origin.sim.peek_durable(0, 8 * CHUNK)
+                    }
+                    _ => noise(2, 8 * CHUNK),
+                };
+                world.open();
+                assert_same(&world.read(0, 8 * CHUNK), &expected, &format!("{mode:?}, destaged: {is_destaged}"));
+                assert!(!fence.is_up(), "{mode:?}");
+            }
         }
     });
 }

@@ -217,7 +217,7 @@ fn a_full_flash_is_written_past_behind_a_fence() {
         let server = world.serve(&[]);
         let status = world.volume.status();
         assert!(has(&status, "emptied_behind_fence") && status["degraded"] == false, "{status}");
-        assert!(world.record()["fence"].is_null() && world.record()["destaged"].is_null(), "{}", world.record());
+        assert!(world.record()["fence"].is_null() && world.record()["destaged"] == false, "{}", world.record());
         let mut wire = Wire::connect(&server.socket);
         world.assert_volume(&mut wire, "with room again");
         world.write(&mut wire, 40);
@@ -465,7 +465,7 @@ fn a_state_directory_must_be_the_right_one() {
     let (file, good) = (world.state_file(), fs::read(world.state_file()).expect("the state file"));
 
     // Damaged: never taken for "no fence", even with `--adopt`.
-    let newer = String::from_utf8_lossy(&good).replace("\"version\": 1", "\"version\": 2");
+    let newer = String::from_utf8_lossy(&good).replace("\"version\": 3", "\"version\": 4");
     for bad in [&good[..good.len() / 2], b"", b"\xff\xfe\0", newer.as_bytes()] {
         fs::write(&file, bad).expect("a damaged state file");
         for options in [&[][..], &["--adopt"], &["--discard"]] {

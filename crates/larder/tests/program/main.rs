@@ -5,6 +5,7 @@
 mod behind_our_back;
 mod breakages;
 mod clients;
+mod copies;
 mod degraded;
 mod ends;
 mod features;

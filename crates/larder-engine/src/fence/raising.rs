@@ -1,0 +1,159 @@
+//! Puts the fence up, reports to its keeper, and takes it down.
+//!
+//! The fence goes up for a flash that failed, before the first write past it. It also goes up when
+//! the file of the flash loses its name: the name may lead to an older copy by the next opening.
+//! The keeper learns how much dirty data the flash had then, and later that the origin has all of
+//! it. So the next opening can tell a loss, even if the flash itself tells nothing.
+//!
+//! Invariants: one task at a time puts it up. The keeper learns that the origin has the data only
+//! after a flush of the origin.
+//!
+//! It does not keep the note.
+
+use crate::{
+    config::Tuning,
+    error::EngineError,
+    fence::{Fence, Raised},
+    recover::recovered::Recovered,
+    shared::Shared,
+    standing::nameless,
+    state::State,
+};
+use larder_device::{IoError, Runtime, runtime::compute};
+use std::sync::{Arc, atomic::Ordering::*};
+
+impl Shared {
+    /// Puts the fence up, if it is not.
+    ///
+    /// # Errors
+    /// [`EngineError::NoFence`].
+    pub async fn ensure_fence(self: &Arc<Self>) -> Result<(), EngineError> {
+        loop {
+            let changed = self.signals.fence.listen();
+            let reason = {
+                let mut state = self.state.lock();
+                match state.fence {
+                    Fence::Up { .. } => return Ok(()),
+                    Fence::Rising => None,
+                    Fence::Down | Fence::Refused(_) => {
+                        let Some(reason) = self.fence_reason(&state) else {
+                            return Err(EngineError::State("the flash works: there is nothing to fence".into()));
+                        };
+                        state.fence = Fence::Rising;
+                        Some((reason, self.dirty_bytes(&state)))
+                    }
+                }
+            };
+            match reason {
+                None => changed.await,
+                // It runs to its end even if the caller gives up: others wait for the outcome.
+                Some((reason, dirty_bytes)) => {
+                    let this = self.clone();
+                    return self.to_its_end(async move { this.raise_fence(reason, dirty_bytes).await }).await;
+                }
+            }
+        }
+    }
+
+    /// Returns the reason for a fence, if there is one.
+    fn fence_reason(&self, state: &State) -> Option<IoError> {
+        let is_nameless = || self.is_nameless.load(Relaxed).then(|| nameless("another one may have it"));
+        state.flash_failed.clone().or_else(is_nameless)
+    }
+
+    /// Returns the bytes of dirty data and of trimmed ranges.
+    fn dirty_bytes(&self, state: &State) -> u64 {
+        let dirty = state.design.dirty_counts();
+        (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
+    }
+
+    async fn raise_fence(self: &Arc<Self>, reason: IoError, dirty_bytes: u64) -> Result<(), EngineError> {
+        let raised = match &self.tuning.fence.0 {
+            None => Err("no state directory was named; serve with --state DIR".to_owned()),
+            Some(keeper) => {
+                let (keeper, why) = (keeper.clone(), reason.to_string());
+                let raised = compute(&*self.runtime, move || keeper.raise(&why, dirty_bytes)).await;
+                raised.unwrap_or_else(|_| Err("the process ends".to_owned()))
+            }
+        };
+        let result = raised.clone().map_err(|why| EngineError::NoFence { flash: reason, why });
+        self.state.lock().fence = match raised {
+            Ok(()) => Fence::Up { is_destaged: false },
+            Err(why) => Fence::Refused(why),
+        };
+        self.signals.fence.notify();
+        self.conditions_changed();
+        // Dirty data that was not durable on the flash may go to the origin now.
+        self.signals.destage_wanted.notify();
+        result
+    }
+
+    /// Puts the fence up for a flash that loses its content, if there is a keeper. No task waits.
+    ///
+    /// A failure shows in the state of the fence.
+    pub(crate) fn fence_in_background(self: &Arc<Self>) {
+        if self.tuning.fence.0.is_some() && !self.state.lock().fence.is_up() {
+            let this = self.clone();
+            self.spawn_counted(async move { drop(this.ensure_fence().await) });
+        }
+    }
+
+    /// Tells the keeper of a fence that is up, if no dirty data is left.
+    ///
+    /// # Errors
+    /// As [`Shared::note_destaged`].
+    pub(crate) async fn note_if_destaged(&self) -> Result<(), EngineError> {
+        if self.dirty_bytes(&self.state.lock()) == 0 { self.note_destaged().await } else { Ok(()) }
+    }
+
+    /// Tells the keeper of a fence that is up, once, that the origin has all data that the flash
+    /// promised to keep. Later data on a flash without a name is promised by the origin alone.
+    ///
+    /// # Errors
+    /// [`EngineError::State`]: then the next opening counts the data that was dirty as lost.
+    pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
+        let is_news = self.state.lock().fence == Fence::Up { is_destaged: false };
+        if let (true, Some(keeper)) = (is_news, self.tuning.fence.0.clone()) {
+            compute(&*self.runtime, move || keeper.note_destaged()).await?.map_err(EngineError::State)?;
+            self.state.lock().fence = Fence::Up { is_destaged: true };
+        }
+        Ok(())
+    }
+
+    /// Makes the emptied flash durable, and takes the fence down: no content of the flash is older
+    /// than the origin any more.
+    pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
+        self.checkpoint(false).await?;
+        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
+        compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
+    }
+}
+
+/// Returns whether the fence is up, so that the content of the flash must be dropped.
+///
+/// # Errors
+/// [`EngineError::Fenced`] if dirty data would be dropped without permission;
+/// [`EngineError::State`] if the keeper does not know.
+pub(crate) async fn behind_fence(
+    found: &Recovered,
+    tuning: &Tuning,
+    runtime: &Arc<dyn Runtime>,
+) -> Result<bool, EngineError> {
+    let Some(keeper) = tuning.fence.0.clone() else {
+        let place = found.superblock.state_dir.as_str();
+        if place.is_empty() {
+            return Ok(false);
+        }
+        return Err(EngineError::State(format!(
+            "this cache keeps its state in {place}, where a fence may say that the flash is old: open it with that directory"
+        )));
+    };
+    let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
+    let Some(raised) = raised else { return Ok(false) };
+    let Raised { why, dirty_bytes: noted_bytes, is_destaged } = raised;
+    let dirty_bytes = found.dirty_bytes();
+    if (dirty_bytes > 0 || noted_bytes > 0) && !is_destaged && !tuning.discard_fenced {
+        return Err(EngineError::Fenced { why, dirty_bytes, noted_bytes });
+    }
+    Ok(true)
+}

@@ -1,0 +1,218 @@
+//! A flash that is not the one that was served last, with the real program: an older copy, a copy
+//! in the place of a flash that was removed or renamed, a flash that lost its dirty data.
+
+use std::fs::{self, File};
+use std::process::Output;
+
+use crate::support::wire::Wire;
+use crate::support::{MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, image, larder, stands_in};
+
+const CHUNK: usize = 8 << 10;
+const FLASH_BYTES: u64 = 32 * MIB;
+const ORIGIN_BYTES: u64 = 16 * MIB;
+
+fn at(chunk: u64) -> u64 {
+    chunk * CHUNK as u64
+}
+
+fn content(number: u64) -> Vec<u8> {
+    image::noise(number, CHUNK)
+}
+
+fn volume(scratch: &Scratch) -> Volume {
+    Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"])
+}
+
+/// Makes the state directory of a test, and returns its path.
+fn state(scratch: &Scratch) -> String {
+    let state = scratch.path("state");
+    fs::create_dir(&state).expect("a state directory");
+    state.to_str().expect("a plain path").to_owned()
+}
+
+/// Returns the only file of a state directory, which is written anew at once.
+fn record(state: &str) -> serde_json::Value {
+    let files = fs::read_dir(state).expect("the state directory").map(|file| file.expect("a file").path());
+    let file = files.into_iter().find(|file| file.extension().is_some_and(|it| it == "json")).expect("a state file");
+    serde_json::from_slice(&fs::read(file).expect("read")).expect("JSON")
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout)
+}
+
+fn refused(out: &Output, words: &[&str]) {
+    let said = said(out);
+    assert!(out.status.code() == Some(1), "{:?}: {said}", out.status);
+    assert!(words.iter().all(|word| said.contains(word)), "{words:?} are not among: {said}");
+    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
+}
+
+fn conditions(volume: &Volume) -> String {
+    volume.status()["conditions"].to_string()
+}
+
+#[test]
+fn an_older_copy_of_the_flash_is_refused_until_the_operator_believes_it() {
+    if stands_in() {
+        return;
+    }
+    for is_served in [true, false] {
+        let scratch = Scratch::new("older-copy");
+        let (volume, state) = (volume(&scratch), state(&scratch));
+        let (copy, kept) = (scratch.path("copy"), scratch.path("kept"));
+        let mut server = volume.serve_with(&["--state", &state]);
+        Wire::connect(&server.socket).write(0, &content(1));
+        volume.wait_for_no_clients();
+        if !is_served {
+            server.stop();
+            fs::copy(&volume.flash, &copy).expect("a copy");
+            server = volume.serve();
+        } else {
+            volume.flush();
+            fs::copy(&volume.flash, &copy).expect("a copy");
+        }
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &content(2));
+        wire.flush();
+        drop(wire);
+        server.stop();
+        fs::rename(&volume.flash, &kept).expect("moved");
+        fs::rename(&copy, &volume.flash).expect("the copy in its place");
+        let before = fs::read(&volume.flash).expect("the flash");
+        let path = volume.flash.display().to_string();
+        for mut command in [
+            volume.serve_command(&[]),
+            larder(["flush", "--flash", &path]),
+            larder(["detach", "--flash", &path]),
+            larder(["set", "--mode", "write-through", "--flash", &path]),
+        ] {
+            refused(&ends(&mut command), &["an older copy", "--adopt", &state]);
+        }
+        assert!(conditions(&volume).contains("an older copy"), "{}", conditions(&volume));
+        assert!(fs::read(&volume.flash).expect("the flash") == before, "a refusal changes nothing");
+        // The flash itself is served from any place.
+        fs::rename(&volume.flash, &copy).expect("moved back");
+        fs::rename(&kept, &volume.flash).expect("the flash in its place");
+        let server = volume.serve();
+        assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(2));
+        server.stop();
+        fs::rename(&copy, &volume.flash).expect("the copy again");
+        let server = volume.serve_with(&["--adopt", "--origin-changed", "keep"]);
+        assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(1), "the copy is believed, as was asked");
+        server.stop();
+        volume.serve().stop();
+    }
+}
+
+#[test]
+fn a_copy_in_the_place_of_a_removed_flash_is_emptied() {
+    if stands_in() {
+        return;
+    }
+    for mode in ["write-back", "write-through"] {
+        let scratch = Scratch::new("copy-of-removed");
+        let options = ["--weu", "512K", "--mode", mode];
+        let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &options);
+        let (state, copy) = (state(&scratch), scratch.path("copy"));
+        let server = volume.serve_with(&["--state", &state]);
+        let mut wire = Wire::connect(&server.socket);
+        (0..16).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+        wire.flush();
+        volume.flush();
+        fs::copy(&volume.flash, &copy).expect("a copy");
+        (0..16).for_each(|chunk| wire.write(at(chunk), &content(100 + chunk)));
+        wire.flush();
+        fs::remove_file(&volume.flash).expect("removed");
+        eventually("the fence", || record(&state)["fence"].is_string());
+        eventually("all data is on the origin", || record(&state)["destaged"] == true);
+        // In write-back this one is promised by the origin.
+        wire.write(at(16), &content(116));
+        wire.flush();
+        server.kill();
+        fs::rename(&copy, &volume.flash).expect("the copy in its place");
+        assert!(conditions(&volume).contains("fence_up"), "{mode}: {}", conditions(&volume));
+        let server = volume.serve();
+        let mut wire = Wire::connect(&server.socket);
+        for chunk in 0..17 {
+            assert!(wire.read(at(chunk), CHUNK) == content(100 + chunk), "{mode}: chunk {chunk}");
+        }
+        assert!(conditions(&volume).contains("emptied_behind_fence") && record(&state)["fence"].is_null());
+        drop(wire);
+        server.stop();
+    }
+}
+
+/// The name leads to a copy, or to nothing. Commands that name it never reach the copy.
+#[test]
+fn a_flash_or_an_origin_that_is_renamed_under_its_server_says_so() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("renamed");
+    let volume = volume(&scratch);
+    let moved = scratch.path("moved");
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &content(1));
+    wire.flush();
+    drop(wire);
+    let raised = |name: &str| format!("condition raised: {name} (warning)");
+    fs::rename(&volume.flash, &moved).expect("renamed");
+    eventually("a line", || server.complaints().contains(&raised("flash_renamed")));
+    assert!(conditions(&volume).contains("flash_renamed"), "the old name finds the server");
+    fs::copy(&moved, &volume.flash).expect("a copy");
+    let out = ends(larder(["flush", "--flash"]).arg(&volume.flash));
+    refused(&out, &["is a copy of the flash that was there", "name its new place"]);
+    let path = volume.flash.display().to_string();
+    assert_eq!(said(&out).matches(&path).count(), 1, "{}", said(&out));
+    assert!(ends(larder(["flush", "--flash"]).arg(&moved)).status.success());
+    fs::rename(&moved, &volume.flash).expect("renamed back, over the copy");
+    eventually("it is over", || server.complaints().contains("condition cleared: flash_renamed"));
+    fs::rename(&volume.origin, &moved).expect("renamed");
+    eventually("a line", || server.complaints().contains(&raised("origin_renamed")));
+    fs::rename(&moved, &volume.origin).expect("renamed back");
+    eventually("it is over", || server.complaints().contains("condition cleared: origin_renamed"));
+    server.stop();
+    volume.verify();
+    let bare = Volume::bare(&scratch, "bare", &volume.origin);
+    let server = bare.serve_bare();
+    fs::rename(&volume.origin, &moved).expect("renamed");
+    eventually("a line", || server.complaints().contains(&raised("origin_renamed")));
+    fs::rename(&moved, &volume.origin).expect("renamed back");
+    server.stop();
+}
+
+/// The flash was cut while the origin took nothing, and gets its size back. What it had is told as
+/// lost, though the flash itself tells nothing of it.
+#[test]
+fn a_flash_that_lost_its_dirty_data_in_a_cut_is_not_emptied_in_silence() {
+    if stands_in() || !have_mounts("a flash that was cut before a full origin") {
+        return;
+    }
+    let scratch = Scratch::new("cut-and-lost");
+    let disk = Mounted::tmpfs(&scratch, "disk", MIB);
+    let origin = disk.folder.join("origin");
+    File::create(&origin).and_then(|file| file.set_len(ORIGIN_BYTES)).expect("a sparse origin");
+    let _full = disk.fill();
+    let volume = Volume::over(&scratch, "cache", &origin, FLASH_BYTES, &["--weu", "512K"]);
+    let state = state(&scratch);
+    let server = volume.serve_with(&["--state", &state]);
+    let mut wire = Wire::connect(&server.socket);
+    (0..64).for_each(|chunk| wire.write(at(chunk), &content(chunk)));
+    wire.flush();
+    let flash = File::options().write(true).open(&volume.flash).expect("the flash");
+    flash.set_len(MIB).expect("cut");
+    eventually("the fence", || record(&state)["fence"].is_string());
+    let bytes = 64 * CHUNK as u64;
+    assert_eq!(record(&state)["fence_dirty_bytes"], bytes);
+    drop(wire);
+    assert!(server.ends_with(1).contains("dirty"), "the end says that data is left");
+    flash.set_len(FLASH_BYTES).expect("its size");
+    refused(&ends(&mut volume.serve_command(&[])), &["--discard", "bytes of dirty data"]);
+    assert!(conditions(&volume).contains("fence_up"), "{}", conditions(&volume));
+    let server = volume.serve_with(&["--discard"]);
+    assert!(Wire::connect(&server.socket).read(0, CHUNK) == vec![0; CHUNK]);
+    assert!(conditions(&volume).contains("emptied_behind_fence") && record(&state)["fence_dirty_bytes"] == 0);
+    server.stop();
+}
