@@ -89,15 +89,17 @@ impl Inner {
         Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
     }
 
-    /// Checks the file's size before a write of the last byte.
+    /// Checks that a write lies inside the file as it is now.
     ///
-    /// That write would grow a cut file to its full size, with a hole in place of the lost bytes.
-    /// Writes before the last byte leave the file short, so each later look finds the cut.
+    /// A write behind the end of a cut file would grow it, with a hole in place of the lost bytes.
     ///
     /// # Errors
     /// As [`check_size`](Inner::check_size).
-    pub(super) fn check_last_byte(&self, offset: u64, len: u64) -> IoResult<()> {
-        if offset + len < self.info.size_bytes { Ok(()) } else { self.check_size(IoOp::Write, offset, len) }
+    pub(super) fn check_inside(&self, offset: u64, len: u64) -> IoResult<()> {
+        match self.standing() {
+            Standing::Truncated(bytes) if offset + len > bytes => self.check_size(IoOp::Write, offset, len),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -132,7 +134,10 @@ mod tests {
         driver::block_on,
         file::{FileDevice, OpenOptions},
     };
-    use std::time::{Duration, SystemTime};
+    use std::{
+        os::unix::fs::FileExt,
+        time::{Duration, SystemTime},
+    };
 
     const BYTES: u64 = 1 << 20;
 
@@ -190,8 +195,11 @@ mod tests {
         assert!(refused.kind == IoErrorKind::Io && refused.to_string().contains("cut to 4096 bytes"), "{refused}");
         // A write of the last byte would restore the file's size, and none of its content.
         let last = BYTES - 4096;
-        let written = block_on(device.write(last, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default()));
-        written.expect_err("the write would hide the cut");
+        for behind in [4096, BYTES / 2, last] {
+            let written = block_on(device.write(behind, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default()));
+            written.expect_err("the write would leave a hole");
+        }
+        block_on(device.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("before the cut");
         let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags::default()));
         let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags { no_hole: true, ..ZeroFlags::default() }));
         assert!(matches!(device.standing(), Standing::Truncated(_)), "the device itself hid the cut");
@@ -226,13 +234,12 @@ mod tests {
         fs::write(&temp.0, vec![7; BYTES as usize]).expect("content");
         let device = temp.open();
         let read = |offset| block_on(device.read(offset, IoBuf::new(4096)));
-        let write = |offset| block_on(device.write(offset, IoBuf::zeroed(4096).freeze(), WriteFlags::default()));
         let file = fs::File::options().write(true).open(&temp.0).expect("the file");
         file.set_len(BYTES / 4).expect("cut");
         assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
         assert_eq!(read(BYTES / 2).expect_err("it is not there").kind, IoErrorKind::Io);
-        // The write grows the file, with a hole before it.
-        write(BYTES / 2).expect("written");
+        // Another program grows the file, with a hole before its bytes.
+        file.write_all_at(&[7; 4096], BYTES / 2).expect("written");
         assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
         for lost in [BYTES / 4, BYTES / 2 - 4096, BYTES / 4 * 3] {
             assert_eq!(read(lost).expect_err("it is lost").kind, IoErrorKind::Io, "{lost}");

@@ -688,7 +688,7 @@ fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
     }
 }
 
-/// A write behind the cut grows the origin again. The bytes between are an error, no zeroes, and no
+/// Another program grows the origin again. The bytes between are an error, no zeroes, and no
 /// copy of such zeroes stays in the cache.
 #[test]
 fn bytes_that_a_cut_took_from_the_origin_are_an_error_until_it_has_its_size() {
@@ -707,8 +707,11 @@ fn bytes_that_a_cut_took_from_the_origin_are_an_error_until_it_has_its_size() {
         origin.set_len(MIB).expect("cut");
         assert!(health(&volume).contains("origin_truncated"), "{mode}");
         let (gap, behind) = (at(MIB / CHUNK as u64 + 1), at(MIB / CHUNK as u64 + 9));
-        wire.write(behind, &content(1));
-        // In write-back the destage writes behind the cut.
+        // In write-back the flash takes it, and the destage fails.
+        let written = wire.request(WRITE, 0, behind, CHUNK as u32, &content(1));
+        assert_eq!(written.is_ok(), mode == "write-back", "{mode}");
+        // Another program grows the file, with a hole before its bytes.
+        origin.write_all_at(&content(2), behind).expect("written");
         fails(&ends(larder(["flush", "--flash"]).arg(&volume.flash)), &[]);
         for _ in 0..2 {
             let read = wire.request(READ, 0, gap, CHUNK as u32, &[]);
