@@ -43,17 +43,6 @@ impl FreeBlocks {
         FreeBlocks { planes: 1, sorted: vec![blocks.rev().map(|block| u64::from(block.0)).collect()] }
     }
 
-    /// Takes the blocks without a programmed page.
-    pub fn found(array: &FlashArray) -> Self {
-        let planes = array.geometry().planes();
-        let mut sorted = vec![Vec::new(); planes as usize];
-        for block in (0..array.geometry().blocks()).map(BlockId).filter(|&block| array.written(block) == 0) {
-            sorted[(block.0 % planes) as usize].push(key(block, array));
-        }
-        sorted.iter_mut().for_each(|blocks| blocks.sort_unstable_by(|one, other| other.cmp(one)));
-        FreeBlocks { planes, sorted }
-    }
-
     /// Counts the free blocks of `plane`.
     pub fn len(&self, plane: PlaneId) -> u32 {
         self.sorted[plane.0 as usize].len() as u32

@@ -18,16 +18,14 @@
 //! | `out_of_line.rs` | idle time: fingerprinting, external merging (section 3.5) |
 //! | `own.rs` | contents of the layer's own pages, and those that a start goes by |
 //! | `persist.rs` | the programming of metadata, journal and tables |
-//! | `recover.rs` | a loss of power, and the start after it |
 //! | [`options`], [`counts`] | the options and the counts |
 //!
 //! Invariants: an entry of the store means a page with its fingerprint. The page is valid, or it
 //! was deleted and not programmed anew. A new page is programmed before an old one is given up.
 //! Hashes are told as operations; the profile has their time.
 //!
-//! It does not keep parts of the maps in flash alone (the paper's DFTL remark). It does not count
-//! the search for its own pages when the power comes back; a start reads each page that it needs
-//! once.
+//! It does not keep parts of the maps in flash alone (the paper's DFTL remark). It does not lose
+//! power: a replay pays for all that a start would need, and never starts.
 
 use std::ops::Range;
 
@@ -64,11 +62,8 @@ mod out_of_line;
 mod own;
 pub mod pages;
 mod persist;
-mod recover;
 mod segment;
 pub mod store;
-
-pub use recover::Recovered;
 
 /// The layer; see the module.
 #[derive(Debug)]
@@ -79,8 +74,6 @@ pub struct Caftl {
     sizes: Sizes,
     out_of_line: OutOfLine,
     is_syncing: bool,
-    /// The power is gone, and current comes from the capacitor.
-    on_capacitor: bool,
     is_in_line_on: bool,
     /// Unknown contents until now.
     unknown: u64,
@@ -124,7 +117,6 @@ impl Caftl {
             sizes,
             out_of_line: OutOfLine::default(),
             is_syncing: false,
-            on_capacitor: false,
             is_in_line_on: true,
             unknown: 0,
             sample_bytes: HashMap::new(),
@@ -197,7 +189,6 @@ impl Caftl {
     fn set_owner(&mut self, ppa: Ppa, owner: Owner) {
         let word = self.books.word(owner);
         self.space.flash_mut().set_owner(ppa, word);
-        self.books.pages.outdated(ppa);
         self.books.pages.touch(ppa, true);
     }
 

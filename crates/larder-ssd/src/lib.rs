@@ -13,7 +13,7 @@
 //! | [`array`](mod@array) | the physical state, and the hard rules of flash |
 //! | [`flash`] | the array, its counts and the sink as one: translation layers work on it |
 //! | [`blocks`] | free blocks by wear, closed blocks by their valid pages |
-//! | [`space`], `collect.rs`, `restart.rs` | blocks written as a log a plane, collection, wear levelling, restart |
+//! | [`space`], `collect.rs` | blocks written as a log a plane, collection, wear levelling |
 //! | [`counts`] | programs, reads, erasures, wear, and years of life |
 //! | [`ftl`] | the trait of all translation layers, and the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
@@ -54,7 +54,6 @@ pub mod op;
 pub mod page_mapped;
 pub mod profile;
 pub mod recency;
-mod restart;
 pub mod space;
 mod table;
 pub mod time;

@@ -40,8 +40,6 @@ pub enum Cause {
     OutOfLine,
     /// Eviction: blocks that the drive erases with no copy made (Nitro section 6.1's modified SSD).
     Eviction,
-    /// Reads and writes after power came back.
-    Recovery,
 }
 
 impl Cause {
@@ -49,7 +47,7 @@ impl Cause {
     pub const COUNT: usize = Cause::ALL.len();
 
     /// All causes, each at its own index.
-    pub const ALL: [Cause; 12] = [
+    pub const ALL: [Cause; 11] = [
         Cause::Host,
         Cause::Collection,
         Cause::WearLevelling,
@@ -61,7 +59,6 @@ impl Cause {
         Cause::SortRun,
         Cause::OutOfLine,
         Cause::Eviction,
-        Cause::Recovery,
     ];
 
     /// Returns the name, as in reports: `snake_case`.
@@ -78,7 +75,6 @@ impl Cause {
             Cause::SortRun => "sort_run",
             Cause::OutOfLine => "out_of_line",
             Cause::Eviction => "eviction",
-            Cause::Recovery => "recovery",
         }
     }
 }

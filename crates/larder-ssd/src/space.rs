@@ -4,8 +4,7 @@
 //! (full striping, CAFTL Table 1). It collects and levels wear when a plane's free blocks run out
 //! (`collect.rs`). It ignores the meaning of pages: each has an owner, a word of the space's user,
 //! and [`Relocate`] hears of its moves. So the page-mapped layer is a space and a table, and CAFTL
-//! a space and two tables. After a loss of power, all of that is found again in the flash
-//! (`restart.rs`).
+//! a space and two tables.
 //!
 //! Invariants:
 //! - A plane takes pages for the host only while collection can still make room in it. Its valid
@@ -361,6 +360,14 @@ impl Space {
         let Some(block) = block else { panic!("plane {} has no free block", plane.0) };
         self.open[plane.0 as usize][stream as usize] = Some(block);
         block
+    }
+
+    /// Takes an open block of any stream, which has none then.
+    fn take_open(&mut self, plane: PlaneId) -> Option<BlockId> {
+        let array = self.flash.array();
+        let open = self.open[plane.0 as usize].iter_mut();
+        let roomiest = open.max_by_key(|block| block.map_or(0, |block| array.free(block)))?;
+        roomiest.take()
     }
 
     /// Closes an open block once its last page is programmed.

@@ -8,11 +8,11 @@
 //! twice does no harm. Tables in flash, then the journal, then the log, in this order, are the
 //! tables in RAM. After any record the primary table names only VBAs that the secondary has. A VBA
 //! is logged before its first reference, and given up after its last. So if a log is lost from some
-//! record on, only the references are not exact ([`Maps::recount`]).
+//! record on, only the references are not exact.
 //!
 //! It leaves the programming of pages to `persist.rs`, and their contents to `own.rs`.
 
-use super::maps::{FREE, Location, Maps, Shared, Vba};
+use super::maps::{FREE, Location, Shared, Vba};
 use crate::geometry::Lpn;
 
 /// Bytes of a record: table (the topmost bit) and entry, its location, its references.
@@ -176,10 +176,5 @@ impl Tables {
             self.secondary.resize(end, FREE);
         }
         self.secondary[first..end].copy_from_slice(entries);
-    }
-
-    /// Makes the tables in RAM.
-    pub fn into_maps(self) -> Maps {
-        Maps::from_tables(self.primary, self.secondary)
     }
 }

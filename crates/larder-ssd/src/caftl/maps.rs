@@ -107,31 +107,6 @@ impl Maps {
         Maps { primary: table::filled(Location::NONE, logical_pages as usize), secondary: Vec::new(), free: Vec::new() }
     }
 
-    /// Makes maps from tables that were read from flash.
-    pub fn from_tables(primary: Vec<Location>, secondary: Vec<Shared>) -> Self {
-        let free = (0..secondary.len() as u32).filter(|&vba| secondary[vba as usize] == FREE).rev().collect();
-        Maps { primary, secondary, free }
-    }
-
-    /// Counts the references anew, for a log whose end is lost.
-    ///
-    /// Returns the number of entries of the secondary table that change.
-    pub fn recount(&mut self, log: &mut Log) -> u64 {
-        let mut changed = 0;
-        let references = self.references();
-        for (vba, (shared, references)) in self.secondary.iter_mut().zip(references).enumerate() {
-            if shared.references != references {
-                *shared = if references == 0 { FREE } else { Shared { references, ..*shared } };
-                log.push(Record::Secondary(Vba(vba as u32), *shared));
-                changed += 1;
-            }
-        }
-        if changed > 0 {
-            *self = Maps::from_tables(std::mem::take(&mut self.primary), std::mem::take(&mut self.secondary));
-        }
-        changed
-    }
-
     /// Counts the logical pages.
     pub fn logical_pages(&self) -> u32 {
         self.primary.len() as u32

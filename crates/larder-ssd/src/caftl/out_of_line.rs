@@ -395,11 +395,6 @@ impl Caftl {
         }
     }
 
-    /// Forgets all work after a loss of power: merging is due again. Runs in flash are of no use.
-    pub(super) fn forget_out_of_line(&mut self) {
-        self.out_of_line = OutOfLine::default();
-    }
-
     /// Drops gathered and sorted fingerprints, and the runs in flash.
     fn end_merge(&mut self) {
         self.out_of_line.gathered = Vec::new();

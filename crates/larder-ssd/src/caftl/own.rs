@@ -21,7 +21,6 @@
 //! pages: a start reads each that it needs once.
 
 use super::{
-    books::Owner,
     journal::{Record, Tables},
     maps::{Location, Shared},
     options::Sizes,
@@ -79,11 +78,6 @@ impl Lists {
     /// Lists the pages that a start reads for the tables: these, then the journal.
     pub fn tables_and_journal(&self) -> impl Iterator<Item = u32> {
         self.primary.iter().chain(&self.secondary).chain(&self.journal).copied().filter(|&id| id != NONE)
-    }
-
-    /// Lists all metadata pages that were ever written.
-    pub fn metadata(&self) -> impl Iterator<Item = u32> {
-        self.metadata.iter().copied().filter(|&id| id != NONE)
     }
 }
 
@@ -182,12 +176,6 @@ impl OwnPages {
         (self.pages.len() - self.free.len()) as u32
     }
 
-    /// Lists the places of all pages.
-    pub fn owners(&self) -> impl Iterator<Item = (Ppa, Owner)> {
-        let pages = (0..).zip(&self.pages);
-        pages.filter_map(|(id, page)| Some((page.as_ref()?.ppa, Owner::Internal(id))))
-    }
-
     /// Finds the pages that a start goes by, of all on flash.
     pub fn find(&self) -> Lists {
         let there = || (0..).zip(&self.pages).filter_map(|(id, page): (u32, _)| Some((id, page.as_ref()?)));
@@ -212,17 +200,6 @@ impl OwnPages {
         }
         lists.journal.sort_unstable_by_key(|&id| self.sequence(id));
         lists
-    }
-
-    /// Takes these lists into RAM, and drops all other pages.
-    pub fn keep(&mut self, lists: Lists) {
-        self.lists = lists;
-        let kept: hashbrown::HashSet<u32> = self.lists.tables_and_journal().chain(self.lists.metadata()).collect();
-        for id in 0..self.pages.len() as u32 {
-            if self.pages[id as usize].is_some() && !kept.contains(&id) {
-                self.release(id);
-            }
-        }
     }
 
     /// Loads the tables on flash and applies the journal; each of its records is `told`.

@@ -5,13 +5,6 @@
 //! ({fingerprint, LBA or VBA}), which the *metadata page array* finds. Some metadata pages are in
 //! RAM ([`Pages::touch`]), so that one is programmed once for many changes.
 //!
-//! The content of a metadata page in flash is kept apart from the drive's knowledge, in bits a
-//! page. One bit says that the metadata page in RAM has the page's present fingerprint and its LBA
-//! or VBA. Another says so of the one in flash. A change clears both; [`Pages::touch`] sets the
-//! first, [`Pages::programmed`] the second. A start sees only if the metadata page in flash has a
-//! fingerprint there ([`Pages::load`]). With a capacitor that is enough: if it is not the page's
-//! present one, the start panics. The fingerprint itself is not kept twice.
-//!
 //! Invariants: a metadata page whose bit says "complete" has no valid page of data without
 //! fingerprint. RAM holds at most its limit of metadata pages; a page gives way by the clock
 //! (second chance).
@@ -45,18 +38,6 @@ impl Bits {
         self.0[at as usize / 64] >> (at % 64) & 1 == 1
     }
 
-    /// Copies the bits of a range from `other`.
-    fn copy(&mut self, other: &Bits, range: Range<u32>) {
-        let mut at = range.start;
-        while at < range.end {
-            let word = at as usize / 64;
-            let end = (at / 64 * 64).saturating_add(64).min(range.end);
-            let mask = u64::MAX << (at % 64) & u64::MAX >> ((64 - end % 64) % 64);
-            self.0[word] = self.0[word] & !mask | other.0[word] & mask;
-            at = end;
-        }
-    }
-
     fn set(&mut self, at: u32, to: bool) {
         let word = &mut self.0[at as usize / 64];
         *word = *word & !(1 << (at % 64)) | u64::from(to) << (at % 64);
@@ -79,12 +60,6 @@ pub struct Pages {
     known: Bits,
     /// The store has an entry that means this page.
     stored: Bits,
-    /// The metadata page in RAM has the page's present fingerprint and referrer.
-    noted: Bits,
-    /// The metadata page, as programmed last, has them.
-    saved: Bits,
-    /// The metadata page, as programmed last, has a fingerprint there, of any content.
-    in_flash: Bits,
     per_metadata_page: u32,
     /// A bit a metadata page: none of its valid pages is without fingerprint.
     complete: Bits,
@@ -108,9 +83,6 @@ impl Pages {
             digests: table::filled(Digest::default(), pages as usize),
             known: Bits::new(pages),
             stored: Bits::new(pages),
-            noted: Bits::new(pages),
-            saved: Bits::new(pages),
-            in_flash: Bits::new(pages),
             per_metadata_page,
             complete: Bits(vec![u64::MAX; metadata_pages.div_ceil(64) as usize]),
             frame_of: vec![NONE; metadata_pages as usize],
@@ -147,7 +119,6 @@ impl Pages {
     pub fn hold(&mut self, ppa: Ppa, digest: Digest, is_known: bool) {
         self.digests[ppa.0 as usize] = digest;
         self.known.set(ppa.0, is_known);
-        self.outdated(ppa);
         if !is_known {
             self.complete.set(ppa.0 / self.per_metadata_page, false);
         }
@@ -156,13 +127,6 @@ impl Pages {
     /// Notes that the drive has computed the page's fingerprint.
     pub fn fingerprinted(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, true);
-        self.outdated(ppa);
-    }
-
-    /// Marks a page's noted metadata as old, for a new referrer or a new content.
-    pub fn outdated(&mut self, ppa: Ppa) {
-        self.noted.set(ppa.0, false);
-        self.saved.set(ppa.0, false);
     }
 
     /// Notes that the store has an entry that means this page, or has none.
@@ -173,49 +137,11 @@ impl Pages {
     /// Forgets the fingerprint of a page that is not the host's.
     pub fn forget(&mut self, ppa: Ppa) {
         self.known.set(ppa.0, false);
-        self.outdated(ppa);
     }
 
-    /// Clears the state after a loss of power.
-    ///
-    /// The store is empty, and no metadata page is in RAM. No fingerprint is known until its
-    /// metadata page is read. Without `trust` in those on flash, none is there.
-    pub fn power_lost(&mut self, trust: bool) {
-        if !trust {
-            self.saved.0.fill(0);
-            self.in_flash.0.fill(0);
-        }
-        self.known.0.fill(0);
-        self.noted.0.fill(0);
-        self.stored.0.fill(0);
-        self.complete.0.fill(u64::MAX);
-        self.frame_of.fill(NONE);
-        self.frames.clear();
-        self.wanted.clear();
-        self.leaving.clear();
-        self.hand = 0;
-    }
-
-    /// Notes that a metadata page is programmed, as it is in RAM.
+    /// Notes that a metadata page is programmed.
     pub fn programmed(&mut self, metadata_page: u32) {
-        let pages = self.pages_of(metadata_page);
-        self.saved.copy(&self.noted, pages.clone());
-        self.in_flash.copy(&self.noted, pages);
         self.leaving.retain(|&leaving| leaving != metadata_page);
-    }
-
-    /// Loads the fingerprint of a valid page of data from its metadata page, after a loss of power.
-    ///
-    /// # Panics
-    /// If it is of a former content, or names a former LBA or VBA: nothing on flash would tell.
-    pub fn load(&mut self, ppa: Ppa) {
-        let is_there = self.in_flash.get(ppa.0);
-        assert!(!is_there || self.saved.get(ppa.0), "the metadata of page {} is of what it was", ppa.0);
-        self.noted.set(ppa.0, is_there);
-        self.known.set(ppa.0, is_there);
-        if !is_there {
-            self.complete.set(self.metadata_page(ppa), false);
-        }
     }
 
     /// Counts the metadata pages.
@@ -262,9 +188,6 @@ impl Pages {
     ///
     /// A metadata page that is not in RAM is wanted there.
     pub fn touch(&mut self, ppa: Ppa, changes: bool) {
-        if changes {
-            self.noted.set(ppa.0, self.known.get(ppa.0));
-        }
         let metadata_page = self.metadata_page(ppa);
         if self.touch_frame(metadata_page, changes) {
             return;
@@ -341,7 +264,7 @@ impl Pages {
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
-        let bits = [&self.known, &self.stored, &self.noted, &self.saved, &self.in_flash, &self.complete];
+        let bits = [&self.known, &self.stored, &self.complete];
         let bits: usize = bits.iter().map(|bits| bits.0.capacity()).sum();
         (self.digests.capacity() * size_of::<Digest>()
             + bits * size_of::<u64>()

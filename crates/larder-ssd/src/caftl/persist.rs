@@ -22,7 +22,7 @@ use super::{
 use crate::{
     geometry::Ppa,
     op::{Cause, Hash, Sink, Source},
-    space::{Place, Stream},
+    space::Stream,
 };
 
 /// The records and pages that the tables cover once they are written out.
@@ -59,17 +59,9 @@ impl Caftl {
         }
     }
 
-    /// Makes room for an own page. On the capacitor's current nothing is moved for it.
-    fn place_for_own(&mut self, sink: &mut dyn Sink) -> Place {
-        match self.on_capacitor {
-            true => self.space.place_in_need(),
-            false => self.space.make_room(Stream::Internal, &mut self.books, sink),
-        }
-    }
-
     /// Programs an own page with the content that `put` puts there, and returns its number.
     fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn Sink) -> u32 {
-        let place = self.place_for_own(sink);
+        let place = self.space.make_room(Stream::Internal, &mut self.books, sink);
         let id = put(&mut self.books, self.space.page_at(place));
         let word = self.books.word(Owner::Internal(id));
         self.space.program(place, word, Source::Internal, cause, sink);

@@ -244,10 +244,6 @@ impl Segment {
         (entry, is_empty)
     }
 
-    pub fn clear(&mut self) {
-        *self = Segment::default();
-    }
-
     /// Sorts entries over the buckets, the hottest first, if it is time.
     ///
     /// It is time when at least a bucket's entries and an eighth of the segment's have changed.

@@ -274,16 +274,6 @@ impl Store {
         entry
     }
 
-    /// Drops all entries after a loss of power.
-    pub fn clear(&mut self) {
-        self.segments.iter_mut().for_each(Segment::clear);
-        self.buckets = 0;
-        self.len = 0;
-        if let Some(crcs) = &mut self.crcs {
-            crcs.clear();
-        }
-    }
-
     /// Lists all entries, segment by segment.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.segments.iter().flat_map(Segment::entries)

@@ -7,14 +7,13 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use larder_core::Fingerprint;
 use larder_ssd::{
     caftl::{
-        Caftl, Recovered,
+        Caftl,
         maps::At,
         options::CaftlOptions,
         store::{Entry, StoreOptions},
     },
     ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, Ppa},
-    op::{Cause, Op, Sink},
 };
 
 use super::ssd::{Held, Shadow, content};
@@ -44,8 +43,6 @@ pub struct Drive {
     pub ftl: Caftl,
     pub shadow: Shadow,
     pub model: BTreeMap<u32, Option<Fingerprint>>,
-    /// Starts whose reads were compared with the pages on flash.
-    pub starts_compared: u32,
 }
 
 impl Drive {
@@ -55,7 +52,7 @@ impl Drive {
 
     pub fn of(geometry: Geometry, options: CaftlOptions) -> Drive {
         let ftl = Caftl::new(geometry, options).unwrap_or_else(|error| panic!("{error}"));
-        Drive { ftl, shadow: Shadow::new(geometry), model: BTreeMap::new(), starts_compared: 0 }
+        Drive { ftl, shadow: Shadow::new(geometry), model: BTreeMap::new() }
     }
 
     /// Writes contents by number from a page on, as one request.
@@ -98,40 +95,6 @@ impl Drive {
             Some(At::Page(_)) => 1,
             None => 0,
         }
-    }
-
-    /// Returns the layer's own valid pages on flash that were programmed for one of `causes`.
-    pub fn own_pages(&self, causes: &[Cause]) -> BTreeSet<Ppa> {
-        let valid = (0..GEOMETRY.pages()).map(Ppa).filter(|&ppa| self.ftl.array().is_valid(ppa));
-        valid.filter(|&ppa| matches!(self.shadow.held(ppa), Held::Internal(cause) if causes.contains(&cause))).collect()
-    }
-
-    /// Cuts the power and starts again. The start reads exactly the pages on flash, each once, the
-    /// tables and the journal before the metadata.
-    pub fn lose_power(&mut self) -> Recovered {
-        let (mut read, mut changed_since) = (Vec::new(), false);
-        let Drive { ftl, shadow, .. } = self;
-        let recovered = ftl.lose_power(&mut |op: &Op| {
-            shadow.op(op);
-            match *op {
-                Op::Read { ppa, cause: Cause::Recovery } => read.push(ppa),
-                Op::Program { .. } | Op::Erase { .. } => changed_since |= !read.is_empty(),
-                _ => {}
-            }
-        });
-        let (maps, metadata) = (recovered.map_pages_read as usize, recovered.metadata_pages_read as usize);
-        assert_eq!(read.len(), maps + metadata, "what is read is what is told");
-        // A start that ends with tables written out has other pages then.
-        if !changed_since {
-            let set = |pages: &[Ppa]| -> BTreeSet<Ppa> { pages.iter().copied().collect() };
-            let on_flash = self.own_pages(&[Cause::MapTable, Cause::Journal]);
-            assert_eq!((set(&read[..maps]), maps), (on_flash.clone(), on_flash.len()), "tables and journal");
-            let on_flash = self.own_pages(&[Cause::Metadata]);
-            assert_eq!((set(&read[maps..]), metadata), (on_flash.clone(), on_flash.len()), "metadata pages");
-            assert!(self.own_pages(&[Cause::SortRun]).is_empty(), "sorted runs are given up");
-            self.starts_compared += 1;
-        }
-        recovered
     }
 
     /// Returns entries of the store for pages that are not deleted.

@@ -48,17 +48,7 @@ pub struct Shadow {
     pub hashed_for: [u64; Cause::COUNT],
     /// The causes of a block's programs since its erasure, a bit for each cause.
     pub causes_in: Vec<u32>,
-    /// The power goes after this many more programs and erasures. The call that hears the last
-    /// unwinds with [`PowerCut`].
-    pub power_goes_after: Option<u64>,
-    /// Counts only operations of this cause, if it is set.
-    pub power_counts: Option<Cause>,
-    /// The cause of the last change of flash, and whether that was an erasure.
-    pub last_change: (Cause, bool),
 }
-
-/// The power went.
-pub struct PowerCut;
 
 impl Shadow {
     pub fn new(geometry: Geometry) -> Self {
@@ -73,27 +63,11 @@ impl Shadow {
             counts: Counts::default(),
             hashed_for: [0; Cause::COUNT],
             causes_in: vec![0; geometry.blocks() as usize],
-            power_goes_after: None,
-            power_counts: None,
-            last_change: (Cause::Host, false),
-        }
-    }
-
-    /// Does some work, and returns whether the power went meanwhile.
-    pub fn until_power_goes(work: impl FnOnce()) -> bool {
-        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)) {
-            Ok(()) => false,
-            Err(cause) if cause.is::<PowerCut>() => true,
-            Err(cause) => std::panic::resume_unwind(cause),
         }
     }
 
     pub fn held(&self, ppa: Ppa) -> Held {
         self.pages[ppa.0 as usize].unwrap_or_else(|| panic!("page {} is not programmed", ppa.0))
-    }
-
-    pub fn is_programmed(&self, ppa: Ppa) -> bool {
-        self.pages[ppa.0 as usize].is_some()
     }
 
     fn program(&mut self, ppa: Ppa, source: Source, cause: Cause) {
@@ -117,9 +91,7 @@ impl Shadow {
             Cause::Collection | Cause::WearLevelling | Cause::Merge => assert!(matches!(source, Source::Copy(_))),
             Cause::MergePadding => assert_eq!(source, Source::Padding),
             Cause::Metadata | Cause::Journal | Cause::MapTable | Cause::SortRun => assert_eq!(source, Source::Internal),
-            Cause::OutOfLine | Cause::Eviction | Cause::Recovery => {
-                panic!("nothing is programmed for {}", cause.name())
-            }
+            Cause::OutOfLine | Cause::Eviction => panic!("nothing is programmed for {}", cause.name()),
         }
         self.counts.programs[cause as usize] += 1;
         self.causes_in[block as usize] |= 1 << cause as u32;
@@ -158,20 +130,6 @@ impl Sink for Shadow {
             Op::Evicted { lpn } => {
                 self.came_and_went.push((lpn, true));
                 self.counts.pages_evicted += 1;
-            }
-        }
-        match *op {
-            Op::Program { cause, .. } => self.last_change = (cause, false),
-            Op::Erase { cause, .. } => self.last_change = (cause, true),
-            _ => return,
-        }
-        if self.power_counts.is_none_or(|cause| cause == self.last_change.0)
-            && let Some(left) = &mut self.power_goes_after
-        {
-            *left = left.saturating_sub(1);
-            if *left == 0 {
-                self.power_goes_after = None;
-                std::panic::resume_unwind(Box::new(PowerCut));
             }
         }
     }

@@ -5,8 +5,6 @@
 mod caftl;
 mod caftl_maps;
 mod caftl_own_pages;
-mod caftl_power;
-mod caftl_recovery;
 mod caftl_store;
 #[path = "../common/mod.rs"]
 mod common;
