@@ -26,7 +26,7 @@ use larder_sim::{
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
     whole::{ClientRequest, Pace, Whole, figures::Figures},
 };
-use larder_ssd::{ftl::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::Profile};
 use larder_trace::{FormatId, Op, OpenOptions};
 
 #[global_allocator]

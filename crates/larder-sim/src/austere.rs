@@ -29,9 +29,10 @@ use larder_core::{
 };
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, Figures, ReplayCache, WritePolicy},
     devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
+    traffic::Traffic,
 };
 use region::Region;
 

@@ -8,7 +8,7 @@
 //! ([`Waits::Client`]) are made one after the other, before the client is answered. Background
 //! requests follow them, and are over some time later.
 //!
-//! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::cache::Traffic)
+//! Invariants: the bytes of gathered requests are those that [`Traffic`](crate::traffic::Traffic)
 //! counts. These are data and metadata written to flash, chunks read from the origin and written to
 //! it, and data and metadata read from flash *and from the cache's buffer*. A read of a segment
 //! that is still in RAM counts as a read from flash. No write of the flash reaches beyond
@@ -72,7 +72,7 @@ pub struct DeviceRequest {
     pub start: u64,
     /// Bytes; 0 for a flush.
     pub len: u64,
-    /// The part of them that [`Traffic`](crate::cache::Traffic) counts as metadata.
+    /// The part of them that [`Traffic`](crate::traffic::Traffic) counts as metadata.
     pub metadata_bytes: u64,
     /// The known contents of a write: those of [`Requests::raw_chunks`].
     raw_first: u32,

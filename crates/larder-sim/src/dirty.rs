@@ -250,8 +250,8 @@ mod tests {
     use super::*;
     use crate::devices::Requests;
     use larder_ssd::{
-        ftl::FtlKind,
         geometry::Geometry,
+        kinds::FtlKind,
         profile::{PROFILES, Profile},
     };
 

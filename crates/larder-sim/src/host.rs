@@ -33,8 +33,9 @@ use crate::{
 };
 use larder_ssd::{
     counts::{Counts, Wear},
-    ftl::{Ftl, FtlKind, PageWrite},
+    ftl::{Ftl, PageWrite},
     geometry::{Lpn, OutOfRange},
+    kinds::FtlKind,
     op::{Op, Sink},
     profile::Profile,
 };

@@ -32,6 +32,7 @@ pub mod slotted;
 pub mod survey;
 pub mod tally;
 mod touched;
+pub mod traffic;
 mod waiting;
 pub mod weu;
 pub mod whole;

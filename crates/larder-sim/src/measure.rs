@@ -23,12 +23,13 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    cache::{Figures, ReplayCache, Request, Traffic},
+    cache::{Figures, ReplayCache, Request},
     devices::Requests,
     host::{Host, HostCounts},
     lab::Listener,
     setup::Built,
     tally::{Tally, ratio},
+    traffic::Traffic,
 };
 use larder_ssd::{
     counts::{Counts, Life, Wear},

@@ -149,10 +149,7 @@ fn fingerprint_of(halves: [u64; 2]) -> Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        cache::{Figures, Traffic},
-        devices::Requests,
-    };
+    use crate::{cache::Figures, devices::Requests, traffic::Traffic};
     use larder_trace::{Provenance, Record, Tag, chunks};
 
     /// Writes its requests down. Even chunks hit.

@@ -33,9 +33,10 @@ use larder_core::{
 };
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, Figures, ReplayCache, WritePolicy},
     devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
+    traffic::Traffic,
 };
 
 /// See the module.

@@ -3,7 +3,7 @@
 //!
 //! It does not count a warm-up apart: the caller begins a tally at its end.
 
-use crate::cache::Traffic;
+use crate::traffic::Traffic;
 
 /// Requests of chunks, and their hits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -24,9 +24,10 @@
 //! them. It leaves out the engine's reserve of free slots, which only concurrency needs.
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, Figures, ReplayCache, WritePolicy},
     devices::{Action, Requests, Waits},
     dirty::DirtyChunks,
+    traffic::Traffic,
 };
 use follow::Following;
 use larder_core::{

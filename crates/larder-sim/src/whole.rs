@@ -63,8 +63,8 @@ use plan::{Chain, Stage, Task};
 
 use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::Origin};
 use larder_ssd::{
-    ftl::FtlKind,
     geometry::OutOfRange,
+    kinds::FtlKind,
     profile::Profile,
     time::{Drive, Nanos},
 };

@@ -17,8 +17,9 @@ use divan::{
 };
 use larder_core::Fingerprint;
 use larder_ssd::{
-    ftl::{Ftl, FtlKind, PageWrite},
+    ftl::{Ftl, PageWrite},
     geometry::Lpn,
+    kinds::FtlKind,
     op::Nobody,
     profile::{Profile, Scale},
     time::{Drive, Request, run},

@@ -17,6 +17,8 @@ use super::{
     geometry::{BlockId, Geometry, PlaneId},
 };
 
+/// No block, in tables.
+pub(crate) const NO_BLOCK: u32 = u32::MAX;
 /// The plane of queues that are not kept by plane.
 pub const POOL: PlaneId = PlaneId(0);
 

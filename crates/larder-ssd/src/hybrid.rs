@@ -53,7 +53,7 @@ use std::{collections::VecDeque, ops::Range};
 use self::eviction::Eviction;
 use super::{
     array::FlashArray,
-    blocks::{FreeBlocks, POOL},
+    blocks::{FreeBlocks, NO_BLOCK, POOL},
     counts::Counts,
     flash::Flash,
     ftl::{Ftl, PageWrite, Written},
@@ -98,9 +98,6 @@ struct Sequential {
     block: BlockId,
     of: u32,
 }
-
-/// No block, in tables.
-const NONE: u32 = u32::MAX;
 
 /// A drive has two blocks for the log, a spare, and one for data, at least.
 const BLOCKS_MIN: u32 = 4;
@@ -189,8 +186,8 @@ impl Hybrid {
             takes_trims: options.takes_trims,
             wear_spread_max: options.wear_spread_max,
             pages: table::filled(Ppa::NONE, logical_pages as usize),
-            data: vec![NONE; logical_pages.div_ceil(geometry.pages_per_block) as usize],
-            holds: vec![NONE; geometry.blocks() as usize],
+            data: vec![NO_BLOCK; logical_pages.div_ceil(geometry.pages_per_block) as usize],
+            holds: vec![NO_BLOCK; geometry.blocks() as usize],
             sequential: None,
             random: VecDeque::with_capacity(random_max),
             open: vec![None; open],
@@ -215,7 +212,7 @@ impl Hybrid {
 
     fn data_block(&self, logical_block: u32) -> Option<BlockId> {
         let block = self.data[logical_block as usize];
-        (block != NONE).then_some(BlockId(block))
+        (block != NO_BLOCK).then_some(BlockId(block))
     }
 
     fn write_page(&mut self, page: &PageWrite, sink: &mut dyn Sink) {
@@ -348,15 +345,15 @@ impl Hybrid {
             eviction.has_data(logical_block, old, block, self.flash.array());
         }
         if let Some(old) = old {
-            self.holds[old.0 as usize] = NONE;
+            self.holds[old.0 as usize] = NO_BLOCK;
             self.erase(old, cause, sink);
         }
     }
 
     /// Erases a data block without valid pages.
     fn drop_data(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
-        let logical_block = std::mem::replace(&mut self.holds[block.0 as usize], NONE);
-        self.data[logical_block as usize] = NONE;
+        let logical_block = std::mem::replace(&mut self.holds[block.0 as usize], NO_BLOCK);
+        self.data[logical_block as usize] = NO_BLOCK;
         if let Some(eviction) = &mut self.eviction {
             eviction.has_no_data(logical_block, block);
         }
@@ -369,7 +366,7 @@ impl Hybrid {
         if left > 0 {
             return;
         }
-        if self.holds[block.0 as usize] != NONE {
+        if self.holds[block.0 as usize] != NO_BLOCK {
             self.drop_data(block, Cause::Collection, sink);
         } else if self.sequential.is_some_and(|sequential| sequential.block == block) {
             self.sequential = None;
@@ -479,16 +476,16 @@ impl Ftl for Hybrid {
             assert_eq!(array.owner(ppa) as usize, lpn, "page {} is of its logical page", ppa.0);
             let holds = self.holds[geometry.block_of(ppa).0 as usize];
             let place = holds as usize * geometry.pages_per_block as usize + geometry.page_in_block(ppa) as usize;
-            assert!(holds == NONE || place == lpn, "logical page {lpn} is at its offset of its data block");
+            assert!(holds == NO_BLOCK || place == lpn, "logical page {lpn} is at its offset of its data block");
             mapped += 1;
         }
         assert_eq!(array.totals().valid, mapped, "valid pages are those that are mapped");
         let mut data = 0;
-        for (block, &holds) in self.holds.iter().enumerate().filter(|(_, holds)| **holds != NONE) {
+        for (block, &holds) in self.holds.iter().enumerate().filter(|(_, holds)| **holds != NO_BLOCK) {
             assert_eq!(self.data[holds as usize] as usize, block, "block {block} is its logical block's data block");
             data += 1;
         }
-        assert_eq!(self.data.iter().filter(|&&block| block != NONE).count() as u32, data);
+        assert_eq!(self.data.iter().filter(|&&block| block != NO_BLOCK).count() as u32, data);
         assert_eq!(data + self.log_blocks() + self.free.len(POOL), geometry.blocks(), "data, log or free");
         assert!(self.free.len(POOL) >= 1, "a block is kept free");
         assert!(self.random.len() <= self.random_max, "the log is as large as it may be");

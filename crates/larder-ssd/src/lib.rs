@@ -15,7 +15,7 @@
 //! | [`blocks`] | free blocks by wear, closed blocks by their valid pages |
 //! | [`space`], `collect.rs` | blocks written as a log a plane, collection, wear levelling |
 //! | [`counts`] | programs, reads, erasures, wear, and years of life |
-//! | [`ftl`] | the trait of all translation layers, and the table of them |
+//! | [`ftl`], [`kinds`] | the trait of all translation layers; the table of them |
 //! | [`page_mapped`] | the page-mapped one: a space and a table |
 //! | [`caftl`] | the one that deduplicates: a space, two tables and a store of fingerprints |
 //! | [`hybrid`] | data blocks mapped by block, and a log mapped by page (FAST): merges |
@@ -50,6 +50,7 @@ pub mod flashtier;
 pub mod ftl;
 pub mod geometry;
 pub mod hybrid;
+pub mod kinds;
 pub mod op;
 pub mod page_mapped;
 pub mod profile;

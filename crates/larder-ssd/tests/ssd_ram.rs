@@ -7,8 +7,9 @@
 mod live;
 
 use larder_ssd::{
-    ftl::{FTLS, Ftl, FtlKind, PageWrite},
+    ftl::{Ftl, PageWrite},
     geometry::{Geometry, Lpn},
+    kinds::{FTLS, FtlKind},
     op::Nobody,
     profile::{Profile, Scale},
 };

@@ -10,7 +10,7 @@ use larder_sim::{
     origin::profile::Profile as OriginProfile,
     setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
 };
-use larder_ssd::ftl::FtlKind;
+use larder_ssd::kinds::FtlKind;
 use spec::{DesignSpec, Parameter, Warmup};
 use std::path::PathBuf;
 

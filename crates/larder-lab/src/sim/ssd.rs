@@ -10,7 +10,7 @@ use larder::{
 };
 use larder_sim::{report::drive::PREFIX, setup::drive::DriveSetup};
 use larder_ssd::{
-    ftl::{FTLS, FtlKind},
+    kinds::{FTLS, FtlKind},
     profile::{PROFILES, Profile},
 };
 

@@ -17,8 +17,9 @@ use super::{
 use crate::{Lab, Report, Span, Table};
 use larder_sim::report::plot::Scale;
 use larder_ssd::caftl::{
+    entry::{Order, StoreOptions},
     options::CaftlOptions,
-    store::{Order, StoreCounts, StoreOptions},
+    store::StoreCounts,
 };
 
 /// The paper's buffer (§4.2).

@@ -7,11 +7,7 @@
 use super::stream::Stream;
 use crate::Lab;
 use larder_ssd::{
-    caftl::{
-        Caftl,
-        options::CaftlOptions,
-        store::{StoreCounts, StoreOptions},
-    },
+    caftl::{Caftl, entry::StoreOptions, options::CaftlOptions, store::StoreCounts},
     counts::Counts,
     ftl::{Ftl, PageWrite},
     geometry::Lpn,

@@ -17,7 +17,7 @@ use larder_sim::{
     report::plot::Scale,
     setup::{FlashAmount, Options, Setup, drive::DriveSetup},
 };
-use larder_ssd::{ftl::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::Profile};
 
 /// The drive.
 const PROFILE: &str = "nitro-mlc";

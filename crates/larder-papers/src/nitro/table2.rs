@@ -23,7 +23,7 @@ use larder_sim::{
     setup::{Granularity, Options, Setup},
     whole::{ClientRequest, Clients, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
-use larder_ssd::{ftl::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::Profile};
 
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// Requests under way.

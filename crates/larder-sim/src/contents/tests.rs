@@ -5,8 +5,8 @@ use std::cell::Cell;
 use super::*;
 use crate::seeded::{Rng, for_seeds};
 use larder_ssd::{
-    ftl::FtlKind,
     geometry::Geometry,
+    kinds::FtlKind,
     profile::{PROFILES, Profile},
 };
 

@@ -17,8 +17,9 @@ use crate::{
 use larder_core::Fingerprint;
 use larder_ssd::{
     array::FlashArray,
-    ftl::{FTLS, Written},
+    ftl::Written,
     geometry::{Geometry, Ppa},
+    kinds::FTLS,
     profile::PROFILES,
 };
 

@@ -2,9 +2,10 @@
 
 use super::{table::table, *};
 use crate::{
-    cache::{Figures, Traffic, WritePolicy},
+    cache::{Figures, WritePolicy},
     setup::{Design, FlashAmount, Options},
     tally::Tally,
+    traffic::Traffic,
 };
 use std::time::Duration;
 

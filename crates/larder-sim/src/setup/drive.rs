@@ -27,10 +27,10 @@
 use super::Setup;
 use crate::host::Host;
 use larder_ssd::{
-    ftl::FtlKind,
     geometry::{
         Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX, PARALLEL_MAX,
     },
+    kinds::FtlKind,
     profile::{Profile, Scale},
 };
 
@@ -450,7 +450,7 @@ fn pages_dividing(profile: &Profile, weu_bytes: u64) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_ssd::{ftl::FTLS, profile::PROFILES};
+    use larder_ssd::{kinds::FTLS, profile::PROFILES};
 
     #[test]
     fn every_profile_is_cut_to_the_size_of_a_cache() {

@@ -8,7 +8,7 @@
 //! It does not cut.
 
 use crate::setup::drive::DriveSetup;
-use larder_ssd::{ftl::FtlKind, geometry::OutOfRange, profile::Profile, time::Drive};
+use larder_ssd::{geometry::OutOfRange, kinds::FtlKind, profile::Profile, time::Drive};
 
 /// Makes the drive, new and empty, of a profile that was cut.
 ///
@@ -35,7 +35,7 @@ pub fn fitted(profile: &Profile, kind: &'static FtlKind, flash_bytes: u64) -> Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_ssd::{ftl::FTLS, profile::PROFILES};
+    use larder_ssd::{kinds::FTLS, profile::PROFILES};
 
     #[test]
     fn a_drive_is_as_large_as_asked_and_as_parallel_as_its_profile() {

@@ -5,8 +5,9 @@ use std::ops::Range;
 use larder_core::Lba;
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, Traffic},
+    cache::{Content, Figures, ReplayCache},
     devices::{Action, Device, Gathering, Requests, Waits},
+    traffic::Traffic,
 };
 
 /// See the module.

@@ -12,7 +12,8 @@ use larder_core::{
 };
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, ReplayCache, WritePolicy},
+    traffic::Traffic,
 };
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -14,7 +14,8 @@ use larder_core::{
 };
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, Figures, ReplayCache, WritePolicy},
+    traffic::Traffic,
 };
 
 const CHUNK: u32 = 32 << 10;

@@ -6,7 +6,8 @@ use crate::common::traces;
 use larder_core::{Fingerprint, Lba, austere::AustereConfig};
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, ReplayCache, WritePolicy},
+    traffic::Traffic,
 };
 use larder_trace::{Op, OpenOptions};
 

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
-    cache::{Content, Request, Traffic, WritePolicy},
+    cache::{Content, Request, WritePolicy},
     devices::{Action, Device, Requests, Waits},
     setup::{DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
     tally::Tally,
+    traffic::Traffic,
 };
 
 const CHUNK: u32 = 8192;

@@ -16,7 +16,7 @@ use larder_sim::{
     tally::Tally,
     whole::{ClientRequest, Pace, Whole},
 };
-use larder_ssd::{ftl::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::Profile};
 use larder_trace::Op;
 
 const LAYERS: [&str; 3] = ["flashtier", "flashtier-merge", "flashtier-lru"];

@@ -17,7 +17,7 @@ use larder_sim::{
     tally::Tally,
 };
 use larder_ssd::{
-    ftl::{FTLS, FtlKind},
+    kinds::{FTLS, FtlKind},
     op::Cause,
     profile::Profile,
 };

@@ -12,9 +12,10 @@ use larder_core::{
     slotted::{METADATA_PAGE_BYTES, Slotted},
 };
 use larder_sim::{
-    cache::{Content, Figures, ReplayCache, Traffic, WritePolicy},
+    cache::{Content, Figures, ReplayCache, WritePolicy},
     replay::own_content,
     slotted::SlottedCache,
+    traffic::Traffic,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
 

@@ -19,9 +19,10 @@ use larder_sim::{
 use larder_ssd::{
     counts::Counts,
     flashtier::FlashTierOptions,
-    ftl::{Ftl, FtlKind, PageWrite},
+    ftl::{Ftl, PageWrite},
     geometry::{Geometry, Lpn},
     hybrid::Hybrid,
+    kinds::FtlKind,
     op::Op,
     profile::Profile,
 };

@@ -18,8 +18,8 @@ use larder_sim::{
     whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
 use larder_ssd::{
-    ftl::FtlKind,
     geometry::Geometry,
+    kinds::FtlKind,
     profile::{Profile, Timing},
     time::Nanos,
 };

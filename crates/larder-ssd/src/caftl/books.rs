@@ -16,11 +16,13 @@
 use super::{
     counts::CaftlCounts,
     digest::Digest,
+    entry::Entry,
     journal::Log,
-    maps::{At, Location, Maps, Vba},
+    location::{At, Location, Vba},
+    maps::Maps,
     own::{Body, OwnPages},
     pages::Pages,
-    store::{Entry, Inserted, Store},
+    store::{Inserted, Store},
 };
 use crate::{
     geometry::{Lpn, Ppa},

@@ -14,7 +14,7 @@
 
 use std::collections::{VecDeque, vec_deque};
 
-use super::{digest::Digest, maps::Location, store::Entry};
+use super::{digest::Digest, entry::Entry, location::Location};
 use crate::table;
 
 /// A bucket; see the module.

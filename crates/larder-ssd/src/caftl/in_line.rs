@@ -14,8 +14,9 @@ use super::{
     Caftl,
     books::Owner,
     digest::Digest,
-    maps::{At, Location, Released},
-    store::Entry,
+    entry::Entry,
+    location::{At, Location},
+    maps::Released,
 };
 use crate::{
     array::PageState,

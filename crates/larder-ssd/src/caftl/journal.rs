@@ -12,7 +12,7 @@
 //!
 //! It leaves the programming of pages to `persist.rs`, and their contents to `own.rs`.
 
-use super::maps::{FREE, Location, Shared, Vba};
+use super::location::{FREE, Location, Shared, Vba};
 use crate::geometry::Lpn;
 
 /// Bytes of a record: table (the topmost bit) and entry, its location, its references.

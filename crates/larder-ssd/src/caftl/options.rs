@@ -10,9 +10,9 @@
 //! It leaves the host's remaining room to the space, which may refuse it.
 
 use super::{
+    entry::StoreOptions,
     journal::{PRIMARY_BYTES, RECORD_BYTES, SECONDARY_BYTES},
     pages::METADATA_BYTES,
-    store::StoreOptions,
 };
 use crate::{
     geometry::{Geometry, OutOfRange, within},

@@ -30,12 +30,7 @@ use std::{
 
 use hashbrown::HashMap;
 
-use super::{
-    Caftl,
-    books::Owner,
-    digest::Digest,
-    maps::{Released, Vba},
-};
+use super::{Caftl, books::Owner, digest::Digest, location::Vba, maps::Released};
 use crate::{
     geometry::Ppa,
     op::{Cause, Hash, Sink},

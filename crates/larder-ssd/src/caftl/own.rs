@@ -22,7 +22,7 @@
 
 use super::{
     journal::{Record, Tables},
-    maps::{Location, Shared},
+    location::{Location, Shared},
     options::Sizes,
 };
 use crate::geometry::Ppa;

@@ -16,8 +16,8 @@
 use super::{
     bucket::{Beyond, Bucket},
     digest::Digest,
-    maps::Location,
-    store::{Entry, Order, StoreOptions},
+    entry::{Entry, Order, StoreOptions},
+    location::Location,
 };
 
 /// The place of an entry: bucket, and place in it.

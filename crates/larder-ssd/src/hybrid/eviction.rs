@@ -12,7 +12,7 @@
 
 use crate::{
     array::FlashArray,
-    blocks::{POOL, Victims},
+    blocks::{NO_BLOCK, POOL, Victims},
     geometry::{BlockId, Geometry},
     recency::Recency,
 };
@@ -166,7 +166,7 @@ impl Eviction {
         *word ^= bit;
         let pages = &mut self.dirty_pages[logical_block as usize];
         let block = BlockId(data[logical_block as usize]);
-        let has_data = block.0 != super::NONE;
+        let has_data = block.0 != NO_BLOCK;
         if is_dirty {
             *pages += 1;
             if *pages == 1 {
@@ -193,7 +193,7 @@ impl Eviction {
     /// If not.
     pub(super) fn check(&self, data: &[u32], array: &FlashArray) {
         let mut clean = 0;
-        for (logical_block, &block) in data.iter().enumerate().filter(|(_, block)| **block != super::NONE) {
+        for (logical_block, &block) in data.iter().enumerate().filter(|(_, block)| **block != NO_BLOCK) {
             let is_there = match &self.order {
                 Order::FewestValid(victims) => victims.has(BlockId(block)),
                 Order::LeastRecent(recency) => recency.has(logical_block as u32),

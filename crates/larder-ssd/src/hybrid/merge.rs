@@ -8,8 +8,9 @@
 //!
 //! It leaves the time of a merge to `hybrid.rs`.
 
-use super::{Hybrid, NONE, Sequential};
+use super::{Hybrid, Sequential};
 use crate::{
+    blocks::NO_BLOCK,
     blocks::POOL,
     geometry::{BlockId, Lpn, Ppa},
     op::{Cause, Sink},
@@ -135,12 +136,12 @@ impl Hybrid {
         }
         self.since_look = 0;
         let array = self.flash.array();
-        let sequential = self.sequential.map_or(NONE, |sequential| sequential.of);
+        let sequential = self.sequential.map_or(NO_BLOCK, |sequential| sequential.of);
         let (mut most, mut least) = (0, None::<(u32, BlockId, u32)>);
         for (block, (&holds, erases)) in self.holds.iter().zip(array.all_erases()).enumerate() {
             most = erases.max(most);
             // The sequential log block's logical block is merged soon.
-            let is_still = holds != NONE && holds != sequential;
+            let is_still = holds != NO_BLOCK && holds != sequential;
             if is_still && least.is_none_or(|(fewest, ..)| erases < fewest) {
                 least = Some((erases, BlockId(block as u32), holds));
             }

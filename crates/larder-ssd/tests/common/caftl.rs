@@ -8,9 +8,9 @@ use larder_core::Fingerprint;
 use larder_ssd::{
     caftl::{
         Caftl,
-        maps::At,
+        entry::{Entry, StoreOptions},
+        location::At,
         options::CaftlOptions,
-        store::{Entry, StoreOptions},
     },
     ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, Ppa},
@@ -35,7 +35,7 @@ pub const ROOMY: StoreOptions = StoreOptions {
     bucket_bytes: 4096,
     buckets_max: 64,
     range_check: true,
-    order: larder_ssd::caftl::store::Order::Fingerprint,
+    order: larder_ssd::caftl::entry::Order::Fingerprint,
 };
 
 /// See the module.

@@ -15,11 +15,12 @@ use crate::common::{
 use larder_ssd::{
     caftl::{
         Caftl,
+        entry::StoreOptions,
         options::{CaftlOptions, Switch},
-        store::StoreOptions,
     },
-    ftl::{Ftl, FtlKind, PageWrite, Written},
+    ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn},
+    kinds::FtlKind,
     op::{Cause, Hash, Nobody},
     profile::{PROFILES, Profile},
 };

@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use larder_ssd::{
     caftl::{
         journal::{Log, Record, Tables},
-        maps::{At, Maps, Released, Vba},
+        location::{At, Vba},
+        maps::{Maps, Released},
     },
     geometry::{Lpn, Ppa},
 };

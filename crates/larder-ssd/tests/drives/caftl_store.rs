@@ -9,8 +9,9 @@ use crate::common::ssd::content;
 use larder_ssd::{
     caftl::{
         digest::Digest,
-        maps::{Location, Vba},
-        store::{Entry, Inserted, Order, Store, StoreOptions},
+        entry::{Entry, Order, StoreOptions},
+        location::{Location, Vba},
+        store::{Inserted, Store},
     },
     geometry::Ppa,
 };

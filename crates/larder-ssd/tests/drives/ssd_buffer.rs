@@ -21,8 +21,9 @@ use larder_core::Fingerprint;
 use larder_ssd::{
     array::FlashArray,
     counts::Counts,
-    ftl::{FTLS, Ftl, FtlKind, PageWrite, Written},
+    ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, Ppa},
+    kinds::{FTLS, FtlKind},
     op::{Cause, Sink},
     profile::{CORTEX_R4, Profile, Timing},
     time::{Drive, Request},

@@ -11,8 +11,9 @@ use crate::common::{
 };
 use larder_ssd::{
     caftl::{Caftl, options::CaftlOptions},
-    ftl::{FTLS, Ftl, FtlKind},
+    ftl::Ftl,
     geometry::{Geometry, Lpn},
+    kinds::{FTLS, FtlKind},
     op::Cause,
     space::SpaceOptions,
 };

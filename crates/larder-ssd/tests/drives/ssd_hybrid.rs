@@ -10,9 +10,10 @@ use crate::common::{
 use larder_ssd::{
     counts::Counts,
     flashtier::FlashTierOptions,
-    ftl::{Ftl, FtlKind, PageWrite},
+    ftl::{Ftl, PageWrite},
     geometry::{Geometry, Lpn, OutOfRange},
     hybrid::{Hybrid, HybridOptions, Merges, eviction::VictimOrder},
+    kinds::FtlKind,
     op::{Cause, Nobody, Op},
     profile::Profile,
 };

@@ -2,8 +2,8 @@
 
 use crate::common::ssd::profile;
 use larder_ssd::{
-    ftl::FTLS,
     geometry::{BlockId, Geometry, PlaneId, Ppa},
+    kinds::FTLS,
     op::Hash,
     profile::{Controller, PROFILES, Profile, Scale, Timing},
     space::{Space, SpaceOptions},

@@ -9,8 +9,9 @@ use crate::common::{Rng, for_seeds, ssd::content};
 use larder_ssd::{
     array::FlashArray,
     counts::Counts,
-    ftl::{FTLS, Ftl, FtlKind, PageWrite, Written},
+    ftl::{Ftl, PageWrite, Written},
     geometry::{Geometry, Lpn, PlaneId, Ppa},
+    kinds::{FTLS, FtlKind},
     op::{Cause, Hash, Op, Sink, Source},
     profile::{CORTEX_R4, Profile, Timing},
     time::{

@@ -43,7 +43,8 @@ use larder_engine::{
 };
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, ReplayCache, Request, Traffic, WritePolicy},
+    cache::{Content, ReplayCache, Request, WritePolicy},
+    traffic::Traffic,
 };
 use parking_lot::Mutex;
 use std::{
