@@ -9,7 +9,7 @@
 //!
 //! It does not open the named files.
 
-use super::{args, config_file, control, error, memory, size, state_dir};
+use super::{args, client, config_file, control, error, memory, size, state_dir};
 use larder_serve::nbd::ServeAddress;
 use serde_json::Value;
 use std::{
@@ -111,14 +111,14 @@ pub fn control_socket(data: &[u8]) {
         assert!(line.len() <= LINE_BYTES_MAX, "a line of {} bytes is answered", line.len());
         let request = String::from_utf8_lossy(line).trim().to_owned();
         let expected = handler(&request);
-        assert_eq!(control::parse_reply(answer), Some(expected), "{answer}");
+        assert_eq!(client::parse_reply(answer), Some(expected), "{answer}");
     }
     assert_eq!(answers.next(), None, "more answers than lines");
 }
 
 fn reply(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
-    let (reply, peak) = memory::peak_of(|| control::parse_reply(text));
+    let (reply, peak) = memory::peak_of(|| client::parse_reply(text));
     assert!(peak <= ALLOCATED_BYTES + ALLOCATED_PER_BYTE * data.len(), "{peak} bytes for {}", data.len());
     if let Some(Err(sentence)) = reply {
         assert!(data.len() >= sentence.len());

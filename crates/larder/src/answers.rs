@@ -5,7 +5,15 @@
 //!
 //! It leaves the socket's protocol to `control`.
 
-use crate::{control, detach::detach, flush::flush, held, held::Held, lines, set, state_dir::Record, status::Report};
+use crate::{
+    client,
+    detach::detach,
+    flush::flush,
+    held::{self, Held},
+    lines, set,
+    state_dir::Record,
+    status::Report,
+};
 use larder_device::{Standing, watched::Watch};
 use larder_engine::{
     Cache,
@@ -95,7 +103,7 @@ impl Bare {
     }
 
     /// Answers a request.
-    pub fn answer(&self, request: &str) -> control::Reply {
+    pub fn answer(&self, request: &str) -> client::Reply {
         let Record { flash, flash_uuid, volume, origin, origin_bytes, mode, fence, .. } = &self.record;
         let why = fence.as_deref().unwrap_or("it was served without its flash");
         let missing = format!("degraded: the flash is missing, and the fence is up ({why})");
@@ -131,7 +139,7 @@ impl Served {
     }
 
     /// Detaches and ends the process; refused while a client is connected.
-    fn detach(&self) -> control::Reply {
+    fn detach(&self) -> client::Reply {
         self.refuse_clients()?;
         // The long part goes first; the check sees clients that connected meanwhile.
         flush(&self.cache).map_err(|why| format!("the cache stays attached: {why}"))?;
@@ -153,7 +161,7 @@ impl Served {
     ///
     /// The origin may keep them waiting, and a request for the status would find no connection
     /// left.
-    fn at_length(&self, act: impl FnOnce() -> control::Reply) -> control::Reply {
+    fn at_length(&self, act: impl FnOnce() -> client::Reply) -> client::Reply {
         let _one = Long::begin(&self.long).ok_or_else(|| {
             format!("{LONG_REQUESTS_MAX} requests are under way already (health: {})", self.cache.status().health)
         })?;
@@ -161,7 +169,7 @@ impl Served {
     }
 
     /// Answers a request.
-    pub fn answer(&self, request: &str, is_ending: bool) -> control::Reply {
+    pub fn answer(&self, request: &str, is_ending: bool) -> client::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => {
                 let unlinked = self.cache.standing().0 == Standing::Unlinked;

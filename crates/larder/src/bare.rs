@@ -15,14 +15,17 @@ use crate::{
     account::Account,
     answers::{Bare, flash_gone},
     args::ServeArgs,
-    control::{bind_control, end_control, unhex},
+    client::unhex,
+    control::{bind_control, end_control},
     ending::Ending,
     error::{Failure, Outcome},
-    lines, output,
+    lines,
+    origin::{open_origin_within, refuse_another, shown},
+    output,
     reload::OptionFile,
-    serve::{Alone, bind, limits, opening, watched, with_profile},
+    serving::{Alone, bind, limits, opening, watched, with_profile},
     state_dir::StateDir,
-    volume::{open_origin_within, refuse_another, shown, start_runtime},
+    volume::start_runtime,
 };
 use larder_device::{BlockDevice, driver::block_on};
 use larder_engine::{FenceKeeper, WriteMode, status::mode_name};

@@ -5,29 +5,29 @@
 //! `{"error": "a sentence"}`. A connection may carry several requests.
 //!
 //! Invariants: the socket's name is the flash's UUID, its mode 0600, and it is removed at the end.
-//! Either side believes processes of its own user and of root alone, as the system names them
-//! (SO_PEERCRED). A line has [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; a breach
-//! costs its own connection. [`CONNECTIONS_MAX`] connections are served at once.
+//! It believes processes of its own user and of root alone, as `client.rs` does. A line has
+//! [`LINE_BYTES_MAX`] bytes and comes within [`LINE_TIME_MAX`]; a breach costs its own connection.
+//! [`CONNECTIONS_MAX`] connections are served at once.
 //!
 //! It does not know the meaning of a request.
 
 use crate::{
+    client::{Client, Reply, is_trusted, peer, socket_name, socket_path},
     ending::Ending,
     error::{Failure, Outcome, system_reason},
-    lines,
-    run_dir::{self, RUN_DIR_ENV, RunDirs},
-    serve::too_many_files,
+    lines::{self, too_many_files},
+    run_dir::{RUN_DIR_ENV, RunDirs},
 };
 use larder_serve::{
     nbd::Shortage,
     unix_socket::{OwnSocket, SOCKET_PATH_BYTES_MAX, TakeError},
 };
 use parking_lot::{Condvar, Mutex};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::{
-    io::{self, BufRead, BufReader, ErrorKind, Read, Write},
+    io::{ErrorKind, Read, Write},
     os::{fd::AsRawFd, unix::net::UnixStream},
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -38,8 +38,6 @@ use std::{
 
 /// Longest request line, in bytes.
 const LINE_BYTES_MAX: usize = 1024;
-/// Longest reply line that is read, in bytes.
-const REPLY_BYTES_MAX: u64 = 1 << 20;
 /// How long a request line may take to come.
 const LINE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a client may take to receive a piece of a reply.
@@ -53,37 +51,8 @@ const SOCKET_MODE: u32 = 0o600;
 /// Pause of the accepting thread when the system is short of something.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The result of a request: the value behind `ok`, or a sentence.
-pub type Reply = Result<Value, String>;
 /// Answers requests, on the threads of connections, several at once.
 pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
-
-/// Returns the first folder in which a command expects the control socket of a flash.
-pub fn socket_path(flash_uuid: &[u8; 16]) -> PathBuf {
-    RunDirs::of_this_user().first().join(socket_name(flash_uuid))
-}
-
-fn socket_name(flash_uuid: &[u8; 16]) -> String {
-    format!("{}.sock", hex(flash_uuid))
-}
-
-/// Returns the flashes that have a control socket.
-pub fn known_uuids() -> Vec<[u8; 16]> {
-    let folders = RunDirs::of_this_user().for_commands().unwrap_or_default();
-    let files = folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten().flatten();
-    files.filter_map(|file| unhex(file.file_name().to_str()?.strip_suffix(".sock")?)).collect()
-}
-
-/// Returns bytes as hexadecimal digits.
-pub fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Returns the bytes of a UUID in hexadecimal digits.
-pub fn unhex(digits: &str) -> Option<[u8; 16]> {
-    let number = (digits.len() == 32).then(|| u128::from_str_radix(digits, 16).ok())??;
-    Some(number.to_be_bytes())
-}
 
 /// A control socket that is served; a drop ends that.
 pub struct ControlServer {
@@ -160,7 +129,7 @@ impl ControlServer {
         // This process holds the flash: a server that answers has another flash with the same
         // identity.
         if let Some(other) = Client::connect(flash_uuid)? {
-            return Err(served(&other.path));
+            return Err(served(other.path()));
         }
         let socket = OwnSocket::bind(&path, Some(SOCKET_MODE)).map_err(|error| match error {
             TakeError::InUse => served(&path),
@@ -327,133 +296,10 @@ fn read_line(mut stream: &UnixStream, rest: &mut Vec<u8>) -> Option<String> {
     }
 }
 
-/// Returns true if a process answers for a flash, or for a copy of it.
-pub fn is_served(flash_uuid: &[u8; 16]) -> bool {
-    // A server that cannot be asked counts, too.
-    !matches!(Client::connect(flash_uuid), Ok(None))
-}
-
-/// Returns the process at the other end, and its user, as the system knows them.
-fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
-    let mut peer = libc::ucred { pid: 0, uid: 0, gid: 0 };
-    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the pointers are to a live `ucred` and to its length.
-    let told = unsafe {
-        libc::getsockopt(stream.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, (&raw mut peer).cast(), &raw mut len)
-    };
-    if told == 0 { Ok(peer) } else { Err(io::Error::last_os_error()) }
-}
-
-/// Returns true for a user whose processes are believed: this user, or root.
-fn is_trusted(user: u32) -> bool {
-    user == 0 || user == run_dir::user()
-}
-
-/// A connection to a server.
-pub struct Client {
-    stream: BufReader<UnixStream>,
-    path: PathBuf,
-    process: i32,
-}
-
-impl Client {
-    /// Connects to the process that answers for a flash, or for a copy of it; `None` if none does.
-    ///
-    /// # Errors
-    /// The server is out of reach, or another user's; or the named folder is not to be trusted.
-    pub fn connect(flash_uuid: &[u8; 16]) -> Outcome<Option<Client>> {
-        for folder in RunDirs::of_this_user().for_commands()? {
-            if let Some(client) = Client::connect_at(&folder.join(socket_name(flash_uuid)))? {
-                return Ok(Some(client));
-            }
-        }
-        Ok(None)
-    }
-
-    fn connect_at(path: &Path) -> Outcome<Option<Client>> {
-        use ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
-        let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
-        let stream = match UnixStream::connect(path) {
-            Ok(stream) => stream,
-            // No server can be at a path that is too long.
-            Err(error) if matches!(error.kind(), NotFound | ConnectionRefused | InvalidInput) => return Ok(None),
-            Err(error) => return Err(failed(&format!("cannot be reached: {}", system_reason(&error)))),
-        };
-        match peer(&stream) {
-            Ok(peer) if is_trusted(peer.uid) => {
-                Ok(Some(Client { stream: BufReader::new(stream), path: path.to_owned(), process: peer.pid }))
-            }
-            Ok(peer) => Err(failed(&format!(
-                "belongs to another user ({}) and is not believed: run the command as that user, or name another folder with {RUN_DIR_ENV}",
-                peer.uid
-            ))),
-            Err(error) => Err(failed(&format!("does not show who it is: {}", system_reason(&error)))),
-        }
-    }
-
-    /// The server, in words.
-    pub fn name(&self) -> String {
-        format!("the server at {} (process {})", self.path.display(), self.process)
-    }
-
-    /// Asks, and waits `at_most` so long for each piece of the answer.
-    ///
-    /// `None` if it does not come: then this connection carries no further request.
-    ///
-    /// # Errors
-    /// As [`Client::ask`].
-    pub fn ask_within(&mut self, request: &str, at_most: Duration) -> Outcome<Option<Value>> {
-        let stream = self.stream.get_ref();
-        let limited = stream.set_read_timeout(Some(at_most)).and_then(|()| stream.set_write_timeout(Some(at_most)));
-        limited.map_err(|error| Failure::failed(system_reason(&error)))?;
-        self.answer(request)
-    }
-
-    /// Asks, and waits for the answer.
-    ///
-    /// # Errors
-    /// The server's sentence, or that it went away.
-    pub fn ask(&mut self, request: &str) -> Outcome<Value> {
-        let answer = self.answer(request)?;
-        answer.ok_or_else(|| Failure::failed(format_args!("{} does not answer", self.name())))
-    }
-
-    fn answer(&mut self, request: &str) -> Outcome<Option<Value>> {
-        let path = self.path.display();
-        let failed = |why: &str| Failure::failed(format_args!("the server at {path} {why}"));
-        let mut reply = String::new();
-        let asked = self
-            .stream
-            .get_mut()
-            .write_all(format!("{request}\n").as_bytes())
-            .and_then(|()| (&mut self.stream).take(REPLY_BYTES_MAX).read_line(&mut reply));
-        match asked {
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => return Ok(None),
-            asked => asked.map_err(|error| failed(&format!("does not answer: {}", system_reason(&error))))?,
-        };
-        match parse_reply(&reply) {
-            Some(Ok(value)) => Ok(Some(value)),
-            Some(Err(sentence)) => Err(Failure::failed(sentence)),
-            None if reply.is_empty() => Err(failed("went away before it answered")),
-            None => Err(failed("gave an answer that is none")),
-        }
-    }
-}
-
-/// Parses a reply line; `None` for any other line.
-pub fn parse_reply(reply: &str) -> Option<Reply> {
-    let mut value: Value = serde_json::from_str(reply).ok()?;
-    match (value.get_mut("ok").map(Value::take), value.get_mut("error").map(Value::take)) {
-        (Some(value), None) => Some(Ok(value)),
-        (None, Some(Value::String(sentence))) => Some(Err(sentence)),
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs;
+    use std::{fs, path::PathBuf};
 
     struct Scratch(PathBuf);
 

@@ -15,11 +15,12 @@
 
 use crate::{
     args::{CreateArgs, Switch},
-    control,
+    client,
     error::{Failure, Outcome, system_reason},
+    flash::{Access, note_open_to_others, open_file},
+    origin::{open_origin_within, shown},
     output, signals, size,
     state_dir::StateDir,
-    volume::{Access, note_open_to_others, open_file, open_origin_within, shown},
 };
 use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
@@ -105,7 +106,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
         Ok((made.map_err(|error| Failure::engine(&args.flash, &error))?, replaced))
     })?;
     // If it was a copy of a served flash, the state belongs to the served one.
-    if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !control::is_served(&replaced.flash_uuid)) {
+    if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !client::is_served(&replaced.flash_uuid)) {
         StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
     }
     note_open_to_others(&args.flash);

@@ -6,12 +6,15 @@
 
 use crate::{
     args::DetachArgs,
-    control,
+    client,
     error::{Failure, Outcome},
-    flush::{but_for_trims, refuse_unlinked_origin},
+    flash::Access,
+    flush::but_for_trims,
+    lasting::refuse_unlinked_origin,
+    origin::shown,
     output,
     state_dir::StateDir,
-    volume::{Access, OpenedCache, Reached, StateArgs, open_cache, reach, shown},
+    volume::{OpenedCache, Reached, StateArgs, open_cache, reach},
 };
 use larder_device::driver::block_on;
 use larder_engine::{Cache, Tuning};
@@ -55,7 +58,7 @@ pub fn run(args: &DetachArgs) -> Outcome {
 ///
 /// # Errors
 /// A sentence.
-pub fn detach(cache: &Cache) -> control::Reply {
+pub fn detach(cache: &Cache) -> client::Reply {
     let origin = cache.status().origin;
     refuse_unlinked_origin(cache).map_err(|why| format!("the cache stays attached: {why}"))?;
     block_on(cache.detach()).map_err(|error| error.to_string())?;

@@ -12,9 +12,9 @@
 //! It leaves an orderly end to the server, which asks for the time that is left.
 
 use crate::{
-    account::{Steps, UNTOUCHED},
     error::{EXIT_FAILED, Failure, Outcome, system_reason},
     signals::{self, Arrivals},
+    steps::{Steps, UNTOUCHED},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{

@@ -4,10 +4,12 @@
 
 use crate::{
     args::FlushArgs,
-    control,
+    client,
     error::{Failure, Outcome},
+    flash::Access,
+    lasting::refuse_unlinked_origin,
     output, size,
-    volume::{Access, Reached, StateArgs, reach, with_cache},
+    volume::{Reached, StateArgs, reach, with_cache},
 };
 use larder_device::{Standing, driver::block_on};
 use larder_engine::Cache;
@@ -59,7 +61,7 @@ pub fn but_for_trims(bytes: u64, and: &str) -> String {
 ///
 /// # Errors
 /// A sentence, if dirty data remains.
-pub fn flush(cache: &Cache) -> control::Reply {
+pub fn flush(cache: &Cache) -> client::Reply {
     let before = cache.status();
     let is_done = block_on(cache.destage_all());
     let after = cache.status();
@@ -92,44 +94,4 @@ pub fn flush(cache: &Cache) -> control::Reply {
         "dirty_bytes": after.dirty_bytes,
         "kept_trim_bytes": after.kept_trim_bytes,
     }))
-}
-
-/// Refuses to call an origin complete if the origin vanishes with its last user.
-///
-/// # Errors
-/// A sentence.
-pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
-    refuse_standing(cache.standing().1, &cache.status().origin)
-}
-
-/// As [`refuse_unlinked_origin`], for the origin of this name and standing.
-///
-/// # Errors
-/// A sentence.
-pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
-    match standing {
-        Standing::Sound | Standing::Renamed => Ok(()),
-        Standing::Unlinked => Err(format!(
-            "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
-        )),
-        Standing::Truncated(bytes) => Err(format!(
-            "the file of the origin {origin} was cut to {bytes} bytes while it was in use: what lay behind is lost there"
-        )),
-    }
-}
-
-/// Confirms that the data in the cache and its origin outlives this process.
-///
-/// # Errors
-/// A sentence, if a file has no name any more.
-pub fn outlives(cache: &Cache) -> Outcome {
-    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
-    let status = cache.status();
-    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
-        (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
-        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
-            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
-            size::human(bytes)
-        ))),
-    }
 }

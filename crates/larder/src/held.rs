@@ -10,11 +10,10 @@
 //! It leaves finding the socket to `control`.
 
 use crate::{
-    control::{self, Reply},
+    client::{self, Reply},
     error::{Failure, Outcome},
+    flash::{Flash, absolute, named},
     output,
-    state_dir::{absolute, named},
-    volume::Flash,
 };
 use larder_device::file::FileId;
 use serde::{Deserialize, Serialize};
@@ -92,7 +91,7 @@ pub enum Server {
 /// # Errors
 /// The server's sentence, or that it went away.
 pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str) -> Outcome<Server> {
-    let Some(mut server) = control::Client::connect(flash_uuid)? else { return Ok(Server::None) };
+    let Some(mut server) = client::Client::connect(flash_uuid)? else { return Ok(Server::None) };
     // Over one connection, which is one server's.
     let told = server.ask(REQUEST)?;
     let held: Held = serde_json::from_value(told)
@@ -109,9 +108,9 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
 /// name. Returns the UUID of its flash.
 pub fn find(path: &Path, id: Option<FileId>) -> Option<[u8; 16]> {
     let mut of_name = None;
-    for uuid in control::known_uuids() {
+    for uuid in client::known_uuids() {
         // A failure of another server does not matter here.
-        let Ok(Some(mut server)) = control::Client::connect(&uuid) else { continue };
+        let Ok(Some(mut server)) = client::Client::connect(&uuid) else { continue };
         let Ok(told) = server.ask_within(REQUEST, FIND_TIME_MAX) else { continue };
         let Some(told) = told else {
             output::note(&format!("{} does not answer, and may be the one of {}", server.name(), path.display()));

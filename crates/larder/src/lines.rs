@@ -6,6 +6,7 @@
 //!
 //! It leaves finding faults to the engine and the servers.
 
+use crate::error::system_reason;
 use larder_engine::{
     advice::advice,
     conditions::{Condition, Severity},
@@ -153,6 +154,14 @@ fn raised(condition: &Condition) -> String {
     };
     let what: String = what.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     format!("condition raised: {name} ({severity}): {what}; what to do: {}\n", advice(name))
+}
+
+/// Returns the condition that clients are not let in: the system has no descriptor for a
+/// connection.
+pub fn too_many_files(whom: &str, error: &std::io::Error) -> Condition {
+    let what =
+        format!("{whom} that connect are not let in: {}; connections that there are go on", system_reason(error));
+    Condition { name: "too_many_files", severity: Severity::Degraded, what }
 }
 
 #[cfg(test)]

@@ -7,8 +7,8 @@
 
 use crate::{
     error::{Failure, Outcome},
+    flash::Flash,
     size::human,
-    volume::Flash,
 };
 use larder_engine::recover::tables_bytes;
 use std::{fs, path::Path};

@@ -4,11 +4,12 @@
 
 use crate::{
     args::{ModeArg, SetArgs},
-    control,
+    client,
     error::{Failure, Outcome},
-    flush::refuse_unlinked_origin,
+    flash::Access,
+    lasting::refuse_unlinked_origin,
     output,
-    volume::{Access, Reached, StateArgs, reach, with_cache},
+    volume::{Reached, StateArgs, reach, with_cache},
 };
 use clap::ValueEnum;
 use larder_device::driver::block_on;
@@ -39,7 +40,7 @@ pub fn run(args: &SetArgs) -> Outcome {
 ///
 /// # Errors
 /// A sentence.
-pub fn set_mode(cache: &Cache, name: &str) -> control::Reply {
+pub fn set_mode(cache: &Cache, name: &str) -> client::Reply {
     let mode = ModeArg::from_str(name, false)
         .map_err(|_| format!("no mode is called {name}: write write-back, write-through or write-around"))?;
     let (mode, stays) = (WriteMode::from(mode), "the mode stays as it was");

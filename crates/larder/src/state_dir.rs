@@ -10,10 +10,10 @@
 //! It leaves the meaning of a fence to the engine.
 
 use crate::{
-    control::{hex, is_served, unhex},
+    client::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
+    flash::{Access, absolute, named, open_flash},
     run_dir,
-    volume::{Access, open_flash},
 };
 use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
 use larder_format::Superblock;
@@ -384,17 +384,6 @@ fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
         }
     }
     Ok(found)
-}
-
-/// Returns the path that a path leads to; links are followed if it exists.
-pub fn absolute(path: &Path) -> String {
-    let path = path.canonicalize().or_else(|_| std::path::absolute(path)).unwrap_or_else(|_| path.to_owned());
-    path.display().to_string()
-}
-
-/// Returns a path from the root on, links as they are.
-pub fn named(path: &Path) -> String {
-    std::path::absolute(path).unwrap_or_else(|_| path.to_owned()).display().to_string()
 }
 
 fn read(file: &Path) -> Outcome<Option<Record>> {

@@ -7,14 +7,16 @@
 
 use crate::{
     args::StatusArgs,
-    control::{self, unhex},
+    client::{self, unhex},
     error::{Failure, Outcome},
+    flash::{Access, Flash},
     held::{self, Server},
     memory::why_not_counted,
+    origin::{refused_origin, shown},
     output::{self, aligned},
     size::{count, human},
     state_dir::{StateDir, kept_of},
-    volume::{Access, Flash, Reached, reach, refused_origin, shown},
+    volume::{Reached, reach},
     waiting::saying_why,
 };
 use larder_device::driver::block_on;
@@ -53,7 +55,7 @@ impl Report {
     pub fn new(flash: &Path, superblock: &Superblock, status: Status) -> Report {
         Report {
             flash: flash.display().to_string(),
-            flash_uuid: control::hex(&superblock.flash_uuid),
+            flash_uuid: client::hex(&superblock.flash_uuid),
             volume: superblock.volume_name.to_string(),
             served: false,
             nbd_connections: 0,
@@ -65,7 +67,7 @@ impl Report {
     ///
     /// # Errors
     /// A sentence.
-    pub fn to_json(&self) -> control::Reply {
+    pub fn to_json(&self) -> client::Reply {
         serde_json::to_value(self).map_err(|error| format!("the status is no JSON: {error}"))
     }
 }
@@ -135,7 +137,7 @@ fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     }
     json!({
         "flash": path.display().to_string(),
-        "flash_uuid": control::hex(&superblock.flash_uuid),
+        "flash_uuid": client::hex(&superblock.flash_uuid),
         "volume": superblock.volume_name.to_string(),
         "served": false,
         "nbd_connections": 0,

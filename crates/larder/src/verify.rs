@@ -10,12 +10,12 @@
 
 use crate::{
     args::VerifyArgs,
-    control,
+    client,
     error::{Failure, Outcome},
+    flash::{Access, Flash, is_held, open_file, open_flash},
     memory::refuse_too_large,
     output::{self, aligned},
     size::{count, human},
-    volume::{Access, Flash, is_held, open_file, open_flash},
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::driver::block_on;
@@ -106,7 +106,7 @@ pub fn open_offline(path: &Path, command: &str) -> Outcome<Flash> {
 
 /// Refuses a flash that its server holds; a copy of that flash has no server, and can be read.
 fn refuse_served(flash: &Flash, command: &str) -> Outcome {
-    if control::is_served(&flash.superblock.flash_uuid) && is_held(&flash.path) {
+    if client::is_served(&flash.superblock.flash_uuid) && is_held(&flash.path) {
         return Err(Failure::failed(format_args!(
             "{} is served now, and changes: end `larder serve` before `larder {command}`",
             flash.path.display()

@@ -6,7 +6,7 @@
 //!
 //! It does not end the wait.
 
-use crate::{control::Client, output};
+use crate::{client::Client, output};
 use serde_json::Value;
 use std::{
     collections::BTreeSet,

@@ -37,7 +37,8 @@ const ORIGIN_BYTES: u64 = 2 << 20;
 const DESIGNS: [(&str, DesignId); 3] =
     [("nitro", DesignId::Nitro), ("d-arc", DesignId::DArc), ("austere", DesignId::Austere)];
 
-/// The offsets in a superblock of its checksum, its feature words, and the field of a later program.
+/// The offsets in a superblock of its checksum, its feature words, and the field of a later
+/// program.
 const CRC_AT: usize = 16;
 const COMPATIBLE_AT: usize = 48;
 const INCOMPATIBLE_AT: usize = 56;
@@ -77,7 +78,8 @@ fn life() -> Vec<Act> {
     (0..6).for_each(|chunk| acts.push(Act::Read(chunk * CHUNK, CHUNK)));
     (16..26).for_each(|chunk| acts.push(Act::Write(chunk * CHUNK, content(CHUNK))));
     acts.extend([Act::Flush, Act::Destage]);
-    // Dirty data that the checkpoint has: new, overwritten, equal, a part of a chunk, zeroes, a run.
+    // Dirty data that the checkpoint has: new, overwritten, equal, a part of a chunk, zeroes, a
+    // run.
     let twice = content(CHUNK);
     let at = |chunk: u64| chunk * CHUNK;
     acts.extend([16, 17, 40, 41, 42].map(|chunk| Act::Write(at(chunk), content(CHUNK))));

@@ -6,7 +6,8 @@
 
 use larder::{
     error::{Failure, Outcome},
-    volume::{Access, Reached, reach},
+    flash::Access,
+    volume::{Reached, reach},
 };
 use larder_engine::{Cache, status::CounterValues};
 use serde_json::{Map, Value};

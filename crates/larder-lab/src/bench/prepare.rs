@@ -13,10 +13,10 @@
 use crate::{args::BenchPrepareArgs, trace::watch::Watch};
 use larder::{
     error::{Failure, Outcome, system_reason},
+    origin::{open_origin_device, shown},
     output, refuse_flash_as_origin, refuse_standing,
     size::{count, human},
     trace::out::{forget, remember},
-    volume::{open_origin_device, shown},
 };
 use larder_device::{BlockDevice, IoBuf, IoError, WriteFlags, ZeroFlags, driver::block_on};
 use std::{fs::OpenOptions, path::Path};

@@ -18,9 +18,10 @@ use crate::{
 };
 use larder::{
     error::{Failure, Outcome},
+    flash::{Access, open_flash},
     output,
     size::count,
-    volume::{Access, OpenedCache, StateArgs, open_cache, open_flash},
+    volume::{OpenedCache, StateArgs, open_cache},
 };
 use larder_device::{
     BlockDevice, IoBuf, IoFuture, IoResult, WriteFlags, ZeroFlags,

@@ -7,10 +7,10 @@
 //! It does not decide the content of a line; `recorder.rs` does.
 
 use crate::{
-    account::Steps,
     error::{Failure, Outcome},
     output,
     size::count,
+    steps::Steps,
 };
 use larder_trace::{ContentWriter, Record, RecordWriter, Tag, TraceError, TraceResult};
 use parking_lot::Mutex;

@@ -17,10 +17,11 @@ use crate::{
     args::RecordArgs,
     ending::Ending,
     error::{Failure, Outcome},
+    origin::{open_origin_within, shown},
     output,
-    serve::{Alone, bind, opening, server_options, watched},
+    serving::{Alone, bind, opening, server_options, watched},
     size::count,
-    volume::{open_origin_within, shown, start_runtime},
+    volume::start_runtime,
 };
 use larder_device::Runtime;
 use std::{path::PathBuf, sync::Arc, time::Duration};

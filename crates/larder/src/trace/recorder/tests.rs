@@ -1,10 +1,7 @@
 //! The recorder over memory: each block has the trace's content, with overlaps and dropped clients.
 
 use super::{Recorder, content_of};
-use crate::{
-    account::Steps,
-    trace::{log::TraceLog, out::OutFile},
-};
+use crate::{steps::Steps, trace::log::TraceLog, trace::out::OutFile};
 use larder_device::{
     BlockDevice, IoBuf, IoErrorKind, IoOp, Runtime, WriteFlags, ZeroFlags,
     driver::block_on,

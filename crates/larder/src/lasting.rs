@@ -1,0 +1,52 @@
+//! Whether data outlives this process: the files of flash and origin have their names and sizes.
+//!
+//! Invariants: each refusal is one sentence.
+//!
+//! It does not move data.
+
+use crate::{
+    error::{Failure, Outcome},
+    size,
+};
+use larder_device::Standing;
+use larder_engine::Cache;
+
+/// Refuses to call an origin complete if the origin vanishes with its last user.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
+    refuse_standing(cache.standing().1, &cache.status().origin)
+}
+
+/// As [`refuse_unlinked_origin`], for the origin of this name and standing.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
+    match standing {
+        Standing::Sound | Standing::Renamed => Ok(()),
+        Standing::Unlinked => Err(format!(
+            "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
+        )),
+        Standing::Truncated(bytes) => Err(format!(
+            "the file of the origin {origin} was cut to {bytes} bytes while it was in use: what lay behind is lost there"
+        )),
+    }
+}
+
+/// Confirms that the data in the cache and its origin outlives this process.
+///
+/// # Errors
+/// A sentence, if a file has no name any more.
+pub fn outlives(cache: &Cache) -> Outcome {
+    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
+    let status = cache.status();
+    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
+        (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
+        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
+            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
+            size::human(bytes)
+        ))),
+    }
+}
