@@ -241,7 +241,8 @@ impl LbaIndex {
     /// Returns the addresses in a run that have an entry, dead entries included, ascending.
     pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
-        if count <= self.len as u64 / GONE_THROUGH {
+        let passed = (self.len + self.shard_count()) as u64;
+        if count <= passed / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
         }
         let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(Entry::lba));

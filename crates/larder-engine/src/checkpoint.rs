@@ -384,6 +384,7 @@ impl Shared {
         let (position, entry_seq) = {
             let mut state = self.state.lock();
             state.design.checkpoint_begins();
+            state.unlogged.export_begins();
             (state.log.area.position(), state.log.first_seq)
         };
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
@@ -391,7 +392,9 @@ impl Shared {
         // (2)
         let design = || LockedDesign(self.state.lock());
         let damaged = self.state.lock().damaged.clone();
-        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, self.history()).await?;
+        let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, self.history()).await;
+        self.state.lock().unlogged.export_ends();
+        let header = header?;
         self.counters.flash_metadata_bytes_written.fetch_add(header.total_bytes, Relaxed);
         // (3)
         if self.mode.get() != WriteMode::Back {

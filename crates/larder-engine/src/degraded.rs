@@ -46,6 +46,7 @@ impl Shared {
             state.flash_failed = Some(error.clone());
             state.undurable = state.log.die();
             state.unflushed.clear();
+            state.unlogged.clear();
         }
         let signals = &self.signals;
         for signal in [

@@ -160,9 +160,11 @@ impl Shared {
         let dropped = state.design.drop_clean_zeroes(all, max);
         state.decisions.note(|| (Event::Drop { all, max: max as u64 }, Answer::Count(dropped.len() as u64)));
         for lba in dropped {
-            // Without this entry a crash would bring the zeroes back, over newer content of the
-            // origin.
-            state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
+            if !state.unlogged.remove(lba) {
+                // Without this entry a crash would bring the zeroes back, over newer content of the
+                // origin.
+                state.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
+            }
         }
     }
 

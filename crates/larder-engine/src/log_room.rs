@@ -10,7 +10,7 @@
 //! Invariants: all entries that may come without another request are counted. They are:
 //! - the entries in the queue;
 //! - the clean mappings that wait for a flush of the origin or for their record (a failed flush
-//!   makes an entry of each);
+//!   may make an entry of each);
 //! - one for each chunk that a writer has asked for ([`Reserved`]), as many at most as entries may
 //!   wait;
 //! - those of each destage and eviction under way ([`ReservedBatch`]).

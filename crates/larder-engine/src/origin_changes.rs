@@ -27,6 +27,8 @@ use larder_core::{
 use larder_format::LogEntry;
 use std::{ops::Range, sync::Arc};
 
+/// Limit of the chunks of a change that are looked at one by one, under the lock.
+const LOOKED_MAX: u64 = 1 << 12;
 /// Tries of a change while flushes of the origin fail.
 const TRIES_MAX: u32 = 5;
 
@@ -47,8 +49,9 @@ impl Shared {
     /// Begins a change of `len` bytes of the origin at `offset`, and forgets the mappings of these
     /// chunks.
     ///
-    /// The forgetting is durable if a mapping may be durable. No new mapping is made until the
-    /// change is dropped. With `cached_again` the new content is offered then.
+    /// The forgetting is durable if a mapping may be durable. A mapping that is in RAM alone is
+    /// forgotten there alone ([`unlogged`](crate::unflushed::unlogged)). No new mapping is made
+    /// until the change is dropped. With `cached_again` the new content is offered then.
     ///
     /// # Errors
     /// Those of the commit, and of [`Shared::with_log_room`].
@@ -60,8 +63,9 @@ impl Shared {
     ) -> Result<OriginChange<'_>, EngineError> {
         let (first, count) = self.geometry.chunks_of(offset, len);
         let forget = |state: &mut State, is_crowded: bool| {
-            // A chunk that is not mapped, and cannot come back, needs no room in the log.
-            if is_crowded && state.design.is_forgetting_logged(first, count) {
+            // A chunk that cannot come back needs no room in the log.
+            let may_come_back = state.may_come_back(first, count);
+            if is_crowded && may_come_back && state.design.is_forgetting_logged(first, count) {
                 return None;
             }
             let change = self.changing(state, offset, len);
@@ -77,7 +81,7 @@ impl Shared {
             } else {
                 any = state.design.unmap_each(first, count, Leaving::All);
             }
-            if any {
+            if any && may_come_back {
                 // One entry covers all chunks, because the log may have less room than a large
                 // cache has mappings.
                 state.log.push(LogEntry::Invalidate { lba: change.first.0, chunk_count: change.count });
@@ -140,6 +144,15 @@ impl Shared {
         let chunk = self.geometry.chunk_bytes as u64;
         let to_end = offset + len == self.geometry.volume_bytes;
         offset.div_ceil(chunk)..if to_end { self.geometry.chunk_count } else { (offset + len) / chunk }
+    }
+}
+
+impl State {
+    /// Returns whether a crash may bring back a present mapping of a run of chunks. Says so of each
+    /// long run.
+    fn may_come_back(&self, first: Lba, count: u64) -> bool {
+        let is_gone = |lba| self.unlogged.has(lba) || self.design.is_forgotten(lba);
+        count > LOOKED_MAX || !(first.0..first.0 + count).map(Lba).all(is_gone)
     }
 }
 

@@ -32,7 +32,10 @@ use crate::{
     replay::Replay,
     state::State,
     superblock,
-    unflushed::waiting::{OriginFlushes, Unflushed},
+    unflushed::{
+        unlogged::Unlogged,
+        waiting::{OriginFlushes, Unflushed},
+    },
     walk::{LogWalk, Reader},
     zeroed_parts::parts::ZeroedParts,
 };
@@ -308,6 +311,7 @@ pub async fn recover_by(
             checkpoint_failed: None,
         },
         unflushed: Unflushed::default(),
+        unlogged: Unlogged::default(),
         // An earlier opening may have left writes to the origin without a flush.
         origin_unflushed: true,
         origin_changes: OriginChanges::default(),

@@ -25,7 +25,10 @@ use crate::{
     prefetch::buffer::PrefetchBuffer,
     segment::open::OpenWeu,
     state_lock::Touched,
-    unflushed::waiting::{OriginFlushes, Unflushed},
+    unflushed::{
+        unlogged::Unlogged,
+        waiting::{OriginFlushes, Unflushed},
+    },
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
@@ -75,6 +78,8 @@ pub struct State {
     pub log: PendingLog,
     /// Clean mappings that wait for a flush of the origin.
     pub unflushed: Unflushed,
+    /// Chunks whose only mapping is in RAM: it can be forgotten without an entry.
+    pub unlogged: Unlogged,
     /// The origin was written since its last flush.
     pub origin_unflushed: bool,
     /// Changes of the origin by write-throughs, write-arounds and trims, and its possible losses.
@@ -200,6 +205,7 @@ impl State {
         self.prefetch.remove(lba);
         self.zeroed_parts.remove(lba);
         self.unflushed.remove(lba);
+        self.unlogged.remove(lba);
         if !self.lost.is_empty() {
             self.lost.remove(&lba.0);
         }
@@ -211,6 +217,7 @@ impl State {
         self.prefetch.remove_range(first, count);
         self.zeroed_parts.remove_range(first, count);
         self.unflushed.remove_range(first, count);
+        self.unlogged.remove_range(first, count);
         let lost: Vec<u64> = self.lost.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
         lost.iter().for_each(|lba| _ = self.lost.remove(lba));
     }
@@ -266,7 +273,11 @@ impl State {
     /// Maps `lba` to content that the origin has, too. The entry is logged once the record is
     /// written and the origin's content is durable.
     pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
+        let was_forgotten = self.design.is_forgotten(lba);
         self.design.map(lba, new, None);
+        if was_forgotten {
+            self.unlogged.insert(lba);
+        }
         self.note_changed_entries();
         match new {
             NewMapping::Unique { place, .. } => {
@@ -302,12 +313,14 @@ impl State {
         }
     }
 
-    /// Forgets `lba` and notes it in the log. Returns whether `lba` was mapped.
+    /// Forgets `lba`, and notes it in the log if a crash may bring it back. Returns whether `lba`
+    /// was mapped.
     pub fn invalidate(&mut self, lba: Lba) -> bool {
+        let is_logged = !self.unlogged.has(lba);
         self.outdate(lba);
         self.decisions.note(|| (Event::Forget { lba }, Answer::Done));
         let mapped = self.design.unmap(lba);
-        if mapped {
+        if mapped && is_logged {
             self.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
         mapped

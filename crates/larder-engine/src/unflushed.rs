@@ -19,6 +19,7 @@
 //! [`Shared::drain`], for the commit timer and for a queue of insertions that fills up. Forgetting
 //! a mapping never flushes.
 
+pub(crate) mod unlogged;
 pub(crate) mod waiting;
 
 use crate::{error::EngineError, places::from_format, shared::Shared, state::State};
@@ -60,6 +61,12 @@ impl State {
             if is_mapped {
                 self.design.keep(SlotId(place.slot));
             }
+        }
+        if let LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } = entry
+            && self.unlogged.has(Lba(lba))
+            && (is_mapped || self.design.peek(Lba(lba)) == Lookup::Miss)
+        {
+            self.unlogged.remove(Lba(lba));
         }
         if is_mapped {
             self.log.push(entry);

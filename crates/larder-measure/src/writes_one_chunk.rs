@@ -1,4 +1,5 @@
-//! (n) Writes of 48 clients to one chunk, over RAM, against the same to a chunk for each of them.
+//! (n) Writes of 48 clients to one chunk, over RAM and over files, against the same to a chunk for
+//! each of them.
 //!
 //! Overlapping writes take effect one after the other, in the order of their requests. So one
 //! client at a time writes the one chunk, and hands over to the next. The processor time a write
@@ -6,8 +7,9 @@
 //! shows the cost of one hand-over.
 //!
 //! Each client has a thread, and some writes under way. It calls the cache, or is a client of the
-//! cache's NBD server on a Unix socket. There the processor time is that of the server. Both sides
-//! run in turns; the median of the rounds' ratios counts.
+//! cache's NBD server on a Unix socket. There the processor time is that of the server. Over files
+//! the writes are written through: the flash takes copies, and commits that forget copies. Both
+//! sides run in turns; the median of the rounds' ratios counts.
 //!
 //! It does not read, or destage.
 
@@ -21,7 +23,12 @@ use crate::{
     report::{Aim, Row},
     threads::seconds_of,
 };
-use larder_device::{IoResult, SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
+use larder_device::{
+    BlockDevice, IoResult, SharedBuf, WriteFlags,
+    driver::block_on,
+    file::{FileDevice, OpenOptions},
+    ram::RamDevice,
+};
 use larder_engine::{Cache, Compression, WriteMode, create};
 use larder_serve::nbd::{NbdServer, ServeAddress, ServerOptions};
 use std::{path::Path, sync::Arc, thread};
@@ -34,6 +41,8 @@ const WRITES: usize = 16;
 const ROUNDS: usize = 9;
 const ORIGIN_BYTES: u64 = 1 << 30;
 const FLASH_BYTES: u64 = 2 << 30;
+/// Sizes of the files, origin and flash. No slot is evicted.
+const FILE_BYTES: [u64; 2] = [64 << 20, 1 << 30];
 /// The limit for a write to the same chunk, in times of a disjoint write.
 const AIM: f64 = 3.0;
 const WAYS: [(&str, &str, WriteMode); 2] =
@@ -43,7 +52,7 @@ const WAYS: [(&str, &str, WriteMode); 2] =
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (id, name, mode) in WAYS {
-        let compared = over_cache(mode, 0, |cache, next_chunks| {
+        let compared = over_cache(mode, 0, over_ram()?, |cache, next_chunks| {
             compare(bench.scaled(ROUNDS), |_, side| {
                 let chunks = next_chunks();
                 time(|| {
@@ -59,7 +68,10 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     // The path of a Unix socket is short; the scratch folder may lie too deep.
     let folder = std::env::temp_dir().join(format!("larder-bench-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
-    let of_server = run_server(bench, &folder);
+    let of_server = run_server(bench, &folder).and_then(|mut rows| {
+        rows.extend(run_files(bench, &folder)?);
+        Ok(rows)
+    });
     // A leftover socket is no reason to fail.
     let _ = std::fs::remove_dir_all(&folder);
     rows.extend(of_server?);
@@ -71,35 +83,67 @@ fn run_server(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (id, name, mode) in WAYS {
         let socket = folder.join(id);
-        let compared = over_cache(mode, workers, |cache, next_chunks| {
-            let address = ServeAddress::Unix(socket.clone());
-            let server = NbdServer::bind(address, "", cache.clone(), ServerOptions::default())?;
-            server.start()?;
-            let compared = compare(bench.scaled(ROUNDS), |_, side| {
-                let shares: Vec<Vec<WriteOf>> = next_chunks()
-                    .into_iter()
-                    .enumerate()
-                    .map(|(client, share)| {
-                        let places = share.into_iter().enumerate();
-                        places.map(|(write, chunk)| (offset(client, write % DEPTH, side), chunk)).collect()
-                    })
-                    .collect();
-                write_all(&socket, &shares, DEPTH)
-            });
-            server.shutdown();
-            compared
-        })?;
         let (id, name) = (format!("n.nbd.{id}"), format!("{name}, RAM, NBD"));
-        rows.extend(cpu_rows(&id, &name, &compared));
-        let text = format!(
-            "{}: {:.1} µs a write against {:.1} to chunks apart: times the time",
-            clients(&name),
-            1e6 / compared.ours,
-            1e6 / compared.base
-        );
-        rows.push(Row::aimed(&format!("{id}.time"), text, 1.0 / compared.ratio, Aim::AtMost(AIM)));
+        let compared = over_cache(mode, workers, over_ram()?, over_server(bench, &socket))?;
+        rows.extend(server_rows(&id, &name, &compared));
     }
     Ok(rows)
+}
+
+/// Measures over files in the scratch folder.
+fn run_files(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
+    let workers = thread::available_parallelism().map_or(1, |cores| cores.get());
+    let paths = ["one-chunk-origin", "one-chunk-flash"].map(|name| bench.dir.join(name));
+    let open = || {
+        let [origin, flash] = [0, 1].map(|i| {
+            let options = OpenOptions { create_bytes: Some(FILE_BYTES[i]), ..OpenOptions::default() };
+            FileDevice::open(&paths[i], options).map(|device| Arc::new(device) as Arc<dyn BlockDevice>)
+        });
+        Ok(Devices { origin: origin?, flash: flash? })
+    };
+    let compared = open().and_then(|devices| {
+        over_cache(WriteMode::Through, workers, devices, over_server(bench, &folder.join("files")))
+    });
+    // The files are gone already, or disturb nothing.
+    paths.iter().for_each(|path| drop(std::fs::remove_file(path)));
+    Ok(server_rows("n.nbd.files", "write-through, files, NBD", &compared?))
+}
+
+/// Returns a measurement over the cache's NBD server at `socket`.
+fn over_server(
+    bench: &Options,
+    socket: &Path,
+) -> impl FnOnce(&Arc<Cache>, &mut dyn FnMut() -> Vec<Vec<SharedBuf>>) -> Res<Comparison> {
+    move |cache, next_chunks| {
+        let address = ServeAddress::Unix(socket.to_owned());
+        let server = NbdServer::bind(address, "", cache.clone(), ServerOptions::default())?;
+        server.start()?;
+        let compared = compare(bench.scaled(ROUNDS), |_, side| {
+            let shares: Vec<Vec<WriteOf>> = next_chunks()
+                .into_iter()
+                .enumerate()
+                .map(|(client, share)| {
+                    let places = share.into_iter().enumerate();
+                    places.map(|(write, chunk)| (offset(client, write % DEPTH, side), chunk)).collect()
+                })
+                .collect();
+            write_all(socket, &shares, DEPTH)
+        });
+        server.shutdown();
+        compared
+    }
+}
+
+fn server_rows(id: &str, name: &str, compared: &Comparison) -> Vec<Row> {
+    let text = format!(
+        "{}: {:.1} µs a write against {:.1} to chunks apart: times the time",
+        clients(name),
+        1e6 / compared.ours,
+        1e6 / compared.base
+    );
+    let mut rows = Vec::from(cpu_rows(id, name, compared));
+    rows.push(Row::aimed(&format!("{id}.time"), text, 1.0 / compared.ratio, Aim::AtMost(AIM)));
+    rows
 }
 
 fn clients(name: &str) -> String {
@@ -119,19 +163,28 @@ fn cpu_rows(id: &str, name: &str, compared: &Comparison) -> [Row; 2] {
     ]
 }
 
-/// Measures over a new cache in RAM. The closure also gets the source of each client's next chunks.
+struct Devices {
+    origin: Arc<dyn BlockDevice>,
+    flash: Arc<dyn BlockDevice>,
+}
+
+fn over_ram() -> Res<Devices> {
+    let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
+    Ok(Devices { origin, flash: Arc::new(FlatRam::new(FLASH_BYTES, FLASH_BYTES)?) })
+}
+
+/// Measures over a new cache on these devices. The closure also gets the source of each client's next chunks.
 fn over_cache(
     mode: WriteMode,
     workers: usize,
+    Devices { origin, flash }: Devices,
     measured: impl FnOnce(&Arc<Cache>, &mut dyn FnMut() -> Vec<Vec<SharedBuf>>) -> Res<Comparison>,
 ) -> Res<Comparison> {
     let source = Source::new(Kind::Noise, CHUNK_BYTES, 7);
     let mut asked = options(CHUNK_BYTES, Compression::Off);
     asked.mode = mode;
     let runtime = runtime(workers);
-    let flash = Arc::new(FlatRam::new(FLASH_BYTES, FLASH_BYTES)?);
-    let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));
-    block_on(create(&*flash, ORIGIN_BYTES, &asked))?;
+    block_on(create(&*flash, origin.info().size_bytes, &asked))?;
     let cache = Arc::new(block_on(Cache::open(flash, origin, runtime.clone(), no_destaging()))?);
     let mut next = 0;
     let mut next_chunks = || {

@@ -151,6 +151,15 @@ pub trait Provisional {
 }
 
 impl dyn Design + '_ {
+    /// Returns whether forgetting `lba` surely is [not logged](Mapping::is_forgetting_logged). A
+    /// mapping that it gets now is the only one that a crash could bring back.
+    ///
+    /// A provisional design never says so. There addresses share an index entry: forgetting one
+    /// forgets the logged mapping of another.
+    pub fn is_forgotten(&self, lba: Lba) -> bool {
+        self.provisional().is_none() && !self.is_forgetting_logged(lba, 1)
+    }
+
     /// Asks [`Provisional::slot_of`], else answers as the design's other parts do.
     pub fn slot_of(&self, lba: Lba) -> Option<SlotId> {
         if let Some(design) = self.provisional() {

@@ -289,6 +289,11 @@ impl Mapping for CdArc {
         self.lists.in_run(first, count)
     }
 
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        // A crash brings back a ghost without its content.
+        self.nitro.is_forgetting_logged(first, count)
+    }
+
     fn trim(&mut self, run: Run) {
         for (first, count) in self.nitro.untrimmed(run.first, run.count) {
             self.forget_run(first, count);

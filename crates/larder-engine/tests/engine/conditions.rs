@@ -316,6 +316,8 @@ fn switching_mode() {
 fn emptied_behind_fence() {
     let mut scene = Scene::new(WriteMode::Through, |_| {});
     scene.write(0..8);
+    // The flash has the copies, so it must be told of the next write.
+    scene.world.run(scene.world.cache().checkpoint()).expect("a checkpoint");
     scene.world.flash.sim.set_gone(true);
     scene.write(0..8);
     assert!(scene.fence.is_up());

@@ -16,6 +16,7 @@ mod region_reads;
 mod same_place;
 mod superblock_twins;
 mod two_frames;
+mod unlogged;
 
 use crate::{
     fence,
