@@ -7,6 +7,8 @@
 //!
 //! It does not end an operation that takes too long, or judge the time.
 
+pub mod again;
+
 use crate::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
     SharedBuf, Standing, WriteFlags, ZeroFlags,
@@ -59,12 +61,19 @@ struct Health {
     unseen: Option<IoError>,
 }
 
+/// The place of writes, and all that changes content, in [`Health`].
+const WRITE: usize = 0;
+/// The place of flushes.
+const FLUSH: usize = 1;
+/// The place of reads.
+const READ: usize = 2;
+
 /// Returns the place of an operation's kind in [`Health`]; `None` if it says nothing of a device.
 fn kind_of(op: IoOp) -> Option<usize> {
     match op {
-        IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(0),
-        IoOp::Flush => Some(1),
-        IoOp::Read => Some(2),
+        IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(WRITE),
+        IoOp::Flush => Some(FLUSH),
+        IoOp::Read => Some(READ),
         IoOp::Open | IoOp::Extents => None,
     }
 }
@@ -103,13 +112,18 @@ impl Watch {
     ///
     /// The error of a device that is gone comes first, then that of writes.
     pub fn error(&self) -> Option<IoError> {
-        if self.is_well.load(Acquire) {
+        if self.is_well() {
             return None;
         }
         let health = self.health.lock();
         let mut failing = health.failing.iter().flatten();
         let gone = failing.clone().find(|error| error.kind == IoErrorKind::Gone);
         gone.or_else(|| failing.next()).cloned()
+    }
+
+    /// Returns whether no kind of operation fails.
+    fn is_well(&self) -> bool {
+        self.is_well.load(Acquire)
     }
 
     /// Returns the last error since the previous call, also if later operations succeeded.
@@ -120,7 +134,7 @@ impl Watch {
     fn note<T>(&self, op: IoOp, result: &IoResult<T>) {
         let Some(kind) = kind_of(op) else { return };
         match result {
-            Ok(_) if self.is_well.load(Acquire) => {}
+            Ok(_) if self.is_well() => {}
             Ok(_) => {
                 let mut health = self.health.lock();
                 for (other, failing) in health.failing.iter_mut().enumerate() {

@@ -30,7 +30,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_doubtful", "write anew what was written last, or check it with its users' own means"),
     (
         "origin_failing",
-        "mend the origin: writes and flushes are tried again, and a read with the next one that needs the origin",
+        "mend the origin: it is asked again by itself, and writes are tried again by destaging or by clients",
     ),
     ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
     ("origin_gone", "bring the origin back: it is connected to again by itself"),

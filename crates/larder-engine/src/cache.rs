@@ -150,6 +150,7 @@ impl Cache {
             counters: Counters::new(&stripes),
             stripes,
             origin_watch,
+            asks_origin: AtomicBool::new(false),
             refusals: Refusals::default(),
             flash_read_failed_at: Mutex::new(None),
             telling,

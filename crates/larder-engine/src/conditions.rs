@@ -23,14 +23,15 @@ pub use condition::{Condition, Severity};
 use larder_device::{IoError, IoErrorKind, IoResult};
 use larder_format::WriteMode;
 pub use origin::of_origin;
-use std::sync::atomic::Ordering::*;
+use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
     /// Notes the result of an operation of the origin.
-    pub fn note_origin<T>(&self, result: &IoResult<T>) {
+    pub fn note_origin<T>(self: &Arc<Self>, result: &IoResult<T>) {
         if result.is_err() {
             self.counters.origin_errors.fetch_add(1, Relaxed);
             self.conditions_changed();
+            self.ask_origin_again();
         }
     }
 

@@ -42,6 +42,7 @@ pub mod log_area;
 pub mod log_room;
 pub mod mode;
 pub(crate) mod named_frames;
+pub(crate) mod origin_again;
 pub mod origin_changes;
 pub mod origin_state;
 pub(crate) mod pending_log;

@@ -122,6 +122,8 @@ pub struct Shared {
     pub counters: Counters,
     /// The origin's unanswered requests and its health.
     pub origin_watch: Arc<Watch>,
+    /// A task asks the failing origin again.
+    pub(crate) asks_origin: AtomicBool,
     /// Writes that the flash refused and the cache tries again.
     pub refusals: Refusals,
     /// The time of the last failed read of the flash.

@@ -86,6 +86,12 @@ impl State {
         (current && self.design.dirty_seq(lba).is_none()).then_some(lba)
     }
 
+    /// Notes that the origin was written, or that a write of it failed.
+    pub(crate) fn note_origin_written(&mut self) {
+        self.origin_unflushed = true;
+        self.origin_flushes.written_since_failure = true;
+    }
+
     /// Notes a successful flush of the origin that began when `upto` was the next number.
     fn origin_was_flushed(&mut self, upto: u64, changes_upto: u64) {
         self.origin_changes.flushed(changes_upto);
@@ -99,13 +105,17 @@ impl State {
 
     /// Notes a failed flush of the origin: earlier writes may be lost, even if a later flush
     /// succeeds.
-    fn origin_flush_failed(&mut self, error: &IoError) {
+    ///
+    /// A repeated flush without a write since the last failure loses nothing new: that is told, or
+    /// yet to be told.
+    fn origin_flush_failed(&mut self, error: &IoError, is_repeated: bool) {
         let mode = self.mode.get();
+        let loses_more = std::mem::take(&mut self.origin_flushes.written_since_failure) || !is_repeated;
         self.origin_unflushed = true;
         self.origin_flush_failures += 1;
         self.origin_flushes.last_error = Some(error.clone());
         self.origin_changes.flush_failed();
-        if mode != WriteMode::Back || self.flash_failed.is_some() {
+        if loses_more && (mode != WriteMode::Back || self.flash_failed.is_some()) {
             let failure = (self.origin_flush_failures, error.clone());
             self.origin_flushes.untold = [Some(failure.clone()), Some(failure)];
         }
@@ -134,6 +144,18 @@ impl Shared {
     /// # Errors
     /// Those of the origin, of this flush or of one that failed since the call.
     pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
+        self.flush_origin_once(false).await
+    }
+
+    /// Flushes the origin after a flush that failed, for no requester.
+    ///
+    /// # Errors
+    /// As [`Shared::flush_origin`].
+    pub(crate) async fn flush_origin_again(self: &Arc<Self>) -> Result<(), IoError> {
+        self.flush_origin_once(true).await
+    }
+
+    async fn flush_origin_once(self: &Arc<Self>, is_repeated: bool) -> Result<(), IoError> {
         let (failures, wanted) = {
             let state = self.state.lock();
             if !state.origin_is_unflushed() {
@@ -144,11 +166,17 @@ impl Shared {
         };
         // It runs to its end even if the requester gives up: other tasks need its outcome.
         let this = self.clone();
-        let flushed = self.to_its_end(async move { Ok(this.flush_origin_in_turn(failures, wanted).await) });
+        let flushed =
+            self.to_its_end(async move { Ok(this.flush_origin_in_turn(failures, wanted, is_repeated).await) });
         flushed.await.unwrap_or_else(|error| Err(error.into_io(IoOp::Flush, 0, 0)))
     }
 
-    async fn flush_origin_in_turn(self: &Arc<Self>, failures: u64, wanted: u64) -> Result<(), IoError> {
+    async fn flush_origin_in_turn(
+        self: &Arc<Self>,
+        failures: u64,
+        wanted: u64,
+        is_repeated: bool,
+    ) -> Result<(), IoError> {
         let _turn = self.origin_flush_turns.take().await;
         let (upto, changes_upto) = {
             let mut state = self.state.lock();
@@ -175,7 +203,7 @@ impl Shared {
             Ok(()) => state.origin_was_flushed(upto, changes_upto),
             Err(error) => {
                 self.counters.origin_flush_failures.fetch_add(1, Relaxed);
-                state.origin_flush_failed(error);
+                state.origin_flush_failed(error, is_repeated);
             }
         }
         // Metadata slots that waited for the flush.

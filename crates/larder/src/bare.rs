@@ -15,6 +15,7 @@ use crate::{
     account::Account,
     answers::{Bare, flash_gone},
     args::ServeArgs,
+    asking::watched,
     client::unhex,
     control::{bind_control, end_control},
     ending::Ending,
@@ -23,7 +24,7 @@ use crate::{
     origin::{open_origin_within, refuse_another, shown},
     output,
     reload::OptionFile,
-    serving::{Alone, bind, limits, opening, watched, with_profile},
+    serving::{Alone, bind, limits, opening, with_profile},
     state_dir::StateDir,
     volume::start_runtime,
 };
@@ -69,7 +70,7 @@ pub fn serve_without_flash(
     }
     let runtime = start_runtime(args.workers)?;
     let (device, _telling, watch) =
-        watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime);
+        watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime, ending.look());
     let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch.clone()));
     account.serves(ending, "the server was beginning");
     let name = args.export.clone().unwrap_or_else(|| record.volume.clone());

@@ -135,6 +135,12 @@ impl Ending {
         !state.is_ending
     }
 
+    /// Returns a look at whether the end has begun.
+    pub fn look(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let this = self.clone();
+        move || this.0.state.lock().is_ending
+    }
+
     /// The steps of this process.
     pub fn steps(&self) -> &Steps {
         &self.0.steps

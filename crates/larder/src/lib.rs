@@ -12,6 +12,7 @@
 mod account;
 mod answers;
 pub mod args;
+mod asking;
 mod bare;
 pub mod client;
 pub mod config_file;

@@ -19,6 +19,7 @@ use crate::{
     account::Account,
     answers::Served,
     args::{ServeArgs, TrimArg},
+    asking::watched,
     bare::serve_without_flash,
     control::{bind_control, end_control},
     ending::Ending,
@@ -33,9 +34,7 @@ use crate::{
     origin::{Growth, open_origin, open_origin_within, shown},
     output,
     reload::{CHANGEABLE, OptionFile},
-    serving::{
-        Alone, bind, check, end_timeout, let_in, limits, opening, shut_down, wait_for_the_end, watched, with_profile,
-    },
+    serving::{Alone, bind, check, end_timeout, let_in, limits, opening, shut_down, wait_for_the_end, with_profile},
     size::human,
     volume::{StateArgs, start_runtime},
 };
@@ -177,7 +176,7 @@ fn serve_origin(args: &ServeArgs, ending: &Ending, file: Option<OptionFile>) -> 
     let origin = ending.during(opening(uri), || open_origin_within(uri, args.origin_limits.origin_timeout))?;
     let runtime = start_runtime(args.workers)?;
     let device = with_profile(origin.device, args.origin_profile, &runtime);
-    let (device, _telling, watch) = watched(device, args.origin_limits.origin_timeout, &runtime);
+    let (device, _telling, watch) = watched(device, args.origin_limits.origin_timeout, &runtime, ending.look());
     let name = args.export.clone().unwrap_or_default();
     let servers = bind(&args.nbd, limits(args, 0), &name, device.clone(), ending)?;
     output::note(&format!("I/O: {}", io_backend()));

@@ -19,13 +19,11 @@ use crate::{
     size::human,
 };
 use larder_device::{
-    BlockDevice, IoFuture, Runtime,
+    BlockDevice, IoFuture,
     driver::block_on,
     threads::ThreadRuntime,
     throttled::{Profile, Throttled},
-    watched::{Watch, Watched},
 };
-use larder_engine::tell::Telling;
 use larder_serve::nbd::{NbdServer, RequestMemory, ServeAddress, ServeError, ServerOptions};
 use std::{
     convert::Infallible,
@@ -84,20 +82,6 @@ pub fn with_profile(
         None => device,
         Some(profile) => Arc::new(Throttled::new(device, profile, runtime.clone())),
     }
-}
-
-/// Watches `origin`, and tells its conditions.
-///
-/// It tells them as long as the second value returned lives, and the third value shows them.
-pub fn watched(
-    origin: Arc<dyn BlockDevice>,
-    timeout: Duration,
-    runtime: &Arc<ThreadRuntime>,
-) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
-    let runtime: Arc<dyn Runtime> = runtime.clone();
-    let (device, watch) = Watched::over(origin, runtime.clone());
-    let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
-    (device, telling, watch)
 }
 
 fn serve_failed(error: ServeError) -> Failure {

@@ -75,6 +75,8 @@ pub struct OriginFlushes {
     /// Flushes that began.
     pub(super) begun: u64,
     pub(super) in_flight: bool,
+    /// The origin was written since the last failure.
+    pub(super) written_since_failure: bool,
     /// The error of the last failure.
     pub last_error: Option<IoError>,
     /// The same, with its number, for each untold [`Audience`], if clients' writes go to the

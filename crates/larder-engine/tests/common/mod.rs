@@ -256,6 +256,12 @@ impl World {
         self.cache = None;
     }
 
+    /// Ends the cache as a crash does; the runtime and the devices live on.
+    pub fn abandon(&mut self) {
+        let cache = self.cache.take().and_then(Arc::into_inner).expect("an open cache without another user");
+        self.run(cache.abandon());
+    }
+
     /// Loses power, and makes a new runtime for the next opening.
     pub fn crash(&mut self) {
         self.runtime.crash();

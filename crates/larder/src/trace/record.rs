@@ -15,11 +15,12 @@
 use crate::{
     account::Account,
     args::RecordArgs,
+    asking::watched,
     ending::Ending,
     error::{Failure, Outcome},
     origin::{open_origin_within, shown},
     output,
-    serving::{Alone, bind, opening, server_options, watched},
+    serving::{Alone, bind, opening, server_options},
     size::count,
     volume::start_runtime,
 };
@@ -48,7 +49,7 @@ pub fn run(args: &RecordArgs) -> Outcome {
     let out = ending.during(making, || OutFile::of(&args.output))?;
     let runtime = start_runtime(None)?;
     let log = Arc::new(TraceLog::begin(out, &args.tag, ending.steps())?);
-    let (device, _telling, watch) = watched(origin.device, timeout, &runtime);
+    let (device, _telling, watch) = watched(origin.device, timeout, &runtime, ending.look());
     let account = Account::of(ending.steps(), None, (&origin.canonical_uri, watch));
     let recorder = Recorder::new(device.clone(), runtime.clone() as Arc<dyn Runtime>, log.clone(), args.chunk);
     let servers = bind(&args.nbd, server_options(args.nbd.len()), &args.export, Arc::new(recorder), &ending)?;

@@ -1,0 +1,34 @@
+//! The watch over an origin that is served alone: it tells conditions, and asks a failing origin
+//! again.
+//!
+//! Invariants: a question is a read. A flush may be the one to which the device reports lost data,
+//! so clients alone send it, and each hears the answer to its own. No question is asked once the
+//! end began.
+//!
+//! It leaves the origin of a cache to the engine.
+
+use crate::lines;
+use larder_device::{
+    BlockDevice, Runtime,
+    threads::ThreadRuntime,
+    watched::{Watch, Watched, again::ask_again_and_again},
+};
+use larder_engine::tell::Telling;
+use std::{sync::Arc, time::Duration};
+
+/// Watches `origin`, tells its conditions, and asks it again while it fails.
+///
+/// It tells them as long as the second value returned lives, and the third value shows them. It
+/// asks until `has_ended`.
+pub fn watched(
+    origin: Arc<dyn BlockDevice>,
+    timeout: Duration,
+    runtime: &Arc<ThreadRuntime>,
+    has_ended: impl Fn() -> bool + Send + Sync + 'static,
+) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
+    let runtime: Arc<dyn Runtime> = runtime.clone();
+    let (device, watch) = Watched::over(origin, runtime.clone());
+    let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
+    runtime.spawn(Box::pin(ask_again_and_again(Arc::downgrade(&watch), runtime.clone(), has_ended)));
+    (device, telling, watch)
+}
