@@ -259,12 +259,18 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         assert!(cache.status().counts.insertions_dropped > 0);
         origin.release();
         rt.delay(SECOND).await.unwrap();
+        let evicted = cache.status().counts.evicted_weus;
+        let mut made = 0;
         for chunk in 0..chunks {
             read(&cache, chunk * CHUNK, CHUNK).await;
             cache.settle().await;
+            made += usize::from(is_cached(&cache, chunk as u64));
         }
+        assert!(made > most + 100, "only {made} copies are made when the origin flushes again");
+        // If the design replaces the slot with their content, its copies go.
         let cached = (0..chunks as u64).filter(|&chunk| is_cached(&cache, chunk)).count();
-        assert!(cached > most + 100, "only {cached} copies are made when the origin flushes again");
+        let evicted = cache.status().counts.evicted_weus - evicted;
+        assert!(cached > most + 100 || evicted > 0, "only {cached} copies stay");
         cache.close().await.unwrap();
     });
 }
