@@ -43,8 +43,8 @@ use crate::{
 };
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
-    ZeroFlags, driver::block_on, runtime::compute, watched::Watched,
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, Standing,
+    WriteFlags, ZeroFlags, driver::block_on, runtime::compute, watched::Watched,
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
 use parking_lot::Mutex;
@@ -161,6 +161,7 @@ impl Cache {
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
             waiting_for_destage: AtomicU32::new(0),
+            flash_standing: Mutex::new(Standing::Sound),
             is_nameless: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),

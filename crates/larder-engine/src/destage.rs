@@ -362,7 +362,7 @@ impl Shared {
             if many { state.log.next_seq() } else { newest + 1 }
         };
         match self.commit(upto).await {
-            Ok(()) => Ok(newest),
+            Ok(_) => Ok(newest),
             Err(EngineError::FlashFailed(_)) => {
                 let state = self.state.lock();
                 // Data that is not durable may have an older clean copy on flash: only the fence

@@ -5,7 +5,8 @@
 //! name records. (4) The entries are written as frames of the metadata log, each frame with FUA,
 //! one after the other. A crash before (4) leaves the state of the commit before. A crash within
 //! (4) leaves a prefix of the entries, because recovery stops at the first frame that is not whole.
-//! Data is durable before any entry that names it.
+//! Data is durable before any entry that names it. After each frame the committer looks at the
+//! file's [`standing`](crate::standing), for the requests that wait.
 //!
 //! A commit waits for the flash alone. Entries that wait for a flush of the origin are not in the
 //! queue yet: see [`unflushed`](crate::unflushed).
@@ -29,6 +30,15 @@ use std::{
     time::Duration,
 };
 
+/// The commit that made entries durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Committed {
+    /// It ended before it was asked for.
+    Before,
+    /// It ended since.
+    Now,
+}
+
 impl Shared {
     /// FLUSH: makes every write durable that completed before this call.
     ///
@@ -47,7 +57,7 @@ impl Shared {
             return self.flush_origin_for(asker).await;
         }
         match self.commit(upto).await {
-            Ok(()) | Err(EngineError::FlashFailed(_)) => self.flush_what_flash_loses().await?,
+            Ok(_) | Err(EngineError::FlashFailed(_)) => self.flush_what_flash_loses().await?,
             Err(error) => return Err(error),
         }
         // This also counts if no entry waited for the log: writes go to the origin since the flash
@@ -61,11 +71,11 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`].
-    pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<(), EngineError> {
+    pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<Committed, EngineError> {
         self.commit_below(upto, false).await
     }
 
-    async fn commit_below(self: &Arc<Self>, upto: u64, use_reserve: bool) -> Result<(), EngineError> {
+    async fn commit_below(self: &Arc<Self>, upto: u64, use_reserve: bool) -> Result<Committed, EngineError> {
         let mut asked_at = None;
         loop {
             let committed = self.signals.committed.listen();
@@ -73,7 +83,7 @@ impl Shared {
             {
                 let state = self.state.lock();
                 if state.log.durable_below >= upto {
-                    return Ok(());
+                    return Ok(if asked_at.is_some() { Committed::Now } else { Committed::Before });
                 }
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
@@ -118,7 +128,7 @@ impl Shared {
             either(committed, checkpointed).await;
         }
         let upto = self.state.lock().log.next_seq();
-        self.commit_below(upto, use_reserve).await
+        self.commit_below(upto, use_reserve).await.map(drop)
     }
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
@@ -236,6 +246,8 @@ impl Shared {
             let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
             self.write_frame(offset, buf.freeze()).await?;
             self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
+            // Before the entries count as durable: then requests are answered.
+            *self.flash_standing.lock() = self.flash.standing();
             let mut state = self.state.lock();
             if let Some(error) = &state.flash_failed {
                 return Err(error.clone());

@@ -25,7 +25,7 @@ use crate::{
     tickets::{ManyTickets, Tickets},
 };
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, watched::Watch};
+use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, Standing, watched::Watch};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -144,6 +144,8 @@ pub struct Shared {
     pub waiting_for_room: AtomicU32,
     /// Writes and trims at a limit, which wait for a destage.
     pub waiting_for_destage: AtomicU32,
+    /// The standing of the flash after the last frame of the log.
+    pub(crate) flash_standing: Mutex<Standing>,
     /// The file of the flash has lost its name.
     pub is_nameless: AtomicBool,
     /// The cache begins to close: it refuses new requests and those that wait for room.

@@ -7,7 +7,8 @@
 //!
 //! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each
 //! FLUSH, at each status, once a second and at the end. It asks before the answer of each durable
-//! request, after the commit: the file may lose its name meanwhile.
+//! request, after the commit: the file may lose its name meanwhile. The requests that waited for a
+//! commit share its look, which comes between its last write and the end of their wait.
 //!
 //! It does not give a file its name back.
 //!
@@ -19,6 +20,7 @@ use crate::{
     conditions::origin::origin_stands,
     destage::reach::{Reach, Wanted},
     error::EngineError,
+    flush::Committed,
     shared::Shared,
     state::State,
 };
@@ -75,8 +77,12 @@ impl Shared {
     /// # Errors
     /// [`EngineError::FlashFailed`]; those of [`Shared::bring_to_origin`].
     pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
-        self.commit(upto).await?;
-        match self.flash.standing() {
+        let standing = match self.commit(upto).await? {
+            Committed::Now => *self.flash_standing.lock(),
+            // The look of that commit may be from before this request.
+            Committed::Before => self.flash.standing(),
+        };
+        match standing {
             Standing::Sound | Standing::Renamed => Ok(()),
             Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
             Standing::Unlinked => {

@@ -20,7 +20,18 @@ use larder_device::{
 use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create, dump};
 use larder_format::{Layout, Superblock};
 use parking_lot::Mutex;
-use std::{collections::BTreeMap, future::Future, ops::Range, pin::Pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    collections::BTreeMap,
+    future::Future,
+    ops::Range,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::Poll,
+    time::Duration,
+};
 
 pub const SECTOR: usize = 512;
 pub const KIB: u64 = 1 << 10;
@@ -50,11 +61,18 @@ pub struct Probe {
     events: Arc<Mutex<Vec<Event>>>,
     slow: Mutex<Option<(Arc<SimRuntime>, Duration)>>,
     stands: Mutex<Standing>,
+    looks: AtomicU64,
 }
 
 impl Probe {
     pub fn new(sim: Arc<SimDevice>) -> Arc<Probe> {
-        Arc::new(Probe { sim, events: Arc::default(), slow: Mutex::new(None), stands: Mutex::new(Standing::Sound) })
+        Arc::new(Probe {
+            sim,
+            events: Arc::default(),
+            slow: Mutex::new(None),
+            stands: Mutex::new(Standing::Sound),
+            looks: AtomicU64::new(0),
+        })
     }
 
     /// Returns all events since the last call.
@@ -80,6 +98,11 @@ impl Probe {
     /// Its file has lost its name or its size from now on, as it says.
     pub fn stand(&self, standing: Standing) {
         *self.stands.lock() = standing;
+    }
+
+    /// Returns the number of times that its standing was asked for.
+    pub fn looks(&self) -> u64 {
+        self.looks.load(Relaxed)
     }
 
     pub fn at_full_speed(&self) {
@@ -131,6 +154,7 @@ impl BlockDevice for Probe {
         self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
     }
     fn standing(&self) -> Standing {
+        self.looks.fetch_add(1, Relaxed);
         *self.stands.lock()
     }
 }

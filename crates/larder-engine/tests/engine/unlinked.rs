@@ -9,6 +9,7 @@ use larder_device::{
     IoErrorKind, IoOp, Runtime, Standing, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
+    sim::Schedule,
 };
 use larder_engine::{EngineError, WriteMode, config::TrimPolicy, fence::Keeper};
 use std::{cell::Cell, time::Duration};
@@ -73,7 +74,9 @@ fn a_durable_request_is_on_the_origin_when_it_is_answered() {
 #[test]
 fn a_durable_write_takes_its_own_chunks_to_the_origin_first() {
     each_seed(4, |seed| {
-        let world = World::new(seed, setup(WriteMode::Back));
+        // Otherwise the order of timers and requests is any.
+        let setup = Setup { schedule: Schedule::Timed, ..setup(WriteMode::Back) };
+        let world = World::new(seed, setup);
         (0..512).for_each(|lba| world.write(at(lba), &noise(lba, CHUNK)));
         world.flush();
         world.flash.stand(Standing::Unlinked);
@@ -106,6 +109,53 @@ fn durable_writes_side_by_side_share_flushes_of_the_origin() {
         world.run(all((0..64).map(|lba| write(2 * lba)).collect()));
         let flushes = world.origin.asked(IoOp::Flush).len();
         assert!(flushes <= 16, "{flushes} flushes for 64 writes");
+    });
+}
+
+/// Without a fence, a FLUSH saves the data that was committed when the cut was noticed.
+#[test]
+fn a_flush_of_a_cut_flash_without_a_fence_fails_for_newer_data_alone() {
+    each_seed(4, |seed| {
+        for is_newer in [false, true] {
+            let world = World::new(seed, setup(WriteMode::Back));
+            world.write(at(3), &noise(1, CHUNK));
+            world.flush();
+            if is_newer {
+                world.write(at(9), &noise(2, CHUNK));
+            }
+            world.flash.stand(Standing::Truncated(4096));
+            assert!(world.status().degraded, "the cut is noticed");
+            let flushed = world.run(world.cache().flush());
+            assert_eq!(flushed.is_err(), is_newer, "{flushed:?}");
+            on_origin(&world, at(3), &noise(1, CHUNK), "durable data");
+            world.try_write(at(12), &noise(3, CHUNK), false).expect_err("there is no fence");
+        }
+    });
+}
+
+/// A commit looks at the file once, for all requests that wait for it.
+#[test]
+fn durable_writes_of_one_commit_share_a_look_at_the_file() {
+    each_seed(4, |seed| {
+        let world = World::new(seed, setup(WriteMode::Back));
+        let (cache, looks, commits) = (world.cache(), world.flash.looks(), world.status().counts.commits);
+        let began = world.runtime.now();
+        let write = |lba: u64| {
+            let data = larder_device::IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
+            let written = cache.write(at(lba), data, larder_device::WriteFlags { fua: true });
+            Box::pin(async { written.await.expect("written") }) as std::pin::Pin<Box<dyn Future<Output = ()>>>
+        };
+        world.run(all((0..64).map(write).collect()));
+        let looks = world.flash.looks() - looks;
+        let commits = world.status().counts.commits - commits;
+        let seconds = (world.runtime.now() - began).as_secs();
+        // The timer looks once a second, and a status does.
+        assert!(commits < 16 && looks <= 2 * commits + seconds + 4, "{looks} looks, {commits} commits");
+        // A request that a commit before it has covered looks by itself.
+        world.zero(at(100), CHUNK as u64, ZeroFlags { fua: true, ..ZeroFlags::default() });
+        world.flash.stand(Standing::Unlinked);
+        world.zero(at(100), SECTOR as u64, ZeroFlags { fua: true, ..ZeroFlags::default() });
+        on_origin(&world, at(100), &vec![0; CHUNK], "zeroes that were zeroes before");
     });
 }
 
