@@ -9,6 +9,7 @@ use crate::{
     Cache, fence::Fence, shared::Shared, state::State, status::counters::CounterValues, verify::losses::Ranges,
 };
 use larder_core::Lba;
+use larder_device::IoErrorKind;
 
 /// Damaged ranges that a sentence names; the others are counted.
 const RANGES_TOLD_MAX: usize = 4;
@@ -28,6 +29,9 @@ impl Shared {
         let mut reasons = Vec::new();
         if counts.origin_errors > since.origin_errors {
             reasons.push(match self.origin_watch.error() {
+                Some(error) if matches!(error.kind, IoErrorKind::NoSpace | IoErrorKind::Quota) => {
+                    format!("the origin has no room ({error}): make room where it is, or raise its quota")
+                }
                 Some(error) => format!("the origin fails ({error}): bring it back"),
                 None => "the origin failed, and answers again: try again".to_owned(),
             });
