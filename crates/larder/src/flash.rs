@@ -71,7 +71,7 @@ pub(crate) fn try_open(path: &Path, access: Access) -> Result<FileDevice, IoErro
 /// # Errors
 /// A sentence that names the path.
 pub fn open_file(path: &Path, access: Access) -> Outcome<FileDevice> {
-    patiently(|| try_open(path, access)).map_err(|error| refused_flash(path, &error))
+    patiently(|| try_open(path, access)).map_err(|error| refused_flash(path, access, &error))
 }
 
 /// Returns true if another process holds a file or block device now.
@@ -101,7 +101,7 @@ pub(crate) fn patiently<T>(mut attempt: impl FnMut() -> Result<T, IoError>) -> R
     }
 }
 
-pub(crate) fn refused_flash(path: &Path, error: &IoError) -> Failure {
+pub(crate) fn refused_flash(path: &Path, access: Access, error: &IoError) -> Failure {
     let holder = (error.kind == IoErrorKind::InUse).then(|| holder::of(path)).flatten();
     let path = path.display();
     Failure::failed(match (error.kind, error.errno) {
@@ -114,7 +114,10 @@ pub(crate) fn refused_flash(path: &Path, error: &IoError) -> Failure {
             None => format!("{path} is in use by another process: end that one first"),
         },
         (_, Some(libc::ENOENT)) => format!("{path} does not exist: name the flash that `larder create` made"),
-        (IoErrorKind::ReadOnly, _) => format!("{path} cannot be written ({}): make it writable", reason(error)),
+        (IoErrorKind::ReadOnly, _) if access == Access::Write => {
+            format!("{path} cannot be written ({}): make it writable", reason(error))
+        }
+        (IoErrorKind::ReadOnly, _) => format!("{path} cannot be read ({}): make it readable", reason(error)),
         _ => format!("{path} cannot be opened: {}", reason(error)),
     })
 }

@@ -77,7 +77,7 @@ pub fn reach(path: &Path, state: Option<&Path>, request: &str, access: Access) -
             Ok(device) => return Ok(Reached::Alone(Box::new(read_superblock(path, device, access)?))),
             Err(error) if error.kind == IoErrorKind::InUse && Instant::now() < until => std::thread::sleep(LOCK_PAUSE),
             Err(error) if error.kind == IoErrorKind::InUse => return Err(unreached(path, &uuid)),
-            Err(error) => return Err(refused_flash(path, &error)),
+            Err(error) => return Err(refused_flash(path, access, &error)),
         }
     }
 }

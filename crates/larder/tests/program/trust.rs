@@ -22,9 +22,12 @@ use std::{
     time::Duration,
 };
 
+/// The number of unknown users.
+const STRANGERS: u32 = 4_000;
+
 /// Returns an unknown user; tests that run at once have others.
 fn stranger() -> u32 {
-    61_000 + std::process::id() % 4_000
+    61_000 + std::process::id() % STRANGERS
 }
 
 fn is_root(test: &str) -> bool {
@@ -135,8 +138,9 @@ struct TheirPlace {
 }
 
 impl TheirPlace {
-    fn new() -> TheirPlace {
-        let user = stranger();
+    /// Makes a place of a user of its own: `number` is another one in each test.
+    fn new(number: u32) -> TheirPlace {
+        let user = stranger() + number * STRANGERS;
         let folder = PathBuf::from(format!("/tmp/larder-program-{user}"));
         fs::create_dir(&folder).expect("a folder of ours");
         let place = TheirPlace { folder, user };
@@ -176,6 +180,29 @@ impl Drop for TheirPlace {
     }
 }
 
+/// A flash that its user may not read is named as that, and not as one to write.
+#[test]
+fn a_flash_that_cannot_be_read_is_named_so() {
+    if !is_root("a_flash_that_cannot_be_read_is_named_so") {
+        return;
+    }
+    let scratch = Scratch::new("unreadable");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &[]);
+    let place = TheirPlace::new(2);
+    let flash = place.path("files/flash");
+    fs::copy(&volume.flash, &flash).expect("a copy");
+    chown(&flash, place.user);
+    chmod(&flash, 0o200);
+    let named = flash.to_str().expect("a plain path");
+    for command in ["status", "verify", "dump"] {
+        let out = ends(&mut place.larder(&[command, "--flash", named]));
+        refused(&out, &[named, "cannot be read", "make it readable"]);
+    }
+    chmod(&flash, 0o400);
+    let out = ends(&mut place.larder(&["flush", "--flash", named]));
+    refused(&out, &[named, "cannot be written", "make it writable"]);
+}
+
 /// A name in `/tmp` that another user has taken keeps no server from starting.
 ///
 /// Commands find the server all the same.
@@ -184,7 +211,7 @@ fn a_squatted_run_folder_keeps_no_server_from_starting() {
     if !is_root("a_squatted_run_folder_keeps_no_server_from_starting") {
         return;
     }
-    let place = TheirPlace::new();
+    let place = TheirPlace::new(0);
     let squatted = PathBuf::from(format!("/tmp/larder-{}", place.user));
     fs::create_dir(&squatted).expect("squatted by root");
     chmod(&squatted, 0o777);
