@@ -312,15 +312,18 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
     let mounted = Mounted::mount(&scratch, "disk", &disk.device, "defaults");
     let there = |name: &str| mounted.folder.join(name);
     let deadline = ["--end-timeout", &DEADLINE.to_string()];
+    // A loaded machine may take seconds for the flash, which does not hang.
+    let long = Duration::from_secs(10);
+    let long_deadline = ["--end-timeout", &long.as_secs().to_string()];
     let volume = |name: &str| {
         let origin = scratch.file(&format!("{name}.origin"), 16 * MIB);
         Volume::over(&scratch, name, &origin, 32 * MIB, &[])
     };
     let (one, two, three) = (volume("one"), volume("two"), volume("three"));
-    let commanded = one.serve_as(one.serve_command(&deadline).env("LARDER_RUN_DIR", there("run")));
+    let commanded = one.serve_as(one.serve_command(&long_deadline).env("LARDER_RUN_DIR", there("run")));
     let address = there("two.sock");
     let mut serve = larder(["serve", "--flash"]);
-    serve.arg(&two.flash).args(["--nbd", &format!("unix:{}", address.display())]).args(deadline);
+    serve.arg(&two.flash).args(["--nbd", &format!("unix:{}", address.display())]).args(long_deadline);
     let addressed = two.serve_as(&mut serve);
     let bare = Volume::bare(&scratch, "bare", &three.origin);
     let recording = bare.record(&there("trace"), &deadline);
@@ -354,7 +357,7 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
     let began = Instant::now();
     while servers.iter().any(|server| !server.complaints().contains("cut off")) {
         let said = servers.each_ref().map(Server::complaints);
-        assert!(began.elapsed() < KEPT, "{said:?}");
+        assert!(began.elapsed() < long + KEPT, "{said:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
     std::thread::sleep(Duration::from_secs(1));
@@ -367,7 +370,7 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
     let has = |said: &str, words: [&str; 3]| assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
     let run = format!("removing {}", there("run").display());
     has(&commanded, ["while the control socket was being removed: ", &run, "is durable on the flash"]);
-    let closing = format!("closing unix:{} has taken 1.", address.display());
+    let closing = format!("closing unix:{} has taken ", address.display());
     has(&addressed, ["some requests did not finish and were cut off", &closing, "is durable on the flash"]);
     let ending = format!("ending the trace {} has taken", there("trace").display());
     has(&recording, ["the end was cut off after 2 s, while the trace was being ended: ", &ending, "may be lost"]);

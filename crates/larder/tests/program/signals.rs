@@ -7,7 +7,7 @@
 //! one, too. The tests of `larder-lab` have work on traces.
 
 use crate::support::{
-    BLOCKED, FuseFile, MIB, Scratch, Server, Volume, begin, blocked, have_mounts, have_tools, larder,
+    BLOCKED, FuseFile, MIB, Scratch, Server, Volume, begin, blocked, have_mounts, have_tools, heeding, larder,
     nbdkit::Nbdkit,
     parts, recorded_requests, run,
     wire::{FLAG_FUA, READ, WRITE, Wire},
@@ -275,7 +275,7 @@ fn what_kills_a_server_leaves_what_a_crash_does() {
 
 /// Starts a server that leaves no core file behind.
 fn begin_without_core(volume: &Volume) -> Server {
-    let mut serve = Command::new("prlimit");
+    let mut serve = heeding("prlimit");
     serve.args(["--core=0", env!("CARGO_BIN_EXE_larder"), "serve", "--flash"]).arg(&volume.flash);
     serve.args(["--nbd", &format!("unix:{}", volume.socket().display())]);
     volume.serve_as(&mut serve)
@@ -305,7 +305,7 @@ fn becomes(id: u32, state: char) -> bool {
 #[test]
 fn a_hangup_that_was_to_be_ignored_is() {
     let (_scratch, volume) = volume("signals-nohup");
-    let mut serve = Command::new("nohup");
+    let mut serve = heeding("nohup");
     serve.args([env!("CARGO_BIN_EXE_larder"), "serve", "--flash"]).arg(&volume.flash);
     serve.args(["--nbd", &format!("unix:{}", volume.socket().display())]);
     let mut server = volume.serve_as(&mut serve);
@@ -321,7 +321,7 @@ fn a_hangup_that_was_to_be_ignored_is() {
 #[test]
 fn a_limit_of_file_sizes_is_an_error_of_the_flash() {
     let (_scratch, volume) = volume("signals-fsize");
-    let mut serve = Command::new("prlimit");
+    let mut serve = heeding("prlimit");
     serve.args(["--fsize=4194304", env!("CARGO_BIN_EXE_larder"), "serve", "--end-timeout", "5", "--flash"]);
     serve.arg(&volume.flash).args(["--nbd", &format!("unix:{}", volume.socket().display())]);
     let server = volume.serve_as(&mut serve);

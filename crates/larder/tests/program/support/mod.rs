@@ -148,8 +148,26 @@ pub fn sh<S: AsRef<OsStr>>(program: &str, args: impl IntoIterator<Item = S>) -> 
 
 /// Returns the `larder` command line under test; each program of tests knows its place.
 pub fn larder<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(crate::larder_program());
+    let mut command = heeding(crate::larder_program());
     command.args(args).stdin(Stdio::null());
+    command
+}
+
+/// Returns a command that no signal is ignored for, as in the foreground of a terminal.
+///
+/// A shell without job control has the jobs in its background ignore some, and `nohup` one. The
+/// suite would hand that on.
+pub fn heeding(program: impl AsRef<OsStr>) -> Command {
+    let heed = || {
+        for signal in [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: the call may be made after a fork, and the signals exist.
+            unsafe { libc::signal(signal, libc::SIG_DFL) };
+        }
+        Ok(())
+    };
+    let mut command = Command::new(program);
+    // SAFETY: the closure allocates nothing and takes no lock.
+    unsafe { command.pre_exec(heed) };
     command
 }
 
