@@ -91,6 +91,8 @@ pub struct Status {
     pub slot_table_ram_bytes: u64,
     /// Bytes allocated by the lists of dirty chunks, fragments and trimmed runs.
     pub dirty_list_ram_bytes: u64,
+    /// Bytes that the kinds of zeroed parts of chunks may take. They are no part of the index.
+    pub zeroed_parts_ram_bytes: u64,
     /// Bytes of index RAM in all.
     pub index_ram_bytes: u64,
     /// Entries of the LBA index.
@@ -195,6 +197,7 @@ impl Status {
             fp_index_ram_bytes: stats.fp_index_ram_bytes,
             slot_table_ram_bytes: stats.slot_table_ram_bytes,
             dirty_list_ram_bytes: stats.dirty_ram_bytes,
+            zeroed_parts_ram_bytes: state.zeroed_parts.ram_bytes() as u64,
             index_ram_bytes: stats.ram_bytes(),
             lba_index_entries: stats.lba_index_entries,
             fp_index_entries: stats.fp_index_entries,

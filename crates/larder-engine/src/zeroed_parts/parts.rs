@@ -49,6 +49,12 @@ impl Parts {
 }
 
 impl ZeroedParts {
+    /// Returns the bytes that the parts may have allocated: the nodes of the tree are half full, or
+    /// more.
+    pub fn ram_bytes(&self) -> usize {
+        2 * self.0.len() * size_of::<(Lba, Parts)>()
+    }
+
     /// Forgets the parts of a chunk, at a change of its content.
     pub fn remove(&mut self, lba: Lba) {
         self.0.remove(&lba);

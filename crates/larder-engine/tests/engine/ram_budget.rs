@@ -1,5 +1,6 @@
 //! A RAM budget bounds the memory of the indices, and costs hits, never data.
 
+use crate::common::{KIB, Setup, World};
 use larder_device::{
     BlockDevice, IoBuf, WriteFlags, ZeroFlags,
     sim::{SimDevice, SimRuntime},
@@ -237,4 +238,18 @@ fn a_generous_budget_leaves_the_flash_as_it_is() {
             assert_eq!(layout(design, budget), without, "{} with {budget} bytes", design.name);
         }
     }
+}
+
+/// Zeroed parts of chunks have a limit of their own beside the budget.
+#[test]
+fn zeroed_parts_of_chunks_are_counted_and_bounded() {
+    let world = World::new(1, Setup::default());
+    assert_eq!(world.status().zeroed_parts_ram_bytes, 0);
+    let zero = |lba: u64| world.zero(lba * 8 * KIB, 512, ZeroFlags { no_hole: true, ..ZeroFlags::default() });
+    zero(0);
+    let one = world.status().zeroed_parts_ram_bytes;
+    assert!((72..=1024).contains(&one), "{one} bytes of one chunk");
+    (1..4500).for_each(zero);
+    let all = world.status().zeroed_parts_ram_bytes;
+    assert!(all > one && all <= 4096 * one, "{all} bytes");
 }
