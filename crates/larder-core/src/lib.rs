@@ -24,6 +24,7 @@ pub mod named;
 pub mod packing;
 pub mod pages;
 pub mod ranges;
+pub mod recency;
 pub mod region;
 pub mod slots;
 pub mod slotted;

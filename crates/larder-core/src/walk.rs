@@ -10,8 +10,8 @@
 //!
 //! It does not link or unlink.
 
-/// No node.
-const NONE: u32 = u32::MAX;
+use crate::recency::NONE;
+
 /// Maximum numbers of one piece, so that no caller waits for long.
 pub(crate) const PIECE: usize = 1024;
 
@@ -121,63 +121,46 @@ fn known(i: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::mix;
+    use crate::{
+        recency::{Neighbours, Recency},
+        types::mix,
+    };
 
     /// A list as in designs, of so many nodes, least recent first.
     struct List {
         /// Neighbours by number.
-        newer: Vec<u32>,
-        older: Vec<u32>,
-        oldest: u32,
-        newest: u32,
+        nodes: Vec<Neighbours>,
+        list: Recency,
         walk: Walk,
     }
 
     impl List {
         fn new(nodes: u32) -> List {
-            let mut list = List {
-                newer: vec![NONE; nodes as usize],
-                older: vec![NONE; nodes as usize],
-                oldest: NONE,
-                newest: NONE,
-                walk: Walk::default(),
-            };
+            let nodes_of = vec![Neighbours::ALONE; nodes as usize];
+            let mut list = List { nodes: nodes_of, list: Recency::default(), walk: Walk::default() };
             (0..nodes).for_each(|i| list.link(i));
             list
         }
 
         fn link(&mut self, i: u32) {
-            let before = std::mem::replace(&mut self.newest, i);
-            (self.newer[i as usize], self.older[i as usize]) = (NONE, before);
-            match self.newer.get_mut(before as usize) {
-                Some(newer) => *newer = i,
-                None => self.oldest = i,
-            }
+            self.list.link(&mut self.nodes, i);
         }
 
         fn unlink(&mut self, i: u32) {
-            let (newer, older) = (self.newer[i as usize], self.older[i as usize]);
-            self.walk.unlinks(i, newer);
-            match self.older.get_mut(newer as usize) {
-                Some(of_newer) => *of_newer = older,
-                None => self.newest = older,
-            }
-            match self.newer.get_mut(older as usize) {
-                Some(of_older) => *of_older = newer,
-                None => self.oldest = newer,
-            }
+            let left = self.list.unlink(&mut self.nodes, i);
+            self.walk.unlinks(i, left.newer);
         }
 
         fn use_now(&mut self, i: u32) {
-            if self.newest != i {
+            if self.list.newest() != i {
                 self.unlink(i);
                 self.link(i);
             }
         }
 
         fn next(&mut self) -> Option<Vec<u32>> {
-            let newer = &self.newer;
-            self.walk.next(|i| newer[i as usize])
+            let nodes = &self.nodes;
+            self.walk.next(|i| nodes[i as usize].newer)
         }
     }
 
@@ -185,7 +168,7 @@ mod tests {
     fn a_list_that_rests_is_seen_in_its_order() {
         for nodes in [0, 1, PIECE as u32, PIECE as u32 + 1, 5000] {
             let mut list = List::new(nodes);
-            list.walk.begin(list.oldest, nodes as usize);
+            list.walk.begin(list.list.oldest(), nodes as usize);
             let mut seen = Vec::new();
             while let Some(piece) = list.next() {
                 assert!((1..=PIECE).contains(&piece.len()));
@@ -201,7 +184,7 @@ mod tests {
         let nodes = 8000;
         for uses in [1, 100, 400, 700] {
             let mut list = List::new(nodes);
-            list.walk.begin(list.oldest, nodes as usize);
+            list.walk.begin(list.list.oldest(), nodes as usize);
             let (mut state, mut seen) = (uses, Vec::new());
             while let Some(piece) = list.next() {
                 seen.extend(piece);
@@ -221,12 +204,12 @@ mod tests {
     fn a_walk_ends_though_more_moves_than_it_sees() {
         let nodes = 3000;
         let mut list = List::new(nodes);
-        list.walk.begin(list.oldest, nodes as usize);
+        list.walk.begin(list.list.oldest(), nodes as usize);
         let mut pieces = 0;
         while list.next().is_some() {
             pieces += 1;
             for _ in 0..2 * PIECE {
-                list.use_now(list.oldest);
+                list.use_now(list.list.oldest());
             }
         }
         assert!(pieces <= 2 * nodes as usize / PIECE + 1, "{pieces} pieces");
@@ -235,12 +218,12 @@ mod tests {
     #[test]
     fn what_leaves_before_its_turn_is_not_seen() {
         let mut list = List::new(3000);
-        list.walk.begin(list.oldest, 3000);
+        list.walk.begin(list.list.oldest(), 3000);
         assert_eq!(list.next().map(|piece| piece.len()), Some(PIECE));
         (1000..2990).for_each(|i| list.unlink(i));
         let rest: Vec<u32> = std::iter::from_fn(|| list.next()).flatten().collect();
         assert!(rest.into_iter().eq(2990..3000));
-        list.walk.begin(list.oldest, 1010);
+        list.walk.begin(list.list.oldest(), 1010);
         (0..3000).filter(|i| !(1000..2990).contains(i)).for_each(|i| list.unlink(i));
         assert_eq!(list.next(), None);
     }

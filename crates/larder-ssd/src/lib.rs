@@ -21,7 +21,7 @@
 //! | [`hybrid`] | data blocks mapped by block, and a log mapped by page (FAST): merges |
 //! | [`flashtier`] | the hybrid one that drops clean data instead of a merge: FlashTier |
 //! | [`weu_aligned`] | the one made for write-evict units: it takes and drops whole ones |
-//! | [`recency`] | the least recently used data, for layers that drop data |
+//! | [`use_order`] | the least recently used data, for layers that drop data |
 //! | [`time`] | the ends of requests: planes, buses, the write buffer, the controller |
 //!
 //! Words: the host addresses **logical pages** (LPN). Flash is programmed in **physical pages**
@@ -54,8 +54,8 @@ pub mod kinds;
 pub mod op;
 pub mod page_mapped;
 pub mod profile;
-pub mod recency;
 pub mod space;
 mod table;
 pub mod time;
+pub mod use_order;
 pub mod weu_aligned;

@@ -41,7 +41,7 @@ use super::{
     ftl::{Ftl, PageWrite, Written},
     geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
     op::{Cause, Sink, Source},
-    recency::Recency,
+    use_order::UseOrder,
 };
 
 /// The default bytes of a unit: Nitro's.
@@ -108,7 +108,7 @@ pub struct WeuAligned {
     map: Vec<u32>,
     /// The unit in each place.
     holds: Vec<u32>,
-    recency: Recency,
+    recency: UseOrder,
     wear_spread_max: Option<u32>,
     /// No place was erased less often.
     erases_min: u32,
@@ -140,7 +140,7 @@ impl WeuAligned {
             free: FreeBlocks::pooled((0..places).map(|place| BlockId(place * unit_blocks))),
             map: vec![NONE; units as usize],
             holds: vec![NONE; places as usize],
-            recency: Recency::new(units),
+            recency: UseOrder::new(units),
             wear_spread_max: options.wear_spread_max,
             erases_min: 0,
         })

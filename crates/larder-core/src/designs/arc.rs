@@ -23,10 +23,11 @@
 use crate::{
     design::Use,
     named::{NamedDesign, Over, OverSlots},
+    recency::NONE,
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, FlashSize, Kept, MetadataEntry, SizeError, Sizes, SlotPool, Slotted,
         SlottedStats,
-        addresses::{Addresses, NONE},
+        addresses::Addresses,
         of_slots,
         sizes::{Formula, check_chunks, check_count, pages_bytes},
     },

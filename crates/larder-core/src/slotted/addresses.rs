@@ -13,14 +13,12 @@
 use crate::{
     design::Use,
     lba_index::GONE_THROUGH,
+    recency::{Linked, NONE, Neighbours, Recency},
     slotted::ram::table_bytes_max,
     types::{Fingerprint, Lba, mix},
     walk::Walk,
 };
 use hashbrown::HashTable;
-
-/// No node.
-pub(crate) const NONE: u32 = u32::MAX;
 
 /// The address in [`Node::tagged`].
 const LBA_MASK: u64 = (1 << 56) - 1;
@@ -33,16 +31,26 @@ const NODES_FIRST: usize = 64;
 struct Node<P> {
     /// Address (56 bits), list (3 bits from there), dirty (the top one).
     tagged: u64,
-    newer: u32,
-    /// For a free node, the next free one.
-    older: u32,
+    /// For a free node, the older one is the next free one.
+    neighbours: Neighbours,
     payload: P,
 }
 
-#[derive(Clone, Copy)]
+impl<P> Linked for Node<P> {
+    #[inline]
+    fn neighbours(&self) -> Neighbours {
+        self.neighbours
+    }
+
+    #[inline]
+    fn neighbours_mut(&mut self) -> &mut Neighbours {
+        &mut self.neighbours
+    }
+}
+
+#[derive(Clone, Copy, Default)]
 struct List {
-    newest: u32,
-    oldest: u32,
+    nodes: Recency,
     len: u32,
 }
 
@@ -71,7 +79,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
             table: HashTable::new(),
             nodes: Vec::new(),
             free: NONE,
-            lists: [List { newest: NONE, oldest: NONE, len: 0 }; LISTS],
+            lists: [List::default(); LISTS],
             nodes_max,
             dirty: 0,
             walk: Walk::default(),
@@ -87,7 +95,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Returns the least recent node of `list`.
     #[inline]
     pub fn oldest(&self, list: usize) -> Option<u32> {
-        let oldest = self.lists[list].oldest;
+        let oldest = self.lists[list].nodes.oldest();
         (oldest != NONE).then_some(oldest)
     }
 
@@ -152,11 +160,12 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Puts a new `lba` on `list`, as the most recent, and clean; returns its node.
     pub fn insert(&mut self, lba: Lba, list: usize, payload: P) -> u32 {
         debug_assert!(lba.0 <= LBA_MASK);
-        let node = Node { tagged: lba.0 & LBA_MASK | (list as u64) << LIST_SHIFT, newer: NONE, older: NONE, payload };
+        let tagged = lba.0 & LBA_MASK | (list as u64) << LIST_SHIFT;
+        let node = Node { tagged, neighbours: Neighbours::ALONE, payload };
         let i = self.free;
         let i = match self.nodes.get_mut(i as usize) {
             Some(unused) => {
-                self.free = unused.older;
+                self.free = unused.neighbours.older;
                 *unused = node;
                 i
             }
@@ -182,7 +191,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Makes `i` the most recent of `list`.
     #[inline]
     pub fn move_to(&mut self, i: u32, list: usize) {
-        if self.lists[list].newest == i {
+        if self.lists[list].nodes.newest() == i {
             return;
         }
         self.unlink(i);
@@ -194,11 +203,11 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Reads the memory of moves of these nodes ahead, so that many waits for memory become one.
     pub fn warm(&self, uses: &[Use]) {
         let node = |i: u32| self.nodes.get(i as usize);
-        let neighbours = |hit: &Use| node(hit.number).map_or((NONE, NONE), |node| (node.newer, node.older));
-        let read = uses.iter().map(neighbours).fold(0, |sum, (newer, older)| sum ^ newer ^ older);
+        let neighbours = |hit: &Use| node(hit.number).map_or(Neighbours::ALONE, |node| node.neighbours);
+        let read = uses.iter().map(neighbours).fold(0, |sum, it| sum ^ it.newer ^ it.older);
         std::hint::black_box(read);
-        let beside = uses.iter().map(neighbours).flat_map(|(newer, older)| [node(newer), node(older)]);
-        std::hint::black_box(beside.flatten().fold(0, |sum, node| sum ^ node.newer));
+        let beside = uses.iter().map(neighbours).flat_map(|it| [node(it.newer), node(it.older)]);
+        std::hint::black_box(beside.flatten().fold(0, |sum, node| sum ^ node.neighbours.newer));
     }
 
     /// Removes `i`.
@@ -208,53 +217,40 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
             found.remove();
         }
         self.unlink(i);
-        self.nodes[i as usize].older = std::mem::replace(&mut self.free, i);
+        self.nodes[i as usize].neighbours.older = std::mem::replace(&mut self.free, i);
     }
 
     #[inline]
     fn unlink(&mut self, i: u32) {
         let list = self.list(i);
-        let Node { newer, older, .. } = self.nodes[i as usize];
-        self.walk.unlinks(i, newer);
-        match self.nodes.get_mut(newer as usize) {
-            Some(node) => node.older = older,
-            None => self.lists[list].newest = older,
-        }
-        match self.nodes.get_mut(older as usize) {
-            Some(node) => node.newer = newer,
-            None => self.lists[list].oldest = newer,
-        }
+        let left = self.lists[list].nodes.unlink(&mut self.nodes, i);
+        self.walk.unlinks(i, left.newer);
         self.lists[list].len -= 1;
     }
 
     #[inline]
     fn link(&mut self, i: u32, list: usize) {
-        let before = std::mem::replace(&mut self.lists[list].newest, i);
-        let node = &mut self.nodes[i as usize];
-        node.newer = NONE;
-        node.older = before;
-        match self.nodes.get_mut(before as usize) {
-            Some(node) => node.newer = i,
-            None => self.lists[list].oldest = i,
-        }
+        self.lists[list].nodes.link(&mut self.nodes, i);
         self.lists[list].len += 1;
     }
 
     /// Returns the nodes of `list`, least recent first.
     pub fn on_list(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         let known = |i: u32| (i != NONE).then_some(i);
-        std::iter::successors(known(self.lists[list].oldest), move |&i| known(self.nodes[i as usize].newer))
+        std::iter::successors(known(self.lists[list].nodes.oldest()), move |&i| {
+            known(self.nodes[i as usize].neighbours.newer)
+        })
     }
 
     /// Begins a walk along `list`, least recent first. At most one walk runs.
     pub fn begin_walk(&mut self, list: usize) {
-        self.walk.begin(self.lists[list].oldest, self.len(list));
+        self.walk.begin(self.lists[list].nodes.oldest(), self.len(list));
     }
 
     /// Returns the next nodes of the walk; `None` at its end.
     pub fn walk(&mut self) -> Option<Vec<u32>> {
         let nodes = &self.nodes;
-        self.walk.next(|i| nodes[i as usize].newer)
+        self.walk.next(|i| nodes[i as usize].neighbours.newer)
     }
 
     /// Shows the next addresses of the walk, without content; returns whether it goes on.

@@ -18,9 +18,10 @@
 //! It leaves replacement to the designs.
 
 use crate::{
+    recency::NONE,
     slotted::{
         ChunkSlot, DataStep, Decision, Destage, MetadataEntry, SlotPool, SlottedStats,
-        addresses::{Addresses, NONE},
+        addresses::Addresses,
         kept::KeptAddress,
         ram::{table_bytes_max, vec_bytes_max},
     },

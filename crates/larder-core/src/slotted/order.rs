@@ -5,22 +5,16 @@
 //! It does not know the content of a slot.
 
 use crate::{
-    slotted::{ChunkSlot, addresses::NONE, ram::vec_bytes_max},
+    recency::{NONE, Neighbours, Recency},
+    slotted::{ChunkSlot, ram::vec_bytes_max},
     walk::Walk,
 };
-
-#[derive(Clone, Copy)]
-struct Neighbours {
-    newer: u32,
-    older: u32,
-}
 
 /// Slots by their last use.
 pub(crate) struct SlotList {
     /// Neighbours by slot.
     slots: Vec<Neighbours>,
-    newest: u32,
-    oldest: u32,
+    list: Recency,
     walk: Walk,
     /// Number of slots that the walk has shown.
     walked: u64,
@@ -28,17 +22,18 @@ pub(crate) struct SlotList {
 
 impl SlotList {
     pub fn new() -> Self {
-        SlotList { slots: Vec::new(), newest: NONE, oldest: NONE, walk: Walk::default(), walked: 0 }
+        SlotList { slots: Vec::new(), list: Recency::default(), walk: Walk::default(), walked: 0 }
     }
 
     /// Returns the least recently used slot.
     pub fn oldest(&self) -> Option<ChunkSlot> {
-        (self.oldest != NONE).then_some(ChunkSlot(self.oldest))
+        let oldest = self.list.oldest();
+        (oldest != NONE).then_some(ChunkSlot(oldest))
     }
 
     /// Begins a walk along the list, least recently used first.
     pub fn begin_walk(&mut self) {
-        self.walk.begin(self.oldest, self.slots.len());
+        self.walk.begin(self.list.oldest(), self.slots.len());
         self.walked = 0;
     }
 
@@ -58,34 +53,21 @@ impl SlotList {
     pub fn push(&mut self, slot: ChunkSlot) {
         let i = slot.0 as usize;
         if i >= self.slots.len() {
-            self.slots.resize(i + 1, Neighbours { newer: NONE, older: NONE });
+            self.slots.resize(i + 1, Neighbours::ALONE);
         }
-        let before = std::mem::replace(&mut self.newest, slot.0);
-        self.slots[i] = Neighbours { newer: NONE, older: before };
-        match self.slots.get_mut(before as usize) {
-            Some(neighbours) => neighbours.newer = slot.0,
-            None => self.oldest = slot.0,
-        }
+        self.list.link(&mut self.slots, slot.0);
     }
 
     /// Takes `slot` off the list.
     pub fn remove(&mut self, slot: ChunkSlot) {
-        let Neighbours { newer, older } = self.slots[slot.0 as usize];
-        self.walk.unlinks(slot.0, newer);
-        match self.slots.get_mut(newer as usize) {
-            Some(neighbours) => neighbours.older = older,
-            None => self.newest = older,
-        }
-        match self.slots.get_mut(older as usize) {
-            Some(neighbours) => neighbours.newer = newer,
-            None => self.oldest = newer,
-        }
+        let left = self.list.unlink(&mut self.slots, slot.0);
+        self.walk.unlinks(slot.0, left.newer);
     }
 
     /// Makes `slot` the most recent.
     #[inline]
     pub fn touch(&mut self, slot: ChunkSlot) {
-        if self.newest != slot.0 {
+        if self.list.newest() != slot.0 {
             self.remove(slot);
             self.push(slot);
         }

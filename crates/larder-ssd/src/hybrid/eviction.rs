@@ -14,7 +14,7 @@ use crate::{
     array::FlashArray,
     blocks::{NO_BLOCK, POOL, Victims},
     geometry::{BlockId, Geometry},
-    recency::Recency,
+    use_order::UseOrder,
 };
 
 /// The order in which data blocks are evicted.
@@ -33,7 +33,7 @@ enum Order {
     /// By block.
     FewestValid(Victims),
     /// By logical block.
-    LeastRecent(Recency),
+    LeastRecent(UseOrder),
 }
 
 /// The clean data blocks; see the module.
@@ -61,7 +61,7 @@ impl Eviction {
         let logical_blocks = logical_pages.div_ceil(geometry.pages_per_block);
         let order = match order {
             VictimOrder::FewestValid => Order::FewestValid(Victims::pooled(geometry)),
-            VictimOrder::LeastRecent => Order::LeastRecent(Recency::new(logical_blocks)),
+            VictimOrder::LeastRecent => Order::LeastRecent(UseOrder::new(logical_blocks)),
         };
         Eviction {
             order,

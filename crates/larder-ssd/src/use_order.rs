@@ -1,46 +1,37 @@
 //! Numbers by the time of their last use, the least recent first.
 //!
-//! Role: [`Recency`] is a doubly linked list in two arrays: the eviction order of drives that drop
-//! pages by themselves.
+//! Role: [`UseOrder`] is the eviction order of drives that drop pages by themselves.
 //!
 //! Invariant: a number is in the list at most once; each operation costs a constant.
 //!
 //! It does not know the meaning of the numbers.
 
-/// Not in the list.
-const NONE: u32 = u32::MAX;
+use larder_core::recency::{NONE, Neighbours, Recency};
 
-/// The list; see the module.
+/// The numbers; see the module.
 #[derive(Debug)]
-pub struct Recency {
-    /// By number, toward the numbers used longer ago.
-    ///
-    /// The last entry is the list's own: the number after it was used last.
-    older: Vec<u32>,
-    newer: Vec<u32>,
+pub struct UseOrder {
+    /// By number; a number that is not on the list is its own neighbour.
+    numbers: Vec<Neighbours>,
+    list: Recency,
 }
 
-impl Recency {
+impl UseOrder {
     /// Makes an empty list of numbers below `count`.
     pub fn new(count: u32) -> Self {
-        let mut links = vec![NONE; count as usize + 1];
-        links[count as usize] = count;
-        Recency { older: links.clone(), newer: links }
+        let outside = |number| Neighbours { newer: number, older: number };
+        UseOrder { numbers: (0..count).map(outside).collect(), list: Recency::default() }
     }
 
     /// Returns true if `number` is in the list.
     pub fn has(&self, number: u32) -> bool {
-        self.older[number as usize] != NONE
+        self.numbers[number as usize].newer != number
     }
 
     /// Notes a use of `number`, and adds it if it is not in the list.
     pub fn put(&mut self, number: u32) {
         self.remove(number);
-        let own = self.own();
-        let last = self.older[own as usize];
-        (self.older[number as usize], self.newer[number as usize]) = (last, own);
-        self.newer[last as usize] = number;
-        self.older[own as usize] = number;
+        self.list.link(&mut self.numbers, number);
     }
 
     /// Notes a use of `number`, if it is in the list.
@@ -53,31 +44,25 @@ impl Recency {
     /// Takes `number` out, if it is in the list.
     pub fn remove(&mut self, number: u32) {
         if self.has(number) {
-            let (older, newer) = (self.older[number as usize], self.newer[number as usize]);
-            self.newer[older as usize] = newer;
-            self.older[newer as usize] = older;
-            self.older[number as usize] = NONE;
+            self.list.unlink(&mut self.numbers, number);
+            self.numbers[number as usize] = Neighbours { newer: number, older: number };
         }
     }
 
     /// Returns the number used least recently.
     pub fn least_recent(&self) -> Option<u32> {
-        let first = self.newer[self.own() as usize];
-        (first != self.own()).then_some(first)
+        let oldest = self.list.oldest();
+        (oldest != NONE).then_some(oldest)
     }
 
     /// Counts the numbers in the list.
     pub fn count(&self) -> u32 {
-        (0..self.own()).filter(|&number| self.has(number)).count() as u32
+        (0..self.numbers.len() as u32).filter(|&number| self.has(number)).count() as u32
     }
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
-        ((self.older.capacity() + self.newer.capacity()) * size_of::<u32>()) as u64
-    }
-
-    fn own(&self) -> u32 {
-        self.older.len() as u32 - 1
+        (self.numbers.capacity() * size_of::<Neighbours>()) as u64
     }
 }
 
@@ -87,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_least_recent_comes_first() {
-        let mut recency = Recency::new(4);
+        let mut recency = UseOrder::new(4);
         assert_eq!(recency.least_recent(), None);
         [2, 0, 3].into_iter().for_each(|number| recency.put(number));
         recency.touch(2);
