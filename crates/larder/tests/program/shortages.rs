@@ -33,6 +33,9 @@ fn told(server: &Server, entry: &str) {
     eventually(entry, || server.complaints().contains(entry));
 }
 
+/// A chunk of which the checkpoint has a copy, among those that are written.
+const KEPT: u64 = 400;
+
 /// Writers fill the space, and wait. They go on when there is room.
 ///
 /// The flash has not failed, with a state directory and without.
@@ -53,7 +56,13 @@ fn a_full_flash_is_waited_for_and_heals() {
         let server = volume.serve_with(if has_state { &state } else { &[] });
         let mut wire = Wire::connect(&server.socket);
         wire.write(0, &noise(0, 64 << 10));
+        // In write-through a write needs the flash if log or checkpoint have a copy of its chunk.
+        wire.write(KEPT * CHUNK, &noise(1, 64 << 10));
         wire.flush();
+        drop(wire);
+        server.stop();
+        let server = volume.serve_with(if has_state { &state } else { &[] });
+        let mut wire = Wire::connect(&server.socket);
         let filler = disk.fill();
         // The acknowledged writes, by chunk.
         let acknowledged = Arc::new(Mutex::new(Vec::new()));
