@@ -135,7 +135,7 @@ impl Cache {
             state: StateLock::new(state, &stripes, tuning.share_after_reads),
             live: Live::new(Pace::from(&tuning)),
             tuning,
-            superblock: SuperblockKeeper::new(superblock),
+            superblock: SuperblockKeeper::new(superblock, found.repair),
             mode_switches: Arc::new(Tickets::default()),
             origin_flush_turns: Turns::default(),
             flash_flush_turns: Turns::default(),
@@ -330,7 +330,7 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     if let Some(keeper) = shared.tuning.fence.0.clone() {
         compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
     }
-    let names_frames = shared.geometry.store.names_frames();
+    let (names_frames, durable_frame) = (shared.geometry.store.names_frames(), shared.durable_frame());
     // This repairs a damaged twin, too, because both are written.
     shared
         .superblock
@@ -343,6 +343,8 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
             // The bit is durable before the log holds the first trim of the kind.
             superblock.kept_trims |= shared.tuning.trim != TrimPolicy::Zero;
             superblock.origin_state = None;
+            // Recovery read the log up to this frame, and the flash was flushed since.
+            superblock.note_durable_frame(durable_frame);
         })
         .await?;
     let mode = shared.mode.get();
@@ -363,6 +365,7 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     if emptied {
         shared.leave_fence().await?;
     }
+    shared.name_a_frame().await?;
     shared.spawn_counted(shared.clone().evictor());
     shared.spawn_counted(shared.clone().destager());
     shared.spawn_counted(shared.clone().checkpointer());

@@ -75,6 +75,7 @@ pub fn plan(
         log_positions: design.store.names_frames(),
         kept_trims: false,
         origin_state: None,
+        durable_frame: None,
         kept: Vec::new(),
         detached: false,
         mode: options.mode,
@@ -158,7 +159,7 @@ pub async fn create(
     let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     let _ = flash.discard(layout.weu_offset, slots_bytes).await;
     // (4)
-    superblock::write(flash, &made).await?;
+    superblock::write(flash, &made, None).await?;
     flash.flush().await?;
     Ok(made)
 }

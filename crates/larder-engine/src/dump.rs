@@ -66,6 +66,7 @@ fn fields(superblock: &Superblock) -> SuperblockFields {
         log_start_offset: superblock.log_start.offset_in_log,
         log_start_frame_seq: superblock.log_start.frame_seq,
         entry_seq_next: superblock.entry_seq_next,
+        durable_frame_seq: superblock.durable_frame_now(),
         features_compat: superblock.features_compat,
         features_incompat: superblock.features_incompat(),
         detached: superblock.detached,

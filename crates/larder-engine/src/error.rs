@@ -42,13 +42,13 @@ pub enum EngineError {
     LogDamaged {
         /// The first frame that is lost.
         lost: u64,
-        /// A later frame that marks it as durable, or the newest frame that a slot names as
-        /// durable.
+        /// A later frame that marks it as durable, or the newest frame that the superblock or a slot
+        /// names as durable.
         found: u64,
-        /// The position of that frame, or of the slot's naming.
+        /// The position of that frame, or of its name.
         flash_offset: u64,
-        /// The evidence is not a frame but a name in a slot.
-        in_slots: bool,
+        /// The evidence is not a frame but its name in the superblock or a slot.
+        is_named: bool,
     },
     /// The flash device failed; no write becomes durable there until the cache is opened again.
     FlashFailed(IoError),
@@ -96,9 +96,9 @@ impl fmt::Display for EngineError {
             EngineError::DirtyDataLost { offset } => {
                 write!(f, "the dirty record for volume offset {offset} is damaged on flash, and the origin lacks it")
             }
-            EngineError::LogDamaged { lost, found, flash_offset, in_slots } => {
+            EngineError::LogDamaged { lost, found, flash_offset, is_named } => {
                 write!(f, "the metadata log is damaged: frame {lost} was durable and cannot be read (")?;
-                match in_slots {
+                match is_named {
                     false => write!(f, "frame {found} at flash offset {flash_offset} follows it")?,
                     true => write!(f, "what was written at flash offset {flash_offset} names frame {found} as durable")?,
                 }

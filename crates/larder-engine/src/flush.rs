@@ -11,6 +11,9 @@
 //! A commit waits for the flash alone. Entries that wait for a flush of the origin are not in the
 //! queue yet: see [`unflushed`](crate::unflushed).
 //!
+//! A checkpoint and an opening may want a frame where no entry waits: it has none, and names a place
+//! up to which the log was durable ([`durable_frame`](crate::durable_frame)).
+//!
 //! One commit runs at a time, in a task of its own. Requests during a commit share the next one.
 //!
 //! Invariants: entries leave the queue only when they are durable. After a failure no write is
@@ -132,7 +135,7 @@ impl Shared {
     }
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
-    fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
+    pub(crate) fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
         if let Some(error) = state.log.error.clone().filter(|_| state.log.commits > asked.commits) {
             return Err(EngineError::Io(error));
         }
@@ -172,7 +175,8 @@ impl Shared {
                 // The checkpoint that frees the log has the rest of it, and commits the entries
                 // that wait by then.
                 let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
-                let wanted = state.log.wanted_below > state.log.durable_below || state.log.close_clean;
+                let log = &state.log;
+                let wanted = log.wanted_below > log.durable_below || log.close_clean || log.lacks_frame();
                 // Entries without a waiting task are not tried again and again, and do not keep a
                 // cache from ending.
                 let (entries, held) = (state.log.entries.len(), state.design.held_entries());
@@ -194,6 +198,7 @@ impl Shared {
                         state.log.wanted_below = 0;
                         state.log.close_clean = false;
                         state.log.use_reserve = false;
+                        state.log.frame_wanted = 0;
                     }
                     if state.log.area.used_percent() >= 50 {
                         self.signals.checkpoint_wanted.notify();
@@ -242,23 +247,10 @@ impl Shared {
         // (4)
         let mut done = 0;
         while done < count {
-            let (offset, buf, entries) = self.build_frame(first_seq + done as u64, count - done)?;
-            let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
-            self.write_frame(offset, buf.freeze()).await?;
-            self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
-            // Before the entries count as durable: then requests are answered.
-            *self.flash_standing.lock() = self.flash.standing();
-            let mut state = self.state.lock();
-            if let Some(error) = &state.flash_failed {
-                return Err(error.clone());
-            }
-            state.log.area.advance(bytes);
-            state.log.previous_crc = crc;
-            state.log.entries.drain(..entries);
-            state.log.first_seq += entries as u64;
-            state.log.durable_below = state.log.first_seq;
-            state.note_committed();
-            done += entries;
+            done += self.put_frame(first_seq + done as u64, count - done).await?;
+        }
+        if self.state.lock().log.lacks_frame() {
+            self.put_frame(first_seq + done as u64, 0).await?;
         }
         // Metadata slots that waited for the commit.
         self.send_segments();
@@ -266,6 +258,30 @@ impl Shared {
             self.state.lock().log.clean_closed += 1;
         }
         Ok(())
+    }
+
+    /// Writes the next frame, with at most `count` entries. Returns their number.
+    ///
+    /// # Errors
+    /// Those of the device.
+    async fn put_frame(&self, first_entry_seq: u64, count: usize) -> Result<usize, IoError> {
+        let (offset, buf, entries) = self.build_frame(first_entry_seq, count)?;
+        let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
+        self.write_frame(offset, buf.freeze()).await?;
+        self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
+        // Before the entries count as durable: then requests are answered.
+        *self.flash_standing.lock() = self.flash.standing();
+        let mut state = self.state.lock();
+        if let Some(error) = &state.flash_failed {
+            return Err(error.clone());
+        }
+        state.log.area.advance(bytes);
+        state.log.previous_crc = crc;
+        state.log.entries.drain(..entries);
+        state.log.first_seq += entries as u64;
+        state.log.durable_below = state.log.first_seq;
+        state.note_committed();
+        Ok(entries)
     }
 
     /// Flushes the flash. An error fails the flash: the fate of earlier writes is unknown.

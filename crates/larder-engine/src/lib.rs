@@ -28,6 +28,7 @@ pub mod designs;
 pub mod destage;
 pub mod detach;
 pub mod dump;
+pub(crate) mod durable_frame;
 pub mod error;
 pub mod evict;
 pub mod fence;

@@ -1,8 +1,9 @@
-//! The length of the metadata log by evidence in slots: the newest frame that a segment header or a
-//! metadata slot names as durable. A log that ends before that frame has lost it.
+//! The length of the metadata log by evidence outside it: the newest frame that the superblock, a
+//! segment header or a metadata slot names as durable. A log that ends before that frame has lost
+//! it.
 //!
-//! A header or slot is made after the frame that it names was durable, and frames only count up. So
-//! each name on a flash, of any generation, names a frame that once existed.
+//! The name is made after the frame was durable, and frames only count up. So each name on a flash,
+//! of any generation, names a frame that once existed.
 //!
 //! An opening looks at the likely last writes alone ([`Look::Likely`]). It reads to their end the
 //! WEUs that were open at the checkpoint or that the end of the log names. It also reads the places
@@ -12,7 +13,8 @@
 //!
 //! Invariants: it does not write. An unreadable place names no frame.
 //!
-//! It does not find the length of the log if no slot was written after its last frames.
+//! It does not find the length of the log if neither superblock nor slots were written after its
+//! last frames.
 
 pub(crate) mod look;
 
@@ -23,11 +25,18 @@ use crate::{
 };
 use larder_device::IoBuf;
 use larder_format::{
-    MetadataSlot, SegmentHeader, Superblock, metadata_slot::METADATA_SLOT_BYTES, segment::decode_header,
+    MetadataSlot, SegmentHeader, Superblock, layout::SUPERBLOCK_OFFSETS, metadata_slot::METADATA_SLOT_BYTES,
+    segment::decode_header,
 };
 
+/// Returns the frame that the superblock names.
+pub(crate) fn in_superblock(superblock: &Superblock) -> Option<Naming> {
+    let (frame_seq, [flash_offset, _]) = (superblock.durable_frame_now(), SUPERBLOCK_OFFSETS);
+    (frame_seq > 0).then_some(Naming { frame_seq, flash_offset })
+}
+
 /// Returns the newer of two names.
-fn newer(a: Option<Naming>, b: Option<Naming>) -> Option<Naming> {
+pub(crate) fn newer(a: Option<Naming>, b: Option<Naming>) -> Option<Naming> {
     [a, b].into_iter().flatten().max_by_key(|naming| naming.frame_seq)
 }
 

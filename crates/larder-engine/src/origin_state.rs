@@ -71,7 +71,7 @@ pub fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<String> {
 /// # Errors
 /// Those of the device.
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
-    let Recovered { mut superblock, state, geometry, .. } = found;
+    let Recovered { mut superblock, repair, state, geometry, .. } = found;
     let old = &*state.design;
     let mut design =
         rebuild(&superblock, &geometry, old, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
@@ -98,7 +98,7 @@ pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Re
     superblock.clean_shutdown = true;
     superblock.origin_state = None;
     superblock.check()?;
-    superblock::write(flash, &superblock).await?;
+    superblock::write(flash, &superblock, repair).await?;
     flash.flush().await.map_err(EngineError::Flash)?;
     Ok(())
 }

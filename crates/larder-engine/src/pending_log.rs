@@ -29,6 +29,8 @@ pub struct PendingLog {
     pub close_clean: bool,
     /// A checkpoint asks for the commit, which may use the log's reserve.
     pub use_reserve: bool,
+    /// The next commit makes the frame of this number durable, without entries if none waits.
+    pub frame_wanted: u64,
     /// Commits that closed the open segments of clean data.
     pub clean_closed: u64,
     /// Commits of any kind.
@@ -67,6 +69,16 @@ impl PendingLog {
     /// Returns the sequence number of the next entry.
     pub fn next_seq(&self) -> u64 {
         self.first_seq + self.entries.len() as u64
+    }
+
+    /// Asks the next commit for the frame of this number.
+    pub fn want_frame(&mut self, frame_seq: u64) {
+        self.frame_wanted = self.frame_wanted.max(frame_seq);
+    }
+
+    /// Returns whether a commit still has to write a frame that was asked for.
+    pub fn lacks_frame(&self) -> bool {
+        self.area.position().frame_seq <= self.frame_wanted
     }
 
     /// Returns the error of a checkpoint that began after `tries` tries and failed.
@@ -108,6 +120,7 @@ impl PendingLog {
         self.wanted_below = 0;
         self.close_clean = false;
         self.use_reserve = false;
+        self.frame_wanted = 0;
         let entries = std::mem::take(&mut self.entries);
         let dirty = |entry: &LogEntry| match *entry {
             LogEntry::Map { lba, dirty: true, .. }

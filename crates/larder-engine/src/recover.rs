@@ -10,8 +10,8 @@
 //!
 //! Invariants: no write comes before (5). A structure that does not decode is an error, never a
 //! guess. The exception is the end of the log: a crash leaves a frame there that is not whole. A
-//! frame behind the end may name an earlier one as durable, and so may a slot. That shows damage,
-//! not a crash: flushed writes are lost, and opening is refused.
+//! frame behind the end may name an earlier one as durable, and so may superblock and slots. That
+//! shows damage, not a crash: flushed writes are lost, and opening is refused.
 
 pub(crate) mod recovered;
 
@@ -31,7 +31,7 @@ use crate::{
     prefetch::buffer::PrefetchBuffer,
     replay::Replay,
     state::State,
-    superblock,
+    store, superblock,
     unflushed::{
         unlogged::Unlogged,
         waiting::{OriginFlushes, Unflushed},
@@ -255,13 +255,13 @@ pub async fn recover_by(
     if !surely_clean {
         if let Some((found, offset)) = walk.lost_frame().await? {
             let flash_offset = layout.log_offset + offset;
-            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, in_slots: false });
+            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, is_named: false });
         }
         let likely = Look::Likely(LikelySlots::of(&spoken, &*replay.design));
-        let named = geometry.store.newest_named(reader, &superblock, likely).await;
+        let named = store::newest_named(geometry.store, reader, &superblock, likely).await;
         if let Some(named) = named.filter(|named| named.frame_seq >= end.next_frame_seq) {
             let (found, flash_offset) = (named.frame_seq, named.flash_offset);
-            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, in_slots: true });
+            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, is_named: true });
         }
     }
     if let Some(progress) = reader.progress {
@@ -300,6 +300,7 @@ pub async fn recover_by(
             wanted_below: 0,
             close_clean: false,
             use_reserve: false,
+            frame_wanted: 0,
             clean_closed: 0,
             commits: 0,
             ended: false,

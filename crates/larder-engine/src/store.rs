@@ -19,9 +19,10 @@ pub(crate) mod weus;
 use crate::{
     asked::refusal::Refusal,
     config::CreateOptions,
-    named_frames::look::Look,
-    named_frames::look::Looking,
-    named_frames::look::Named,
+    named_frames::{
+        self,
+        look::{Look, Looking, Named, Naming},
+    },
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
@@ -34,6 +35,17 @@ use std::fmt;
 
 /// Limit of the slots for one record that are evicted with one commit.
 pub(crate) const RECORD_BATCH_MAX: usize = 256;
+
+/// Returns the newest frame of the log that the superblock or a slot names as durable.
+pub(crate) async fn newest_named(
+    store: &dyn Store,
+    reader: Reader<'_>,
+    superblock: &Superblock,
+    look: Look,
+) -> Option<Naming> {
+    let in_slots = store.newest_in_slots(reader, superblock, look).await;
+    named_frames::newer(named_frames::in_superblock(superblock), in_slots)
+}
 
 /// Returns the store under a design.
 pub(crate) const fn under(over: &'static Over) -> &'static dyn Store {
@@ -195,8 +207,8 @@ pub(crate) trait Store: Send + Sync {
         false
     }
 
-    /// Returns the newest frame of the log that a structure on the flash names as durable.
-    fn newest_named<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
+    /// Returns the newest frame of the log that a structure written with records names as durable.
+    fn newest_in_slots<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
         Box::pin(std::future::ready(None))
     }
 

@@ -1,7 +1,8 @@
 //! The superblock and its twin: read and choose at opening, written one after the other.
 //!
-//! Invariants: an update writes the twins in turn, each durably before the next, so that a crash
-//! leaves at least one whole. The newer valid one counts. Updates take turns.
+//! Invariants: an update writes the twins in turn, each durably before the next. It begins with the
+//! one that may be damaged. So a crash leaves at least one whole, also after a crash that tore one.
+//! The newer valid one counts. Updates take turns.
 //!
 //! It does not decide its content.
 
@@ -27,6 +28,8 @@ struct Current {
     durable_sequence: u64,
     /// An update failed or was dropped: a twin may hold a superblock that is not in force.
     uncertain: bool,
+    /// The twin to write first: the other one is whole.
+    first: usize,
 }
 
 /// Reads both twins. Returns the one that counts, and the twin to repair, if any.
@@ -71,24 +74,31 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
     }
 }
 
-/// Writes a superblock to both twins.
+/// Writes a superblock to both twins, first to the damaged or older one.
 ///
 /// # Errors
 /// Those of the device, and one for a flash that may only be read.
-pub async fn write(flash: &dyn BlockDevice, superblock: &Superblock) -> Result<u64, EngineError> {
+pub async fn write(
+    flash: &dyn BlockDevice,
+    superblock: &Superblock,
+    damaged: Option<usize>,
+) -> Result<(), EngineError> {
     superblock.check_writable()?;
-    let bytes = superblock.encode();
-    for offset in SUPERBLOCK_OFFSETS {
-        let twin = IoBuf::copy_of(&bytes).freeze();
-        flash.write(offset, twin, WriteFlags { fua: true }).await.map_err(EngineError::Flash)?;
-    }
-    Ok((bytes.len() * SUPERBLOCK_OFFSETS.len()) as u64)
+    let first = damaged.unwrap_or(0);
+    write_twin(flash, superblock, first).await?;
+    write_twin(flash, superblock, 1 - first).await
+}
+
+async fn write_twin(flash: &dyn BlockDevice, superblock: &Superblock, number: usize) -> Result<(), EngineError> {
+    let (offset, twin) = (SUPERBLOCK_OFFSETS[number], IoBuf::copy_of(&superblock.encode()).freeze());
+    flash.write(offset, twin, WriteFlags { fua: true }).await.map_err(EngineError::Flash)
 }
 
 impl SuperblockKeeper {
-    /// Returns a keeper of the superblock that was read.
-    pub fn new(superblock: Superblock) -> Self {
-        let current = Current { durable_sequence: superblock.sequence, superblock, uncertain: false };
+    /// Returns a keeper of the superblock that was read, and of its damaged or older twin.
+    pub fn new(superblock: Superblock, damaged: Option<usize>) -> Self {
+        let (durable_sequence, first) = (superblock.sequence, damaged.unwrap_or(0));
+        let current = Current { superblock, durable_sequence, uncertain: false, first };
         SuperblockKeeper { current: Mutex::new(current), updates: Turns::default() }
     }
 
@@ -118,22 +128,23 @@ impl SuperblockKeeper {
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), EngineError> {
         let _turn = self.updates.take().await;
-        let mut next = {
+        let (mut next, first) = {
             let mut current = self.current.lock();
             current.uncertain = true;
             // The number is used up in any case: a twin may carry it.
             current.superblock.advance();
-            current.superblock.clone()
+            (current.superblock.clone(), current.first)
         };
         change(&mut next);
-        let written = write(flash, &next).await?;
-        {
-            let mut current = self.current.lock();
-            current.durable_sequence = next.sequence;
-            current.superblock = next;
-            current.uncertain = false;
-        }
-        counters.flash_metadata_bytes_written.fetch_add(written, Relaxed);
+        next.check_writable()?;
+        write_twin(flash, &next, first).await?;
+        // If the next write is torn, this twin is the whole one.
+        self.current.lock().first = 1 - first;
+        write_twin(flash, &next, 1 - first).await?;
+        let durable_sequence = next.sequence;
+        *self.current.lock() = Current { superblock: next, durable_sequence, uncertain: false, first: 0 };
+        let written = SUPERBLOCK_BYTES * SUPERBLOCK_OFFSETS.len();
+        counters.flash_metadata_bytes_written.fetch_add(written as u64, Relaxed);
         Ok(())
     }
 }

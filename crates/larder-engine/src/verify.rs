@@ -115,7 +115,7 @@ pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, Engin
     let start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
     Ok(Salvaged {
         superblock,
-        twin_needs_repair: repair.is_some(),
+        damaged_twin: repair,
         geometry,
         settled_without_dirty: false,
         log_end: (start, state.log.next_seq()),

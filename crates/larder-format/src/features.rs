@@ -12,6 +12,8 @@
 
 /// Compatible: the superblock records the origin's state at an orderly end.
 pub const FEATURE_ORIGIN_STATE: u64 = 1 << 0;
+/// Compatible: the superblock names a durable frame of the log.
+pub const FEATURE_DURABLE_FRAME: u64 = 1 << 1;
 
 /// Incompatible feature: the cache was detached.
 ///
@@ -63,8 +65,9 @@ pub struct Feature {
 }
 
 /// Every bit that has a meaning.
-pub const FEATURES: [Feature; 6] = [
+pub const FEATURES: [Feature; 7] = [
     feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", true),
+    feature(Word::Compatible, FEATURE_DURABLE_FRAME, "durable frame", true),
     feature(Word::Incompatible, FEATURE_DETACHED, "detached", true),
     feature(Word::Incompatible, FEATURE_STATE_DIR, "state directory", true),
     feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),

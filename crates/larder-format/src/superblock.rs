@@ -10,11 +10,15 @@
 //! It does not write the twins. Their order is A, flush, B, flush, both with the same sequence
 //! number.
 
+mod noted;
+
+pub use noted::{DurableFrame, OriginState};
+
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::features::{
-    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_KEPT_TRIMS, FEATURE_LOG_POSITIONS,
-    FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
+    COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_DURABLE_FRAME, FEATURE_KEPT_TRIMS,
+    FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
 };
 use crate::layout::Layout;
 use crate::limits::{CHUNKS_MAX, ENTRIES_MIN, SUPERBLOCK_OFFSETS, StoreKind};
@@ -39,19 +43,6 @@ pub struct Origin {
     pub identity: u64,
     /// Its URI when the cache was created or last served.
     pub uri: OriginUri,
-}
-
-/// The origin's mark: its device's state at an orderly end. Another program's change changes it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OriginState {
-    /// The superblock's sequence number at the note; beside another one the mark is void.
-    pub sequence: u64,
-    /// Size in bytes.
-    pub size_bytes: u64,
-    /// The epoch of `changes`: two marks compare only within one.
-    pub epoch: u64,
-    /// A number that each change changes.
-    pub changes: u64,
 }
 
 /// The checkpoint to recover from.
@@ -80,6 +71,8 @@ pub struct Superblock {
     pub kept_trims: bool,
     /// The origin as an orderly end left it; see [`Superblock::origin_state_now`].
     pub origin_state: Option<OriginState>,
+    /// The newest frame of the log known to be durable; see [`Superblock::durable_frame_now`].
+    pub durable_frame: Option<DurableFrame>,
     /// Unknown incompatible features that let a program read, but not write on this flash.
     pub features_read_only: u64,
     /// The bytes of unknown features behind the last known field, without the zeroes at the end.
@@ -186,11 +179,12 @@ struct RawSuperblock {
     region_offset: Le64,
     design_pages_max: Le64,
     origin_state: [Le64; 4],
+    durable_frame: [Le64; 2],
     rest: [u8; REST_BYTES],
 }
 
 /// Bytes behind the last known field: zeroes, unless an unknown readable feature has a field there.
-const REST_BYTES: usize = 2160;
+const REST_BYTES: usize = 2144;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
     RawSuperblock, SUPERBLOCK_BYTES,
@@ -203,7 +197,7 @@ wire::assert_wire!(
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
     uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
-    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, rest @ 1936,
+    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, durable_frame @ 1936, rest @ 1952,
 );
 
 impl Superblock {
@@ -223,13 +217,23 @@ impl Superblock {
         self.origin_state.filter(|state| state.sequence == self.sequence)
     }
 
-    /// Takes the next sequence number. The origin's state stays valid.
+    /// Returns the newest frame that was durable when the superblock was written, 0 for none.
+    pub fn durable_frame_now(&self) -> u64 {
+        self.durable_frame.filter(|noted| noted.sequence == self.sequence).map_or(0, |noted| noted.frame_seq)
+    }
+
+    /// Notes that the frame of this number is durable, and with it each one before.
+    pub fn note_durable_frame(&mut self, frame_seq: u64) {
+        self.durable_frame = Some(DurableFrame { sequence: self.sequence, frame_seq });
+    }
+
+    /// Takes the next sequence number. The origin's state and the durable frame stay valid.
     pub fn advance(&mut self) {
-        self.origin_state = self.origin_state_now();
+        let (origin_state, durable_frame) = (self.origin_state_now(), self.durable_frame_now());
         self.sequence += 1;
-        if let Some(state) = &mut self.origin_state {
-            state.sequence = self.sequence;
-        }
+        self.origin_state = origin_state.map(|state| OriginState { sequence: self.sequence, ..state });
+        let noted = DurableFrame { sequence: self.sequence, frame_seq: durable_frame };
+        self.durable_frame = self.durable_frame.and(Some(noted));
     }
 
     /// Refuses a flash that this program may only read.
@@ -305,7 +309,8 @@ impl Superblock {
             return Err(invalid("a limit is too small"));
         }
         let checkpoint_id = self.checkpoint.map_or(0, |checkpoint| checkpoint.checkpoint_id);
-        if [self.sequence, checkpoint_id, self.log_start.frame_seq, self.entry_seq_next]
+        let durable_frame = self.durable_frame_now();
+        if [self.sequence, checkpoint_id, self.log_start.frame_seq, self.entry_seq_next, durable_frame]
             .iter()
             .any(|&count| count >= COUNTER_MAX)
         {
@@ -320,6 +325,8 @@ impl Superblock {
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
+        let noted = self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE)
+            | self.durable_frame.map_or(0, |_| FEATURE_DURABLE_FRAME);
         let mut rest = [0; REST_BYTES];
         rest.iter_mut().zip(&self.kept).for_each(|(to, &from)| *to = from);
         RawSuperblock {
@@ -330,7 +337,7 @@ impl Superblock {
             reserved_0: [0; 4],
             sequence: Le64::new(self.sequence),
             flash_uuid: self.flash_uuid,
-            features_compat: Le64::new(self.features_compat | self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE)),
+            features_compat: Le64::new(self.features_compat | noted),
             features_incompat: Le64::new(self.features_incompat()),
             mode: self.mode.code(),
             design: self.design.code(),
@@ -374,10 +381,8 @@ impl Superblock {
             bucket_slots: Le32::new(layout.bucket_slots),
             region_offset: Le64::new(layout.region_offset),
             design_pages_max: Le64::new(layout.design_pages_max),
-            origin_state: self
-                .origin_state
-                .map_or([0; 4], |state| [state.sequence, state.size_bytes, state.epoch, state.changes])
-                .map(Le64::new),
+            origin_state: self.origin_state.map_or(Default::default(), |state| state.words()),
+            durable_frame: self.durable_frame.map_or(Default::default(), |frame| frame.words()),
             rest,
         }
     }
@@ -391,10 +396,11 @@ impl Superblock {
         Ok(Superblock {
             sequence: raw.sequence.get(),
             flash_uuid: raw.flash_uuid,
-            features_compat: raw.features_compat.get() & !FEATURE_ORIGIN_STATE,
+            features_compat: raw.features_compat.get() & !COMPATIBLE_KNOWN,
             log_positions: raw.features_incompat.get() & FEATURE_LOG_POSITIONS != 0,
             kept_trims: raw.features_incompat.get() & FEATURE_KEPT_TRIMS != 0,
-            origin_state: origin_state(raw),
+            origin_state: noted(raw, FEATURE_ORIGIN_STATE).then(|| OriginState::of_words(raw.origin_state)),
+            durable_frame: noted(raw, FEATURE_DURABLE_FRAME).then(|| DurableFrame::of_words(raw.durable_frame)),
             features_read_only: raw.features_incompat.get() & !INCOMPATIBLE_KNOWN & READABLE,
             kept: kept(raw),
             detached: raw.features_incompat.get() & FEATURE_DETACHED != 0,
@@ -466,10 +472,8 @@ pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
     }
 }
 
-fn origin_state(raw: &RawSuperblock) -> Option<OriginState> {
-    let [sequence, size_bytes, epoch, changes] = raw.origin_state.map(Le64::get);
-    let is_noted = raw.features_compat.get() & FEATURE_ORIGIN_STATE != 0;
-    is_noted.then_some(OriginState { sequence, size_bytes, epoch, changes })
+fn noted(raw: &RawSuperblock, feature: u64) -> bool {
+    raw.features_compat.get() & feature != 0
 }
 
 /// Returns the bytes to keep behind the known fields: none without an unknown feature.

@@ -39,6 +39,7 @@ pub struct SuperblockFields {
     pub log_start_offset: u64,
     pub log_start_frame_seq: u64,
     pub entry_seq_next: u64,
+    pub durable_frame_seq: u64,
     pub features_compat: u64,
     pub features_incompat: u64,
     pub detached: bool,

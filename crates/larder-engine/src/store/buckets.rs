@@ -144,7 +144,7 @@ impl Store for OverBuckets {
         true
     }
 
-    fn newest_named<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
+    fn newest_in_slots<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
         Box::pin(named_frames::in_region(reader, superblock, look))
     }
 

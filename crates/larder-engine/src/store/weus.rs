@@ -131,7 +131,7 @@ impl Store for OverWeus {
         true
     }
 
-    fn newest_named<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
+    fn newest_in_slots<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
         Box::pin(named_frames::in_segments(reader, superblock, look))
     }
 }

@@ -13,7 +13,11 @@ use super::{
 };
 use crate::{
     error::EngineError,
-    named_frames::look::{Look, Naming},
+    named_frames::{
+        self,
+        look::{Look, Naming},
+    },
+    store,
     walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_device::BlockDevice;
@@ -287,9 +291,9 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
         Ok(None) if report.log_end_confirmed => {}
         Ok(None) => {
             let named = match crate::designs::store_of(superblock) {
-                Ok(store) => store.newest_named(Reader::alone(flash), superblock, Look::All).await,
+                Ok(store) => store::newest_named(store, Reader::alone(flash), superblock, Look::All).await,
                 // Another check reports a design that cannot run.
-                Err(_) => None,
+                Err(_) => named_frames::in_superblock(superblock),
             };
             report.log_frame_named = named.map(|named| named.frame_seq);
             match named.filter(|named| named.frame_seq >= end.next_frame_seq) {
@@ -311,7 +315,7 @@ pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, says: &Checkp
     }
 }
 
-/// Reports a log that ends before a frame that a slot names.
+/// Reports a log that ends before a frame that the superblock or a slot names.
 fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
     let (lost, found) = (end.next_frame_seq, named.frame_seq);
     report.problem_at(Problem {
@@ -348,8 +352,10 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
         ));
     }
     let named = match report.log_frame_named {
-        Some(frame) => format!("frame {frame} is the newest that anything in a {} names as durable", report.slot),
-        None => format!("nothing in a {} names a frame as durable", report.slot),
+        Some(frame) => {
+            format!("frame {frame} is the newest that the superblock or anything in a {} names as durable", report.slot)
+        }
+        None => format!("neither the superblock nor anything in a {} names a frame as durable", report.slot),
     };
     report.note(format!(
         "the end of the log cannot be confirmed, for the last end was no orderly one: frame {} is the last that is there, and \

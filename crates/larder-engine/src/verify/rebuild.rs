@@ -69,7 +69,7 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
 
 /// Returns a start for a new log that no frame in the log now can be taken for a part of.
 ///
-/// `named_frame` is the newest frame that a slot names.
+/// `named_frame` is the newest frame that the superblock or a slot names.
 pub async fn fresh_log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

@@ -138,7 +138,7 @@ pub async fn repair(
         return Err(EngineError::Invalid(format!("this cache cannot be repaired: {what}")));
     };
     let twins = before.problems.iter().filter(|problem| problem.kind == "superblock").count() as u64;
-    let superblock_rewritten = found.twin_needs_repair;
+    let superblock_rewritten = found.damaged_twin.is_some();
     let checkpoint_written = before.problems_found > twins;
     let mut report = RepairReport {
         dry_run: options.dry_run,
@@ -162,7 +162,7 @@ pub async fn repair(
             superblock.advance();
             // The lost twin may have lacked the mark: later writes may be in no log.
             superblock.clean_shutdown = false;
-            superblock::write(flash, &superblock).await?;
+            superblock::write(flash, &superblock, found.damaged_twin).await?;
             flash.flush().await?;
         }
     }
@@ -198,7 +198,7 @@ pub async fn repair(
             flash.flush().await?;
             // (7)
             superblock.checkpoint = Some(pointer);
-            superblock::write(flash, &superblock).await?;
+            superblock::write(flash, &superblock, None).await?;
             flash.flush().await?;
             // (8)
             for &(from, end) in &found.damage.unreadable_log {

@@ -34,9 +34,9 @@ pub struct VerifyReport {
     /// The last end was an orderly one.
     pub clean_shutdown: bool,
     /// The log is surely there to its end: both superblocks record an orderly end. Otherwise only a
-    /// name in a slot reveals frames that were lost behind the last one.
+    /// name in the superblock or a slot reveals frames that were lost behind the last one.
     pub log_end_confirmed: bool,
-    /// The newest frame of the log that a slot names as durable.
+    /// The newest frame of the log that the superblock or a slot names as durable.
     pub log_frame_named: Option<u64>,
     /// The last frame of the log on the flash; 0 for none.
     pub log_frame_last: u64,

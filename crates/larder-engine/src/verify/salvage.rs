@@ -17,8 +17,8 @@
 //!   (an *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. An
 //!   earlier dirty one may have been written again, or destaged: it is kept, and is *suspect*.
 //!   Later frames are right about their chunks.
-//! - *The end of the log:* a slot that names a lost frame as durable reveals the loss. The last
-//!   frames, behind which no slot was written, look like frames that a crash tore.
+//! - *The end of the log:* a superblock or slot that names a lost frame as durable reveals the loss.
+//!   The last frames, behind which neither was written, look like frames that a crash tore.
 //!
 //! Invariants: it does not write. On a sound flash the result is that of
 //! [`recover`](crate::recover::recover).
@@ -36,7 +36,7 @@ use crate::{
     named_frames::look::Look,
     recover::{geometry, new_design},
     replay::Replay,
-    store::Store,
+    store::{self, Store},
     walk,
 };
 use larder_core::{Design, SlotId, ranges::RunMap, slots::SlotState};
@@ -105,8 +105,8 @@ impl MetadataDamage {
 pub struct Salvaged {
     /// The superblock that counts.
     pub superblock: Superblock,
-    /// Its twin is damaged or older.
-    pub twin_needs_repair: bool,
+    /// The twin that is damaged or older.
+    pub damaged_twin: Option<usize>,
     /// Sizes.
     pub geometry: Geometry,
     /// Mappings, slots, runs, fingerprints.
@@ -121,7 +121,7 @@ pub struct Salvaged {
     pub certain: Option<RunMap>,
     /// The end of the log: the next frame, the next entry.
     pub log_end: (LogStart, u64),
-    /// The newest frame that a slot names as durable, if a look asked for it.
+    /// The newest frame that the superblock or a slot names as durable, if a look asked for it.
     pub named_frame: u64,
 }
 
@@ -168,11 +168,10 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
             rebuild(&superblock, &geometry, &*design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
         design.forget_clean(&|_| true);
     }
-    let twin_needs_repair = repair.is_some();
     let settled_without_dirty = agree && superblock.mode != WriteMode::Back;
     Ok(Salvaged {
         superblock,
-        twin_needs_repair,
+        damaged_twin: repair,
         geometry,
         design,
         settled_without_dirty,
@@ -316,7 +315,8 @@ impl Salvage<'_> {
             };
             // Unreadable bytes may have held any number of frames.
             let of_head = lying.proof_of_loss(position.next_frame, position.next_entry).is_some();
-            let named = self.store.newest_named(walk::Reader::alone(self.flash), self.superblock, Look::All).await;
+            let reader = walk::Reader::alone(self.flash);
+            let named = store::newest_named(self.store, reader, self.superblock, Look::All).await;
             self.named_frame = named.map_or(0, |named| named.frame_seq);
             let is_named = self.named_frame >= position.next_frame;
             let proof = self.end_is_lost || passed_over || of_head || is_named;

@@ -119,7 +119,7 @@ impl<'a> LogWalk<'a> {
             next: Next { at, frame_seq: start.frame_seq, entry_seq, previous: None },
             round_end,
             reads: InOrder::new(),
-            // No frame follows a clean end.
+            // A few frames at most follow a clean end.
             reads_max: if superblock.clean_shutdown { 1 } else { READS_IN_FLIGHT },
             read_at: at,
             held: VecDeque::new(),

@@ -2,9 +2,10 @@
 //! back to an old state.
 //!
 //! These rules hold over each store. If a repair plan reports no loss and the end of the log is
-//! confirmed, no chunk reads as older. If a slot names a lost frame as durable, an opening refuses,
-//! and a check reports the loss. A repair then lists its possible cost, and unlisted chunks read as
-//! before. Without such a name, the report calls the end of the log unconfirmed.
+//! confirmed, no chunk reads as older. If the superblock or a slot names a lost frame as durable, an
+//! opening refuses, and a check reports the loss. A repair then lists its possible cost, and
+//! unlisted chunks read as before. Without such a name, the report calls the end of the log
+//! unconfirmed.
 
 use crate::design;
 use larder_device::{
@@ -145,6 +146,16 @@ impl World {
         self.runtime.block_on(self.flash.write(offset, data, WriteFlags { fua: true })).expect("written");
     }
 
+    fn put(&self, superblock: &Superblock) {
+        SUPERBLOCK_OFFSETS.into_iter().for_each(|offset| self.write(offset, &superblock.encode()));
+    }
+
+    /// Zeroes the log from this place on.
+    fn zero_log(&self, from: u64) {
+        let layout = self.superblock().layout;
+        self.write(layout.log_offset + from, &vec![0; (layout.log_bytes - from) as usize]);
+    }
+
     fn log_image(&self) -> Vec<u8> {
         let layout = self.superblock().layout;
         self.read(layout.log_offset, layout.log_bytes)
@@ -211,15 +222,14 @@ fn damaged(seed: u64) -> Option<bool> {
 
     let (last, places) = world.frames();
     let layout = world.superblock().layout;
-    let zeroes = |bytes: u64| vec![0; bytes as usize];
     match damage {
         Damage::ZeroedFromAPlace => {
             // Mostly within the part that has frames.
             let end = places.last().copied().unwrap_or_default() + 1024;
             let from = rng.below(end.min(layout.log_bytes)) / 512 * 512;
-            world.write(layout.log_offset + from, &zeroes(layout.log_bytes - from));
+            world.zero_log(from);
         }
-        Damage::ZeroedWhole => world.write(layout.log_offset, &zeroes(layout.log_bytes)),
+        Damage::ZeroedWhole => world.zero_log(0),
         Damage::RolledBack => world.write(layout.log_offset, &older),
     }
     let (left, _) = world.frames();
@@ -237,6 +247,7 @@ fn damaged(seed: u64) -> Option<bool> {
     let says_nothing_lost = !planned.loses_data() && planned.before.log_end_confirmed;
     let is_named = report.log_frame_named.is_some_and(|named| named > left);
     let told = !report.clean;
+    assert!(told || damage != Damage::ZeroedWhole, "{what}: a log without any frame is told");
     match world.open() {
         Err(EngineError::LogDamaged { .. }) => assert!(told && left < last, "{what}: {report:?}"),
         Err(error) => panic!("{what}: {error}"),
@@ -276,7 +287,8 @@ fn no_lost_end_of_a_log_is_said_to_be_none() {
     let outcomes: Vec<_> = cases().into_iter().filter_map(damaged).collect();
     let told = outcomes.iter().filter(|&&told| told).count();
     println!("{} logs lost durable frames, {told} are told as loss", outcomes.len());
-    // Slots of one chunk name nothing, and the last frames have no witness.
+    // Over slots of one chunk the superblock alone names a frame, and the last frames have no
+    // witness.
     let namers = design::all().into_iter().filter(|&design| !design::is_slotted(design)).count();
     assert!(outcomes.len() < 8 || namers == 0 || told * design::all().len() >= outcomes.len() * namers / 2);
 }
@@ -298,19 +310,203 @@ fn a_log_that_ends_before_a_frame_that_a_slot_names_is_refused() {
         let whole = world.log_image();
         assert!(world.verified().clean, "{}", design::name(design));
         for (&from, lost) in places.iter().rev().zip(1..) {
-            world.write(layout.log_offset + from, &vec![0; (layout.log_bytes - from) as usize]);
+            world.zero_log(from);
             let what = format!("{}: {lost} of {last} frames are lost", design::name(design));
             let report = world.verified();
             match world.open().map(drop) {
                 Ok(()) => assert!(lost == 1 && report.clean, "{what}"),
-                Err(EngineError::LogDamaged { lost: first, in_slots, .. }) => {
-                    assert!(in_slots && !report.clean && first == last + 1 - lost, "{what}: {:?}", report.problems);
+                Err(EngineError::LogDamaged { lost: first, is_named, .. }) => {
+                    assert!(is_named && !report.clean && first == last + 1 - lost, "{what}: {:?}", report.problems);
                 }
                 Err(error) => panic!("{what}: {error}"),
             }
             assert!(!report.log_end_confirmed, "{what}");
             world.write(layout.log_offset, &whole);
         }
+    }
+}
+
+/// The moment of a power loss after which a log is zeroed.
+#[derive(Clone, Copy, Debug)]
+enum Crash {
+    InTheFirstServing,
+    AfterAnOpening,
+    AfterACheckpoint,
+    BehindACheckpoint,
+    AfterACleanEnd,
+    AfterARepair,
+}
+
+const CRASHES: [Crash; 6] = [
+    Crash::InTheFirstServing,
+    Crash::AfterAnOpening,
+    Crash::AfterACheckpoint,
+    Crash::BehindACheckpoint,
+    Crash::AfterACleanEnd,
+    Crash::AfterARepair,
+];
+
+/// Returns a crashed cache, whose log begins in the way that `crash` says.
+fn crashed(design: larder_format::DesignId, crash: Crash, rng: &mut Rng) -> World {
+    let mut world = World::new(rng, design, WriteMode::Back);
+    let mut cache = world.open().expect("opened");
+    (0..4).for_each(|_| world.round(&cache, rng));
+    match crash {
+        Crash::InTheFirstServing => {}
+        Crash::AfterAnOpening => {
+            world.abandon(cache);
+            cache = world.open().expect("opened");
+        }
+        Crash::AfterACheckpoint | Crash::BehindACheckpoint => {
+            world.runtime.block_on(cache.checkpoint()).expect("a checkpoint");
+        }
+        Crash::AfterACleanEnd => {
+            world.runtime.block_on(cache.close()).expect("an orderly end");
+            cache = world.open().expect("opened");
+        }
+        Crash::AfterARepair => {
+            world.abandon(cache);
+            world.zero_log(0);
+            let options = RepairOptions::default();
+            let done = world.runtime.block_on(repair(&*world.flash, &options, &mut |_, _| {})).expect("repaired");
+            assert!(done.whole && done.loses_data(), "{done:?}");
+            cache = world.open().expect("opened");
+            for chunk in world.stale(&cache) {
+                (world.durable[chunk], world.history[chunk]) = (0, BTreeSet::from([0]));
+            }
+            assert!(world.stale(&cache).is_empty(), "all is as the origin has it");
+        }
+    }
+    if matches!(crash, Crash::BehindACheckpoint | Crash::AfterARepair) {
+        (0..3).for_each(|_| world.round(&cache, rng));
+    }
+    world.abandon(cache);
+    world
+}
+
+/// The superblock names a frame from each opening on, so a log without any frame is told.
+#[test]
+fn a_log_that_is_zeroed_whole_is_told_over_each_store() {
+    for design in design::all() {
+        for crash in CRASHES {
+            let mut rng = Rng::new(8);
+            let world = crashed(design, crash, &mut rng);
+            let what = format!("{}, {crash:?}", design::name(design));
+            assert!(world.verified().clean, "{what}: {:?}", world.verified().problems);
+            world.zero_log(0);
+            let report = world.verified();
+            assert!(!report.clean, "{what}: {report:?}");
+            let told =
+                report.problems.iter().any(|it| it.kind == "log" && it.what.contains("the end of the metadata log"));
+            assert!(told, "{what}: {:?}", report.problems);
+            match world.open().map(drop) {
+                Err(EngineError::LogDamaged { is_named: true, .. }) => {}
+                other => panic!("{what}: {other:?}"),
+            }
+            let options = RepairOptions { dry_run: true, ..RepairOptions::default() };
+            let plan = world.runtime.block_on(repair(&*world.flash, &options, &mut |_, _| {})).expect("a plan");
+            assert!(plan.needed && plan.loses_data(), "{what}: {plan:?}");
+            let options = RepairOptions::default();
+            let done = world.runtime.block_on(repair(&*world.flash, &options, &mut |_, _| {})).expect("repaired");
+            assert!(done.whole, "{what}: {:?}", done.after);
+            let cache = world.open().unwrap_or_else(|error| panic!("{what}: after a repair: {error}"));
+            for chunk in world.stale(&cache) {
+                let at = (chunk * world.chunk_bytes) as u64;
+                let is_listed = [&done.lost, &done.suspect, &done.unknown].iter().any(|ranges| ranges.contains(at));
+                assert!(is_listed, "{what}: chunk {chunk} is old, and not listed");
+            }
+            world.abandon(cache);
+        }
+    }
+}
+
+/// A log that ends at any place before the named frame is told; one that ends behind it is not, over
+/// slots of one chunk, which have no other witness.
+#[test]
+fn each_end_of_a_log_before_the_frame_that_the_superblock_names_is_told() {
+    for design in design::all() {
+        let mut rng = Rng::new(9);
+        let mut world = World::new(&mut rng, design, WriteMode::Back);
+        let cache = world.open().expect("opened");
+        (0..6).for_each(|_| world.round(&cache, &mut rng));
+        // An opening names the frames before it, and no checkpoint moves the start of the log.
+        world.abandon(cache);
+        let cache = world.open().expect("opened");
+        (0..5).for_each(|_| world.round(&cache, &mut rng));
+        world.abandon(cache);
+        let (superblock, (last, places), whole) = (world.superblock(), world.frames(), world.log_image());
+        let named = superblock.durable_frame_now();
+        let first = superblock.log_start.frame_seq;
+        assert!((first + 5..last - 3).contains(&named), "{named} of {first} to {last}");
+        for (&from, frame) in places.iter().zip(first..) {
+            world.zero_log(from);
+            let what = format!("{}: frames {frame} to {last} are lost, {named} is named", design::name(design));
+            let report = world.verified();
+            match world.open().map(|cache| world.abandon(cache)) {
+                Ok(()) => assert!(frame > named && report.clean, "{what}: {:?}", report.problems),
+                Err(EngineError::LogDamaged { lost, is_named: true, .. }) => {
+                    assert!(lost == frame && !report.clean, "{what}: {:?}", report.problems);
+                    assert!(frame <= named || !design::is_slotted(design), "{what}: nothing names it");
+                }
+                Err(error) => panic!("{what}: {error}"),
+            }
+            // The opening that was not refused has written: all is as it was again.
+            world.write(superblock.layout.log_offset, &whole);
+            world.put(&superblock);
+        }
+    }
+}
+
+/// A program that does not know the field keeps it and counts on. It may have passed over a loss,
+/// and have written other frames of the same numbers.
+#[test]
+fn a_frame_that_was_named_before_an_older_program_served_means_nothing() {
+    for design in design::all().into_iter().filter(|&design| design::is_slotted(design)) {
+        let mut rng = Rng::new(10);
+        let mut world = World::new(&mut rng, design, WriteMode::Back);
+        let cache = world.open().expect("opened");
+        (0..4).for_each(|_| world.round(&cache, &mut rng));
+        world.abandon(cache);
+        let mut superblock = world.superblock();
+        superblock.sequence += 1;
+        world.put(&superblock);
+        world.zero_log(0);
+        assert!(world.verified().log_frame_named.is_none());
+        let cache = world.open().expect("opened, as by the older program");
+        (0..2).for_each(|_| world.round(&cache, &mut rng));
+        world.abandon(cache);
+        assert!(world.verified().clean);
+        world.zero_log(0);
+        assert!(!world.verified().clean, "from the opening on the superblock names a frame");
+    }
+}
+
+/// The first opening writes a frame and the twins once more, each other one the twins alone.
+#[test]
+fn most_openings_write_the_twins_alone() {
+    for design in design::all() {
+        let mut rng = Rng::new(11);
+        let mut world = World::new(&mut rng, design, WriteMode::Back);
+        let writes = |world: &World| world.flash.counters().writes;
+        let opening = |world: &World| {
+            let before = writes(world);
+            let cache = world.open().expect("opened");
+            (cache, writes(world) - before)
+        };
+        let (cache, written) = opening(&world);
+        assert_eq!(written, 5, "{}: the twins, a frame, the twins that name it", design::name(design));
+        world.round(&cache, &mut rng);
+        world.runtime.block_on(cache.close()).expect("an orderly end");
+        for _ in 0..2 {
+            let (cache, written) = opening(&world);
+            assert_eq!(written, 2, "{} after an orderly end", design::name(design));
+            world.runtime.block_on(cache.close()).expect("an orderly end");
+        }
+        let (cache, _) = opening(&world);
+        world.abandon(cache);
+        let (cache, written) = opening(&world);
+        assert_eq!(written, 2, "{} after a crash", design::name(design));
+        world.abandon(cache);
     }
 }
 
@@ -348,9 +544,8 @@ fn a_flash_of_the_old_kind_opens_and_names_frames_from_then_on() {
 fn make_old(world: &World) {
     let mut superblock = world.superblock();
     superblock.log_positions = false;
-    for offset in SUPERBLOCK_OFFSETS {
-        world.write(offset, &superblock.encode());
-    }
+    superblock.durable_frame = None;
+    world.put(&superblock);
     let layout = superblock.layout;
     for slot in 0..layout.slot_count {
         let start = layout.slot_offset(slot).expect("a slot");

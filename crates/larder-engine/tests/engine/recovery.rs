@@ -341,7 +341,7 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
         }
         world.close();
         let mut first = found(&world);
-        assert!(first.report.clean_shutdown && first.report.log_frames == 0, "{:?}", first.report);
+        assert!(first.report.clean_shutdown && first.report.log_entries == 0, "{:?}", first.report);
         assert_known(&known(&world, &first), &live, "a clean end");
         let fingerprints = first.state.design.export_fingerprints();
         world.open();

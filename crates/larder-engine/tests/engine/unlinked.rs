@@ -259,6 +259,8 @@ fn a_copy_in_the_place_of_a_flash_without_a_name_is_not_believed() {
                 let mut setup = setup(mode);
                 setup.tuning.fence = fence.keeper();
                 setup.tuning.commit_interval_ms = 1000;
+                // Otherwise the look at the name may be late.
+                setup.schedule = Schedule::Timed;
                 let mut world = World::new(seed, setup);
                 world.write(0, &noise(1, 8 * CHUNK));
                 assert!(world.destage_all());

@@ -44,6 +44,7 @@ pub fn superblock() -> Superblock {
         log_positions: false,
         kept_trims: false,
         origin_state: Some(OriginState { sequence: 0, size_bytes: 0, epoch: 0, changes: 0 }),
+        durable_frame: None,
         features_read_only: 0,
         kept: Vec::new(),
         detached: false,
@@ -159,6 +160,11 @@ pub fn noting_superblock() -> Superblock {
     let origin_state =
         Some(OriginState { sequence: 7, size_bytes: 1 << 30, epoch: 0x1122_3344_5566_7788, changes: 99 });
     Superblock { log_positions: true, origin_state, clean_shutdown: true, ..superblock() }
+}
+
+/// Returns a superblock that names a durable frame.
+pub fn naming_superblock() -> Superblock {
+    Superblock { durable_frame: Some(DurableFrame { sequence: 7, frame_seq: 44 }), ..superblock() }
 }
 
 /// Returns a whole segment.

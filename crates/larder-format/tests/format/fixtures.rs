@@ -70,6 +70,16 @@ fn an_unknown_incompatible_feature_is_a_newer_version() {
 }
 
 #[test]
+fn a_durable_frame_is_named_beside_its_sequence() {
+    let bytes = fixture("superblock-durable-frame");
+    assert_eq!(Superblock::decode(&bytes), Ok(naming_superblock()));
+    assert_eq!(naming_superblock().encode()[..], bytes[..]);
+    // The same field without its bit.
+    let refused = Superblock::decode(&fixture("superblock-durable-frame-bit"));
+    assert_eq!(refused, Err(FormatError::ReservedNotZero(Structure::Superblock)));
+}
+
+#[test]
 fn what_belongs_to_unknown_features_is_kept_refused_or_only_read() {
     let later = b"what a later program keeps here".to_vec();
     let unnoted = || Superblock { origin_state: None, ..superblock() };

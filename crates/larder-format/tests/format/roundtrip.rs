@@ -22,8 +22,11 @@ fn superblocks() {
                 epoch: random.u64(),
                 changes: random.u64(),
             }),
+            durable_frame: random
+                .coin()
+                .then(|| DurableFrame { sequence: random.counter(), frame_seq: random.counter() }),
             features_read_only: random.u64() & features::READABLE,
-            kept: (0..random.below(2160)).map(|at| at as u8).chain([1]).collect(),
+            kept: (0..random.below(2144)).map(|at| at as u8).chain([1]).collect(),
             mode: random.pick(WriteMode::ALL),
             design: random.pick(DesignId::ALL),
             compression: random.pick(Compression::ALL),
@@ -63,6 +66,34 @@ fn an_origin_state_is_that_of_its_superblock_alone() {
     assert_eq!(noted.origin_state_now(), None);
     noted.advance();
     assert_eq!((noted.sequence, noted.origin_state), (10, None));
+}
+
+#[test]
+fn a_durable_frame_is_that_of_its_superblock_alone() {
+    let mut naming = naming_superblock();
+    assert_eq!(naming.durable_frame_now(), 44);
+    naming.advance();
+    assert_eq!((naming.sequence, naming.durable_frame_now()), (8, 44));
+    // A program that does not know the field only counts on: it may have written over the frame.
+    naming.sequence += 1;
+    assert_eq!(naming.durable_frame_now(), 0);
+    naming.advance();
+    assert_eq!(naming.durable_frame_now(), 0, "what was void stays void");
+    naming.note_durable_frame(45);
+    assert_eq!(naming.durable_frame_now(), 45);
+    let mut silent = superblock();
+    silent.advance();
+    assert_eq!((silent.durable_frame, silent.durable_frame_now()), (None, 0));
+    naming.note_durable_frame(COUNTER_MAX);
+    assert!(naming.check().is_err(), "no frame has that number");
+}
+
+#[test]
+fn a_frame_may_have_no_entries() {
+    let bytes = encode_frame(&FRAME_START, &[], 512).expect("it fits");
+    assert_eq!(bytes.len(), 512);
+    let (header, entries) = decode_frame(&bytes, TAG).expect("whole");
+    assert_eq!((header.entry_count, entries, header.entry_seq_next()), (0, Vec::new(), FRAME_START.first_entry_seq));
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn sparse_flash(scratch: &Scratch, design: &str, slots: u64) -> PathBuf {
     let path = scratch.path("flash");
     File::create(&path).and_then(|file| file.set_len(flash_bytes)).expect("a sparse file");
     let device = file::FileDevice::open(&path, file::OpenOptions::default()).expect("a device");
-    block_on(superblock::write(&device, &planned)).expect("written");
+    block_on(superblock::write(&device, &planned, None)).expect("written");
     block_on(device.flush()).expect("flushed");
     path
 }

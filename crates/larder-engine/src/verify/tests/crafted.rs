@@ -69,7 +69,7 @@ fn recraft(flash: &RamDevice, edit: impl FnOnce(&mut Entries)) {
     pointer.bytes = header.total_bytes;
     superblock.checkpoint = Some(pointer);
     superblock.sequence += 1;
-    block_on(crate::superblock::write(flash, &superblock)).expect("written");
+    block_on(crate::superblock::write(flash, &superblock, None)).expect("written");
 }
 
 /// Appends a frame to the log.
@@ -201,7 +201,7 @@ fn checkpoint_and_superblock_that_disagree_on_the_log() {
     let flash = flash(true);
     let mut superblock = superblock_of(&flash);
     superblock.entry_seq_next += 1;
-    block_on(crate::superblock::write(&*flash, &superblock)).expect("written");
+    block_on(crate::superblock::write(&*flash, &superblock, None)).expect("written");
     found(&flash, &["log start"]);
 }
 

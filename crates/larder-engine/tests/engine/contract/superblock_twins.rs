@@ -6,10 +6,15 @@
 use super::{crowds::patient, gate::*};
 use crate::world::{World, identify, read, write, zero};
 use larder_device::{BlockDevice, IoOp, Runtime, ZeroFlags, rng::Rng};
-use larder_engine::WriteMode;
+use larder_engine::{Cache, WriteMode};
 use larder_format::{layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES};
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
+use std::{
+    future::{Future, poll_fn},
+    pin::pin,
+    sync::Arc,
+    time::Duration,
+};
 
 /// Chunks that are written in turn.
 const HOT: usize = 8;
@@ -126,5 +131,45 @@ fn each_twin_is_durable(rotten: usize, seed: u64) {
 fn contract_each_superblock_twin_is_durable_when_the_log_is_used_again() {
     for seed in 0..4 {
         (0..2).for_each(|rotten| each_twin_is_durable(rotten, seed));
+    }
+}
+
+/// An opening first repairs the twin that an earlier power loss tore.
+///
+/// A power loss meanwhile tears the same twin again, and never the whole one.
+#[test]
+fn contract_a_damaged_twin_is_written_before_the_whole_one() {
+    for rotten in 0..2 {
+        let rt = patient(3);
+        let world = World::new(&rt, shape(WriteMode::Back));
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            write(&cache, 5 * CHUNK, &stamps(1001, CHUNK), true).await;
+        });
+        rt.crash();
+        rot_twin(&world, rotten);
+        let rt = attach(&world, 4);
+        let flash = Gate::new(&world.flash);
+        let whole = SUPERBLOCK_OFFSETS[1 - rotten];
+        flash.hold_within(IoOp::Write, whole..whole + SUPERBLOCK_BYTES as u64);
+        let tuning = world.shape.tuning.clone();
+        rt.block_on(async {
+            let mut opening = pin!(Cache::open(flash.clone(), world.origin.clone(), rt.clone(), tuning));
+            let mut waits = pin!(until(&rt, "the whole twin waits", || flash.waiting() > 0));
+            poll_fn(|cx| {
+                assert!(opening.as_mut().poll(cx).is_pending(), "it opened without the whole twin");
+                waits.as_mut().poll(cx)
+            })
+            .await;
+        });
+        // The damaged one is whole by now: losing the other costs nothing.
+        rt.crash();
+        rot_twin(&world, 1 - rotten);
+        let rt = attach(&world, 5);
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            let bytes = read(&cache, 5 * CHUNK, 1).await;
+            assert!(identify(&bytes, [1001]).is_some(), "twin {rotten} was lost first");
+        });
     }
 }

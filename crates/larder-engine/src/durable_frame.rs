@@ -1,0 +1,61 @@
+//! The frame of the log that the superblock names as durable: a log that ends before it has lost its
+//! end. So the loss of a whole log is told over each store.
+//!
+//! An opening that will be written to, in order: (1) The superblock loses its mark of an orderly
+//! end, and names the last frame that recovery found. (2) If the log has no frame, one without
+//! entries is made durable. (3) The superblock names that frame. A crash before (3) leaves a log
+//! without any client's entry. Each checkpoint makes a frame behind its log start durable in the
+//! same way, before its superblock names the newest one. So most openings write nothing more.
+//!
+//! Invariants: a named frame is durable. Each frame before it is, too, from the log start on.
+//!
+//! It names no frame that follows the last superblock; slots may.
+
+use crate::{error::EngineError, shared::Shared};
+use std::sync::Arc;
+
+impl Shared {
+    /// Makes the log have a frame, and the superblock name it.
+    ///
+    /// # Errors
+    /// Those of the device.
+    pub(crate) async fn name_a_frame(self: &Arc<Self>) -> Result<(), EngineError> {
+        let superblock = self.superblock.get();
+        let first = superblock.log_start.frame_seq;
+        if superblock.durable_frame_now() >= first {
+            return Ok(());
+        }
+        self.commit_frame(first).await?;
+        let durable = self.durable_frame();
+        self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.note_durable_frame(durable)).await
+    }
+
+    /// Returns the newest frame that is durable.
+    pub(crate) fn durable_frame(&self) -> u64 {
+        self.state.lock().log.area.durable_frame()
+    }
+
+    /// Returns once the frame of this number is durable.
+    async fn commit_frame(&self, frame_seq: u64) -> Result<(), EngineError> {
+        let asked = {
+            let mut state = self.state.lock();
+            state.log.want_frame(frame_seq);
+            state.log.asked_now()
+        };
+        loop {
+            let committed = self.signals.committed.listen();
+            {
+                let state = self.state.lock();
+                if !state.log.lacks_frame() {
+                    return Ok(());
+                }
+                if let Some(error) = &state.flash_failed {
+                    return Err(EngineError::FlashFailed(error.clone()));
+                }
+                self.check_commits(&state, asked, true)?;
+            }
+            self.signals.commit_wanted.notify();
+            committed.await;
+        }
+    }
+}
