@@ -173,7 +173,8 @@ fn over_ram() -> Res<Devices> {
     Ok(Devices { origin, flash: Arc::new(FlatRam::new(FLASH_BYTES, FLASH_BYTES)?) })
 }
 
-/// Measures over a new cache on these devices. The closure also gets the source of each client's next chunks.
+/// Measures over a new cache on these devices. The closure also gets the source of each client's
+/// next chunks.
 fn over_cache(
     mode: WriteMode,
     workers: usize,
