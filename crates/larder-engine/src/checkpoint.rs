@@ -5,11 +5,11 @@
 //! (2) Slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
 //! exported piece by piece. Operations go on meanwhile. The pieces go to the area that the last
 //! checkpoint does not use. (3) In write-through and write-around the origin is flushed: pieces
-//! name clean mappings that no log has yet. Then all decisions so far are committed, in one frame at
-//! least. So each mapping in a piece is durable, or durably forgotten. (4) The header is written,
-//! with a flush before and after. (5) The superblock twins point to it, and name the newest frame.
-//! (6) The log before the noted position is free. A crash before (5) leaves the last checkpoint and
-//! its log.
+//! name clean mappings that no log has yet. Then all decisions so far are committed, in one frame
+//! at least. So each mapping in a piece is durable, or durably forgotten. (4) The header is
+//! written, with a flush before and after. (5) The superblock twins point to it, and name the
+//! newest frame. (6) The log before the noted position is free. A crash before (5) leaves the last
+//! checkpoint and its log.
 //!
 //! The pieces are of different moments. Replaying the log from the noted position over them ends in
 //! the right state. For each address the last entry after the position wins; without such an entry,

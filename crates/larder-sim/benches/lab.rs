@@ -26,7 +26,7 @@ use larder_sim::{
     setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
     whole::{ClientRequest, Pace, Whole, figures::Figures},
 };
-use larder_ssd::{kinds::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 use larder_trace::{FormatId, Op, OpenOptions};
 
 #[global_allocator]
@@ -150,7 +150,7 @@ fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
 #[divan::bench(args = ["nitro", "d-lru", "austere"], sample_count = 3, sample_size = 1)]
 fn synthetic_with_a_clock(bencher: Bencher<'_, '_>, name: &str) {
     let ftl = FtlKind::named("page-trim").expect("it is one");
-    let drive = DriveSetup::new(Profile::named("nitro-mlc").expect("it is one"), ftl);
+    let drive = DriveSetup::new(DriveProfile::named("nitro-mlc").expect("it is one"), ftl);
     let mut setup = setup(name, 32 << 10, 1024);
     setup.options.drive = Some(drive);
     let requests = SYNTHETIC.get().map_or(&[][..], Vec::as_slice);

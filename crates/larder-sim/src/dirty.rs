@@ -250,13 +250,13 @@ mod tests {
     use super::*;
     use crate::devices::Requests;
     use larder_ssd::{
-        geometry::Geometry,
+        geometry::DriveGeometry,
         kinds::FtlKind,
-        profile::{PROFILES, Profile},
+        profile::{DriveProfile, PROFILES},
     };
 
     fn pages() -> DirtyPages {
-        let geometry = Geometry {
+        let geometry = DriveGeometry {
             packages: 1,
             dies_per_package: 1,
             planes_per_die: 1,
@@ -265,7 +265,7 @@ mod tests {
             ..PROFILES[0].geometry
         };
         let make = FtlKind::named("flashtier").expect("it is one").make;
-        DirtyPages::of(&*make(&Profile { geometry, ..PROFILES[0] }).expect("a drive")).expect("it drops")
+        DirtyPages::of(&*make(&DriveProfile { geometry, ..PROFILES[0] }).expect("a drive")).expect("it drops")
     }
 
     #[test]

@@ -7,11 +7,11 @@
 //!
 //! - A **write** is one request to the layer for all whole units in it. A unit is a page, or as
 //!   many as the drive [takes at once](Ftl::write_unit_pages). A part of a unit waits in the
-//!   drive's buffer ([`Profile::buffer_bytes`]) until the rest comes. If more units wait than the
-//!   buffer holds, the one that has waited longest is completed. The host reads the rest of it from
-//!   the drive, and writes the unit. A unit that [gets no more](Requests::sealed) is completed at
-//!   once. Otherwise the drive would miss a write-evict unit that is full but for padding, and its
-//!   reads. The buffer survives a loss of power, so a flush does not empty it.
+//!   drive's buffer ([`DriveProfile::buffer_bytes`]) until the rest comes. If more units wait than
+//!   the buffer holds, the one that has waited longest is completed. The host reads the rest of it
+//!   from the drive, and writes the unit. A unit that [gets no more](Requests::sealed) is completed
+//!   at once. Otherwise the drive would miss a write-evict unit that is full but for padding, and
+//!   its reads. The buffer survives a loss of power, so a flush does not empty it.
 //! - A **read** is of each page that it touches, but for bytes that wait in the buffer.
 //! - A **trim** is told for whole pages. Its effect is up to the layer.
 //! - **Dirty** pages are told to layers that drop clean ones, page by page, in the order of the
@@ -32,12 +32,12 @@ use crate::{
     waiting::{Waiting, WaitingUnit},
 };
 use larder_ssd::{
-    counts::{Counts, Wear},
+    counts::{DriveCounts, Wear},
     ftl::{Ftl, PageWrite},
     geometry::{Lpn, OutOfRange},
     kinds::FtlKind,
-    op::{Op, Sink},
-    profile::Profile,
+    op::{FlashOp, OpSink},
+    profile::DriveProfile,
 };
 
 /// The part of the flash beyond which a buffer was not cut with the drive.
@@ -73,7 +73,7 @@ impl HostCounts {
 /// See the module.
 pub struct Host {
     ftl: Box<dyn Ftl>,
-    profile: Profile,
+    profile: DriveProfile,
     /// The bytes of the flash that lie on the drive.
     laid: Range<u64>,
     page_bytes: u64,
@@ -94,9 +94,9 @@ pub struct Host {
 #[derive(Default)]
 struct Evicted(Vec<Lpn>);
 
-impl Sink for Evicted {
-    fn op(&mut self, op: &Op) {
-        if let Op::Evicted { lpn } = op {
+impl OpSink for Evicted {
+    fn op(&mut self, op: &FlashOp) {
+        if let FlashOp::Evicted { lpn } = op {
             self.0.push(*lpn);
         }
     }
@@ -110,7 +110,7 @@ impl Host {
     ///
     /// # Errors
     /// The first number of the profile that cannot be, or the units' size.
-    pub fn new(profile: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
+    pub fn new(profile: &DriveProfile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Host, OutOfRange> {
         profile.check()?;
         let ftl = kind.make_for(profile, weu_bytes)?;
         let page_bytes = u64::from(profile.geometry.page_bytes);
@@ -179,7 +179,7 @@ impl Host {
     }
 
     /// Returns the drive.
-    pub fn profile(&self) -> &Profile {
+    pub fn profile(&self) -> &DriveProfile {
         &self.profile
     }
 
@@ -197,7 +197,7 @@ impl Host {
     }
 
     /// Returns the counts of the drive.
-    pub fn drive_counts(&self) -> &Counts {
+    pub fn drive_counts(&self) -> &DriveCounts {
         self.ftl.counts()
     }
 

@@ -32,8 +32,8 @@ use crate::{
     traffic::Traffic,
 };
 use larder_ssd::{
-    counts::{Counts, Life, Wear},
-    geometry::Geometry,
+    counts::{DriveCounts, Life, Wear},
+    geometry::DriveGeometry,
 };
 
 /// The measures of a replay.
@@ -63,13 +63,13 @@ pub struct Measures {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DriveMeasures {
     /// The drive's counts, after the warm-up.
-    pub counts: Counts,
+    pub counts: DriveCounts,
     /// Counts of the requests between the cache and it, after the warm-up.
     pub host: HostCounts,
     /// The wear of its blocks at the end, that of the warm-up included.
     pub wear: Wear,
     /// Its build, as it was cut to the cache.
-    pub geometry: Geometry,
+    pub geometry: DriveGeometry,
     /// Bytes that its layer has for the host: its geometry's, less those that the layer keeps for
     /// itself.
     pub logical_bytes: u64,
@@ -175,7 +175,7 @@ fn ratio_or_one(part: u64, whole: u64) -> f64 {
 struct Beneath {
     host: Box<Host>,
     asked: Requests,
-    counts_before: Counts,
+    counts_before: DriveCounts,
     host_before: HostCounts,
 }
 
@@ -224,7 +224,7 @@ impl Meter {
         let beneath = drive.map(|host| Beneath {
             host,
             asked: Requests::default(),
-            counts_before: Counts::default(),
+            counts_before: DriveCounts::default(),
             host_before: HostCounts::default(),
         });
         let measures =

@@ -65,7 +65,7 @@ use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::Origin};
 use larder_ssd::{
     geometry::OutOfRange,
     kinds::FtlKind,
-    profile::Profile,
+    profile::DriveProfile,
     time::{Drive, Nanos},
 };
 
@@ -156,7 +156,7 @@ impl Whole {
     /// A drive that has no room for the cache's flash.
     pub fn new(
         mut cache: Box<dyn ReplayCache>,
-        drive: Option<(Drive, &Profile)>,
+        drive: Option<(Drive, &DriveProfile)>,
         origin: Origin,
     ) -> Result<Whole, OutOfRange> {
         let mut pages = None;

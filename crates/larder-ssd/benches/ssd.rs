@@ -21,8 +21,8 @@ use larder_ssd::{
     geometry::Lpn,
     kinds::FtlKind,
     op::Nobody,
-    profile::{Profile, Scale},
-    time::{Drive, Request, run},
+    profile::{DriveProfile, ProfileScale},
+    time::{Drive, DriveRequest, run},
 };
 
 /// Pages that the requests of a sample write or read.
@@ -58,7 +58,7 @@ fn write(ftl: &mut dyn Ftl, first: u32, unit: &mut Vec<PageWrite>) {
 }
 
 /// Makes a full drive.
-fn full(profile: &Profile, name: &str) -> Box<dyn Ftl> {
+fn full(profile: &DriveProfile, name: &str) -> Box<dyn Ftl> {
     let kind = FtlKind::named(name).expect("a layer");
     let mut ftl = (kind.make)(profile).expect("a drive");
     let unit_pages = ftl.write_unit_pages();
@@ -85,7 +85,7 @@ fn requests(ftl: &mut dyn Ftl, random: &mut Random, reads_percent: u32) {
     }
 }
 
-fn bench(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, reads_percent: u32) {
+fn bench(bencher: Bencher<'_, '_>, profile: &DriveProfile, name: &str, reads_percent: u32) {
     let mut ftl = full(profile, name);
     let mut random = Random(20_266);
     // Collection has to be steady first. A drive with this over-provisioning needs about its size
@@ -117,7 +117,7 @@ fn content(random: &mut Random, repeated_percent: u32) -> Option<Fingerprint> {
     repeats.then(|| Fingerprint(u128::from(random.below(REPEATED_CONTENTS)).to_be_bytes()))
 }
 
-fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repeated_percent: u32) {
+fn bench_repeating(bencher: Bencher<'_, '_>, profile: &DriveProfile, name: &str, repeated_percent: u32) {
     let mut ftl = full(profile, name);
     let mut random = Random(20_266);
     // The contents on the drive have to repeat as often as the written ones first.
@@ -136,7 +136,7 @@ fn bench_repeating(bencher: Bencher<'_, '_>, profile: &Profile, name: &str, repe
 /// Simulates CAFTL's drive, whole: 40 GiB in pages of 4 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), "page", reads_percent);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), "page", reads_percent);
 }
 
 /// Simulates the same drive with CAFTL and unknown contents, which are all distinct.
@@ -145,7 +145,7 @@ fn caftl(bencher: Bencher<'_, '_>, reads_percent: u32) {
 /// tables and metadata.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl", reads_percent);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), "caftl", reads_percent);
 }
 
 /// Simulates the same drive with CAFTL and repeated contents.
@@ -154,7 +154,7 @@ fn caftl_deduplicating(bencher: Bencher<'_, '_>, reads_percent: u32) {
 /// paper's workloads, 5.8 to 28.1% of the writes repeat (CAFTL Figure 2).
 #[divan::bench(args = [6, 28, 60], sample_count = 5, sample_size = 1)]
 fn caftl_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
-    bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl", repeated_percent);
+    bench_repeating(bencher, &DriveProfile::named("caftl").expect("a profile"), "caftl", repeated_percent);
 }
 
 /// Simulates the same drive with the external merge behind each collection.
@@ -162,44 +162,44 @@ fn caftl_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
 /// The merge reads the pages without a fingerprint, and sorts.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_collecting(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", reads_percent);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), "caftl-collecting", reads_percent);
 }
 
 /// Simulates the external merge with repeated contents.
 #[divan::bench(args = [6, 28], sample_count = 5, sample_size = 1)]
 fn caftl_collecting_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) {
-    bench_repeating(bencher, &Profile::named("caftl").expect("a profile"), "caftl-collecting", repeated_percent);
+    bench_repeating(bencher, &DriveProfile::named("caftl").expect("a profile"), "caftl-collecting", repeated_percent);
 }
 
 /// Simulates the same drive with hybrid mapping: nearly all operations are those of merges.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_hybrid(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), "hybrid", reads_percent);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), "hybrid", reads_percent);
 }
 
 /// Simulates the same drive with hybrid mapping that drops clean data.
 #[divan::bench(args = ["flashtier", "flashtier-merge", "flashtier-lru"], sample_count = 5, sample_size = 1)]
 fn caftl_evicting(bencher: Bencher<'_, '_>, name: &str) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), name, 0);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), name, 0);
 }
 
 /// Simulates the same drive with write-evict units, of 2 MiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn caftl_weu(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("caftl").expect("a profile"), "weu", reads_percent);
+    bench(bencher, &DriveProfile::named("caftl").expect("a profile"), "weu", reads_percent);
 }
 
 /// Simulates 1 TB in pages of 16 KiB.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn tlc_nvme(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    bench(bencher, &Profile::named("tlc-nvme").expect("a profile"), "page-trim", reads_percent);
+    bench(bencher, &DriveProfile::named("tlc-nvme").expect("a profile"), "page-trim", reads_percent);
 }
 
 /// Simulates the same drive cut to 4 GB, which the processor's caches hold.
 #[divan::bench(args = [0, 50], sample_count = 5, sample_size = 1)]
 fn small(bencher: Bencher<'_, '_>, reads_percent: u32) {
-    let profile = Profile::named("tlc-nvme").expect("a profile");
-    let small = profile.scaled_to(4 << 30, Scale::BlockSize).expect("a drive");
+    let profile = DriveProfile::named("tlc-nvme").expect("a profile");
+    let small = profile.scaled_to(4 << 30, ProfileScale::BlockSize).expect("a drive");
     bench(bencher, &small, "page-trim", reads_percent);
 }
 
@@ -208,9 +208,9 @@ fn timed_requests(drive: &mut Drive, random: &mut Random, (reads_percent, repeat
     let requests = std::iter::repeat_with(|| {
         let lpn = random.below(pages);
         if random.below(100) < reads_percent {
-            Request::Read(lpn..lpn + 1)
+            DriveRequest::Read(lpn..lpn + 1)
         } else {
-            Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(random, repeated_percent) }])
+            DriveRequest::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(random, repeated_percent) }])
         }
     });
     run::at_full_load(drive, OUTSTANDING, requests.take(REQUESTS as usize));
@@ -259,6 +259,6 @@ fn timed_accelerated_repeating(bencher: Bencher<'_, '_>, repeated_percent: u32) 
     bench_timed(bencher, "caftl-accelerated", 0, repeated_percent);
 }
 
-fn timed_profile() -> Profile {
-    Profile::named("caftl").expect("a profile").scaled_to(4 << 30, Scale::Blocks).expect("a drive")
+fn timed_profile() -> DriveProfile {
+    DriveProfile::named("caftl").expect("a profile").scaled_to(4 << 30, ProfileScale::Blocks).expect("a drive")
 }

@@ -13,7 +13,7 @@
 //! It does not choose blocks to write or erase. It leaves causes and the sink to `flash.rs`.
 
 use super::{
-    geometry::{BlockId, Geometry, PlaneId, Ppa},
+    geometry::{BlockId, DriveGeometry, PlaneId, Ppa},
     table,
 };
 
@@ -50,7 +50,7 @@ struct Block {
 /// The flash. See the module.
 #[derive(Debug)]
 pub struct FlashArray {
-    geometry: Geometry,
+    geometry: DriveGeometry,
     blocks: Vec<Block>,
     /// A bit a page: valid.
     valid: Vec<u64>,
@@ -62,11 +62,11 @@ pub struct FlashArray {
 }
 
 impl FlashArray {
-    /// Makes flash that was never programmed, of a sound geometry ([`Geometry::check`]).
+    /// Makes flash that was never programmed, of a sound geometry ([`DriveGeometry::check`]).
     ///
     /// # Panics
     /// If the geometry is not sound.
-    pub fn new(geometry: Geometry) -> Self {
+    pub fn new(geometry: DriveGeometry) -> Self {
         if let Err(error) = geometry.check() {
             panic!("no flash of this geometry: {error}");
         }
@@ -82,7 +82,7 @@ impl FlashArray {
     }
 
     /// Returns the geometry.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &DriveGeometry {
         &self.geometry
     }
 

@@ -1,7 +1,7 @@
 //! Free blocks by wear, and closed blocks by valid pages: the queues of a translation layer.
 //!
 //! Role: [`FreeBlocks`] gives the least-worn free block of a plane (dynamic wear levelling) or the
-//! most-worn (a place for still data). [`Victims`] gives the closed block of a plane with the
+//! most-worn (a place for still data). [`ClosedBlocks`] gives the closed block of a plane with the
 //! fewest valid pages (greedy collection). Among equals, it gives the block that has had so few for
 //! longest. Both can be of the whole drive instead, for layers that take blocks from anywhere:
 //! everything is in [`POOL`] then.
@@ -10,11 +10,11 @@
 //! constant. A search for the fewest costs as many steps as the smallest count has risen since the
 //! last search.
 //!
-//! It does not follow the array: the layer reports an invalidated page with [`Victims::set`].
+//! It does not follow the array: the layer reports an invalidated page with [`ClosedBlocks::set`].
 
 use super::{
     array::FlashArray,
-    geometry::{BlockId, Geometry, PlaneId},
+    geometry::{BlockId, DriveGeometry, PlaneId},
 };
 
 /// No block, in tables.
@@ -32,7 +32,7 @@ pub struct FreeBlocks {
 
 impl FreeBlocks {
     /// Takes all blocks of a new drive.
-    pub fn all(geometry: &Geometry) -> Self {
+    pub fn all(geometry: &DriveGeometry) -> Self {
         let blocks = |plane| {
             let indices = (0..geometry.blocks_per_plane).rev();
             indices.map(|index| u64::from(geometry.block_in_plane(PlaneId(plane), index).0)).collect()
@@ -105,7 +105,7 @@ struct Links {
 
 /// The closed blocks of each plane, in buckets by their valid pages.
 #[derive(Debug)]
-pub struct Victims {
+pub struct ClosedBlocks {
     planes: u32,
     /// One more than the pages of a block.
     buckets: u32,
@@ -116,11 +116,11 @@ pub struct Victims {
     lowest: Vec<u32>,
 }
 
-impl Victims {
+impl ClosedBlocks {
     /// Makes empty queues, one for each plane.
-    pub fn new(geometry: &Geometry) -> Self {
+    pub fn new(geometry: &DriveGeometry) -> Self {
         let (planes, buckets) = (geometry.planes(), geometry.pages_per_block + 1);
-        Victims {
+        ClosedBlocks {
             planes,
             buckets,
             links: vec![Links { next: NONE, prev: NONE, valid: 0 }; geometry.blocks() as usize],
@@ -130,9 +130,9 @@ impl Victims {
     }
 
     /// Makes an empty queue of a whole drive.
-    pub fn pooled(geometry: &Geometry) -> Self {
+    pub fn pooled(geometry: &DriveGeometry) -> Self {
         let buckets = geometry.pages_per_block + 1;
-        Victims {
+        ClosedBlocks {
             planes: 1,
             buckets,
             links: vec![Links { next: NONE, prev: NONE, valid: 0 }; geometry.blocks() as usize],
@@ -206,7 +206,7 @@ impl Victims {
         None
     }
 
-    /// Finds the same block as [`Victims::fewest`], without a change.
+    /// Finds the same block as [`ClosedBlocks::fewest`], without a change.
     pub fn peek_fewest(&self, plane: PlaneId) -> Option<BlockId> {
         let heads = &self.heads[plane.0 as usize * self.buckets as usize..][..self.buckets as usize];
         heads.iter().skip(self.lowest[plane.0 as usize] as usize).find(|&&head| head != NONE).map(|&head| BlockId(head))

@@ -31,24 +31,24 @@ use std::ops::Range;
 
 use super::{
     array::FlashArray,
-    counts::Counts,
-    flash::Flash,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, OutOfRange, Ppa},
-    op::{Cause, Sink, Source},
-    space::{Space, SpaceOptions, Stream},
+    counts::DriveCounts,
+    flash::CountedFlash,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, OpSink, PageSource},
+    space::{Space, SpaceOptions, WriteStream},
 };
 use books::{Books, Owner};
 use counts::{CaftlCounts, DeviceRam};
 use digest::Digest;
 use hashbrown::HashMap;
-use journal::{Log, Record, Tables};
+use journal::{JournalRecord, Log, Tables};
 use location::{At, Location, Vba};
 use maps::{Maps, Released};
 use options::{CaftlOptions, Sizes};
 use out_of_line::OutOfLine;
 use own::OwnPages;
-use pages::Pages;
+use pages::PageFingerprints;
 use store::Store;
 
 mod books;
@@ -90,7 +90,7 @@ impl Caftl {
     /// # Errors
     /// If the geometry is unsound, lacks spare blocks for the layer's own pages, or has more pages
     /// than 31 bits number. If an option is out of its range.
-    pub fn new(geometry: Geometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
+    pub fn new(geometry: DriveGeometry, options: CaftlOptions) -> Result<Self, OutOfRange> {
         let sizes = Sizes::of(&geometry, &options)?;
         let space = SpaceOptions {
             internal_pages_max: sizes.internal_pages_max,
@@ -103,7 +103,7 @@ impl Caftl {
         let books = Books {
             maps: Maps::new(logical),
             log: Log::new(geometry.page_bytes),
-            pages: Pages::new(geometry.pages(), geometry.page_bytes, sizes.metadata_frames),
+            pages: PageFingerprints::new(geometry.pages(), geometry.page_bytes, sizes.metadata_frames),
             store: Store::new(options.store, options.pre_hashes)?,
             own: OwnPages::new(&sizes, journal::entries_per_page(geometry.page_bytes)),
             has_capacitor: options.capacitor,
@@ -172,12 +172,19 @@ impl Caftl {
         }
     }
 
-    fn flash(&mut self) -> &mut Flash {
+    fn flash(&mut self) -> &mut CountedFlash {
         self.space.flash_mut()
     }
 
     /// Appends a page, and forgets the fingerprint of the one that lay there.
-    fn append(&mut self, stream: Stream, owner: Owner, source: Source, cause: Cause, sink: &mut dyn Sink) -> Ppa {
+    fn append(
+        &mut self,
+        stream: WriteStream,
+        owner: Owner,
+        source: PageSource,
+        cause: Cause,
+        sink: &mut dyn OpSink,
+    ) -> Ppa {
         let word = self.books.word(owner);
         let ppa = self.space.append(stream, word, source, cause, &mut self.books, sink);
         self.books.reused(ppa);
@@ -245,7 +252,8 @@ impl Caftl {
     /// Checks that the tables that a start would find, with the log's records, are those in RAM.
     fn check_tables(&self) {
         let books = &self.books;
-        let mut tables: Tables = books.own.load(&books.own.find(), books.maps.logical_pages(), &mut |_: &Record| ());
+        let mut tables: Tables =
+            books.own.load(&books.own.find(), books.maps.logical_pages(), &mut |_: &JournalRecord| ());
         books.log.records().iter().for_each(|record| tables.apply(*record));
         assert!(tables.primary == books.maps.primary(), "tables, journal and log are the primary table");
         assert!(tables.secondary == books.maps.secondary(), "tables, journal and log are the secondary table");
@@ -270,7 +278,7 @@ impl Caftl {
 }
 
 impl Ftl for Caftl {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         let erased = self.options.merges_collecting.then(|| self.counts().blocks_erased());
         let deduplicated = self.write_in_line(pages, sink);
         if let Some(erased) = erased {
@@ -279,10 +287,10 @@ impl Ftl for Caftl {
         let counts = self.flash().host_counts();
         counts.host_pages_written += pages.len() as u64;
         counts.pages_deduplicated += u64::from(deduplicated);
-        Written { programmed: pages.len() as u32 - deduplicated, deduplicated }
+        WrittenPages { programmed: pages.len() as u32 - deduplicated, deduplicated }
     }
 
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         let ppa = self.locate(lpn);
         self.flash().host_counts().host_pages_read += 1;
         match ppa {
@@ -292,7 +300,7 @@ impl Ftl for Caftl {
         ppa.is_some()
     }
 
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         assert!(pages.end <= self.books.maps.logical_pages(), "logical page {} is beyond the drive", pages.end);
         self.flash().host_counts().host_pages_trimmed += pages.len() as u64;
         for lpn in pages.map(Lpn) {
@@ -303,7 +311,7 @@ impl Ftl for Caftl {
     }
 
     /// Without a capacitor the log goes to the journal; with one it is as good as there.
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, sink: &mut dyn OpSink) {
         if !self.options.capacitor {
             // The log comes last: settling adds to it.
             self.settle(sink);
@@ -311,7 +319,7 @@ impl Ftl for Caftl {
         }
     }
 
-    fn idle(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+    fn idle(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         self.use_idle_time(budget, sink)
     }
 
@@ -337,7 +345,7 @@ impl Ftl for Caftl {
         true
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.space.flash().counts()
     }
 

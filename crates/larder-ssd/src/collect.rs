@@ -18,13 +18,13 @@
 
 use super::{
     geometry::{BlockId, PlaneId},
-    op::{Cause, Sink, Source},
-    space::{Place, Relocate, Space, Stream},
+    op::{Cause, OpSink, PageSource},
+    space::{PagePlace, Relocate, Space, WriteStream},
 };
 
 impl Space {
     /// Collects until `plane` has more free blocks than the threshold.
-    pub(super) fn collect(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
+    pub(super) fn collect(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn OpSink) {
         while self.free.len(plane) <= self.free_min {
             let Some((victim, valid)) = self.victims.fewest(plane) else { panic!("plane {} has no victim", plane.0) };
             assert!(
@@ -32,7 +32,7 @@ impl Space {
                 "plane {}: each victim is valid throughout",
                 plane.0
             );
-            let stream = if self.options.separate_collected { Stream::Collected } else { Stream::Host };
+            let stream = if self.options.separate_collected { WriteStream::Collected } else { WriteStream::Host };
             self.empty(victim, stream, Cause::Collection, relocate, sink);
             self.level(plane, relocate, sink);
         }
@@ -42,10 +42,10 @@ impl Space {
     pub(super) fn empty(
         &mut self,
         victim: BlockId,
-        stream: Stream,
+        stream: WriteStream,
         cause: Cause,
         relocate: &mut dyn Relocate,
-        sink: &mut dyn Sink,
+        sink: &mut dyn OpSink,
     ) {
         self.victims.remove(victim);
         let plane = self.flash.geometry().plane_of(victim);
@@ -61,10 +61,10 @@ impl Space {
             self.close_full(plane, stream, block);
         }
         while relocate.owes_page() {
-            let block = self.open_block(plane, Stream::Internal);
-            let place = Place { plane, stream: Stream::Internal, block };
+            let block = self.open_block(plane, WriteStream::Internal);
+            let place = PagePlace { plane, stream: WriteStream::Internal, block };
             let owner = relocate.pay_page(self.page_at(place));
-            self.program(place, owner, Source::Internal, Cause::Journal, sink);
+            self.program(place, owner, PageSource::Internal, Cause::Journal, sink);
         }
         self.flash.erase(victim, cause, sink);
         self.free.put(victim, self.flash.array());
@@ -83,7 +83,7 @@ impl Space {
     }
 
     /// Moves the least-worn closed block of `plane` if it is too far behind and a look is due.
-    fn level(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn Sink) {
+    fn level(&mut self, plane: PlaneId, relocate: &mut dyn Relocate, sink: &mut dyn OpSink) {
         let Some(spread_max) = self.options.wear_spread_max else { return };
         if self.since_look[plane.0 as usize] < spread_max {
             return;
@@ -103,7 +103,7 @@ impl Space {
         if let Some((erases, block)) = least
             && most - erases > spread_max
         {
-            self.empty(block, Stream::Still, Cause::WearLevelling, relocate, sink);
+            self.empty(block, WriteStream::Still, Cause::WearLevelling, relocate, sink);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Counts of a drive: operations by cause, write amplification, wear, and years of life.
 //!
-//! Role: [`Flash`](super::flash::Flash) and the translation layer keep [`Counts`]. [`Wear`] and
-//! [`Life`] are derived on request.
+//! Role: [`CountedFlash`](super::flash::CountedFlash) and the translation layer keep
+//! [`DriveCounts`]. [`Wear`] and [`Life`] are derived on request.
 //!
 //! Invariant: `programs[Host]` = host pages written − pages deduplicated. Pages that a buffer
 //! before the drive absorbs are not among them, and have their own count.
@@ -15,7 +15,7 @@ use super::{
 
 /// Operations since the drive was made.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct DriveCounts {
     /// Pages read from flash, by [`Cause`].
     pub reads: [u64; Cause::COUNT],
     /// Pages programmed, by [`Cause`].
@@ -40,7 +40,7 @@ pub struct Counts {
     pub pages_evicted: u64,
 }
 
-impl Counts {
+impl DriveCounts {
     /// Sums the pages programmed for any cause.
     pub fn pages_programmed(&self) -> u64 {
         self.programs.iter().sum()
@@ -70,8 +70,8 @@ impl Counts {
     }
 
     /// Returns the counts since `earlier`, a former state of the same counts.
-    pub fn since(&self, earlier: &Counts) -> Counts {
-        Counts {
+    pub fn since(&self, earlier: &DriveCounts) -> DriveCounts {
+        DriveCounts {
             hashes: less(&self.hashes, &earlier.hashes),
             reads: less(&self.reads, &earlier.reads),
             programs: less(&self.programs, &earlier.programs),

@@ -1,35 +1,35 @@
 //! Flash for a translation layer: state, counts and sink as one.
 //!
-//! Role: [`Flash`] does an operation to the [`FlashArray`], counts it by its cause and tells the
-//! sink, in one call.
+//! Role: [`CountedFlash`] does an operation to the [`FlashArray`], counts it by its cause and tells
+//! the sink, in one call.
 //!
 //! Invariant: there is no other way to program, read or erase, so the sink hears exactly the
 //! counted operations.
 //!
-//! It does not decide. [`Flash::invalidate`] makes pages invalid; that costs no operation, and the
-//! sink does not hear of it.
+//! It does not decide. [`CountedFlash::invalidate`] makes pages invalid; that costs no operation,
+//! and the sink does not hear of it.
 
 use super::{
     array::FlashArray,
-    counts::Counts,
-    geometry::{BlockId, Geometry, Lpn, Ppa},
-    op::{Cause, Hash, Op, Sink, Source},
+    counts::DriveCounts,
+    geometry::{BlockId, DriveGeometry, Lpn, Ppa},
+    op::{Cause, FlashOp, Hash, OpSink, PageSource},
 };
 
 /// A drive's flash; see the module.
 #[derive(Debug)]
-pub struct Flash {
+pub struct CountedFlash {
     array: FlashArray,
-    counts: Counts,
+    counts: DriveCounts,
 }
 
-impl Flash {
+impl CountedFlash {
     /// Makes flash that was never programmed.
     ///
     /// # Panics
     /// If the geometry is not sound.
-    pub fn new(geometry: Geometry) -> Self {
-        Flash { array: FlashArray::new(geometry), counts: Counts::default() }
+    pub fn new(geometry: DriveGeometry) -> Self {
+        CountedFlash { array: FlashArray::new(geometry), counts: DriveCounts::default() }
     }
 
     /// Returns the state.
@@ -38,36 +38,43 @@ impl Flash {
     }
 
     /// Returns the geometry.
-    pub fn geometry(&self) -> &Geometry {
+    pub fn geometry(&self) -> &DriveGeometry {
         self.array.geometry()
     }
 
     /// Returns the counts of all operations so far.
-    pub fn counts(&self) -> &Counts {
+    pub fn counts(&self) -> &DriveCounts {
         &self.counts
     }
 
     /// Returns the counts, of which the translation layer keeps those of the host's requests.
     ///
     /// Those of operations are kept here.
-    pub fn host_counts(&mut self) -> &mut Counts {
+    pub fn host_counts(&mut self) -> &mut DriveCounts {
         &mut self.counts
     }
 
     /// Reads a page.
-    pub fn read(&mut self, ppa: Ppa, cause: Cause, sink: &mut dyn Sink) {
+    pub fn read(&mut self, ppa: Ppa, cause: Cause, sink: &mut dyn OpSink) {
         self.counts.reads[cause as usize] += 1;
-        sink.op(&Op::Read { ppa, cause });
+        sink.op(&FlashOp::Read { ppa, cause });
     }
 
     /// Programs the next free page of `block`; see [`FlashArray::program`].
     ///
     /// # Panics
     /// If the block is fully programmed.
-    pub fn program(&mut self, block: BlockId, owner: u32, source: Source, cause: Cause, sink: &mut dyn Sink) -> Ppa {
+    pub fn program(
+        &mut self,
+        block: BlockId,
+        owner: u32,
+        source: PageSource,
+        cause: Cause,
+        sink: &mut dyn OpSink,
+    ) -> Ppa {
         let ppa = self.array.program(block, owner);
         self.counts.programs[cause as usize] += 1;
-        sink.op(&Op::Program { ppa, source, cause });
+        sink.op(&FlashOp::Program { ppa, source, cause });
         ppa
     }
 
@@ -75,8 +82,8 @@ impl Flash {
     ///
     /// # Panics
     /// If the block is fully programmed.
-    pub fn pad(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
-        let ppa = self.program(block, u32::MAX, Source::Padding, cause, sink);
+    pub fn pad(&mut self, block: BlockId, cause: Cause, sink: &mut dyn OpSink) {
+        let ppa = self.program(block, u32::MAX, PageSource::Padding, cause, sink);
         self.array.invalidate(ppa);
     }
 
@@ -86,9 +93,9 @@ impl Flash {
     ///
     /// # Panics
     /// If `from` is not valid, or `to` fully programmed.
-    pub fn copy(&mut self, from: Ppa, to: BlockId, cause: Cause, sink: &mut dyn Sink) -> Ppa {
+    pub fn copy(&mut self, from: Ppa, to: BlockId, cause: Cause, sink: &mut dyn OpSink) -> Ppa {
         self.read(from, cause, sink);
-        let ppa = self.program(to, self.array.owner(from), Source::Copy(from), cause, sink);
+        let ppa = self.program(to, self.array.owner(from), PageSource::Copy(from), cause, sink);
         self.array.invalidate(from);
         ppa
     }
@@ -97,22 +104,22 @@ impl Flash {
     ///
     /// # Panics
     /// If a page of it is valid.
-    pub fn erase(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+    pub fn erase(&mut self, block: BlockId, cause: Cause, sink: &mut dyn OpSink) {
         self.array.erase(block);
         self.counts.erases[cause as usize] += 1;
-        sink.op(&Op::Erase { block, cause });
+        sink.op(&FlashOp::Erase { block, cause });
     }
 
     /// Hashes a page in the controller.
-    pub fn hash(&mut self, hash: Hash, cause: Cause, sink: &mut dyn Sink) {
+    pub fn hash(&mut self, hash: Hash, cause: Cause, sink: &mut dyn OpSink) {
         self.counts.hashes[hash as usize] += 1;
-        sink.op(&Op::Hash { hash, cause });
+        sink.op(&FlashOp::Hash { hash, cause });
     }
 
     /// Reports a logical page that the drive has dropped; the caller invalidates its physical page.
-    pub fn evicted(&mut self, lpn: Lpn, sink: &mut dyn Sink) {
+    pub fn evicted(&mut self, lpn: Lpn, sink: &mut dyn OpSink) {
         self.counts.pages_evicted += 1;
-        sink.op(&Op::Evicted { lpn });
+        sink.op(&FlashOp::Evicted { lpn });
     }
 
     /// Makes a page invalid; see [`FlashArray::invalidate`].

@@ -6,9 +6,9 @@
 //!
 //! Role: a cache's content has a copy elsewhere, unless it is dirty. If the drive needs a block, it
 //! drops a data block without dirty pages. It copies nothing, and tells the host
-//! ([`Op::Evicted`](super::op::Op::Evicted)). If it finds no such block, it merges as any hybrid
-//! drive does. Pages in the log are merged and copied in any case: eviction makes room for the data
-//! blocks that merges need.
+//! ([`FlashOp::Evicted`](super::op::FlashOp::Evicted)). If it finds no such block, it merges as any
+//! hybrid drive does. Pages in the log are merged and copied in any case: eviction makes room for
+//! the data blocks that merges need.
 //!
 //! The host says which pages are dirty ([`Ftl::tell_dirty`]). FlashTier's write-dirty is that and a
 //! write, write-clean a write of clean pages, clean a word alone, and evict a trim.
@@ -40,7 +40,7 @@
 //! [`Ftl::tell_dirty`]: super::ftl::Ftl::tell_dirty
 
 use super::{
-    geometry::{Geometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX, within},
+    geometry::{DriveGeometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX, within},
     hybrid::{
         Hybrid, HybridOptions,
         eviction::{Eviction, VictimOrder},
@@ -110,7 +110,7 @@ impl Hybrid {
     ///
     /// # Errors
     /// If the geometry is unsound or has too few blocks, or an option is out of its range.
-    pub fn flashtier(geometry: Geometry, options: FlashTierOptions) -> Result<Self, OutOfRange> {
+    pub fn flashtier(geometry: DriveGeometry, options: FlashTierOptions) -> Result<Self, OutOfRange> {
         geometry.check()?;
         let FlashTierOptions { order, log_share_percent, reserves_log, address_space_percent, wear_spread_max } =
             options;

@@ -1,7 +1,8 @@
 //! The trait of all flash translation layers.
 //!
 //! Role: [`Ftl`] has the calls of the host's side of a drive. A layer is one file that implements
-//! it and one line in [`FTLS`](crate::kinds::FTLS). The tests over random workloads run on all lines of that table.
+//! it and one line in [`FTLS`](crate::kinds::FTLS). The tests over random workloads run on all
+//! lines of that table.
 //!
 //! Invariants: a layer has no clock and no randomness. The drive's write buffer is before the
 //! layer, not in it. Pages that the buffer absorbs never come here; `write` gets the pages that
@@ -15,9 +16,9 @@ use larder_core::Fingerprint;
 
 use super::{
     array::{FlashArray, PageTotals},
-    counts::Counts,
+    counts::DriveCounts,
     geometry::{Lpn, Ppa},
-    op::Sink,
+    op::OpSink,
 };
 
 /// A logical page that the host writes.
@@ -33,7 +34,7 @@ pub struct PageWrite {
 
 /// The numbers of programmed and deduplicated pages of a write.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WrittenPages {
     /// Pages that were programmed.
     pub programmed: u32,
     /// Pages that were not, because their content was there.
@@ -52,13 +53,13 @@ pub trait Ftl: Send {
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`], or the request not of whole
     /// [`Ftl::write_unit_pages`].
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written;
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages;
 
     /// Reads a page; returns false and reads nothing if the page is not there.
     ///
     /// # Panics
     /// If the page is not below [`Ftl::logical_pages`].
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool;
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool;
 
     /// Trims these pages: the host has no more use for them.
     ///
@@ -66,15 +67,15 @@ pub trait Ftl: Send {
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`].
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink);
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink);
 
     /// Makes the layer's state in RAM durable, such as a journal. Most layers have none.
-    fn flush(&mut self, _sink: &mut dyn Sink) {}
+    fn flush(&mut self, _sink: &mut dyn OpSink) {}
 
     /// Works on deferred tasks, such as deduplication out of line, while the host asks for nothing.
     ///
     /// The layer may use about `budget` operations. Returns the number of used ones.
-    fn idle(&mut self, _budget: u64, _sink: &mut dyn Sink) -> u64 {
+    fn idle(&mut self, _budget: u64, _sink: &mut dyn OpSink) -> u64 {
         0
     }
 
@@ -150,7 +151,7 @@ pub trait Ftl: Send {
     }
 
     /// Returns the counts of all operations so far.
-    fn counts(&self) -> &Counts;
+    fn counts(&self) -> &DriveCounts;
 
     /// Returns the physical state.
     fn array(&self) -> &FlashArray;

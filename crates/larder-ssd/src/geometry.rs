@@ -1,6 +1,6 @@
 //! The geometry of a drive, and the numbers of its parts.
 //!
-//! Role: [`Geometry`] counts packages, dies, planes, blocks and pages. It refuses numbers that
+//! Role: [`DriveGeometry`] counts packages, dies, planes, blocks and pages. It refuses numbers that
 //! cannot hold, and names the field, its value and its range.
 //!
 //! Numbers: block `b` lies in plane `b % planes`, so that blocks in a row lie in planes in a row.
@@ -9,9 +9,9 @@
 //! `plane % (packages × dies)`, and that `% packages` is its package. So blocks in a row lie in
 //! packages in a row, then in other dies, then in other planes.
 //!
-//! Invariant: a `Geometry` that [`Geometry::check`] took has at most [`PAGES_MAX`] pages, so that a
-//! `u32` numbers them and [`Ppa::NONE`] is none of them. Derived counts are meant for such
-//! geometries.
+//! Invariant: a `DriveGeometry` that [`DriveGeometry::check`] took has at most [`PAGES_MAX`] pages,
+//! so that a `u32` numbers them and [`Ppa::NONE`] is none of them. Derived counts are meant for
+//! such geometries.
 //!
 //! It leaves times to `profile.rs`, and the use of blocks to the layers.
 
@@ -59,7 +59,7 @@ pub struct PlaneId(pub u32);
 pub struct OutOfRange {
     /// The name of a field or a derived number.
     ///
-    /// Fields are those of [`Geometry`] or [`Profile`](super::profile::Profile).
+    /// Fields are those of [`DriveGeometry`] or [`DriveProfile`](super::profile::DriveProfile).
     pub field: &'static str,
     /// The value.
     pub value: String,
@@ -92,7 +92,7 @@ pub(super) fn within(field: &'static str, value: u32, from: u32, to: u32) -> Res
 
 /// The geometry of a drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Geometry {
+pub struct DriveGeometry {
     /// Flash packages, each with a bus of its own to the controller.
     pub packages: u32,
     /// Dies of a package.
@@ -108,11 +108,11 @@ pub struct Geometry {
     /// Flash beyond the logical capacity, in percent of the logical capacity.
     ///
     /// It may be 0: the translation layer decides its need of spare blocks
-    /// ([`Geometry::check_spare_blocks`]).
+    /// ([`DriveGeometry::check_spare_blocks`]).
     pub over_provisioning_percent: f64,
 }
 
-impl Geometry {
+impl DriveGeometry {
     /// Refuses a geometry that cannot be built.
     ///
     /// # Errors
@@ -240,7 +240,7 @@ impl Geometry {
         PlaneId(block.0 % self.planes())
     }
 
-    /// Returns the die of a plane, below [`Geometry::dies`].
+    /// Returns the die of a plane, below [`DriveGeometry::dies`].
     pub fn die_of(&self, plane: PlaneId) -> u32 {
         plane.0 % self.dies()
     }

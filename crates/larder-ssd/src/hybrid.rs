@@ -54,11 +54,11 @@ use self::eviction::Eviction;
 use super::{
     array::FlashArray,
     blocks::{FreeBlocks, NO_BLOCK, POOL},
-    counts::Counts,
-    flash::Flash,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
-    op::{Cause, Sink, Source},
+    counts::DriveCounts,
+    flash::CountedFlash,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{BlockId, DriveGeometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, OpSink, PageSource},
     table,
 };
 
@@ -105,7 +105,7 @@ const BLOCKS_MIN: u32 = 4;
 /// The layer; see the module.
 #[derive(Debug)]
 pub struct Hybrid {
-    flash: Flash,
+    flash: CountedFlash,
     free: FreeBlocks,
     logical_pages: u32,
     takes_trims: bool,
@@ -133,7 +133,7 @@ pub struct Hybrid {
 }
 
 /// Computes the log's blocks for a share of all, checked against the drive.
-pub(super) fn log_blocks(geometry: &Geometry, percent: f64) -> Result<u32, OutOfRange> {
+pub(super) fn log_blocks(geometry: &DriveGeometry, percent: f64) -> Result<u32, OutOfRange> {
     let blocks = geometry.blocks();
     // No share suffices there.
     if blocks < BLOCKS_MIN {
@@ -159,7 +159,7 @@ impl Hybrid {
     ///
     /// # Errors
     /// If the geometry is unsound or has too few blocks, or an option is out of its range.
-    pub fn new(geometry: Geometry, options: HybridOptions) -> Result<Self, OutOfRange> {
+    pub fn new(geometry: DriveGeometry, options: HybridOptions) -> Result<Self, OutOfRange> {
         geometry.check()?;
         let log = log_blocks(&geometry, options.log_share_percent)?;
         let left = (geometry.blocks() - log - 1) * geometry.pages_per_block;
@@ -168,7 +168,7 @@ impl Hybrid {
 
     /// Makes a drive whose log has `log_blocks` at most, and that may drop data.
     pub(super) fn of(
-        geometry: Geometry,
+        geometry: DriveGeometry,
         options: HybridOptions,
         logical_pages: u32,
         log_blocks: u32,
@@ -180,7 +180,7 @@ impl Hybrid {
         let random_max = log_blocks as usize - 1;
         let open = (geometry.planes() as usize).min(random_max / 2).max(1);
         Ok(Hybrid {
-            flash: Flash::new(geometry),
+            flash: CountedFlash::new(geometry),
             free: FreeBlocks::pooled((0..geometry.blocks()).map(BlockId)),
             logical_pages,
             takes_trims: options.takes_trims,
@@ -215,12 +215,12 @@ impl Hybrid {
         (block != NO_BLOCK).then_some(BlockId(block))
     }
 
-    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn Sink) {
+    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn OpSink) {
         let PageWrite { lpn, content } = *page;
         assert!(lpn.0 < self.logical_pages, "logical page {} is beyond the drive", lpn.0);
         let logical_block = lpn.0 / self.flash.geometry().pages_per_block;
         let block = self.block_for(lpn.0, sink);
-        let ppa = self.flash.program(block, lpn.0, Source::Host(lpn, content), Cause::Host, sink);
+        let ppa = self.flash.program(block, lpn.0, PageSource::Host(lpn, content), Cause::Host, sink);
         // The old copy comes last: a merge may have moved it.
         if let Some(old) = std::mem::replace(&mut self.pages[lpn.0 as usize], ppa).some() {
             self.give_up(old);
@@ -237,7 +237,7 @@ impl Hybrid {
     }
 
     /// Finds the block whose next page is for `lpn`. See the module for the order.
-    fn block_for(&mut self, lpn: u32, sink: &mut dyn Sink) -> BlockId {
+    fn block_for(&mut self, lpn: u32, sink: &mut dyn OpSink) -> BlockId {
         let pages_per_block = self.flash.geometry().pages_per_block;
         let (logical_block, offset) = (lpn / pages_per_block, lpn % pages_per_block);
         if let Some(Sequential { block, of }) = self.sequential
@@ -270,7 +270,7 @@ impl Hybrid {
     }
 
     /// Finds the next random log block in turn, with a free page.
-    fn log_block(&mut self, sink: &mut dyn Sink) -> BlockId {
+    fn log_block(&mut self, sink: &mut dyn OpSink) -> BlockId {
         let slot = self.next_open;
         self.next_open = (slot + 1) % self.open.len();
         if let Some(block) = self.open[slot]
@@ -298,18 +298,18 @@ impl Hybrid {
     }
 
     /// Takes a free block for the log.
-    fn take_log_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
+    fn take_log_block(&mut self, sink: &mut dyn OpSink) -> Option<BlockId> {
         self.take_block(1, sink)
     }
 
     /// Takes a free block for a logical block that has no data block.
-    fn take_data_block(&mut self, sink: &mut dyn Sink) -> Option<BlockId> {
+    fn take_data_block(&mut self, sink: &mut dyn OpSink) -> Option<BlockId> {
         let log_max = self.random_max as u32 + 1;
         self.take_block(if self.log_is_reserved { 1 + log_max - self.log_blocks() } else { 1 }, sink)
     }
 
     /// Takes a free block and leaves `kept`; drops data for it if the drive may.
-    fn take_block(&mut self, kept: u32, sink: &mut dyn Sink) -> Option<BlockId> {
+    fn take_block(&mut self, kept: u32, sink: &mut dyn OpSink) -> Option<BlockId> {
         while self.free.len(POOL) <= kept {
             let victim = self.eviction.as_mut()?.next_victim(&self.data)?;
             self.evict(victim, sink);
@@ -326,18 +326,18 @@ impl Hybrid {
         (block, left)
     }
 
-    fn erase(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+    fn erase(&mut self, block: BlockId, cause: Cause, sink: &mut dyn OpSink) {
         self.flash.erase(block, cause, sink);
         self.free.put(block, self.flash.array());
         self.since_look += 1;
     }
 
     /// Makes `block` the data block of a logical block; the one before is erased.
-    fn set_data(&mut self, logical_block: u32, block: BlockId, sink: &mut dyn Sink) {
+    fn set_data(&mut self, logical_block: u32, block: BlockId, sink: &mut dyn OpSink) {
         self.replace_data(logical_block, block, Cause::Merge, sink);
     }
 
-    fn replace_data(&mut self, logical_block: u32, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+    fn replace_data(&mut self, logical_block: u32, block: BlockId, cause: Cause, sink: &mut dyn OpSink) {
         let old = self.data_block(logical_block);
         self.data[logical_block as usize] = block.0;
         self.holds[block.0 as usize] = logical_block;
@@ -351,7 +351,7 @@ impl Hybrid {
     }
 
     /// Erases a data block without valid pages.
-    fn drop_data(&mut self, block: BlockId, cause: Cause, sink: &mut dyn Sink) {
+    fn drop_data(&mut self, block: BlockId, cause: Cause, sink: &mut dyn OpSink) {
         let logical_block = std::mem::replace(&mut self.holds[block.0 as usize], NO_BLOCK);
         self.data[logical_block as usize] = NO_BLOCK;
         if let Some(eviction) = &mut self.eviction {
@@ -360,7 +360,7 @@ impl Hybrid {
         self.erase(block, cause, sink);
     }
 
-    fn trim_page(&mut self, lpn: u32, sink: &mut dyn Sink) {
+    fn trim_page(&mut self, lpn: u32, sink: &mut dyn OpSink) {
         let Some(old) = std::mem::replace(&mut self.pages[lpn as usize], Ppa::NONE).some() else { return };
         let (block, left) = self.give_up(old);
         if left > 0 {
@@ -380,15 +380,15 @@ impl Ftl for Hybrid {
         self.eviction.is_some()
     }
 
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         for page in pages {
             self.write_page(page, sink);
         }
         self.flash.host_counts().host_pages_written += pages.len() as u64;
-        Written { programmed: pages.len() as u32, deduplicated: 0 }
+        WrittenPages { programmed: pages.len() as u32, deduplicated: 0 }
     }
 
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         let ppa = self.pages[lpn.0 as usize].some();
         self.flash.host_counts().host_pages_read += 1;
         match ppa {
@@ -401,7 +401,7 @@ impl Ftl for Hybrid {
         ppa.is_some()
     }
 
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         assert!(pages.end <= self.logical_pages, "logical page {} is beyond the drive", pages.end);
         self.flash.host_counts().host_pages_trimmed += pages.len() as u64;
         if !self.takes_trims {
@@ -450,7 +450,7 @@ impl Ftl for Hybrid {
         Some(first..(first + pages_per_block).min(self.logical_pages))
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.flash.counts()
     }
 

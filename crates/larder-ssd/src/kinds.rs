@@ -11,16 +11,16 @@ use crate::{
     geometry::OutOfRange,
     hybrid::{Hybrid, HybridOptions},
     page_mapped::{PageMapped, PageMappedOptions},
-    profile::Profile,
+    profile::DriveProfile,
     space::SpaceOptions,
     weu_aligned::{WeuAligned, WeuAlignedOptions},
 };
 
 /// Makes a layer for a drive.
-pub type Make = fn(&Profile) -> Result<Box<dyn Ftl>, OutOfRange>;
+pub type Make = fn(&DriveProfile) -> Result<Box<dyn Ftl>, OutOfRange>;
 
 /// Makes a layer whose unit is a cache's write-evict unit of so many bytes.
-pub type MakeForWeus = fn(&Profile, u64) -> Result<Box<dyn Ftl>, OutOfRange>;
+pub type MakeForWeus = fn(&DriveProfile, u64) -> Result<Box<dyn Ftl>, OutOfRange>;
 
 /// A translation layer by its name.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +48,7 @@ impl FtlKind {
     /// # Errors
     /// The first number of the profile that cannot be; the units' size, if the layer is made for
     /// units and cannot have such.
-    pub fn make_for(&self, profile: &Profile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
+    pub fn make_for(&self, profile: &DriveProfile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
         match self.make_for_weus.zip(weu_bytes) {
             Some((make, weu_bytes)) => make(profile, weu_bytes),
             None => (self.make)(profile),
@@ -137,20 +137,20 @@ pub const FTLS: &[FtlKind] = &[
     },
 ];
 
-fn make_page_mapped(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
+fn make_page_mapped(profile: &DriveProfile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     let options = PageMappedOptions { space, takes_trims };
     Ok(Box::new(PageMapped::new(profile.geometry, options)?))
 }
 
-fn make_caftl(profile: &Profile, options: CaftlOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
+fn make_caftl(profile: &DriveProfile, options: CaftlOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     Ok(Box::new(Caftl::new(profile.geometry, CaftlOptions { space, ..options })?))
 }
 
-fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
+fn make_hybrid(profile: &DriveProfile, takes_trims: bool) -> Result<Box<dyn Ftl>, OutOfRange> {
     let geometry = profile.geometry;
     geometry.check()?;
     // The layer would take its blocks from the logical pages; a profile has to have some spare.
@@ -158,11 +158,11 @@ fn make_hybrid(profile: &Profile, takes_trims: bool) -> Result<Box<dyn Ftl>, Out
     Ok(Box::new(Hybrid::new(geometry, HybridOptions { takes_trims, ..HybridOptions::default() })?))
 }
 
-fn make_flashtier(profile: &Profile, options: FlashTierOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
+fn make_flashtier(profile: &DriveProfile, options: FlashTierOptions) -> Result<Box<dyn Ftl>, OutOfRange> {
     Ok(Box::new(Hybrid::flashtier(profile.geometry, options)?))
 }
 
-fn make_weu_aligned(profile: &Profile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
+fn make_weu_aligned(profile: &DriveProfile, weu_bytes: Option<u64>) -> Result<Box<dyn Ftl>, OutOfRange> {
     let options = WeuAlignedOptions { weu_bytes, ..WeuAlignedOptions::default() };
     Ok(Box::new(WeuAligned::new(profile.geometry, options)?))
 }

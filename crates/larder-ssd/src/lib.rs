@@ -1,9 +1,9 @@
 //! A simulated solid-state drive: its translation layer's work for requests, and the erasures.
 //!
-//! Role: a [`Profile`](profile::Profile) describes a drive. An [`Ftl`](ftl::Ftl) (flash translation
-//! layer) turns the host's reads, writes and trims of *logical pages* into operations on *physical
-//! pages*. It tells each of them to a [`Sink`](op::Sink), in order. A sink is the model of time, a
-//! shadow flash that a test compares with, or an empty one.
+//! Role: a [`DriveProfile`](profile::DriveProfile) describes a drive. An [`Ftl`](ftl::Ftl) (flash
+//! translation layer) turns the host's reads, writes and trims of *logical pages* into operations
+//! on *physical pages*. It tells each of them to an [`OpSink`](op::OpSink), in order. A sink is the
+//! model of time, a shadow flash that a test compares with, or an empty one.
 //!
 //! | file | content |
 //! |---|---|
@@ -31,12 +31,13 @@
 //! beyond the logical capacity, in percent of the logical capacity.
 //!
 //! Invariants: no data is moved, there is no clock and no randomness, and the same requests make
-//! the same operations. All programs, reads and erasures go through [`Flash`](flash::Flash), so
-//! state, counts and the sink's operations never disagree. A page is programmed once between
-//! erasures, and a block's pages in their order; a breach panics.
+//! the same operations. All programs, reads and erasures go through
+//! [`CountedFlash`](flash::CountedFlash), so state, counts and the sink's operations never
+//! disagree. A page is programmed once between erasures, and a block's pages in their order; a
+//! breach panics.
 //!
-//! It does not take time, for which there is [`op::Sink`], or model errors of bits and bad blocks.
-//! It leaves the host's side, a cache's data on logical pages, to `larder-sim`.
+//! It does not take time, for which there is [`op::OpSink`], or model errors of bits and bad
+//! blocks. It leaves the host's side, a cache's data on logical pages, to `larder-sim`.
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 

@@ -1,10 +1,10 @@
 //! Operations of a translation layer on the flash, with their causes and their listeners.
 //!
-//! Role: [`Op`] is one operation, and [`Cause`] indexes the counts. A [`Sink`] hears of all
+//! Role: [`FlashOp`] is one operation, and [`Cause`] indexes the counts. An [`OpSink`] hears of all
 //! operations of a drive in the order in which the flash sees them. The model of time schedules
 //! them; a test keeps a shadow flash with them.
 //!
-//! Invariant: an [`Op::Program`] names the source of its bytes, so that a sink that hears all
+//! Invariant: an [`FlashOp::Program`] names the source of its bytes, so that a sink that hears all
 //! operations knows the content of every page.
 //!
 //! It does not time an operation.
@@ -81,7 +81,7 @@ impl Cause {
 
 /// The source of a programmed page's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum PageSource {
     /// The host's write of this logical page. The content is that of
     /// [`PageWrite`](super::ftl::PageWrite).
     Host(Lpn, Option<Fingerprint>),
@@ -109,7 +109,7 @@ impl Hash {
 
 /// An operation of a drive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Op {
+pub enum FlashOp {
     /// The read of a page.
     Read {
         /// The page.
@@ -122,7 +122,7 @@ pub enum Op {
         /// The page.
         ppa: Ppa,
         /// The source of its bytes.
-        source: Source,
+        source: PageSource,
         /// The cause.
         cause: Cause,
     },
@@ -150,13 +150,13 @@ pub enum Op {
 }
 
 /// A listener to all operations of a drive. Closures are sinks, too.
-pub trait Sink {
+pub trait OpSink {
     /// Hears that `op` comes next.
-    fn op(&mut self, op: &Op);
+    fn op(&mut self, op: &FlashOp);
 }
 
-impl<F: FnMut(&Op)> Sink for F {
-    fn op(&mut self, op: &Op) {
+impl<F: FnMut(&FlashOp)> OpSink for F {
+    fn op(&mut self, op: &FlashOp) {
         self(op);
     }
 }
@@ -165,6 +165,6 @@ impl<F: FnMut(&Op)> Sink for F {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 
-impl Sink for Nobody {
-    fn op(&mut self, _: &Op) {}
+impl OpSink for Nobody {
+    fn op(&mut self, _: &FlashOp) {}
 }

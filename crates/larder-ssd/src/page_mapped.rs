@@ -12,11 +12,11 @@ use std::ops::Range;
 
 use super::{
     array::FlashArray,
-    counts::Counts,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, OutOfRange, Ppa},
-    op::{Cause, Sink, Source},
-    space::{Relocate, Space, SpaceOptions, Stream},
+    counts::DriveCounts,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, OpSink, PageSource},
+    space::{Relocate, Space, SpaceOptions, WriteStream},
     table,
 };
 
@@ -56,17 +56,17 @@ impl PageMapped {
     ///
     /// # Errors
     /// If the geometry is unsound, lacks spare blocks, or an option is out of its range.
-    pub fn new(geometry: Geometry, options: PageMappedOptions) -> Result<Self, OutOfRange> {
+    pub fn new(geometry: DriveGeometry, options: PageMappedOptions) -> Result<Self, OutOfRange> {
         let space = Space::new(geometry, options.space)?;
         let map = Map(table::filled(Ppa::NONE, geometry.logical_pages() as usize));
         Ok(PageMapped { space, map, takes_trims: options.takes_trims })
     }
 
-    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn Sink) {
+    fn write_page(&mut self, page: &PageWrite, sink: &mut dyn OpSink) {
         let PageWrite { lpn, content } = *page;
         assert!((lpn.0 as usize) < self.map.0.len(), "logical page {} is beyond the drive", lpn.0);
-        let source = Source::Host(lpn, content);
-        let ppa = self.space.append(Stream::Host, lpn.0, source, Cause::Host, &mut self.map, sink);
+        let source = PageSource::Host(lpn, content);
+        let ppa = self.space.append(WriteStream::Host, lpn.0, source, Cause::Host, &mut self.map, sink);
         // The old copy comes last: collection may have moved it.
         let old = std::mem::replace(&mut self.map.0[lpn.0 as usize], ppa);
         if let Some(old) = old.some() {
@@ -76,15 +76,15 @@ impl PageMapped {
 }
 
 impl Ftl for PageMapped {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         for page in pages {
             self.write_page(page, sink);
         }
         self.space.flash_mut().host_counts().host_pages_written += pages.len() as u64;
-        Written { programmed: pages.len() as u32, deduplicated: 0 }
+        WrittenPages { programmed: pages.len() as u32, deduplicated: 0 }
     }
 
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         let ppa = self.map.0[lpn.0 as usize].some();
         let counts = self.space.flash_mut().host_counts();
         counts.host_pages_read += 1;
@@ -95,7 +95,7 @@ impl Ftl for PageMapped {
         ppa.is_some()
     }
 
-    fn trim(&mut self, pages: Range<u32>, _: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, _: &mut dyn OpSink) {
         assert!(pages.end as usize <= self.map.0.len(), "logical page {} is beyond the drive", pages.end);
         self.space.flash_mut().host_counts().host_pages_trimmed += pages.len() as u64;
         if !self.takes_trims {
@@ -116,7 +116,7 @@ impl Ftl for PageMapped {
         self.takes_trims
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.space.flash().counts()
     }
 

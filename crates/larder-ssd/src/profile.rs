@@ -1,15 +1,15 @@
 //! Named drives: geometry, times, rated erase cycles, buffer and controller.
 //!
-//! Role: [`PROFILES`] names them, each with the source of its numbers. [`Profile::scaled_to`] makes
-//! one of any capacity, by the number of its blocks or by their size. Nitro section 5.4 varies "the
-//! size of each block or flash chip".
+//! Role: [`PROFILES`] names them, each with the source of its numbers. [`DriveProfile::scaled_to`]
+//! makes one of any capacity, by the number of its blocks or by their size. Nitro section 5.4
+//! varies "the size of each block or flash chip".
 //!
 //! Invariant: every profile of the table is sound, for time as well.
 //!
 //! It leaves the overlap of these times to the model of time.
 
 use super::{
-    geometry::{Geometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX},
+    geometry::{DriveGeometry, OutOfRange, PAGES_MAX, PAGES_PER_BLOCK_MAX},
     op::Hash,
 };
 
@@ -44,13 +44,13 @@ pub const CORTEX_R4: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 
 
 /// A drive.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Profile {
+pub struct DriveProfile {
     /// The name.
     pub name: &'static str,
     /// A description, and the source of its numbers.
     pub about: &'static str,
     /// The geometry.
-    pub geometry: Geometry,
+    pub geometry: DriveGeometry,
     /// The times.
     pub timing: Timing,
     /// Erasures of blocks of other sizes: (bytes, nanoseconds) of a smaller and a larger block.
@@ -71,7 +71,7 @@ pub struct Profile {
     /// The geometry before it was cut to fewer planes, if it was.
     ///
     /// With a clock, its planes and buses are at work ([`time`](super::time)).
-    pub cut_from: Option<Geometry>,
+    pub cut_from: Option<DriveGeometry>,
 }
 
 /// SATA at 3 Gbit/s with 8b/10b coding, that of CAFTL's and Nitro's years.
@@ -81,7 +81,7 @@ pub const PCIE_3_X4: u64 = 3_938_000_000;
 
 /// The number that varies to make a drive of another capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scale {
+pub enum ProfileScale {
     /// The number of blocks.
     Blocks,
     /// The size of each block, by its pages.
@@ -92,14 +92,14 @@ pub enum Scale {
 const NITRO_ERASE: [(u64, u64); 2] = [(128 << 10, 2_000_000), (2 << 20, 3_800_000)];
 
 /// All profiles.
-pub const PROFILES: &[Profile] = &[
-    Profile {
+pub const PROFILES: &[DriveProfile] = &[
+    DriveProfile {
         name: "caftl",
         about: "CAFTL's simulated drive: Tables 1 and 2, the 16 MB buffer and 934 MHz of its section 4.2. Its 8 \
                 planes a package are 2 dies of 4 planes, and a page takes 100 us over the bus: Agrawal et al., \
                 Design Tradeoffs for SSD Performance (USENIX ATC 2008), Table 1, whose simulator it is. Rated \
                 cycles: 10,000 to 100,000 are CAFTL section 1.2's; the smaller",
-        geometry: Geometry {
+        geometry: DriveGeometry {
             packages: 10,
             dies_per_package: 2,
             planes_per_die: 4,
@@ -117,13 +117,13 @@ pub const PROFILES: &[Profile] = &[
         link_bytes_per_second: SATA_2,
         cut_from: None,
     },
-    Profile {
+    DriveProfile {
         name: "nitro-mlc",
         about: "Nitro's simulated drive (section 5.4): blocks of 2 MiB that take 3.8 ms to erase, 7% \
                 over-provisioning. The paper names Micron's MLC specification and no more; the rest are typical \
                 figures of such parts: pages of 8 KiB, 50 us, 1.3 ms, 200 MB/s, 3,000 cycles; 256 GB as the drive \
                 of its prototype",
-        geometry: Geometry {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 2,
             planes_per_die: 2,
@@ -141,14 +141,14 @@ pub const PROFILES: &[Profile] = &[
         link_bytes_per_second: SATA_2,
         cut_from: None,
     },
-    Profile {
+    DriveProfile {
         name: "tlc-nvme",
         about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for \
                 its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of Kang et al., A \
-                512Gb 3-bit/Cell 3D 6th-Generation V-NAND Flash Memory with 82MB/s Write Throughput and 1.2Gb/s \
+                512Gb 3-bit/Cell 3D 6th-Generation V-NAND CountedFlash Memory with 82MB/s Write Throughput and 1.2Gb/s \
                 Interface (ISSCC 2019). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of that class: 16 KiB \
                 pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
-        geometry: Geometry {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 4,
             planes_per_die: 2,
@@ -166,13 +166,13 @@ pub const PROFILES: &[Profile] = &[
         link_bytes_per_second: PCIE_3_X4,
         cut_from: None,
     },
-    Profile {
+    DriveProfile {
         name: "qlc-nvme",
         about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin \
-                are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
+                are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND CountedFlash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
                 High-Speed IO Rate, ISSCC 2020). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
                 that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
-        geometry: Geometry {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 4,
             planes_per_die: 2,
@@ -192,9 +192,9 @@ pub const PROFILES: &[Profile] = &[
     },
 ];
 
-impl Profile {
+impl DriveProfile {
     /// Finds the profile of this name.
-    pub fn named(name: &str) -> Option<Profile> {
+    pub fn named(name: &str) -> Option<DriveProfile> {
         PROFILES.iter().find(|profile| profile.name == name).copied()
     }
 
@@ -213,7 +213,7 @@ impl Profile {
     /// Refuses a drive whose time cannot be modelled.
     ///
     /// # Errors
-    /// The errors of [`Profile::check`], and the first time or clock that is zero.
+    /// The errors of [`DriveProfile::check`], and the first time or clock that is zero.
     pub fn check_time(&self) -> Result<(), OutOfRange> {
         self.check()?;
         let Timing { read_ns, program_ns, erase_ns, transfer_ns } = self.timing;
@@ -255,7 +255,7 @@ impl Profile {
     ///
     /// # Errors
     /// If that is more than 32 bits of pages number, or blocks would have more pages than any may.
-    pub fn scaled_to(&self, logical_bytes: u64, scale: Scale) -> Result<Profile, OutOfRange> {
+    pub fn scaled_to(&self, logical_bytes: u64, scale: ProfileScale) -> Result<DriveProfile, OutOfRange> {
         let mut profile = *self;
         let geometry = &mut profile.geometry;
         let pages = logical_bytes.div_ceil(u64::from(geometry.page_bytes)).max(1) as f64;
@@ -268,11 +268,11 @@ impl Profile {
         // The floor of `logical_pages` can lose a page: one more makes up for it.
         let pages = pages as u64 + u64::from(geometry.over_provisioning_percent > 0.0);
         match scale {
-            Scale::Blocks => {
+            ProfileScale::Blocks => {
                 let a_row = u64::from(geometry.planes()) * u64::from(geometry.pages_per_block);
                 geometry.blocks_per_plane = pages.div_ceil(a_row) as u32;
             }
-            Scale::BlockSize => {
+            ProfileScale::BlockSize => {
                 let size = pages.div_ceil(u64::from(geometry.blocks()));
                 if size > u64::from(PAGES_PER_BLOCK_MAX) {
                     let range = format!("at most {PAGES_PER_BLOCK_MAX}: vary the number of blocks");
@@ -286,11 +286,12 @@ impl Profile {
         Ok(profile)
     }
 
-    /// Returns the most bytes for the host that this drive can be [scaled to](Profile::scaled_to).
+    /// Returns the most bytes for the host that this drive can be
+    /// [scaled to](DriveProfile::scaled_to).
     ///
     /// They are whole pages in whole rows of the fixed parts. With their spare ones, 32 bits number
     /// them. The result is 0 if there is no room for one row.
-    pub fn capacity_max(&self, scale: Scale) -> u64 {
+    pub fn capacity_max(&self, scale: ProfileScale) -> u64 {
         let geometry = &self.geometry;
         let planes = [geometry.packages, geometry.dies_per_package, geometry.planes_per_die]
             .map(u128::from)
@@ -298,8 +299,8 @@ impl Profile {
             .product::<u128>();
         let a_row = planes
             * u128::from(match scale {
-                Scale::Blocks => geometry.pages_per_block,
-                Scale::BlockSize => geometry.blocks_per_plane,
+                ProfileScale::Blocks => geometry.pages_per_block,
+                ProfileScale::BlockSize => geometry.blocks_per_plane,
             });
         let rows = u128::from(PAGES_MAX) / a_row.max(1) * a_row;
         // The one page more is that of `scaled_to`.

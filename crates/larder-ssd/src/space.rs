@@ -1,6 +1,6 @@
 //! Flash as a log a plane: the place of the next page, and the making of room for it.
 //!
-//! Role: [`Space`] appends pages to open blocks, one a plane and [`Stream`], plane after plane
+//! Role: [`Space`] appends pages to open blocks, one a plane and [`WriteStream`], plane after plane
 //! (full striping, CAFTL Table 1). It collects and levels wear when a plane's free blocks run out
 //! (`collect.rs`). It ignores the meaning of pages: each has an owner, a word of the space's user,
 //! and [`Relocate`] hears of its moves. So the page-mapped layer is a space and a table, and CAFTL
@@ -18,15 +18,15 @@
 
 use super::{
     array::FlashArray,
-    blocks::{FreeBlocks, Victims},
-    flash::Flash,
-    geometry::{BlockId, Geometry, OutOfRange, PlaneId, Ppa},
-    op::{Cause, Sink, Source},
+    blocks::{ClosedBlocks, FreeBlocks},
+    flash::CountedFlash,
+    geometry::{BlockId, DriveGeometry, OutOfRange, PlaneId, Ppa},
+    op::{Cause, OpSink, PageSource},
 };
 
 /// Pages that are appended side by side, so that pages that die together lie together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stream {
+pub enum WriteStream {
     /// Pages that the host writes.
     Host,
     /// Pages that collection moves.
@@ -76,9 +76,9 @@ pub trait Relocate {
 
 /// The place of the page that is programmed next.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct PagePlace {
     pub(super) plane: PlaneId,
-    pub(super) stream: Stream,
+    pub(super) stream: WriteStream,
     pub(super) block: BlockId,
 }
 
@@ -110,9 +110,9 @@ pub struct SpaceOptions {
 
 impl SpaceOptions {
     /// Lists the streams that are written.
-    pub(super) fn streams(&self) -> impl Iterator<Item = Stream> + use<> {
+    pub(super) fn streams(&self) -> impl Iterator<Item = WriteStream> + use<> {
         let is_used = [true, self.separate_collected, self.internal_pages_max > 0, self.wear_spread_max.is_some()];
-        let all = [Stream::Host, Stream::Collected, Stream::Internal, Stream::Still];
+        let all = [WriteStream::Host, WriteStream::Collected, WriteStream::Internal, WriteStream::Still];
         all.into_iter().zip(is_used).filter(|(_, is_used)| *is_used).map(|(stream, _)| stream)
     }
 }
@@ -136,13 +136,13 @@ impl Default for SpaceOptions {
 /// The space; see the module.
 #[derive(Debug)]
 pub struct Space {
-    pub(super) flash: Flash,
+    pub(super) flash: CountedFlash,
     pub(super) free: FreeBlocks,
-    pub(super) victims: Victims,
+    pub(super) victims: ClosedBlocks,
     pub(super) options: SpaceOptions,
     /// A plane collects when it has no more free blocks than this.
     pub(super) free_min: u32,
-    /// Open blocks, by plane and [`Stream`].
+    /// Open blocks, by plane and [`WriteStream`].
     pub(super) open: Vec<[Option<BlockId>; STREAMS]>,
     /// Erasures of each plane since the last look at wear.
     pub(super) since_look: Vec<u32>,
@@ -155,7 +155,7 @@ impl Space {
     ///
     /// # Errors
     /// If the geometry is unsound or lacks the spare blocks, or an option is out of its range.
-    pub fn new(geometry: Geometry, options: SpaceOptions) -> Result<Self, OutOfRange> {
+    pub fn new(geometry: DriveGeometry, options: SpaceOptions) -> Result<Self, OutOfRange> {
         geometry.check()?;
         let percent = options.collection_threshold_percent;
         if !(0.0..100.0).contains(&percent) {
@@ -192,9 +192,9 @@ impl Space {
             return Err(OutOfRange::new("over_provisioning_percent", geometry.over_provisioning_percent, range));
         }
         Ok(Space {
-            flash: Flash::new(geometry),
+            flash: CountedFlash::new(geometry),
             free: FreeBlocks::all(&geometry),
-            victims: Victims::new(&geometry),
+            victims: ClosedBlocks::new(&geometry),
             options,
             free_min,
             open: vec![[None; STREAMS]; geometry.planes() as usize],
@@ -207,12 +207,12 @@ impl Space {
     /// Appends a page to the next plane that takes one, after making room if needed.
     pub fn append(
         &mut self,
-        stream: Stream,
+        stream: WriteStream,
         owner: u32,
-        source: Source,
+        source: PageSource,
         cause: Cause,
         relocate: &mut dyn Relocate,
-        sink: &mut dyn Sink,
+        sink: &mut dyn OpSink,
     ) -> Ppa {
         let place = self.make_room(stream, relocate, sink);
         self.program(place, owner, source, cause, sink)
@@ -221,14 +221,14 @@ impl Space {
     /// Finds the place of a stream's next page, on the next plane that takes one.
     ///
     /// It makes room before if needed.
-    pub fn make_room(&mut self, stream: Stream, relocate: &mut dyn Relocate, sink: &mut dyn Sink) -> Place {
+    pub fn make_room(&mut self, stream: WriteStream, relocate: &mut dyn Relocate, sink: &mut dyn OpSink) -> PagePlace {
         let plane = self.take_plane();
         let block = self.block_for(plane, stream, relocate, sink);
-        Place { plane, stream, block }
+        PagePlace { plane, stream, block }
     }
 
     /// Returns the page that [`Space::program`] programs there.
-    pub fn page_at(&self, place: Place) -> Ppa {
+    pub fn page_at(&self, place: PagePlace) -> Ppa {
         let array = self.flash.array();
         array.geometry().ppa(place.block, array.written(place.block))
     }
@@ -236,11 +236,11 @@ impl Space {
     /// Programs a page in the room that was made.
     pub fn program(
         &mut self,
-        Place { plane, stream, block }: Place,
+        PagePlace { plane, stream, block }: PagePlace,
         owner: u32,
-        source: Source,
+        source: PageSource,
         cause: Cause,
-        sink: &mut dyn Sink,
+        sink: &mut dyn OpSink,
     ) -> Ppa {
         let ppa = self.flash.program(block, owner, source, cause, sink);
         self.close_full(plane, stream, block);
@@ -266,7 +266,7 @@ impl Space {
     }
 
     /// Returns the flash: to read it, to count, and to change owners.
-    pub fn flash_mut(&mut self) -> &mut Flash {
+    pub fn flash_mut(&mut self) -> &mut CountedFlash {
         &mut self.flash
     }
 
@@ -276,7 +276,7 @@ impl Space {
     }
 
     /// Returns the flash.
-    pub fn flash(&self) -> &Flash {
+    pub fn flash(&self) -> &CountedFlash {
         &self.flash
     }
 
@@ -335,9 +335,9 @@ impl Space {
     fn block_for(
         &mut self,
         plane: PlaneId,
-        stream: Stream,
+        stream: WriteStream,
         relocate: &mut dyn Relocate,
-        sink: &mut dyn Sink,
+        sink: &mut dyn OpSink,
     ) -> BlockId {
         if let Some(block) = self.open[plane.0 as usize][stream as usize] {
             return block;
@@ -348,12 +348,12 @@ impl Space {
     }
 
     /// Returns the open block of a stream, without making room: collection's own way.
-    pub(super) fn open_block(&mut self, plane: PlaneId, stream: Stream) -> BlockId {
+    pub(super) fn open_block(&mut self, plane: PlaneId, stream: WriteStream) -> BlockId {
         if let Some(block) = self.open[plane.0 as usize][stream as usize] {
             return block;
         }
         let block = match stream {
-            Stream::Still => self.free.take_most_worn(plane),
+            WriteStream::Still => self.free.take_most_worn(plane),
             _ => self.free.take_least_worn(plane),
         };
         let block = block.or_else(|| self.take_open(plane));
@@ -371,7 +371,7 @@ impl Space {
     }
 
     /// Closes an open block once its last page is programmed.
-    pub(super) fn close_full(&mut self, plane: PlaneId, stream: Stream, block: BlockId) {
+    pub(super) fn close_full(&mut self, plane: PlaneId, stream: WriteStream, block: BlockId) {
         let array = self.flash.array();
         if array.free(block) == 0 {
             self.victims.insert(block, array.valid(block));

@@ -52,15 +52,15 @@ use buffer::Buffer;
 use events::{Event, Events};
 use filling::Filling;
 use handing::HandedOver;
-use lanes::{Job, Lanes, Owner, Step};
-use latency::Times;
-use stripes::Stripes;
+use lanes::{FlashJob, LaneStep, Lanes, Owner};
+use latency::OperationTimes;
+use stripes::BusyStripes;
 
 use super::{
     ftl::{Ftl, PageWrite},
     geometry::{Lpn, OutOfRange},
-    op::Op,
-    profile::Profile,
+    op::FlashOp,
+    profile::DriveProfile,
 };
 
 /// Nanoseconds: since the drive was switched on, or of a duration.
@@ -73,7 +73,7 @@ const PROGRAMS_AHEAD: u64 = 2;
 
 /// A request of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum DriveRequest {
     /// Reads these pages.
     Read(Range<u32>),
     /// Writes these pages, each once.
@@ -106,8 +106,8 @@ struct Pending {
 /// A drive with a clock; see the module.
 pub struct Drive {
     ftl: Box<dyn Ftl>,
-    profile: Profile,
-    stripes: Stripes,
+    profile: DriveProfile,
+    stripes: BusyStripes,
     /// Copies from one plane to another, so far.
     links: u64,
     lanes: Lanes,
@@ -132,7 +132,7 @@ pub struct Drive {
     reads_in_turn: bool,
     over: VecDeque<(u64, Nanos)>,
     evicted: BTreeSet<Lpn>,
-    times: Times,
+    times: OperationTimes,
 }
 
 impl Drive {
@@ -140,7 +140,7 @@ impl Drive {
     ///
     /// # Errors
     /// The first number of the profile with which there is no time, or no buffer.
-    pub fn new(ftl: Box<dyn Ftl>, profile: &Profile) -> Result<Drive, OutOfRange> {
+    pub fn new(ftl: Box<dyn Ftl>, profile: &DriveProfile) -> Result<Drive, OutOfRange> {
         profile.check_time()?;
         let geometry = *ftl.array().geometry();
         let frames = profile.buffer_bytes / u64::from(geometry.page_bytes);
@@ -150,7 +150,7 @@ impl Drive {
             let range = format!("what is written at once, {unit_bytes} bytes, or more, below 2^32 pages");
             return Err(OutOfRange::new("buffer_bytes", profile.buffer_bytes, range));
         };
-        let stripes = Stripes::new(profile, geometry);
+        let stripes = BusyStripes::new(profile, geometry);
         Ok(Drive {
             ftl,
             profile: *profile,
@@ -173,7 +173,7 @@ impl Drive {
             reads_in_turn: false,
             over: VecDeque::new(),
             evicted: BTreeSet::new(),
-            times: Times::default(),
+            times: OperationTimes::default(),
         })
     }
 
@@ -203,21 +203,21 @@ impl Drive {
     }
 
     /// Returns the times since the start, or since [`Drive::begin_times`].
-    pub fn times(&self) -> Times {
-        Times { absorbed: self.buffer.absorbed, ..self.times.clone() }
+    pub fn times(&self) -> OperationTimes {
+        OperationTimes { absorbed: self.buffer.absorbed, ..self.times.clone() }
     }
 
     /// Begins the times anew.
     pub fn begin_times(&mut self) {
         self.buffer.absorbed = 0;
-        self.times = Times { since_ns: self.now, ..Times::default() };
+        self.times = OperationTimes { since_ns: self.now, ..OperationTimes::default() };
     }
 
     /// Returns the time that cells were at work until `at`, in nanoseconds, summed over planes.
     ///
     /// All events before `at` have to be over.
     pub fn cells_ns(&self, at: Nanos) -> u128 {
-        let is_of_cells = |event: Event| matches!(event, Event::Step(Step::Cells(_)));
+        let is_of_cells = |event: Event| matches!(event, Event::Step(LaneStep::Cells(_)));
         let ends = self.events.iter().filter(|&(_, event)| is_of_cells(event)).map(|(ends, _)| ends);
         self.lanes.begun_ns() - ends.map(|ends| u128::from(ends - at)).sum::<u128>()
     }
@@ -244,20 +244,20 @@ impl Drive {
     /// # Panics
     /// For pages that the drive does not have, and writes not of whole units, each with its pages
     /// in order.
-    pub fn submit(&mut self, request: Request) -> u64 {
+    pub fn submit(&mut self, request: DriveRequest) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
         self.is_settled = false;
         let pending = |kind, left, pages| Pending { kind, asked_at: self.now, left, pages };
         match request {
-            Request::Read(pages) => {
+            DriveRequest::Read(pages) => {
                 self.requests.insert(number, pending(Kind::Read, pages.len() as u64, VecDeque::new()));
                 self.reads_waiting.extend(pages.clone().map(|lpn| (number, Lpn(lpn))));
                 if pages.is_empty() {
                     self.is_over(number);
                 }
             }
-            Request::Write(pages) => {
+            DriveRequest::Write(pages) => {
                 self.buffer.check_units(&pages);
                 let is_empty = pages.is_empty();
                 self.requests.insert(number, pending(Kind::Write, pages.len() as u64, pages.into()));
@@ -266,16 +266,16 @@ impl Drive {
                     false => self.writes_waiting.push_back(number),
                 }
             }
-            Request::Trim(pages) => {
+            DriveRequest::Trim(pages) => {
                 self.requests.insert(number, pending(Kind::Trim, 0, VecDeque::new()));
                 let mut ops = Vec::new();
                 for run in self.buffer.trim(pages) {
-                    self.ftl.trim(run, &mut |op: &Op| ops.push(*op));
+                    self.ftl.trim(run, &mut |op: &FlashOp| ops.push(*op));
                 }
                 self.hash_and_program(HandedOver { ops, ..HandedOver::default() });
                 self.is_over(number);
             }
-            Request::Flush => {
+            DriveRequest::Flush => {
                 self.requests.insert(number, pending(Kind::Flush, 0, VecDeque::new()));
                 self.flushes.push_back((number, self.buffer.next_batch()));
             }
@@ -340,7 +340,7 @@ impl Drive {
     /// Lets the layer do a little deferred work; returns false if nothing follows from it.
     fn work_alone(&mut self) -> bool {
         let mut ops = Vec::new();
-        let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &Op| ops.push(*op));
+        let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &FlashOp| ops.push(*op));
         self.is_settled = used == 0;
         if used > 0 {
             self.hash_and_program(HandedOver { ops, ..HandedOver::default() });
@@ -377,8 +377,8 @@ impl Drive {
     /// Reads a page that the buffer does not hold, into a frame.
     fn read(&mut self, request: u64, lpn: Lpn) {
         let mut ops = Vec::new();
-        self.ftl.read(lpn, &mut |op: &Op| ops.push(*op));
-        match ops.iter().rposition(|op| matches!(op, Op::Read { .. })) {
+        self.ftl.read(lpn, &mut |op: &FlashOp| ops.push(*op));
+        match ops.iter().rposition(|op| matches!(op, FlashOp::Read { .. })) {
             // Nothing is there.
             None => self.link(request, true),
             Some(last) => self.enqueue(&ops, None, Some((last, request))),
@@ -386,7 +386,7 @@ impl Drive {
     }
 
     /// Gives operations to their planes, in their order.
-    fn enqueue(&mut self, ops: &[Op], batch: Option<u64>, awaited: Option<(usize, u64)>) {
+    fn enqueue(&mut self, ops: &[FlashOp], batch: Option<u64>, awaited: Option<(usize, u64)>) {
         self.evicted.extend(jobs::evicted(ops));
         let Drive { stripes, links, filling, lanes, events, now, .. } = self;
         jobs::of(stripes, ops, batch, awaited, links, &mut |job| {
@@ -397,7 +397,7 @@ impl Drive {
         });
     }
 
-    fn job_is_done(&mut self, job: &Job) {
+    fn job_is_done(&mut self, job: &FlashJob) {
         if let Some(ppa) = job.fills {
             for (lpn, batch) in self.filling.ends(ppa) {
                 self.buffer.release(lpn, batch);
@@ -425,8 +425,8 @@ impl Drive {
         {
             self.flushes.pop_front();
             let mut ops = Vec::new();
-            self.ftl.flush(&mut |op: &Op| ops.push(*op));
-            let last = ops.iter().rposition(|op| matches!(op, Op::Program { .. }));
+            self.ftl.flush(&mut |op: &FlashOp| ops.push(*op));
+            let last = ops.iter().rposition(|op| matches!(op, FlashOp::Program { .. }));
             match last {
                 None => self.is_over(request),
                 Some(_) => {

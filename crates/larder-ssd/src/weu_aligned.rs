@@ -35,12 +35,12 @@ use std::ops::Range;
 use super::{
     array::FlashArray,
     blocks::{FreeBlocks, POOL},
-    counts::Counts,
-    flash::Flash,
+    counts::DriveCounts,
+    flash::CountedFlash,
     flashtier::address_pages,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{BlockId, Geometry, Lpn, OutOfRange, Ppa},
-    op::{Cause, Sink, Source},
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{BlockId, DriveGeometry, Lpn, OutOfRange, Ppa},
+    op::{Cause, OpSink, PageSource},
     use_order::UseOrder,
 };
 
@@ -79,7 +79,7 @@ impl WeuAlignedOptions {
     ///
     /// # Errors
     /// If the unit has no place on the drive, or is not of whole blocks.
-    fn unit_blocks(&self, geometry: &Geometry) -> Result<u32, OutOfRange> {
+    fn unit_blocks(&self, geometry: &DriveGeometry) -> Result<u32, OutOfRange> {
         let block_bytes = geometry.block_bytes();
         let Some(weu_bytes) = self.weu_bytes else {
             let most = u64::from(geometry.blocks() / UNITS_DEFAULT_MIN).max(1);
@@ -98,7 +98,7 @@ const NONE: u32 = u32::MAX;
 /// A *place* has room for a unit: `unit_blocks` blocks, numbered from 0.
 #[derive(Debug)]
 pub struct WeuAligned {
-    flash: Flash,
+    flash: CountedFlash,
     unit_blocks: u32,
     unit_pages: u32,
     places: u32,
@@ -119,7 +119,7 @@ impl WeuAligned {
     ///
     /// # Errors
     /// If the geometry is unsound, or an option is out of its range.
-    pub fn new(geometry: Geometry, options: WeuAlignedOptions) -> Result<Self, OutOfRange> {
+    pub fn new(geometry: DriveGeometry, options: WeuAlignedOptions) -> Result<Self, OutOfRange> {
         geometry.check()?;
         if options.wear_spread_max == Some(0) {
             return Err(OutOfRange::new("wear_spread_max", 0, "at least 1, or none"));
@@ -133,7 +133,7 @@ impl WeuAligned {
             return Err(OutOfRange::new("address_space_percent", options.address_space_percent, range));
         }
         Ok(WeuAligned {
-            flash: Flash::new(geometry),
+            flash: CountedFlash::new(geometry),
             unit_blocks,
             unit_pages,
             places,
@@ -178,7 +178,7 @@ impl WeuAligned {
     }
 
     /// Writes one unit, its pages in order.
-    fn write_unit(&mut self, unit: u32, pages: &[PageWrite], sink: &mut dyn Sink) {
+    fn write_unit(&mut self, unit: u32, pages: &[PageWrite], sink: &mut dyn OpSink) {
         if let Some(place) = self.place_of(unit) {
             (0..self.unit_pages).filter_map(|at| self.find(place, at)).collect::<Vec<_>>().into_iter().for_each(
                 |ppa| {
@@ -193,7 +193,7 @@ impl WeuAligned {
         let place = self.take_place(FreeBlocks::take_least_worn);
         for (at, page) in (0..).zip(pages) {
             let (block, _) = self.page_of(place, at);
-            self.flash.program(block, page.lpn.0, Source::Host(page.lpn, page.content), Cause::Host, sink);
+            self.flash.program(block, page.lpn.0, PageSource::Host(page.lpn, page.content), Cause::Host, sink);
         }
         self.settle(unit, place);
         self.recency.put(unit);
@@ -210,7 +210,7 @@ impl WeuAligned {
     }
 
     /// Drops the unit that was used least recently.
-    fn evict(&mut self, sink: &mut dyn Sink) {
+    fn evict(&mut self, sink: &mut dyn OpSink) {
         let Some(unit) = self.recency.least_recent() else { panic!("a full drive has a unit to drop") };
         let place = self.map[unit as usize];
         for at in 0..self.unit_pages {
@@ -223,14 +223,14 @@ impl WeuAligned {
     }
 
     /// Erases a place without valid pages, and unmaps its unit.
-    fn vacate(&mut self, place: u32, cause: Cause, sink: &mut dyn Sink) {
+    fn vacate(&mut self, place: u32, cause: Cause, sink: &mut dyn OpSink) {
         let unit = std::mem::replace(&mut self.holds[place as usize], NONE);
         self.map[unit as usize] = NONE;
         self.recency.remove(unit);
         self.erase(place, cause, sink);
     }
 
-    fn erase(&mut self, place: u32, cause: Cause, sink: &mut dyn Sink) {
+    fn erase(&mut self, place: u32, cause: Cause, sink: &mut dyn OpSink) {
         self.blocks_of(place).for_each(|block| self.flash.erase(block, cause, sink));
         self.free.put(BlockId(self.first_block(place)), self.flash.array());
     }
@@ -242,7 +242,7 @@ impl WeuAligned {
     /// Moves the unit in the least-worn place if that is too far behind the next written one.
     ///
     /// A place is free.
-    fn level(&mut self, sink: &mut dyn Sink) {
+    fn level(&mut self, sink: &mut dyn OpSink) {
         let (Some(spread_max), Some(next)) = (self.wear_spread_max, self.free.least_worn(POOL)) else { return };
         let next = self.flash.array().erases(next);
         if next - self.erases_min <= spread_max {
@@ -270,7 +270,7 @@ impl WeuAligned {
 }
 
 impl Ftl for WeuAligned {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         let mut sorted = Vec::new();
         let mut pages = pages;
         if !pages.is_sorted_by_key(|page| page.lpn) {
@@ -289,10 +289,10 @@ impl Ftl for WeuAligned {
             self.write_unit(unit, of_unit, sink);
         }
         self.flash.host_counts().host_pages_written += pages.len() as u64;
-        Written { programmed: pages.len() as u32, deduplicated: 0 }
+        WrittenPages { programmed: pages.len() as u32, deduplicated: 0 }
     }
 
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         let ppa = self.locate(lpn);
         self.flash.host_counts().host_pages_read += 1;
         match ppa {
@@ -305,7 +305,7 @@ impl Ftl for WeuAligned {
         ppa.is_some()
     }
 
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         assert!(pages.end <= self.logical_pages(), "logical page {} is beyond the drive", pages.end);
         self.flash.host_counts().host_pages_trimmed += pages.len() as u64;
         for lpn in pages {
@@ -342,7 +342,7 @@ impl Ftl for WeuAligned {
         Some(unit * self.unit_pages..(unit + 1) * self.unit_pages)
     }
 
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.flash.counts()
     }
 

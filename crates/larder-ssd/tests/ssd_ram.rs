@@ -8,16 +8,16 @@ mod live;
 
 use larder_ssd::{
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn},
+    geometry::{DriveGeometry, Lpn},
     kinds::{FTLS, FtlKind},
     op::Nobody,
-    profile::{Profile, Scale},
+    profile::{DriveProfile, ProfileScale},
 };
 
 #[global_allocator]
 static ALLOCATOR: live::Counting = live::Counting;
 
-fn make(kind: &FtlKind, profile: &Profile) -> Box<dyn Ftl> {
+fn make(kind: &FtlKind, profile: &DriveProfile) -> Box<dyn Ftl> {
     (kind.make)(profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name))
 }
 
@@ -37,9 +37,9 @@ fn fill_and_overwrite(ftl: &mut dyn Ftl) {
 /// There is one test alone: the allocator counts all threads.
 #[test]
 fn memory_is_what_is_told_and_fits() {
-    let caftl = Profile::named("caftl").expect("a profile");
-    let package = Profile { geometry: Geometry { packages: 1, ..caftl.geometry }, ..caftl };
-    let small = package.scaled_to(400 << 20, Scale::Blocks).unwrap_or_else(|error| panic!("{error}"));
+    let caftl = DriveProfile::named("caftl").expect("a profile");
+    let package = DriveProfile { geometry: DriveGeometry { packages: 1, ..caftl.geometry }, ..caftl };
+    let small = package.scaled_to(400 << 20, ProfileScale::Blocks).unwrap_or_else(|error| panic!("{error}"));
     for kind in FTLS {
         let (peak, told) = live::peak(|| {
             let mut ftl = make(kind, &small);
@@ -65,7 +65,7 @@ fn memory_is_what_is_told_and_fits() {
         assert!(peak - told < told / 16 + 4096, "{}: {told} bytes told, {peak} allocated", kind.name);
     }
 
-    let tlc = Profile::named("tlc-nvme").expect("a profile");
+    let tlc = DriveProfile::named("tlc-nvme").expect("a profile");
     assert!(tlc.geometry.page_bytes == 16 << 10 && tlc.geometry.logical_bytes() >= 1_000_000_000_000);
     for name in ["page-trim", "hybrid", "flashtier", "flashtier-merge", "flashtier-lru", "weu"] {
         let kind = FtlKind::named(name).expect("a layer");

@@ -17,8 +17,8 @@
 //!   (an *invalidate* may be lost), so all clean mappings are dropped: the origin has the data. An
 //!   earlier dirty one may have been written again, or destaged: it is kept, and is *suspect*.
 //!   Later frames are right about their chunks.
-//! - *The end of the log:* a superblock or slot that names a lost frame as durable reveals the loss.
-//!   The last frames, behind which neither was written, look like frames that a crash tore.
+//! - *The end of the log:* a superblock or slot that names a lost frame as durable reveals the
+//!   loss. The last frames, behind which neither was written, look like frames that a crash tore.
 //!
 //! Invariants: it does not write. On a sound flash the result is that of
 //! [`recover`](crate::recover::recover).

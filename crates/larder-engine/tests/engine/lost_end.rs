@@ -2,8 +2,8 @@
 //! back to an old state.
 //!
 //! These rules hold over each store. If a repair plan reports no loss and the end of the log is
-//! confirmed, no chunk reads as older. If the superblock or a slot names a lost frame as durable, an
-//! opening refuses, and a check reports the loss. A repair then lists its possible cost, and
+//! confirmed, no chunk reads as older. If the superblock or a slot names a lost frame as durable,
+//! an opening refuses, and a check reports the loss. A repair then lists its possible cost, and
 //! unlisted chunks read as before. Without such a name, the report calls the end of the log
 //! unconfirmed.
 
@@ -420,8 +420,8 @@ fn a_log_that_is_zeroed_whole_is_told_over_each_store() {
     }
 }
 
-/// A log that ends at any place before the named frame is told; one that ends behind it is not, over
-/// slots of one chunk, which have no other witness.
+/// A log that ends at any place before the named frame is told; one that ends behind it is not,
+/// over slots of one chunk, which have no other witness.
 #[test]
 fn each_end_of_a_log_before_the_frame_that_the_superblock_names_is_told() {
     for design in design::all() {

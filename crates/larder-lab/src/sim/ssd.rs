@@ -11,7 +11,7 @@ use larder::{
 use larder_sim::{report::drive::PREFIX, setup::drive::DriveSetup};
 use larder_ssd::{
     kinds::{FTLS, FtlKind},
-    profile::{PROFILES, Profile},
+    profile::{DriveProfile, PROFILES},
 };
 
 /// The default layer, as in today's drives.
@@ -23,7 +23,7 @@ const FTL: &str = "page-trim";
 pub fn profile(text: &str) -> Result<DriveSetup, String> {
     let mut pieces = text.split(':');
     let name = pieces.next().unwrap_or_default();
-    let profile = Profile::named(name).ok_or_else(|| {
+    let profile = DriveProfile::named(name).ok_or_else(|| {
         let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
         format!("there is no drive {name:?}; there are {}", names.join(", "))
     })?;
@@ -88,7 +88,7 @@ pub fn check_metric(args: &DriveArgs, metric: &str) -> Outcome {
 pub fn profiles() -> Outcome {
     let mut page = String::new();
     let micros = |ns: u64| ns as f64 / 1e3;
-    for Profile { name, about, geometry, timing, rated_cycles, buffer_bytes, controller, .. } in PROFILES {
+    for DriveProfile { name, about, geometry, timing, rated_cycles, buffer_bytes, controller, .. } in PROFILES {
         page.push_str(&format!("{name:<11}{about}\n"));
         page.push_str(&format!(
             "{:<11}{} for the host, {}% over-provisioning; {} blocks of {} in {} planes, pages of {}; {rated_cycles} cycles; \

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{Comparison, Lab, Report, Span, Table};
 use larder_sim::report::plot::Scale;
-use larder_ssd::caftl::options::{CaftlOptions, Switch};
+use larder_ssd::caftl::options::{CaftlOptions, InLineSwitch};
 
 const BUFFER_MIB: u64 = 2;
 /// Sampling units in KiB.
@@ -208,7 +208,7 @@ pub(super) fn fig15(lab: &mut Lab<'_>) -> Result<Report, String> {
 
 /// Runs Figure 16.
 pub(super) fn fig16(lab: &mut Lab<'_>) -> Result<Report, String> {
-    let switched = CaftlOptions { switch: Some(Switch::default()), ..CaftlOptions::default() };
+    let switched = CaftlOptions { switch: Some(InLineSwitch::default()), ..CaftlOptions::default() };
     let mut of = single(lab, "the dynamic switch", &[("switch", switched)])?;
     for tables in [&mut of.tables, &mut of.queue] {
         publish(&mut tables[0], lab, "switch", &[("t1", 200.6)]);

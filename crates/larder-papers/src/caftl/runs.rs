@@ -8,15 +8,15 @@ use super::stream::Stream;
 use crate::Lab;
 use larder_ssd::{
     caftl::{Caftl, entry::StoreOptions, options::CaftlOptions, store::StoreCounts},
-    counts::Counts,
+    counts::DriveCounts,
     ftl::{Ftl, PageWrite},
     geometry::Lpn,
     op::Nobody,
     page_mapped::{PageMapped, PageMappedOptions},
-    profile::Profile,
+    profile::DriveProfile,
     space::SpaceOptions,
     time::{
-        Drive, Request,
+        Drive, DriveRequest,
         run::{at_full_load, at_own_pace},
     },
 };
@@ -62,7 +62,7 @@ pub struct Outcome {
     /// The mean time of a write, in microseconds.
     pub write_us: f64,
     /// The layer's counts since the trace began.
-    pub counts: Counts,
+    pub counts: DriveCounts,
     /// Pages written that never came to the layer.
     pub absorbed: u64,
     /// Erase blocks that are not wholly free, less those in use before.
@@ -123,7 +123,7 @@ fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
 }
 
 /// Makes the layer, with the pages that the trace reads first.
-fn prepared(stream: &Stream, case: &Case, profile: &Profile) -> Result<Box<dyn Ftl>, String> {
+fn prepared(stream: &Stream, case: &Case, profile: &DriveProfile) -> Result<Box<dyn Ftl>, String> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     let page = |&lpn: &u32| PageWrite { lpn: Lpn(lpn), content: None };
@@ -157,9 +157,9 @@ pub fn searched(lab: &Lab<'_>, at: usize, stores: &[StoreOptions]) -> Result<Vec
         let mut ftl = Caftl::new(geometry, options).map_err(|error| error.to_string())?;
         for (_, request) in stream.requests(geometry.logical_pages()) {
             match request {
-                Request::Write(pages) => drop(ftl.write(&pages, &mut Nobody)),
-                Request::Trim(pages) => ftl.trim(pages, &mut Nobody),
-                Request::Read(_) | Request::Flush => {}
+                DriveRequest::Write(pages) => drop(ftl.write(&pages, &mut Nobody)),
+                DriveRequest::Trim(pages) => ftl.trim(pages, &mut Nobody),
+                DriveRequest::Read(_) | DriveRequest::Flush => {}
             }
         }
         Ok(*ftl.store().counts())

@@ -17,8 +17,8 @@ use crate::Lab;
 use larder_ssd::{
     ftl::PageWrite,
     geometry::Lpn,
-    profile::{Profile, Scale},
-    time::{Nanos, Request},
+    profile::{DriveProfile, ProfileScale},
+    time::{DriveRequest, Nanos},
 };
 
 /// Pages of a request at most.
@@ -161,13 +161,13 @@ impl Stream {
     ///
     /// # Errors
     /// A sentence: there is no such drive.
-    pub fn profile(&self) -> Result<Profile, String> {
-        let profile = Profile::named("caftl").ok_or("there is no profile caftl")?;
+    pub fn profile(&self) -> Result<DriveProfile, String> {
+        let profile = DriveProfile::named("caftl").ok_or("there is no profile caftl")?;
         if self.pages_end <= profile.geometry.logical_pages() {
             return Ok(profile);
         }
         let bytes = u64::from(self.pages_end) * u64::from(PAGE_BYTES);
-        profile.scaled_to(bytes, Scale::Blocks).map_err(|error| error.to_string())
+        profile.scaled_to(bytes, ProfileScale::Blocks).map_err(|error| error.to_string())
     }
 
     /// Returns true if each request has a time.
@@ -191,15 +191,15 @@ impl Stream {
     }
 
     /// Returns the requests to a drive of so many logical pages, with their times.
-    pub fn requests(&self, logical_pages: u32) -> impl Iterator<Item = (Nanos, Request)> {
+    pub fn requests(&self, logical_pages: u32) -> impl Iterator<Item = (Nanos, DriveRequest)> {
         self.asked.iter().map(move |asked| {
             let Asked { at, kind, first, pages } = *asked;
             let range: Range<u32> = first.min(logical_pages)..(first + pages).min(logical_pages);
             let request = match kind {
-                Kind::Read => Request::Read(range),
-                Kind::Trim => Request::Trim(range),
-                Kind::Flush => Request::Flush,
-                Kind::Write { contents } => Request::Write(
+                Kind::Read => DriveRequest::Read(range),
+                Kind::Trim => DriveRequest::Trim(range),
+                Kind::Flush => DriveRequest::Flush,
+                Kind::Write { contents } => DriveRequest::Write(
                     (range.zip(&self.contents[contents..]))
                         .map(|(lpn, content)| PageWrite { lpn: Lpn(lpn), content: *content })
                         .collect(),

@@ -17,7 +17,7 @@ use larder_sim::{
     report::plot::Scale,
     setup::{FlashAmount, Options, Setup, drive::DriveSetup},
 };
-use larder_ssd::{kinds::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 
 /// The drive.
 const PROFILE: &str = "nitro-mlc";
@@ -26,9 +26,10 @@ const PROFILE: &str = "nitro-mlc";
 /// part.
 ///
 /// Blocks are of 2 MiB as in the profile. They are smaller in two cases. If one plane of a small
-/// cache's drive had too few ([`BLOCKS_PER_PLANE_MIN`](larder_sim::setup::drive::BLOCKS_PER_PLANE_MIN)),
-/// they are halved until it has enough. On `weu` a WEU must be whole blocks. Then all drives beside
-/// it have such blocks, since erasures are compared.
+/// cache's drive had too few
+/// ([`BLOCKS_PER_PLANE_MIN`](larder_sim::setup::drive::BLOCKS_PER_PLANE_MIN)), they are halved
+/// until it has enough. On `weu` a WEU must be whole blocks. Then all drives beside it have such
+/// blocks, since erasures are compared.
 const PAGE_BYTES: f64 = 4096.0;
 const PAGES_PER_BLOCK: f64 = 512.0;
 
@@ -75,7 +76,7 @@ const TODAY: [Pair; 4] = [
 
 /// Puts a cache of so many extents, in bytes, on a drive of its size.
 fn setup(variant: &Variant, ftl: &str, extents: u64, policy: WritePolicy) -> Result<Setup, String> {
-    let profile = Profile::named(PROFILE).ok_or("no such drive")?;
+    let profile = DriveProfile::named(PROFILE).ok_or("no such drive")?;
     let ftl = FtlKind::named(ftl).ok_or("no such layer")?;
     let drive =
         DriveSetup::new(profile, ftl).with("page_bytes", PAGE_BYTES)?.with("pages_per_block", PAGES_PER_BLOCK)?;

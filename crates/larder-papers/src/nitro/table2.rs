@@ -23,7 +23,7 @@ use larder_sim::{
     setup::{Granularity, Options, Setup},
     whole::{ClientRequest, Clients, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
-use larder_ssd::{kinds::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// Requests under way.
@@ -263,7 +263,7 @@ fn one(case: &Case<'_>) -> Result<Found, String> {
         None => Whole::new(Box::new(Uncached::new(EXTENT_BYTES)), None, origin),
         Some(setup) => {
             let cache: Box<dyn ReplayCache> = setup.build(case.working_set)?.cache;
-            let profile = Profile::named(DRIVE).ok_or("there is no such drive")?;
+            let profile = DriveProfile::named(DRIVE).ok_or("there is no such drive")?;
             let kind = FtlKind::named(FTL).ok_or("there is no such layer")?;
             let (drive, profile) = fitted(&profile, kind, cache.flash_span_bytes()).map_err(|error| refused(&error))?;
             Whole::new(cache, Some((drive, &profile)), origin)

@@ -5,9 +5,9 @@ use std::cell::Cell;
 use super::*;
 use crate::seeded::{Rng, for_seeds};
 use larder_ssd::{
-    geometry::Geometry,
+    geometry::DriveGeometry,
     kinds::FtlKind,
-    profile::{PROFILES, Profile},
+    profile::{DriveProfile, PROFILES},
 };
 
 fn chunk(start: u64, number: u8) -> RawChunk {
@@ -15,9 +15,9 @@ fn chunk(start: u64, number: u8) -> RawChunk {
 }
 
 fn of_pages(page_bytes: u64) -> PageContents {
-    let geometry = Geometry { page_bytes: page_bytes as u32, ..PROFILES[0].geometry };
+    let geometry = DriveGeometry { page_bytes: page_bytes as u32, ..PROFILES[0].geometry };
     let kind = FtlKind::named("caftl").expect("a layer that asks");
-    let ftl = kind.make_for(&Profile { geometry, ..PROFILES[0] }, None).expect("a drive");
+    let ftl = kind.make_for(&DriveProfile { geometry, ..PROFILES[0] }, None).expect("a drive");
     PageContents::of(&*ftl)
 }
 

@@ -17,8 +17,8 @@ use crate::{
 use larder_core::Fingerprint;
 use larder_ssd::{
     array::FlashArray,
-    ftl::Written,
-    geometry::{Geometry, Ppa},
+    ftl::WrittenPages,
+    geometry::{DriveGeometry, Ppa},
     kinds::FTLS,
     profile::PROFILES,
 };
@@ -44,15 +44,15 @@ impl Noting {
 }
 
 impl Ftl for Noting {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         self.note(Call::Write(pages.to_vec()));
         self.inner.write(pages, sink)
     }
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         self.note(Call::Read(lpn.0));
         self.inner.read(lpn, sink)
     }
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         self.note(Call::Trim(pages.clone()));
         self.inner.trim(pages, sink);
     }
@@ -71,7 +71,7 @@ impl Ftl for Noting {
     fn deduplicates(&self) -> bool {
         true
     }
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.inner.counts()
     }
     fn array(&self) -> &FlashArray {
@@ -87,7 +87,7 @@ impl Ftl for Noting {
 
 const PAGE_BYTES: u64 = 4096;
 const PAGE_SECTORS: u64 = PAGE_BYTES / SECTOR_BYTES;
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 1,
     planes_per_die: 2,
@@ -130,9 +130,10 @@ struct Beside {
 impl Beside {
     fn new(kind: &FtlKind) -> Beside {
         let weu_bytes = GEOMETRY.pages_per_block as u64 * PAGE_BYTES * 2;
-        let make = || kind.make_for(&Profile { geometry: GEOMETRY, ..PROFILES[0] }, Some(weu_bytes)).expect("a layer");
+        let make =
+            || kind.make_for(&DriveProfile { geometry: GEOMETRY, ..PROFILES[0] }, Some(weu_bytes)).expect("a layer");
         let unit_bytes = u64::from(make().write_unit_pages()) * PAGE_BYTES;
-        let profile = Profile { geometry: GEOMETRY, buffer_bytes: UNITS * unit_bytes, ..PROFILES[0] };
+        let profile = DriveProfile { geometry: GEOMETRY, buffer_bytes: UNITS * unit_bytes, ..PROFILES[0] };
         let mut host = Host::new(&profile, kind, Some(weu_bytes)).expect("a drive");
         let calls = Arc::default();
         host.ftl = Box::new(Noting { inner: make(), calls: Arc::clone(&calls) });

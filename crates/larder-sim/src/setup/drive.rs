@@ -6,7 +6,7 @@
 //! drive has fewer planes. If one plane is left, blocks have fewer pages, half as many at a time.
 //! If a layer still has no room, it gets more and smaller blocks, up to [`BLOCKS_PER_PLANE_TRIED`]
 //! a plane. With a clock the remaining planes stand for all of the profile's
-//! ([`Profile::cut_from`]), so that one cut serves erasures and time.
+//! ([`DriveProfile::cut_from`]), so that one cut serves erasures and time.
 //!
 //! A layer for write-evict units takes over the cache's units. A unit has to be whole blocks. If it
 //! is not, blocks have fewer pages first, half as many at a time, until it is.
@@ -28,10 +28,11 @@ use super::Setup;
 use crate::host::Host;
 use larder_ssd::{
     geometry::{
-        Geometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX, PARALLEL_MAX,
+        DriveGeometry, OVER_PROVISIONING_PERCENT_MAX, OutOfRange, PAGE_BYTES, PAGES_MAX, PAGES_PER_BLOCK_MAX,
+        PARALLEL_MAX,
     },
     kinds::FtlKind,
-    profile::{Profile, Scale},
+    profile::{DriveProfile, ProfileScale},
 };
 
 /// The fewest blocks of a plane of a drive that is cut to the size of a cache.
@@ -69,8 +70,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn of(geometry: &Geometry) -> Shape {
-        let Geometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
+    fn of(geometry: &DriveGeometry) -> Shape {
+        let DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
         Shape { packages, dies_per_package, planes_per_die, pages_per_block }
     }
 
@@ -86,9 +87,9 @@ impl Shape {
         }
     }
 
-    fn give(self, geometry: &mut Geometry) {
+    fn give(self, geometry: &mut DriveGeometry) {
         let Shape { packages, dies_per_package, planes_per_die, pages_per_block } = self;
-        *geometry = Geometry { packages, dies_per_package, planes_per_die, pages_per_block, ..*geometry };
+        *geometry = DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, ..*geometry };
     }
 }
 
@@ -101,7 +102,7 @@ pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Optio
         setup.options.drive?;
         Some(setup.build(working_set_chunks).ok()?.drive?.profile().geometry)
     };
-    let found: Vec<Geometry> = setups.iter().filter_map(geometry).collect();
+    let found: Vec<DriveGeometry> = setups.iter().filter_map(geometry).collect();
     let shape = found.iter().map(Shape::of).reduce(Shape::least)?;
     if found.iter().all(|geometry| Shape::of(geometry) == shape) {
         return None;
@@ -118,7 +119,7 @@ pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Optio
 #[derive(Clone, Copy, Debug)]
 pub struct DriveSetup {
     /// The hardware.
-    pub profile: Profile,
+    pub profile: DriveProfile,
     /// The translation layer.
     pub ftl: &'static FtlKind,
     /// The capacity.
@@ -178,7 +179,7 @@ const CLOCK: (f64, f64) = (100_000_000.0, 100_000_000_000.0);
 const LINK: (f64, f64) = (10_000_000.0, 1_000_000_000_000.0);
 /// 1 TiB: it has fewer than 2^32 of the smallest pages.
 const BUFFER: (f64, f64) = (0.0, (1u64 << 40) as f64);
-/// The most is [`Profile::capacity_max`] of the other numbers.
+/// The most is [`DriveProfile::capacity_max`] of the other numbers.
 const CAPACITY: &str = "capacity";
 
 /// All fields.
@@ -241,7 +242,7 @@ impl Field {
 
 impl DriveSetup {
     /// Makes a drive as large as the flash of its cache.
-    pub fn new(profile: Profile, ftl: &'static FtlKind) -> DriveSetup {
+    pub fn new(profile: DriveProfile, ftl: &'static FtlKind) -> DriveSetup {
         DriveSetup { profile, ftl, capacity: Capacity::OfCache, only_data: false, shape: None, keeps_spare: false }
     }
 
@@ -282,7 +283,7 @@ impl DriveSetup {
         }
         self.fit_blocks()?;
         // The range of the capacity follows from the other numbers.
-        let (least, most) = (1.0, self.profile.capacity_max(Scale::Blocks) as f64);
+        let (least, most) = (1.0, self.profile.capacity_max(ProfileScale::Blocks) as f64);
         for (field, value) in given.iter().filter(is_capacity) {
             field.check(*value, (least, most))?;
             (field.set)(&mut self, *value);
@@ -296,7 +297,7 @@ impl DriveSetup {
     /// other numbers.
     fn fit_blocks(&mut self) -> Result<(), String> {
         let geometry = &mut self.profile.geometry;
-        let Geometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
+        let DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
         let row =
             [packages, dies_per_package, planes_per_die, pages_per_block].map(u128::from).iter().product::<u128>();
         let rows = u128::from(PAGES_MAX) / row;
@@ -403,21 +404,26 @@ impl DriveSetup {
 }
 
 /// Cuts the drive with room for these bytes, in the given blocks and planes.
-fn shaped(profile: &Profile, bytes: u64, shape: Shape) -> Result<Profile, OutOfRange> {
+fn shaped(profile: &DriveProfile, bytes: u64, shape: Shape) -> Result<DriveProfile, OutOfRange> {
     let mut from = *profile;
     shape.give(&mut from.geometry);
     from.cut_from = Some(profile.geometry);
-    from.scaled_to(bytes, Scale::Blocks)
+    from.scaled_to(bytes, ProfileScale::Blocks)
 }
 
 /// Cuts the drive with room for these bytes, in whole units if it has such; see the module.
-fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32) -> Result<Profile, OutOfRange> {
+fn fitted(
+    profile: &DriveProfile,
+    bytes: u64,
+    weu_bytes: Option<u64>,
+    blocks_min: u32,
+) -> Result<DriveProfile, OutOfRange> {
     let mut from = *profile;
     if let Some(pages) = weu_bytes.and_then(|weu_bytes| pages_dividing(&from, weu_bytes)) {
         from.geometry.pages_per_block = pages;
     }
     loop {
-        let scaled = from.scaled_to(bytes, Scale::Blocks)?;
+        let scaled = from.scaled_to(bytes, ProfileScale::Blocks)?;
         if scaled.geometry.blocks_per_plane >= blocks_min {
             return Ok(scaled);
         }
@@ -439,8 +445,8 @@ fn fitted(profile: &Profile, bytes: u64, weu_bytes: Option<u64>, blocks_min: u32
 /// Finds the most pages of a block that divide such a unit, among the halvings of the profile's.
 ///
 /// It returns `None` if there are none; the layer then refuses the unit.
-fn pages_dividing(profile: &Profile, weu_bytes: u64) -> Option<u32> {
-    let Geometry { pages_per_block, page_bytes, .. } = profile.geometry;
+fn pages_dividing(profile: &DriveProfile, weu_bytes: u64) -> Option<u32> {
+    let DriveGeometry { pages_per_block, page_bytes, .. } = profile.geometry;
     let halves = std::iter::successors(Some(pages_per_block), |pages| Some(pages / 2).filter(|_| pages % 2 == 0));
     halves
         .take_while(|pages| *pages == pages_per_block || *pages >= PAGES_PER_BLOCK_MIN)
@@ -529,7 +535,7 @@ mod tests {
     #[test]
     fn what_is_said_to_be_the_least_is_the_least() {
         let caftl = |name: &str| {
-            let profile = Profile::named("caftl").expect("a drive");
+            let profile = DriveProfile::named("caftl").expect("a drive");
             let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer"));
             drive.with("pages_per_block", 7.0).expect("a number")
         };
@@ -586,8 +592,8 @@ mod tests {
         for (name, value) in [("packages", 7.0), ("over_provisioning_percent", 0.0), ("pages_per_block", 48.0)] {
             for profile in PROFILES {
                 let drive = DriveSetup::new(*profile, &FTLS[0]).with(name, value).expect("a number");
-                let most = drive.profile.capacity_max(Scale::Blocks);
-                let scaled = |bytes| drive.profile.scaled_to(bytes, Scale::Blocks);
+                let most = drive.profile.capacity_max(ProfileScale::Blocks);
+                let scaled = |bytes| drive.profile.scaled_to(bytes, ProfileScale::Blocks);
                 assert!(scaled(most).is_ok_and(|scaled| scaled.geometry.logical_bytes() >= most), "{}", profile.name);
                 assert!(drive.with(CAPACITY, most as f64).is_ok());
                 let words = format!("capacity is {}, but has to be", most + 1);

@@ -19,7 +19,7 @@ use crate::{
 };
 use larder_ssd::{
     geometry::OutOfRange,
-    time::{Drive, Nanos, Request},
+    time::{Drive, DriveRequest, Nanos},
 };
 
 /// The place of a step: its task, and the chain of its stage.
@@ -123,7 +123,7 @@ impl Devices {
                 let Some(drive) = &mut self.drive else { return };
                 drive.advance_to(now);
                 // Pages that were never written read as nothing, and are there at once.
-                let trimmed = if let Request::Trim(pages) = &request { pages.clone() } else { 0..0 };
+                let trimmed = if let DriveRequest::Trim(pages) = &request { pages.clone() } else { 0..0 };
                 let number = drive.submit(request);
                 // Pages that were written since the cache asked are still dirty.
                 for page in self.dirty.iter().flat_map(|dirty| dirty.dirty_in(trimmed.clone())) {

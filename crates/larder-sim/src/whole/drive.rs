@@ -8,7 +8,7 @@
 //! It does not cut.
 
 use crate::setup::drive::DriveSetup;
-use larder_ssd::{geometry::OutOfRange, kinds::FtlKind, profile::Profile, time::Drive};
+use larder_ssd::{geometry::OutOfRange, kinds::FtlKind, profile::DriveProfile, time::Drive};
 
 /// Makes the drive, new and empty, of a profile that was cut.
 ///
@@ -16,7 +16,7 @@ use larder_ssd::{geometry::OutOfRange, kinds::FtlKind, profile::Profile, time::D
 ///
 /// # Errors
 /// A figure that the layer or its time refuses.
-pub fn clocked(cut: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Drive, OutOfRange> {
+pub fn clocked(cut: &DriveProfile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<Drive, OutOfRange> {
     cut.check_time()?;
     Drive::new(kind.make_for(cut, weu_bytes)?, cut)
 }
@@ -26,7 +26,11 @@ pub fn clocked(cut: &Profile, kind: &FtlKind, weu_bytes: Option<u64>) -> Result<
 ///
 /// # Errors
 /// A figure that the layer or its time refuses.
-pub fn fitted(profile: &Profile, kind: &'static FtlKind, flash_bytes: u64) -> Result<(Drive, Profile), OutOfRange> {
+pub fn fitted(
+    profile: &DriveProfile,
+    kind: &'static FtlKind,
+    flash_bytes: u64,
+) -> Result<(Drive, DriveProfile), OutOfRange> {
     profile.check_time()?;
     let cut = *DriveSetup::new(*profile, kind).made(flash_bytes, None)?.profile();
     Ok((clocked(&cut, kind, None)?, cut))
@@ -47,7 +51,7 @@ mod tests {
                 assert_eq!(drive.planes(), whole / has * has, "{name} of {mib} MiB: {:?}", cut.geometry);
             }
         }
-        let without = Profile { link_bytes_per_second: 0, ..PROFILES[0] };
+        let without = DriveProfile { link_bytes_per_second: 0, ..PROFILES[0] };
         let why = fitted(&without, &FTLS[0], 64 << 20).map(|_| ()).expect_err("refused").to_string();
         assert!(why.starts_with("link_bytes_per_second is 0, but has to be at least 1"), "{why}");
     }

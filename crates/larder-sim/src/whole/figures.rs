@@ -10,7 +10,7 @@ use larder_trace::Op;
 use crate::{origin::Work, tally::Tally};
 use larder_ssd::time::{
     Nanos,
-    latency::{Latencies, Times},
+    latency::{Latencies, OperationTimes},
 };
 
 /// The clocks and meters at a moment.
@@ -38,7 +38,7 @@ pub struct Figures {
     /// The time from the first request to the answer of the last.
     pub elapsed_ns: Nanos,
     /// The drive's times for the cache's requests. None without a drive.
-    pub drive: Option<Times>,
+    pub drive: Option<OperationTimes>,
     /// The mean share of the time in which the drive's planes were at work, from 0 to 1. None
     /// without a drive.
     pub drive_utilisation: Option<f64>,

@@ -16,7 +16,7 @@ use crate::{
     devices::{Action, DeviceRequest, Requests},
     waiting::Waiting,
 };
-use larder_ssd::{ftl::Ftl, time::Request};
+use larder_ssd::{ftl::Ftl, time::DriveRequest};
 
 /// See the module.
 pub(super) struct Pages {
@@ -50,25 +50,25 @@ impl Pages {
     }
 
     /// Returns the drive's requests for a request of the flash, one after the other.
-    pub fn of(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
+    pub fn of(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<DriveRequest> {
         let range = request.range();
         match request.action {
             Action::Read => reads(self.waiting.pages_read(&range)),
             Action::Write => self.write(requests, request),
             Action::Trim => self.trim(range.start, range.end).into_iter().collect(),
-            Action::Flush => vec![Request::Flush],
+            Action::Flush => vec![DriveRequest::Flush],
         }
     }
 
     /// Returns the drive's request when these bytes get no more.
     ///
     /// If they are a unit that waits, its rest is padding.
-    pub fn seal(&mut self, bytes: &Range<u64>) -> Option<Request> {
+    pub fn seal(&mut self, bytes: &Range<u64>) -> Option<DriveRequest> {
         let (unit, _) = self.waiting.forget_unit_of(bytes)?;
         Some(self.unit_write(unit))
     }
 
-    fn write(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<Request> {
+    fn write(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<DriveRequest> {
         let range = request.range();
         self.bytes_written += request.len;
         let mut asked = Vec::new();
@@ -86,7 +86,7 @@ impl Pages {
             }
         }
         if !whole.is_empty() {
-            asked.push(Request::Write(whole));
+            asked.push(DriveRequest::Write(whole));
         }
         while let Some((unit, waited)) = self.waiting.take_excess() {
             asked.extend(reads(self.waiting.pages_missing(unit, &waited)));
@@ -100,23 +100,23 @@ impl Pages {
     }
 
     /// Returns the write of a unit, with all that was written to it.
-    fn unit_write(&self, unit: u64) -> Request {
-        Request::Write(self.contents.page_writes(self.pages_of(unit)).collect())
+    fn unit_write(&self, unit: u64) -> DriveRequest {
+        DriveRequest::Write(self.contents.page_writes(self.pages_of(unit)).collect())
     }
 
-    fn trim(&mut self, start: u64, end: u64) -> Option<Request> {
+    fn trim(&mut self, start: u64, end: u64) -> Option<DriveRequest> {
         let (first, last) = (start.div_ceil(self.page_bytes), end / self.page_bytes);
         if first >= last {
             return None;
         }
         self.waiting.forget_units_in(&(first * self.page_bytes..last * self.page_bytes));
         self.contents.trim(first..last);
-        Some(Request::Trim(first as u32..last as u32))
+        Some(DriveRequest::Trim(first as u32..last as u32))
     }
 }
 
 /// Returns reads of these pages, which ascend: one of each run.
-fn reads(pages: impl Iterator<Item = u64>) -> Vec<Request> {
+fn reads(pages: impl Iterator<Item = u64>) -> Vec<DriveRequest> {
     let mut runs: Vec<Range<u32>> = Vec::new();
     for page in pages.map(|page| page as u32) {
         match runs.last_mut() {
@@ -124,5 +124,5 @@ fn reads(pages: impl Iterator<Item = u64>) -> Vec<Request> {
             _ => runs.push(page..page + 1),
         }
     }
-    runs.into_iter().map(Request::Read).collect()
+    runs.into_iter().map(DriveRequest::Read).collect()
 }

@@ -33,7 +33,7 @@ const JOINED_BYTES_MAX: u64 = 1 << 20;
 /// A request to a device.
 #[derive(Clone, Debug)]
 pub(super) enum Step {
-    Drive(larder_ssd::time::Request),
+    Drive(larder_ssd::time::DriveRequest),
     Origin(origin::Request),
 }
 

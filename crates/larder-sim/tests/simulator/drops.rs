@@ -16,7 +16,7 @@ use larder_sim::{
     tally::Tally,
     whole::{ClientRequest, Pace, Whole},
 };
-use larder_ssd::{kinds::FtlKind, profile::Profile};
+use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 use larder_trace::Op;
 
 const LAYERS: [&str; 3] = ["flashtier", "flashtier-merge", "flashtier-lru"];
@@ -56,7 +56,8 @@ fn clients(rng: &mut Rng, count: u64, most: u64, chunk_bytes: u32, bytes: u64) -
 
 fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, flash_bytes: u64) -> Setup {
     let orphans = ["d-lru", "d-arc"].contains(&design.name).then_some(Orphans::Forget);
-    let drive = DriveSetup::new(Profile::named(profile).expect("a profile"), FtlKind::named(layer).expect("a layer"));
+    let drive =
+        DriveSetup::new(DriveProfile::named(profile).expect("a profile"), FtlKind::named(layer).expect("a layer"));
     let options = Options { drive: Some(drive), orphans, ..Options::default() };
     let flash = FlashAmount::Bytes(flash_bytes);
     Setup { design, chunk_bytes, flash, policy: WritePolicy::Back, options }

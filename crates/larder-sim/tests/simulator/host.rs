@@ -19,7 +19,7 @@ use larder_sim::{
 use larder_ssd::{
     kinds::{FTLS, FtlKind},
     op::Cause,
-    profile::Profile,
+    profile::DriveProfile,
 };
 
 const CHUNK: u32 = 8192;
@@ -50,7 +50,7 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
 }
 
 fn drive(profile: &str, ftl: &'static FtlKind) -> Option<DriveSetup> {
-    let profile = Profile::named(profile).expect("a profile");
+    let profile = DriveProfile::named(profile).expect("a profile");
     let drive = DriveSetup::new(profile, ftl).with("over_provisioning_percent", 25.0).expect("a number");
     // Far smaller than the caches here, so that some parts of units leave it.
     Some(drive.with("buffer_bytes", f64::from(256 << 10)).expect("a number"))
@@ -136,7 +136,7 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
 #[test]
 fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
     let of = |name: &str| {
-        let profile = Profile::named("nitro-mlc").expect("a profile");
+        let profile = DriveProfile::named("nitro-mlc").expect("a profile");
         let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer"));
         let setup = Setup {
             flash: FlashAmount::Bytes(9 << 20),
@@ -281,7 +281,7 @@ fn the_drive_made_for_weus_takes_the_caches_as_its_units() {
     let requests = mostly_reads(120_000);
     for weu_bytes in [512 << 10, 1 << 20, 2 << 20, 4 << 20] {
         let on = |name: &str| {
-            let profile = Profile::named("nitro-mlc").expect("a profile");
+            let profile = DriveProfile::named("nitro-mlc").expect("a profile");
             let drive = DriveSetup::new(profile, FtlKind::named(name).expect("a layer")).with("page_bytes", 4096.0);
             let drive = drive.and_then(|drive| drive.with("pages_per_block", 512.0)).expect("numbers");
             let drive = Some(DriveSetup { only_data: true, ..drive });
@@ -307,7 +307,7 @@ fn the_drive_made_for_weus_takes_the_caches_as_its_units() {
     }
     // Blocks shrink if a WEU is not whole ones; a size that halving does not reach is refused.
     let on = |pages_per_block: f64| {
-        let profile = Profile::named("nitro-mlc").expect("a profile");
+        let profile = DriveProfile::named("nitro-mlc").expect("a profile");
         let drive = DriveSetup::new(profile, FtlKind::named("weu").expect("a layer"));
         drive.with("pages_per_block", pages_per_block).expect("a number").build(128 << 20, Some(512 << 10))
     };

@@ -17,20 +17,20 @@ use larder_sim::{
     tally::Tally,
 };
 use larder_ssd::{
-    counts::Counts,
+    counts::DriveCounts,
     flashtier::FlashTierOptions,
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn},
+    geometry::{DriveGeometry, Lpn},
     hybrid::Hybrid,
     kinds::FtlKind,
-    op::Op,
-    profile::Profile,
+    op::FlashOp,
+    profile::DriveProfile,
 };
 
 const EXTENT_BYTES: u32 = 8192;
 const EXTENTS: u64 = 4096;
 
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 1,
     dies_per_package: 1,
     planes_per_die: 1,
@@ -74,8 +74,8 @@ fn write_slots(options: FlashTierOptions, next: Next) -> Found {
         }
         let slot = free.pop_front().expect("a tenth of the addresses has no room, so that some are free");
         let mut dropped = Vec::new();
-        ftl.write(&[PageWrite { lpn: Lpn(slot), content: None }], &mut |op: &Op| {
-            if let Op::Evicted { lpn } = op {
+        ftl.write(&[PageWrite { lpn: Lpn(slot), content: None }], &mut |op: &FlashOp| {
+            if let FlashOp::Evicted { lpn } = op {
                 dropped.push(lpn.0);
             }
         });
@@ -141,7 +141,8 @@ fn cache_of_extents(ftl: &str, lba_entries: u64) -> Built {
 }
 
 fn setup_of_extents(ftl: &str, lba_entries: u64, only_data: bool) -> Setup {
-    let drive = DriveSetup::new(Profile::named("nitro-mlc").expect("a profile"), FtlKind::named(ftl).expect("a layer"));
+    let drive =
+        DriveSetup::new(DriveProfile::named("nitro-mlc").expect("a profile"), FtlKind::named(ftl).expect("a layer"));
     let drive =
         drive.with("page_bytes", 4096.0).and_then(|drive| drive.with("pages_per_block", 32.0)).expect("numbers");
     Setup {
@@ -164,7 +165,7 @@ fn read(address: u64, content: u64) -> Request {
 }
 
 /// Returns the drive's counts after the first quarter of the requests.
-fn erasures(ftl: &str, lba_entries: u64, requests: &[Request]) -> Counts {
+fn erasures(ftl: &str, lba_entries: u64, requests: &[Request]) -> DriveCounts {
     let mut meter = Meter::new(cache_of_extents(ftl, lba_entries), EXTENT_BYTES, requests.len() as u64 / 4);
     meter.take(requests);
     meter.finish().drive.expect("a drive").counts

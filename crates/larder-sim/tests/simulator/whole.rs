@@ -18,9 +18,9 @@ use larder_sim::{
     whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
 use larder_ssd::{
-    geometry::Geometry,
+    geometry::DriveGeometry,
     kinds::FtlKind,
-    profile::{Profile, Timing},
+    profile::{DriveProfile, Timing},
     time::Nanos,
 };
 use larder_trace::{Op, TraceError};
@@ -55,9 +55,9 @@ fn named(name: &str) -> Origin {
     Origin::new(&OriginProfile::named(name).expect("it is one"), SIZE).expect("it is sound")
 }
 
-fn profile() -> Profile {
-    let profile = Profile::named("nitro-mlc").expect("it is one");
-    Profile { timing: Timing { read_ns: READ, transfer_ns: BUS, ..profile.timing }, ..profile }
+fn profile() -> DriveProfile {
+    let profile = DriveProfile::named("nitro-mlc").expect("it is one");
+    DriveProfile { timing: Timing { read_ns: READ, transfer_ns: BUS, ..profile.timing }, ..profile }
 }
 
 fn cache_of(design: &'static Design, policy: WritePolicy, chunks: u64) -> Box<dyn ReplayCache> {
@@ -344,8 +344,8 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
             let read = |at: u64| Request::Read(Lba(at % 6000), content(at % 6000));
             requests.push(client(0, Op::Read, run.map(read).collect()));
         }
-        let geometry = Geometry { over_provisioning_percent: 7.0, ..profile().geometry };
-        let few = Profile { geometry, buffer_bytes: 1 << 20, ..profile() };
+        let geometry = DriveGeometry { over_provisioning_percent: 7.0, ..profile().geometry };
+        let few = DriveProfile { geometry, buffer_bytes: 1 << 20, ..profile() };
         let options = Options { drive: Some(DriveSetup::new(few, ftl)), ..Options::default() };
         let design = Design::named(name).expect("it is one");
         let setup = Setup {
@@ -421,7 +421,7 @@ fn nothing_is_at_work_for_longer_than_it_was() {
 /// A drive that is cut to few planes is as fast as one with all of them.
 #[test]
 fn a_small_drive_is_as_parallel_as_its_profile() {
-    let tlc = Profile::named("tlc-nvme").expect("it is one");
+    let tlc = DriveProfile::named("tlc-nvme").expect("it is one");
     let ftl = FtlKind::named("page-trim").expect("it is one");
     let requests = workload(&mut Rng::new(4), 20_000);
     let of = |bytes: u64| {

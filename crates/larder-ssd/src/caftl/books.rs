@@ -16,12 +16,12 @@
 use super::{
     counts::CaftlCounts,
     digest::Digest,
-    entry::Entry,
+    entry::StoreEntry,
     journal::Log,
     location::{At, Location, Vba},
     maps::Maps,
     own::{Body, OwnPages},
-    pages::Pages,
+    pages::PageFingerprints,
     store::{Inserted, Store},
 };
 use crate::{
@@ -48,7 +48,7 @@ const NOT_A_PAGE: u32 = 1 << 31;
 pub(super) struct Books {
     pub maps: Maps,
     pub log: Log,
-    pub pages: Pages,
+    pub pages: PageFingerprints,
     pub store: Store,
     pub own: OwnPages,
     /// True if the log survives a loss of power. If not, flash has it before a block is erased.
@@ -89,19 +89,19 @@ impl Books {
     }
 
     /// Makes the store's entry for a page of data, by its owner.
-    pub fn entry(&self, digest: Digest, ppa: Ppa, owner: Owner) -> Entry {
+    pub fn entry(&self, digest: Digest, ppa: Ppa, owner: Owner) -> StoreEntry {
         match owner {
-            Owner::Page(_) => Entry { digest, location: Location::page(ppa), reference: 1 },
+            Owner::Page(_) => StoreEntry { digest, location: Location::page(ppa), reference: 1 },
             Owner::Shared(vba) => {
                 let reference = reference(self.maps.shared(vba).references);
-                Entry { digest, location: Location::shared(vba), reference }
+                StoreEntry { digest, location: Location::shared(vba), reference }
             }
             Owner::Internal(_) => panic!("page {} is none of data", ppa.0),
         }
     }
 
     /// Adds an entry for this page, which has none, to the store.
-    pub fn remember(&mut self, entry: Entry, ppa: Ppa) {
+    pub fn remember(&mut self, entry: StoreEntry, ppa: Ppa) {
         match self.store.insert(entry) {
             Inserted::Refused => return,
             Inserted::Added => {}
@@ -117,7 +117,8 @@ impl Books {
     pub fn references_changed(&mut self, vba: Vba) {
         let ppa = self.maps.shared(vba).ppa;
         if self.pages.is_stored(ppa) {
-            let Entry { digest, location, reference } = self.entry(self.pages.digest(ppa), ppa, Owner::Shared(vba));
+            let StoreEntry { digest, location, reference } =
+                self.entry(self.pages.digest(ppa), ppa, Owner::Shared(vba));
             self.store.change(digest, location, reference);
         }
     }

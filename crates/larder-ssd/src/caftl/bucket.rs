@@ -14,13 +14,13 @@
 
 use std::collections::{VecDeque, vec_deque};
 
-use super::{digest::Digest, entry::Entry, location::Location};
+use super::{digest::Digest, entry::StoreEntry, location::Location};
 use crate::table;
 
 /// A bucket; see the module.
 #[derive(Debug)]
 pub(super) struct Bucket {
-    entries: VecDeque<Entry>,
+    entries: VecDeque<StoreEntry>,
     smallest: Digest,
     largest: Digest,
     references_min: u8,
@@ -51,11 +51,11 @@ impl Bucket {
         self.entries.is_empty()
     }
 
-    pub fn iter(&self) -> vec_deque::Iter<'_, Entry> {
+    pub fn iter(&self) -> vec_deque::Iter<'_, StoreEntry> {
         self.entries.iter()
     }
 
-    pub fn entry(&self, place: usize) -> Entry {
+    pub fn entry(&self, place: usize) -> StoreEntry {
         self.entries[place]
     }
 
@@ -131,7 +131,7 @@ impl Bucket {
     }
 
     /// Inserts an entry at the place that a search has found.
-    pub fn insert(&mut self, place: usize, entry: Entry) {
+    pub fn insert(&mut self, place: usize, entry: StoreEntry) {
         if place == 0 {
             self.smallest = entry.digest;
         }
@@ -142,7 +142,7 @@ impl Bucket {
         self.entries.insert(place, entry);
     }
 
-    pub fn remove(&mut self, place: usize) -> Option<Entry> {
+    pub fn remove(&mut self, place: usize) -> Option<StoreEntry> {
         let entry = self.entries.remove(place);
         if place == 0 {
             self.begins_anew();
@@ -180,7 +180,7 @@ impl Bucket {
     }
 
     /// Replaces all entries by these, which ascend.
-    pub fn refill(&mut self, entries: &[Entry]) {
+    pub fn refill(&mut self, entries: &[StoreEntry]) {
         self.entries.clear();
         self.entries.extend(entries);
         self.references_min = entries.iter().map(|entry| entry.reference).min().unwrap_or(u8::MAX);
@@ -190,7 +190,7 @@ impl Bucket {
 
     /// Returns the bytes that its entries take.
     pub fn ram_bytes(&self) -> usize {
-        self.entries.capacity() * size_of::<Entry>()
+        self.entries.capacity() * size_of::<StoreEntry>()
     }
 
     pub fn check(&self, capacity: usize) {

@@ -3,7 +3,7 @@
 //! Role: the layer keeps [`CaftlCounts`]; [`DeviceRam`] has the RAM that a drive would need, in the
 //! paper's sizes.
 //!
-//! It leaves operations on flash and removed writes to [`Counts`](crate::counts::Counts).
+//! It leaves operations on flash and removed writes to [`DriveCounts`](crate::counts::DriveCounts).
 
 /// Counts since the drive was made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -56,7 +56,7 @@ impl Default for StoreOptions {
 
 /// A fingerprint of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct StoreEntry {
     /// The fingerprint.
     pub digest: Digest,
     /// The place of the content.

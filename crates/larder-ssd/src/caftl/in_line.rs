@@ -14,7 +14,7 @@ use super::{
     Caftl,
     books::Owner,
     digest::Digest,
-    entry::Entry,
+    entry::StoreEntry,
     location::{At, Location},
     maps::Released,
 };
@@ -22,8 +22,8 @@ use crate::{
     array::PageState,
     ftl::PageWrite,
     geometry::Lpn,
-    op::{Cause, Hash, Sink, Source},
-    space::Stream,
+    op::{Cause, Hash, OpSink, PageSource},
+    space::WriteStream,
 };
 
 impl Caftl {
@@ -31,7 +31,7 @@ impl Caftl {
     ///
     /// # Panics
     /// If a page is not below [`Ftl::logical_pages`](crate::ftl::Ftl::logical_pages).
-    pub fn write_undeduplicated(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) {
+    pub fn write_undeduplicated(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) {
         for page in pages {
             let digest = self.digest(page);
             self.program(page, digest, false, sink);
@@ -40,7 +40,7 @@ impl Caftl {
     }
 
     /// Writes a request; returns the number of its pages that were there.
-    pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+    pub(super) fn write_in_line(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> u32 {
         for page in pages {
             self.books.maps.prefetch(page.lpn);
         }
@@ -57,14 +57,14 @@ impl Caftl {
         pages.chunks(self.sizes.sampling_unit_pages).map(|unit| self.write_unit(unit, sink)).sum()
     }
 
-    fn write_unit(&mut self, unit: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+    fn write_unit(&mut self, unit: &[PageWrite], sink: &mut dyn OpSink) -> u32 {
         let [only] = unit else { return self.write_sampled(unit, sink) };
         let digest = self.digest(only);
         u32::from(self.write_fingerprinted(only, digest, sink))
     }
 
     /// Writes a sampled unit. The page of the greatest sample bytes decides; the first of equals.
-    fn write_sampled(&mut self, unit: &[PageWrite], sink: &mut dyn Sink) -> u32 {
+    fn write_sampled(&mut self, unit: &[PageWrite], sink: &mut dyn OpSink) -> u32 {
         let digests: Vec<Digest> = unit.iter().map(|page| self.digest(page)).collect();
         let (mut sample, mut greatest) = (0, 0);
         for (at, digest) in digests.iter().enumerate() {
@@ -92,7 +92,7 @@ impl Caftl {
     }
 
     /// Fingerprints a page, and writes it unless its content is there. Returns true if it was.
-    fn write_fingerprinted(&mut self, page: &PageWrite, digest: Digest, sink: &mut dyn Sink) -> bool {
+    fn write_fingerprinted(&mut self, page: &PageWrite, digest: Digest, sink: &mut dyn OpSink) -> bool {
         if self.options.pre_hashes {
             self.flash().hash(Hash::Crc32, Cause::Host, sink);
             self.books.counts.crc_lookups += 1;
@@ -128,7 +128,7 @@ impl Caftl {
     }
 
     /// Refers `lpn` to the content that the store has found; returns false if that was erased.
-    fn refer(&mut self, lpn: Lpn, entry: &Entry) -> bool {
+    fn refer(&mut self, lpn: Lpn, entry: &StoreEntry) -> bool {
         let released = match entry.location.at() {
             None => panic!("{entry:?} is nowhere"),
             Some(At::Virtual(vba)) => {
@@ -172,9 +172,9 @@ impl Caftl {
     }
 
     /// Programs a page of the host.
-    fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn Sink) {
+    fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn OpSink) {
         let PageWrite { lpn, content } = *page;
-        let ppa = self.append(Stream::Host, Owner::Page(lpn), Source::Host(lpn, content), Cause::Host, sink);
+        let ppa = self.append(WriteStream::Host, Owner::Page(lpn), PageSource::Host(lpn, content), Cause::Host, sink);
         // The prefetched fingerprint has come by now.
         if let Some(At::Page(old)) = self.books.maps.location(lpn).at() {
             self.books.prefetch_change(old);

@@ -1,8 +1,9 @@
 //! The mapping tables in flash and their journal (CAFTL section 3.3.2).
 //!
-//! Role: each change of a table in RAM is a [`Record`] in the [`Log`], a small buffer. A full
-//! buffer becomes a page of the journal in flash. Now and then the tables are written out whole,
-//! and the journal begins anew. [`Tables`] are built up again from those in flash and the journal.
+//! Role: each change of a table in RAM is a [`JournalRecord`] in the [`Log`], a small buffer. A
+//! full buffer becomes a page of the journal in flash. Now and then the tables are written out
+//! whole, and the journal begins anew. [`Tables`] are built up again from those in flash and the
+//! journal.
 //!
 //! Invariants: records have the new value of an entry, not the change, so that one that is applied
 //! twice does no harm. Tables in flash, then the journal, then the log, in this order, are the
@@ -12,7 +13,7 @@
 //!
 //! It leaves the programming of pages to `persist.rs`, and their contents to `own.rs`.
 
-use super::location::{FREE, Location, Shared, Vba};
+use super::location::{FREE, Location, SharedPage, Vba};
 use crate::geometry::Lpn;
 
 /// Bytes of a record: table (the topmost bit) and entry, its location, its references.
@@ -29,17 +30,17 @@ pub(super) fn entries_per_page(page_bytes: u32) -> (usize, usize) {
 
 /// The new value of an entry of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Record {
+pub enum JournalRecord {
     /// An entry of the primary table.
     Primary(Lpn, Location),
     /// An entry of the secondary table; free if it has no references.
-    Secondary(Vba, Shared),
+    Secondary(Vba, SharedPage),
 }
 
 /// Records that are in RAM alone, and the table pages that changed since they were written.
 #[derive(Debug)]
 pub struct Log {
-    records: Vec<Record>,
+    records: Vec<JournalRecord>,
     /// Records that were there before the oldest one.
     taken: u64,
     primary_changed: Changed,
@@ -83,16 +84,16 @@ impl Log {
     }
 
     /// Logs a change of a table.
-    pub fn push(&mut self, record: Record) {
+    pub fn push(&mut self, record: JournalRecord) {
         self.note(&record);
         self.records.push(record);
     }
 
     /// Notes a record that flash has: its page of a table has changed since that was written.
-    pub fn note(&mut self, record: &Record) {
+    pub fn note(&mut self, record: &JournalRecord) {
         match record {
-            Record::Primary(lpn, _) => self.primary_changed.note(lpn.0),
-            Record::Secondary(vba, _) => self.secondary_changed.note(vba.0),
+            JournalRecord::Primary(lpn, _) => self.primary_changed.note(lpn.0),
+            JournalRecord::Secondary(vba, _) => self.secondary_changed.note(vba.0),
         }
     }
 
@@ -107,12 +108,12 @@ impl Log {
     }
 
     /// Returns the records.
-    pub fn records(&self) -> &[Record] {
+    pub fn records(&self) -> &[JournalRecord] {
         &self.records
     }
 
     /// Takes the oldest `most` records, which go to flash.
-    pub fn take(&mut self, most: usize) -> impl Iterator<Item = Record> {
+    pub fn take(&mut self, most: usize) -> impl Iterator<Item = JournalRecord> {
         let most = most.min(self.records.len());
         self.taken += most as u64;
         self.records.drain(..most)
@@ -137,7 +138,7 @@ impl Log {
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let changed = self.primary_changed.pages.capacity() + self.secondary_changed.pages.capacity();
-        (self.records.capacity() * size_of::<Record>() + changed) as u64
+        (self.records.capacity() * size_of::<JournalRecord>() + changed) as u64
     }
 }
 
@@ -147,7 +148,7 @@ pub struct Tables {
     /// The primary table.
     pub primary: Vec<Location>,
     /// The secondary table, up to its last known entry.
-    pub secondary: Vec<Shared>,
+    pub secondary: Vec<SharedPage>,
 }
 
 impl Tables {
@@ -157,10 +158,10 @@ impl Tables {
     }
 
     /// Applies a record.
-    pub fn apply(&mut self, record: Record) {
+    pub fn apply(&mut self, record: JournalRecord) {
         match record {
-            Record::Primary(lpn, location) => self.primary[lpn.0 as usize] = location,
-            Record::Secondary(vba, shared) => self.set_secondary(vba.0 as usize, &[shared]),
+            JournalRecord::Primary(lpn, location) => self.primary[lpn.0 as usize] = location,
+            JournalRecord::Secondary(vba, shared) => self.set_secondary(vba.0 as usize, &[shared]),
         }
     }
 
@@ -170,7 +171,7 @@ impl Tables {
     }
 
     /// Sets a page of the secondary table, from entry `first` on.
-    pub fn set_secondary(&mut self, first: usize, entries: &[Shared]) {
+    pub fn set_secondary(&mut self, first: usize, entries: &[SharedPage]) {
         let end = first + entries.len();
         if end > self.secondary.len() {
             self.secondary.resize(end, FREE);

@@ -56,7 +56,7 @@ impl Location {
 
 /// An entry of the secondary table. Without references it is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shared {
+pub struct SharedPage {
     /// The page with the content.
     pub ppa: Ppa,
     /// Logical pages that refer to it.
@@ -64,4 +64,4 @@ pub struct Shared {
 }
 
 /// A VBA that is free.
-pub const FREE: Shared = Shared { ppa: Ppa::NONE, references: 0 };
+pub const FREE: SharedPage = SharedPage { ppa: Ppa::NONE, references: 0 };

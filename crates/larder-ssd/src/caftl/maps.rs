@@ -15,8 +15,8 @@
 //! It does not know valid pages. A change returns the page or VBA that it released as [`Released`].
 
 use super::{
-    journal::{Log, Record},
-    location::{At, FREE, Location, Shared, Vba},
+    journal::{JournalRecord, Log},
+    location::{At, FREE, Location, SharedPage, Vba},
 };
 use crate::{
     geometry::{Lpn, Ppa},
@@ -39,7 +39,7 @@ pub enum Released {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Maps {
     primary: Vec<Location>,
-    secondary: Vec<Shared>,
+    secondary: Vec<SharedPage>,
     /// VBAs in no use.
     free: Vec<u32>,
 }
@@ -71,7 +71,7 @@ impl Maps {
     }
 
     /// Returns a VBA's entry of the secondary table.
-    pub fn shared(&self, vba: Vba) -> Shared {
+    pub fn shared(&self, vba: Vba) -> SharedPage {
         self.secondary[vba.0 as usize]
     }
 
@@ -89,7 +89,7 @@ impl Maps {
     }
 
     /// Returns the secondary table, with its free entries.
-    pub fn secondary(&self) -> &[Shared] {
+    pub fn secondary(&self) -> &[SharedPage] {
         &self.secondary
     }
 
@@ -110,10 +110,10 @@ impl Maps {
             self.secondary.push(FREE);
             self.secondary.len() as u32 - 1
         });
-        self.secondary[vba as usize] = Shared { ppa, references: 1 };
-        log.push(Record::Secondary(Vba(vba), self.secondary[vba as usize]));
+        self.secondary[vba as usize] = SharedPage { ppa, references: 1 };
+        log.push(JournalRecord::Secondary(Vba(vba), self.secondary[vba as usize]));
         self.primary[lpn.0 as usize] = Location::shared(Vba(vba));
-        log.push(Record::Primary(lpn, self.primary[lpn.0 as usize]));
+        log.push(JournalRecord::Primary(lpn, self.primary[lpn.0 as usize]));
         Vba(vba)
     }
 
@@ -123,7 +123,7 @@ impl Maps {
             return Released::Nothing;
         }
         self.secondary[vba.0 as usize].references += 1;
-        log.push(Record::Secondary(vba, self.shared(vba)));
+        log.push(JournalRecord::Secondary(vba, self.shared(vba)));
         self.set(lpn, Location::shared(vba), log)
     }
 
@@ -138,13 +138,13 @@ impl Maps {
     /// Maps `lpn` to `to`, where its own page is now.
     pub fn page_moved(&mut self, lpn: Lpn, to: Ppa, log: &mut Log) {
         self.primary[lpn.0 as usize] = Location::page(to);
-        log.push(Record::Primary(lpn, Location::page(to)));
+        log.push(JournalRecord::Primary(lpn, Location::page(to)));
     }
 
     /// Maps `vba` to `to`, where its page is now.
     pub fn shared_moved(&mut self, vba: Vba, to: Ppa, log: &mut Log) {
         self.secondary[vba.0 as usize].ppa = to;
-        log.push(Record::Secondary(vba, self.shared(vba)));
+        log.push(JournalRecord::Secondary(vba, self.shared(vba)));
     }
 
     /// Redirects all references to a VBA of `joins` to the one beside it.
@@ -169,7 +169,7 @@ impl Maps {
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let words = self.primary.capacity() + self.free.capacity();
-        (words * size_of::<u32>() + self.secondary.capacity() * size_of::<Shared>()) as u64
+        (words * size_of::<u32>() + self.secondary.capacity() * size_of::<SharedPage>()) as u64
     }
 
     /// Checks that references are exact, and that free VBAs are those without references.
@@ -200,7 +200,7 @@ impl Maps {
 
     fn set(&mut self, lpn: Lpn, location: Location, log: &mut Log) -> Released {
         let old = std::mem::replace(&mut self.primary[lpn.0 as usize], location);
-        log.push(Record::Primary(lpn, location));
+        log.push(JournalRecord::Primary(lpn, location));
         match old.at() {
             None => Released::Nothing,
             Some(At::Page(ppa)) => Released::Page(ppa),
@@ -217,7 +217,7 @@ impl Maps {
             *shared = FREE;
             self.free.push(vba.0);
         }
-        log.push(Record::Secondary(vba, self.shared(vba)));
+        log.push(JournalRecord::Secondary(vba, self.shared(vba)));
         if is_free { Released::Page(ppa) } else { Released::Shared(vba) }
     }
 }

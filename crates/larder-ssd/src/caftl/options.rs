@@ -15,7 +15,7 @@ use super::{
     pages::METADATA_BYTES,
 };
 use crate::{
-    geometry::{Geometry, OutOfRange, within},
+    geometry::{DriveGeometry, OutOfRange, within},
     space::SpaceOptions,
 };
 
@@ -23,16 +23,16 @@ use crate::{
 ///
 /// See section 3.4.3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Switch {
+pub struct InLineSwitch {
     /// Off from here.
     pub high_percent: u8,
     /// On from here down.
     pub low_percent: u8,
 }
 
-impl Default for Switch {
+impl Default for InLineSwitch {
     fn default() -> Self {
-        Switch { high_percent: 95, low_percent: 50 }
+        InLineSwitch { high_percent: 95, low_percent: 50 }
     }
 }
 
@@ -50,7 +50,7 @@ pub struct CaftlOptions {
     /// True if CRC32 decides which pages are fingerprinted (section 3.4.2).
     pub pre_hashes: bool,
     /// The switch by which a full buffer turns in-line deduplication off, if there is one.
-    pub switch: Option<Switch>,
+    pub switch: Option<InLineSwitch>,
     /// True if a page without references can be found and made valid until it is erased (section
     /// 1.3).
     pub keeps_deleted: bool,
@@ -116,7 +116,7 @@ impl CaftlOptions {
         CaftlOptions {
             sampling_unit_bytes: Some(128 << 10),
             pre_hashes: true,
-            switch: Some(Switch::default()),
+            switch: Some(InLineSwitch::default()),
             ..CaftlOptions::default()
         }
     }
@@ -149,7 +149,7 @@ impl Sizes {
     ///
     /// # Errors
     /// The first option outside its range, or a drive of more pages than 31 bits number.
-    pub fn of(geometry: &Geometry, options: &CaftlOptions) -> Result<Sizes, OutOfRange> {
+    pub fn of(geometry: &DriveGeometry, options: &CaftlOptions) -> Result<Sizes, OutOfRange> {
         geometry.check()?;
         let page_bytes = geometry.page_bytes;
         if let Some(bytes) = options.sampling_unit_bytes
@@ -162,7 +162,7 @@ impl Sizes {
                 false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
             });
         }
-        if let Some(Switch { high_percent, low_percent }) = options.switch {
+        if let Some(InLineSwitch { high_percent, low_percent }) = options.switch {
             within("high_percent", high_percent.into(), 1, 100)?;
             within("low_percent", low_percent.into(), 0, u32::from(high_percent) - 1)?;
         }

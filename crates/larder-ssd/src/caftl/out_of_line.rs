@@ -33,7 +33,7 @@ use hashbrown::HashMap;
 use super::{Caftl, books::Owner, digest::Digest, location::Vba, maps::Released};
 use crate::{
     geometry::Ppa,
-    op::{Cause, Hash, Sink},
+    op::{Cause, Hash, OpSink},
 };
 
 /// A fingerprint of a run, and its page.
@@ -103,7 +103,7 @@ impl OutOfLine {
 
 impl Caftl {
     /// Works until `budget` operations are used or nothing is left; returns the used ones.
-    pub(super) fn use_idle_time(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+    pub(super) fn use_idle_time(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         if self.options.out_of_line { self.go_on(budget, sink) } else { 0 }
     }
 
@@ -111,14 +111,14 @@ impl Caftl {
     ///
     /// `erased_before` is the number of erasures when the write began. Collection during the work
     /// adds nothing.
-    pub(super) fn go_on_with_collection(&mut self, erased_before: u64, sink: &mut dyn Sink) {
+    pub(super) fn go_on_with_collection(&mut self, erased_before: u64, sink: &mut dyn OpSink) {
         let flash = self.space.flash();
         let erased = flash.counts().blocks_erased() - erased_before;
         let pages = u64::from(flash.array().geometry().pages_per_block);
         self.go_on(erased * pages, sink);
     }
 
-    fn go_on(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+    fn go_on(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         let before = self.operations();
         while self.operations() - before < budget && self.step(sink) {
             self.settle(sink);
@@ -134,7 +134,7 @@ impl Caftl {
     }
 
     /// Does one more step; returns false if there is none.
-    fn step(&mut self, sink: &mut dyn Sink) -> bool {
+    fn step(&mut self, sink: &mut dyn OpSink) -> bool {
         match std::mem::take(&mut self.out_of_line.phase) {
             Phase::Rest => {
                 let is_wanted = self.books.pages.next_incomplete(0).is_some() || self.merge_is_due();
@@ -192,7 +192,7 @@ impl Caftl {
     }
 
     /// Fingerprints a page of a metadata page; sets its bit if none is left.
-    fn fingerprint_one(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
+    fn fingerprint_one(&mut self, metadata_page: u32, sink: &mut dyn OpSink) {
         let mut pages = self.books.pages.pages_of(metadata_page).map(Ppa);
         let Some(ppa) = pages.find(|&ppa| self.is_data(ppa) && !self.books.pages.is_known(ppa)) else {
             self.books.pages.completed(metadata_page);
@@ -285,7 +285,7 @@ impl Caftl {
     }
 
     /// Gathers the fingerprints of a metadata page; sorts once memory is full, or all are there.
-    fn gather(&mut self, next: u32, sink: &mut dyn Sink) {
+    fn gather(&mut self, next: u32, sink: &mut dyn OpSink) {
         let pages = self.books.pages.pages_of(next);
         let first = Ppa(pages.start);
         let known = pages.map(Ppa).filter(|&ppa| self.is_fingerprinted_data(ppa));
@@ -313,7 +313,7 @@ impl Caftl {
     }
 
     /// Programs a page of a run.
-    fn write_run(&mut self, next: u32, mut pages: Vec<u32>, sink: &mut dyn Sink) {
+    fn write_run(&mut self, next: u32, mut pages: Vec<u32>, sink: &mut dyn OpSink) {
         let wanted = self.out_of_line.gathered.len().div_ceil(self.sizes.sorted_per_page as usize);
         if pages.len() < wanted {
             pages.push(self.program_run(sink));
@@ -326,7 +326,7 @@ impl Caftl {
         self.out_of_line.phase = if is_last { self.begin_merge(sink) } else { Phase::Gather { next } };
     }
 
-    fn begin_merge(&mut self, sink: &mut dyn Sink) -> Phase {
+    fn begin_merge(&mut self, sink: &mut dyn OpSink) -> Phase {
         let mut heads = BinaryHeap::with_capacity(self.out_of_line.runs.len());
         for run in 0..self.out_of_line.runs.len() {
             heads.extend(self.take_of_run(run, sink).map(|(digest, ppa)| Reverse((digest, ppa, run))));
@@ -335,7 +335,7 @@ impl Caftl {
     }
 
     /// Takes the next of a run, and reads its page at the page's first.
-    fn take_of_run(&mut self, run: usize, sink: &mut dyn Sink) -> Option<Sorted> {
+    fn take_of_run(&mut self, run: usize, sink: &mut dyn OpSink) -> Option<Sorted> {
         let Run { sorted, next, pages } = &mut self.out_of_line.runs[run];
         let found = sorted.get(*next).copied()?;
         let page = *next / self.sizes.sorted_per_page as usize;
@@ -356,7 +356,7 @@ impl Caftl {
         &mut self,
         mut heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>,
         mut kept: Option<Sorted>,
-        sink: &mut dyn Sink,
+        sink: &mut dyn OpSink,
     ) {
         let Some(mut head) = heads.peek_mut() else {
             self.books.counts.merges += 1;

@@ -21,8 +21,8 @@
 //! pages: a start reads each that it needs once.
 
 use super::{
-    journal::{Record, Tables},
-    location::{Location, Shared},
+    journal::{JournalRecord, Tables},
+    location::{Location, SharedPage},
     options::Sizes,
 };
 use crate::geometry::Ppa;
@@ -36,9 +36,9 @@ pub(super) enum Body {
     /// This page of the primary table.
     Primary(u32, Vec<Location>),
     /// This page of the secondary table.
-    Secondary(u32, Vec<Shared>),
+    Secondary(u32, Vec<SharedPage>),
     /// A page of the journal.
-    Journal(Vec<Record>),
+    Journal(Vec<JournalRecord>),
     /// This metadata page.
     Metadata(u32),
     /// A page of a sorted run: of no use to a start.
@@ -203,7 +203,7 @@ impl OwnPages {
     }
 
     /// Loads the tables on flash and applies the journal; each of its records is `told`.
-    pub fn load(&self, lists: &Lists, logical_pages: u32, told: &mut dyn FnMut(&Record)) -> Tables {
+    pub fn load(&self, lists: &Lists, logical_pages: u32, told: &mut dyn FnMut(&JournalRecord)) -> Tables {
         let mut tables = Tables::new(logical_pages);
         for id in lists.tables_and_journal() {
             match &self.page(id).body {
@@ -227,8 +227,8 @@ impl OwnPages {
         let contents: usize = (self.pages.iter().flatten())
             .map(|page| match &page.body {
                 Body::Primary(_, entries) => entries.capacity() * size_of::<Location>(),
-                Body::Secondary(_, entries) => entries.capacity() * size_of::<Shared>(),
-                Body::Journal(records) => records.capacity() * size_of::<Record>(),
+                Body::Secondary(_, entries) => entries.capacity() * size_of::<SharedPage>(),
+                Body::Journal(records) => records.capacity() * size_of::<JournalRecord>(),
                 Body::Metadata(_) | Body::Run => 0,
             })
             .sum();

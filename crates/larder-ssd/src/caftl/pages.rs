@@ -1,9 +1,9 @@
 //! The fingerprints of physical pages, and their metadata pages in flash (CAFTL section 3.3.3).
 //!
-//! Role: [`Pages`] has each page's fingerprint. It knows if the drive has computed it, and if the
-//! store holds it. In flash, fingerprints lie in *metadata pages*, 24 bytes a physical page
-//! ({fingerprint, LBA or VBA}), which the *metadata page array* finds. Some metadata pages are in
-//! RAM ([`Pages::touch`]), so that one is programmed once for many changes.
+//! Role: [`PageFingerprints`] has each page's fingerprint. It knows if the drive has computed it,
+//! and if the store holds it. In flash, fingerprints lie in *metadata pages*, 24 bytes a physical
+//! page ({fingerprint, LBA or VBA}), which the *metadata page array* finds. Some metadata pages are
+//! in RAM ([`PageFingerprints::touch`]), so that one is programmed once for many changes.
 //!
 //! Invariants: a metadata page whose bit says "complete" has no valid page of data without
 //! fingerprint. RAM holds at most its limit of metadata pages; a page gives way by the clock
@@ -54,7 +54,7 @@ struct Frame {
 
 /// The fingerprints of all pages; see the module.
 #[derive(Debug)]
-pub struct Pages {
+pub struct PageFingerprints {
     digests: Vec<Digest>,
     /// The drive knows the fingerprint.
     known: Bits,
@@ -74,12 +74,12 @@ pub struct Pages {
     leaving: Vec<u32>,
 }
 
-impl Pages {
+impl PageFingerprints {
     /// Makes the state of `pages` unknown pages; `frames_max` metadata pages may be in RAM.
     pub fn new(pages: u32, page_bytes: u32, frames_max: u32) -> Self {
         let per_metadata_page = page_bytes / METADATA_BYTES;
         let metadata_pages = pages.div_ceil(per_metadata_page);
-        Pages {
+        PageFingerprints {
             digests: table::filled(Digest::default(), pages as usize),
             known: Bits::new(pages),
             stored: Bits::new(pages),

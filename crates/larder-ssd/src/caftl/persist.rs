@@ -21,8 +21,8 @@ use super::{
 };
 use crate::{
     geometry::Ppa,
-    op::{Cause, Hash, Sink, Source},
-    space::Stream,
+    op::{Cause, Hash, OpSink, PageSource},
+    space::WriteStream,
 };
 
 /// The records and pages that the tables cover once they are written out.
@@ -36,7 +36,7 @@ struct Covered {
 
 impl Caftl {
     /// Does the operations that changes have made necessary.
-    pub(super) fn settle(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn settle(&mut self, sink: &mut dyn OpSink) {
         loop {
             if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
                 self.bring_in(metadata_page, changes, sink);
@@ -60,16 +60,16 @@ impl Caftl {
     }
 
     /// Programs an own page with the content that `put` puts there, and returns its number.
-    fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn Sink) -> u32 {
-        let place = self.space.make_room(Stream::Internal, &mut self.books, sink);
+    fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn OpSink) -> u32 {
+        let place = self.space.make_room(WriteStream::Internal, &mut self.books, sink);
         let id = put(&mut self.books, self.space.page_at(place));
         let word = self.books.word(Owner::Internal(id));
-        self.space.program(place, word, Source::Internal, cause, sink);
+        self.space.program(place, word, PageSource::Internal, cause, sink);
         id
     }
 
     /// Programs a page of a sorted run, and returns its number.
-    pub(super) fn program_run(&mut self, sink: &mut dyn Sink) -> u32 {
+    pub(super) fn program_run(&mut self, sink: &mut dyn OpSink) -> u32 {
         self.program_put(Cause::SortRun, |books, ppa| books.put_own(ppa, Body::Run, None), sink)
     }
 
@@ -81,20 +81,20 @@ impl Caftl {
         }
     }
 
-    pub(super) fn read_own(&mut self, id: u32, cause: Cause, sink: &mut dyn Sink) {
+    pub(super) fn read_own(&mut self, id: u32, cause: Cause, sink: &mut dyn OpSink) {
         let ppa = self.books.own.ppa(id);
         self.flash().read(ppa, cause, sink);
     }
 
     /// Writes the whole log to the journal; the last page may have room left.
-    pub(super) fn write_log(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn write_log(&mut self, sink: &mut dyn OpSink) {
         while !self.books.log.is_empty() {
             self.write_journal_page(sink);
         }
     }
 
     /// Writes the oldest records of the log to the journal.
-    pub(super) fn write_journal_page(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn write_journal_page(&mut self, sink: &mut dyn OpSink) {
         self.program_put(Cause::Journal, Books::put_journal, sink);
     }
 
@@ -104,7 +104,7 @@ impl Caftl {
     /// 2. With the last page the journal begins anew, and the old pages are given up.
     ///
     /// Pages that move meanwhile stay in the log, or in the journal that was begun with it.
-    fn sync(&mut self, sink: &mut dyn Sink) {
+    fn sync(&mut self, sink: &mut dyn OpSink) {
         self.is_syncing = true;
         if !self.options.capacitor {
             self.write_log(sink);
@@ -139,7 +139,12 @@ impl Caftl {
     }
 
     /// Programs a page of the tables; the last one completes them.
-    fn program_table(&mut self, body: impl FnOnce(&Books) -> Body, last: Option<Covered>, sink: &mut dyn Sink) -> u32 {
+    fn program_table(
+        &mut self,
+        body: impl FnOnce(&Books) -> Body,
+        last: Option<Covered>,
+        sink: &mut dyn OpSink,
+    ) -> u32 {
         let put = |books: &mut Books, ppa| {
             let body = body(books);
             if let Some(Covered { records, .. }) = last {
@@ -150,7 +155,7 @@ impl Caftl {
         self.program_put(Cause::MapTable, put, sink)
     }
 
-    fn bring_in(&mut self, metadata_page: u32, changes: bool, sink: &mut dyn Sink) {
+    fn bring_in(&mut self, metadata_page: u32, changes: bool, sink: &mut dyn OpSink) {
         if let Some(dirty) = self.books.pages.bring_in(metadata_page, changes) {
             self.program_metadata(dirty, sink);
         }
@@ -161,7 +166,7 @@ impl Caftl {
         }
     }
 
-    pub(super) fn program_metadata(&mut self, metadata_page: u32, sink: &mut dyn Sink) {
+    pub(super) fn program_metadata(&mut self, metadata_page: u32, sink: &mut dyn OpSink) {
         let put = |books: &mut Books, ppa| {
             books.pages.programmed(metadata_page);
             books.put_own(ppa, Body::Metadata(metadata_page), None)

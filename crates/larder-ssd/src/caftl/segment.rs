@@ -16,7 +16,7 @@
 use super::{
     bucket::{Beyond, Bucket},
     digest::Digest,
-    entry::{Entry, Order, StoreOptions},
+    entry::{Order, StoreEntry, StoreOptions},
     location::Location,
 };
 
@@ -109,7 +109,7 @@ impl Segment {
         (Found::No, compared)
     }
 
-    pub fn entry(&self, (bucket, place): At) -> Entry {
+    pub fn entry(&self, (bucket, place): At) -> StoreEntry {
         self.buckets[bucket].entry(place)
     }
 
@@ -152,7 +152,7 @@ impl Segment {
     /// Equals go one after the other in turn, so that none stays for the value of its fingerprint.
     /// The result is `None` if there is no bucket or nothing in it, or all of it is hotter than
     /// `reference`.
-    pub fn take_coldest(&mut self, reference: u8) -> Option<Entry> {
+    pub fn take_coldest(&mut self, reference: u8) -> Option<StoreEntry> {
         let (bucket, first) = self.next_to_give_way()?;
         let bucket = &mut self.buckets[bucket];
         let coldest = bucket.coldest(first)?;
@@ -165,7 +165,7 @@ impl Segment {
     }
 
     /// Inserts an entry; there is room somewhere.
-    pub fn insert(&mut self, entry: Entry, capacity: usize, order: Order) -> Cost {
+    pub fn insert(&mut self, entry: StoreEntry, capacity: usize, order: Order) -> Cost {
         self.len += 1;
         self.changes += 1;
         match order {
@@ -180,7 +180,7 @@ impl Segment {
         }
     }
 
-    fn insert_ascending(&mut self, entry: Entry, capacity: usize) -> Cost {
+    fn insert_ascending(&mut self, entry: StoreEntry, capacity: usize) -> Cost {
         let mut comparisons = 0;
         // The last bucket that begins below the entry; an empty one, just added, is the last of
         // all.
@@ -234,7 +234,7 @@ impl Segment {
     }
 
     /// Removes an entry; returns true if its bucket went, too, because it was the last.
-    pub fn remove(&mut self, (bucket, place): At) -> (Entry, bool) {
+    pub fn remove(&mut self, (bucket, place): At) -> (StoreEntry, bool) {
         let Some(entry) = self.buckets[bucket].remove(place) else { panic!("an entry at its place") };
         self.len -= 1;
         let is_empty = self.buckets[bucket].is_empty();
@@ -253,7 +253,7 @@ impl Segment {
             return None;
         }
         self.changes = 0;
-        let mut entries: Vec<Entry> = self.entries().copied().collect();
+        let mut entries: Vec<StoreEntry> = self.entries().copied().collect();
         entries.sort_by_key(|entry| (std::cmp::Reverse(entry.reference), entry.digest));
         let before = self.buckets.len();
         self.buckets.truncate(entries.len().div_ceil(capacity));
@@ -264,7 +264,7 @@ impl Segment {
         Some((before - self.buckets.len()) as u32)
     }
 
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &StoreEntry> {
         self.buckets.iter().flat_map(Bucket::iter)
     }
 

@@ -20,7 +20,7 @@ use hashbrown::HashMap;
 
 use super::{
     digest::Digest,
-    entry::{Entry, Order, StoreOptions},
+    entry::{Order, StoreEntry, StoreOptions},
     location::Location,
     segment::{Found, Segment},
 };
@@ -62,7 +62,7 @@ pub enum Inserted {
     /// The entry is there.
     Added,
     /// The entry is there in place of this one.
-    Replaced(Entry),
+    Replaced(StoreEntry),
     /// The entry is not there.
     Refused,
 }
@@ -129,7 +129,7 @@ impl Store {
     }
 
     /// Looks `digest` up, and counts the lookup.
-    pub fn look_up(&mut self, digest: Digest) -> Option<Entry> {
+    pub fn look_up(&mut self, digest: Digest) -> Option<StoreEntry> {
         let segment = &self.segments[self.segment(digest)];
         segment.prefetch_coldest();
         let (found, compared) = segment.find(digest, &self.options);
@@ -150,7 +150,7 @@ impl Store {
     }
 
     /// Inserts an entry whose fingerprint is not there.
-    pub fn insert(&mut self, entry: Entry) -> Inserted {
+    pub fn insert(&mut self, entry: StoreEntry) -> Inserted {
         let at = self.segment(entry.digest);
         let capacity = self.entries_per_bucket as usize;
         let segment = &mut self.segments[at];
@@ -205,7 +205,7 @@ impl Store {
     ///
     /// # Panics
     /// If it is not.
-    pub fn remove(&mut self, digest: Digest) -> Entry {
+    pub fn remove(&mut self, digest: Digest) -> StoreEntry {
         let at = self.segment(digest);
         let (found, compared) = self.segments[at].find(digest, &self.options);
         self.counts.comparisons_of_changes += compared.all;
@@ -217,7 +217,7 @@ impl Store {
     }
 
     /// Lists all entries, segment by segment.
-    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+    pub fn entries(&self) -> impl Iterator<Item = &StoreEntry> {
         self.segments.iter().flat_map(Segment::entries)
     }
 

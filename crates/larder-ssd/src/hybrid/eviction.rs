@@ -12,8 +12,8 @@
 
 use crate::{
     array::FlashArray,
-    blocks::{NO_BLOCK, POOL, Victims},
-    geometry::{BlockId, Geometry},
+    blocks::{ClosedBlocks, NO_BLOCK, POOL},
+    geometry::{BlockId, DriveGeometry},
     use_order::UseOrder,
 };
 
@@ -31,7 +31,7 @@ pub enum VictimOrder {
 #[derive(Debug)]
 enum Order {
     /// By block.
-    FewestValid(Victims),
+    FewestValid(ClosedBlocks),
     /// By logical block.
     LeastRecent(UseOrder),
 }
@@ -52,7 +52,7 @@ pub struct Eviction {
 impl Eviction {
     /// Makes the state of so many logical pages without data.
     pub(crate) fn new(
-        geometry: &Geometry,
+        geometry: &DriveGeometry,
         order: VictimOrder,
         logical_pages: u32,
         dirty_blocks_max: u32,
@@ -60,7 +60,7 @@ impl Eviction {
     ) -> Self {
         let logical_blocks = logical_pages.div_ceil(geometry.pages_per_block);
         let order = match order {
-            VictimOrder::FewestValid => Order::FewestValid(Victims::pooled(geometry)),
+            VictimOrder::FewestValid => Order::FewestValid(ClosedBlocks::pooled(geometry)),
             VictimOrder::LeastRecent => Order::LeastRecent(UseOrder::new(logical_blocks)),
         };
         Eviction {

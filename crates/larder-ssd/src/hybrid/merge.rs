@@ -13,12 +13,12 @@ use crate::{
     blocks::NO_BLOCK,
     blocks::POOL,
     geometry::{BlockId, Lpn, Ppa},
-    op::{Cause, Sink},
+    op::{Cause, OpSink},
 };
 
 impl Hybrid {
     /// Makes the sequential log block, if there is one, the data block of its logical block.
-    pub(super) fn end_sequential(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn end_sequential(&mut self, sink: &mut dyn OpSink) {
         let Some(Sequential { block, of }) = self.sequential.take() else { return };
         // A newer copy of one of its pages would have ended it before, so all missing pages lie
         // behind.
@@ -30,7 +30,7 @@ impl Hybrid {
     }
 
     /// Merges all logical blocks with pages in the oldest random log block, and erases it.
-    pub(super) fn merge_oldest(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn merge_oldest(&mut self, sink: &mut dyn OpSink) {
         let Some(&victim) = self.random.front() else { panic!("the log has no block to merge") };
         let pages_per_block = self.flash.geometry().pages_per_block;
         let mut at = 0;
@@ -47,7 +47,7 @@ impl Hybrid {
     }
 
     /// Brings all pages of a logical block to its data block.
-    fn merge(&mut self, logical_block: u32, sink: &mut dyn Sink) {
+    fn merge(&mut self, logical_block: u32, sink: &mut dyn OpSink) {
         if self.sequential.is_some_and(|sequential| sequential.of == logical_block) {
             return self.end_sequential(sink);
         }
@@ -87,7 +87,7 @@ impl Hybrid {
     /// Fills the free pages of `block` with those of a logical block, up to its last one.
     ///
     /// Returns false if there are none.
-    fn fill(&mut self, block: BlockId, logical_block: u32, cause: Cause, sink: &mut dyn Sink) -> bool {
+    fn fill(&mut self, block: BlockId, logical_block: u32, cause: Cause, sink: &mut dyn OpSink) -> bool {
         let pages_per_block = self.flash.geometry().pages_per_block;
         let first = logical_block * pages_per_block;
         let begin = (first + self.flash.array().written(block)).min(self.logical_pages);
@@ -103,7 +103,7 @@ impl Hybrid {
     }
 
     /// Drops the pages in a data block, and erases it.
-    pub(super) fn evict(&mut self, victim: BlockId, sink: &mut dyn Sink) {
+    pub(super) fn evict(&mut self, victim: BlockId, sink: &mut dyn OpSink) {
         let mut at = 0;
         while let Some(ppa) = self.flash.array().next_valid(victim, at) {
             at = self.flash.geometry().page_in_block(ppa) + 1;
@@ -113,7 +113,7 @@ impl Hybrid {
     }
 
     /// Drops a clean logical block that has no data block and gets none, as all others are dirty.
-    fn drop_from_log(&mut self, logical_block: u32, sink: &mut dyn Sink) {
+    fn drop_from_log(&mut self, logical_block: u32, sink: &mut dyn OpSink) {
         let is_dirty = self.eviction.as_ref().is_none_or(|eviction| eviction.is_dirty(logical_block));
         assert!(!is_dirty, "logical block {logical_block} is dirty, and has no room");
         let first = logical_block * self.flash.geometry().pages_per_block;
@@ -121,7 +121,7 @@ impl Hybrid {
         (first..end).for_each(|lpn| self.drop_page(Lpn(lpn), sink));
     }
 
-    fn drop_page(&mut self, lpn: Lpn, sink: &mut dyn Sink) {
+    fn drop_page(&mut self, lpn: Lpn, sink: &mut dyn OpSink) {
         if let Some(ppa) = std::mem::replace(&mut self.pages[lpn.0 as usize], Ppa::NONE).some() {
             self.flash.invalidate(ppa);
             self.flash.evicted(lpn, sink);
@@ -129,7 +129,7 @@ impl Hybrid {
     }
 
     /// Moves the least-worn data block if it is too far behind and a look is due.
-    pub(super) fn level(&mut self, sink: &mut dyn Sink) {
+    pub(super) fn level(&mut self, sink: &mut dyn OpSink) {
         let Some(spread_max) = self.wear_spread_max else { return };
         if self.since_look < spread_max {
             return;

@@ -7,12 +7,12 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{Nanos, lanes::Step};
+use super::{Nanos, lanes::LaneStep};
 
 /// An event at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Event {
-    Step(Step),
+    Step(LaneStep),
     /// A page of a request has passed the link; a page that was read gives its frame back.
     Linked {
         request: u64,

@@ -13,7 +13,7 @@ use super::{Drive, Event, Nanos, buffer::HandOver};
 use crate::{
     ftl::PageWrite,
     geometry::Lpn,
-    op::{Op, Source},
+    op::{FlashOp, PageSource},
 };
 
 /// The layer's operations, while the controller hashes them.
@@ -21,7 +21,7 @@ use crate::{
 pub(super) struct HandedOver {
     /// The batch and its pages; `None` if there was no batch.
     pub batch: Option<(u64, Vec<PageWrite>)>,
-    pub ops: Vec<Op>,
+    pub ops: Vec<FlashOp>,
     /// The operation that a request waits for, by its place, and the request.
     pub awaited: Option<(usize, u64)>,
 }
@@ -34,10 +34,10 @@ impl Drive {
         self.ftl.tell_buffer_fill(fill);
         let mut ops = Vec::new();
         if !pages.is_empty() {
-            self.ftl.write(&pages, &mut |op: &Op| ops.push(*op));
+            self.ftl.write(&pages, &mut |op: &FlashOp| ops.push(*op));
         }
         for Lpn(lpn) in trimmed {
-            self.ftl.trim(lpn..lpn + 1, &mut |op: &Op| ops.push(*op));
+            self.ftl.trim(lpn..lpn + 1, &mut |op: &FlashOp| ops.push(*op));
         }
         Some(HandedOver { batch: Some((batch, pages)), ops, ..HandedOver::default() })
     }
@@ -73,8 +73,8 @@ impl Drive {
     }
 
     fn hashes_ns(&self, handed: &HandedOver) -> Nanos {
-        let hash_ns = |op: &Op| match op {
-            Op::Hash { hash, .. } => self.profile.hash_ns(*hash),
+        let hash_ns = |op: &FlashOp| match op {
+            FlashOp::Hash { hash, .. } => self.profile.hash_ns(*hash),
             _ => 0,
         };
         handed.ops.iter().map(hash_ns).sum()
@@ -87,8 +87,8 @@ impl Drive {
         let Some((batch, pages)) = handed.batch else {
             return self.enqueue(&handed.ops, None, handed.awaited);
         };
-        let is_programmed = |op: &Op| match op {
-            Op::Program { source: Source::Host(lpn, _), .. } => Some(lpn.0),
+        let is_programmed = |op: &FlashOp| match op {
+            FlashOp::Program { source: PageSource::Host(lpn, _), .. } => Some(lpn.0),
             _ => None,
         };
         let mut programmed: Vec<u32> = handed.ops.iter().filter_map(is_programmed).collect();

@@ -6,12 +6,12 @@
 //! It leaves hashing to the controller.
 
 use super::{
-    lanes::{Job, Link, Owner, Work},
-    stripes::Stripes,
+    lanes::{FlashJob, LaneWork, Link, Owner},
+    stripes::BusyStripes,
 };
 use crate::{
     geometry::{BlockId, Lpn, Ppa},
-    op::{Cause, Op, Source},
+    op::{Cause, FlashOp, PageSource},
 };
 
 /// Calls `each` with the jobs for these operations.
@@ -19,12 +19,12 @@ use crate::{
 /// `links` counts the reads that were linked to programs of other planes so far. Frames wait for
 /// the host pages of their batch; a request waits for the operation `awaited`.
 pub fn of(
-    stripes: &mut Stripes,
-    ops: &[Op],
+    stripes: &mut BusyStripes,
+    ops: &[FlashOp],
     batch: Option<u64>,
     awaited: Option<(usize, u64)>,
     links: &mut u64,
-    each: &mut impl FnMut(Job),
+    each: &mut impl FnMut(FlashJob),
 ) {
     let owner_of = |at: usize| match awaited {
         Some((which, request)) if which == at => Owner::Request(request),
@@ -36,43 +36,51 @@ pub fn of(
         if let Some(ppa) = programmed(op).or_else(|| with_next.and_then(copied_to)) {
             stripes.writes(ppa);
         }
-        let is_copied_back = |pair: Option<&[Op]>| pair.is_some_and(|pair| is_copy_back(pair, stripes));
+        let is_copied_back = |pair: Option<&[FlashOp]>| pair.is_some_and(|pair| is_copy_back(pair, stripes));
         match *op {
-            Op::Read { .. } if is_copied_back(with_next) => {}
-            Op::Read { ppa, cause } => {
+            FlashOp::Read { .. } if is_copied_back(with_next) => {}
+            FlashOp::Read { ppa, cause } => {
                 let goes_first = awaited.is_some() || cause == Cause::Host;
                 linked = with_next.and_then(copied_to).map(|to| {
                     *links += 1;
                     Link { number: *links, to: stripes.plane_of(to) }
                 });
                 let (plane, owner) = (stripes.plane_of(ppa), owner_of(at));
-                each(Job { plane, work: Work::Read, owner, goes_first, feeds: linked, needs: None, fills: None });
+                each(FlashJob {
+                    plane,
+                    work: LaneWork::Read,
+                    owner,
+                    goes_first,
+                    feeds: linked,
+                    needs: None,
+                    fills: None,
+                });
             }
-            Op::Program { ppa, source, .. } => {
+            FlashOp::Program { ppa, source, .. } => {
                 let owner = match (source, batch) {
-                    (Source::Host(lpn, _), Some(batch)) => Owner::Frame { lpn: lpn.0, batch },
+                    (PageSource::Host(lpn, _), Some(batch)) => Owner::Frame { lpn: lpn.0, batch },
                     _ => owner_of(at),
                 };
-                let work = if is_copied_back(with_last) { Work::CopyBack } else { Work::Program };
+                let work = if is_copied_back(with_last) { LaneWork::CopyBack } else { LaneWork::Program };
                 let (plane, needs) = (stripes.plane_of(ppa), linked.take());
-                each(Job { plane, work, owner, goes_first: false, feeds: None, needs, fills: Some(ppa) });
+                each(FlashJob { plane, work, owner, goes_first: false, feeds: None, needs, fills: Some(ppa) });
             }
-            Op::Erase { block, .. } => erasure(stripes, block).for_each(&mut *each),
-            Op::Hash { .. } | Op::Evicted { .. } => {}
+            FlashOp::Erase { block, .. } => erasure(stripes, block).for_each(&mut *each),
+            FlashOp::Hash { .. } | FlashOp::Evicted { .. } => {}
         }
     }
 }
 
 /// Returns the page that this operation programs.
-fn programmed(op: &Op) -> Option<Ppa> {
-    if let Op::Program { ppa, .. } = op { Some(*ppa) } else { None }
+fn programmed(op: &FlashOp) -> Option<Ppa> {
+    if let FlashOp::Program { ppa, .. } = op { Some(*ppa) } else { None }
 }
 
 /// Lists the erasures of a block in each plane that it lies on; no request waits for them.
-fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use<> {
+fn erasure(stripes: &BusyStripes, block: BlockId) -> impl Iterator<Item = FlashJob> + use<> {
     let planes = stripes.planes_of(block);
-    let work = Work::Erase { planes: planes.len() as u32 };
-    let job = move |plane| Job {
+    let work = LaneWork::Erase { planes: planes.len() as u32 };
+    let job = move |plane| FlashJob {
         plane,
         work,
         owner: Owner::Nobody,
@@ -85,25 +93,29 @@ fn erasure(stripes: &Stripes, block: BlockId) -> impl Iterator<Item = Job> + use
 }
 
 /// Returns the destination of a copy, if these two operations are one.
-fn copied_to(pair: &[Op]) -> Option<Ppa> {
+fn copied_to(pair: &[FlashOp]) -> Option<Ppa> {
     match pair {
-        [Op::Read { ppa: read, .. }, Op::Program { ppa, source: Source::Copy(from), .. }] if read == from => Some(*ppa),
+        [FlashOp::Read { ppa: read, .. }, FlashOp::Program { ppa, source: PageSource::Copy(from), .. }]
+            if read == from =>
+        {
+            Some(*ppa)
+        }
         _ => None,
     }
 }
 
 /// Lists the pages that these operations dropped.
-pub fn evicted(ops: &[Op]) -> impl Iterator<Item = Lpn> {
+pub fn evicted(ops: &[FlashOp]) -> impl Iterator<Item = Lpn> {
     ops.iter().filter_map(|op| match op {
-        Op::Evicted { lpn } => Some(*lpn),
+        FlashOp::Evicted { lpn } => Some(*lpn),
         _ => None,
     })
 }
 
 /// Returns true if these two operations read a page and program it in the same plane.
-fn is_copy_back(pair: &[Op], stripes: &Stripes) -> bool {
+fn is_copy_back(pair: &[FlashOp], stripes: &BusyStripes) -> bool {
     match (pair, copied_to(pair)) {
-        ([Op::Read { ppa, .. }, _], Some(to)) => stripes.plane_of(*ppa) == stripes.plane_of(to),
+        ([FlashOp::Read { ppa, .. }, _], Some(to)) => stripes.plane_of(*ppa) == stripes.plane_of(to),
         _ => false,
     }
 }

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-use super::{Nanos, stripes::Stripes};
+use super::{Nanos, stripes::BusyStripes};
 use crate::{
     geometry::{PlaneId, Ppa},
     profile::Timing,
@@ -27,7 +27,7 @@ use crate::{
 
 /// The work of a plane for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum LaneWork {
     /// Reads a page, which leaves the package.
     Read,
     /// Programs a page, which comes into the package.
@@ -68,11 +68,11 @@ pub struct Link {
 
 /// One thing for a plane to do.
 #[derive(Clone, Copy, Debug)]
-pub struct Job {
+pub struct FlashJob {
     /// The plane.
     pub plane: PlaneId,
     /// The work.
-    pub work: Work,
+    pub work: LaneWork,
     /// The party that waits for it.
     pub owner: Owner,
     /// True if the job goes before all jobs without this.
@@ -87,7 +87,7 @@ pub struct Job {
 
 /// A step of a job that takes time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Step {
+pub enum LaneStep {
     /// The cells of this plane are done.
     Cells(PlaneId),
     /// The page of this plane has passed the bus.
@@ -96,9 +96,9 @@ pub enum Step {
 
 #[derive(Default)]
 struct Plane {
-    first: VecDeque<Job>,
-    rest: VecDeque<Job>,
-    running: Option<Job>,
+    first: VecDeque<FlashJob>,
+    rest: VecDeque<FlashJob>,
+    running: Option<FlashJob>,
 }
 
 #[derive(Default)]
@@ -124,7 +124,7 @@ pub struct Lanes {
 
 impl Lanes {
     /// Makes lanes with nothing to do.
-    pub fn new(stripes: &Stripes, timing: Timing) -> Lanes {
+    pub fn new(stripes: &BusyStripes, timing: Timing) -> Lanes {
         Lanes {
             timing,
             planes: (0..stripes.planes()).map(|_| Plane::default()).collect(),
@@ -149,7 +149,7 @@ impl Lanes {
     }
 
     /// Gives a plane a job. `after` gets each step that begins, and its duration.
-    pub fn push(&mut self, job: Job, after: &mut impl FnMut(Nanos, Step)) {
+    pub fn push(&mut self, job: FlashJob, after: &mut impl FnMut(Nanos, LaneStep)) {
         self.jobs += 1;
         self.unread.extend(job.feeds.map(|link| link.number));
         let plane = &mut self.planes[job.plane.0 as usize];
@@ -164,37 +164,37 @@ impl Lanes {
     }
 
     /// Ends a step. Returns its job, if that was the last step of it.
-    pub fn step_ends(&mut self, step: Step, after: &mut impl FnMut(Nanos, Step)) -> Option<Job> {
+    pub fn step_ends(&mut self, step: LaneStep, after: &mut impl FnMut(Nanos, LaneStep)) -> Option<FlashJob> {
         match step {
-            Step::Cells(plane) => match self.work_of(plane)? {
-                Work::Read => {
+            LaneStep::Cells(plane) => match self.work_of(plane)? {
+                LaneWork::Read => {
                     self.ask_bus(plane, after);
                     None
                 }
-                Work::Program | Work::CopyBack | Work::Erase { .. } => self.end(plane, after),
+                LaneWork::Program | LaneWork::CopyBack | LaneWork::Erase { .. } => self.end(plane, after),
             },
-            Step::Bus(plane) => {
+            LaneStep::Bus(plane) => {
                 self.bus_is_free(plane, after);
                 match self.work_of(plane)? {
-                    Work::Program => {
+                    LaneWork::Program => {
                         self.cells(plane, self.timing.program_ns, after);
                         None
                     }
-                    Work::Read | Work::CopyBack | Work::Erase { .. } => self.end(plane, after),
+                    LaneWork::Read | LaneWork::CopyBack | LaneWork::Erase { .. } => self.end(plane, after),
                 }
             }
         }
     }
 
     /// Returns the work that a plane is at.
-    fn work_of(&self, plane: PlaneId) -> Option<Work> {
+    fn work_of(&self, plane: PlaneId) -> Option<LaneWork> {
         self.planes[plane.0 as usize].running.map(|job| job.work)
     }
 
-    fn begin_next(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+    fn begin_next(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, LaneStep)) {
         let plane = &mut self.planes[id.0 as usize];
         let unread = &self.unread;
-        let may_begin = |job: &&Job| job.needs.is_none_or(|link| !unread.contains(&link.number));
+        let may_begin = |job: &&FlashJob| job.needs.is_none_or(|link| !unread.contains(&link.number));
         let next = plane.first.pop_front().or_else(|| {
             plane.rest.front().filter(may_begin)?;
             plane.rest.pop_front()
@@ -203,19 +203,19 @@ impl Lanes {
         plane.running = Some(job);
         let Timing { read_ns, program_ns, erase_ns, .. } = self.timing;
         match job.work {
-            Work::Read => self.cells(id, read_ns, after),
-            Work::CopyBack => self.cells(id, read_ns + program_ns, after),
-            Work::Erase { planes } => self.cells(id, erase_ns / Nanos::from(planes), after),
-            Work::Program => self.ask_bus(id, after),
+            LaneWork::Read => self.cells(id, read_ns, after),
+            LaneWork::CopyBack => self.cells(id, read_ns + program_ns, after),
+            LaneWork::Erase { planes } => self.cells(id, erase_ns / Nanos::from(planes), after),
+            LaneWork::Program => self.ask_bus(id, after),
         }
     }
 
-    fn cells(&mut self, plane: PlaneId, ns: Nanos, after: &mut impl FnMut(Nanos, Step)) {
+    fn cells(&mut self, plane: PlaneId, ns: Nanos, after: &mut impl FnMut(Nanos, LaneStep)) {
         self.begun_ns += u128::from(ns);
-        after(ns, Step::Cells(plane));
+        after(ns, LaneStep::Cells(plane));
     }
 
-    fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, Step)) -> Option<Job> {
+    fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, LaneStep)) -> Option<FlashJob> {
         let job = self.planes[id.0 as usize].running.take()?;
         self.jobs -= 1;
         self.begin_next(id, after);
@@ -228,7 +228,7 @@ impl Lanes {
         Some(job)
     }
 
-    fn ask_bus(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+    fn ask_bus(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, LaneStep)) {
         let goes_first = self.planes[plane.0 as usize].running.is_some_and(|job| job.goes_first);
         let bus = self.bus_of(plane);
         match bus.is_busy {
@@ -236,7 +236,7 @@ impl Lanes {
             true => bus.rest.push_back(plane),
             false => {
                 bus.is_busy = true;
-                after(self.timing.transfer_ns, Step::Bus(plane));
+                after(self.timing.transfer_ns, LaneStep::Bus(plane));
             }
         }
     }
@@ -247,10 +247,10 @@ impl Lanes {
         &mut self.buses[package]
     }
 
-    fn bus_is_free(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, Step)) {
+    fn bus_is_free(&mut self, plane: PlaneId, after: &mut impl FnMut(Nanos, LaneStep)) {
         let bus = self.bus_of(plane);
         match bus.first.pop_front().or_else(|| bus.rest.pop_front()) {
-            Some(next) => after(self.timing.transfer_ns, Step::Bus(next)),
+            Some(next) => after(self.timing.transfer_ns, LaneStep::Bus(next)),
             None => bus.is_busy = false,
         }
     }

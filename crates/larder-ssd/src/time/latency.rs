@@ -58,7 +58,7 @@ impl Latencies {
 
 /// The times of a drive's requests, from some time on.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
+pub struct OperationTimes {
     /// Reads.
     pub reads: Latencies,
     /// Writes.
@@ -79,7 +79,7 @@ pub struct Times {
     pub hashing_ns: u128,
 }
 
-impl Times {
+impl OperationTimes {
     /// Returns requests a second, from the beginning to the end of the last one; 0 if there was
     /// none.
     pub fn requests_per_second(&self) -> f64 {

@@ -1,11 +1,11 @@
 //! The planes of the flash beneath the planes of a drive's geometry.
 //!
 //! A drive that is cut to a small cache has fewer planes than its profile, so that each has blocks
-//! enough to collect in ([`Profile::cut_from`]). If only those were at work, a small drive would be
-//! slow for its size alone. So each stands for as many planes of the flash as it was cut from. The
-//! pages of its blocks go to those in turn, as drives stripe a superblock over planes. Reads and
-//! writes are then as parallel as on the whole drive. A block begins behind the end of the one that
-//! was begun before it, so that sequential writes meet each plane as often.
+//! enough to collect in ([`DriveProfile::cut_from`]). If only those were at work, a small drive
+//! would be slow for its size alone. So each stands for as many planes of the flash as it was cut
+//! from. The pages of its blocks go to those in turn, as drives stripe a superblock over planes.
+//! Reads and writes are then as parallel as on the whole drive. A block begins behind the end of
+//! the one that was begun before it, so that sequential writes meet each plane as often.
 //!
 //! An erasure goes on in all planes of the flash that its block lies on. It takes an equal part of
 //! a block's time in each: together as long as on a drive that is not cut. So a read that meets an
@@ -22,14 +22,14 @@
 //! free.
 
 use crate::{
-    geometry::{BlockId, Geometry, PlaneId, Ppa},
-    profile::Profile,
+    geometry::{BlockId, DriveGeometry, PlaneId, Ppa},
+    profile::DriveProfile,
 };
 
 /// The stripes of a drive; see the module.
 #[derive(Clone, Debug)]
-pub struct Stripes {
-    geometry: Geometry,
+pub struct BusyStripes {
+    geometry: DriveGeometry,
     /// Packages of the flash, each with a bus.
     packages: u32,
     /// Planes of the flash for each of the geometry.
@@ -42,15 +42,15 @@ pub struct Stripes {
     last: Option<BlockId>,
 }
 
-impl Stripes {
+impl BusyStripes {
     /// Makes the stripes of a drive with this geometry, and the planes that its profile was cut
     /// from.
-    pub fn new(profile: &Profile, geometry: Geometry) -> Stripes {
+    pub fn new(profile: &DriveProfile, geometry: DriveGeometry) -> BusyStripes {
         let per_plane = profile.cut_from.map_or(1, |whole| whole.planes() / geometry.planes()).max(1);
         let packages = profile.cut_from.filter(|_| per_plane > 1).map_or(geometry.packages, |whole| whole.packages);
         let (blocks, planes) = if per_plane > 1 { (geometry.blocks(), geometry.planes()) } else { (0, 0) };
         let (begins, next) = (vec![0; blocks as usize], vec![0; planes as usize]);
-        Stripes { geometry, packages, per_plane, begins, next, last: None }
+        BusyStripes { geometry, packages, per_plane, begins, next, last: None }
     }
 
     /// Counts the planes at work.
@@ -67,7 +67,7 @@ impl Stripes {
     ///
     /// The call comes before the page's plane is asked for.
     pub fn writes(&mut self, ppa: Ppa) {
-        let Stripes { geometry, per_plane, .. } = *self;
+        let BusyStripes { geometry, per_plane, .. } = *self;
         let block = geometry.block_of(ppa);
         if per_plane == 1 || geometry.page_in_block(ppa) > 0 || self.last == Some(block) {
             return;
@@ -108,8 +108,8 @@ mod tests {
     #[test]
     fn a_drive_that_is_not_cut_has_its_own_planes() {
         for profile in PROFILES {
-            let geometry = Geometry { blocks_per_plane: 4, ..profile.geometry };
-            let mut stripes = Stripes::new(profile, geometry);
+            let geometry = DriveGeometry { blocks_per_plane: 4, ..profile.geometry };
+            let mut stripes = BusyStripes::new(profile, geometry);
             assert_eq!((stripes.planes(), stripes.packages()), (geometry.planes(), geometry.packages));
             for block in (0..geometry.blocks()).map(BlockId) {
                 stripes.writes(geometry.ppa(block, 0));
@@ -124,9 +124,9 @@ mod tests {
         for profile in PROFILES {
             let half = profile.geometry.packages.div_ceil(2);
             for (packages, pages_per_block) in [(1, 64), (1, 256), (1, 24), (half, 16)] {
-                let cut = Geometry { packages, dies_per_package: 1, planes_per_die: 1, ..profile.geometry };
-                let cut = Geometry { pages_per_block, blocks_per_plane: 30, ..cut };
-                let mut stripes = Stripes::new(&Profile { cut_from: Some(profile.geometry), ..*profile }, cut);
+                let cut = DriveGeometry { packages, dies_per_package: 1, planes_per_die: 1, ..profile.geometry };
+                let cut = DriveGeometry { pages_per_block, blocks_per_plane: 30, ..cut };
+                let mut stripes = BusyStripes::new(&DriveProfile { cut_from: Some(profile.geometry), ..*profile }, cut);
                 let name = format!("{} with {packages} planes, blocks of {pages_per_block}", profile.name);
                 assert!(stripes.planes() <= profile.geometry.planes(), "{name}");
                 assert!(stripes.planes() > profile.geometry.planes() - cut.planes(), "{name}");

@@ -8,18 +8,18 @@ use larder_core::Fingerprint;
 use larder_ssd::{
     caftl::{
         Caftl,
-        entry::{Entry, StoreOptions},
+        entry::{StoreEntry, StoreOptions},
         location::At,
         options::CaftlOptions,
     },
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, Ppa},
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, Ppa},
 };
 
 use super::ssd::{Held, Shadow, content};
 
 /// 1024 pages, of which 682 are logical.
-pub const GEOMETRY: Geometry = Geometry {
+pub const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 1,
     planes_per_die: 1,
@@ -50,13 +50,13 @@ impl Drive {
         Drive::of(GEOMETRY, options)
     }
 
-    pub fn of(geometry: Geometry, options: CaftlOptions) -> Drive {
+    pub fn of(geometry: DriveGeometry, options: CaftlOptions) -> Drive {
         let ftl = Caftl::new(geometry, options).unwrap_or_else(|error| panic!("{error}"));
         Drive { ftl, shadow: Shadow::new(geometry), model: BTreeMap::new() }
     }
 
     /// Writes contents by number from a page on, as one request.
-    pub fn write(&mut self, first: u32, numbers: &[u64]) -> Written {
+    pub fn write(&mut self, first: u32, numbers: &[u64]) -> WrittenPages {
         let pages: Vec<PageWrite> = (first..)
             .zip(numbers)
             .map(|(lpn, &number)| PageWrite { lpn: Lpn(lpn), content: content(number) })
@@ -98,8 +98,9 @@ impl Drive {
     }
 
     /// Returns entries of the store for pages that are not deleted.
-    pub fn live_entries(&self) -> Vec<Entry> {
-        let mut entries: Vec<Entry> = self.ftl.store().entries().filter(|entry| entry.reference > 0).copied().collect();
+    pub fn live_entries(&self) -> Vec<StoreEntry> {
+        let mut entries: Vec<StoreEntry> =
+            self.ftl.store().entries().filter(|entry| entry.reference > 0).copied().collect();
         entries.sort_by_key(|entry| entry.digest);
         entries
     }

@@ -12,11 +12,11 @@ use std::{
 
 use larder_core::Fingerprint;
 use larder_ssd::{
-    counts::Counts,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, Ppa},
-    op::{Cause, Nobody, Op, Sink, Source},
-    profile::{PROFILES, Profile},
+    counts::DriveCounts,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, Ppa},
+    op::{Cause, FlashOp, Nobody, OpSink, PageSource},
+    profile::{DriveProfile, PROFILES},
 };
 
 /// The content of a page.
@@ -32,7 +32,7 @@ pub enum Held {
 
 /// See the module.
 pub struct Shadow {
-    geometry: Geometry,
+    geometry: DriveGeometry,
     pages: Vec<Option<Held>>,
     written: Vec<u32>,
     erases: Vec<u64>,
@@ -43,7 +43,7 @@ pub struct Shadow {
     /// Logical pages since the last clear, in order: dropped by the drive (true) or programmed for
     /// the host.
     pub came_and_went: Vec<(Lpn, bool)>,
-    pub counts: Counts,
+    pub counts: DriveCounts,
     /// Pages hashed, by cause.
     pub hashed_for: [u64; Cause::COUNT],
     /// The causes of a block's programs since its erasure, a bit for each cause.
@@ -51,7 +51,7 @@ pub struct Shadow {
 }
 
 impl Shadow {
-    pub fn new(geometry: Geometry) -> Self {
+    pub fn new(geometry: DriveGeometry) -> Self {
         Shadow {
             geometry,
             pages: vec![None; geometry.pages() as usize],
@@ -60,7 +60,7 @@ impl Shadow {
             request: 0,
             host_reads: Vec::new(),
             came_and_went: Vec::new(),
-            counts: Counts::default(),
+            counts: DriveCounts::default(),
             hashed_for: [0; Cause::COUNT],
             causes_in: vec![0; geometry.blocks() as usize],
         }
@@ -70,27 +70,29 @@ impl Shadow {
         self.pages[ppa.0 as usize].unwrap_or_else(|| panic!("page {} is not programmed", ppa.0))
     }
 
-    fn program(&mut self, ppa: Ppa, source: Source, cause: Cause) {
+    fn program(&mut self, ppa: Ppa, source: PageSource, cause: Cause) {
         let block = ppa.0 / self.geometry.pages_per_block;
         let written = &mut self.written[block as usize];
         assert_eq!(ppa.0 % self.geometry.pages_per_block, *written, "block {block} is programmed in order");
         *written += 1;
-        if let Source::Host(lpn, _) = source {
+        if let PageSource::Host(lpn, _) = source {
             self.came_and_went.push((lpn, false));
         }
         let held = match source {
-            Source::Host(lpn, content) => Held::Host { lpn, content, request: self.request },
-            Source::Copy(from) => self.held(from),
-            Source::Padding => Held::Padding,
-            Source::Internal => Held::Internal(cause),
+            PageSource::Host(lpn, content) => Held::Host { lpn, content, request: self.request },
+            PageSource::Copy(from) => self.held(from),
+            PageSource::Padding => Held::Padding,
+            PageSource::Internal => Held::Internal(cause),
         };
         let before = self.pages[ppa.0 as usize].replace(held);
         assert_eq!(before, None, "page {} is programmed once", ppa.0);
         match cause {
-            Cause::Host => assert!(matches!(source, Source::Host(..))),
-            Cause::Collection | Cause::WearLevelling | Cause::Merge => assert!(matches!(source, Source::Copy(_))),
-            Cause::MergePadding => assert_eq!(source, Source::Padding),
-            Cause::Metadata | Cause::Journal | Cause::MapTable | Cause::SortRun => assert_eq!(source, Source::Internal),
+            Cause::Host => assert!(matches!(source, PageSource::Host(..))),
+            Cause::Collection | Cause::WearLevelling | Cause::Merge => assert!(matches!(source, PageSource::Copy(_))),
+            Cause::MergePadding => assert_eq!(source, PageSource::Padding),
+            Cause::Metadata | Cause::Journal | Cause::MapTable | Cause::SortRun => {
+                assert_eq!(source, PageSource::Internal)
+            }
             Cause::OutOfLine | Cause::Eviction => panic!("nothing is programmed for {}", cause.name()),
         }
         self.counts.programs[cause as usize] += 1;
@@ -103,18 +105,18 @@ impl Shadow {
     }
 }
 
-impl Sink for Shadow {
-    fn op(&mut self, op: &Op) {
+impl OpSink for Shadow {
+    fn op(&mut self, op: &FlashOp) {
         match *op {
-            Op::Read { ppa, cause } => {
+            FlashOp::Read { ppa, cause } => {
                 self.held(ppa);
                 self.counts.reads[cause as usize] += 1;
                 if cause == Cause::Host {
                     self.host_reads.push(ppa);
                 }
             }
-            Op::Program { ppa, source, cause } => self.program(ppa, source, cause),
-            Op::Erase { block, cause } => {
+            FlashOp::Program { ppa, source, cause } => self.program(ppa, source, cause),
+            FlashOp::Erase { block, cause } => {
                 let pages = self.geometry.pages_per_block;
                 let start = (block.0 * pages) as usize;
                 self.pages[start..start + pages as usize].fill(None);
@@ -123,11 +125,11 @@ impl Sink for Shadow {
                 self.causes_in[block.0 as usize] = 0;
                 self.counts.erases[cause as usize] += 1;
             }
-            Op::Hash { hash, cause } => {
+            FlashOp::Hash { hash, cause } => {
                 self.counts.hashes[hash as usize] += 1;
                 self.hashed_for[cause as usize] += 1;
             }
-            Op::Evicted { lpn } => {
+            FlashOp::Evicted { lpn } => {
                 self.came_and_went.push((lpn, true));
                 self.counts.pages_evicted += 1;
             }
@@ -136,7 +138,7 @@ impl Sink for Shadow {
 }
 
 /// Returns a sink for the shadow and for another listener.
-fn both(shadow: &mut Shadow, sink: &mut dyn Sink) -> impl FnMut(&Op) {
+fn both(shadow: &mut Shadow, sink: &mut dyn OpSink) -> impl FnMut(&FlashOp) {
     |op| {
         shadow.op(op);
         sink.op(op);
@@ -218,7 +220,7 @@ impl Watched {
     }
 
     /// Writes these pages; `sink` hears of it, too.
-    pub fn write_pages(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    pub fn write_pages(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         let len = pages.len() as u32;
         self.shadow.request += 1;
         let written = self.ftl.write(pages, &mut both(&mut self.shadow, sink));
@@ -235,7 +237,7 @@ impl Watched {
     }
 
     /// Reads a page; `sink` hears of it, too.
-    pub fn read_page(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    pub fn read_page(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         self.shadow.host_reads.clear();
         let found = self.ftl.read(lpn, &mut both(&mut self.shadow, sink));
         self.forget_evicted();
@@ -254,7 +256,7 @@ impl Watched {
     }
 
     /// Trims these pages; `sink` hears of it, too.
-    pub fn trim_pages(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    pub fn trim_pages(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         let Range { start: first, end } = pages;
         self.ftl.trim(first..end, &mut both(&mut self.shadow, sink));
         self.shadow.counts.host_pages_trimmed += u64::from(end - first);
@@ -272,7 +274,7 @@ impl Watched {
     }
 
     /// Flushes; `sink` hears of it, too.
-    pub fn flush_for(&mut self, sink: &mut dyn Sink) {
+    pub fn flush_for(&mut self, sink: &mut dyn OpSink) {
         self.ftl.flush(&mut both(&mut self.shadow, sink));
         self.forget_evicted();
     }
@@ -282,7 +284,7 @@ impl Watched {
     }
 
     /// Leaves the drive idle; `sink` hears of it, too.
-    pub fn idle_for(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+    pub fn idle_for(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         let used = self.ftl.idle(budget, &mut both(&mut self.shadow, sink));
         self.forget_evicted();
         used
@@ -359,6 +361,6 @@ pub fn content(number: u64) -> Option<Fingerprint> {
 }
 
 /// Makes a drive of `geometry`, with the rest of the first profile's.
-pub fn profile(geometry: Geometry) -> Profile {
-    Profile { geometry, ..PROFILES[0] }
+pub fn profile(geometry: DriveGeometry) -> DriveProfile {
+    DriveProfile { geometry, ..PROFILES[0] }
 }

@@ -16,13 +16,13 @@ use larder_ssd::{
     caftl::{
         Caftl,
         entry::StoreOptions,
-        options::{CaftlOptions, Switch},
+        options::{CaftlOptions, InLineSwitch},
     },
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn},
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn},
     kinds::FtlKind,
     op::{Cause, Hash, Nobody},
-    profile::{PROFILES, Profile},
+    profile::{DriveProfile, PROFILES},
 };
 
 const PLAIN: fn() -> CaftlOptions = || CaftlOptions { store: ROOMY, ..CaftlOptions::default() };
@@ -35,11 +35,11 @@ fn hashes(drive: &Drive) -> [u64; 2] {
 #[test]
 fn what_is_there_is_not_programmed_again() {
     let mut drive = Drive::new(PLAIN());
-    assert_eq!(drive.write(0, &[7, 8, 7]), Written { programmed: 2, deduplicated: 1 });
+    assert_eq!(drive.write(0, &[7, 8, 7]), WrittenPages { programmed: 2, deduplicated: 1 });
     assert_eq!(drive.locate(0), drive.locate(2));
     assert_eq!((drive.references(0), drive.references(1), drive.references(2)), (2, 1, 2));
     // The same again at its place, shared or not.
-    assert_eq!(drive.write(0, &[7, 8]), Written { programmed: 0, deduplicated: 2 });
+    assert_eq!(drive.write(0, &[7, 8]), WrittenPages { programmed: 0, deduplicated: 2 });
     assert_eq!(drive.ftl.caftl_counts().same_content, 2);
     assert_eq!((drive.references(0), drive.references(1)), (2, 1));
     // One refers to another content, then the other: the page of 7 is deleted, and found again.
@@ -48,7 +48,7 @@ fn what_is_there_is_not_programmed_again() {
     assert_eq!(drive.references(2), 1);
     drive.trim(2);
     assert_eq!((drive.ftl.maps().vbas(), drive.ftl.array().is_valid(shared)), (0, false));
-    assert_eq!(drive.write(5, &[7]), Written { programmed: 0, deduplicated: 1 });
+    assert_eq!(drive.write(5, &[7]), WrittenPages { programmed: 0, deduplicated: 1 });
     assert_eq!((drive.locate(5), drive.ftl.caftl_counts().revalidated), (shared, 1));
     assert_eq!(drive.references(5), 1);
     drive.check();
@@ -61,7 +61,7 @@ fn deleted_pages_are_found_only_where_that_is_asked_for() {
     drive.write(0, &[7]);
     drive.trim(0);
     assert_eq!(drive.ftl.store().len(), 0);
-    assert_eq!(drive.write(0, &[7]), Written { programmed: 1, deduplicated: 0 });
+    assert_eq!(drive.write(0, &[7]), WrittenPages { programmed: 1, deduplicated: 0 });
     drive.check();
 }
 
@@ -70,7 +70,7 @@ fn unknown_contents_are_like_no_other() {
     let mut drive = Drive::new(PLAIN());
     let page = |lpn| larder_ssd::ftl::PageWrite { lpn: Lpn(lpn), content: None };
     let written = drive.ftl.write(&[page(0), page(1), page(0)], &mut drive.shadow);
-    assert_eq!(written, Written { programmed: 3, deduplicated: 0 });
+    assert_eq!(written, WrittenPages { programmed: 3, deduplicated: 0 });
     drive.ftl.check();
 }
 
@@ -120,22 +120,22 @@ fn the_sample_page_decides_for_its_unit() {
         drive.ftl.tell_sample_bytes(content(number).expect("a content"), bytes);
     }
     // Two units: the sample is 2, then 9 alone. Only these are fingerprinted.
-    assert_eq!(drive.write(0, &[1, 2, 3, 4, 9]), Written { programmed: 5, deduplicated: 0 });
+    assert_eq!(drive.write(0, &[1, 2, 3, 4, 9]), WrittenPages { programmed: 5, deduplicated: 0 });
     assert_eq!(hashes(&drive), [0, 2]);
     let known: Vec<u32> = (0..5).filter(|&lpn| drive.ftl.is_fingerprinted(Lpn(lpn))).collect();
     assert_eq!(known, [1, 4]);
     // 2 is there: all of the unit are fingerprinted, though they were not before and are not found.
-    assert_eq!(drive.write(10, &[1, 3, 2, 4]), Written { programmed: 3, deduplicated: 1 });
+    assert_eq!(drive.write(10, &[1, 3, 2, 4]), WrittenPages { programmed: 3, deduplicated: 1 });
     assert_eq!(hashes(&drive), [0, 6]);
     // The second time they are found.
-    assert_eq!(drive.write(20, &[1, 3, 2, 4]), Written { programmed: 0, deduplicated: 4 });
+    assert_eq!(drive.write(20, &[1, 3, 2, 4]), WrittenPages { programmed: 0, deduplicated: 4 });
     assert_eq!(hashes(&drive), [0, 10]);
     // 7 is greater and is not there: 2 is missed.
-    assert_eq!(drive.write(30, &[2, 7, 1]), Written { programmed: 3, deduplicated: 0 });
+    assert_eq!(drive.write(30, &[2, 7, 1]), WrittenPages { programmed: 3, deduplicated: 0 });
     assert_eq!(hashes(&drive), [0, 11]);
     // Among equals the first: 2, which is there; then 5, which is not.
-    assert_eq!(drive.write(40, &[2, 5]), Written { programmed: 1, deduplicated: 1 });
-    assert_eq!(drive.write(50, &[6, 8]), Written { programmed: 2, deduplicated: 0 });
+    assert_eq!(drive.write(40, &[2, 5]), WrittenPages { programmed: 1, deduplicated: 1 });
+    assert_eq!(drive.write(50, &[6, 8]), WrittenPages { programmed: 2, deduplicated: 0 });
     let counts = drive.ftl.caftl_counts();
     assert_eq!((counts.units_sampled, counts.samples_found, counts.pages_sampled_out), (6, 3, 3 + 2 + 1));
     drive.check();
@@ -144,13 +144,13 @@ fn the_sample_page_decides_for_its_unit() {
 #[test]
 fn crc32_decides_what_is_fingerprinted() {
     let mut drive = Drive::new(CaftlOptions { pre_hashes: true, fingerprints_collected: false, ..PLAIN() });
-    assert_eq!(drive.write(0, &[1, 2, 1]), Written { programmed: 3, deduplicated: 0 });
+    assert_eq!(drive.write(0, &[1, 2, 1]), WrittenPages { programmed: 3, deduplicated: 0 });
     assert_eq!(hashes(&drive), [3, 0], "no CRC32 is there, nothing is fingerprinted");
     // Idle time fingerprints them, and finds the duplicate.
     drive.idle(1_000);
     assert_eq!(hashes(&drive), [3, 3]);
     assert_eq!(drive.pages_and_contents(), (2, 2));
-    assert_eq!(drive.write(10, &[2, 3]), Written { programmed: 1, deduplicated: 1 });
+    assert_eq!(drive.write(10, &[2, 3]), WrittenPages { programmed: 1, deduplicated: 1 });
     assert_eq!(hashes(&drive), [5, 4]);
     let counts = drive.ftl.caftl_counts();
     assert_eq!((counts.crc_lookups, counts.crc_found, counts.fingerprinted_idle), (5, 1, 3));
@@ -159,7 +159,7 @@ fn crc32_decides_what_is_fingerprinted() {
 
 #[test]
 fn a_full_buffer_switches_it_off() {
-    let mut drive = Drive::new(CaftlOptions { switch: Some(Switch::default()), ..PLAIN() });
+    let mut drive = Drive::new(CaftlOptions { switch: Some(InLineSwitch::default()), ..PLAIN() });
     drive.write(0, &[1]);
     let steps = [(94, 1), (95, 0), (94, 0), (51, 0), (50, 1), (94, 1), (100, 0), (0, 1)];
     for (at, (percent, deduplicated)) in steps.into_iter().enumerate() {
@@ -198,7 +198,7 @@ fn deduplicated(drive: &mut Drive) {
 fn misses() -> CaftlOptions {
     CaftlOptions {
         store: StoreOptions { segments: 1, bucket_bytes: 250, buckets_max: 2, ..StoreOptions::default() },
-        switch: Some(Switch::default()),
+        switch: Some(InLineSwitch::default()),
         sort_fingerprints_max: 50,
         merge_after_percent: 0.0,
         ..CaftlOptions::default()
@@ -319,7 +319,7 @@ fn merging_goes_on_with_collection_where_that_is_asked_for() {
 #[test]
 fn merging_with_collection_takes_as_many_operations_as_erased_blocks_have_pages() {
     for pages_per_block in [8, 32] {
-        let geometry = Geometry { pages_per_block, ..GEOMETRY };
+        let geometry = DriveGeometry { pages_per_block, ..GEOMETRY };
         let options = CaftlOptions {
             in_line: false,
             out_of_line: false,
@@ -381,7 +381,8 @@ fn each_page_that_is_fingerprinted_out_of_line_is_read_once() {
 
 /// One plane of 1024 pages, so that pages are programmed from the first on. A metadata page has 170
 /// of them, and four metadata pages are in RAM.
-const ONE_PLANE: Geometry = Geometry { packages: 1, pages_per_block: 16, over_provisioning_percent: 45.0, ..GEOMETRY };
+const ONE_PLANE: DriveGeometry =
+    DriveGeometry { packages: 1, pages_per_block: 16, over_provisioning_percent: 45.0, ..GEOMETRY };
 
 fn metadata_reads(drive: &Drive) -> u64 {
     drive.ftl.counts().reads[Cause::Metadata as usize]
@@ -434,7 +435,7 @@ fn the_metadata_of_a_collected_page_is_read() {
 #[test]
 fn fewer_pages_and_blocks_than_the_baseline() {
     let mut drive = Drive::new(PLAIN());
-    let profile = Profile { geometry: GEOMETRY, ..PROFILES[0] };
+    let profile = DriveProfile { geometry: GEOMETRY, ..PROFILES[0] };
     let mut baseline = (FtlKind::named("page-trim").expect("a layer").make)(&profile).expect("a drive");
     for lpn in 0..400 {
         // Every other page is one of ten.
@@ -470,8 +471,8 @@ fn own_pages_are_programmed_now_and_then() {
 /// Section 3.3.3: of 32 GB, 0.6% are metadata, and the array has 192 KB. Section 3.3.1: the tables.
 #[test]
 fn ram_of_a_drive_is_as_the_paper_counts_it() {
-    let gib_32 = Geometry { packages: 8, pages_per_block: 64, blocks_per_plane: 2048, ..GEOMETRY };
-    let gib_32 = Geometry { planes_per_die: 8, over_provisioning_percent: 15.0, ..gib_32 };
+    let gib_32 = DriveGeometry { packages: 8, pages_per_block: 64, blocks_per_plane: 2048, ..GEOMETRY };
+    let gib_32 = DriveGeometry { planes_per_die: 8, over_provisioning_percent: 15.0, ..gib_32 };
     assert_eq!(gib_32.physical_bytes(), 32 << 30);
     let ram = Caftl::new(gib_32, CaftlOptions::default()).expect("a drive").device_ram();
     // 170 of 24 bytes in a page: the paper has 170 2/3.
@@ -494,7 +495,7 @@ fn options_out_of_their_range_are_refused() {
         refused(CaftlOptions { sampling_unit_bytes: Some(2048), ..options }),
         "page_bytes is 4096, but has to be 2048 at most, what is sampled at once"
     );
-    let switch = Some(Switch { high_percent: 50, low_percent: 50 });
+    let switch = Some(InLineSwitch { high_percent: 50, low_percent: 50 });
     assert_eq!(refused(CaftlOptions { switch, ..options }), "low_percent is 50, but has to be from 0 to 49");
     assert_eq!(
         refused(CaftlOptions { sort_fingerprints_max: 1, ..options }),
@@ -505,7 +506,8 @@ fn options_out_of_their_range_are_refused() {
         refused(CaftlOptions { merge_after_percent: f64::NAN, ..options }),
         "merge_after_percent is NaN, but has to be from 0 to 1000"
     );
-    let vast = Geometry { packages: 1024, planes_per_die: 32, blocks_per_plane: 256, pages_per_block: 256, ..GEOMETRY };
+    let vast =
+        DriveGeometry { packages: 1024, planes_per_die: 32, blocks_per_plane: 256, pages_per_block: 256, ..GEOMETRY };
     let error = Caftl::new(vast, options).expect_err("nothing").to_string();
     assert!(error.starts_with("physical pages is 2147483648, but has to be so few"), "{error}");
 }

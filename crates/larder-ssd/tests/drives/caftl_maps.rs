@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use larder_ssd::{
     caftl::{
-        journal::{Log, Record, Tables},
+        journal::{JournalRecord, Log, Tables},
         location::{At, Vba},
         maps::{Maps, Released},
     },
@@ -84,7 +84,7 @@ fn shared(maps: &mut Maps, lpn: u32, log: &mut Log) -> Option<Vba> {
 /// The tables' content on flash.
 struct Flash {
     tables: Tables,
-    journal: Vec<Record>,
+    journal: Vec<JournalRecord>,
 }
 
 impl Flash {
@@ -93,12 +93,12 @@ impl Flash {
     }
 
     /// Writes the tables as they were after these records of the log. The journal begins anew.
-    fn write_tables(&mut self, logged: &[Record]) {
+    fn write_tables(&mut self, logged: &[JournalRecord]) {
         self.tables = self.load(logged);
         self.journal.clear();
     }
 
-    fn load(&self, logged: &[Record]) -> Tables {
+    fn load(&self, logged: &[JournalRecord]) -> Tables {
         let mut tables = self.tables.clone();
         self.journal.iter().chain(logged).for_each(|record| tables.apply(*record));
         tables

@@ -14,10 +14,10 @@
 use crate::common::{Rng, ssd::content};
 use larder_ssd::{
     caftl::{Caftl, options::CaftlOptions},
-    counts::Counts,
+    counts::DriveCounts,
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn},
-    op::{Cause, Op, Sink, Source},
+    geometry::{DriveGeometry, Lpn},
+    op::{Cause, FlashOp, OpSink, PageSource},
     page_mapped::{PageMapped, PageMappedOptions},
     profile::PROFILES,
     space::SpaceOptions,
@@ -29,15 +29,15 @@ struct Watch {
     own_copies: u64,
 }
 
-impl Sink for Watch {
-    fn op(&mut self, op: &Op) {
-        if let Op::Program { ppa, source, .. } = *op {
+impl OpSink for Watch {
+    fn op(&mut self, op: &FlashOp) {
+        if let FlashOp::Program { ppa, source, .. } = *op {
             let is_own = match source {
-                Source::Internal => true,
-                Source::Copy(from) => self.is_own[from.0 as usize],
-                Source::Host(..) | Source::Padding => false,
+                PageSource::Internal => true,
+                PageSource::Copy(from) => self.is_own[from.0 as usize],
+                PageSource::Host(..) | PageSource::Padding => false,
             };
-            self.own_copies += u64::from(is_own && matches!(source, Source::Copy(_)));
+            self.own_copies += u64::from(is_own && matches!(source, PageSource::Copy(_)));
             self.is_own[ppa.0 as usize] = is_own;
         }
     }
@@ -48,12 +48,12 @@ struct Found {
     copies: u64,
     own_copies: u64,
     own_valid: u64,
-    counts: Counts,
+    counts: DriveCounts,
 }
 
 /// A drive with a number of packages, and a number of writes.
 struct Bench {
-    geometry: Geometry,
+    geometry: DriveGeometry,
     writes: u32,
     duplicates_percent: u64,
 }

@@ -9,7 +9,7 @@ use crate::common::ssd::content;
 use larder_ssd::{
     caftl::{
         digest::Digest,
-        entry::{Entry, Order, StoreOptions},
+        entry::{Order, StoreEntry, StoreOptions},
         location::{Location, Vba},
         store::{Inserted, Store},
     },
@@ -80,7 +80,7 @@ proptest! {
                         model.insert(digest, (location, reference));
                     } else {
                         let is_full = store.buckets() == options.buckets_max;
-                        match store.insert(Entry { digest, location, reference }) {
+                        match store.insert(StoreEntry { digest, location, reference }) {
                             Inserted::Added => { model.insert(digest, (location, reference)); }
                             Inserted::Replaced(old) => {
                                 prop_assert!(is_full && old.reference <= reference);
@@ -98,16 +98,16 @@ proptest! {
                 Step::Remove(number) => {
                     if let Some((location, reference)) = model.remove(&digest(number)) {
                         let digest = digest(number);
-                        prop_assert_eq!(store.remove(digest), Entry { digest, location, reference });
+                        prop_assert_eq!(store.remove(digest), StoreEntry { digest, location, reference });
                     }
                 }
             }
             store.check();
         }
         prop_assert_eq!(store.len() as usize, model.len());
-        let mut entries: Vec<Entry> = store.entries().copied().collect();
+        let mut entries: Vec<StoreEntry> = store.entries().copied().collect();
         entries.sort_by_key(|entry| entry.digest);
-        let expected = model.iter().map(|(&digest, &(location, reference))| Entry { digest, location, reference });
+        let expected = model.iter().map(|(&digest, &(location, reference))| StoreEntry { digest, location, reference });
         prop_assert!(entries.into_iter().eq(expected));
         for number in 0..300 {
             let is_there = model.keys().any(|other| other.crc32() == digest(number).crc32());
@@ -116,8 +116,8 @@ proptest! {
     }
 }
 
-fn entry(number: u64, reference: u8) -> Entry {
-    Entry { digest: digest(number), location: Location::page(Ppa(number as u32)), reference }
+fn entry(number: u64, reference: u8) -> StoreEntry {
+    StoreEntry { digest: digest(number), location: Location::page(Ppa(number as u32)), reference }
 }
 
 /// Returns one segment of two buckets of 4 entries each, all full.

@@ -20,16 +20,16 @@ use crate::common::{
 use larder_core::Fingerprint;
 use larder_ssd::{
     array::FlashArray,
-    counts::Counts,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, Ppa},
+    counts::DriveCounts,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, Ppa},
     kinds::{FTLS, FtlKind},
-    op::{Cause, Sink},
-    profile::{CORTEX_R4, Profile, Timing},
-    time::{Drive, Request},
+    op::{Cause, OpSink},
+    profile::{CORTEX_R4, DriveProfile, Timing},
+    time::{Drive, DriveRequest},
 };
 
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 1,
     dies_per_package: 1,
     planes_per_die: 2,
@@ -61,21 +61,21 @@ impl Behind {
 }
 
 impl Ftl for Behind {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         self.watched.write_pages(pages, sink)
     }
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         let read = self.watched.on_flash(lpn);
         self.seen().read = read;
         self.watched.read_page(lpn, sink)
     }
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         self.watched.trim_pages(pages, sink);
     }
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, sink: &mut dyn OpSink) {
         self.watched.flush_for(sink);
     }
-    fn idle(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
+    fn idle(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         self.watched.idle_for(budget, sink)
     }
     fn tell_buffer_fill(&mut self, percent: u8) {
@@ -94,7 +94,7 @@ impl Ftl for Behind {
     fn takes_trims(&self) -> bool {
         self.watched.ftl.takes_trims()
     }
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.watched.ftl.counts()
     }
     fn array(&self) -> &FlashArray {
@@ -137,7 +137,7 @@ struct Buffered {
 impl Buffered {
     /// Makes a drive with a buffer of this many pages, or of this many units.
     fn new(kind: &FtlKind, frames: u64) -> Buffered {
-        let profile = Profile {
+        let profile = DriveProfile {
             timing: Timing { read_ns: 25_000, program_ns: 200_000, erase_ns: 1_500_000, transfer_ns: 100_000 },
             erase_ns_by_block_bytes: None,
             controller: CORTEX_R4,
@@ -147,7 +147,7 @@ impl Buffered {
         let ftl = (kind.make)(&profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name));
         let unit = u64::from(ftl.write_unit_pages());
         let frames = if unit > 1 { unit * (2 + frames % 3) + 3 } else { frames };
-        let profile = Profile { buffer_bytes: frames * 4096, ..profile };
+        let profile = DriveProfile { buffer_bytes: frames * 4096, ..profile };
         let seen = Arc::default();
         let behind = Behind { watched: Watched::new(kind.name, ftl), seen: Arc::clone(&seen) };
         let drive = Drive::new(Box::new(behind), &profile).unwrap_or_else(|error| panic!("{}: {error}", kind.name));
@@ -179,7 +179,7 @@ impl Buffered {
         let (first, len) = (pages[0].lpn.0, pages.len() as u32);
         self.newest.extend(pages.iter().map(|page| (page.lpn.0, page.content)));
         self.pages_written += u64::from(len);
-        let request = self.drive.submit(Request::Write(pages.to_vec()));
+        let request = self.drive.submit(DriveRequest::Write(pages.to_vec()));
         self.writes.insert(request, first..first + len);
     }
 
@@ -188,7 +188,7 @@ impl Buffered {
         let trimmed = self.drive.ftl().counts().host_pages_trimmed;
         // Free frames may be filled at once if writes wait.
         let absorbed = self.writes.is_empty().then(|| self.drive.times().absorbed);
-        self.drive.submit(Request::Trim(pages.clone()));
+        self.drive.submit(DriveRequest::Trim(pages.clone()));
         let trimmed = self.drive.ftl().counts().host_pages_trimmed - trimmed;
         self.covered.given_up += absorbed.map_or(0, |absorbed| self.drive.times().absorbed - absorbed);
         self.covered.trimmed_later += (pages.len() as u64).saturating_sub(trimmed);
@@ -205,7 +205,7 @@ impl Buffered {
         self.settle(&(lpn..lpn + 1));
         let reads_of_flash = |drive: &Drive| drive.ftl().counts().host_pages_read;
         let before = reads_of_flash(&self.drive);
-        let read = self.drive.submit(Request::Read(lpn..lpn + 1));
+        let read = self.drive.submit(DriveRequest::Read(lpn..lpn + 1));
         let mut is_over = false;
         while !is_over {
             while let Some((request, _)) = self.drive.take_over() {
@@ -233,7 +233,7 @@ impl Buffered {
 
     /// Drains the buffer, and compares all pages.
     fn drain(&mut self) {
-        self.drive.submit(Request::Flush);
+        self.drive.submit(DriveRequest::Flush);
         self.drive.finish();
         self.take_over();
         assert!(self.writes.is_empty() && self.drive.in_flight() == 0, "{}: all is over", self.name);
@@ -287,7 +287,7 @@ fn what_waits_in_the_buffer_is_the_newest_content() {
                     10..13 => buffered.trim(if rng.chance(40) { unit_run } else { run }),
                     13..15 => buffered.read(first),
                     15 if rng.chance(10) => buffered.drain(),
-                    16 => drop(buffered.drive.submit(Request::Flush)),
+                    16 => drop(buffered.drive.submit(DriveRequest::Flush)),
                     _ => {
                         let scale = rng.below(22);
                         buffered.drive.advance_to(buffered.drive.now() + rng.below(1 << scale));

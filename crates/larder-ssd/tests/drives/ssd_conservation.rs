@@ -12,7 +12,7 @@ use crate::common::{
 use larder_ssd::{
     caftl::{Caftl, options::CaftlOptions},
     ftl::Ftl,
-    geometry::{Geometry, Lpn},
+    geometry::{DriveGeometry, Lpn},
     kinds::{FTLS, FtlKind},
     op::Cause,
     space::SpaceOptions,
@@ -52,9 +52,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Returns a geometry that is large enough for the own pages of every layer.
-fn geometry() -> impl Strategy<Value = Geometry> {
+fn geometry() -> impl Strategy<Value = DriveGeometry> {
     (1u32..=2, 1u32..=2, 1u32..=2, 32u32..48, 6u32..=12, 60u32..=100).prop_map(
-        |(packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, percent)| Geometry {
+        |(packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, percent)| DriveGeometry {
             packages,
             dies_per_package,
             planes_per_die,
@@ -112,7 +112,7 @@ proptest! {
 #[test]
 fn pages_are_conserved_over_many_erasures() {
     for_seeds(1..4, |seed| {
-        let geometry = Geometry {
+        let geometry = DriveGeometry {
             packages: 2,
             dies_per_package: 1,
             planes_per_die: 2,
@@ -156,7 +156,7 @@ fn pages_are_conserved_over_many_erasures() {
 /// holds for CAFTL and for its baselines.
 #[test]
 fn a_block_has_pages_of_one_stream() {
-    let geometry = Geometry {
+    let geometry = DriveGeometry {
         packages: 2,
         dies_per_package: 1,
         planes_per_die: 1,
@@ -204,7 +204,7 @@ fn a_block_has_pages_of_one_stream() {
 /// overflows.
 #[test]
 fn no_plane_overflows() {
-    let geometry = Geometry {
+    let geometry = DriveGeometry {
         packages: 4,
         dies_per_package: 1,
         planes_per_die: 1,

@@ -29,7 +29,7 @@
 use crate::common::Rng;
 use larder_ssd::{
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn},
+    geometry::{DriveGeometry, Lpn},
     op::{Cause, Nobody},
     page_mapped::{PageMapped, PageMappedOptions},
     space::SpaceOptions,
@@ -84,7 +84,12 @@ struct Measured {
 }
 
 /// Fills the drive, writes it over until it is steady, and measures as much again.
-fn measure(geometry: Geometry, separate_collected: bool, collection_threshold_percent: f64, seed: u64) -> Measured {
+fn measure(
+    geometry: DriveGeometry,
+    separate_collected: bool,
+    collection_threshold_percent: f64,
+    seed: u64,
+) -> Measured {
     let space = SpaceOptions {
         collection_threshold_percent,
         separate_collected,
@@ -121,8 +126,8 @@ fn measure(geometry: Geometry, separate_collected: bool, collection_threshold_pe
     }
 }
 
-fn drive(over_provisioning_percent: f64, blocks_per_plane: u32, pages_per_block: u32) -> Geometry {
-    Geometry {
+fn drive(over_provisioning_percent: f64, blocks_per_plane: u32, pages_per_block: u32) -> DriveGeometry {
+    DriveGeometry {
         packages: 1,
         dies_per_package: 1,
         planes_per_die: 1,

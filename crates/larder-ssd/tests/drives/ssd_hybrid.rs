@@ -8,19 +8,19 @@ use crate::common::{
     ssd::{Watched, content},
 };
 use larder_ssd::{
-    counts::Counts,
+    counts::DriveCounts,
     flashtier::FlashTierOptions,
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn, OutOfRange},
+    geometry::{DriveGeometry, Lpn, OutOfRange},
     hybrid::{Hybrid, HybridOptions, Merges, eviction::VictimOrder},
     kinds::FtlKind,
-    op::{Cause, Nobody, Op},
-    profile::Profile,
+    op::{Cause, FlashOp, Nobody},
+    profile::DriveProfile,
 };
 
 /// Blocks of 4 pages in one plane.
-fn tiny(blocks: u32) -> Geometry {
-    Geometry {
+fn tiny(blocks: u32) -> DriveGeometry {
+    DriveGeometry {
         packages: 1,
         dies_per_package: 1,
         planes_per_die: 1,
@@ -46,7 +46,7 @@ fn write(ftl: &mut Hybrid, pages: impl IntoIterator<Item = u32>) {
 }
 
 /// Returns the work since `before`: merged and padded pages, and erasures by merges.
-fn merged(ftl: &Hybrid, before: &Counts) -> [u64; 3] {
+fn merged(ftl: &Hybrid, before: &DriveCounts) -> [u64; 3] {
     let since = ftl.counts().since(before);
     assert_eq!(since.reads[Cause::Merge as usize], since.programs[Cause::Merge as usize], "copies");
     let [copied, padded] = [Cause::Merge, Cause::MergePadding].map(|cause| since.programs[cause as usize]);
@@ -64,10 +64,14 @@ fn sequential_writes_cost_switches_and_nothing_else() {
     // 16 blocks less 4 of the log and a spare.
     assert_eq!(ftl.logical_pages(), 11 * 4);
     write(&mut ftl, 0..44);
-    assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([0; 3], merges(0, 0, 0)), "straight to data blocks");
+    assert_eq!(
+        (merged(&ftl, &DriveCounts::default()), ftl.merges()),
+        ([0; 3], merges(0, 0, 0)),
+        "straight to data blocks"
+    );
     for pass in 1..4 {
         write(&mut ftl, 0..44);
-        assert_eq!(merged(&ftl, &Counts::default()), [0, 0, 11 * pass]);
+        assert_eq!(merged(&ftl, &DriveCounts::default()), [0, 0, 11 * pass]);
         assert_eq!(ftl.merges(), merges(11 * pass, 0, 0));
     }
     assert_eq!(ftl.counts().write_amplification(), Some(1.0));
@@ -95,16 +99,16 @@ fn a_victim_merges_each_logical_block_that_it_has_pages_of() {
     let mut ftl = hybrid(2, false);
     write(&mut ftl, 0..16);
     write(&mut ftl, [1, 5, 9, 13]);
-    assert_eq!(merged(&ftl, &Counts::default()), [0; 3]);
+    assert_eq!(merged(&ftl, &DriveCounts::default()), [0; 3]);
     write(&mut ftl, [2]);
     // Four logical blocks of four pages; four old data blocks and the log block.
-    assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([16, 0, 5], merges(0, 0, 4)));
+    assert_eq!((merged(&ftl, &DriveCounts::default()), ftl.merges()), ([16, 0, 5], merges(0, 0, 4)));
 
     // Pages of one logical block alone cost one merge, which takes the newest of each.
     let mut ftl = hybrid(2, false);
     write(&mut ftl, 0..4);
     write(&mut ftl, [1, 2, 3, 1, 2]);
-    assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([4, 0, 2], merges(0, 0, 1)));
+    assert_eq!((merged(&ftl, &DriveCounts::default()), ftl.merges()), ([4, 0, 2], merges(0, 0, 1)));
 }
 
 #[test]
@@ -117,7 +121,7 @@ fn what_is_missing_is_padded() {
     write(&mut ftl, [9]);
     // 0: page 2 is padded and page 3 copied, in the data block. 1: page 4 is padded and three are
     // copied, to a new one.
-    assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([4, 2, 1], merges(0, 1, 1)));
+    assert_eq!((merged(&ftl, &DriveCounts::default()), ftl.merges()), ([4, 2, 1], merges(0, 1, 1)));
     assert!(ftl.locate(Lpn(2)).is_none() && ftl.locate(Lpn(4)).is_none() && ftl.locate(Lpn(3)).is_some());
     // A padded page cannot be written in place.
     let before = ftl.counts().clone();
@@ -135,7 +139,7 @@ fn the_oldest_log_block_is_the_victim() {
     write(&mut ftl, [2]);
     // Fewer of the second's pages are valid; the first goes: four copies, its data block and
     // itself.
-    assert_eq!((merged(&ftl, &Counts::default()), ftl.merges()), ([4, 0, 2], merges(0, 0, 1)));
+    assert_eq!((merged(&ftl, &DriveCounts::default()), ftl.merges()), ([4, 0, 2], merges(0, 0, 1)));
     assert_eq!(ftl.locate(Lpn(1)), kept);
 }
 
@@ -170,8 +174,8 @@ fn trimmed_pages_are_not_copied() {
     assert_eq!((deaf.totals().valid, deaf.counts().host_pages_trimmed), (4, 4));
 }
 
-fn larger() -> Geometry {
-    Geometry {
+fn larger() -> DriveGeometry {
+    DriveGeometry {
         packages: 2,
         dies_per_package: 1,
         planes_per_die: 2,
@@ -183,7 +187,7 @@ fn larger() -> Geometry {
 }
 
 /// Returns programmed pages for one of the host, of a full drive that is written over at random.
-fn random_writes(name: &str, geometry: Geometry) -> f64 {
+fn random_writes(name: &str, geometry: DriveGeometry) -> f64 {
     const SEED: u64 = 20_281;
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
@@ -254,8 +258,8 @@ fn flashtier(order: VictimOrder) -> Watched {
 fn dropped(drive: &mut Watched) -> Vec<u32> {
     let mut dropped = Vec::new();
     let before = drive.ftl.counts().clone();
-    drive.ftl.write(&[PageWrite { lpn: Lpn(20), content: None }], &mut |op: &Op| {
-        if let Op::Evicted { lpn } = op {
+    drive.ftl.write(&[PageWrite { lpn: Lpn(20), content: None }], &mut |op: &FlashOp| {
+        if let FlashOp::Evicted { lpn } = op {
             dropped.push(lpn.0);
         }
     });
@@ -428,7 +432,7 @@ fn what_cannot_hold_is_refused() {
     assert_eq!(sentence, "address_space_percent is 0, but has to be from 1 to 100000");
     let sentence = refused(FlashTierOptions { log_share_percent: 100.0, ..sound });
     assert!(sentence.starts_with("log_share_percent is 100,"), "{sentence}");
-    let tlc = Profile::named("tlc-nvme").expect("a profile").geometry;
+    let tlc = DriveProfile::named("tlc-nvme").expect("a profile").geometry;
     let vast = FlashTierOptions { address_space_percent: 100_000, ..sound };
     let sentence = Hybrid::flashtier(tlc, vast).map(|_| ()).expect_err("beyond 32 bits").to_string();
     assert!(sentence.contains("from 1 to 4294901759 pages, with 67108864 on flash"), "{sentence}");
@@ -437,8 +441,9 @@ fn what_cannot_hold_is_refused() {
 /// Nitro reserves 10% for the log beside 7% over-provisioning: the host has the rest.
 #[test]
 fn the_log_is_taken_from_the_capacity() {
-    let geometry =
-        Profile::named("nitro-mlc").expect("a profile").scaled_to(1 << 30, larder_ssd::profile::Scale::Blocks);
+    let geometry = DriveProfile::named("nitro-mlc")
+        .expect("a profile")
+        .scaled_to(1 << 30, larder_ssd::profile::ProfileScale::Blocks);
     let geometry = geometry.expect("a drive").geometry;
     let ftl = Hybrid::new(geometry, HybridOptions::default()).expect("a drive");
     let log = (f64::from(geometry.blocks()) / 10.0).round() as u32;

@@ -31,7 +31,7 @@
 use crate::common::Rng;
 use larder_ssd::{
     ftl::{Ftl, PageWrite},
-    geometry::{Geometry, Lpn},
+    geometry::{DriveGeometry, Lpn},
     hybrid::{Hybrid, HybridOptions},
     op::{Cause, Nobody},
 };
@@ -45,8 +45,8 @@ fn analysis(random_log_blocks: f64, logical_blocks: f64, pages_per_block: f64) -
     1.0 / between + others / pages_per_block
 }
 
-fn drive(blocks: u32, pages_per_block: u32, over_provisioning_percent: f64) -> Geometry {
-    Geometry {
+fn drive(blocks: u32, pages_per_block: u32, over_provisioning_percent: f64) -> DriveGeometry {
+    DriveGeometry {
         packages: 1,
         dies_per_package: 1,
         planes_per_die: 1,
@@ -61,7 +61,7 @@ fn drive(blocks: u32, pages_per_block: u32, over_provisioning_percent: f64) -> G
 /// Returns erasures for each block of pages, and those of the analysis. On a new drive all logical
 /// blocks are merged at about the same time, again and again. Merges of the first places scatter
 /// them; that takes the longest.
-fn measure(geometry: Geometry, log_share_percent: f64, seed: u64) -> (f64, f64) {
+fn measure(geometry: DriveGeometry, log_share_percent: f64, seed: u64) -> (f64, f64) {
     let options = HybridOptions { log_share_percent, takes_trims: false, wear_spread_max: None };
     let mut ftl = Hybrid::new(geometry, options).expect("a drive");
     let pages_per_block = geometry.pages_per_block;
@@ -87,10 +87,10 @@ fn measure(geometry: Geometry, log_share_percent: f64, seed: u64) -> (f64, f64) 
 }
 
 /// Checks to 2%: the analysis is of means, and a measurement has at least some hundred merges.
-fn check(geometry: Geometry, log_share_percent: f64, seed: u64) -> f64 {
+fn check(geometry: DriveGeometry, log_share_percent: f64, seed: u64) -> f64 {
     let (found, expected) = measure(geometry, log_share_percent, seed);
     let off = found / expected - 1.0;
-    let Geometry { pages_per_block, over_provisioning_percent, .. } = geometry;
+    let DriveGeometry { pages_per_block, over_provisioning_percent, .. } = geometry;
     let what = format!(
         "{log_share_percent}% of {} blocks of {pages_per_block} pages, {over_provisioning_percent}% over-provisioned",
         geometry.blocks()

@@ -2,14 +2,14 @@
 
 use crate::common::ssd::profile;
 use larder_ssd::{
-    geometry::{BlockId, Geometry, PlaneId, Ppa},
+    geometry::{BlockId, DriveGeometry, PlaneId, Ppa},
     kinds::FTLS,
     op::Hash,
-    profile::{Controller, PROFILES, Profile, Scale, Timing},
+    profile::{Controller, DriveProfile, PROFILES, ProfileScale, Timing},
     space::{Space, SpaceOptions},
 };
 
-const SOUND: Geometry = Geometry {
+const SOUND: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 3,
     planes_per_die: 2,
@@ -30,26 +30,27 @@ fn refused<T>(result: Result<T, impl std::fmt::Display>) -> String {
 fn every_profile_is_sound_and_runs_every_layer() {
     for profile in PROFILES {
         profile.check_time().unwrap_or_else(|error| panic!("{}: {error}", profile.name));
-        assert_eq!(Profile::named(profile.name), Some(*profile));
+        assert_eq!(DriveProfile::named(profile.name), Some(*profile));
         // A large drive takes too much memory for a test: it is built at a hundredth of its
         // capacity.
         let logical_bytes = profile.geometry.logical_bytes() / 100;
-        let small = profile.scaled_to(logical_bytes, Scale::BlockSize).unwrap_or_else(|error| panic!("{error}"));
+        let small = profile.scaled_to(logical_bytes, ProfileScale::BlockSize).unwrap_or_else(|error| panic!("{error}"));
         for kind in FTLS {
             (kind.make)(&small).unwrap_or_else(|error| panic!("{} on {}: {error}", kind.name, profile.name));
         }
     }
-    assert_eq!(Profile::named("none"), None);
+    assert_eq!(DriveProfile::named("none"), None);
 }
 
 #[test]
 fn caftl_is_its_tables() {
-    let caftl = Profile::named("caftl").expect("a profile");
+    let caftl = DriveProfile::named("caftl").expect("a profile");
     // Table 1: 10 packages of 8 planes of 2048 blocks of 64 pages of 4 KB.
     assert_eq!(caftl.geometry.physical_bytes(), 10 * 8 * 2048 * 64 * 4096);
     assert_eq!((caftl.geometry.planes(), caftl.geometry.over_provisioning_percent), (80, 15.0));
-    let Geometry { packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, page_bytes, .. } =
-        caftl.geometry;
+    let DriveGeometry {
+        packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, page_bytes, ..
+    } = caftl.geometry;
     let counts = [packages, dies_per_package, planes_per_die, blocks_per_plane, pages_per_block, page_bytes];
     assert_eq!(counts, [10, 2, 4, 2048, 64, 4096]);
     // Table 2, and its cycles at 934 MHz; the bus is Agrawal's.
@@ -67,9 +68,9 @@ const ARM: Controller = Controller { hz: 934_000_000, sha1_cycles_4k: 47_548, cr
 /// the values that the paper lacks.
 #[test]
 fn nitro_mlc_is_its_figures() {
-    let nitro = Profile::named("nitro-mlc").expect("a profile");
-    let published = Profile {
-        geometry: Geometry {
+    let nitro = DriveProfile::named("nitro-mlc").expect("a profile");
+    let published = DriveProfile {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 2,
             planes_per_die: 2,
@@ -99,9 +100,9 @@ fn nitro_mlc_is_its_figures() {
 /// MiB take 3.5 ms, and last 3,000 cycles.
 #[test]
 fn tlc_nvme_is_its_figures() {
-    let tlc = Profile::named("tlc-nvme").expect("a profile");
-    let published = Profile {
-        geometry: Geometry {
+    let tlc = DriveProfile::named("tlc-nvme").expect("a profile");
+    let published = DriveProfile {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 4,
             planes_per_die: 2,
@@ -131,9 +132,9 @@ fn tlc_nvme_is_its_figures() {
 /// take 5 ms, and last 1,000 cycles.
 #[test]
 fn qlc_nvme_is_its_figures() {
-    let qlc = Profile::named("qlc-nvme").expect("a profile");
-    let published = Profile {
-        geometry: Geometry {
+    let qlc = DriveProfile::named("qlc-nvme").expect("a profile");
+    let published = DriveProfile {
+        geometry: DriveGeometry {
             packages: 8,
             dies_per_package: 4,
             planes_per_die: 2,
@@ -160,35 +161,38 @@ fn qlc_nvme_is_its_figures() {
 }
 
 /// Checks that the host has the nominal size of the drive, to a thousandth.
-fn sold_as(profile: &Profile, bytes: f64) {
+fn sold_as(profile: &DriveProfile, bytes: f64) {
     let logical = profile.geometry.logical_bytes() as f64;
     assert!((logical / bytes - 1.0).abs() < 0.001, "{}: {logical} for the host", profile.name);
 }
 
-fn a_page_at_1_2_gbit_a_pin(profile: &Profile) {
+fn a_page_at_1_2_gbit_a_pin(profile: &DriveProfile) {
     let page_ns = u64::from(profile.geometry.page_bytes) * 10 / 12;
     assert_eq!(profile.timing.transfer_ns, page_ns, "{}", profile.name);
 }
 
 #[test]
 fn numbers_that_cannot_hold_are_refused() {
-    let cases: [(Geometry, &str); 9] = [
-        (Geometry { packages: 0, ..SOUND }, "packages is 0, but has to be from 1 to 1024"),
-        (Geometry { dies_per_package: 2000, ..SOUND }, "dies_per_package is 2000, but has to be from 1 to 1024"),
-        (Geometry { planes_per_die: 0, ..SOUND }, "planes_per_die is 0, but has to be from 1 to 1024"),
-        (Geometry { blocks_per_plane: 0, ..SOUND }, "blocks_per_plane is 0, but has to be from 1 to 4294967295"),
-        (Geometry { pages_per_block: 70_000, ..SOUND }, "pages_per_block is 70000, but has to be from 1 to 65536"),
-        (Geometry { page_bytes: 256, ..SOUND }, "page_bytes is 256, but has to be a power of two from 512 to 1048576"),
+    let cases: [(DriveGeometry, &str); 9] = [
+        (DriveGeometry { packages: 0, ..SOUND }, "packages is 0, but has to be from 1 to 1024"),
+        (DriveGeometry { dies_per_package: 2000, ..SOUND }, "dies_per_package is 2000, but has to be from 1 to 1024"),
+        (DriveGeometry { planes_per_die: 0, ..SOUND }, "planes_per_die is 0, but has to be from 1 to 1024"),
+        (DriveGeometry { blocks_per_plane: 0, ..SOUND }, "blocks_per_plane is 0, but has to be from 1 to 4294967295"),
+        (DriveGeometry { pages_per_block: 70_000, ..SOUND }, "pages_per_block is 70000, but has to be from 1 to 65536"),
         (
-            Geometry { page_bytes: 5000, ..SOUND },
+            DriveGeometry { page_bytes: 256, ..SOUND },
+            "page_bytes is 256, but has to be a power of two from 512 to 1048576",
+        ),
+        (
+            DriveGeometry { page_bytes: 5000, ..SOUND },
             "page_bytes is 5000, but has to be a power of two from 512 to 1048576",
         ),
         (
-            Geometry { over_provisioning_percent: -1.0, ..SOUND },
+            DriveGeometry { over_provisioning_percent: -1.0, ..SOUND },
             "over_provisioning_percent is -1, but has to be from 0 to 1000",
         ),
         (
-            Geometry { packages: 1024, planes_per_die: 1024, blocks_per_plane: u32::MAX, ..SOUND },
+            DriveGeometry { packages: 1024, planes_per_die: 1024, blocks_per_plane: u32::MAX, ..SOUND },
             "physical pages is 324259173095178240, but has to be at most 4294967295: fewer blocks, or larger pages",
         ),
     ];
@@ -198,15 +202,16 @@ fn numbers_that_cannot_hold_are_refused() {
             assert!((kind.make)(&profile(geometry)).is_err(), "{}", kind.name);
         }
     }
-    assert!(Geometry { over_provisioning_percent: f64::NAN, ..SOUND }.check().is_err());
-    let no_logical = Geometry { pages_per_block: 1, blocks_per_plane: 1, packages: 1, dies_per_package: 1, ..SOUND };
-    let no_logical = Geometry { planes_per_die: 1, ..no_logical };
+    assert!(DriveGeometry { over_provisioning_percent: f64::NAN, ..SOUND }.check().is_err());
+    let no_logical =
+        DriveGeometry { pages_per_block: 1, blocks_per_plane: 1, packages: 1, dies_per_package: 1, ..SOUND };
+    let no_logical = DriveGeometry { planes_per_die: 1, ..no_logical };
     assert_eq!(refused(no_logical.check()), "logical pages is 0, but has to be at least 1");
 }
 
 #[test]
 fn a_drive_without_spare_blocks_is_refused() {
-    let none = Geometry { over_provisioning_percent: 0.0, ..SOUND };
+    let none = DriveGeometry { over_provisioning_percent: 0.0, ..SOUND };
     none.check().expect("a device that drops what it has no room for needs no spare blocks");
     assert_eq!(
         refused(none.check_spare_blocks(1)),
@@ -244,18 +249,21 @@ fn a_weu_has_to_have_a_place() {
 fn no_time_without_latency() {
     let sound = PROFILES[0];
     let cases = [
-        ("read_ns", Profile { timing: Timing { read_ns: 0, ..sound.timing }, ..sound }),
-        ("program_ns", Profile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound }),
-        ("erase_ns", Profile { timing: Timing { erase_ns: 0, ..sound.timing }, ..sound }),
-        ("transfer_ns", Profile { timing: Timing { transfer_ns: 0, ..sound.timing }, ..sound }),
-        ("hz", Profile { controller: Controller { hz: 0, ..sound.controller }, ..sound }),
+        ("read_ns", DriveProfile { timing: Timing { read_ns: 0, ..sound.timing }, ..sound }),
+        ("program_ns", DriveProfile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound }),
+        ("erase_ns", DriveProfile { timing: Timing { erase_ns: 0, ..sound.timing }, ..sound }),
+        ("transfer_ns", DriveProfile { timing: Timing { transfer_ns: 0, ..sound.timing }, ..sound }),
+        ("hz", DriveProfile { controller: Controller { hz: 0, ..sound.controller }, ..sound }),
     ];
     for (field, profile) in cases {
         profile.check().expect("erasures are counted without time");
         let sentence = format!("{field} is 0, but has to be at least 1 where time is asked for");
         assert_eq!(refused(profile.check_time()), sentence);
     }
-    assert_eq!(refused(Profile { rated_cycles: 0, ..sound }.check()), "rated_cycles is 0, but has to be at least 1");
+    assert_eq!(
+        refused(DriveProfile { rated_cycles: 0, ..sound }.check()),
+        "rated_cycles is 0, but has to be at least 1"
+    );
 }
 
 #[test]
@@ -284,40 +292,40 @@ fn pages_tell_where_they_are() {
 fn a_profile_takes_any_capacity() {
     for profile in PROFILES {
         for bytes in [1 << 30, 1_434_000_000, 10_000_000_000, profile.geometry.logical_bytes()] {
-            for scale in [Scale::Blocks, Scale::BlockSize] {
+            for scale in [ProfileScale::Blocks, ProfileScale::BlockSize] {
                 let scaled = profile.scaled_to(bytes, scale).unwrap_or_else(|error| panic!("{error}")).geometry;
                 let name = format!("{} {bytes} {scale:?}: {scaled:?}", profile.name);
                 assert!(scaled.logical_bytes() >= bytes, "{name}");
                 // At most one block a plane more than asked for, or one page a block.
                 let step = match scale {
-                    Scale::Blocks => scaled.block_bytes() * u64::from(scaled.planes()),
-                    Scale::BlockSize => u64::from(scaled.page_bytes) * u64::from(scaled.blocks()),
+                    ProfileScale::Blocks => scaled.block_bytes() * u64::from(scaled.planes()),
+                    ProfileScale::BlockSize => u64::from(scaled.page_bytes) * u64::from(scaled.blocks()),
                 };
                 assert!(scaled.logical_bytes() <= bytes + step + u64::from(scaled.page_bytes), "{name}");
             }
         }
     }
     // Nitro section 5.4's two times, and a block between.
-    let nitro = Profile::named("nitro-mlc").expect("a profile");
+    let nitro = DriveProfile::named("nitro-mlc").expect("a profile");
     let erase_ns = |block_bytes: u64| {
         let bytes = nitro.geometry.logical_bytes() * block_bytes / nitro.geometry.block_bytes();
-        let scaled = nitro.scaled_to(bytes - (1 << 20), Scale::BlockSize).expect("a drive");
+        let scaled = nitro.scaled_to(bytes - (1 << 20), ProfileScale::BlockSize).expect("a drive");
         assert_eq!(scaled.geometry.block_bytes(), block_bytes);
         scaled.timing.erase_ns
     };
     assert_eq!((erase_ns(2 << 20), erase_ns(128 << 10)), (3_800_000, 2_000_000));
     assert!((2_000_001..3_800_000).contains(&erase_ns(1 << 20)));
-    assert_eq!(nitro.scaled_to(1 << 30, Scale::Blocks).expect("a drive").timing.erase_ns, 3_800_000);
+    assert_eq!(nitro.scaled_to(1 << 30, ProfileScale::Blocks).expect("a drive").timing.erase_ns, 3_800_000);
 
-    let most = nitro.capacity_max(Scale::Blocks);
+    let most = nitro.capacity_max(ProfileScale::Blocks);
     assert_eq!(
-        refused(nitro.scaled_to(1 << 50, Scale::Blocks)),
+        refused(nitro.scaled_to(1 << 50, ProfileScale::Blocks)),
         format!(
             "capacity is 1125899906842624, but has to be at most {most}: that and its spare pages are the most that there can be"
         )
     );
     assert!((0.999..1.0).contains(&(most as f64 / (u32::MAX as f64 * 8192.0 / 1.07))), "{most}");
-    let few = Profile { geometry: Geometry { blocks_per_plane: 10, ..nitro.geometry }, ..nitro };
-    let sentence = refused(few.scaled_to(1 << 40, Scale::BlockSize));
+    let few = DriveProfile { geometry: DriveGeometry { blocks_per_plane: 10, ..nitro.geometry }, ..nitro };
+    let sentence = refused(few.scaled_to(1 << 40, ProfileScale::BlockSize));
     assert!(sentence.ends_with("but has to be at most 65536: vary the number of blocks"), "{sentence}");
 }

@@ -11,13 +11,13 @@ use crate::common::{
 };
 use larder_ssd::{
     array::{FlashArray, PageState, PageTotals},
-    flash::Flash,
-    geometry::{BlockId, Geometry, Lpn, Ppa},
-    op::{Cause, Nobody, Op, Source},
-    space::{Relocate, Space, SpaceOptions, Stream},
+    flash::CountedFlash,
+    geometry::{BlockId, DriveGeometry, Lpn, Ppa},
+    op::{Cause, FlashOp, Nobody, PageSource},
+    space::{Relocate, Space, SpaceOptions, WriteStream},
 };
 
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 1,
     planes_per_die: 1,
@@ -65,17 +65,17 @@ fn a_free_page_does_not_become_valid() {
 
 #[test]
 fn a_block_goes_through_its_states() {
-    let mut flash = Flash::new(GEOMETRY);
+    let mut flash = CountedFlash::new(GEOMETRY);
     let mut shadow = Shadow::new(GEOMETRY);
     let block = BlockId(5);
-    let host = flash.program(block, 7, Source::Host(Lpn(7), content(1)), Cause::Host, &mut shadow);
+    let host = flash.program(block, 7, PageSource::Host(Lpn(7), content(1)), Cause::Host, &mut shadow);
     flash.pad(block, Cause::MergePadding, &mut shadow);
     assert_eq!((host, flash.array().written(block), flash.array().free(block)), (Ppa(40), 2, 6));
     assert_eq!(
         (shadow.held(Ppa(40)), shadow.held(Ppa(41))),
         (Held::Host { lpn: Lpn(7), content: content(1), request: 0 }, Held::Padding)
     );
-    let states = |flash: &Flash| [40, 41, 42].map(|page| flash.array().state(Ppa(page)));
+    let states = |flash: &CountedFlash| [40, 41, 42].map(|page| flash.array().state(Ppa(page)));
     assert_eq!(states(&flash), [PageState::Valid, PageState::Invalid, PageState::Free]);
     assert_eq!(flash.array().next_valid(block, 0), Some(Ppa(40)));
     assert_eq!(flash.array().next_valid(block, 1), None);
@@ -129,8 +129,8 @@ fn a_space_holds_pages_of_the_host_and_of_the_layer() {
                 continue;
             }
             let (stream, source, cause) = match is_own {
-                true => (Stream::Internal, Source::Internal, Cause::Journal),
-                false => (Stream::Host, Source::Host(Lpn(lpn), content(step)), Cause::Host),
+                true => (WriteStream::Internal, PageSource::Internal, Cause::Journal),
+                false => (WriteStream::Host, PageSource::Host(Lpn(lpn), content(step)), Cause::Host),
             };
             let new = space.append(stream, owner, source, cause, &mut owned, &mut shadow);
             if let Some(old) = owned.0.insert(owner, new) {
@@ -169,16 +169,23 @@ fn collected_pages_lie_apart_or_not() {
         let mut is_mixed = false;
         for _ in 0..5_000 {
             let lpn = rng.below(logical) as u32;
-            let mut hear = |op: &Op| match *op {
-                Op::Program { ppa, cause, .. } => {
+            let mut hear = |op: &FlashOp| match *op {
+                FlashOp::Program { ppa, cause, .. } => {
                     let block = GEOMETRY.block_of(ppa).0 as usize;
                     streams[block] |= if cause == Cause::Host { 1 } else { 2 };
                     is_mixed |= streams[block] == 3;
                 }
-                Op::Erase { block, .. } => streams[block.0 as usize] = 0,
+                FlashOp::Erase { block, .. } => streams[block.0 as usize] = 0,
                 _ => {}
             };
-            let new = space.append(Stream::Host, lpn, Source::Host(Lpn(lpn), None), Cause::Host, &mut owned, &mut hear);
+            let new = space.append(
+                WriteStream::Host,
+                lpn,
+                PageSource::Host(Lpn(lpn), None),
+                Cause::Host,
+                &mut owned,
+                &mut hear,
+            );
             if let Some(old) = owned.0.insert(lpn, new) {
                 space.invalidate(old);
             }

@@ -8,15 +8,15 @@ use std::{collections::BTreeMap, ops::Range};
 use crate::common::{Rng, for_seeds, ssd::content};
 use larder_ssd::{
     array::FlashArray,
-    counts::Counts,
-    ftl::{Ftl, PageWrite, Written},
-    geometry::{Geometry, Lpn, PlaneId, Ppa},
+    counts::DriveCounts,
+    ftl::{Ftl, PageWrite, WrittenPages},
+    geometry::{DriveGeometry, Lpn, PlaneId, Ppa},
     kinds::{FTLS, FtlKind},
-    op::{Cause, Hash, Op, Sink, Source},
-    profile::{CORTEX_R4, Profile, Timing},
+    op::{Cause, FlashOp, Hash, OpSink, PageSource},
+    profile::{CORTEX_R4, DriveProfile, Timing},
     time::{
-        Drive, Nanos, Request,
-        latency::{Latencies, Times},
+        Drive, DriveRequest, Nanos,
+        latency::{Latencies, OperationTimes},
         run::{at_full_load, at_own_pace},
     },
 };
@@ -27,11 +27,11 @@ const ERASE: Nanos = 1_500_000;
 const BUS: Nanos = 100_000;
 const LINK: Nanos = 10_000;
 
-fn profile(packages: u32, planes_per_die: u32, frames: u64) -> Profile {
-    Profile {
+fn profile(packages: u32, planes_per_die: u32, frames: u64) -> DriveProfile {
+    DriveProfile {
         name: "test",
         about: "round numbers",
-        geometry: Geometry {
+        geometry: DriveGeometry {
             packages,
             dies_per_package: 1,
             planes_per_die,
@@ -51,39 +51,39 @@ fn profile(packages: u32, planes_per_die: u32, frames: u64) -> Profile {
     }
 }
 
-fn drive_of(kind: &FtlKind, profile: &Profile) -> Drive {
+fn drive_of(kind: &FtlKind, profile: &DriveProfile) -> Drive {
     Drive::new((kind.make)(profile).expect("it is sound"), profile).expect("it has times")
 }
 
-fn drive(profile: &Profile) -> Drive {
+fn drive(profile: &DriveProfile) -> Drive {
     drive_of(FtlKind::named("page-trim").expect("it is one"), profile)
 }
 
-fn write(pages: impl IntoIterator<Item = u32>) -> Request {
-    Request::Write(pages.into_iter().map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }).collect())
+fn write(pages: impl IntoIterator<Item = u32>) -> DriveRequest {
+    DriveRequest::Write(pages.into_iter().map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }).collect())
 }
 
-fn read(lpn: u32) -> Request {
-    Request::Read(lpn..lpn + 1)
+fn read(lpn: u32) -> DriveRequest {
+    DriveRequest::Read(lpn..lpn + 1)
 }
 
 /// A layer that does these operations at the first trim or flush.
 struct Scripted {
     inner: Box<dyn Ftl>,
-    ops: Vec<Op>,
+    ops: Vec<FlashOp>,
 }
 
 impl Ftl for Scripted {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         self.inner.write(pages, sink)
     }
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         self.inner.read(lpn, sink)
     }
-    fn trim(&mut self, _: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, _: Range<u32>, sink: &mut dyn OpSink) {
         std::mem::take(&mut self.ops).iter().for_each(|op| sink.op(op));
     }
-    fn flush(&mut self, sink: &mut dyn Sink) {
+    fn flush(&mut self, sink: &mut dyn OpSink) {
         std::mem::take(&mut self.ops).iter().for_each(|op| sink.op(op));
     }
     fn locate(&self, lpn: Lpn) -> Option<Ppa> {
@@ -92,7 +92,7 @@ impl Ftl for Scripted {
     fn takes_trims(&self) -> bool {
         true
     }
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.inner.counts()
     }
     fn array(&self) -> &FlashArray {
@@ -110,17 +110,17 @@ impl Ftl for Scripted {
 struct Busy(Box<dyn Ftl>);
 
 impl Ftl for Busy {
-    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn Sink) -> Written {
+    fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages {
         self.0.write(pages, sink)
     }
-    fn read(&mut self, lpn: Lpn, sink: &mut dyn Sink) -> bool {
+    fn read(&mut self, lpn: Lpn, sink: &mut dyn OpSink) -> bool {
         self.0.read(lpn, sink)
     }
-    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn Sink) {
+    fn trim(&mut self, pages: Range<u32>, sink: &mut dyn OpSink) {
         self.0.trim(pages, sink);
     }
-    fn idle(&mut self, budget: u64, sink: &mut dyn Sink) -> u64 {
-        (0..budget).for_each(|_| sink.op(&Op::Read { ppa: Ppa(0), cause: Cause::OutOfLine }));
+    fn idle(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
+        (0..budget).for_each(|_| sink.op(&FlashOp::Read { ppa: Ppa(0), cause: Cause::OutOfLine }));
         budget
     }
     fn locate(&self, lpn: Lpn) -> Option<Ppa> {
@@ -129,7 +129,7 @@ impl Ftl for Busy {
     fn takes_trims(&self) -> bool {
         true
     }
-    fn counts(&self) -> &Counts {
+    fn counts(&self) -> &DriveCounts {
         self.0.counts()
     }
     fn array(&self) -> &FlashArray {
@@ -212,9 +212,9 @@ fn a_read_has_the_bus_before_the_writes_that_wait() {
 #[test]
 fn a_deduplicated_page_keeps_its_frame_until_its_content_is_programmed() {
     let slow = Timing { read_ns: READ, program_ns: 10 * PROGRAM, erase_ns: ERASE, transfer_ns: BUS };
-    let profile = Profile { timing: slow, ..profile(1, 1, 64) };
+    let profile = DriveProfile { timing: slow, ..profile(1, 1, 64) };
     let mut drive = drive_of(FtlKind::named("caftl").expect("it is one"), &profile);
-    let same = |lpn| Request::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(7) }]);
+    let same = |lpn| DriveRequest::Write(vec![PageWrite { lpn: Lpn(lpn), content: content(7) }]);
     let hashed = 2 * profile.hash_ns(Hash::Sha1);
     let programmed = profile.hash_ns(Hash::Sha1) + BUS + 10 * PROGRAM;
     assert!(hashed + 10_000 < programmed);
@@ -264,7 +264,7 @@ fn what_is_written_again_while_it_waits_is_absorbed() {
 #[test]
 fn a_flush_ends_when_all_before_it_is_programmed() {
     let mut drive = drive(&profile(1, 1, 64));
-    let times = at_own_pace(&mut drive, [(0, write(0..5)), (0, Request::Flush), (0, write(9..12))]);
+    let times = at_own_pace(&mut drive, [(0, write(0..5)), (0, DriveRequest::Flush), (0, write(9..12))]);
     assert_eq!(mean(&times.flushes), 5 * (BUS + PROGRAM));
     assert_eq!(drive.now(), 8 * (BUS + PROGRAM));
 }
@@ -277,14 +277,14 @@ fn the_controller_hashes_what_trims_and_flushes_collect() {
     let (hash, cause) = (Hash::Sha1, Cause::OutOfLine);
     let at = profile.geometry.ppa(profile.geometry.block_in_plane(PlaneId(0), 40), 0);
     let ops = [
-        Op::Hash { hash, cause },
-        Op::Program { ppa: at, source: Source::Internal, cause: Cause::Journal },
-        Op::Hash { hash, cause },
+        FlashOp::Hash { hash, cause },
+        FlashOp::Program { ppa: at, source: PageSource::Internal, cause: Cause::Journal },
+        FlashOp::Hash { hash, cause },
     ];
     let hashed = 2 * profile.hash_ns(hash);
     assert!(hashed > 0);
-    for request in [Request::Trim(5..6), Request::Flush] {
-        let is_flush = request == Request::Flush;
+    for request in [DriveRequest::Trim(5..6), DriveRequest::Flush] {
+        let is_flush = request == DriveRequest::Flush;
         let inner = (FTLS[0].make)(&profile).expect("it is sound");
         let mut drive = Drive::new(Box::new(Scripted { inner, ops: ops.to_vec() }), &profile).expect("it has times");
         let times = at_own_pace(&mut drive, [(0, request), (0, write([9]))]);
@@ -305,7 +305,7 @@ fn what_comes_in_idle_time_waits_for_a_few_operations() {
     for wait in [1_000_000, 7_654_321, 98_765_432] {
         let inner = (FTLS[0].make)(&profile).expect("it is sound");
         let mut drive = Drive::new(Box::new(Busy(inner)), &profile).expect("it has times");
-        let requests = [(0, write([7])), (wait, write([8])), (wait, Request::Flush)];
+        let requests = [(0, write([7])), (wait, write([8])), (wait, DriveRequest::Flush)];
         let times = at_own_pace(&mut drive, requests);
         let waited = mean(&times.flushes) - (LINK + BUS + PROGRAM);
         println!("after {wait} ns: {waited} ns");
@@ -321,13 +321,13 @@ fn copies_inside_a_plane_take_no_bus() {
     let page = |plane: u32, page| geometry.ppa(geometry.block_in_plane(PlaneId(plane), 0), page);
     let copy = |from: Ppa, to: Ppa| {
         let cause = Cause::Collection;
-        [Op::Read { ppa: from, cause }, Op::Program { ppa: to, source: Source::Copy(from), cause }]
+        [FlashOp::Read { ppa: from, cause }, FlashOp::Program { ppa: to, source: PageSource::Copy(from), cause }]
     };
-    let time_of = |ops: Vec<Op>| {
+    let time_of = |ops: Vec<FlashOp>| {
         let profile = profile(1, 2, 8);
         let ftl = Scripted { inner: (FTLS[0].make)(&profile).expect("it is sound"), ops };
         let mut drive = Drive::new(Box::new(ftl), &profile).expect("it has times");
-        at_own_pace(&mut drive, [(0, Request::Trim(0..1))]);
+        at_own_pace(&mut drive, [(0, DriveRequest::Trim(0..1))]);
         drive.now()
     };
     assert_eq!(time_of(copy(page(0, 0), page(0, 1)).to_vec()), READ + PROGRAM);
@@ -336,7 +336,7 @@ fn copies_inside_a_plane_take_no_bus() {
     // There and back: an operation behind a program that waits for its page waits, too.
     let both = [copy(page(0, 0), page(1, 1)), copy(page(1, 0), page(0, 1))].concat();
     assert_eq!(time_of(both), 2 * (READ + 2 * BUS + PROGRAM));
-    let erase = Op::Erase { block: geometry.block_in_plane(PlaneId(0), 0), cause: Cause::Collection };
+    let erase = FlashOp::Erase { block: geometry.block_in_plane(PlaneId(0), 0), cause: Cause::Collection };
     let all = [copy(page(0, 0), page(0, 1)).to_vec(), vec![erase]].concat();
     assert_eq!(time_of(all), READ + PROGRAM + ERASE);
 }
@@ -369,7 +369,7 @@ fn queues_are_as_long_as_the_formula_says() {
         at_full_load(&mut drive, 1, [write(0..256)]);
         let mut rng = Rng::new(20_263);
         let mut at = drive.now() as f64;
-        let requests: Vec<(Nanos, Request)> = (0..200_000)
+        let requests: Vec<(Nanos, DriveRequest)> = (0..200_000)
             .map(|_| {
                 let uniform = (rng.below(1 << 53) + 1) as f64 / (1u64 << 53) as f64;
                 at += -uniform.ln() * service / load;
@@ -391,7 +391,7 @@ fn hashing_takes_the_cycles_of_the_profile() {
 }
 
 /// Returns random requests at random moments: the same for each layer and each time.
-fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)> {
+fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, DriveRequest)> {
     let mut rng = Rng::new(seed);
     let mut at = 0;
     let mut requests = Vec::new();
@@ -403,12 +403,12 @@ fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)>
         requests.push((
             at,
             match rng.below(10) {
-                0..=4 => Request::Write(
+                0..=4 => DriveRequest::Write(
                     run.map(|lpn| PageWrite { lpn: Lpn(lpn), content: content(rng.below(200)) }).collect(),
                 ),
-                5..=7 => Request::Read(run),
-                8 => Request::Trim(run),
-                _ => Request::Flush,
+                5..=7 => DriveRequest::Read(run),
+                8 => DriveRequest::Trim(run),
+                _ => DriveRequest::Flush,
             },
         ));
     }
@@ -416,22 +416,22 @@ fn random_requests(seed: u64, pages: u32, count: usize) -> Vec<(Nanos, Request)>
 }
 
 /// Makes a write a whole unit of this many pages; trims are of parts and of several units.
-fn in_units(request: &mut Request, unit: u32) {
+fn in_units(request: &mut DriveRequest, unit: u32) {
     match request {
-        Request::Write(pages) if unit > 1 => {
+        DriveRequest::Write(pages) if unit > 1 => {
             let (first, number) = (pages[0].lpn.0 / unit * unit, pages.len());
             let page = |at| PageWrite { lpn: Lpn(first + at), content: pages[at as usize % number].content };
             *pages = (0..unit).map(page).collect();
         }
-        Request::Trim(pages) if unit > 1 && pages.start % 2 == 0 => {
+        DriveRequest::Trim(pages) if unit > 1 && pages.start % 2 == 0 => {
             *pages = pages.start / unit * unit..(pages.start / unit + 1) * unit;
         }
         _ => {}
     }
 }
 
-fn summary(times: &Times) -> [u64; 8] {
-    let Times { reads, writes, flushes, buffer_hits, absorbed, last_ns, .. } = times;
+fn summary(times: &OperationTimes) -> [u64; 8] {
+    let OperationTimes { reads, writes, flushes, buffer_hits, absorbed, last_ns, .. } = times;
     let (reads, writes) = ((reads.count(), reads.mean_ns() as u64), (writes.count(), writes.mean_ns() as u64));
     [reads.0, reads.1, writes.0, writes.1, flushes.count(), *buffer_hits, *absorbed, *last_ns]
 }
@@ -456,7 +456,7 @@ fn each_request_is_over_once_on_every_layer() {
                 let mut over = BTreeMap::new();
                 for (at, request) in requests {
                     drive.advance_to(at);
-                    if let Request::Write(pages) = &request {
+                    if let DriveRequest::Write(pages) = &request {
                         written += pages.len() as u64;
                     }
                     asked.insert(drive.submit(request), at);
@@ -502,7 +502,7 @@ fn a_unit_that_waits_stays_whole() {
         while drive.times().writes.count() < 3 {
             assert!(drive.step());
         }
-        drive.submit(Request::Trim(trim.clone()));
+        drive.submit(DriveRequest::Trim(trim.clone()));
         for lpn in trim.clone() {
             drive.submit(read(lpn));
         }
@@ -567,11 +567,11 @@ fn dropped_pages_are_told() {
 #[test]
 fn a_drive_without_times_or_frames_is_refused() {
     let sound = profile(1, 1, 8);
-    let refused = |profile: Profile| {
+    let refused = |profile: DriveProfile| {
         let ftl = (FTLS[0].make)(&sound).expect("it is sound");
         Drive::new(ftl, &profile).map(|_| ()).expect_err("refused").to_string()
     };
-    let without = Profile { buffer_bytes: 4095, ..sound };
+    let without = DriveProfile { buffer_bytes: 4095, ..sound };
     assert!(refused(without).contains("buffer_bytes is 4095, but has to be what is written at once, 4096 bytes"));
     let ftl = (FtlKind::named("weu").expect("it is one").make)(&profile(2, 2, 63)).expect("it is sound");
     let sentence = Drive::new(ftl, &profile(2, 2, 63)).map(|_| ()).expect_err("refused").to_string();
@@ -579,8 +579,8 @@ fn a_drive_without_times_or_frames_is_refused() {
         sentence.contains("buffer_bytes is 258048, but has to be what is written at once, 262144 bytes"),
         "{sentence}"
     );
-    let without = Profile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound };
+    let without = DriveProfile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound };
     assert!(refused(without).contains("program_ns"), "{}", refused(without));
-    let without = Profile { link_bytes_per_second: 0, ..sound };
+    let without = DriveProfile { link_bytes_per_second: 0, ..sound };
     assert!(refused(without).contains("link_bytes_per_second"), "{}", refused(without));
 }

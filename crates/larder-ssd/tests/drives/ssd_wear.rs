@@ -9,7 +9,7 @@ use larder_ssd::{
     counts::{Life, Wear, YEAR_SECONDS},
     flashtier::FlashTierOptions,
     ftl::Ftl,
-    geometry::Geometry,
+    geometry::DriveGeometry,
     hybrid::{Hybrid, HybridOptions},
     op::Cause,
     page_mapped::{PageMapped, PageMappedOptions},
@@ -17,7 +17,7 @@ use larder_ssd::{
     weu_aligned::{WeuAligned, WeuAlignedOptions},
 };
 
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 1,
     planes_per_die: 1,
@@ -137,7 +137,7 @@ fn dynamic_levelling_is_enough_where_all_is_written() {
 fn derived_figures_are_those_of_their_definitions() {
     let space = SpaceOptions { wear_spread_max: Some(4), ..SpaceOptions::default() };
     let options = CaftlOptions { space, ..CaftlOptions::default() };
-    let geometry = Geometry { over_provisioning_percent: 60.0, ..GEOMETRY };
+    let geometry = DriveGeometry { over_provisioning_percent: 60.0, ..GEOMETRY };
     let mut drive = Watched::new("caftl", Box::new(Caftl::new(geometry, options).expect("a drive")));
     let logical = drive.ftl.logical_pages();
     (0..logical).for_each(|lpn| drive.write(lpn, &[content(u64::from(lpn))]));

@@ -9,14 +9,14 @@ use crate::common::{
 };
 use larder_ssd::{
     ftl::{Ftl, PageWrite},
-    geometry::{BlockId, Geometry, Lpn},
-    op::{Cause, Nobody, Op},
-    profile::Profile,
+    geometry::{BlockId, DriveGeometry, Lpn},
+    op::{Cause, FlashOp, Nobody},
+    profile::DriveProfile,
     weu_aligned::{WeuAligned, WeuAlignedOptions},
 };
 
 /// Two planes of 9 blocks of 4 pages.
-const GEOMETRY: Geometry = Geometry {
+const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 2,
     dies_per_package: 1,
     planes_per_die: 1,
@@ -82,8 +82,8 @@ fn the_unit_that_was_used_least_recently_is_dropped() {
     let before = drive.ftl.counts().clone();
     let mut dropped = Vec::new();
     let pages: Vec<PageWrite> = (80..88).rev().map(|lpn| PageWrite { lpn: Lpn(lpn), content: None }).collect();
-    drive.ftl.write(&pages, &mut |op: &Op| {
-        if let Op::Evicted { lpn } = op {
+    drive.ftl.write(&pages, &mut |op: &FlashOp| {
+        if let FlashOp::Evicted { lpn } = op {
             dropped.push(lpn.0);
         }
     });
@@ -126,7 +126,7 @@ fn a_trimmed_unit_is_erased_once_nothing_of_it_is_left() {
 fn pages_are_conserved_with_more_units_than_places() {
     for_seeds(0..8, |seed| {
         let mut rng = Rng::new(seed);
-        let geometry = Geometry { blocks_per_plane: 16 + rng.below(9) as u32, ..GEOMETRY };
+        let geometry = DriveGeometry { blocks_per_plane: 16 + rng.below(9) as u32, ..GEOMETRY };
         let options = WeuAlignedOptions {
             weu_bytes: Some(BLOCK_BYTES * (1 + rng.below(5))),
             address_space_percent: 150,
@@ -163,9 +163,9 @@ fn a_part_of_a_unit_is_not_written() {
 #[test]
 fn units_are_2_mib_or_a_block() {
     let unit_bytes = |name: &str| {
-        let geometry = Profile::named(name).expect("a profile").geometry;
+        let geometry = DriveProfile::named(name).expect("a profile").geometry;
         // Only its counts: a drive of this size is made elsewhere.
-        let geometry = Geometry { blocks_per_plane: 64, ..geometry };
+        let geometry = DriveGeometry { blocks_per_plane: 64, ..geometry };
         let ftl = WeuAligned::new(geometry, WeuAlignedOptions::default()).expect("a drive");
         assert_eq!(ftl.logical_pages() / ftl.write_unit_pages(), geometry.pages() / ftl.write_unit_pages());
         u64::from(ftl.write_unit_pages()) * u64::from(geometry.page_bytes)
@@ -173,7 +173,7 @@ fn units_are_2_mib_or_a_block() {
     assert_eq!(["caftl", "nitro-mlc"].map(unit_bytes), [2 << 20; 2]);
     assert_eq!(unit_bytes("tlc-nvme"), 16 << 20);
     // A small drive has 64 units if it has as many blocks.
-    let small = Geometry { blocks_per_plane: 100, ..GEOMETRY };
+    let small = DriveGeometry { blocks_per_plane: 100, ..GEOMETRY };
     assert_eq!(WeuAligned::new(small, WeuAlignedOptions::default()).expect("a drive").write_unit_pages(), 3 * 4);
 }
 
