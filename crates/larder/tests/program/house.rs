@@ -5,6 +5,7 @@
 //! style to rustfmt and clippy, and the pages for newcomers to [`pages`].
 
 mod circles;
+mod names;
 mod pages;
 
 use std::collections::BTreeSet;
