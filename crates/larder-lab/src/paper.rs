@@ -19,8 +19,8 @@ use larder::{
     output,
 };
 use larder_papers::{
-    Experiment, Heading, Lab, Records, Report, StandIn, Workload, experiments,
-    live::{self, Clocks, Live, Means, Source},
+    Experiment, Heading, Lab, PaperReport, Records, StandIn, Workload, experiments,
+    live::{self, Clocks, LiveRun, Means, Source},
 };
 use larder_sim::report::plot;
 use serde_json::{Value, json};
@@ -40,13 +40,13 @@ pub fn run(command: &PaperCommand) -> Outcome {
 #[derive(Clone, Copy)]
 enum Any {
     Counts(&'static Experiment),
-    Takes(&'static Live),
+    Takes(&'static LiveRun),
 }
 
 impl Any {
     fn named(name: &str) -> Outcome<Any> {
         let counts = Experiment::named(name).map(Any::Counts);
-        counts.or_else(|| Live::named(name).map(Any::Takes)).ok_or_else(|| {
+        counts.or_else(|| LiveRun::named(name).map(Any::Takes)).ok_or_else(|| {
             Failure::Usage(format!("there is no experiment {name:?}: `larder-lab paper list` names them all"))
         })
     }
@@ -75,7 +75,7 @@ impl Any {
     fn stand_ins(&self) -> &'static [StandIn] {
         match self {
             Any::Counts(experiment) => experiment.stand_ins,
-            Any::Takes(Live { source: Source::Traces(stand_ins), .. }) => stand_ins,
+            Any::Takes(LiveRun { source: Source::Traces(stand_ins), .. }) => stand_ins,
             Any::Takes(_) => &[],
         }
     }
@@ -83,7 +83,7 @@ impl Any {
     /// Returns the names of its traces, or of its own requests.
     fn traces(&self) -> Vec<&'static str> {
         match self {
-            Any::Takes(Live { source: Source::Made { name, .. }, .. }) => vec![name],
+            Any::Takes(LiveRun { source: Source::Made { name, .. }, .. }) => vec![name],
             _ => self.stand_ins().iter().map(|stand_in| stand_in.name).collect(),
         }
     }
@@ -160,14 +160,14 @@ fn titles(workloads: &[Workload<'_>]) -> Named {
     workloads.iter().map(|workload| (workload.title().to_owned(), workload.about().to_owned())).collect()
 }
 
-fn counted(experiment: &'static Experiment, args: &PaperRunArgs, watch: &Watch) -> Outcome<(Report, Named)> {
+fn counted(experiment: &'static Experiment, args: &PaperRunArgs, watch: &Watch) -> Outcome<(PaperReport, Named)> {
     let workloads = workloads(Any::Counts(experiment), args, watch)?;
     let titles = titles(&workloads);
     let report = experiment.report(&mut Lab::new(workloads, processors())).map_err(Failure::failed)?;
     Ok((report, titles))
 }
 
-fn measured(live: &'static Live, args: &PaperRunArgs, watch: &Watch) -> Outcome<(Report, Named)> {
+fn measured(live: &'static LiveRun, args: &PaperRunArgs, watch: &Watch) -> Outcome<(PaperReport, Named)> {
     let time = live.time(args.clock).map_err(Failure::Usage)?;
     let (workloads, titles, scale) = match &live.source {
         Source::Traces(_) => {

@@ -16,11 +16,11 @@ mod techniques;
 use larder_core::austere::config::SUBCHUNKS_PER_CHUNK;
 use larder_trace::Unknown;
 
-use super::{Experiment, How, Lab, Replayed, Report, Span, StandIn, Table, profile};
+use super::{Experiment, How, Lab, PaperReport, Replayed, Span, StandIn, Table, profile};
 use larder_sim::{
     cache::WritePolicy,
     report::plot::{Chart, Scale},
-    setup::{Design, FlashAmount, Options, Setup},
+    setup::{FlashAmount, Options, ReplayDesign, Setup},
 };
 
 const PAPER: &str = "AustereCache (ATC '20)";
@@ -86,7 +86,7 @@ const fn of_all(
     name: &'static str,
     figure: &'static str,
     about: &'static str,
-    run: fn(&mut Lab<'_>) -> Result<Report, String>,
+    run: fn(&mut Lab<'_>) -> Result<PaperReport, String>,
 ) -> Experiment {
     Experiment { name, paper: PAPER, figure, about, stand_ins: &[WEBVM, HOMES, MAIL], run }
 }
@@ -112,7 +112,7 @@ impl Scheme {
         // The paper's share, for any unit of the device: §5.4 has subchunks of 2 KiB, too.
         let subchunk_bytes = (self == &AC_DC).then_some(chunk_bytes / SUBCHUNKS_PER_CHUNK);
         Ok(Setup {
-            design: Design::named(self.design)?,
+            design: ReplayDesign::named(self.design)?,
             chunk_bytes,
             flash: FlashAmount::DataChunks(chunks),
             policy: WritePolicy::Through,

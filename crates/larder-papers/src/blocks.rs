@@ -8,7 +8,7 @@
 use larder_trace::Op;
 use std::collections::HashMap;
 
-use crate::{content::Bytes, request::Request};
+use crate::{content::Bytes, request::PaperRequest};
 
 /// The known content of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl Blocks {
     }
 
     /// Returns the expected content of each block of a read, and remembers it.
-    pub fn read(&mut self, request: &Request) -> Vec<Expected> {
+    pub fn read(&mut self, request: &PaperRequest) -> Vec<Expected> {
         let mut expected = Vec::with_capacity(request.blocks.len());
         for block in &request.blocks {
             let number = (request.offset + block.at) / self.block_bytes;
@@ -68,7 +68,7 @@ impl Blocks {
     }
 
     /// Notes a request that may change blocks.
-    pub fn change(&mut self, request: &Request) {
+    pub fn change(&mut self, request: &PaperRequest) {
         if request.op == Op::Read {
             return;
         }
@@ -103,7 +103,7 @@ impl Blocks {
     }
 
     /// Returns the blocks for which this request is the first known operation, if it is a read.
-    pub fn first_reads(&mut self, request: &Request) -> Vec<(u64, u64, Bytes)> {
+    pub fn first_reads(&mut self, request: &PaperRequest) -> Vec<(u64, u64, Bytes)> {
         if request.op != Op::Read {
             self.change(request);
             return Vec::new();

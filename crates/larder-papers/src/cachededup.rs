@@ -15,7 +15,7 @@ mod sharing;
 use larder_trace::Unknown;
 
 use super::{Experiment, How, StandIn, profile};
-use larder_sim::setup::{Design, Options, Orphans};
+use larder_sim::setup::{Options, Orphans, ReplayDesign};
 
 const PAPER: &str = "CacheDedup (FAST '16)";
 /// Bytes of a chunk.
@@ -101,7 +101,7 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
 ];
 
 /// Makes a design forget orphans, if it has any.
-fn forgetful(design: &'static Design) -> Options {
+fn forgetful(design: &'static ReplayDesign) -> Options {
     Options::default().or_from(&Options { orphans: Some(Orphans::Forget), ..Options::default() }, design)
 }
 

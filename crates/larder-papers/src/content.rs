@@ -5,7 +5,7 @@
 //!
 //! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other
 //! fingerprints give other bytes. A trace's fingerprint has one content under all sizes that the
-//! trace gives it ([`Sizes`]): the first counts. So any reading of a trace from its beginning comes
+//! trace gives it ([`ContentSizes`]): the first counts. So any reading of a trace from its beginning comes
 //! to the same bytes, also for a part of it.
 //!
 //! It does not notice that a fingerprint has several sizes.
@@ -35,7 +35,7 @@ pub enum Bytes {
 }
 
 impl Bytes {
-    /// Returns the bytes for a trace's content at this place; [`Sizes`] has the trace's first size
+    /// Returns the bytes for a trace's content at this place; [`ContentSizes`] has the trace's first size
     /// of it.
     pub fn of(content: &Content) -> Bytes {
         match content.is_zero {
@@ -77,14 +77,14 @@ impl Bytes {
 ///
 /// Memory: 40 bytes at most for each fingerprint.
 #[derive(Default)]
-pub struct Sizes {
+pub struct ContentSizes {
     /// By a hash of the fingerprint.
     ///
     /// If two collide, the second has the first's size, everywhere in this trace.
     first: HashMap<u64, u32>,
 }
 
-impl Sizes {
+impl ContentSizes {
     /// Returns the bytes of the trace's next content.
     pub fn bytes(&mut self, content: &Content) -> Bytes {
         let said = Bytes::of(content);
@@ -145,7 +145,7 @@ mod tests {
             is_zero,
             provenance: Provenance::Recorded,
         };
-        let mut sizes = Sizes::default();
+        let mut sizes = ContentSizes::default();
         let first = sizes.bytes(&content(1, Some(700), false));
         assert_eq!(first, Bytes::of(&content(1, Some(700), false)));
         let unsized_first = sizes.bytes(&content(2, None, false));

@@ -23,7 +23,7 @@ use larder_trace::{
 };
 
 use larder_sim::{
-    lab::{Listener, broadcast},
+    lab::{LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
     setup::{Setup, drive::with_equal_blocks},
@@ -265,7 +265,8 @@ impl<'a> Lab<'a> {
             let built = setup.build(working_set).map_err(|sentence| self.refused(at, setup, &sentence))?;
             meters.push(Meter::new(built, how.chunk_bytes, warmup_requests));
         }
-        let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
+        let mut listeners: Vec<&mut dyn LabListener> =
+            meters.iter_mut().map(|meter| meter as &mut dyn LabListener).collect();
         self.listen(at, how, &mut listeners)?;
         let measures = meters.into_iter().map(Meter::finish);
         Ok(setups.into_iter().zip(measures).map(|(setup, measures)| Replayed { setup, measures }).collect())
@@ -289,7 +290,7 @@ impl<'a> Lab<'a> {
     ///
     /// # Errors
     /// A sentence.
-    pub fn listen(&self, at: usize, how: &How, listeners: &mut [&mut dyn Listener]) -> Result<(), String> {
+    pub fn listen(&self, at: usize, how: &How, listeners: &mut [&mut dyn LabListener]) -> Result<(), String> {
         let workload = self.workload(at)?;
         let explain = |error: TraceError| workload.explain(&error);
         let requests = workload.requests(how, "replaying", true).map_err(explain)?;

@@ -1,7 +1,7 @@
 //! The experiments of the papers: the traces and caches of each, and the published figures.
 //!
 //! Role: [`experiments`] is the one list. An experiment is a line in the table of its paper's file,
-//! with the function that runs it. [`Lab`] replays, and [`Report`] shows our figures beside the
+//! with the function that runs it. [`Lab`] replays, and [`PaperReport`] shows our figures beside the
 //! published ones.
 //!
 //! Invariants: a published figure is one that the paper's text or a table of it prints. A curve
@@ -28,7 +28,7 @@ mod weus;
 
 pub use caftl::DISK;
 pub use lab::{How, Lab, Records, Replayed, Workload};
-pub use report::{Comparison, Report, Span, Table};
+pub use report::{Comparison, PaperReport, Span, Table};
 
 use larder_trace::{
     Compressibility, TraceResult,
@@ -63,7 +63,7 @@ pub struct Experiment {
     /// The paper's traces, in its order, and their stand-ins.
     pub stand_ins: &'static [StandIn],
     /// Runs it over the lab's traces.
-    pub run: fn(&mut Lab<'_>) -> Result<Report, String>,
+    pub run: fn(&mut Lab<'_>) -> Result<PaperReport, String>,
 }
 
 /// The names of an experiment: the head of its report.
@@ -102,7 +102,7 @@ impl Experiment {
     ///
     /// # Errors
     /// A sentence.
-    pub fn report(&self, lab: &mut Lab<'_>) -> Result<Report, String> {
+    pub fn report(&self, lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         let mut report = (self.run)(lab)?;
         if lab.has_generated() {
             report.charts.iter_mut().for_each(|chart| chart.subtitle.push_str("; GENERATED traces"));

@@ -18,7 +18,7 @@ mod load;
 mod nitro;
 mod rig;
 
-use crate::{Heading, Lab, Report, StandIn};
+use crate::{Heading, Lab, PaperReport, StandIn};
 use load::{Figures, Load, on_rig};
 use rig::Plan;
 pub use rig::Time;
@@ -51,7 +51,7 @@ pub enum Clocks {
 }
 
 /// An experiment on devices.
-pub struct Live {
+pub struct LiveRun {
     /// Its name and description.
     pub heading: Heading,
     /// The source of its requests.
@@ -59,17 +59,17 @@ pub struct Live {
     /// Its clocks.
     pub clocks: Clocks,
     /// Runs it.
-    pub run: fn(&mut Lab<'_>, &Means) -> Result<Report, String>,
+    pub run: fn(&mut Lab<'_>, &Means) -> Result<PaperReport, String>,
 }
 
 /// Returns all experiments, in the order of the papers.
-pub fn all() -> impl Iterator<Item = &'static Live> {
+pub fn all() -> impl Iterator<Item = &'static LiveRun> {
     [nitro::LIVE, cachededup::LIVE, austere::LIVE, clock::LIVE].into_iter().flatten()
 }
 
-impl Live {
+impl LiveRun {
     /// Returns the experiment of this name.
-    pub fn named(name: &str) -> Option<&'static Live> {
+    pub fn named(name: &str) -> Option<&'static LiveRun> {
         all().find(|live| live.heading.name == name)
     }
 

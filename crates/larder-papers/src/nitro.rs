@@ -35,7 +35,7 @@ use larder_trace::{
 use super::{Experiment, How, Lab, Records, SEED, StandIn, profile};
 use larder_sim::{
     cache::WritePolicy,
-    setup::{Design, FlashAmount, Granularity, Options, Setup},
+    setup::{FlashAmount, Granularity, Options, ReplayDesign, Setup},
 };
 
 const PAPER: &str = "Nitro (ATC '14)";
@@ -197,7 +197,7 @@ impl Variant {
             ..Options::default()
         };
         Ok(Setup {
-            design: Design::named("nitro")?,
+            design: ReplayDesign::named("nitro")?,
             chunk_bytes: EXTENT_BYTES,
             flash: FlashAmount::DataChunks(extents),
             policy: WritePolicy::Back,

@@ -225,7 +225,7 @@ pub struct Comparison {
 
 /// The result of an experiment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Report {
+pub struct PaperReport {
     /// Our figures, with the published ones of single points.
     pub tables: Vec<Table>,
     /// The text's claims on several figures.
@@ -237,7 +237,7 @@ pub struct Report {
     pub charts: Vec<Chart>,
 }
 
-impl Report {
+impl PaperReport {
     /// Writes it for people. `traces` are names of traces with their real sources.
     pub fn text(&self, heading: &Heading, traces: &[(&str, &str)]) -> String {
         let Heading { name, paper, figure, about } = heading;

@@ -21,7 +21,7 @@ pub struct Block {
 
 /// A request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct PaperRequest {
     /// Its number in the trace.
     pub number: u64,
     /// Arrival in microseconds.
@@ -36,7 +36,7 @@ pub struct Request {
     pub blocks: Vec<Block>,
 }
 
-impl Request {
+impl PaperRequest {
     /// Returns whether the two requests must be made one after the other.
     pub fn meets(&self, offset: u64, len: u64, is_read: bool) -> bool {
         let apart = self.offset + self.len <= offset || offset + len <= self.offset;

@@ -11,7 +11,7 @@ use super::{How, Lab};
 use larder_core::{Design, DesignConfig, slotted::FlashSize};
 use larder_sim::{
     cache::WritePolicy,
-    lab::Listener,
+    lab::LabListener,
     measure::{Measures, Meter},
     setup::Built,
     weu::{WeuCache, sizing::WeuSizing},
@@ -64,7 +64,8 @@ pub(super) fn replay(
         let built = built.map_err(|sentence| format!("{name} is too small: {sentence}"))?;
         meters.push(Meter::new(built, how.chunk_bytes, warmup_requests));
     }
-    let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
+    let mut listeners: Vec<&mut dyn LabListener> =
+        meters.iter_mut().map(|meter| meter as &mut dyn LabListener).collect();
     lab.listen(at, how, &mut listeners)?;
     Ok(meters.into_iter().map(Meter::finish).collect())
 }

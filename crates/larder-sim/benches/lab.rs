@@ -19,12 +19,12 @@ use std::{collections::HashSet, path::Path, sync::OnceLock};
 use divan::{Bencher, counter::ItemsCount};
 use larder_sim::{
     cache::{Request, WritePolicy},
-    lab::Listener,
+    lab::LabListener,
     measure::{Measures, Meter},
-    origin::{Origin, profile::Profile as OriginProfile},
+    origin::{OriginModel, profile::OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
-    setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
-    whole::{ClientRequest, Pace, Whole, figures::Figures},
+    setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
+    whole::{ClientRequest, ReplayPace, Whole, figures::Figures},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 use larder_trace::{FormatId, Op, OpenOptions};
@@ -80,7 +80,7 @@ fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request
 
 fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
     Setup {
-        design: Design::named(name).expect("a design"),
+        design: ReplayDesign::named(name).expect("a design"),
         chunk_bytes,
         flash: FlashAmount::DataChunks(chunks),
         policy: WritePolicy::Through,
@@ -131,7 +131,8 @@ const ORIGIN_BYTES: u64 = 1 << 40;
 
 fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
     let Built { cache, drive, .. } = setup.build(0).expect("a cache");
-    let origin = Origin::new(&OriginProfile::named("nvme-ssd").expect("it is one"), ORIGIN_BYTES).expect("it is sound");
+    let origin =
+        OriginModel::new(&OriginProfile::named("nvme-ssd").expect("it is one"), ORIGIN_BYTES).expect("it is sound");
     let mut whole = Whole::beside(cache, drive.expect("it was asked for"), ftl, origin).expect("it fits");
     let clients = requests.iter().map(|request| {
         let op = match request {
@@ -142,7 +143,7 @@ fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
         };
         Ok(ClientRequest { at: None, op, chunks: vec![*request] })
     });
-    whole.run(clients, Pace::Full(16), 0).expect("no time is asked of the trace")
+    whole.run(clients, ReplayPace::Full(16), 0).expect("no time is asked of the trace")
 }
 
 /// Times one design of each kind. The others differ in their decisions, which the benches above

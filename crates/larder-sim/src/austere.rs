@@ -30,7 +30,7 @@ use larder_core::{
 
 use crate::{
     cache::{Content, Figures, ReplayCache, WritePolicy},
-    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
 };
@@ -208,7 +208,7 @@ impl AustereCache {
             }
         }
         if self.gathering.is_on() {
-            self.gathering.add(Device::Flash, Action::Trim, self.data_start(run), self.run_bytes(run));
+            self.gathering.add(Device::Flash, DeviceAction::Trim, self.data_start(run), self.run_bytes(run));
         }
         self.region.remove(self.core.key_of(run));
         self.core.evict(run);
@@ -219,7 +219,7 @@ impl AustereCache {
     fn destage(&mut self, lba: Lba, run: Run) {
         self.count_data_read(run);
         self.traffic.origin_chunks_written += 1;
-        self.gather_origin(Action::Write, lba);
+        self.gather_origin(DeviceAction::Write, lba);
         self.destaged.push((lba, *self.slot.fingerprint()));
         self.core.clean(lba);
         self.tell_clean(lba);
@@ -270,14 +270,14 @@ impl AustereCache {
     fn count_metadata_read(&mut self, run: Run) {
         self.traffic.flash_metadata_bytes_read += SLOT_BYTES;
         if self.gathering.is_on() {
-            self.gathering.add_metadata(Action::Read, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
+            self.gathering.add_metadata(DeviceAction::Read, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
         }
     }
 
     fn count_metadata_written(&mut self, run: Run) {
         self.traffic.flash_metadata_bytes_written += SLOT_BYTES;
         if self.gathering.is_on() {
-            self.gathering.add_metadata(Action::Write, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
+            self.gathering.add_metadata(DeviceAction::Write, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
         }
     }
 
@@ -285,7 +285,7 @@ impl AustereCache {
     fn count_data_read(&mut self, run: Run) {
         self.traffic.flash_data_bytes_read += self.run_bytes(run);
         if self.gathering.is_on() {
-            self.gathering.add(Device::Flash, Action::Read, self.data_start(run), self.run_bytes(run));
+            self.gathering.add(Device::Flash, DeviceAction::Read, self.data_start(run), self.run_bytes(run));
         }
     }
 
@@ -296,11 +296,11 @@ impl AustereCache {
         let raw = RawChunk { start, len: chunk_bytes, fingerprint: content.fingerprint };
         let is_raw = content.stored_bytes >= chunk_bytes;
         let raw = if is_raw { std::slice::from_ref(&raw) } else { &[] };
-        self.gathering.add_with(Device::Flash, Action::Write, start, self.run_bytes(run), 0, raw);
+        self.gathering.add_with(Device::Flash, DeviceAction::Write, start, self.run_bytes(run), 0, raw);
     }
 
     #[inline]
-    fn gather_origin(&mut self, action: Action, lba: Lba) {
+    fn gather_origin(&mut self, action: DeviceAction, lba: Lba) {
         if self.gathering.is_on() {
             let chunk = u64::from(self.core.config().chunk_bytes);
             self.gathering.add(Device::Origin, action, lba.0 * chunk, chunk);
@@ -332,7 +332,7 @@ impl ReplayCache for AustereCache {
             }
         }
         self.traffic.origin_chunks_read += 1;
-        self.gather_origin(Action::Read, lba);
+        self.gather_origin(DeviceAction::Read, lba);
         self.gathering.for_whom(Waits::Nobody);
         self.insert(lba, content, false);
         false
@@ -348,7 +348,7 @@ impl ReplayCache for AustereCache {
         let was_cached = self.core.lookup(lba).is_some();
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
-            self.gather_origin(Action::Write, lba);
+            self.gather_origin(DeviceAction::Write, lba);
             self.gathering.for_whom(Waits::Nobody);
         }
         match self.policy {
@@ -362,7 +362,7 @@ impl ReplayCache for AustereCache {
     fn trim(&mut self, lba: Lba) {
         self.destaged.clear();
         self.gathering.for_whom(Waits::Client);
-        self.gather_origin(Action::Trim, lba);
+        self.gather_origin(DeviceAction::Trim, lba);
         self.forget(lba);
     }
 
@@ -378,9 +378,9 @@ impl ReplayCache for AustereCache {
         if self.gathering.is_on() {
             self.gathering.for_whom(Waits::Flush);
             if self.policy == WritePolicy::Back {
-                self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+                self.gathering.add(Device::Flash, DeviceAction::Flush, 0, 0);
             }
-            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+            self.gathering.add(Device::Origin, DeviceAction::Flush, 0, 0);
         }
     }
 

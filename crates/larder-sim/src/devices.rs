@@ -35,7 +35,7 @@ pub enum Device {
 
 /// The action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub enum DeviceAction {
     /// Reads a range.
     Read,
     /// Writes a range.
@@ -65,7 +65,7 @@ pub struct DeviceRequest {
     /// The device.
     pub device: Device,
     /// The action.
-    pub action: Action,
+    pub action: DeviceAction,
     /// The client that waits for it.
     pub waits: Waits,
     /// First byte.
@@ -223,12 +223,12 @@ impl Gathering {
     }
 
     /// Notes a request of data. The caller has checked that requests are gathered.
-    pub fn add(&mut self, device: Device, action: Action, start: u64, len: u64) {
+    pub fn add(&mut self, device: Device, action: DeviceAction, start: u64, len: u64) {
         self.add_with(device, action, start, len, 0, &[]);
     }
 
     /// Notes a request of metadata.
-    pub fn add_metadata(&mut self, action: Action, start: u64, len: u64) {
+    pub fn add_metadata(&mut self, action: DeviceAction, start: u64, len: u64) {
         self.add_with(Device::Flash, action, start, len, len, &[]);
     }
 
@@ -236,7 +236,7 @@ impl Gathering {
     pub fn add_with(
         &mut self,
         device: Device,
-        action: Action,
+        action: DeviceAction,
         start: u64,
         len: u64,
         metadata_bytes: u64,

@@ -27,7 +27,7 @@ use std::ops::Range;
 
 use crate::{
     contents::PageContents,
-    devices::{Action, Device, DeviceRequest, Requests, Told},
+    devices::{Device, DeviceAction, DeviceRequest, Requests, Told},
     dirty::{DirtyPages, Dirtying, TooDirty},
     waiting::{Waiting, WaitingUnit},
 };
@@ -241,15 +241,15 @@ impl Host {
             while let Some(told) = told.next_if(|told| told.requests_before <= at) {
                 self.tell(told);
             }
-            let is_here = request.action == Action::Flush || self.laid.contains(&request.start);
+            let is_here = request.action == DeviceAction::Flush || self.laid.contains(&request.start);
             if request.device != Device::Flash || !is_here {
                 continue;
             }
             match request.action {
-                Action::Read => self.read(request),
-                Action::Write => self.write(requests, request),
-                Action::Trim => self.trim(request),
-                Action::Flush => self.ftl.flush(&mut self.evicted),
+                DeviceAction::Read => self.read(request),
+                DeviceAction::Write => self.write(requests, request),
+                DeviceAction::Trim => self.trim(request),
+                DeviceAction::Flush => self.ftl.flush(&mut self.evicted),
             }
         }
         told.for_each(|told| self.tell(told));

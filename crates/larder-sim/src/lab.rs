@@ -1,4 +1,4 @@
-//! One pass over a trace for many caches: each [`Listener`] hears all of its requests, in order.
+//! One pass over a trace for many caches: each [`LabListener`] hears all of its requests, in order.
 //!
 //! Invariants: the requests of a listener do not depend on the number of other listeners or
 //! threads. Memory beside the listeners' own is `QUEUE_BATCHES` batches for each thread.
@@ -20,7 +20,7 @@ use crate::{
 const QUEUE_BATCHES: usize = 16;
 
 /// A listener to the requests of a trace.
-pub trait Listener: Send {
+pub trait LabListener: Send {
     /// Takes the next requests.
     fn take(&mut self, requests: &[Request]);
 }
@@ -33,7 +33,7 @@ pub trait Listener: Send {
 /// The trace's first error. Listeners may have heard the requests before it.
 pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     batches: &mut Batches<I>,
-    listeners: &mut [&mut dyn Listener],
+    listeners: &mut [&mut dyn LabListener],
     threads: usize,
 ) -> TraceResult<()> {
     if let [listener] = listeners {
@@ -44,7 +44,7 @@ pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
         let mut senders = Vec::new();
         // Neighbours in the list go to different threads: they are often of one design, and so
         // equally slow.
-        let mut shares: Vec<Vec<&mut &mut dyn Listener>> = (0..threads).map(|_| Vec::new()).collect();
+        let mut shares: Vec<Vec<&mut &mut dyn LabListener>> = (0..threads).map(|_| Vec::new()).collect();
         for (at, listener) in listeners.iter_mut().enumerate() {
             if let Some(share) = shares.get_mut(at % threads) {
                 share.push(listener);
@@ -151,7 +151,7 @@ impl BoundListener {
     }
 }
 
-impl Listener for BoundListener {
+impl LabListener for BoundListener {
     fn take(&mut self, requests: &[Request]) {
         for request in requests {
             if self.is_too_long {
@@ -187,7 +187,7 @@ mod tests {
     #[derive(Default)]
     struct Heard(Vec<Request>);
 
-    impl Listener for Heard {
+    impl LabListener for Heard {
         fn take(&mut self, requests: &[Request]) {
             self.0.extend(requests);
         }
@@ -209,7 +209,8 @@ mod tests {
         assert_eq!(expected.0.len() as u64, count);
         for threads in [0, 1, 2, 5, 9] {
             let mut heard: Vec<Heard> = (0..5).map(|_| Heard::default()).collect();
-            let mut listeners: Vec<&mut dyn Listener> = heard.iter_mut().map(|h| h as &mut dyn Listener).collect();
+            let mut listeners: Vec<&mut dyn LabListener> =
+                heard.iter_mut().map(|h| h as &mut dyn LabListener).collect();
             let mut batches = Batches::new(chunks(records(count), 4096).unwrap(), 4096);
             broadcast(&mut batches, &mut listeners, threads).unwrap();
             assert!(heard.iter().all(|heard| heard.0 == expected.0), "{threads} threads");

@@ -26,7 +26,7 @@ use crate::{
     cache::{Figures, ReplayCache, Request},
     devices::Requests,
     host::{Host, HostCounts},
-    lab::Listener,
+    lab::LabListener,
     setup::Built,
     tally::{Tally, ratio},
     traffic::Traffic,
@@ -158,7 +158,7 @@ impl Measures {
     }
 }
 
-impl Listener for Meter {
+impl LabListener for Meter {
     fn take(&mut self, requests: &[Request]) {
         let counted = if self.warming > 0 { self.warm(requests) } else { requests };
         let began = Instant::now();

@@ -1,8 +1,8 @@
 //! The simulated origin of a cache, with time: a disk, an array of disks, a flash drive or a
 //! network volume.
 //!
-//! Role: a [`Profile`] names a medium and its figures; an [`Origin`] is one with a clock.
-//! [`Origin::submit`] makes requests. The clock goes from event to event, as that of a drive does
+//! Role: a [`OriginProfile`] names a medium and its figures; an [`OriginModel`] is one with a clock.
+//! [`OriginModel::submit`] makes requests. The clock goes from event to event, as that of a drive does
 //! ([`ssd::time`](larder_ssd::time)): so both can follow one clock.
 //!
 //! | file | content |
@@ -43,7 +43,7 @@ use larder_ssd::{
     geometry::OutOfRange,
     time::{Nanos, latency::Latencies},
 };
-use profile::{Figures, Profile};
+use profile::{Figures, OriginProfile};
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,7 +151,7 @@ trait Medium: Send {
 
 /// The times that requests took so far.
 #[derive(Clone, Debug, Default)]
-pub struct Times {
+pub struct OriginTimes {
     /// Reads.
     pub reads: Latencies,
     /// Writes.
@@ -161,7 +161,7 @@ pub struct Times {
 }
 
 /// An origin with a clock; see the module.
-pub struct Origin {
+pub struct OriginModel {
     medium: Box<dyn Medium>,
     size_bytes: u64,
     now: Nanos,
@@ -169,10 +169,10 @@ pub struct Origin {
     pending: HashMap<u64, (Kind, Nanos)>,
     next_request: u64,
     over: VecDeque<(u64, Nanos)>,
-    times: Times,
+    times: OriginTimes,
 }
 
-impl Origin {
+impl OriginModel {
     /// Makes an origin of so many bytes.
     ///
     /// A disk's arm sweeps all of its platter over them. So a small origin is a disk with few
@@ -180,26 +180,26 @@ impl Origin {
     ///
     /// # Errors
     /// The first figure of the profile that cannot hold, or an origin of no bytes.
-    pub fn new(profile: &Profile, size_bytes: u64) -> Result<Origin, OutOfRange> {
+    pub fn new(profile: &OriginProfile, size_bytes: u64) -> Result<OriginModel, OutOfRange> {
         profile.check()?;
         if !(1..=profile::SIZE_BYTES_MAX).contains(&size_bytes) {
             let range = format!("from 1 to {}", profile::SIZE_BYTES_MAX);
             return Err(OutOfRange::new("size_bytes", size_bytes, range));
         }
         let medium: Box<dyn Medium> = match profile.figures {
-            Figures::Disk(figures) => Box::new(disk::Disk::new(figures, size_bytes)),
+            Figures::Disk(figures) => Box::new(disk::DiskModel::new(figures, size_bytes)),
             Figures::Raid(figures) => Box::new(raid::Raid::new(figures, size_bytes)),
-            Figures::Flash(figures) => Box::new(Foreseen::new(flash::Flash::new(figures))),
+            Figures::Flash(figures) => Box::new(Foreseen::new(flash::FlashModel::new(figures))),
             Figures::Network(figures) => Box::new(Foreseen::new(network::Network::new(figures))),
         };
-        Ok(Origin {
+        Ok(OriginModel {
             medium,
             size_bytes,
             now: 0,
             pending: HashMap::new(),
             next_request: 0,
             over: VecDeque::new(),
-            times: Times::default(),
+            times: OriginTimes::default(),
         })
     }
 
@@ -209,7 +209,7 @@ impl Origin {
     }
 
     /// Returns the times that requests took so far.
-    pub fn times(&self) -> &Times {
+    pub fn times(&self) -> &OriginTimes {
         &self.times
     }
 

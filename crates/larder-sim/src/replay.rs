@@ -17,7 +17,7 @@
 use crate::{
     cache::{Content, ReplayCache, Request},
     tally::Tally,
-    touched::Touched,
+    touched::TouchedPages,
 };
 use larder_core::{Fingerprint, Lba, types::mix};
 use larder_trace::{ChunkRequest, Op, TraceResult};
@@ -32,7 +32,7 @@ pub const BATCH_REQUESTS: usize = 1024;
 pub struct Batches<I> {
     requests: I,
     chunk_bytes: u32,
-    touched: Touched,
+    touched: TouchedPages,
     /// True if some request had content.
     has_content: bool,
     /// The first and the last moment, in microseconds.
@@ -44,7 +44,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
     /// Makes batches of requests of chunks of `chunk_bytes`.
     pub fn new(requests: I, chunk_bytes: u32) -> Self {
         let batch = Vec::with_capacity(BATCH_REQUESTS);
-        Batches { requests, chunk_bytes, touched: Touched::new(), has_content: false, times: None, batch }
+        Batches { requests, chunk_bytes, touched: TouchedPages::new(), has_content: false, times: None, batch }
     }
 
     /// Returns the time that the requests read so far take in the trace, in seconds.

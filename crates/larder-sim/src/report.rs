@@ -22,7 +22,7 @@ use serde_json::{Map, Value, json};
 use crate::{
     bound::Bound,
     measure::Measures,
-    setup::{Design, Setup},
+    setup::{ReplayDesign, Setup},
 };
 
 /// A row: an object with the keys of [`COLUMNS`].
@@ -154,7 +154,7 @@ pub fn common_options(rows: &[Row]) -> Vec<String> {
     let is_common = |option: &str| {
         let name = option.split('=').next().unwrap_or_default();
         rows.iter().all(|row| {
-            let design = Design::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
+            let design = ReplayDesign::named(row.get("design").and_then(Value::as_str).unwrap_or_default());
             let has = design.is_ok_and(|design| design.options.iter().any(|id| id.name() == name));
             // A translation layer belongs to no design.
             !has && name != "ftl" || own_options(row).contains(&option)

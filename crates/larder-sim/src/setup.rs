@@ -29,7 +29,7 @@ use crate::{
     host::Host,
 };
 use designs::names_of;
-pub use designs::{DESIGNS, Design};
+pub use designs::{DESIGNS, ReplayDesign};
 use drive::DriveSetup;
 use larder_core::slotted::FlashSize;
 pub use larder_core::slotted::Orphans;
@@ -172,7 +172,7 @@ impl Options {
     /// Returns the options given here or else in `others`, if `design` has them.
     ///
     /// So options for several designs go to those that have them.
-    pub fn or_from(&self, others: &Options, design: &Design) -> Options {
+    pub fn or_from(&self, others: &Options, design: &ReplayDesign) -> Options {
         let has = |id| design.options.contains(&id);
         Options {
             dedup: self.dedup.or(others.dedup.filter(|_| has(OptionId::Dedup))),
@@ -193,7 +193,7 @@ impl Options {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Setup {
     /// Its design.
-    pub design: &'static Design,
+    pub design: &'static ReplayDesign,
     /// Bytes of a chunk: a power of two.
     pub chunk_bytes: u32,
     /// Its flash.
@@ -283,8 +283,8 @@ impl Setup {
     /// # Errors
     /// A sentence for the first option that it lacks, with the designs that have it.
     pub fn check(&self) -> Result<(), String> {
-        let Design { name, options, dedups, .. } = self.design;
-        let has = |design: &Design, id| design.options.contains(&id);
+        let ReplayDesign { name, options, dedups, .. } = self.design;
+        let has = |design: &ReplayDesign, id| design.options.contains(&id);
         if !has(self.design, OptionId::Dedup) {
             match (self.options.dedup, dedups) {
                 (Some(true), false) => {

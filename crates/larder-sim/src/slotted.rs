@@ -34,7 +34,7 @@ use larder_core::{
 
 use crate::{
     cache::{Content, Figures, ReplayCache, WritePolicy},
-    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
 };
@@ -152,8 +152,13 @@ impl<D: Slotted> SlottedCache<D> {
         self.traffic.origin_chunks_written += 1;
         if let Some(slot) = self.design.lookup(lba).filter(|_| self.gathering.is_on()) {
             self.gathering.for_whom(waits);
-            self.gathering.add(Device::Flash, Action::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
-            self.gathering.add(Device::Origin, Action::Write, lba.0 * self.chunk_bytes, self.chunk_bytes);
+            self.gathering.add(
+                Device::Flash,
+                DeviceAction::Read,
+                u64::from(slot.0) * self.chunk_bytes,
+                self.chunk_bytes,
+            );
+            self.gathering.add(Device::Origin, DeviceAction::Write, lba.0 * self.chunk_bytes, self.chunk_bytes);
         }
         self.design.clean(lba);
         self.tell_dirty(lba);
@@ -204,19 +209,19 @@ impl<D: Slotted> SlottedCache<D> {
         let chunk = *chunk_bytes;
         let at = |slot: ChunkSlot| u64::from(slot.0) * chunk;
         for destage in &decision.destage {
-            gathering.add(Device::Flash, Action::Read, at(destage.slot), chunk);
-            gathering.add(Device::Origin, Action::Write, destage.lba.0 * chunk, chunk);
+            gathering.add(Device::Flash, DeviceAction::Read, at(destage.slot), chunk);
+            gathering.add(Device::Origin, DeviceAction::Write, destage.lba.0 * chunk, chunk);
         }
         let target = match decision.data {
             DataStep::Store { slot, .. } => Some(slot),
             DataStep::Nothing | DataStep::Map(_) => None,
         };
         for &slot in decision.freed.iter().filter(|slot| Some(**slot) != target) {
-            gathering.add(Device::Flash, Action::Trim, at(slot), chunk);
+            gathering.add(Device::Flash, DeviceAction::Trim, at(slot), chunk);
         }
         if let Some(slot) = target {
             let raw = stored.map(|&fingerprint| RawChunk { start: at(slot), len: chunk as u32, fingerprint });
-            gathering.add_with(Device::Flash, Action::Write, at(slot), chunk, 0, raw.as_slice());
+            gathering.add_with(Device::Flash, DeviceAction::Write, at(slot), chunk, 0, raw.as_slice());
         }
     }
 
@@ -224,14 +229,14 @@ impl<D: Slotted> SlottedCache<D> {
     fn gather_metadata_page(&mut self) {
         let sizes = self.design.sizes();
         let start = sizes.data_chunks * self.chunk_bytes + self.metadata_at;
-        self.gathering.add_metadata(Action::Write, start, METADATA_PAGE_BYTES);
+        self.gathering.add_metadata(DeviceAction::Write, start, METADATA_PAGE_BYTES);
         self.metadata_at = (self.metadata_at + METADATA_PAGE_BYTES) % sizes.metadata_bytes.max(METADATA_PAGE_BYTES);
     }
 
     /// Notes that a chunk of the origin is read, written or trimmed, and that a client waits for
     /// it.
     #[inline]
-    fn gather_origin(&mut self, action: Action, lba: Lba) {
+    fn gather_origin(&mut self, action: DeviceAction, lba: Lba) {
         if self.gathering.is_on() {
             self.gathering.for_whom(Waits::Client);
             self.gathering.add(Device::Origin, action, lba.0 * self.chunk_bytes, self.chunk_bytes);
@@ -242,7 +247,7 @@ impl<D: Slotted> SlottedCache<D> {
     #[cold]
     fn gather_slot_read(&mut self, slot: ChunkSlot) {
         self.gathering.for_whom(Waits::Client);
-        self.gathering.add(Device::Flash, Action::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
+        self.gathering.add(Device::Flash, DeviceAction::Read, u64::from(slot.0) * self.chunk_bytes, self.chunk_bytes);
     }
 
     /// Counts a put that was not stored since its content was there.
@@ -263,7 +268,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
             return true;
         }
         self.traffic.origin_chunks_read += 1;
-        self.gather_origin(Action::Read, lba);
+        self.gather_origin(DeviceAction::Read, lba);
         self.put(lba, content, false);
         self.count_duplicate();
         false
@@ -272,7 +277,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
     fn write(&mut self, lba: Lba, content: &Content) -> bool {
         if self.policy != WritePolicy::Back {
             self.traffic.origin_chunks_written += 1;
-            self.gather_origin(Action::Write, lba);
+            self.gather_origin(DeviceAction::Write, lba);
         }
         if self.policy == WritePolicy::Around {
             return self.forget(lba);
@@ -283,7 +288,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
     }
 
     fn trim(&mut self, lba: Lba) {
-        self.gather_origin(Action::Trim, lba);
+        self.gather_origin(DeviceAction::Trim, lba);
         self.forget(lba);
     }
 
@@ -297,9 +302,9 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         self.commit();
         if self.gathering.is_on() {
             if self.policy == WritePolicy::Back {
-                self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+                self.gathering.add(Device::Flash, DeviceAction::Flush, 0, 0);
             }
-            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+            self.gathering.add(Device::Origin, DeviceAction::Flush, 0, 0);
         }
     }
 

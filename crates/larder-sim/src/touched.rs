@@ -14,16 +14,16 @@ const REGION_SHIFT: u32 = 16;
 const RECENT: usize = 256;
 
 /// See the module.
-pub struct Touched {
+pub struct TouchedPages {
     regions: BTreeSet<u64>,
     /// Regions that are in the set, by their last bits; `u64::MAX` if there is none.
     recent: Box<[u64; RECENT]>,
 }
 
-impl Touched {
+impl TouchedPages {
     /// Makes an empty set.
-    pub fn new() -> Touched {
-        Touched { regions: BTreeSet::new(), recent: Box::new([u64::MAX; RECENT]) }
+    pub fn new() -> TouchedPages {
+        TouchedPages { regions: BTreeSet::new(), recent: Box::new([u64::MAX; RECENT]) }
     }
 
     /// Touches a chunk.
@@ -55,8 +55,8 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_to_the_regions_that_were_touched() {
-        let mut touched = Touched::new();
-        let parts = |touched: &Touched, first, count| touched.parts_of(first, count).collect::<Vec<_>>();
+        let mut touched = TouchedPages::new();
+        let parts = |touched: &TouchedPages, first, count| touched.parts_of(first, count).collect::<Vec<_>>();
         assert_eq!(parts(&touched, 0, u64::MAX), []);
         // Two regions with the same last bits, and one beside them.
         for lba in [5, 6, (RECENT as u64) << REGION_SHIFT, 3 << REGION_SHIFT | 9, 5] {

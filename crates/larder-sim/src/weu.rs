@@ -25,7 +25,7 @@
 
 use crate::{
     cache::{Content, Figures, ReplayCache, WritePolicy},
-    devices::{Action, Requests, Waits},
+    devices::{DeviceAction, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
 };
@@ -344,7 +344,7 @@ impl ReplayCache for WeuCache {
             Lookup::Zero => true,
             Lookup::Miss | Lookup::Fragment { .. } => {
                 self.traffic.origin_chunks_read += 1;
-                self.asked.origin(Action::Read, lba, 1);
+                self.asked.origin(DeviceAction::Read, lba, 1);
                 self.asked.for_whom(Waits::Nobody);
                 self.traffic.ghost_hits += u64::from(self.design.is_ghost(lba));
                 self.insert(lba, content, false);
@@ -373,7 +373,7 @@ impl ReplayCache for WeuCache {
                 self.asked.for_whom(Waits::Client);
                 self.forget(lba);
                 self.traffic.origin_chunks_written += 1;
-                self.asked.origin(Action::Write, lba, 1);
+                self.asked.origin(DeviceAction::Write, lba, 1);
                 self.asked.for_whom(Waits::Nobody);
                 if self.options.policy == WritePolicy::Through {
                     self.insert(lba, content, false);
@@ -392,7 +392,7 @@ impl ReplayCache for WeuCache {
         if self.options.policy != WritePolicy::Back {
             self.asked.for_whom(Waits::Client);
             (first.0..end).for_each(|lba| self.forget(Lba(lba)));
-            self.asked.origin(Action::Trim, first, count);
+            self.asked.origin(DeviceAction::Trim, first, count);
             return;
         }
         self.asked.for_whom(Waits::Nobody);

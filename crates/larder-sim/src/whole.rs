@@ -1,8 +1,8 @@
 //! Time of the whole: a cache, the drive that its flash lies on, and its origin, on one clock.
 //!
 //! Role: [`Whole`] makes the requests of a trace to a cache, and the cache's requests to its
-//! devices. [`Drive`] and [`Origin`] say when these are over, and so when a client is answered.
-//! Requests are made at their own times, or so many at a time as fast as they go ([`Pace`]).
+//! devices. [`Drive`] and [`OriginModel`] say when these are over, and so when a client is answered.
+//! Requests are made at their own times, or so many at a time as fast as they go ([`ReplayPace`]).
 //!
 //! | file | content |
 //! |---|---|
@@ -57,11 +57,11 @@ use larder_trace::{Op, TraceError};
 pub use clients::{ClientRequest, Clients};
 use devices::Devices;
 use figures::{Figures, Marks};
-pub use pace::{Pace, WholeError};
+pub use pace::{ReplayPace, WholeError};
 use pages::Pages;
 use plan::{Chain, Stage, Task};
 
-use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::Origin};
+use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::OriginModel};
 use larder_ssd::{
     geometry::OutOfRange,
     kinds::FtlKind,
@@ -157,7 +157,7 @@ impl Whole {
     pub fn new(
         mut cache: Box<dyn ReplayCache>,
         drive: Option<(Drive, &DriveProfile)>,
-        origin: Origin,
+        origin: OriginModel,
     ) -> Result<Whole, OutOfRange> {
         let mut pages = None;
         if let Some((drive, profile)) = &drive {
@@ -204,7 +204,7 @@ impl Whole {
         cache: Box<dyn ReplayCache>,
         counted: Box<Host>,
         kind: &FtlKind,
-        origin: Origin,
+        origin: OriginModel,
     ) -> Result<Whole, OutOfRange> {
         let cut = *counted.profile();
         let drive = drive::clocked(&cut, kind, cache.flash_weu_bytes())?;
@@ -228,7 +228,7 @@ impl Whole {
     }
 
     /// Returns the origin.
-    pub fn origin(&self) -> &Origin {
+    pub fn origin(&self) -> &OriginModel {
         &self.devices.origin
     }
 
@@ -242,21 +242,21 @@ impl Whole {
     pub fn run(
         &mut self,
         requests: impl IntoIterator<Item = Result<ClientRequest, TraceError>>,
-        pace: Pace,
+        pace: ReplayPace,
         warmup: u64,
     ) -> Result<Figures, WholeError> {
         let mut chunks = 0;
         for request in requests {
             let request = request.map_err(WholeError::Trace)?;
             match pace {
-                Pace::Own => {
+                ReplayPace::Own => {
                     let at = request.at.ok_or(WholeError::NoTimes)?;
                     while self.devices.next_event_at().is_some_and(|next| next <= at) {
                         self.step();
                     }
                     self.now = self.now.max(at);
                 }
-                Pace::Full(outstanding) => while self.under_way() >= outstanding.max(1) && self.step() {},
+                ReplayPace::Full(outstanding) => while self.under_way() >= outstanding.max(1) && self.step() {},
             }
             let is_counted = chunks >= warmup;
             if is_counted && !self.is_counting {

@@ -12,10 +12,10 @@ use std::{
 
 use larder_sim::{
     cache::WritePolicy,
-    lab::{Listener, broadcast},
+    lab::{LabListener, broadcast},
     measure::Meter,
     replay::Batches,
-    setup::{DESIGNS, Design, FlashAmount, Options, Setup},
+    setup::{DESIGNS, FlashAmount, Options, ReplayDesign, Setup},
     survey::survey,
 };
 use larder_trace::{
@@ -100,7 +100,7 @@ fn rechunk(blocks: u64, stride: u64, chunk_bytes: u32) -> (i64, usize) {
 
 /// Returns the bytes of a replay, from nothing, and the cache's own part at the worst moment.
 fn replay(
-    design: &'static Design,
+    design: &'static ReplayDesign,
     flash_chunks: u64,
     records: impl Iterator<Item = TraceResult<Record>> + Send,
 ) -> (i64, i64) {
@@ -114,7 +114,7 @@ fn replay(
     let (bytes, measures) = peak(|| {
         let mut meter = Meter::new(setup.build(0).expect("a cache"), BLOCK as u32, 100);
         let mut batches = Batches::new(chunks(records, BLOCK as u32).expect("a size"), BLOCK as u32);
-        broadcast(&mut batches, &mut [&mut meter as &mut dyn Listener], 1).expect("sound records");
+        broadcast(&mut batches, &mut [&mut meter as &mut dyn LabListener], 1).expect("sound records");
         meter.finish()
     });
     let own = measures.figures.index_ram_bytes as i64;

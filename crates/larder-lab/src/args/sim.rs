@@ -7,7 +7,7 @@ use crate::sim::{spec, ssd, time};
 use clap::{Args, Subcommand};
 use larder::size;
 use larder_sim::{
-    origin::profile::Profile as OriginProfile,
+    origin::profile::OriginProfile,
     setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
 };
 use larder_ssd::kinds::FtlKind;

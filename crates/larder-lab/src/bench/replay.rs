@@ -47,7 +47,7 @@ use super::{
 };
 use larder_papers::{
     blocks::{Blocks, Expected},
-    request::Request,
+    request::PaperRequest,
 };
 
 /// Bytes of a request at most, if the device takes as many.
@@ -249,7 +249,7 @@ impl Doing {
 
 /// A request that is under way.
 struct Flight {
-    request: Request,
+    request: PaperRequest,
     expected: Vec<Expected>,
     doing: Doing,
     /// The start of its latency.
@@ -327,7 +327,7 @@ impl Replay<'_> {
     }
 
     /// Returns the next request with any work, checked.
-    fn fetch(&self, requests: &mut Requests<'_, '_>) -> Outcome<Option<Request>> {
+    fn fetch(&self, requests: &mut Requests<'_, '_>) -> Outcome<Option<PaperRequest>> {
         let info = self.device.info();
         for request in requests {
             let mut request = request?;
@@ -356,7 +356,7 @@ impl Replay<'_> {
     }
 
     /// Returns when a request is due; `None` at full pace.
-    fn due(&self, request: &Request, begin: Instant, first_us: u64) -> Outcome<Option<Instant>> {
+    fn due(&self, request: &PaperRequest, begin: Instant, first_us: u64) -> Outcome<Option<Instant>> {
         let Pace::Times(speed) = self.pace else { return Ok(None) };
         let Some(time_us) = request.time_us else {
             return Err(Failure::failed(format_args!(
@@ -375,7 +375,7 @@ impl Replay<'_> {
         due.map(Some).ok_or_else(never)
     }
 
-    fn start(&mut self, request: Request, due: Option<Instant>, is_measured: bool) {
+    fn start(&mut self, request: PaperRequest, due: Option<Instant>, is_measured: bool) {
         let expected = if request.op == Op::Read { self.blocks.read(&request) } else { Vec::new() };
         self.blocks.change(&request);
         let len = request.len as usize;

@@ -16,8 +16,8 @@ use larder::error::{Failure, Outcome};
 use larder_trace::{Op, Provenance, Record, TraceError};
 
 use larder_papers::{
-    content::Sizes,
-    request::{Block, Request},
+    content::ContentSizes,
+    request::{Block, PaperRequest},
 };
 
 /// A trace for a device.
@@ -54,7 +54,15 @@ impl<'a> Trace<'a> {
     /// A sentence.
     pub fn requests(&self, what: &'static str, bytes_max: u64) -> Outcome<Requests<'a, '_>> {
         let records = self.source.records(what).map_err(|error| self.source.explain(&error))?;
-        Ok(Requests { trace: self, records, next: None, bytes_max, made: 0, sizes: Sizes::default(), provenance: None })
+        Ok(Requests {
+            trace: self,
+            records,
+            next: None,
+            bytes_max,
+            made: 0,
+            sizes: ContentSizes::default(),
+            provenance: None,
+        })
     }
 
     /// Returns the watch.
@@ -70,7 +78,7 @@ pub struct Requests<'a, 't> {
     next: Option<Record>,
     bytes_max: u64,
     made: u64,
-    sizes: Sizes,
+    sizes: ContentSizes,
     provenance: Option<Provenance>,
 }
 
@@ -107,13 +115,13 @@ impl Requests<'_, '_> {
         Ok(Block { at, len: record.len_bytes, bytes: record.content.as_ref().map(|content| self.sizes.bytes(content)) })
     }
 
-    fn put_together(&mut self) -> Outcome<Option<Request>> {
+    fn put_together(&mut self) -> Outcome<Option<PaperRequest>> {
         if self.made >= self.trace.limit {
             return Ok(None);
         }
         let Some(first) = self.take()? else { return Ok(None) };
         self.made += 1;
-        let mut request = Request {
+        let mut request = PaperRequest {
             number: first.request,
             time_us: first.time_us,
             op: first.op,
@@ -142,7 +150,7 @@ impl Requests<'_, '_> {
 }
 
 impl Iterator for Requests<'_, '_> {
-    type Item = Outcome<Request>;
+    type Item = Outcome<PaperRequest>;
 
     fn next(&mut self) -> Option<Self::Item> {
         self.put_together().transpose()

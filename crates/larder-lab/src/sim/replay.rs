@@ -15,7 +15,7 @@ use larder::{
 };
 use larder_sim::{
     bound::BoundTrace,
-    lab::{BoundListener, Collected, Listener, broadcast},
+    lab::{BoundListener, Collected, LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
     report::{Row, RowBound, RowBounds, TraceFacts, row},
@@ -180,8 +180,9 @@ impl Pass<'_> {
         let explain = |error| self.source.explain(&error);
         let requests = self.source.requests(self.words.clone()).map_err(explain)?;
         let mut batches = Batches::new(requests, self.source.chunk_bytes());
-        let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
-        listeners.extend(collector.as_mut().map(|collector| collector as &mut dyn Listener));
+        let mut listeners: Vec<&mut dyn LabListener> =
+            meters.iter_mut().map(|meter| meter as &mut dyn LabListener).collect();
+        listeners.extend(collector.as_mut().map(|collector| collector as &mut dyn LabListener));
         broadcast(&mut batches, &mut listeners, self.threads).map_err(explain)?;
         let seconds = batches.seconds();
         let facts = TraceFacts { seconds, ..self.source.facts(batches.into_requests()) };

@@ -10,7 +10,7 @@ use larder::size;
 use larder_sim::{
     cache::WritePolicy,
     report::{METRICS, drive, time},
-    setup::{Design, FlashAmount, Granularity, Options, Orphans, Setup},
+    setup::{FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup},
 };
 
 /// The requests before counting begins.
@@ -26,7 +26,7 @@ pub enum Warmup {
 #[derive(Clone, Debug, PartialEq)]
 pub struct DesignSpec {
     /// The design.
-    pub design: &'static Design,
+    pub design: &'static ReplayDesign,
     /// The options behind its name.
     pub changes: Vec<Change>,
 }
@@ -146,7 +146,7 @@ pub fn parameter(text: &str) -> Result<Parameter, String> {
 /// Parses `nitro:dedup=off:fp-index=50`.
 pub fn design(text: &str) -> Result<DesignSpec, String> {
     let mut pieces = text.split(':');
-    let design = Design::named(pieces.next().unwrap_or_default())?;
+    let design = ReplayDesign::named(pieces.next().unwrap_or_default())?;
     let changes = pieces.map(|piece| {
         let (name, value) =
             piece.split_once('=').ok_or("behind a design write :OPTION=VALUE, as in nitro:dedup=off")?;

@@ -12,12 +12,12 @@ use larder::{
 };
 use larder_sim::{
     origin::{
-        Origin,
-        profile::{PROFILES, Profile},
+        OriginModel,
+        profile::{OriginProfile, PROFILES},
     },
     report::{Row, time},
     setup::{Built, Setup},
-    whole::{Clients, Pace, Whole, WholeError},
+    whole::{Clients, ReplayPace, Whole, WholeError},
 };
 
 use super::replay::{Pass, refused};
@@ -26,8 +26,8 @@ use super::replay::{Pass, refused};
 const OUTSTANDING: usize = 16;
 
 /// Parses an origin's name.
-pub fn origin(name: &str) -> Result<Profile, String> {
-    Profile::named(name).ok_or_else(|| {
+pub fn origin(name: &str) -> Result<OriginProfile, String> {
+    OriginProfile::named(name).ok_or_else(|| {
         let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
         format!("there is no origin {name:?}; there are {}", names.join(", "))
     })
@@ -61,11 +61,11 @@ pub fn check(args: &TimeArgs, metric: Option<&str>) -> Outcome {
 }
 
 /// Returns the times of requests.
-pub fn pace(args: &TimeArgs) -> Pace {
+pub fn pace(args: &TimeArgs) -> ReplayPace {
     match args.pace {
-        Some(SimPaceArg::Own) => Pace::Own,
+        Some(SimPaceArg::Own) => ReplayPace::Own,
         Some(SimPaceArg::Full) | None => {
-            Pace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
+            ReplayPace::Full(args.outstanding.map_or(OUTSTANDING, |outstanding| outstanding as usize))
         }
     }
 }
@@ -106,12 +106,12 @@ pub fn add(args: &TimeArgs, pass: &Pass<'_>, setups: &[Setup], origin_bytes: Opt
 }
 
 /// Returns the origin's size: the end of the last chunk that is touched.
-fn volume_bytes(pass: &Pass<'_>, pace: Pace) -> Outcome<u64> {
+fn volume_bytes(pass: &Pass<'_>, pace: ReplayPace) -> Outcome<u64> {
     let explain = |error| pass.source.explain(&error);
     let mut chunks = 1;
     for request in pass.source.requests("looking for the end of the volume").map_err(explain)? {
         let request = request.map_err(explain)?;
-        if pace == Pace::Own && request.time_us.is_none() {
+        if pace == ReplayPace::Own && request.time_us.is_none() {
             return Err(Failure::failed(WholeError::NoTimes));
         }
         chunks = chunks.max(request.lba.saturating_add(request.chunk_count));
@@ -119,13 +119,13 @@ fn volume_bytes(pass: &Pass<'_>, pace: Pace) -> Outcome<u64> {
     Ok(chunks.saturating_mul(u64::from(pass.source.chunk_bytes())))
 }
 
-fn whole(pass: &Pass<'_>, setup: &Setup, profile: &Profile, bytes: u64) -> Result<Whole, String> {
+fn whole(pass: &Pass<'_>, setup: &Setup, profile: &OriginProfile, bytes: u64) -> Result<Whole, String> {
     let drive = setup.options.drive.ok_or("time is asked of no drive: say which with --ssd PROFILE")?;
     let Built { cache, drive: counted, .. } = setup.build(pass.working_set_chunks())?;
     let counted = counted.ok_or("there is no drive")?;
     let about = |error| format!("a drive {} with {}: {error}", drive.profile.name, drive.ftl.name);
     let of_origin = |error| format!("an origin {}: {error}", profile.name);
-    let origin = Origin::new(profile, bytes).map_err(of_origin)?;
+    let origin = OriginModel::new(profile, bytes).map_err(of_origin)?;
     Whole::beside(cache, counted, drive.ftl, origin).map_err(about)
 }
 

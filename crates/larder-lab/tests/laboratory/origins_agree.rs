@@ -9,7 +9,7 @@ use larder_device::{
     sim::{Schedule, SimOptions, SimRuntime},
     throttled::{Profile as Throttle, Throttled},
 };
-use larder_sim::origin::{Kind, Origin, Request, profile::Profile};
+use larder_sim::origin::{Kind, OriginModel, Request, profile::OriginProfile};
 
 const SIZE: u64 = 1 << 40;
 const REQUESTS: u64 = 400;
@@ -64,8 +64,8 @@ fn on_device(profile: Throttle) -> Vec<u64> {
 }
 
 fn on_origin(name: &str) -> Vec<u64> {
-    let profile = Profile::named(name).expect("it is one");
-    let mut origin = Origin::new(&profile, SIZE).expect("it is sound");
+    let profile = OriginProfile::named(name).expect("it is one");
+    let mut origin = OriginModel::new(&profile, SIZE).expect("it is sound");
     let mut took = Vec::new();
     for request in requests() {
         let began = origin.now();

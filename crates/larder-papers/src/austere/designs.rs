@@ -6,7 +6,7 @@ use super::{
     AC_D, AC_DC, CD_ARC_D, CD_ARC_DC, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less,
     percent_more, ram_mib, read_hit_percent, write_reduction_percent,
 };
-use crate::{Comparison, Lab, Replayed, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Replayed, Span, Table};
 use larder_sim::report::plot::Scale;
 
 const SCHEMES: [&Scheme; 5] = [&CD_LRU_D, &CD_ARC_D, &AC_D, &CD_ARC_DC, &AC_DC];
@@ -25,7 +25,7 @@ fn tables(lab: &mut Lab<'_>, label: &str, figure: fn(&Replayed) -> f64) -> Resul
 }
 
 /// Figure 5: bytes of RAM.
-pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Index RAM (MiB)", ram_mib)?;
     let compared = |what: &str, [a, b]: [&Scheme; 2], of, low, high| Comparison {
         what: format!("{what} (%)"),
@@ -52,11 +52,11 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
          them here.",
     ];
     let words = lab.words(&of_all, &[]);
-    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
+    Ok(PaperReport { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }
 
 /// Figure 7: read hit ratios.
-pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Read hit ratio (%)", read_hit_percent)?;
     let more = |traces: &[&str], [a, b]: [&Scheme; 2]| over(&tables, traces, [a.name, b.name], percent_more);
     let compressed = |trace: &str, low, high| Comparison {
@@ -95,7 +95,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
          paper, and behind it in WebVM and Mail, where the paper has the two level and AC-D ahead in WebVM's smallest cache. \
          docs/REPRODUCTION.md has recordings, too.",
     ];
-    Ok(Report {
+    Ok(PaperReport {
         charts: charts(&tables, "read hit ratio", Scale::Linear),
         words: lab.words(&of_all, &of_profiles),
         tables,
@@ -104,7 +104,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
 }
 
 /// Figure 8: write reduction ratios.
-pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Write reduction ratio (%)", write_reduction_percent)?;
     let less = |traces: &[&str], [a, b]: [&Scheme; 2]| over(&tables, traces, [a.name, b.name], percent_less);
     let comparisons = vec![
@@ -131,5 +131,5 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
          three, so chunks that no address maps to any more are as worth keeping in each.",
     ];
     let charts = charts(&tables, "write reduction", Scale::Linear);
-    Ok(Report { charts, tables, comparisons, words: lab.words(&of_all, &of_profiles) })
+    Ok(PaperReport { charts, tables, comparisons, words: lab.words(&of_all, &of_profiles) })
 }

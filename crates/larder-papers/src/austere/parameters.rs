@@ -11,7 +11,7 @@ use super::{
     AC_DC, CD_ARC_DC, CHUNK_BYTES, LBA_ENTRIES_PER_CHUNK, Scheme, cache_chunks, how, over, percent_less, percent_more,
     ram_mib, read_hit_percent, write_reduction_percent,
 };
-use crate::{Comparison, How, Lab, Replayed, Report, Span, Table};
+use crate::{Comparison, How, Lab, PaperReport, Replayed, Span, Table};
 use larder_sim::{
     report::plot::Scale,
     setup::{Options, Setup},
@@ -90,7 +90,7 @@ fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
 }
 
 /// Figure 9.
-pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     if lab.workload_count() > 1 {
         return Err("austere-fig9 is of one trace: give one --trace".to_owned());
     }
@@ -156,7 +156,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let words = lab.words(&of_all, &of_profiles);
     let tables = by_chunk.into_iter().chain(by_subchunk).collect();
-    Ok(Report { tables, comparisons, words, charts })
+    Ok(PaperReport { tables, comparisons, words, charts })
 }
 
 fn first_upper(text: &str) -> String {
@@ -165,7 +165,7 @@ fn first_upper(text: &str) -> String {
 }
 
 /// Figure 10.
-pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let columns = LBA_TIMES.map(|times| format!("{times}x"));
     let x_label = "LBA index (times the FP index)";
     let mut ram = Table::new("Memory", "Index RAM (MiB)", x_label, &columns);
@@ -219,5 +219,5 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
          with the index, while a generated trace spreads its duplicates over all contents.",
     ];
     let words = lab.words(&of_all, &of_profiles);
-    Ok(Report { tables: vec![ram, hits], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![ram, hits], comparisons, words, charts })
 }

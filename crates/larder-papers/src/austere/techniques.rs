@@ -9,7 +9,7 @@
 //! It leaves out the hit ratios of the steps between; the paper has none.
 
 use super::{AC_D, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less, ram_mib};
-use crate::{Comparison, Lab, Replayed, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Replayed, Span, Table};
 use larder_core::{
     Fingerprint, Lba,
     austere::{Austere, AustereConfig, config::LBA_ENTRIES_PER_CHUNK},
@@ -52,7 +52,7 @@ const SKETCH: &str = "B+PK+S (AC-D)";
 const SCHEMES: [&Scheme; 2] = [&CD_LRU_D, &AC_D];
 
 /// Figure 6.
-pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut tables = Vec::new();
     for at in 0..lab.workload_count() {
         let replayed = by_size(lab, at, &SCHEMES, &PERCENTS)?;
@@ -87,5 +87,5 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
 ,
         "The text calls the last step once B+FK+S; its list of variants has B+PK+S, which is AC-D.",
     ], &[]);
-    Ok(Report { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
+    Ok(PaperReport { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }

@@ -16,7 +16,7 @@ use larder_trace::Compressibility;
 
 use super::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
 use crate::{
-    Comparison, How, Lab, Report, Span, Table,
+    Comparison, How, Lab, PaperReport, Span, Table,
     weus::{self, WeuRoom},
 };
 use larder_sim::{measure::Measures, report::plot::Scale};
@@ -58,7 +58,7 @@ fn measures(lab: &mut Lab<'_>, at: usize, ratio: u32) -> Result<Vec<Measures>, S
 }
 
 /// Runs Figure 9.
-pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let figures: [Figure; 3] = [
         ("Read miss ratio (%)", |measures| 100.0 * measures.tally.read_miss_ratio()),
         ("Read hit ratio (% of reads)", |measures| 100.0 * measures.tally.read_hit_ratio()),
@@ -97,7 +97,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
             )
         })
         .collect();
-    Ok(Report { tables: all, comparisons, words: words(lab), charts })
+    Ok(PaperReport { tables: all, comparisons, words: words(lab), charts })
 }
 
 fn cell(table: &Table, name: &str, at: usize) -> Option<f64> {

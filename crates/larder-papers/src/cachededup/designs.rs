@@ -6,12 +6,12 @@
 //! It varies the size alone.
 
 use super::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::WritePolicy,
     measure::Measures,
     report::plot::Scale,
-    setup::{Design, FlashAmount, Options, Orphans, Setup},
+    setup::{FlashAmount, Options, Orphans, ReplayDesign, Setup},
 };
 
 /// A design: the paper's name, ours, and the fate of its orphans.
@@ -55,7 +55,7 @@ fn tables(
 ) -> Result<Vec<Table>, String> {
     let mut setups = Vec::new();
     for (_, name, orphans) in designs {
-        let design = Design::named(name)?;
+        let design = ReplayDesign::named(name)?;
         let asked = Options { orphans: Some(*orphans), ..Options::default() };
         for percent in percents {
             setups.push(Setup {
@@ -139,7 +139,7 @@ const ORPHANS_WORDS: &str = "D-LRU and D-ARC forget data with its last address, 
                              chunks.";
 
 /// Figure 3.
-pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut all = Vec::new();
     let mut comparisons = Vec::new();
     for at in 0..lab.workload_count() {
@@ -156,7 +156,7 @@ pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<Report, String> {
     let hits = "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. \
                 Which hits are theirs is not counted here.";
     let words = lab.words(&[NOT_DEFINED, hits, ORPHANS_WORDS], &[]);
-    Ok(Report { tables: all, comparisons, words, charts })
+    Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
 /// Compares D-ARC's lead over D-LRU in the smallest cache.
@@ -168,7 +168,7 @@ fn smallest(table: &Table) -> Comparison {
 }
 
 /// Figure 4.
-pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let all = each(lab, &AND_KEEPING, MISSES)?;
     let homes = [("D-ARC", "LRU", 5.4), ("D-ARC", "ARC", 3.0), ("D-ARC", "D-LRU", 2.71)];
     let mail = [("D-ARC", "LRU", 2.0), ("D-ARC", "ARC", 1.0), ("D-ARC", "D-LRU", 0.94)];
@@ -181,11 +181,11 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
          of Mail comes ten times, but repeats them whatever the address is, so that an address whose data is gone \
          often finds it again under another."],
     );
-    Ok(Report { tables: all, comparisons, words, charts })
+    Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
 /// Figure 6.
-pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let all = each(lab, &DESIGNS, WRITES)?;
     let mut comparisons = Vec::new();
     for (trace, published) in [("WebVM", 54.0), ("Homes", 33.0), ("Mail", 89.0)] {
@@ -202,11 +202,11 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
            half of those of Homes."],
         &["In the profiles more reads hit, and content comes back at any age, when its data may have gone."],
     );
-    Ok(Report { tables: all, comparisons, words, charts })
+    Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
 /// Figure 8.
-pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut all = Vec::new();
     let mut comparisons = Vec::new();
     for at in 0..lab.workload_count() {
@@ -239,7 +239,7 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
          2): one stream of requests whose content repeats over all addresses, so that what one machine shares with \
          another is not told from what it shares with itself."],
     );
-    Ok(Report { tables: all, comparisons, words, charts })
+    Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
 fn label_words(label: &str) -> String {

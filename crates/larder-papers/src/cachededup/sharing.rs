@@ -7,11 +7,11 @@
 //! It keeps to the paper's traces and sizes by default.
 
 use super::{CHUNK_BYTES, forgetful, how};
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::WritePolicy,
     report::plot::Scale,
-    setup::{Design, FlashAmount, Options, Setup},
+    setup::{FlashAmount, Options, ReplayDesign, Setup},
 };
 
 /// Bytes of a metadata entry of CacheDedup's designs.
@@ -46,7 +46,7 @@ impl Kind {
         let extra_bytes = chunk * extra_percent / 100.0;
         let chunks = (flash_bytes / (chunk + self.least_entries * ENTRY_BYTES + extra_bytes)).floor();
         let addresses = (chunks * self.least_addresses) as u64 + (chunks * extra_bytes / ENTRY_BYTES) as u64;
-        let design = Design::named(self.design)?;
+        let design = ReplayDesign::named(self.design)?;
         Ok(Setup {
             design,
             chunk_bytes: CHUNK_BYTES,
@@ -58,7 +58,7 @@ impl Kind {
 }
 
 /// Runs Figure 7.
-pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let (mut all, mut comparisons) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {
         let working_set = lab.survey(at, &how())?.working_set_chunks as f64 * f64::from(CHUNK_BYTES);
@@ -99,7 +99,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
         table.lines(format!("{}: flash given to metadata", table.title()), subtitle, Scale::Linear, Scale::Linear)
     };
     let charts = all.iter().map(chart).collect();
-    Ok(Report { charts, tables: all, comparisons, words: words(lab) })
+    Ok(PaperReport { charts, tables: all, comparisons, words: words(lab) })
 }
 
 /// Returns the column with the fewest misses.

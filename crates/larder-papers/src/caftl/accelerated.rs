@@ -9,10 +9,10 @@ use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, OF_SAMPLES, WORKLOAD, compared,
     latency::{Both, increase, means},
     publish,
-    runs::{Case, Outcome, run},
+    runs::{Case, RunOutcome, run},
     span, titles,
 };
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 use larder_ssd::caftl::options::{CaftlOptions, InLineSwitch};
 
@@ -30,7 +30,7 @@ fn case(options: CaftlOptions) -> Case {
 }
 
 /// Runs CAFTL without acceleration, then each of these.
-fn outcomes(lab: &Lab<'_>, at: usize, others: &[CaftlOptions]) -> Result<Vec<Outcome>, String> {
+fn outcomes(lab: &Lab<'_>, at: usize, others: &[CaftlOptions]) -> Result<Vec<RunOutcome>, String> {
     let cases: Vec<Case> = std::iter::once(CaftlOptions::default()).chain(others.iter().copied()).map(case).collect();
     run(lab, at, &cases)
 }
@@ -71,7 +71,7 @@ fn unit_names() -> Vec<String> {
 }
 
 /// Runs Figure 13.
-pub(super) fn fig13(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig13(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let (titles, names) = (titles(lab)?, unit_names());
     let mut both = Both::new(names.len());
     let mut queue = Both::new(1);
@@ -103,11 +103,11 @@ pub(super) fn fig13(lab: &mut Lab<'_>) -> Result<Report, String> {
     let charts = charts(&tables, "faster with sampling");
     let means = means(&titles, vec![(NO_SAMPLING.to_owned(), plainly)]);
     let words = lab.words(&of_all, &[OF_GENERATED]);
-    Ok(Report { tables: tables.into_iter().chain(queue).chain([means]).collect(), comparisons, words, charts })
+    Ok(PaperReport { tables: tables.into_iter().chain(queue).chain([means]).collect(), comparisons, words, charts })
 }
 
 /// Runs Figure 14.
-pub(super) fn fig14(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig14(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let names: Vec<String> = std::iter::once(NO_SAMPLING.to_owned()).chain(unit_names()).collect();
     let mut table = Table::new("Duplicate writes removed", "Pages written (%)", WORKLOAD, &titles);
@@ -136,7 +136,7 @@ pub(super) fn fig14(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![table.bars("CAFTL: duplicate writes removed", "By sampling unit, buffer of 2 MB", Scale::Linear)];
-    Ok(Report { tables: vec![table], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table], comparisons, words, charts })
 }
 
 /// Runs a single acceleration: speedups, and duplicate writes removed without it and with it.
@@ -181,7 +181,7 @@ impl Single {
 const PLAIN: &str = "no acceleration";
 
 /// Runs Figure 15.
-pub(super) fn fig15(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig15(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let hashed = CaftlOptions { pre_hashes: true, ..CaftlOptions::default() };
     let alone = CaftlOptions { out_of_line: false, fingerprints_collected: false, ..hashed };
     let ways = [("pre-hashing", hashed), ("pre-hashing, in line alone", alone)];
@@ -203,11 +203,11 @@ pub(super) fn fig15(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let charts = charts(&of.tables, "faster with pre-hashing");
     let words = lab.words(&of_all, &[OF_GENERATED]);
-    Ok(Report { tables: of.into_tables(), comparisons, words, charts })
+    Ok(PaperReport { tables: of.into_tables(), comparisons, words, charts })
 }
 
 /// Runs Figure 16.
-pub(super) fn fig16(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig16(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let switched = CaftlOptions { switch: Some(InLineSwitch::default()), ..CaftlOptions::default() };
     let mut of = single(lab, "the dynamic switch", &[("switch", switched)])?;
     for tables in [&mut of.tables, &mut of.queue] {
@@ -225,11 +225,11 @@ pub(super) fn fig16(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let charts = charts(&of.tables, "faster with the switch");
     let words = lab.words(&of_all, &[OF_GENERATED]);
-    Ok(Report { tables: of.into_tables(), comparisons, words, charts })
+    Ok(PaperReport { tables: of.into_tables(), comparisons, words, charts })
 }
 
 /// Runs Figure 17.
-pub(super) fn fig17(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig17(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let names = ["all three".to_owned(), PLAIN.to_owned()];
     let mut both = Both::new(names.len());
@@ -258,5 +258,5 @@ pub(super) fn fig17(lab: &mut Lab<'_>) -> Result<Report, String> {
         of.map(|(of, table)| table.bars(format!("CAFTL: latency of {of}, more"), subtitle, Scale::Linear)).collect();
     charts.push(found.bars("CAFTL: duplicate writes removed", "Buffer of 2 MB, 934 MHz", Scale::Linear));
     let words = lab.words(&of_all, &[OF_GENERATED]);
-    Ok(Report { tables: tables.into_iter().chain([found]).collect(), comparisons, words, charts })
+    Ok(PaperReport { tables: tables.into_iter().chain([found]).collect(), comparisons, words, charts })
 }

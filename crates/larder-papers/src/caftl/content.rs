@@ -12,8 +12,8 @@
 use hashbrown::{HashMap, HashSet};
 use larder_trace::{Fingerprint, Op};
 
-use super::{OF_GENERATED, WORKLOAD, WORKLOADS, compared, how, publish, stream::Stream, titles};
-use crate::{Lab, Report, Span, Table};
+use super::{OF_GENERATED, WORKLOAD, WORKLOADS, compared, how, publish, stream::PageStream, titles};
+use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 
 /// Bits of a hash.
@@ -67,7 +67,7 @@ impl Disk {
 }
 
 /// Runs Figure 1.
-pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let (mut duplicates, mut zeroes) = (Vec::new(), Vec::new());
     for at in 0..titles.len() {
@@ -92,11 +92,11 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
     let of_generated =
         ["The generated disk says nothing about disks: its share of duplicates is what was asked of it."];
     let charts = vec![table.bars("CAFTL: redundant data", "Pages of 4 KiB", Scale::Linear)];
-    Ok(Report { tables: vec![table], comparisons, words: lab.words(&of_all, &of_generated), charts })
+    Ok(PaperReport { tables: vec![table], comparisons, words: lab.words(&of_all, &of_generated), charts })
 }
 
 /// Runs Figure 7.
-pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let mut rates = Table::new("Condense rate", "Pages taken for duplicates (%)", "Hash bits", BITS);
     let mut wrong = Table::new("Contents that share their hash", "Contents", "Hash bits", BITS);
@@ -119,12 +119,17 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<Report, String> {
     let of_generated = ["Of generated contents the fingerprints are random numbers of 128 bits."];
     let crc = format!("{CRC_BITS} are those of CRC32");
     let charts = vec![rates.lines("CAFTL: condense rate by hash bits", crc, Scale::Linear, Scale::Linear)];
-    Ok(Report { tables: vec![rates, wrong], comparisons: Vec::new(), words: lab.words(&of_all, &of_generated), charts })
+    Ok(PaperReport {
+        tables: vec![rates, wrong],
+        comparisons: Vec::new(),
+        words: lab.words(&of_all, &of_generated),
+        charts,
+    })
 }
 
 /// Returns the share of writes whose content was written before, and of those with zeroes, in
 /// percent.
-pub(super) fn duplicate_writes(stream: &Stream) -> (f64, f64) {
+pub(super) fn duplicate_writes(stream: &PageStream) -> (f64, f64) {
     let mut seen = HashSet::new();
     let (mut duplicates, mut zeroes) = (0u64, 0u64);
     for content in stream.contents().iter().flatten() {
@@ -138,11 +143,11 @@ pub(super) fn duplicate_writes(stream: &Stream) -> (f64, f64) {
 }
 
 /// Runs Figure 2.
-pub(super) fn fig2(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig2(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let (mut duplicates, mut zeroes) = (Vec::new(), Vec::new());
     for at in 0..titles.len() {
-        let (all, zero) = duplicate_writes(&Stream::of(lab, at)?);
+        let (all, zero) = duplicate_writes(&PageStream::of(lab, at)?);
         duplicates.push(Some(all));
         zeroes.push(Some(zero));
     }
@@ -156,5 +161,5 @@ pub(super) fn fig2(lab: &mut Lab<'_>) -> Result<Report, String> {
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let subtitle = format!("{} in the paper", WORKLOADS.len());
     let charts = vec![table.bars("CAFTL: duplicate writes by workload", subtitle, Scale::Linear)];
-    Ok(Report { tables: vec![table], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table], comparisons, words, charts })
 }

@@ -6,10 +6,10 @@
 
 use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish,
-    runs::{Case, Outcome, run},
+    runs::{Case, RunOutcome, run},
     span, titles,
 };
-use crate::{Lab, Report, Span, Table};
+use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 use larder_ssd::caftl::options::CaftlOptions;
 
@@ -39,7 +39,7 @@ impl Both {
     /// Adds a trace: for each series the figure of its outcome beside another.
     pub fn push<'a>(
         &mut self,
-        pairs: impl IntoIterator<Item = (&'a Outcome, &'a Outcome)>,
+        pairs: impl IntoIterator<Item = (&'a RunOutcome, &'a RunOutcome)>,
         of: fn(f64, f64) -> Option<f64>,
     ) {
         for ([reads, writes], (ours, other)) in self.lines.iter_mut().zip(pairs) {
@@ -71,7 +71,7 @@ pub(super) fn means(titles: &[String], lines: Vec<(String, Vec<(f64, f64)>)>) ->
 }
 
 /// Runs Figure 10.
-pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let names = BUFFERS_MIB.map(|mib| format!("{mib} MB"));
     let mut both = Both::new(names.len());
@@ -112,7 +112,7 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
     let subtitle = "Over the drive without CAFTL, 934 MHz";
     let charts = [("reads", &reads), ("writes", &writes)]
         .map(|(of, table)| table.bars(format!("CAFTL: latency of {of}, more"), subtitle, Scale::Linear));
-    Ok(Report {
+    Ok(PaperReport {
         comparisons: comparisons.into(),
         words: lab.words(&of_all, &[OF_GENERATED]),
         charts: charts.into(),
@@ -121,7 +121,7 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<Report, String> {
 }
 
 /// Runs Figure 11.
-pub(super) fn fig11(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig11(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let names = CLOCKS_MHZ.map(|mhz| format!("{mhz} MHz"));
     let mut both = Both::new(names.len());
@@ -143,7 +143,7 @@ pub(super) fn fig11(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let charts =
         vec![reads.bars("CAFTL: latency of reads, more", "Over the drive without CAFTL, 16 MB", Scale::Linear)];
-    Ok(Report {
+    Ok(PaperReport {
         comparisons: comparisons.into(),
         words: lab.words(&of_all, &[OF_GENERATED]),
         charts,

@@ -9,12 +9,12 @@ use super::{
     OF_DRIVES, OF_GENERATED, OF_SAMPLES, WORKLOAD, compared,
     content::duplicate_writes,
     publish,
-    runs::{Case, Outcome, run, searched},
+    runs::{Case, RunOutcome, run, searched},
     span,
-    stream::Stream,
+    stream::PageStream,
     titles,
 };
-use crate::{Lab, Report, Span, Table};
+use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 use larder_ssd::caftl::{
     entry::{Order, StoreOptions},
@@ -55,7 +55,7 @@ fn forgetful() -> [CaftlOptions; 2] {
 }
 
 /// Runs the baseline, then all of these.
-fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<Outcome>, String> {
+fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<RunOutcome>, String> {
     let cases: Vec<Case> = std::iter::once(Case::baseline(BUFFER_MIB))
         .chain(all.iter().map(|options| Case::caftl(*options, BUFFER_MIB)))
         .collect();
@@ -63,17 +63,17 @@ fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<Outcom
 }
 
 /// Runs Figure 8.
-pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let mut lines: [Vec<Option<f64>>; 9] = Default::default();
     let mut shares: [Vec<Option<f64>>; 2] = Default::default();
     for at in 0..titles.len() {
-        let (offline, _) = duplicate_writes(&Stream::of(lab, at)?);
+        let (offline, _) = duplicate_writes(&PageStream::of(lab, at)?);
         let all = [ways().as_slice(), forgetful().as_slice()].concat();
         let outcomes = outcomes(lab, at, &all)?;
         let Some((baseline, caftl)) = outcomes.split_first() else { continue };
-        let absorbed = std::iter::once(baseline).chain(caftl.first()).map(Outcome::absorbed_percent);
-        let figures = std::iter::once(offline).chain(caftl.iter().map(Outcome::removed_percent)).chain(absorbed);
+        let absorbed = std::iter::once(baseline).chain(caftl.first()).map(RunOutcome::absorbed_percent);
+        let figures = std::iter::once(offline).chain(caftl.iter().map(RunOutcome::removed_percent)).chain(absorbed);
         lines.iter_mut().zip(figures).for_each(|(line, figure)| line.push(Some(figure)));
         for (share, caftl) in shares.iter_mut().zip(caftl) {
             share.push((offline > 0.0).then(|| 100.0 * caftl.removed_percent() / offline));
@@ -110,11 +110,11 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![table.bars("CAFTL: duplicate writes removed", "Buffer of 16 MB, 934 MHz", Scale::Linear)];
-    Ok(Report { tables: vec![table, share, others], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table, share, others], comparisons, words, charts })
 }
 
 /// Runs Figure 9.
-pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let mut blocks: [Vec<Option<f64>>; 4] = Default::default();
     let mut valid: [Vec<Option<f64>>; 4] = Default::default();
@@ -157,11 +157,11 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<Report, String> {
         saved.bars("CAFTL: flash space saved", "Erase blocks in use", Scale::Linear),
         pages.bars("CAFTL: valid pages saved", "Valid pages", Scale::Linear),
     ];
-    Ok(Report { tables: vec![saved, pages, baseline, alone], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![saved, pages, baseline, alone], comparisons, words, charts })
 }
 
 /// Runs Figure 12.
-pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let store =
         |order, range_check| StoreOptions { buckets_max: BUCKETS, order, range_check, ..StoreOptions::default() };
     let names = ["Range check", "Range check and hotness", "Bucket-level binary search"];
@@ -212,5 +212,5 @@ pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<Report, String> {
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![table.bars("CAFTL: comparisons saved", "Fingerprint store of 256 segments", Scale::Linear)];
-    Ok(Report { tables: vec![table, counted], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table, counted], comparisons, words, charts })
 }

@@ -4,7 +4,7 @@
 //!
 //! It leaves the choice of runs to its caller.
 
-use super::stream::Stream;
+use super::stream::PageStream;
 use crate::Lab;
 use larder_ssd::{
     caftl::{Caftl, entry::StoreOptions, options::CaftlOptions, store::StoreCounts},
@@ -56,7 +56,7 @@ impl Case {
 
 /// The outcome of a drive.
 #[derive(Clone, Debug)]
-pub struct Outcome {
+pub struct RunOutcome {
     /// The mean time of a read, in microseconds.
     pub read_us: f64,
     /// The mean time of a write, in microseconds.
@@ -73,7 +73,7 @@ pub struct Outcome {
     pub requested: u64,
 }
 
-impl Outcome {
+impl RunOutcome {
     /// Returns the share of pages written that were removed since their content was there, in
     /// percent (§4.2.1).
     pub fn removed_percent(&self) -> f64 {
@@ -90,12 +90,12 @@ impl Outcome {
 ///
 /// # Errors
 /// A sentence.
-pub fn run(lab: &Lab<'_>, at: usize, cases: &[Case]) -> Result<Vec<Outcome>, String> {
-    let stream = Stream::of(lab, at)?;
+pub fn run(lab: &Lab<'_>, at: usize, cases: &[Case]) -> Result<Vec<RunOutcome>, String> {
+    let stream = PageStream::of(lab, at)?;
     lab.each(cases, |case| one(&stream, case))
 }
 
-fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
+fn one(stream: &PageStream, case: &Case) -> Result<RunOutcome, String> {
     let mut profile = stream.profile()?;
     profile.buffer_bytes = case.buffer_bytes;
     profile.controller.hz = case.hz;
@@ -111,7 +111,7 @@ fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
         true => at_own_pace(&mut drive, requests),
         false => at_full_load(&mut drive, 1, requests.map(|(_, request)| request)),
     };
-    Ok(Outcome {
+    Ok(RunOutcome {
         read_us: times.reads.mean_ns() / 1e3,
         write_us: times.writes.mean_ns() / 1e3,
         counts: drive.ftl().counts().since(&before),
@@ -123,7 +123,7 @@ fn one(stream: &Stream, case: &Case) -> Result<Outcome, String> {
 }
 
 /// Makes the layer, with the pages that the trace reads first.
-fn prepared(stream: &Stream, case: &Case, profile: &DriveProfile) -> Result<Box<dyn Ftl>, String> {
+fn prepared(stream: &PageStream, case: &Case, profile: &DriveProfile) -> Result<Box<dyn Ftl>, String> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     let page = |&lpn: &u32| PageWrite { lpn: Lpn(lpn), content: None };
@@ -150,7 +150,7 @@ fn prepared(stream: &Stream, case: &Case, profile: &DriveProfile) -> Result<Box<
 /// # Errors
 /// A sentence.
 pub fn searched(lab: &Lab<'_>, at: usize, stores: &[StoreOptions]) -> Result<Vec<StoreCounts>, String> {
-    let stream = Stream::of(lab, at)?;
+    let stream = PageStream::of(lab, at)?;
     lab.each(stores, |store| {
         let options = CaftlOptions { store: *store, out_of_line: false, ..CaftlOptions::default() };
         let geometry = stream.profile()?.geometry;

@@ -47,7 +47,7 @@ struct Asked {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub struct Stream {
+pub struct PageStream {
     asked: Vec<Asked>,
     contents: Vec<Option<larder_core::Fingerprint>>,
     /// A bit a page: the trace read, wrote or trimmed it.
@@ -60,14 +60,14 @@ pub struct Stream {
     request: Option<u64>,
 }
 
-impl Stream {
+impl PageStream {
     /// Takes a trace of the lab.
     ///
     /// # Errors
     /// A sentence: the trace's, or one of a trace that no drive has room for.
-    pub fn of(lab: &Lab<'_>, at: usize) -> Result<Stream, String> {
+    pub fn of(lab: &Lab<'_>, at: usize) -> Result<PageStream, String> {
         let title = lab.workload(at)?.title();
-        let mut stream = Stream { has_times: true, ..Stream::default() };
+        let mut stream = PageStream { has_times: true, ..PageStream::default() };
         for request in lab.requests(at, &how())? {
             stream.push(&request?).map_err(|sentence| format!("{title}: {sentence}"))?;
         }

@@ -11,8 +11,8 @@ mod index;
 mod threads;
 mod throughput;
 
-use super::{Clocks, Live, Source, load::request, rig::CacheOf};
-use crate::{Heading, StandIn, profile, request::Request};
+use super::{Clocks, LiveRun, Source, load::request, rig::CacheOf};
+use crate::{Heading, StandIn, profile, request::PaperRequest};
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
@@ -36,8 +36,8 @@ const WEBVM: StandIn = StandIn {
 };
 
 /// The paper's experiments.
-pub static LIVE: &[Live] = &[
-    Live {
+pub static LIVE: &[LiveRun] = &[
+    LiveRun {
         heading: Heading {
             name: "austere-fig11",
             paper: PAPER,
@@ -52,7 +52,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::Either,
         run: throughput::run,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "austere-fig12",
             paper: PAPER,
@@ -63,7 +63,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::RealOnly("what it shows is computing"),
         run: cpu::run,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "austere-fig13",
             paper: PAPER,
@@ -108,7 +108,7 @@ impl Variant {
 }
 
 /// Returns a synthetic trace at a scale.
-fn synthetic(scale: f64, dedup: f64, write_to_read: f64, requests: u64) -> Result<Vec<Request>, String> {
+fn synthetic(scale: f64, dedup: f64, write_to_read: f64, requests: u64) -> Result<Vec<PaperRequest>, String> {
     let config = ZipfConfig {
         storage_bytes: DISK_BYTES,
         working_set_bytes: (WORKING_SET_BYTES * scale) as u64,

@@ -9,7 +9,7 @@
 mod fio;
 mod traces;
 
-use super::{Clocks, Live, Source, rig::CacheOf};
+use super::{Clocks, LiveRun, Source, rig::CacheOf};
 use crate::{Heading, StandIn, profile};
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
@@ -45,8 +45,8 @@ const HADOOP: StandIn = StandIn {
 };
 
 /// The paper's experiments.
-pub static LIVE: &[Live] = &[
-    Live {
+pub static LIVE: &[LiveRun] = &[
+    LiveRun {
         heading: Heading {
             name: "cachededup-fig5",
             paper: PAPER,
@@ -57,7 +57,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::Either,
         run: traces::fig5,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "cachededup-fig8-latency",
             paper: PAPER,
@@ -68,7 +68,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::Either,
         run: traces::fig8,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "cachededup-fig10",
             paper: PAPER,
@@ -79,7 +79,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::RealOnly("what it shows is computing"),
         run: fio::fig10,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "cachededup-fig11",
             paper: PAPER,

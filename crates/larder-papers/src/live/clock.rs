@@ -9,11 +9,11 @@
 //! It does not belong to a paper; there are no published figures of it.
 
 use super::{
-    Case, Clocks, Live, Means, Source,
+    Case, Clocks, LiveRun, Means, Source,
     load::{Figures, Load, before, on_rig, request},
     rig::{CacheOf, Plan, Time, Volume},
 };
-use crate::{Comparison, Heading, Lab, Report, Span, Table, request::Request};
+use crate::{Comparison, Heading, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::throttled::Profile;
 use larder_engine::designs::DESIGNS;
 use larder_sim::report::plot::Scale;
@@ -21,7 +21,7 @@ use larder_trace::generate::{ZipfConfig, ZipfTrace};
 use std::sync::Arc;
 
 /// The check.
-pub static LIVE: &[Live] = &[Live {
+pub static LIVE: &[LiveRun] = &[LiveRun {
     heading: Heading {
         name: "clock",
         paper: "Larder",
@@ -46,7 +46,7 @@ const CACHE_BYTES: u64 = 4 << 20;
 const DISK_BYTES: u64 = 64 << 30;
 const OUTSTANDING: usize = 8;
 
-fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let requests = Arc::new(requests(means.scale)?);
     let load = Load {
         block_bytes: CHUNK_BYTES,
@@ -75,7 +75,7 @@ fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
     Ok(report(&names, &on(Time::Virtual)?, &on(Time::Real)?))
 }
 
-fn requests(scale: f64) -> Result<Vec<Request>, String> {
+fn requests(scale: f64) -> Result<Vec<PaperRequest>, String> {
     let config = ZipfConfig {
         storage_bytes: DISK_BYTES,
         working_set_bytes: WORKING_SET_BYTES,
@@ -106,8 +106,8 @@ const FIGURES: [Figure; 4] = [
     (WRITES, |figures| figures.writes.mean_us().unwrap_or(f64::NAN)),
 ];
 
-fn report(names: &[&'static str], on_virtual: &[Figures], on_real: &[Figures]) -> Report {
-    let mut report = Report::default();
+fn report(names: &[&'static str], on_virtual: &[Figures], on_real: &[Figures]) -> PaperReport {
+    let mut report = PaperReport::default();
     for (label, of) in FIGURES {
         let mut absolute = Table::new("As measured", label, "Cache", names);
         let mut ratios = Table::new("Over no cache", label, "Cache", names);

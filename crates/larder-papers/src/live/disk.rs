@@ -18,13 +18,13 @@ use std::{collections::HashMap, sync::Arc};
 const REQUEST_BYTES_MAX: u32 = 64 << 20;
 
 /// The initial content by block number; zeroes everywhere else.
-pub type Initial = Arc<HashMap<u64, Bytes>>;
+pub type DiskContent = Arc<HashMap<u64, Bytes>>;
 
 /// A disk, as the module describes it.
 pub struct Disk {
     info: DeviceInfo,
     block_bytes: usize,
-    initial: Initial,
+    initial: DiskContent,
     written: Mutex<HashMap<u64, Box<[u8]>>>,
 }
 
@@ -39,7 +39,7 @@ struct Piece {
 
 impl Disk {
     /// Returns a disk of so many bytes, rounded up to a block.
-    pub fn new(size_bytes: u64, block_bytes: usize, initial: Initial) -> Disk {
+    pub fn new(size_bytes: u64, block_bytes: usize, initial: DiskContent) -> Disk {
         let info = DeviceInfo {
             name: "disk".to_owned(),
             size_bytes: size_bytes.next_multiple_of(block_bytes as u64),

@@ -7,13 +7,13 @@
 //! It does not keep to a trace's own times: requests are made as soon as they may.
 
 use super::{
-    disk::Initial,
+    disk::DiskContent,
     rig::{Plan, Rig, Time},
 };
 use crate::{
     blocks::{Blocks, Expected},
-    content::{Bytes, Sizes},
-    request::{Block, Request},
+    content::{Bytes, ContentSizes},
+    request::{Block, PaperRequest},
 };
 use larder_device::{BlockDevice, IoBuf, IoFuture, IoResult, Runtime, WriteFlags, ZeroFlags};
 use larder_engine::{Cache, status::CounterValues};
@@ -38,7 +38,7 @@ const LOOK_EVERY: usize = 256;
 #[derive(Clone)]
 pub struct Load {
     /// In their order.
-    pub requests: Arc<Vec<Request>>,
+    pub requests: Arc<Vec<PaperRequest>>,
     /// Bytes of a block of content.
     pub block_bytes: u32,
     /// The most requests under way.
@@ -202,7 +202,7 @@ fn something(figures: Figures) -> Result<Figures, String> {
 
 /// A request that is under way.
 struct Flight {
-    request: Request,
+    request: PaperRequest,
     expected: Vec<Expected>,
     doing: Doing,
     since: Duration,
@@ -298,10 +298,10 @@ impl Making {
         }
     }
 
-    fn start(&mut self, request: &Request, is_measured: bool) {
+    fn start(&mut self, request: &PaperRequest, is_measured: bool) {
         let expected = if request.op == Op::Read { self.blocks.read(request) } else { Vec::new() };
         self.blocks.change(request);
-        let Request { op, offset, len, .. } = *request;
+        let PaperRequest { op, offset, len, .. } = *request;
         let since = self.runtime.now();
         let doing = match op {
             Op::Read => Doing::Read(self.device.read(offset, IoBuf::new(len as usize))),
@@ -392,8 +392,8 @@ pub fn requests(
     chunks: impl Iterator<Item = Result<ChunkRequest, String>>,
     chunk_bytes: u32,
     place: impl Fn(u64) -> u64,
-) -> Result<Vec<Request>, String> {
-    requests_with(chunks, chunk_bytes, place, &mut Sizes::default())
+) -> Result<Vec<PaperRequest>, String> {
+    requests_with(chunks, chunk_bytes, place, &mut ContentSizes::default())
 }
 
 /// Does the same for one of several traces with common content `sizes`.
@@ -404,9 +404,9 @@ pub fn requests_with(
     chunks: impl Iterator<Item = Result<ChunkRequest, String>>,
     chunk_bytes: u32,
     place: impl Fn(u64) -> u64,
-    sizes: &mut Sizes,
-) -> Result<Vec<Request>, String> {
-    let mut requests: Vec<Request> = Vec::new();
+    sizes: &mut ContentSizes,
+) -> Result<Vec<PaperRequest>, String> {
+    let mut requests: Vec<PaperRequest> = Vec::new();
     let mut last = None;
     for chunk in chunks {
         let chunk = chunk?;
@@ -431,12 +431,12 @@ pub fn requests_with(
 }
 
 /// Returns a request of one record of a generator that gives each fingerprint one size.
-pub fn request(record: &Record) -> Request {
+pub fn request(record: &Record) -> PaperRequest {
     request_with(record, Bytes::of)
 }
 
-fn request_with(record: &Record, bytes_of: impl FnOnce(&Content) -> Bytes) -> Request {
-    Request {
+fn request_with(record: &Record, bytes_of: impl FnOnce(&Content) -> Bytes) -> PaperRequest {
+    PaperRequest {
         number: record.request,
         time_us: record.time_us,
         op: record.op,
@@ -453,7 +453,7 @@ fn block(record: &Record, at: u64, bytes_of: impl FnOnce(&Content) -> Bytes) -> 
 
 /// Returns the disk's content before these requests: the blocks that they read before they write
 /// them.
-pub fn before(requests: &[Request], block_bytes: u32) -> Initial {
+pub fn before(requests: &[PaperRequest], block_bytes: u32) -> DiskContent {
     let mut blocks = Blocks::new(block_bytes.into());
     let first = requests.iter().flat_map(|request| blocks.first_reads(request));
     Arc::new(first.map(|(offset, _, bytes)| (offset / u64::from(block_bytes), bytes)).collect())
@@ -469,7 +469,7 @@ mod tests {
 
     const CHUNK: u32 = 4096;
 
-    fn trace(requests: u64) -> Vec<Request> {
+    fn trace(requests: u64) -> Vec<PaperRequest> {
         let config = ZipfConfig {
             storage_bytes: 1 << 30,
             working_set_bytes: 2 << 20,
@@ -482,7 +482,7 @@ mod tests {
         ZipfTrace::new(config).expect("a trace").map(|record| request(&record.expect("a record"))).collect()
     }
 
-    fn plan(volume: Volume, requests: &[Request]) -> Plan {
+    fn plan(volume: Volume, requests: &[PaperRequest]) -> Plan {
         Plan {
             volume,
             disk: Profile::Hdd7200,
@@ -494,12 +494,12 @@ mod tests {
         }
     }
 
-    fn load(requests: Vec<Request>, outstanding: usize) -> Load {
+    fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
         let warmup = requests.len() / 2;
         Load { requests: Arc::new(requests), block_bytes: CHUNK, outstanding, warmup, settles: true }
     }
 
-    fn figures(volume: Volume, requests: &[Request]) -> Figures {
+    fn figures(volume: Volume, requests: &[PaperRequest]) -> Figures {
         let load = load(requests.to_vec(), 4);
         on_rig(&plan(volume, requests), Time::Virtual, &load, &AtomicBool::new(false)).expect("measured")
     }
@@ -529,8 +529,8 @@ mod tests {
     fn clients_side_by_side_share_a_cache() {
         let alone = trace(600);
         let apart = 1 << 30;
-        let moved: Vec<Request> =
-            alone.iter().map(|request| Request { offset: request.offset + apart, ..request.clone() }).collect();
+        let moved: Vec<PaperRequest> =
+            alone.iter().map(|request| PaperRequest { offset: request.offset + apart, ..request.clone() }).collect();
         let both = [alone, moved];
         let all = both.concat();
         for volume in [Volume::Disk, Volume::Cached(CacheOf::named("d-lru", CHUNK, 4 << 20).expect("a cache"))] {
@@ -555,7 +555,7 @@ mod tests {
             }
             let again = side_by_side(&plan, Time::Virtual, &loads, &AtomicBool::new(false)).expect("measured");
             assert_eq!((together.elapsed, together.reads.sum), (again.elapsed, again.reads.sum));
-            let wrong = Plan { initial: Initial::default(), ..plan };
+            let wrong = Plan { initial: DiskContent::default(), ..plan };
             let told = side_by_side(&wrong, Time::Virtual, &loads, &AtomicBool::new(false)).expect_err("it lacks all");
             assert!(told.contains("what was there last"), "{told}");
         }
@@ -565,7 +565,7 @@ mod tests {
     #[test]
     fn a_wrong_block_ends_the_experiment() {
         let requests = trace(400);
-        let wrong = Plan { initial: Initial::default(), ..plan(Volume::Disk, &requests) };
+        let wrong = Plan { initial: DiskContent::default(), ..plan(Volume::Disk, &requests) };
         let ending = AtomicBool::new(false);
         let told = on_rig(&wrong, Time::Virtual, &load(requests, 1), &ending).expect_err("it lacks what is read");
         assert!(told.contains("did not read at byte") && told.contains("what was there last"), "{told}");

@@ -11,7 +11,7 @@ mod fig8;
 mod table2;
 
 use super::rig::CacheOf;
-use super::{Clocks, Live, Source};
+use super::{Clocks, LiveRun, Source};
 use crate::{
     Heading, StandIn,
     nitro::{EXTENT_BYTES, extents},
@@ -43,8 +43,8 @@ const MAIL: StandIn = StandIn {
 };
 
 /// The paper's experiments.
-pub static LIVE: &[Live] = &[
-    Live {
+pub static LIVE: &[LiveRun] = &[
+    LiveRun {
         heading: Heading {
             name: "nitro-table2",
             paper: PAPER,
@@ -55,7 +55,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::Either,
         run: table2::run,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "nitro-fig7",
             paper: PAPER,
@@ -70,7 +70,7 @@ pub static LIVE: &[Live] = &[
         clocks: Clocks::Either,
         run: fig7::run,
     },
-    Live {
+    LiveRun {
         heading: Heading {
             name: "nitro-fig8",
             paper: PAPER,

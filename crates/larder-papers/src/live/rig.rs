@@ -11,7 +11,7 @@
 //!
 //! It does not make requests; `load.rs` does.
 
-use super::disk::{Disk, Durable, Initial};
+use super::disk::{Disk, DiskContent, Durable};
 use larder_device::{
     BlockDevice, Runtime,
     driver::block_on,
@@ -148,7 +148,7 @@ pub struct Plan {
     /// Bytes of a block of content.
     pub block_bytes: u32,
     /// The disk's content.
-    pub initial: Initial,
+    pub initial: DiskContent,
     /// Threads of the workers, on the real clock.
     pub workers: usize,
 }

@@ -13,14 +13,14 @@ use larder_core::nitro::Nitro;
 
 use super::{EXTENT_BYTES, OF_FILE_SYSTEM, accessed_percent, cache_extents, how, warmup};
 use crate::{
-    Comparison, Lab, Report, Span, Table,
+    Comparison, Lab, PaperReport, Span, Table,
     weus::{self, WeuRoom},
 };
 use larder_sim::{
     cache::WritePolicy,
     measure::Measures,
     report::plot::Scale,
-    setup::{Design, FlashAmount, Options, Setup},
+    setup::{FlashAmount, Options, ReplayDesign, Setup},
 };
 
 /// Bytes of a block of Figure 1.
@@ -31,7 +31,7 @@ const SIZES: [f64; 9] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0];
 const KEPT: [u64; 5] = [100, 75, 50, 25, 0];
 
 /// Figure 1.
-pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let (label, x) = ("Deduplication ratio", "Cache size (% of the working set)");
     let mut table = Table::new("Requests for each that had to be stored", label, x, SIZES);
     let mut blocks = Table::new("The cache", "Blocks of 4 KiB", x, SIZES);
@@ -40,7 +40,7 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
         let sizes = SIZES.map(|percent| ((working_set as f64 * percent / 100.0) as u64).max(1));
         let setups = sizes.map(|chunks| {
             Ok(Setup {
-                design: Design::named("d-lru")?,
+                design: ReplayDesign::named("d-lru")?,
                 chunk_bytes: BLOCK_BYTES,
                 flash: FlashAmount::DataChunks(chunks),
                 policy: WritePolicy::Back,
@@ -73,11 +73,11 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<Report, String> {
          in proportion to 1/k. By the caption the traces repeat young ones more than that; as no table tells how \
          young, no profile does."];
     let words = lab.words(&of_all, &of_profiles);
-    Ok(Report { tables: vec![table, blocks], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table, blocks], comparisons, words, charts })
 }
 
 /// Figure 5, a and b.
-pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let labels = ["Read hit ratio (%)", "Deduplication ratio", "Index RAM (MiB)"];
     let titles = ["(a) Read hits", "(b) Deduplication", "RAM of the index"];
     let mut tables: Vec<Table> = titles
@@ -106,7 +106,7 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<Report, String> {
         })
         .collect();
     let comparisons = index_comparisons(lab, &tables);
-    Ok(Report { tables, comparisons, words: index_words(lab), charts })
+    Ok(PaperReport { tables, comparisons, words: index_words(lab), charts })
 }
 
 /// Measures WEU (D, NC) of 2% of the file system, with each share of the fingerprints.

@@ -11,7 +11,7 @@
 //! It does not take time.
 
 use super::{EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
-use crate::{Comparison, Lab, Replayed, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Replayed, Span, Table};
 use larder_sim::{
     cache::WritePolicy,
     report::plot::Scale,
@@ -93,7 +93,7 @@ fn erasures(replayed: &Replayed) -> f64 {
 }
 
 /// Runs Figure 6.
-pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let pairs: Vec<&Pair> = PAIRS.iter().chain(&TODAY).collect();
     let mut names = Vec::new();
     let (mut erased, mut hits) = (vec![Vec::new(); pairs.len()], vec![Vec::new(); pairs.len()]);
@@ -127,7 +127,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<Report, String> {
          they were dropped, so that drives which drop data by themselves have nothing to merge.",
     ];
     let words = lab.words(&of_all, &[]);
-    Ok(Report { tables: vec![table, reads], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table, reads], comparisons, words, charts })
 }
 
 /// Returns the figures of one line over those of others, trace by trace.
@@ -171,7 +171,7 @@ const VARIANTS: [&Variant; 6] = [&EXTENT, &EXTENT_D, &WEU, &WEU_C, &WEU_D, &WEU_
 const LAYERS: [&str; 4] = ["hybrid", "hybrid-trim", "page", "page-trim"];
 
 /// Runs §6.3 in erasures: the savings of deduplication and compression, on each layer.
-pub(super) fn saved(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn saved(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let (mut tables, mut charts) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {
         let title = lab.workload(at)?.title().to_owned();
@@ -207,5 +207,5 @@ pub(super) fn saved(lab: &mut Lab<'_>) -> Result<Report, String> {
          compression alone, 39% and 53% of Homes. It gives no erasures; ours say what becomes of those writes inside the drive.",
     ];
     let words = lab.words(&of_all, &[]);
-    Ok(Report { tables, comparisons: Vec::new(), words, charts })
+    Ok(PaperReport { tables, comparisons: Vec::new(), words, charts })
 }

@@ -5,7 +5,7 @@
 use super::{
     EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup,
 };
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{report::plot::Scale, setup::Setup};
 
 const VARIANTS: [&Variant; 6] = [&EXTENT, &EXTENT_D, &WEU, &WEU_C, &WEU_D, &WEU_DC];
@@ -14,7 +14,7 @@ const PERCENTS: [f64; 2] = [2.0, 5.0];
 const READ_HITS: &str = "Read hit ratio (%)";
 
 /// Runs Figure 4.
-pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let names: Vec<String> =
         (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect::<Result<_, String>>()?;
     let mut tables: Vec<Table> = PERCENTS
@@ -37,7 +37,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<Report, String> {
         })
         .collect();
     let words = words(lab);
-    Ok(Report { tables, comparisons, words, charts })
+    Ok(PaperReport { tables, comparisons, words, charts })
 }
 
 /// Returns the ratios of all variants at the first size, then at the next.

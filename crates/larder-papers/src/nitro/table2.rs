@@ -15,13 +15,13 @@
 use std::sync::{Mutex, PoisonError};
 
 use super::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup};
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::ReplayCache,
-    origin::{self, Origin},
+    origin::{self, OriginModel},
     report::plot::{Chart, Scale},
     setup::{Granularity, Options, Setup},
-    whole::{ClientRequest, Clients, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+    whole::{ClientRequest, Clients, ReplayPace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 
@@ -101,7 +101,7 @@ impl Table2 {
     }
 
     /// Makes a report of them. `of_all` is true of any traces, and `of_profiles` of generated ones.
-    pub fn report(mut self, lab: &Lab<'_>, of_all: &[&str], of_profiles: &[&str]) -> Report {
+    pub fn report(mut self, lab: &Lab<'_>, of_all: &[&str], of_profiles: &[&str]) -> PaperReport {
         let [iops, times, ..] = &mut self.tables;
         for (trace, published_iops, published_times) in PUBLISHED {
             let title = lab.title_of(trace).to_owned();
@@ -118,7 +118,7 @@ impl Table2 {
         let charts = self.tables.iter().take(4).map(chart).collect();
         let base = format!("Without a cache, warm: {}.", self.bases.join("; "));
         let of_all: Vec<&str> = [OF_FILE_SYSTEM, &base].into_iter().chain(of_all.iter().copied()).collect();
-        Report { words: lab.words(&of_all, of_profiles), tables: self.tables.into(), comparisons, charts }
+        PaperReport { words: lab.words(&of_all, of_profiles), tables: self.tables.into(), comparisons, charts }
     }
 }
 
@@ -158,7 +158,7 @@ struct Case<'a> {
 }
 
 /// Runs it by the model.
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut table = Table2::default();
     let mut drives = Vec::new();
     for at in 0..lab.workload_count() {
@@ -257,8 +257,8 @@ fn all(cases: &[Case<'_>], threads: usize) -> Result<Vec<Found>, String> {
 
 fn one(case: &Case<'_>) -> Result<Found, String> {
     let refused = |what: &dyn std::fmt::Display| what.to_string();
-    let named = origin::profile::Profile::named(ORIGIN).ok_or("there is no such origin")?;
-    let origin = Origin::new(&named, case.disk_bytes).map_err(|error| refused(&error))?;
+    let named = origin::profile::OriginProfile::named(ORIGIN).ok_or("there is no such origin")?;
+    let origin = OriginModel::new(&named, case.disk_bytes).map_err(|error| refused(&error))?;
     let mut whole = match &case.setup {
         None => Whole::new(Box::new(Uncached::new(EXTENT_BYTES)), None, origin),
         Some(setup) => {
@@ -271,7 +271,7 @@ fn one(case: &Case<'_>) -> Result<Found, String> {
     }
     .map_err(|error| refused(&error))?;
     let requests = case.requests.iter().cloned().map(Ok);
-    let figures = whole.run(requests, Pace::Full(OUTSTANDING), case.warmup).map_err(|error| refused(&error))?;
+    let figures = whole.run(requests, ReplayPace::Full(OUTSTANDING), case.warmup).map_err(|error| refused(&error))?;
     if figures.reads.count() + figures.writes.count() == 0 {
         return Err("nothing is left to measure: choose a larger scale".to_owned());
     }

@@ -6,13 +6,13 @@
 //! It does not count the SSD's own writes.
 
 use super::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{report::plot::Scale, setup::Setup};
 
 const VARIANTS: [&Variant; 4] = [&WEU, &WEU_D, &WEU_C, &WEU_DC];
 
 /// Runs the comparison of writes.
-pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
+pub(super) fn run(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut lines: Vec<Vec<Option<f64>>> = vec![Vec::new(); VARIANTS.len()];
     let mut names = Vec::new();
     for at in 0..lab.workload_count() {
@@ -43,7 +43,7 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<Report, String> {
          written the cache still holds: a profile repeats contents of any age, and the paper's words for Homes, \
          \"shorter fingerprint reuse distance\", are of the recording's order, which no table tells."];
     let words = lab.words(&of_all, &of_profiles);
-    Ok(Report { tables: vec![table], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table], comparisons, words, charts })
 }
 
 /// Returns by how many percent the data written is less than in the baseline, for each variant.

@@ -13,10 +13,10 @@ fn table() -> Table {
     table
 }
 
-fn report() -> Report {
+fn report() -> PaperReport {
     let comparison = |ours| Comparison { what: "more (%)".to_owned(), published: Span::of(0.5, 30.7), ours };
     let comparisons = vec![comparison(Span::over([4.0, 2.0])), comparison(None)];
-    Report { tables: vec![table()], comparisons, words: vec!["why ".repeat(60)], charts: Vec::new() }
+    PaperReport { tables: vec![table()], comparisons, words: vec!["why ".repeat(60)], charts: Vec::new() }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //!
 //! It does not compare with the paper.
 
-use larder_papers::{Experiment, Lab, Records, Report, Span, Table, Workload, experiments};
+use larder_papers::{Experiment, Lab, PaperReport, Records, Span, Table, Workload, experiments};
 use larder_sim::report::plot;
 use larder_trace::{
     Content, Fingerprint, Op, Provenance, Record,
@@ -32,7 +32,7 @@ fn bursts(name: &str, config: BurstsConfig) -> Workload<'static> {
     Workload::new(name, "a small one", open)
 }
 
-fn report_of(name: &str, workloads: Vec<Workload<'_>>) -> Report {
+fn report_of(name: &str, workloads: Vec<Workload<'_>>) -> PaperReport {
     let experiment = Experiment::named(name).expect("an experiment");
     let report = experiment.report(&mut Lab::new(workloads, 2)).unwrap_or_else(|sentence| panic!("{name}: {sentence}"));
     assert!(!report.words.is_empty() && !report.tables.is_empty(), "{name}");
@@ -44,7 +44,7 @@ fn report_of(name: &str, workloads: Vec<Workload<'_>>) -> Report {
 }
 
 /// Runs an experiment over a workload of large writes and one of small ones.
-fn run(name: &str) -> Report {
+fn run(name: &str) -> PaperReport {
     report_of(name, vec![bursts("h1", HADOOP), bursts("d1", DESKTOP)])
 }
 

@@ -5,7 +5,7 @@
 //!
 //! It does not compare with the papers.
 
-use larder_papers::{Experiment, Lab, Records, Report, SEED, Table, Workload, experiments};
+use larder_papers::{Experiment, Lab, PaperReport, Records, SEED, Table, Workload, experiments};
 use larder_sim::report::plot;
 use larder_trace::{
     Compressibility, Content, Fingerprint, Op, Provenance, Record,
@@ -13,7 +13,7 @@ use larder_trace::{
 };
 
 /// Runs an experiment over small traces, under its names for them.
-fn run(name: &str) -> Report {
+fn run(name: &str) -> PaperReport {
     let experiment = Experiment::named(name).expect("an experiment");
     let chunk_bytes = if name.starts_with("nitro") && name != "nitro-fig1" { 8192 } else { 4096 };
     let workloads = experiment.stand_ins.iter().map(|stand_in| {

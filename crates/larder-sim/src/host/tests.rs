@@ -159,7 +159,7 @@ impl Beside {
     }
 
     /// Has the host make one request of sectors, and returns the layer's requests.
-    fn ask(&mut self, action: Action, sectors: &Range<u64>, seals: &[u64]) -> Vec<Call> {
+    fn ask(&mut self, action: DeviceAction, sectors: &Range<u64>, seals: &[u64]) -> Vec<Call> {
         let mut gathering = Gathering::default();
         gathering.turn(true);
         let pages = sectors.start.div_ceil(PAGE_SECTORS)..sectors.end / PAGE_SECTORS;
@@ -184,7 +184,7 @@ impl Beside {
 
     fn write(&mut self, sectors: Range<u64>) {
         self.version += 1;
-        let calls = self.ask(Action::Write, &sectors, &[]);
+        let calls = self.ask(DeviceAction::Write, &sectors, &[]);
         self.counts.bytes_written += (sectors.end - sectors.start) * SECTOR_BYTES;
         // The waiting parts of a unit that is written whole: they may be written before that, and
         // never after.
@@ -266,7 +266,7 @@ impl Beside {
 
     /// Reads a page from the drive, unless all of its requested bytes wait.
     fn read(&mut self, sectors: Range<u64>) {
-        let calls = self.ask(Action::Read, &sectors, &[]);
+        let calls = self.ask(DeviceAction::Read, &sectors, &[]);
         let mut expected = Vec::new();
         for page in sectors.start / PAGE_SECTORS..sectors.end.div_ceil(PAGE_SECTORS) {
             let (from, to) = (page * PAGE_SECTORS, (page + 1) * PAGE_SECTORS);
@@ -282,7 +282,7 @@ impl Beside {
     }
 
     fn trim(&mut self, sectors: Range<u64>) {
-        let calls = self.ask(Action::Trim, &sectors, &[]);
+        let calls = self.ask(DeviceAction::Trim, &sectors, &[]);
         let pages = sectors.start.div_ceil(PAGE_SECTORS)..sectors.end / PAGE_SECTORS;
         if pages.is_empty() {
             return assert!(calls.is_empty(), "{}: {calls:?}", self.name);
@@ -304,7 +304,7 @@ impl Beside {
 
     /// Tells that these units get no more.
     fn seal(&mut self, units: &[u64]) {
-        let calls = self.ask(Action::Write, &(0..0), units);
+        let calls = self.ask(DeviceAction::Write, &(0..0), units);
         self.hear(calls, 0..0, BTreeMap::new());
         assert!(units.iter().all(|unit| !self.waiting.contains_key(unit)), "{}: {units:?} wait", self.name);
     }

@@ -49,7 +49,7 @@ struct Ahead {
 }
 
 /// See the module.
-pub struct Disk {
+pub struct DiskModel {
     figures: DiskFigures,
     platter: Platter,
     size_bytes: u64,
@@ -63,10 +63,10 @@ pub struct Disk {
     work: Work,
 }
 
-impl Disk {
+impl DiskModel {
     /// Makes an idle disk of so many bytes, its head at the outer edge.
-    pub fn new(figures: DiskFigures, size_bytes: u64) -> Disk {
-        Disk {
+    pub fn new(figures: DiskFigures, size_bytes: u64) -> DiskModel {
+        DiskModel {
             figures,
             platter: Platter::new(&figures, size_bytes),
             size_bytes,
@@ -184,7 +184,7 @@ fn reached(platter: &Platter, ahead: &Ahead, now: Nanos) -> u64 {
     platter.byte_at(turns).clamp(ahead.head, ahead.until)
 }
 
-impl Medium for Disk {
+impl Medium for DiskModel {
     fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         self.work.count(&request);
         match request.kind {

@@ -14,7 +14,7 @@ use super::{Foresees, Kind, Request, profile::FlashFigures, transfer_ns};
 use larder_ssd::time::Nanos;
 
 /// See the module.
-pub struct Flash {
+pub struct FlashModel {
     figures: FlashFigures,
     /// The time when each channel is free.
     channels: BinaryHeap<Reverse<Nanos>>,
@@ -22,10 +22,10 @@ pub struct Flash {
     writes_are_free_at: Nanos,
 }
 
-impl Flash {
+impl FlashModel {
     /// Makes an idle drive.
-    pub fn new(figures: FlashFigures) -> Flash {
-        Flash {
+    pub fn new(figures: FlashFigures) -> FlashModel {
+        FlashModel {
             figures,
             channels: (0..figures.channels).map(|_| Reverse(0)).collect(),
             reads_are_free_at: 0,
@@ -55,7 +55,7 @@ impl Flash {
     }
 }
 
-impl Foresees for Flash {
+impl Foresees for FlashModel {
     /// Both directions of the interface: it bounds a drive, in commands or in bytes.
     const PARTS: u64 = 2;
 

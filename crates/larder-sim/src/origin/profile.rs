@@ -1,6 +1,6 @@
 //! Named origins: their figures, the sources of these, and their ranges.
 //!
-//! Role: [`PROFILES`] is the one list. [`Profile::check`] refuses figures that cannot hold, and
+//! Role: [`PROFILES`] is the one list. [`OriginProfile::check`] refuses figures that cannot hold, and
 //! names the field and its range.
 //!
 //! Invariant: every profile of the list is sound.
@@ -113,7 +113,7 @@ pub enum Figures {
 
 /// An origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Profile {
+pub struct OriginProfile {
     /// The name.
     pub name: &'static str,
     /// The medium, and the source of its figures.
@@ -137,25 +137,25 @@ pub const DISK_7200: DiskFigures = DiskFigures {
 };
 
 /// All profiles.
-pub const PROFILES: &[Profile] = &[
-    Profile {
+pub const PROFILES: &[OriginProfile] = &[
+    OriginProfile {
         name: "hdd-7200",
         about: "a 3.5-inch SATA disk of 7,200 turns a minute, its write cache off. Mean seek of 8.5 ms and latency of 4.17 ms: \
                 Hitachi's specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 \
                 MB/s outside and 100 MB/s inside, 0.1 ms a command but a read by the arm, 2 MiB read ahead; 32 commands queued are NCQ's",
         figures: Figures::Disk(DISK_7200),
     },
-    Profile {
+    OriginProfile {
         name: "raid5-7200",
         about: "five such disks as RAID 5, in stripe units of 64 KiB, no cache of its own",
         figures: Figures::Raid(RaidFigures { disks: 5, parity_disks: 1, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
     },
-    Profile {
+    OriginProfile {
         name: "raid6-7200",
         about: "six such disks as RAID 6, in stripe units of 64 KiB, no cache of its own: as much data as raid5-7200",
         figures: Figures::Raid(RaidFigures { disks: 6, parity_disks: 2, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
     },
-    Profile {
+    OriginProfile {
         name: "sata-ssd",
         about: "a SATA SSD for consumers: Samsung's data sheet of the 860 EVO has 550 and 520 MB/s, random reads of 4 KiB 10,000 a \
                 second at depth 1 and 98,000 at depth 32, writes 42,000 at depth 1",
@@ -168,7 +168,7 @@ pub const PROFILES: &[Profile] = &[
             channels: 32,
         }),
     },
-    Profile {
+    OriginProfile {
         name: "nvme-ssd",
         about: "an NVMe SSD for consumers: Samsung's data sheet of the 970 EVO has 3,400 and 2,500 MB/s, random reads of 4 KiB \
                 15,000 a second at depth 1 and 500,000 at depth 128, writes 50,000 at depth 1",
@@ -181,7 +181,7 @@ pub const PROFILES: &[Profile] = &[
             channels: 128,
         }),
     },
-    Profile {
+    OriginProfile {
         name: "network",
         about: "a network volume with the baseline of Amazon EBS gp3 (\"Amazon EBS volume types\"): 3,000 operations of at most 256 KiB \
                 a second, 125 MiB/s. Its latency is documented as single-digit milliseconds; the smallest is taken, 1 ms",
@@ -266,9 +266,9 @@ impl NetworkFigures {
     }
 }
 
-impl Profile {
+impl OriginProfile {
     /// Returns the profile of this name.
-    pub fn named(name: &str) -> Option<Profile> {
+    pub fn named(name: &str) -> Option<OriginProfile> {
         PROFILES.iter().find(|profile| profile.name == name).copied()
     }
 

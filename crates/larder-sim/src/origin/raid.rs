@@ -19,12 +19,12 @@
 
 use hashbrown::HashMap;
 
-use super::{Kind, Medium, Request, Work, disk::Disk, profile::RaidFigures};
+use super::{Kind, Medium, Request, Work, disk::DiskModel, profile::RaidFigures};
 use larder_ssd::time::Nanos;
 
 /// A part of a request: bytes of one disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RaidPart {
     /// The disk.
     pub disk: u32,
     /// Its first byte on the disk.
@@ -66,12 +66,12 @@ impl Rows {
     }
 
     /// Returns the parts of `from..to` in one row, each with its unit.
-    fn in_row(self, row: u64, from: u64, to: u64) -> impl Iterator<Item = (u32, Part)> {
+    fn in_row(self, row: u64, from: u64, to: u64) -> impl Iterator<Item = (u32, RaidPart)> {
         (0..self.data_disks()).filter_map(move |unit| {
             let start = row * self.row_bytes() + u64::from(unit) * self.unit_bytes;
             let (from, to) = (from.max(start), to.min(start + self.unit_bytes));
             let offset = row * self.unit_bytes + from.saturating_sub(start);
-            (from < to).then(|| (unit, Part { disk: self.disk_of(row, unit), offset, len: to - from }))
+            (from < to).then(|| (unit, RaidPart { disk: self.disk_of(row, unit), offset, len: to - from }))
         })
     }
 
@@ -80,23 +80,23 @@ impl Rows {
     }
 
     /// Returns the parts that a read reads.
-    pub fn of_read(&self, offset: u64, len: u64) -> Vec<Part> {
+    pub fn of_read(&self, offset: u64, len: u64) -> Vec<RaidPart> {
         self.rows(offset, len).flat_map(|row| self.in_row(row, offset, offset + len)).map(|(_, part)| part).collect()
     }
 
     /// Returns the parts that a write reads first, and those that it writes then.
-    pub fn of_write(&self, offset: u64, len: u64) -> (Vec<Part>, Vec<Part>) {
+    pub fn of_write(&self, offset: u64, len: u64) -> (Vec<RaidPart>, Vec<RaidPart>) {
         let (mut reads, mut writes) = (Vec::new(), Vec::new());
         for row in self.rows(offset, len) {
-            let data: Vec<(u32, Part)> = self.in_row(row, offset, offset + len).collect();
+            let data: Vec<(u32, RaidPart)> = self.in_row(row, offset, offset + len).collect();
             let from = data.iter().map(|(_, part)| part.offset).min().unwrap_or(0);
             let to = data.iter().map(|(_, part)| part.offset + part.len).max().unwrap_or(0);
-            let on = |disk| Part { disk, offset: from, len: to - from };
+            let on = |disk| RaidPart { disk, offset: from, len: to - from };
             let first = self.parity_disk(row);
             let parities = (0..self.parity).map(|nth| on((first + nth) % self.disks));
             // A unit is known if all of its bytes under the parity are written.
             let is_known = |unit: &u32| data.iter().any(|(held, part)| held == unit && part.len == to - from);
-            let others: Vec<Part> =
+            let others: Vec<RaidPart> =
                 (0..self.data_disks()).filter(|unit| !is_known(unit)).map(|unit| on(self.disk_of(row, unit))).collect();
             if others.len() < data.len() + self.parity as usize {
                 reads.extend(others);
@@ -113,13 +113,13 @@ impl Rows {
 struct Progress {
     left: usize,
     /// The parts to write when everything was read.
-    then: Vec<Part>,
+    then: Vec<RaidPart>,
 }
 
 /// See the module.
 pub struct Raid {
     rows: Rows,
-    disks: Vec<Disk>,
+    disks: Vec<DiskModel>,
     /// The request of each part.
     parts: HashMap<u64, u64>,
     requests: HashMap<u64, Progress>,
@@ -132,7 +132,7 @@ impl Raid {
         let RaidFigures { disks, parity_disks, stripe_unit_bytes, disk } = figures;
         let rows = Rows { disks, parity: parity_disks, unit_bytes: stripe_unit_bytes };
         let disk_bytes = size_bytes.div_ceil(rows.row_bytes()) * stripe_unit_bytes;
-        let make = |_| Disk::new(disk, disk_bytes);
+        let make = |_| DiskModel::new(disk, disk_bytes);
         Raid {
             rows,
             disks: (0..disks).map(make).collect(),
@@ -142,8 +142,8 @@ impl Raid {
         }
     }
 
-    fn submit_parts(&mut self, now: Nanos, id: u64, kind: Kind, parts: &[Part]) {
-        for &Part { disk, offset, len } in parts {
+    fn submit_parts(&mut self, now: Nanos, id: u64, kind: Kind, parts: &[RaidPart]) {
+        for &RaidPart { disk, offset, len } in parts {
             self.parts.insert(self.next_part, id);
             self.disks[disk as usize].submit(now, self.next_part, Request { kind, offset, len });
             self.next_part += 1;
@@ -170,7 +170,7 @@ impl Raid {
 impl Medium for Raid {
     fn submit(&mut self, now: Nanos, id: u64, request: Request) {
         let Request { kind, offset, len } = request;
-        let on_all = || (0..self.rows.disks).map(|disk| Part { disk, offset: 0, len: 0 }).collect();
+        let on_all = || (0..self.rows.disks).map(|disk| RaidPart { disk, offset: 0, len: 0 }).collect();
         let (kind, parts, then) = match kind {
             Kind::Read => (kind, self.rows.of_read(offset, len), Vec::new()),
             Kind::Write => match self.rows.of_write(offset, len) {

@@ -3,7 +3,7 @@
 use super::{table::table, *};
 use crate::{
     cache::{Figures, WritePolicy},
-    setup::{Design, FlashAmount, Options},
+    setup::{FlashAmount, Options, ReplayDesign},
     tally::Tally,
     traffic::Traffic,
 };
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
     let setup = Setup {
-        design: Design::named(name).expect("a design"),
+        design: ReplayDesign::named(name).expect("a design"),
         chunk_bytes: 4096,
         flash: FlashAmount::PercentOfWorkingSet(10.0),
         policy: WritePolicy::Through,
@@ -69,7 +69,7 @@ fn a_row_has_each_key_and_no_other() {
 #[test]
 fn a_ratio_of_nothing_is_null_and_has_no_bound() {
     let setup = Setup {
-        design: Design::named("lru").expect("a design"),
+        design: ReplayDesign::named("lru").expect("a design"),
         chunk_bytes: 4096,
         flash: FlashAmount::DataChunks(9),
         policy: WritePolicy::Through,

@@ -21,7 +21,7 @@ use larder_core::{
 };
 
 /// A design by name.
-pub struct Design {
+pub struct ReplayDesign {
     /// The name on the command line.
     pub name: &'static str,
     /// A description in a few words.
@@ -55,7 +55,7 @@ const PLAIN: &[OptionId] = &[OptionId::Ram];
 
 /// All designs, baselines first.
 #[rustfmt::skip]
-pub static DESIGNS: &[Design] = &[
+pub static DESIGNS: &[ReplayDesign] = &[
     replayed(lru::DESIGN, "least recently used; no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
     replayed(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
     replayed(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP, equal_slots::d_lru),
@@ -65,21 +65,26 @@ pub static DESIGNS: &[Design] = &[
     replayed(cd_arc::DESIGN, "CacheDedup's D-ARC with compression, over WEUs", CD_ARC, weu::build),
 ];
 
-const fn replayed(design: NamedDesign, about: &'static str, options: &'static [OptionId], build: Build) -> Design {
+const fn replayed(
+    design: NamedDesign,
+    about: &'static str,
+    options: &'static [OptionId],
+    build: Build,
+) -> ReplayDesign {
     let NamedDesign { name, over, .. } = design;
     let dedups = match over {
         Over::Slots(slots) => slots.dedup,
         Over::Weus(_) | Over::Buckets(_) => true,
     };
-    Design { name, about, dedups, options, over, build }
+    ReplayDesign { name, about, dedups, options, over, build }
 }
 
-impl Design {
+impl ReplayDesign {
     /// Returns the design of this name.
     ///
     /// # Errors
     /// A sentence with all names.
-    pub fn named(name: &str) -> Result<&'static Design, String> {
+    pub fn named(name: &str) -> Result<&'static ReplayDesign, String> {
         DESIGNS
             .iter()
             .find(|design| design.name == name)
@@ -88,18 +93,18 @@ impl Design {
 }
 
 /// Returns the names of the designs that satisfy `is_one`.
-pub(super) fn names_of(is_one: impl Fn(&Design) -> bool) -> String {
+pub(super) fn names_of(is_one: impl Fn(&ReplayDesign) -> bool) -> String {
     let names: Vec<&str> = DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
     names.join(", ")
 }
 
-impl PartialEq for Design {
-    fn eq(&self, other: &Design) -> bool {
+impl PartialEq for ReplayDesign {
+    fn eq(&self, other: &ReplayDesign) -> bool {
         self.name == other.name
     }
 }
 
-impl fmt::Debug for Design {
+impl fmt::Debug for ReplayDesign {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name)
     }

@@ -58,7 +58,7 @@ pub enum Capacity {
 
 /// The part of a drive that its capacity does not change: planes, and the size of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shape {
+pub struct DriveShape {
     /// Packages.
     pub packages: u32,
     /// Dies of a package.
@@ -69,17 +69,17 @@ pub struct Shape {
     pub pages_per_block: u32,
 }
 
-impl Shape {
-    fn of(geometry: &DriveGeometry) -> Shape {
+impl DriveShape {
+    fn of(geometry: &DriveGeometry) -> DriveShape {
         let DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
-        Shape { packages, dies_per_package, planes_per_die, pages_per_block }
+        DriveShape { packages, dies_per_package, planes_per_die, pages_per_block }
     }
 
     /// Takes the lesser of each number.
     ///
     /// Drives are cut by halving, so the result suits both drives: their planes have more blocks.
-    fn least(self, other: Shape) -> Shape {
-        Shape {
+    fn least(self, other: DriveShape) -> DriveShape {
+        DriveShape {
             packages: self.packages.min(other.packages),
             dies_per_package: self.dies_per_package.min(other.dies_per_package),
             planes_per_die: self.planes_per_die.min(other.planes_per_die),
@@ -88,7 +88,7 @@ impl Shape {
     }
 
     fn give(self, geometry: &mut DriveGeometry) {
-        let Shape { packages, dies_per_package, planes_per_die, pages_per_block } = self;
+        let DriveShape { packages, dies_per_package, planes_per_die, pages_per_block } = self;
         *geometry = DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, ..*geometry };
     }
 }
@@ -103,8 +103,8 @@ pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Optio
         Some(setup.build(working_set_chunks).ok()?.drive?.profile().geometry)
     };
     let found: Vec<DriveGeometry> = setups.iter().filter_map(geometry).collect();
-    let shape = found.iter().map(Shape::of).reduce(Shape::least)?;
-    if found.iter().all(|geometry| Shape::of(geometry) == shape) {
+    let shape = found.iter().map(DriveShape::of).reduce(DriveShape::least)?;
+    if found.iter().all(|geometry| DriveShape::of(geometry) == shape) {
         return None;
     }
     for drive in setups.iter_mut().filter_map(|setup| setup.options.drive.as_mut()) {
@@ -129,7 +129,7 @@ pub struct DriveSetup {
     /// Its metadata is elsewhere, as in a cache that keeps its indices in RAM.
     pub only_data: bool,
     /// Its planes and blocks, if given; otherwise it is cut as it needs.
-    pub shape: Option<Shape>,
+    pub shape: Option<DriveShape>,
     /// True if the user gave the over-provisioning, which then holds under each layer.
     pub keeps_spare: bool,
 }
@@ -404,7 +404,7 @@ impl DriveSetup {
 }
 
 /// Cuts the drive with room for these bytes, in the given blocks and planes.
-fn shaped(profile: &DriveProfile, bytes: u64, shape: Shape) -> Result<DriveProfile, OutOfRange> {
+fn shaped(profile: &DriveProfile, bytes: u64, shape: DriveShape) -> Result<DriveProfile, OutOfRange> {
     let mut from = *profile;
     shape.give(&mut from.geometry);
     from.cut_from = Some(profile.geometry);

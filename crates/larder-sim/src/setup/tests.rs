@@ -1,14 +1,14 @@
 //! Setups that are built, and setups that are refused.
 
 use super::*;
-use crate::{cache::Request, lab::Listener, measure::Meter, replay::own_content};
+use crate::{cache::Request, lab::LabListener, measure::Meter, replay::own_content};
 use larder_core::Lba;
 use std::collections::BTreeSet;
 
 const CHUNK: u32 = 4096;
 
 fn setup(name: &str, flash: FlashAmount) -> Setup {
-    let design = Design::named(name).expect("a design");
+    let design = ReplayDesign::named(name).expect("a design");
     Setup { design, chunk_bytes: CHUNK, flash, policy: WritePolicy::Through, options: Options::default() }
 }
 
@@ -81,7 +81,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
                 let sentence = refusal(&asked);
                 assert!(sentence.contains(design.name) && sentence.contains(id.name()), "{sentence}");
                 let (_, others) = sentence.split_once("or take ").expect("designs that have it");
-                for other in others.split(", ").map(|name| Design::named(name).expect("a design")) {
+                for other in others.split(", ").map(|name| ReplayDesign::named(name).expect("a design")) {
                     assert!(Setup { design: other, ..asked }.check().is_ok(), "{sentence}");
                 }
             }
@@ -93,7 +93,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
     assert!(Setup { options: without, ..setup("lru", flash) }.check().is_ok(), "it has neither anyway");
     assert!(refusal(&Setup { options: without, ..setup("d-arc", flash) }).contains("cannot do without deduplication"));
     assert!(refusal(&setup("lru", FlashAmount::PercentOfWorkingSet(0.0))).contains("no flash"));
-    assert!(Design::named("nitrous").unwrap_err().contains("d-lru"));
+    assert!(ReplayDesign::named("nitrous").unwrap_err().contains("d-lru"));
 }
 
 #[test]

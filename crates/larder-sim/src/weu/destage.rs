@@ -11,7 +11,7 @@
 use std::ops::Range;
 
 use super::WeuCache;
-use crate::devices::{Action, Waits};
+use crate::devices::{DeviceAction, Waits};
 use larder_core::{Lba, Lookup, ranges::Run};
 
 /// Chunks that are destaged at once.
@@ -29,7 +29,7 @@ impl WeuCache {
             if let Lookup::Chunk { place, .. } = self.design.peek(lba) {
                 self.count_record_read(&place);
             }
-            self.asked.origin(Action::Write, lba, 1);
+            self.asked.origin(DeviceAction::Write, lba, 1);
             self.mark_clean(lba, seq);
         }
         if any {
@@ -105,7 +105,7 @@ impl WeuCache {
 
     /// Tells the origin of a run, or of a piece of one.
     pub(super) fn destage_run(&mut self, run: Run) {
-        self.asked.origin(Action::Trim, run.first, run.count);
+        self.asked.origin(DeviceAction::Trim, run.first, run.count);
         self.asked.flush_origin();
         self.design.mark_run_clean(&run);
         self.pending += 1;

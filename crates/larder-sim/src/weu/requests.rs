@@ -18,7 +18,7 @@
 
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::{
-    devices::{Action, Device, Gathering, RawChunk, Requests, Waits},
+    devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
 };
 use larder_core::{Fingerprint, Lba, Place, SlotId, StreamClass};
@@ -130,7 +130,7 @@ impl Asked {
         if self.is_on() {
             let start = self.slot_start(slot) + u64::from(start);
             let raw = &mut self.raw[index_of(class)];
-            self.gathering.add_with(Device::Flash, Action::Write, start, bytes, metadata, raw);
+            self.gathering.add_with(Device::Flash, DeviceAction::Write, start, bytes, metadata, raw);
             raw.clear();
         }
     }
@@ -147,7 +147,7 @@ impl Asked {
     pub fn trimmed(&mut self, slot: SlotId) {
         if self.is_on() {
             let start = self.slot_start(slot);
-            self.gathering.add(Device::Flash, Action::Trim, start, self.weu_bytes);
+            self.gathering.add(Device::Flash, DeviceAction::Trim, start, self.weu_bytes);
         }
     }
 
@@ -168,7 +168,7 @@ impl Asked {
         let mut left = bytes;
         while left > 0 {
             let len = left.min(self.log_bytes - self.log_at).max(1);
-            self.gathering.add_metadata(Action::Write, self.log_offset + self.log_at, len);
+            self.gathering.add_metadata(DeviceAction::Write, self.log_offset + self.log_at, len);
             self.log_at = (self.log_at + len) % self.log_bytes.max(1);
             left -= len;
         }
@@ -177,14 +177,14 @@ impl Asked {
     /// Makes writes to the flash durable.
     pub fn flush_flash(&mut self) {
         if self.is_on() {
-            self.gathering.add(Device::Flash, Action::Flush, 0, 0);
+            self.gathering.add(Device::Flash, DeviceAction::Flush, 0, 0);
         }
     }
 
     /// Makes writes to the origin durable.
     pub fn flush_origin(&mut self) {
         if self.is_on() {
-            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+            self.gathering.add(Device::Origin, DeviceAction::Flush, 0, 0);
         }
     }
 
@@ -199,10 +199,10 @@ impl Asked {
         self.gathering.for_whom(Waits::Nobody);
         let area = METADATA_OFFSET + self.checkpoints % 2 * self.checkpoint_area_bytes;
         self.checkpoints += 1;
-        self.gathering.add_metadata(Action::Write, area, bytes);
+        self.gathering.add_metadata(DeviceAction::Write, area, bytes);
         self.flush_flash();
         for offset in SUPERBLOCK_OFFSETS {
-            self.gathering.add_metadata(Action::Write, offset, SUPERBLOCK_BYTES as u64);
+            self.gathering.add_metadata(DeviceAction::Write, offset, SUPERBLOCK_BYTES as u64);
         }
         self.flush_flash();
         self.gathering.for_whom(waits);
@@ -210,14 +210,14 @@ impl Asked {
 
     /// Reads, writes or trims chunks of the origin.
     #[inline]
-    pub fn origin(&mut self, action: Action, first: Lba, count: u64) {
+    pub fn origin(&mut self, action: DeviceAction, first: Lba, count: u64) {
         if self.is_on() {
             self.note_origin(action, first, count);
         }
     }
 
     #[cold]
-    fn note_origin(&mut self, action: Action, first: Lba, count: u64) {
+    fn note_origin(&mut self, action: DeviceAction, first: Lba, count: u64) {
         self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
     }
 }
@@ -236,7 +236,7 @@ impl WeuCache {
     fn note_record_read(&mut self, place: &Place) {
         let device = self.open_class_of(place).map_or(Device::Flash, |_| Device::Buffer);
         let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
-        self.asked.gathering.add(device, Action::Read, start, place.stored_len.into());
+        self.asked.gathering.add(device, DeviceAction::Read, start, place.stored_len.into());
     }
 
     /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).

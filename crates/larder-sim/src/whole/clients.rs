@@ -9,7 +9,7 @@
 use larder_core::Lba;
 use larder_trace::{ChunkRequest, Op, TraceError, TraceResult};
 
-use crate::{cache::Request, replay::content_of, touched::Touched};
+use crate::{cache::Request, replay::content_of, touched::TouchedPages};
 use larder_ssd::time::Nanos;
 
 /// 292 years: later requests of a trace are made then, and as long remains for the work under way.
@@ -30,7 +30,7 @@ pub struct ClientRequest {
 pub struct Clients<I: Iterator> {
     chunks: std::iter::Peekable<I>,
     chunk_bytes: u32,
-    touched: Touched,
+    touched: TouchedPages,
     has_content: bool,
     began_us: Option<u64>,
     last_us: u64,
@@ -42,7 +42,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Clients<I> {
         Clients {
             chunks: chunks.peekable(),
             chunk_bytes,
-            touched: Touched::new(),
+            touched: TouchedPages::new(),
             has_content: false,
             began_us: None,
             last_us: 0,

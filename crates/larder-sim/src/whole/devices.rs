@@ -15,7 +15,7 @@ use crate::{
     devices::Requests,
     dirty::{DirtyPages, Dirtying, TooDirty},
     host::Host,
-    origin::{self, Kind, Origin},
+    origin::{self, Kind, OriginModel},
 };
 use larder_ssd::{
     geometry::OutOfRange,
@@ -28,7 +28,7 @@ pub(super) type Place = (u64, usize);
 /// See the module.
 pub(super) struct Devices {
     pub drive: Option<Drive>,
-    pub origin: Origin,
+    pub origin: OriginModel,
     /// The advisor: if a drive is asked for its next drop, this one answers.
     pub advisor: Option<Box<Host>>,
     on_drive: HashMap<u64, Place>,
@@ -42,7 +42,7 @@ pub(super) struct Devices {
 
 impl Devices {
     /// Makes devices with no request under way. Without a drive, no request may go to it.
-    pub fn new(drive: Option<Drive>, origin: Origin) -> Devices {
+    pub fn new(drive: Option<Drive>, origin: OriginModel) -> Devices {
         Devices {
             dirty: drive.as_ref().and_then(|drive| DirtyPages::of(drive.ftl())),
             drive,

@@ -6,7 +6,7 @@ use larder_trace::TraceError;
 
 /// The pace of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Pace {
+pub enum ReplayPace {
     /// At the times of the trace.
     Own,
     /// As soon as fewer than so many, at least one, are not over.

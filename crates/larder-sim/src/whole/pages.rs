@@ -13,7 +13,7 @@ use std::ops::Range;
 
 use crate::{
     contents::PageContents,
-    devices::{Action, DeviceRequest, Requests},
+    devices::{DeviceAction, DeviceRequest, Requests},
     waiting::Waiting,
 };
 use larder_ssd::{ftl::Ftl, time::DriveRequest};
@@ -53,10 +53,10 @@ impl Pages {
     pub fn of(&mut self, requests: &Requests, request: &DeviceRequest) -> Vec<DriveRequest> {
         let range = request.range();
         match request.action {
-            Action::Read => reads(self.waiting.pages_read(&range)),
-            Action::Write => self.write(requests, request),
-            Action::Trim => self.trim(range.start, range.end).into_iter().collect(),
-            Action::Flush => vec![DriveRequest::Flush],
+            DeviceAction::Read => reads(self.waiting.pages_read(&range)),
+            DeviceAction::Write => self.write(requests, request),
+            DeviceAction::Trim => self.trim(range.start, range.end).into_iter().collect(),
+            DeviceAction::Flush => vec![DriveRequest::Flush],
         }
     }
 

@@ -22,7 +22,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use super::pages::Pages;
 use crate::{
-    devices::{Action, Device, DeviceRequest, Requests, Waits},
+    devices::{Device, DeviceAction, DeviceRequest, Requests, Waits},
     origin,
 };
 use larder_ssd;
@@ -109,9 +109,10 @@ impl Plan {
 /// Returns true if a background request belongs to an eviction, or to destaging.
 fn makes_room(request: &DeviceRequest) -> bool {
     match (request.device, request.action) {
-        (Device::Origin, _) | (Device::Flash, Action::Trim) => true,
-        (Device::Flash | Device::Buffer, Action::Read) => true,
-        (Device::Flash | Device::Buffer, Action::Write | Action::Flush) | (Device::Buffer, Action::Trim) => false,
+        (Device::Origin, _) | (Device::Flash, DeviceAction::Trim) => true,
+        (Device::Flash | Device::Buffer, DeviceAction::Read) => true,
+        (Device::Flash | Device::Buffer, DeviceAction::Write | DeviceAction::Flush)
+        | (Device::Buffer, DeviceAction::Trim) => false,
     }
 }
 
@@ -155,10 +156,10 @@ impl Steps<'_> {
 
 fn of_origin(request: &DeviceRequest) -> origin::Request {
     let kind = match request.action {
-        Action::Read => origin::Kind::Read,
-        Action::Write => origin::Kind::Write,
-        Action::Trim => origin::Kind::Trim,
-        Action::Flush => origin::Kind::Flush,
+        DeviceAction::Read => origin::Kind::Read,
+        DeviceAction::Write => origin::Kind::Write,
+        DeviceAction::Trim => origin::Kind::Trim,
+        DeviceAction::Flush => origin::Kind::Flush,
     };
     origin::Request { kind, offset: request.start, len: request.len }
 }
@@ -177,14 +178,14 @@ struct Ordered {
 impl Ordered {
     fn add(&mut self, steps: &mut Steps<'_>, request: &DeviceRequest) {
         match request.action {
-            Action::Flush | Action::Trim => {
+            DeviceAction::Flush | DeviceAction::Trim => {
                 self.end_group();
-                if (request.device, request.action) == (Device::Flash, Action::Trim) {
+                if (request.device, request.action) == (Device::Flash, DeviceAction::Trim) {
                     self.task.frees += request.len;
                 }
                 self.task.push(vec![steps.of(request).collect()]);
             }
-            Action::Read | Action::Write => match request.device {
+            DeviceAction::Read | DeviceAction::Write => match request.device {
                 Device::Origin => self.to_origin.push(of_origin(request)),
                 Device::Flash | Device::Buffer => self.flash.push(steps.of(request).collect()),
             },

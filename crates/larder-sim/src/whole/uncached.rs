@@ -6,7 +6,7 @@ use larder_core::Lba;
 
 use crate::{
     cache::{Content, Figures, ReplayCache},
-    devices::{Action, Device, Gathering, Requests, Waits},
+    devices::{Device, DeviceAction, Gathering, Requests, Waits},
     traffic::Traffic,
 };
 
@@ -24,7 +24,7 @@ impl Uncached {
         Uncached { chunk_bytes: u64::from(chunk_bytes), gathering, traffic }
     }
 
-    fn ask(&mut self, action: Action, first: Lba, count: u64) {
+    fn ask(&mut self, action: DeviceAction, first: Lba, count: u64) {
         if self.gathering.is_on() {
             self.gathering.for_whom(Waits::Client);
             self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
@@ -35,32 +35,32 @@ impl Uncached {
 impl ReplayCache for Uncached {
     fn read(&mut self, lba: Lba, _: &Content) -> bool {
         self.traffic.origin_chunks_read += 1;
-        self.ask(Action::Read, lba, 1);
+        self.ask(DeviceAction::Read, lba, 1);
         false
     }
 
     fn write(&mut self, lba: Lba, _: &Content) -> bool {
         self.traffic.origin_chunks_written += 1;
-        self.ask(Action::Write, lba, 1);
+        self.ask(DeviceAction::Write, lba, 1);
         false
     }
 
     fn trim(&mut self, lba: Lba) {
-        self.ask(Action::Trim, lba, 1);
+        self.ask(DeviceAction::Trim, lba, 1);
     }
 
     fn trim_run(&mut self, first: Lba, count: u64) {
-        self.ask(Action::Trim, first, count);
+        self.ask(DeviceAction::Trim, first, count);
     }
 
     fn trim_part(&mut self, lba: Lba) {
-        self.ask(Action::Trim, lba, 1);
+        self.ask(DeviceAction::Trim, lba, 1);
     }
 
     fn flush(&mut self) {
         if self.gathering.is_on() {
             self.gathering.for_whom(Waits::Flush);
-            self.gathering.add(Device::Origin, Action::Flush, 0, 0);
+            self.gathering.add(Device::Origin, DeviceAction::Flush, 0, 0);
         }
     }
 

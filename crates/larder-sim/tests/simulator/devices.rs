@@ -9,7 +9,7 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, Request, WritePolicy},
-    devices::{Action, Device, Requests, Waits},
+    devices::{Device, DeviceAction, Requests, Waits},
     setup::{DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
     tally::Tally,
     traffic::Traffic,
@@ -110,19 +110,19 @@ impl Shadow {
 fn add(sums: &mut Traffic, request: &larder_sim::devices::DeviceRequest) {
     let data = request.len - request.metadata_bytes;
     match (request.device, request.action) {
-        (Device::Flash | Device::Buffer, Action::Read) => {
+        (Device::Flash | Device::Buffer, DeviceAction::Read) => {
             sums.flash_data_bytes_read += data;
             sums.flash_metadata_bytes_read += request.metadata_bytes;
         }
-        (Device::Flash, Action::Write) => {
+        (Device::Flash, DeviceAction::Write) => {
             sums.flash_data_bytes_written += data;
             sums.flash_metadata_bytes_written += request.metadata_bytes;
         }
-        (Device::Origin, Action::Read) => sums.origin_chunks_read += data / u64::from(CHUNK),
-        (Device::Origin, Action::Write) => sums.origin_chunks_written += data / u64::from(CHUNK),
+        (Device::Origin, DeviceAction::Read) => sums.origin_chunks_read += data / u64::from(CHUNK),
+        (Device::Origin, DeviceAction::Write) => sums.origin_chunks_written += data / u64::from(CHUNK),
         (Device::Buffer, other) => panic!("a buffer is only read: {other:?}"),
-        (_, Action::Flush) => assert_eq!(request.len, 0),
-        (_, Action::Trim) => assert!(request.len > 0),
+        (_, DeviceAction::Flush) => assert_eq!(request.len, 0),
+        (_, DeviceAction::Trim) => assert!(request.len > 0),
     }
 }
 
@@ -166,12 +166,12 @@ fn check(setup: &Setup, requests: &[Request]) {
                 assert!(asked.start + asked.len <= span, "{label}: {asked:?} of {span} bytes");
             }
             match (asked.device, asked.action) {
-                (Device::Flash, Action::Write) => shadow.write(&gathered, asked),
-                (Device::Flash, Action::Trim) => Shadow::sectors(asked.range()).for_each(|sector| {
+                (Device::Flash, DeviceAction::Write) => shadow.write(&gathered, asked),
+                (Device::Flash, DeviceAction::Trim) => Shadow::sectors(asked.range()).for_each(|sector| {
                     shadow.written.remove(&sector);
                     shadow.raw.remove(&(sector * SECTOR));
                 }),
-                (Device::Flash, Action::Read) => {
+                (Device::Flash, DeviceAction::Read) => {
                     let is_there = Shadow::sectors(asked.range()).all(|sector| shadow.written.contains_key(&sector));
                     assert!(is_there, "{label}: {asked:?} was not written, or trimmed");
                 }
@@ -236,11 +236,11 @@ fn what_the_drive_drops_is_destaged_and_forgotten_and_nothing_else() {
     cache.evict_range(first..first + 1);
     cache.take_requests(&mut asked);
     let of = |device, action| asked.iter().filter(move |one| (one.device, one.action) == (device, action));
-    let destaged: Vec<u64> = of(Device::Origin, Action::Write).map(|one| one.start / u64::from(CHUNK)).collect();
+    let destaged: Vec<u64> = of(Device::Origin, DeviceAction::Write).map(|one| one.start / u64::from(CHUNK)).collect();
     assert!(destaged.iter().all(|number| gone.contains(number)), "what is clean already is not written again");
-    assert_eq!(destaged.len(), of(Device::Flash, Action::Read).count(), "each was read where it lies");
+    assert_eq!(destaged.len(), of(Device::Flash, DeviceAction::Read).count(), "each was read where it lies");
     assert!(
-        of(Device::Flash, Action::Trim).any(|one| one.range() == weu)
+        of(Device::Flash, DeviceAction::Trim).any(|one| one.range() == weu)
             && asked.iter().all(|one| one.waits == Waits::Nobody)
     );
     let dirty_before = destaged.len() as u64 + cache.traffic().origin_chunks_written;
@@ -276,7 +276,8 @@ fn a_cache_evicts_what_its_drive_would_drop() {
             }
             cache.write(Lba(number), &content(number));
             cache.take_requests(&mut asked);
-            if let Some(trim) = asked.iter().find(|one| one.action == Action::Trim && one.device == Device::Flash) {
+            if let Some(trim) = asked.iter().find(|one| one.action == DeviceAction::Trim && one.device == Device::Flash)
+            {
                 return (trim.start - data.start) / (2 << 20);
             }
         }

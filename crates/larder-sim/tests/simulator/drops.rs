@@ -9,12 +9,12 @@ use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, Request, WritePolicy},
     devices::Requests,
-    lab::Listener,
+    lab::LabListener,
     measure::Meter,
-    origin::{Origin, profile::Profile as OriginProfile},
-    setup::{Built, DESIGNS, Design, FlashAmount, Options, Orphans, Setup, drive::DriveSetup},
+    origin::{OriginModel, profile::OriginProfile},
+    setup::{Built, DESIGNS, FlashAmount, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
-    whole::{ClientRequest, Pace, Whole},
+    whole::{ClientRequest, ReplayPace, Whole},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 use larder_trace::Op;
@@ -54,7 +54,7 @@ fn clients(rng: &mut Rng, count: u64, most: u64, chunk_bytes: u32, bytes: u64) -
         .collect()
 }
 
-fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, flash_bytes: u64) -> Setup {
+fn setup(design: &'static ReplayDesign, profile: &str, layer: &str, chunk_bytes: u32, flash_bytes: u64) -> Setup {
     let orphans = ["d-lru", "d-arc"].contains(&design.name).then_some(Orphans::Forget);
     let drive =
         DriveSetup::new(DriveProfile::named(profile).expect("a profile"), FtlKind::named(layer).expect("a layer"));
@@ -67,7 +67,7 @@ fn setup(design: &'static Design, profile: &str, layer: &str, chunk_bytes: u32, 
 fn clocked(setup: &Setup) -> Result<Whole, String> {
     let Built { cache, drive, .. } = setup.build(0)?;
     let origin = OriginProfile::named("nvme-ssd").expect("it is one");
-    let origin = Origin::new(&origin, 1 << 38).expect("it is sound");
+    let origin = OriginModel::new(&origin, 1 << 38).expect("it is sound");
     let layer = setup.options.drive.expect("a drive").ftl;
     Whole::beside(cache, drive.expect("a drive"), layer, origin).map_err(|why| why.to_string())
 }
@@ -123,7 +123,7 @@ fn where_nothing_gets_dirty_few_blocks_do() {
         let numbers = [("pages_per_block", 4.0), ("over_provisioning_percent", 0.0)];
         setup.options.drive = setup.options.drive.map(|drive| drive.with_all(&numbers).expect("numbers"));
         let mut whole = clocked(&setup)?;
-        Ok::<_, String>(whole.run(requests.iter().cloned().map(Ok), Pace::Full(8), 0).expect("a sound trace"))
+        Ok::<_, String>(whole.run(requests.iter().cloned().map(Ok), ReplayPace::Full(8), 0).expect("a sound trace"))
     };
     assert!(of(WritePolicy::Through).expect("it does").reads.count() > 0);
     let why = of(WritePolicy::Back).map(|_| ()).expect_err("refused");
@@ -136,7 +136,7 @@ fn with_a_clock_a_request_of_many_chunks_finds_room() {
     for_seeds(0..2, |seed| {
         let mut rng = Rng::new(seed);
         let requests = clients(&mut rng, 500, 160, 8192, 64 * MIB);
-        let pace = if seed % 2 == 0 { Pace::Full(8) } else { Pace::Own };
+        let pace = if seed % 2 == 0 { ReplayPace::Full(8) } else { ReplayPace::Own };
         for (design, layer) in DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
             for profile in ["caftl", "tlc-nvme"] {
                 let setup = setup(design, profile, layer, 8192, 16 * MIB);

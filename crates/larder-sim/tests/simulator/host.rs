@@ -9,11 +9,11 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, Request, WritePolicy},
-    devices::{Action, Device, Requests},
-    lab::Listener,
+    devices::{Device, DeviceAction, Requests},
+    lab::LabListener,
     measure::{DriveMeasures, Measures, Meter},
     report::drive::figures,
-    setup::{DESIGNS, Design, FlashAmount, Granularity, Options, Orphans, Setup, drive::DriveSetup},
+    setup::{DESIGNS, FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
 };
 use larder_ssd::{
@@ -101,7 +101,7 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
                                 // it.
                                 let reads = asked
                                     .iter()
-                                    .filter(|one| (one.device, one.action) == (Device::Flash, Action::Read));
+                                    .filter(|one| (one.device, one.action) == (Device::Flash, DeviceAction::Read));
                                 for read in reads.map(|one| one.range()) {
                                     let is_there = |gone: &Range<u64>| read.end <= gone.start || gone.end <= read.start;
                                     assert!(dropped.iter().all(is_there), "{label}: what was dropped was dirty");
@@ -155,7 +155,7 @@ fn the_size_of_a_drive_is_what_its_layer_has_for_the_host() {
 }
 
 fn setup(name: &str, options: Options) -> Setup {
-    let design = Design::named(name).expect("a design");
+    let design = ReplayDesign::named(name).expect("a design");
     Setup { design, chunk_bytes: CHUNK, flash: FlashAmount::Bytes(16 << 20), policy: WritePolicy::Back, options }
 }
 

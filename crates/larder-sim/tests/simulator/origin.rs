@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use crate::common::{Rng, for_seeds};
 use larder_sim::origin::{
-    Kind, Origin, Request,
-    profile::{DISK_7200, DiskFigures, Figures, FlashFigures, NetworkFigures, PROFILES, Profile, RaidFigures},
+    Kind, OriginModel, Request,
+    profile::{DISK_7200, DiskFigures, Figures, FlashFigures, NetworkFigures, OriginProfile, PROFILES, RaidFigures},
     raid::Rows,
 };
 use larder_ssd::time::Nanos;
@@ -23,16 +23,16 @@ fn write(offset: u64, len: u64) -> Request {
     Request { kind: Kind::Write, offset, len }
 }
 
-fn origin(name: &str) -> Origin {
-    Origin::new(&Profile::named(name).expect("it is one"), SIZE).expect("it is sound")
+fn origin(name: &str) -> OriginModel {
+    OriginModel::new(&OriginProfile::named(name).expect("it is one"), SIZE).expect("it is sound")
 }
 
-fn of(figures: Figures) -> Origin {
-    Origin::new(&Profile { name: "test", about: "for a test", figures }, SIZE).expect("it is sound")
+fn of(figures: Figures) -> OriginModel {
+    OriginModel::new(&OriginProfile { name: "test", about: "for a test", figures }, SIZE).expect("it is sound")
 }
 
 /// Makes each request as soon as fewer than `outstanding` are under way.
-fn full_load(origin: &mut Origin, outstanding: usize, requests: impl IntoIterator<Item = Request>) {
+fn full_load(origin: &mut OriginModel, outstanding: usize, requests: impl IntoIterator<Item = Request>) {
     for request in requests {
         while origin.in_flight() >= outstanding && origin.step() {}
         origin.submit(request);
@@ -41,7 +41,7 @@ fn full_load(origin: &mut Origin, outstanding: usize, requests: impl IntoIterato
 }
 
 /// Makes the requests at random moments, at a mean rate of `per_second`.
-fn poisson(origin: &mut Origin, rng: &mut Rng, per_second: f64, requests: impl IntoIterator<Item = Request>) {
+fn poisson(origin: &mut OriginModel, rng: &mut Rng, per_second: f64, requests: impl IntoIterator<Item = Request>) {
     let mut at = origin.now() as f64;
     for request in requests {
         let uniform = (rng.below(1 << 53) + 1) as f64 / (1u64 << 53) as f64;
@@ -285,7 +285,7 @@ fn random_requests(rng: &mut Rng, count: usize) -> Vec<(Nanos, Request)> {
 
 /// Returns the requests' work on the parts of an origin: (reads, writes, bytes read, bytes
 /// written).
-fn expected_work(profile: &Profile, requests: &[(Nanos, Request)]) -> [u64; 4] {
+fn expected_work(profile: &OriginProfile, requests: &[(Nanos, Request)]) -> [u64; 4] {
     let rows = match profile.figures {
         Figures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, .. }) => {
             Some(Rows { disks, parity: parity_disks, unit_bytes: stripe_unit_bytes })
@@ -313,7 +313,7 @@ fn expected_work(profile: &Profile, requests: &[(Nanos, Request)]) -> [u64; 4] {
 /// Returns the least time that a request can take, with any queue. It is the time of its bytes
 /// alone on the way to or from the medium, and the latencies of every request. A disk may have the
 /// data of a read in its buffer.
-fn least_ns(profile: &Profile, request: &Request) -> Nanos {
+fn least_ns(profile: &OriginProfile, request: &Request) -> Nanos {
     let bytes_ns = |rate: u64| request.len * 1_000_000_000 / rate;
     match (profile.figures, request.kind) {
         (Figures::Disk(disk), Kind::Read) => bytes_ns(disk.interface_bytes_per_second).min(bytes_ns(180_000_001)),
@@ -338,7 +338,7 @@ fn each_request_is_over_once_and_work_is_conserved() {
         for_seeds(0..6, |seed| {
             let run = || {
                 let requests = random_requests(&mut Rng::new(seed), 1500);
-                let mut origin = Origin::new(profile, SIZE).expect("it is sound");
+                let mut origin = OriginModel::new(profile, SIZE).expect("it is sound");
                 let mut asked = BTreeMap::new();
                 for (at, request) in &requests {
                     origin.advance_to(*at);
@@ -374,8 +374,8 @@ fn each_request_is_over_once_and_work_is_conserved() {
 #[test]
 fn what_cannot_hold_is_refused_with_field_and_range() {
     let refused = |figures| {
-        let profile = Profile { name: "test", about: "for a test", figures };
-        Origin::new(&profile, SIZE).map(|_| ()).expect_err("refused").to_string()
+        let profile = OriginProfile { name: "test", about: "for a test", figures };
+        OriginModel::new(&profile, SIZE).map(|_| ()).expect_err("refused").to_string()
     };
     let disk = |change: fn(&mut DiskFigures)| {
         let mut figures = DISK_7200;
@@ -397,15 +397,19 @@ fn what_cannot_hold_is_refused_with_field_and_range() {
     assert_eq!(raid(5, 0, 65536), "parity_disks is 0, but has to be from 1 to 2");
     assert_eq!(raid(5, 1, 0), "stripe_unit_bytes is 0, but has to be from 512 to 1073741824");
     assert_eq!(raid(5, 1, 1000), "stripe_unit_bytes is 1000, but has to be a multiple of 512");
-    let Figures::Flash(flash) = Profile::named("sata-ssd").expect("it is one").figures else { panic!("it is flash") };
+    let Figures::Flash(flash) = OriginProfile::named("sata-ssd").expect("it is one").figures else {
+        panic!("it is flash")
+    };
     assert!(refused(Figures::Flash(FlashFigures { read_ns: 0, ..flash })).starts_with("read_ns is 0"));
     assert!(refused(Figures::Flash(FlashFigures { channels: 0, ..flash })).starts_with("channels is 0"));
-    let Figures::Network(network) = Profile::named("network").expect("it is one").figures else { panic!("it is one") };
+    let Figures::Network(network) = OriginProfile::named("network").expect("it is one").figures else {
+        panic!("it is one")
+    };
     let without = NetworkFigures { operations_per_second: 0, ..network };
     assert!(refused(Figures::Network(without)).starts_with("operations_per_second is 0"));
     assert!(refused(Figures::Network(NetworkFigures { write_ns: 0, ..network })).starts_with("write_ns is 0"));
     for size in [0, u64::MAX] {
-        let told = Origin::new(&PROFILES[0], size).map(|_| ()).expect_err("refused").to_string();
+        let told = OriginModel::new(&PROFILES[0], size).map(|_| ()).expect_err("refused").to_string();
         assert!(told.starts_with(&format!("size_bytes is {size}, but has to be from 1 to")), "{told}");
     }
 }
@@ -415,7 +419,7 @@ fn the_profiles_are_sound_and_have_names_of_their_own() {
     for (at, profile) in PROFILES.iter().enumerate() {
         assert_eq!(profile.check(), Ok(()), "{}", profile.name);
         assert!(PROFILES[..at].iter().all(|other| other.name != profile.name));
-        assert_eq!(Profile::named(profile.name), Some(*profile));
+        assert_eq!(OriginProfile::named(profile.name), Some(*profile));
     }
-    assert_eq!(Profile::named("tape"), None);
+    assert_eq!(OriginProfile::named("tape"), None);
 }

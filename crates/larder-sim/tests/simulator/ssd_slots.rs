@@ -9,11 +9,11 @@ use crate::common::Rng;
 use larder_core::Lba;
 use larder_sim::{
     cache::{Request, WritePolicy},
-    devices::{Action, Device, Requests},
-    lab::Listener,
+    devices::{Device, DeviceAction, Requests},
+    lab::LabListener,
     measure::Meter,
     replay::own_content,
-    setup::{Built, Design, FlashAmount, Granularity, Options, Setup, drive::DriveSetup},
+    setup::{Built, FlashAmount, Granularity, Options, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
 };
 use larder_ssd::{
@@ -146,7 +146,7 @@ fn setup_of_extents(ftl: &str, lba_entries: u64, only_data: bool) -> Setup {
     let drive =
         drive.with("page_bytes", 4096.0).and_then(|drive| drive.with("pages_per_block", 32.0)).expect("numbers");
     Setup {
-        design: Design::named("nitro").expect("a design"),
+        design: ReplayDesign::named("nitro").expect("a design"),
         chunk_bytes: EXTENT_BYTES,
         flash: FlashAmount::DataChunks(EXTENTS),
         policy: WritePolicy::Through,
@@ -226,9 +226,9 @@ fn trimmed(lba_entries: u64, requests: &[Request]) -> (f64, usize) {
         cache.take_requests(&mut asked);
         for asked in asked.iter().filter(|asked| asked.device == Device::Flash) {
             match asked.action {
-                Action::Trim => drop(unwritten.insert(asked.start)),
-                Action::Write => drop(unwritten.remove(&asked.start)),
-                Action::Read | Action::Flush => {}
+                DeviceAction::Trim => drop(unwritten.insert(asked.start)),
+                DeviceAction::Write => drop(unwritten.remove(&asked.start)),
+                DeviceAction::Read | DeviceAction::Flush => {}
             }
         }
         sum += unwritten.len();

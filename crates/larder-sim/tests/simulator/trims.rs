@@ -5,7 +5,7 @@
 use crate::common::{Rng, for_seeds};
 use larder_sim::{
     cache::WritePolicy,
-    lab::{BoundListener, Collected, Listener, broadcast},
+    lab::{BoundListener, Collected, LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
     setup::{DESIGNS, FlashAmount, Options, Setup},
@@ -58,7 +58,8 @@ fn check(requests: &[ChunkRequest], chunk_bytes: u32, flash_bytes: u64, warmup: 
             meters.push(Meter::new(built, chunk_bytes, warmup));
         }
     }
-    let mut listeners: Vec<&mut dyn Listener> = meters.iter_mut().map(|meter| meter as &mut dyn Listener).collect();
+    let mut listeners: Vec<&mut dyn LabListener> =
+        meters.iter_mut().map(|meter| meter as &mut dyn LabListener).collect();
     listeners.push(&mut listener);
     let mut batches = Batches::new(requests.iter().copied().map(Ok), chunk_bytes);
     broadcast(&mut batches, &mut listeners, 1).expect("no error");
@@ -210,7 +211,7 @@ fn what_contradicts_a_trace_is_the_same_for_its_statistics_and_for_its_bound() {
         let mut listener = BoundListener::new(0, u64::MAX);
         let chunked = chunks(records.iter().copied().map(Ok), BLOCK_BYTES).expect("a size");
         let mut batches = Batches::new(chunked, BLOCK_BYTES);
-        broadcast(&mut batches, &mut [&mut listener as &mut dyn Listener], 1).expect("no error");
+        broadcast(&mut batches, &mut [&mut listener as &mut dyn LabListener], 1).expect("no error");
         let contradicted = match listener.finish() {
             Collected::Contradicted(reads) => reads,
             Collected::Trace(_) => 0,

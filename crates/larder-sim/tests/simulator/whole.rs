@@ -7,15 +7,15 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{Content, ReplayCache, Request, WritePolicy},
-    lab::Listener,
+    lab::LabListener,
     measure::Meter,
     origin::{
-        Origin,
-        profile::{Figures as Medium, NetworkFigures, Profile as OriginProfile},
+        OriginModel,
+        profile::{Figures as Medium, NetworkFigures, OriginProfile},
     },
-    setup::{Built, DESIGNS, Design, FlashAmount, Options, Setup, drive::DriveSetup},
+    setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
-    whole::{ClientRequest, Pace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+    whole::{ClientRequest, ReplayPace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
 };
 use larder_ssd::{
     geometry::DriveGeometry,
@@ -39,7 +39,7 @@ fn content(number: u64) -> Content {
     Content { fingerprint: Fingerprint(bytes), stored_bytes: CHUNK }
 }
 
-fn network() -> Origin {
+fn network() -> OriginModel {
     let figures = NetworkFigures {
         read_ns: LATENCY,
         write_ns: LATENCY,
@@ -48,11 +48,11 @@ fn network() -> Origin {
         bytes_per_second: 1_000_000_000_000,
     };
     let profile = OriginProfile { name: "test", about: "round numbers", figures: Medium::Network(figures) };
-    Origin::new(&profile, SIZE).expect("it is sound")
+    OriginModel::new(&profile, SIZE).expect("it is sound")
 }
 
-fn named(name: &str) -> Origin {
-    Origin::new(&OriginProfile::named(name).expect("it is one"), SIZE).expect("it is sound")
+fn named(name: &str) -> OriginModel {
+    OriginModel::new(&OriginProfile::named(name).expect("it is one"), SIZE).expect("it is sound")
 }
 
 fn profile() -> DriveProfile {
@@ -60,23 +60,23 @@ fn profile() -> DriveProfile {
     DriveProfile { timing: Timing { read_ns: READ, transfer_ns: BUS, ..profile.timing }, ..profile }
 }
 
-fn cache_of(design: &'static Design, policy: WritePolicy, chunks: u64) -> Box<dyn ReplayCache> {
+fn cache_of(design: &'static ReplayDesign, policy: WritePolicy, chunks: u64) -> Box<dyn ReplayCache> {
     let flash = FlashAmount::DataChunks(chunks);
     let setup = Setup { design, chunk_bytes: CHUNK, flash, policy, options: Options::default() };
     setup.build(100_000).unwrap_or_else(|why| panic!("{}: {why}", design.name)).cache
 }
 
 fn nitro(policy: WritePolicy, chunks: u64) -> Box<dyn ReplayCache> {
-    cache_of(Design::named("nitro").expect("it is one"), policy, chunks)
+    cache_of(ReplayDesign::named("nitro").expect("it is one"), policy, chunks)
 }
 
-fn whole(cache: Box<dyn ReplayCache>, origin: Origin) -> Whole {
+fn whole(cache: Box<dyn ReplayCache>, origin: OriginModel) -> Whole {
     let ftl = FtlKind::named("page-trim").expect("it is one");
     let (drive, profile) = fitted(&profile(), ftl, cache.flash_span_bytes()).expect("a drive");
     Whole::new(cache, Some((drive, &profile)), origin).expect("it fits")
 }
 
-fn uncached(origin: Origin) -> Whole {
+fn uncached(origin: OriginModel) -> Whole {
     Whole::new(Box::new(Uncached::new(CHUNK)), None, origin).expect("nothing has to fit")
 }
 
@@ -96,14 +96,14 @@ fn flush(at: Nanos) -> ClientRequest {
     client(at, Op::Flush, vec![Request::Flush])
 }
 
-fn run(whole: &mut Whole, requests: impl IntoIterator<Item = ClientRequest>, pace: Pace, warmup: u64) -> Figures {
+fn run(whole: &mut Whole, requests: impl IntoIterator<Item = ClientRequest>, pace: ReplayPace, warmup: u64) -> Figures {
     whole.run(requests.into_iter().map(Ok), pace, warmup).unwrap_or_else(|why| panic!("{why}"))
 }
 
 #[test]
 fn without_a_cache_a_request_is_the_origins() {
     let requests = [read(0, 5), write(1_000, 6), read(20_000_000, 7)];
-    let figures = run(&mut uncached(network()), requests, Pace::Own, 0);
+    let figures = run(&mut uncached(network()), requests, ReplayPace::Own, 0);
     assert_eq!(figures.reads.mean_ns(), (GATE + LATENCY) as f64);
     assert_eq!(figures.writes.mean_ns(), (2 * GATE + LATENCY - 1_000) as f64, "it passes the gate behind the first");
     assert_eq!((figures.elapsed_ns, figures.drive_utilisation), (20_000_000 + GATE + LATENCY, None));
@@ -114,7 +114,7 @@ fn without_a_cache_a_request_is_the_origins() {
 #[test]
 fn neighbours_of_one_request_are_one_request_of_the_origin() {
     let chunks = (10..18).map(|lba| Request::Read(Lba(lba), content(lba))).collect();
-    let figures = run(&mut uncached(network()), [client(0, Op::Read, chunks)], Pace::Own, 0);
+    let figures = run(&mut uncached(network()), [client(0, Op::Read, chunks)], ReplayPace::Own, 0);
     assert_eq!((figures.origin.reads, figures.origin.bytes_read), (1, 8 * u64::from(CHUNK)));
     assert_eq!((figures.reads.mean_ns(), figures.tally.reads), ((GATE + LATENCY) as f64, 8));
 }
@@ -125,7 +125,7 @@ fn a_miss_is_the_origins_and_a_hit_the_drives() {
     let later = 1_000_000_000;
     let mut whole = whole(nitro(WritePolicy::Back, 1000), network());
     let requests = [write(0, 5), read(1_000, 5), flush(2_000), read(later, 5), read(2 * later, 6)];
-    let figures = run(&mut whole, requests, Pace::Own, 0);
+    let figures = run(&mut whole, requests, ReplayPace::Own, 0);
     assert_eq!((figures.tally.read_hits, figures.writes.max_ns()), (2, 0), "memory has a write at once");
     // From the buffer of the drive, from memory, and from the origin: in order of time.
     let link = profile().link_ns();
@@ -141,7 +141,7 @@ fn a_miss_is_the_origins_and_a_hit_the_drives() {
 fn write_through_waits_for_the_origin_and_not_for_insertions() {
     let later = 1_000_000_000;
     let mut whole = whole(nitro(WritePolicy::Through, 1000), network());
-    let figures = run(&mut whole, [write(0, 5), read(later, 6), read(2 * later, 6)], Pace::Own, 0);
+    let figures = run(&mut whole, [write(0, 5), read(later, 6), read(2 * later, 6)], ReplayPace::Own, 0);
     assert_eq!(figures.writes.mean_ns(), (GATE + LATENCY) as f64);
     assert_eq!(figures.tally.read_hits, 1);
     assert_eq!(figures.reads.max_ns() / 10_000, (GATE + LATENCY) / 10_000, "a miss waits for no flash");
@@ -155,7 +155,7 @@ fn at_full_load_writes_wait_for_the_room_that_evictions_make() {
     let count = 20_000;
     // Every eighth chunk, so that none is another's neighbour.
     let requests = (0..count).map(|number| write(0, 8 * number));
-    let figures = run(&mut whole, requests, Pace::Full(4), count / 2);
+    let figures = run(&mut whole, requests, ReplayPace::Full(4), count / 2);
     assert_eq!(figures.writes.count(), count / 2);
     let destaged = figures.origin.writes as f64;
     assert!(destaged > 0.9 * (count / 2) as f64, "{destaged} of {} leave", count / 2);
@@ -168,7 +168,7 @@ fn at_full_load_writes_wait_for_the_room_that_evictions_make() {
     // At a pace that the origin can follow, writes wait for nothing.
     let mut whole = self::whole(nitro(WritePolicy::Back, 2000), network());
     let requests = (0..count).map(|number| write(number * 3 * GATE, 8 * number));
-    let figures = run(&mut whole, requests, Pace::Own, count / 2);
+    let figures = run(&mut whole, requests, ReplayPace::Own, count / 2);
     assert!(figures.writes.percentile_ns(95.0) == 0, "{}", figures.writes.percentile_ns(95.0));
 }
 
@@ -178,7 +178,7 @@ fn more_outstanding_take_less_time_and_longer_each() {
     let lbas: Vec<u64> = (0..3000).map(|_| rng.below(SIZE / u64::from(CHUNK))).collect();
     let of = |outstanding| {
         let requests = lbas.iter().map(|&lba| read(0, lba));
-        run(&mut uncached(named("raid5-7200")), requests, Pace::Full(outstanding), 0)
+        run(&mut uncached(named("raid5-7200")), requests, ReplayPace::Full(outstanding), 0)
     };
     let (one, many) = (of(1), of(16));
     assert!(many.iops() > 4.0 * one.iops(), "{} {}", many.iops(), one.iops());
@@ -193,10 +193,10 @@ fn more_outstanding_take_less_time_and_longer_each() {
 #[test]
 fn a_trace_without_times_has_no_pace() {
     let requests = [Ok::<_, TraceError>(ClientRequest { at: None, ..read(0, 1) })];
-    let why = uncached(network()).run(requests, Pace::Own, 0).expect_err("refused").to_string();
+    let why = uncached(network()).run(requests, ReplayPace::Own, 0).expect_err("refused").to_string();
     assert!(why.contains("the trace has no times") && why.contains("full load"), "{why}");
     let requests = [Ok::<_, TraceError>(ClientRequest { at: None, ..read(0, 1) })];
-    assert_eq!(uncached(network()).run(requests, Pace::Full(1), 0).expect("timed").reads.count(), 1);
+    assert_eq!(uncached(network()).run(requests, ReplayPace::Full(1), 0).expect("timed").reads.count(), 1);
 }
 
 #[test]
@@ -246,7 +246,7 @@ fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
             for_seeds(0..2, |seed| {
                 let mut rng = Rng::new(seed);
                 let requests = workload(&mut rng, 2500);
-                let pace = if seed == 0 { Pace::Own } else { Pace::Full(8) };
+                let pace = if seed == 0 { ReplayPace::Own } else { ReplayPace::Full(8) };
                 let run = || {
                     let mut whole = whole(cache_of(design, policy, 1500), named("raid5-7200"));
                     let figures = run(&mut whole, requests.clone(), pace, 0);
@@ -281,7 +281,7 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
     let ftl = FtlKind::named("weu").expect("it is one");
     for policy in [WritePolicy::Back, WritePolicy::Through] {
         let options = Options { drive: Some(DriveSetup::new(profile(), ftl)), ..Options::default() };
-        let design = Design::named("nitro").expect("it is one");
+        let design = ReplayDesign::named("nitro").expect("it is one");
         let setup = Setup { design, chunk_bytes: CHUNK, flash: FlashAmount::Bytes(24 << 20), policy, options };
         let requests = workload(&mut Rng::new(3), 6000);
         let mut meter = Meter::new(setup.build(0).expect("a cache"), CHUNK, 0);
@@ -290,7 +290,7 @@ fn on_the_drive_made_for_weus_hits_are_those_of_a_replay() {
         let counts = measures.drive.expect("a drive").counts;
         let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
         let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
-        let figures = run(&mut whole, requests, Pace::Full(8), 0);
+        let figures = run(&mut whole, requests, ReplayPace::Full(8), 0);
         assert_eq!((figures.tally, whole.cache().traffic()), (measures.tally, measures.traffic));
         let drive = whole.drive().expect("a drive");
         assert_eq!(drive.in_flight(), 0);
@@ -313,7 +313,7 @@ fn what_waits_in_the_buffer_is_read_in_no_time() {
     let ftl = FtlKind::named("weu").expect("it is one");
     for chunk_bytes in [8 << 10, 16 << 10, 128 << 10] {
         let options = Options { drive: Some(DriveSetup::new(profile(), ftl)), ..Options::default() };
-        let design = Design::named("lru").expect("it is one");
+        let design = ReplayDesign::named("lru").expect("it is one");
         let flash = FlashAmount::Bytes(32 << 20);
         let setup = Setup { design, chunk_bytes, flash, policy: WritePolicy::Through, options };
         // The unit that has the first chunk is whole, and a part of it is written again.
@@ -322,7 +322,7 @@ fn what_waits_in_the_buffer_is_read_in_no_time() {
         let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
         let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
         let reads = (0..100).map(|_| read(0, 0));
-        let figures = run(&mut whole, requests.into_iter().chain(reads), Pace::Full(1), chunks + 1);
+        let figures = run(&mut whole, requests.into_iter().chain(reads), ReplayPace::Full(1), chunks + 1);
         assert_eq!((figures.reads.count(), figures.reads.max_ns()), (100, 0), "chunks of {chunk_bytes} bytes");
         assert_eq!(figures.drive.expect("a drive").reads.count(), 0);
     }
@@ -347,7 +347,7 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
         let geometry = DriveGeometry { over_provisioning_percent: 7.0, ..profile().geometry };
         let few = DriveProfile { geometry, buffer_bytes: 1 << 20, ..profile() };
         let options = Options { drive: Some(DriveSetup::new(few, ftl)), ..Options::default() };
-        let design = Design::named(name).expect("it is one");
+        let design = ReplayDesign::named(name).expect("it is one");
         let setup = Setup {
             design,
             chunk_bytes: CHUNK,
@@ -360,7 +360,7 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
         let counted = meter.finish().drive.expect("a drive").write_amplification().expect("something was written");
         let Built { cache, drive: host, .. } = setup.build(0).expect("a cache");
         let mut whole = Whole::beside(cache, host.expect("a drive"), ftl, named("nvme-ssd")).expect("it fits");
-        let timed = run(&mut whole, requests, Pace::Full(outstanding), 0).write_amplification.expect("written");
+        let timed = run(&mut whole, requests, ReplayPace::Full(outstanding), 0).write_amplification.expect("written");
         assert!(timed < 1.05 * counted, "{name}, {outstanding} outstanding: {timed} with a clock, {counted} without");
     }
 }
@@ -369,13 +369,13 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
 #[test]
 fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
     let ftl = FtlKind::named("caftl-accelerated").expect("it is one");
-    let cache = cache_of(Design::named("lru").expect("it is one"), WritePolicy::Through, 1500);
+    let cache = cache_of(ReplayDesign::named("lru").expect("it is one"), WritePolicy::Through, 1500);
     let (drive, cut) = fitted(&profile(), ftl, cache.flash_span_bytes()).expect("a drive");
     let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits");
     let count = 1400;
     let pause = 10_000_000_000;
     let requests = (0..count).map(|lba| write(lba, lba)).chain([write(pause, count), read(pause + 1000, count)]);
-    let figures = run(&mut whole, requests, Pace::Own, count);
+    let figures = run(&mut whole, requests, ReplayPace::Own, count);
     let share = figures.drive_utilisation.expect("a drive");
     assert!((0.0..=1.0).contains(&share) && figures.writes.count() == 1, "{share}");
     // Nor is the work of earlier requests: one chunk is written and read.
@@ -388,7 +388,7 @@ fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
 /// If all requests are warm-up, no time passes and nothing is at work.
 #[test]
 fn a_warm_up_that_is_all_of_the_trace_leaves_nothing_to_count() {
-    for pace in [Pace::Own, Pace::Full(4)] {
+    for pace in [ReplayPace::Own, ReplayPace::Full(4)] {
         let mut whole = whole(nitro(WritePolicy::Back, 1500), named("raid5-7200"));
         let figures = run(&mut whole, workload(&mut Rng::new(2), 500), pace, 1 << 40);
         assert_eq!((figures.elapsed_ns, figures.write_amplification, figures.tally), (0, None, Tally::default()));
@@ -407,9 +407,9 @@ fn nothing_is_at_work_for_longer_than_it_was() {
             for (name, policy) in
                 [("lru", WritePolicy::Back), ("nitro", WritePolicy::Through), ("d-lru", WritePolicy::Around)]
             {
-                let cache = cache_of(Design::named(name).expect("it is one"), policy, 1500);
-                let mut whole = whole(cache, Origin::new(origin, SIZE).expect("it is sound"));
-                let figures = run(&mut whole, workload(&mut Rng::new(count), count), Pace::Full(8), count / 3);
+                let cache = cache_of(ReplayDesign::named(name).expect("it is one"), policy, 1500);
+                let mut whole = whole(cache, OriginModel::new(origin, SIZE).expect("it is sound"));
+                let figures = run(&mut whole, workload(&mut Rng::new(count), count), ReplayPace::Full(8), count / 3);
                 let shares = [figures.drive_utilisation.expect("a drive"), figures.origin_utilisation];
                 let label = format!("{name} before {}, {count} requests", origin.name);
                 assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{label}: {shares:?}");
@@ -425,11 +425,11 @@ fn a_small_drive_is_as_parallel_as_its_profile() {
     let ftl = FtlKind::named("page-trim").expect("it is one");
     let requests = workload(&mut Rng::new(4), 20_000);
     let of = |bytes: u64| {
-        let cache = cache_of(Design::named("nitro").expect("it is one"), WritePolicy::Through, 2000);
+        let cache = cache_of(ReplayDesign::named("nitro").expect("it is one"), WritePolicy::Through, 2000);
         let bytes = bytes.max(cache.flash_span_bytes());
         let (drive, cut) = fitted(&tlc, ftl, bytes).expect("a drive");
         let mut whole = Whole::new(cache, Some((drive, &cut)), named("nvme-ssd")).expect("it fits");
-        (run(&mut whole, requests.clone(), Pace::Full(16), 0), cut.geometry.planes())
+        (run(&mut whole, requests.clone(), ReplayPace::Full(16), 0), cut.geometry.planes())
     };
     let ((small, few), (large, many)) = (of(0), of(160 << 30));
     println!("{few} planes: {} requests a second; {many}: {}", small.iops(), large.iops());
@@ -442,7 +442,7 @@ fn a_small_drive_is_as_parallel_as_its_profile() {
 fn the_origins_work_is_what_the_cache_counted() {
     for design in DESIGNS {
         let mut whole = whole(cache_of(design, WritePolicy::Back, 1500), network());
-        run(&mut whole, workload(&mut Rng::new(11), 3000), Pace::Full(8), 0);
+        run(&mut whole, workload(&mut Rng::new(11), 3000), ReplayPace::Full(8), 0);
         let (work, traffic) = (whole.origin().work(), whole.cache().traffic());
         let chunk = u64::from(CHUNK);
         let counted = [traffic.origin_chunks_read * chunk, traffic.origin_chunks_written * chunk];

@@ -13,7 +13,7 @@ use super::super::{
     rig::{Plan, Time, Volume},
 };
 use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants};
-use crate::{Comparison, How, Lab, Report, Span, Table, content::Bytes};
+use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::Bytes};
 use larder_core::Fingerprint;
 use larder_engine::{Compression, codec::Codec};
 use larder_format::StoreKind;
@@ -40,7 +40,7 @@ const PUBLISHED: [f64; 4] = [15.5, 31.2, 85.0, 5997.0];
 type Times = Vec<f64>;
 
 /// Runs the experiment.
-pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let (contents, asked) = trace(lab)?;
     let [fingerprint, compression] = codec_times(&contents);
     let how = How::new(CHUNK_BYTES, Unknown::Zero);
@@ -99,7 +99,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
         "The media's writes are those of the throttled devices that all experiments run on: what the other figures of time rest on.",
     ];
     let words = lab.words(&of_all, &[]);
-    Ok(Report { tables: vec![table], comparisons, words, charts })
+    Ok(PaperReport { tables: vec![table], comparisons, words, charts })
 }
 
 /// A request of a chunk: address, whether it writes, content, its compressed bytes.

@@ -12,7 +12,7 @@ use super::super::{
     rig::{Plan, Rig, Volume},
 };
 use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
-use crate::{Comparison, Lab, Report, Span, Table, request::Request};
+use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::driver::block_on;
 use larder_sim::report::plot::Scale;
 use std::{sync::Arc, thread};
@@ -26,7 +26,7 @@ const REQUESTS: f64 = 6144.0;
 const WARMING: usize = 8;
 
 /// Runs the experiment.
-pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let variants = variants();
     let (mut tables, mut charts, mut comparisons) = (Vec::new(), Vec::new(), Vec::new());
     for (dedup, published) in DEDUPS {
@@ -66,11 +66,11 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
          figure only."
             .to_owned(),
     ];
-    Ok(Report { tables, comparisons, words, charts })
+    Ok(PaperReport { tables, comparisons, words, charts })
 }
 
 /// Returns the MiB a second of so many threads.
-fn throughput(variant: &Variant, requests: &[Request], threads: usize, means: &Means) -> Result<f64, String> {
+fn throughput(variant: &Variant, requests: &[PaperRequest], threads: usize, means: &Means) -> Result<f64, String> {
     let volume = Volume::Cached(variant.cache(cache_bytes(means.scale))?);
     let initial = before(requests, CHUNK_BYTES);
     let (disk, flash, disk_bytes) = (DISK, FLASH, DISK_BYTES);
@@ -81,9 +81,9 @@ fn throughput(variant: &Variant, requests: &[Request], threads: usize, means: &M
     made
 }
 
-fn make(rig: &Rig, requests: &[Request], threads: usize, means: &Means) -> Result<f64, String> {
+fn make(rig: &Rig, requests: &[PaperRequest], threads: usize, means: &Means) -> Result<f64, String> {
     let warmup = requests.len() / 2;
-    let mut parts: Vec<Vec<Request>> = vec![Vec::new(); threads];
+    let mut parts: Vec<Vec<PaperRequest>> = vec![Vec::new(); threads];
     for request in requests {
         let chunk = request.offset / u64::from(CHUNK_BYTES);
         if let Some(part) = parts.get_mut(chunk as usize % threads) {
@@ -93,7 +93,7 @@ fn make(rig: &Rig, requests: &[Request], threads: usize, means: &Means) -> Resul
     let first_number = requests.get(warmup).map_or(0, |request| request.number);
     let mut makings = Vec::new();
     for part in parts {
-        let (first, then): (Vec<Request>, Vec<Request>) =
+        let (first, then): (Vec<PaperRequest>, Vec<PaperRequest>) =
             part.into_iter().partition(|request| request.number < first_number);
         let mut making = Making::new(rig, CHUNK_BYTES);
         block_on(making.all(None, &load(first, WARMING), &means.ending))?;
@@ -115,6 +115,6 @@ fn make(rig: &Rig, requests: &[Request], threads: usize, means: &Means) -> Resul
     Ok(bytes as f64 / f64::from(1 << 20) / elapsed.as_secs_f64().max(1e-9))
 }
 
-fn load(requests: Vec<Request>, outstanding: usize) -> Load {
+fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
     Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, settles: false }
 }

@@ -11,7 +11,7 @@ use super::super::{
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
-use crate::{Comparison, Lab, Report, Span, Table};
+use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ const WRITES: [u32; 5] = [1, 3, 5, 7, 9];
 const MIB_LABEL: &str = "Throughput (MiB/s)";
 
 /// Runs the experiment.
-pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let by_dedup = DEDUPS.map(|percent| (f64::from(percent) / 100.0, 7.0 / 3.0));
     let by_writes = WRITES.map(|writes| (0.5, f64::from(writes) / f64::from(10 - writes)));
     let variants = variants();
@@ -78,7 +78,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
             .to_owned(),
         "The design lru and arc, without any reduction, and nitro are not in the paper's figure.".to_owned(),
     ];
-    Ok(Report { tables, comparisons, words, charts })
+    Ok(PaperReport { tables, comparisons, words, charts })
 }
 
 fn cases_of(scale: f64, (dedup, write_to_read): (f64, f64)) -> Result<Vec<Case>, String> {

@@ -13,9 +13,9 @@ use super::super::{
 };
 use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
 use crate::{
-    Comparison, Lab, Report, Span, Table,
+    Comparison, Lab, PaperReport, Span, Table,
     content::Bytes,
-    request::{Block, Request},
+    request::{Block, PaperRequest},
 };
 use larder_device::{
     rng::{Rng, mix64},
@@ -47,7 +47,7 @@ const KINDS: [(Kind, &str); 3] =
     [(Kind::ColdReads, "reads, cold"), (Kind::WarmReads, "reads, warm"), (Kind::Writes, "writes")];
 
 /// Runs Figure 10: one job, 1 GB.
-pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let label = "Latency (us)";
     let table = measured(means, 1, 1 << 30, label, Figures::mean_us)?;
     let added = |kind: &str, pair: [&str; 2]| {
@@ -69,7 +69,7 @@ pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
 }
 
 /// Runs Figure 11: eight jobs, 512 MB each.
-pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let table = measured(means, 8, 8 * (512 << 20), "Throughput (MiB/s)", Figures::mib_per_s)?;
     let kept = |kind: &str, pair: [&str; 2]| {
         let [with, without] = pair.map(|name| of(&table, kind, name));
@@ -93,10 +93,10 @@ fn of(table: &Table, kind: &str, name: &str) -> Option<f64> {
     table.ours(kind)?.get(at).copied().flatten()
 }
 
-fn finished(table: Table, comparisons: Vec<Comparison>, words: Vec<String>, title: &str, scale: Scale) -> Report {
+fn finished(table: Table, comparisons: Vec<Comparison>, words: Vec<String>, title: &str, scale: Scale) -> PaperReport {
     let subtitle = "Random requests of 4 KiB without duplicates; 7,200 rpm disk and SATA SSD";
     let charts = vec![table.bars(title, subtitle, scale)];
-    Report { tables: vec![table], comparisons, words, charts }
+    PaperReport { tables: vec![table], comparisons, words, charts }
 }
 
 fn measured(
@@ -138,7 +138,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
     let mut places: Vec<u64> = (0..blocks).collect();
     let mut rng = Rng::new(SEED);
     rng.shuffle(&mut places);
-    let mut requests: Vec<Request> = places.iter().map(|place| request(op, *place, apart)).collect();
+    let mut requests: Vec<PaperRequest> = places.iter().map(|place| request(op, *place, apart)).collect();
     let mut warmup = 0;
     if kind == Kind::WarmReads {
         // A quick origin fills the cache; the measured requests do not reach it.
@@ -168,11 +168,11 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
 }
 
 /// Returns a request for a block of its own content, which compresses to a half.
-fn request(op: Op, place: u64, apart: u64) -> Request {
+fn request(op: Op, place: u64, apart: u64) -> PaperRequest {
     let fingerprint = Fingerprint([mix64(place + 1), mix64(!place)]);
     let bytes = Bytes::Of { fingerprint, stored_bytes: CHUNK_BYTES / 2 };
     let len = u64::from(CHUNK_BYTES);
-    Request {
+    PaperRequest {
         number: place,
         time_us: None,
         op,

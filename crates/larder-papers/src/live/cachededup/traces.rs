@@ -14,12 +14,12 @@
 
 use super::super::{
     Case, Means,
-    disk::Initial,
+    disk::DiskContent,
     load::{Figures, Load, before, requests, requests_with, side_by_side},
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
-use crate::{Comparison, How, Lab, Report, Span, Table, content::Sizes, request::Request};
+use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::ContentSizes, request::PaperRequest};
 use larder_sim::report::plot::Scale;
 use larder_trace::Unknown;
 use std::{collections::HashMap, sync::Arc};
@@ -48,7 +48,7 @@ const FIG5: [Published; 6] = [
 const FIG8: [Published; 2] = [("Hadoop", ["D-LRU", "LRU"], 12.0), ("Hadoop", ["D-ARC", "ARC"], 12.0)];
 
 /// Runs Figure 5.
-pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let mut rows = Vec::new();
     for at in 0..lab.workload_count() {
         let found = means.cases(&cases(lab, at)?)?;
@@ -69,7 +69,7 @@ pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
 }
 
 /// Runs Figure 8's latency and throughput.
-pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let Shared { cases, clients, outstanding } = shared(lab)?;
     let found = means.each(&cases, |(plan, loads)| side_by_side(plan, means.time, loads, &means.ending))?;
     let (mut names, mut titles) = (Vec::new(), Vec::new());
@@ -140,7 +140,7 @@ struct Row {
 }
 
 /// Returns the tables, beside the statements of the paper's text.
-fn report(rows: &[Row], published: &[Published], title: &str) -> Report {
+fn report(rows: &[Row], published: &[Published], title: &str) -> PaperReport {
     let names: Vec<&str> = std::iter::once("no cache").chain(designs().into_iter().map(|(name, _)| name)).collect();
     let mut tables: Vec<Table> =
         FIGURES.iter().map(|(label, _)| Table::new("All traces", *label, "Cache", &names)).collect();
@@ -163,7 +163,7 @@ fn report(rows: &[Row], published: &[Published], title: &str) -> Report {
     let comparisons = comparisons.collect();
     let subtitle = "Caches of 40% of the working set before a 7,200 rpm disk";
     let charts = tables.iter().take(1).map(|table| table.bars(title, subtitle, Scale::Linear)).collect();
-    Report { words: Vec::new(), tables, comparisons, charts }
+    PaperReport { words: Vec::new(), tables, comparisons, charts }
 }
 
 /// Returns the volumes: without a cache, and through each design.
@@ -172,11 +172,11 @@ fn volumes(data_bytes: u64) -> Result<Vec<Volume>, String> {
     std::iter::once(Ok(Volume::Disk)).chain(cached).collect()
 }
 
-fn plan(volume: Volume, disk_bytes: u64, initial: Initial) -> Plan {
+fn plan(volume: Volume, disk_bytes: u64, initial: DiskContent) -> Plan {
     Plan { volume, disk: DISK, flash: FLASH, disk_bytes, block_bytes: CHUNK_BYTES, initial, workers: 2 }
 }
 
-fn load(requests: Vec<Request>, outstanding: usize) -> Load {
+fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
     Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, settles: false }
 }
 
@@ -189,12 +189,12 @@ fn data_bytes(working_set_chunks: u64) -> u64 {
 }
 
 /// Returns the end of the last request.
-fn end_of(requests: &[Request]) -> u64 {
+fn end_of(requests: &[PaperRequest]) -> u64 {
     requests.iter().map(|request| request.offset.saturating_add(request.len)).max().unwrap_or(0)
 }
 
 /// Moves requests to `base`, and their runs `times` as far apart.
-fn spread(requests: &mut [Request], base: u64, times: u64) {
+fn spread(requests: &mut [PaperRequest], base: u64, times: u64) {
     for request in requests {
         request.offset = base + request.offset / RUN_BYTES * RUN_BYTES * times + request.offset % RUN_BYTES;
     }
@@ -224,7 +224,7 @@ struct Shared {
 
 /// Returns all traces, each with its part of one volume.
 fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
-    let (mut streams, mut working_set, mut sizes) = (Vec::new(), 0, Sizes::default());
+    let (mut streams, mut working_set, mut sizes) = (Vec::new(), 0, ContentSizes::default());
     let is_generated = lab.has_generated();
     for at in 0..lab.workload_count() {
         working_set += lab.survey(at, &how())?.working_set_chunks;
@@ -254,7 +254,7 @@ fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
 /// Deals the requests of a stream for all machines to them by address, in runs.
 ///
 /// The requests of a machine keep their order.
-fn dealt(requests: Vec<Request>) -> [Vec<Request>; MACHINES] {
+fn dealt(requests: Vec<PaperRequest>) -> [Vec<PaperRequest>; MACHINES] {
     let mut machines = [const { Vec::new() }; MACHINES];
     for mut request in requests {
         let run = request.offset / RUN_BYTES;

@@ -13,7 +13,7 @@ use super::super::{
     rig::{Plan, Volume},
 };
 use super::{DISK, EXTENT_BYTES, FLASH, Variant, WEU_D, WEU_DC};
-use crate::{Comparison, Lab, Report, Span, Table, request::Request};
+use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_sim::report::plot::Scale;
 use larder_trace::generate::{RandomReads, RandomReadsConfig};
 use std::sync::Arc;
@@ -32,7 +32,7 @@ const DISK_BYTES: u64 = 1 << 40;
 const SEED: u64 = 7;
 
 /// Runs the experiment.
-pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let cache_bytes = (CACHE_BYTES * means.scale) as u64;
     let base = means.cases(&[point(Volume::Flash, cache_bytes, 1.0, 1.0)?])?;
     let base_us = base.first().and_then(|figures| figures.reads.mean_us()).unwrap_or(f64::NAN);
@@ -90,7 +90,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
          holds raw, at most. A working set of more extents than that does not fit, however often its contents repeat."
             .to_owned(),
     ];
-    Ok(Report { tables, comparisons, words, charts })
+    Ok(PaperReport { tables, comparisons, words, charts })
 }
 
 fn point(volume: Volume, cache_bytes: u64, size: f64, ratio: f64) -> Result<Case, String> {
@@ -108,12 +108,12 @@ fn point(volume: Volume, cache_bytes: u64, size: f64, ratio: f64) -> Result<Case
     };
     let apart = DISK_BYTES / extent / chunks;
     let warmup = chunks as usize + random;
-    let spread = |mut request: Request| {
+    let spread = |mut request: PaperRequest| {
         request.offset *= apart;
         request
     };
     let records = RandomReads::new(config).map_err(|error| error.to_string())?;
-    let mut requests: Vec<Request> = records.each().map(|record| spread(request(&record))).collect();
+    let mut requests: Vec<PaperRequest> = records.each().map(|record| spread(request(&record))).collect();
     for record in records {
         requests.push(spread(request(&record.map_err(|error| error.to_string())?)));
     }

@@ -15,7 +15,7 @@ use super::super::{
     rig::{CacheOf, Plan, Volume},
 };
 use super::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
-use crate::{Comparison, Lab, Report, Span, Table, request::Request};
+use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::throttled::Profile;
 use larder_sim::report::plot::Scale;
 use larder_trace::{
@@ -38,7 +38,7 @@ const CACHE_BYTES_MIN: u64 = 8 << 20;
 const OUTSTANDING: usize = 4;
 
 /// Runs the experiment.
-pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let storm = storm(means.scale)?;
     let misses = misses(&storm);
     if misses.is_empty() {
@@ -56,7 +56,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
 }
 
 /// Returns the storm, request by request.
-fn storm(scale: f64) -> Result<Vec<Request>, String> {
+fn storm(scale: f64) -> Result<Vec<PaperRequest>, String> {
     let told = |error: larder_trace::TraceError| error.to_string();
     let boot_bytes = ((18 << 20) as f64 * scale) as u64;
     let boot =
@@ -68,9 +68,9 @@ fn storm(scale: f64) -> Result<Vec<Request>, String> {
 }
 
 /// Returns the reads of blocks that no earlier request touched.
-fn misses(storm: &[Request]) -> Vec<Request> {
+fn misses(storm: &[PaperRequest]) -> Vec<PaperRequest> {
     let mut touched = HashSet::new();
-    let is_new = |request: &&Request| {
+    let is_new = |request: &&PaperRequest| {
         let blocks: Vec<u64> =
             request.blocks.iter().map(|block| (request.offset + block.at) / u64::from(BLOCK_BYTES)).collect();
         let is_new = blocks.iter().all(|block| !touched.contains(block));
@@ -84,7 +84,7 @@ fn misses(storm: &[Request]) -> Vec<Request> {
 fn cases(
     base: Volume,
     disk: Profile,
-    requests: Vec<Request>,
+    requests: Vec<PaperRequest>,
     warmup: usize,
     data_bytes: u64,
 ) -> Result<Vec<Case>, String> {
@@ -128,7 +128,7 @@ fn quickest(cases: &[Case], means: &Means) -> Result<Vec<Figures>, String> {
     Ok(best.into_iter().flatten().collect())
 }
 
-fn report(found: &[Figures]) -> Report {
+fn report(found: &[Figures]) -> PaperReport {
     let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
     let mut times = Table::new("Boot storm", "Read response time over that without a cache", "Variant", &names);
     let mut absolute =
@@ -163,5 +163,5 @@ fn report(found: &[Figures]) -> Report {
          boot is a recording; ours is made up by the figures that the paper has of it."
             .to_owned(),
     ];
-    Report { tables: vec![times, absolute, ratios], comparisons, words, charts }
+    PaperReport { tables: vec![times, absolute, ratios], comparisons, words, charts }
 }

@@ -16,7 +16,7 @@ use super::super::{
 };
 use super::{DISK, EXTENT, EXTENT_BYTES, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::{
-    Lab, Report,
+    Lab, PaperReport,
     nitro::{
         cache_extents, how,
         table2::{DISK_BYTES_MIN, OUTSTANDING, Point, RUN_CHUNKS, Table2},
@@ -28,7 +28,7 @@ use std::sync::Arc;
 const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 
 /// Runs the experiment.
-pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<Report, String> {
+pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let mut table = Table2::default();
     for at in 0..lab.workload_count() {
         let title = lab.workload(at)?.title().to_owned();

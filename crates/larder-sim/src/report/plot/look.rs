@@ -31,7 +31,7 @@ const SHAPES: [&[(i32, i32)]; 5] = [
 
 /// See the module.
 #[derive(Clone, Copy)]
-pub struct Look {
+pub struct PlotLook {
     /// The colour of lines, bars and markers.
     pub colour: RGBColor,
     shape: usize,
@@ -39,11 +39,11 @@ pub struct Look {
 }
 
 /// Returns the look of each series; references take none of the colours.
-pub fn looks(series: &[Series]) -> Vec<Look> {
+pub fn looks(series: &[Series]) -> Vec<PlotLook> {
     let mut next = 0;
     let of = |series: &Series| {
         match series.role {
-            Role::Reference => return Look { colour: INK, shape: 0, is_hollow: false },
+            Role::Reference => return PlotLook { colour: INK, shape: 0, is_hollow: false },
             // It has the look of the series before it.
             Role::Published => {}
             Role::Measured | Role::Level => next += 1,
@@ -52,12 +52,12 @@ pub fn looks(series: &[Series]) -> Vec<Look> {
         // When colours come round, shapes have moved on.
         let shape = (at + at / COLOURS.len()) % SHAPES.len();
         let colour = COLOURS.get(at % COLOURS.len()).copied().unwrap_or(GRID);
-        Look { colour, shape, is_hollow: series.role == Role::Published }
+        PlotLook { colour, shape, is_hollow: series.role == Role::Published }
     };
     series.iter().map(of).collect()
 }
 
-impl Look {
+impl PlotLook {
     /// Returns the style inside a marker or bar.
     pub fn filling(&self) -> ShapeStyle {
         if self.is_hollow { WHITE.filled() } else { self.colour.filled() }
