@@ -11,7 +11,7 @@
 use std::io::Cursor;
 
 use larder_trace::{
-    ContentWriter, FormatId, InfoCollector, Op, OpenOptions, RechunkOptions, Rechunker, Record, TraceReader, chunks,
+    ContentWriter, FormatId, InfoCollector, Op, ReaderOptions, RechunkOptions, Rechunker, Record, TraceReader, chunks,
     convert,
     record::{ADDRESS_MAX, REQUEST_BYTES_MAX},
 };
@@ -114,14 +114,14 @@ pub fn run(input: &[u8]) {
     let Some((choice, bytes)) = input.split_first() else { return };
     let format = FormatId::ALL.get(usize::from(*choice)).copied();
     let columns = "time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5".parse();
-    let options = OpenOptions {
+    let options = ReaderOptions {
         columns: columns.ok(),
         device_bytes: (choice & 0x40 == 0).then_some(1 << 50),
         one_block_size: choice & 0x20 == 0,
-        ..OpenOptions::default()
+        ..ReaderOptions::default()
     };
     let strict = read(bytes, format, options);
-    let lenient = read(bytes, format, OpenOptions { skip_bad: true, ..options });
+    let lenient = read(bytes, format, ReaderOptions { skip_bad: true, ..options });
     assert!(lenient.starts_with(&strict), "skipping bad lines changes what stands before the first");
     work(lenient);
 }
@@ -154,7 +154,7 @@ fn read_back(records: &[Record]) {
     let writer = ContentWriter::new(&mut packed).expect("memory takes all");
     let written = convert(records.iter().copied().map(Ok), writer).expect("memory takes all");
     assert_eq!(written.records, records.len() as u64);
-    let back = read(&packed, Some(FormatId::Content), OpenOptions::default());
+    let back = read(&packed, Some(FormatId::Content), ReaderOptions::default());
     assert_eq!(back.len(), records.len());
     for (back, record) in back.iter().zip(records) {
         let is_whole = record.offset_bytes.is_multiple_of(512) && record.len_bytes.is_multiple_of(512);
@@ -166,7 +166,7 @@ fn read_back(records: &[Record]) {
     }
 }
 
-fn read(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> Vec<Record> {
+fn read(bytes: &[u8], format: Option<FormatId>, options: ReaderOptions) -> Vec<Record> {
     let mut records = Vec::new();
     let reader = match TraceReader::from_read("input", Cursor::new(bytes.to_vec()), format, options) {
         Ok(reader) => reader,

@@ -16,7 +16,9 @@ mod written;
 use crate::args::{InputArgs, TraceCommand};
 use larder::error::Outcome;
 pub(crate) use larder::trace::failure;
-use larder_trace::{FormatId, OpenOptions, Position, Provenance, TraceError, TraceErrorKind, TraceReader, TraceResult};
+use larder_trace::{
+    FormatId, Position, Provenance, ReaderOptions, TraceError, TraceErrorKind, TraceReader, TraceResult,
+};
 use watch::Watch;
 
 /// Runs the command.
@@ -48,7 +50,7 @@ pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResul
     let one_block_size = what_for == Use::Replay;
     let InputArgs { how, skip_bad, .. } = args;
     let (format, columns, skip_bad) = (how.id(), how.columns, *skip_bad);
-    let options = OpenOptions { skip_bad, block_bytes, columns, one_block_size, ..OpenOptions::default() };
+    let options = ReaderOptions { skip_bad, block_bytes, columns, one_block_size, ..ReaderOptions::default() };
     let reader = match pipe::is_stream(&args.file) {
         false => larder_trace::open(&args.file, format, options)?,
         true => {

@@ -116,7 +116,7 @@ impl Pieces {
 fn requests(count: usize) -> Vec<Request> {
     let mut rng = Rng::new(11);
     let zipf = Zipf::new(ADDRESSES, 0.8);
-    let mut drawn = larder_trace::rng::Rng::new(12);
+    let mut drawn = larder_trace::rng::TraceRng::new(12);
     (0..count)
         .map(|_| {
             let lba = Lba(mix64(zipf.sample(&mut drawn)) % ADDRESSES);

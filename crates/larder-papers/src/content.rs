@@ -5,13 +5,13 @@
 //!
 //! Invariants: the same fingerprint, size and length give the same bytes, on every machine. Other
 //! fingerprints give other bytes. A trace's fingerprint has one content under all sizes that the
-//! trace gives it ([`ContentSizes`]): the first counts. So any reading of a trace from its beginning comes
-//! to the same bytes, also for a part of it.
+//! trace gives it ([`ContentSizes`]): the first counts. So any reading of a trace from its
+//! beginning comes to the same bytes, also for a part of it.
 //!
 //! It does not notice that a fingerprint has several sizes.
 
 use larder_device::rng::{Rng, mix64};
-use larder_trace::{Content, Fingerprint};
+use larder_trace::{ContentId, TraceContent};
 use std::collections::HashMap;
 
 /// Bytes of a fingerprint.
@@ -28,16 +28,16 @@ pub enum Bytes {
     /// The bytes of a fingerprint.
     Of {
         /// The fingerprint.
-        fingerprint: Fingerprint,
+        fingerprint: ContentId,
         /// The compressed size, or the whole size if it is unknown.
         stored_bytes: u32,
     },
 }
 
 impl Bytes {
-    /// Returns the bytes for a trace's content at this place; [`ContentSizes`] has the trace's first size
-    /// of it.
-    pub fn of(content: &Content) -> Bytes {
+    /// Returns the bytes for a trace's content at this place; [`ContentSizes`] has the trace's
+    /// first size of it.
+    pub fn of(content: &TraceContent) -> Bytes {
         match content.is_zero {
             true => Bytes::Zero,
             false => {
@@ -86,7 +86,7 @@ pub struct ContentSizes {
 
 impl ContentSizes {
     /// Returns the bytes of the trace's next content.
-    pub fn bytes(&mut self, content: &Content) -> Bytes {
+    pub fn bytes(&mut self, content: &TraceContent) -> Bytes {
         let said = Bytes::of(content);
         let Bytes::Of { fingerprint, stored_bytes } = said else { return said };
         let [a, b] = fingerprint.0;
@@ -112,8 +112,8 @@ mod tests {
     use larder_trace::Provenance;
 
     fn bytes(number: u64, stored_bytes: Option<u32>, len: usize) -> Vec<u8> {
-        let fingerprint = Fingerprint([mix64(number), 7 + mix64(7)]);
-        let content = Content { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Recorded };
+        let fingerprint = ContentId([mix64(number), 7 + mix64(7)]);
+        let content = TraceContent { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Recorded };
         let mut out = vec![0xaa; len];
         Bytes::of(&content).fill(&mut out);
         out
@@ -139,8 +139,8 @@ mod tests {
 
     #[test]
     fn a_fingerprint_keeps_the_first_size_that_a_trace_says() {
-        let content = |number, stored_bytes, is_zero| Content {
-            fingerprint: Fingerprint([number, 9]),
+        let content = |number, stored_bytes, is_zero| TraceContent {
+            fingerprint: ContentId([number, 9]),
             stored_bytes,
             is_zero,
             provenance: Provenance::Recorded,
@@ -159,8 +159,8 @@ mod tests {
 
     #[test]
     fn zeroes_are_zeroes_and_a_wrong_bit_shows() {
-        let zero = Content {
-            fingerprint: Fingerprint([1, 1]),
+        let zero = TraceContent {
+            fingerprint: ContentId([1, 1]),
             stored_bytes: Some(100),
             is_zero: true,
             provenance: Provenance::Recorded,
@@ -168,7 +168,7 @@ mod tests {
         let mut scratch = [1; 512];
         assert!(Bytes::of(&zero).is(&[0; 512], &mut scratch));
         let mut found = bytes(3, Some(200), 512);
-        let of = Bytes::Of { fingerprint: Fingerprint([mix64(3), 7 + mix64(7)]), stored_bytes: 200 };
+        let of = Bytes::Of { fingerprint: ContentId([mix64(3), 7 + mix64(7)]), stored_bytes: 200 };
         assert!(of.is(&found, &mut scratch));
         for at in [0, 15, 16, 199, 511] {
             found[at] ^= 4;

@@ -18,8 +18,8 @@ use std::{
 };
 
 use larder_trace::{
-    ChunkRequest, Compressibility, Content, Provenance, RechunkOptions, Rechunker, Record, TraceError, TraceResult,
-    Unknown, chunks,
+    ChunkRequest, Compressibility, Provenance, RechunkOptions, Rechunker, Record, TraceContent, TraceError,
+    TraceResult, Unknown, chunks,
 };
 
 use larder_sim::{
@@ -129,7 +129,7 @@ fn without_made_sizes(record: TraceResult<Record>, all: bool) -> TraceResult<Rec
 
 fn with_size(request: TraceResult<ChunkRequest>, bytes: u32, compress: &Compressibility) -> TraceResult<ChunkRequest> {
     let mut request = request?;
-    if let Some(content @ Content { stored_bytes: None, .. }) = &mut request.content {
+    if let Some(content @ TraceContent { stored_bytes: None, .. }) = &mut request.content {
         // Zeroes compress as in LZ4, not at random.
         let stored = match content.is_zero {
             true => bytes.div_ceil(255) + 9,

@@ -1,8 +1,8 @@
 //! The experiments of the papers: the traces and caches of each, and the published figures.
 //!
 //! Role: [`experiments`] is the one list. An experiment is a line in the table of its paper's file,
-//! with the function that runs it. [`Lab`] replays, and [`PaperReport`] shows our figures beside the
-//! published ones.
+//! with the function that runs it. [`Lab`] replays, and [`PaperReport`] shows our figures beside
+//! the published ones.
 //!
 //! Invariants: a published figure is one that the paper's text or a table of it prints. A curve
 //! that is only drawn gives none. The same traces at the same scale give the same report.

@@ -27,7 +27,7 @@ use larder_sim::{
     whole::{ClientRequest, ReplayPace, Whole, figures::Figures},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
-use larder_trace::{FormatId, Op, OpenOptions};
+use larder_trace::{FormatId, Op, ReaderOptions};
 
 #[global_allocator]
 static ALLOCATOR: live::Counting = live::Counting;
@@ -89,7 +89,7 @@ fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
 }
 
 fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<Request> {
-    let records = larder_trace::open(path, format, OpenOptions::default()).expect("opens");
+    let records = larder_trace::open(path, format, ReaderOptions::default()).expect("opens");
     let mut batches = Batches::new(larder_trace::chunks(records, chunk_bytes).expect("a size"), chunk_bytes);
     let mut all = Vec::new();
     loop {

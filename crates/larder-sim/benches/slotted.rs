@@ -37,7 +37,7 @@ fn main() {
         return;
     };
     let records =
-        larder_trace::open(&path, Some(larder_trace::FormatId::BlockIds), larder_trace::OpenOptions::default())
+        larder_trace::open(&path, Some(larder_trace::FormatId::BlockIds), larder_trace::ReaderOptions::default())
             .expect("opens");
     let chunks = larder_trace::chunks(records, CHUNK_BYTES).expect("a size of chunks");
     let trace = TRACE.get_or_init(|| chunks.map(|chunk| chunk.expect("a record").lba as u32).collect());

@@ -1,9 +1,9 @@
 //! The simulated origin of a cache, with time: a disk, an array of disks, a flash drive or a
 //! network volume.
 //!
-//! Role: a [`OriginProfile`] names a medium and its figures; an [`OriginModel`] is one with a clock.
-//! [`OriginModel::submit`] makes requests. The clock goes from event to event, as that of a drive does
-//! ([`ssd::time`](larder_ssd::time)): so both can follow one clock.
+//! Role: a [`OriginProfile`] names a medium and its figures; an [`OriginModel`] is one with a
+//! clock. [`OriginModel::submit`] makes requests. The clock goes from event to event, as that of a
+//! drive does ([`ssd::time`](larder_ssd::time)): so both can follow one clock.
 //!
 //! | file | content |
 //! |---|---|

@@ -230,9 +230,13 @@ mod tests {
 
     /// A record with content.
     fn with_content(record: Record) -> Record {
-        let fingerprint = larder_trace::Fingerprint::from_u128(7);
-        let content =
-            larder_trace::Content { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded };
+        let fingerprint = larder_trace::ContentId::from_u128(7);
+        let content = larder_trace::TraceContent {
+            fingerprint,
+            stored_bytes: None,
+            is_zero: false,
+            provenance: Provenance::Recorded,
+        };
         Record { content: Some(content), ..record }
     }
 
@@ -265,9 +269,9 @@ mod tests {
     #[test]
     fn content_is_that_of_the_trace() {
         let request = |fingerprint: u128, stored_bytes, is_zero| {
-            let fingerprint = larder_trace::Fingerprint::from_u128(fingerprint);
+            let fingerprint = larder_trace::ContentId::from_u128(fingerprint);
             let content =
-                larder_trace::Content { fingerprint, stored_bytes, is_zero, provenance: Provenance::Recorded };
+                larder_trace::TraceContent { fingerprint, stored_bytes, is_zero, provenance: Provenance::Recorded };
             ChunkRequest {
                 time_us: None,
                 request: 1,

@@ -1,8 +1,9 @@
 //! Time of the whole: a cache, the drive that its flash lies on, and its origin, on one clock.
 //!
 //! Role: [`Whole`] makes the requests of a trace to a cache, and the cache's requests to its
-//! devices. [`Drive`] and [`OriginModel`] say when these are over, and so when a client is answered.
-//! Requests are made at their own times, or so many at a time as fast as they go ([`ReplayPace`]).
+//! devices. [`Drive`] and [`OriginModel`] say when these are over, and so when a client is
+//! answered. Requests are made at their own times, or so many at a time as fast as they go
+//! ([`ReplayPace`]).
 //!
 //! | file | content |
 //! |---|---|

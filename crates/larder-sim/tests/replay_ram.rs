@@ -19,7 +19,7 @@ use larder_sim::{
     survey::survey,
 };
 use larder_trace::{
-    Content, Fingerprint, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult, chunks,
+    ContentId, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent, TraceResult, chunks,
 };
 
 static LIVE_BYTES: AtomicI64 = AtomicI64::new(0);
@@ -81,9 +81,9 @@ const INFO_ADDRESS_BYTES_MAX: i64 = 141;
 fn records(blocks: u64, stride: u64) -> impl Iterator<Item = TraceResult<Record>> {
     (0..2 * blocks).map(move |n| {
         let block = n * 7919 % blocks;
-        let fingerprint = Fingerprint::from_u128(u128::from(block / 2 + 1) << 64 | u128::from(block));
+        let fingerprint = ContentId::from_u128(u128::from(block / 2 + 1) << 64 | u128::from(block));
         let content =
-            Content { fingerprint, stored_bytes: Some(2000), is_zero: false, provenance: Provenance::Recorded };
+            TraceContent { fingerprint, stored_bytes: Some(2000), is_zero: false, provenance: Provenance::Recorded };
         let op = if n % 3 == 0 { Op::Write } else { Op::Read };
         Ok(Record { content: Some(content), ..Record::new(n, op, block * stride * BLOCK, BLOCK) })
     })
@@ -128,9 +128,9 @@ fn replay(
 fn restless(blocks: u64) -> impl Iterator<Item = TraceResult<Record>> {
     (0..60 * blocks).map(move |n| {
         let (round, block) = (n / blocks, n % blocks);
-        let fingerprint = Fingerprint::from_u128(u128::from((block + round) % blocks + 1));
+        let fingerprint = ContentId::from_u128(u128::from((block + round) % blocks + 1));
         let content =
-            Content { fingerprint, stored_bytes: Some(1000), is_zero: false, provenance: Provenance::Recorded };
+            TraceContent { fingerprint, stored_bytes: Some(1000), is_zero: false, provenance: Provenance::Recorded };
         Ok(Record { content: Some(content), ..Record::new(n, Op::Write, block * BLOCK, BLOCK) })
     })
 }

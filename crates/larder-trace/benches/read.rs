@@ -7,7 +7,7 @@
 use std::{fmt::Write as _, io::Cursor, sync::Arc};
 
 use divan::{Bencher, counter::ItemsCount};
-use larder_trace::{FormatId, OpenOptions, TraceReader};
+use larder_trace::{FormatId, ReaderOptions, TraceReader};
 
 const LINES: u64 = 200_000;
 
@@ -61,7 +61,7 @@ fn read(bencher: Bencher<'_, '_>, format: FormatId, bytes: Vec<u8>, items: u64) 
     let bytes: Arc<[u8]> = bytes.into();
     bencher.counter(ItemsCount::new(items)).bench(|| {
         let source = Cursor::new(Shared(Arc::clone(&bytes)));
-        let reader = TraceReader::from_read("bench", source, Some(format), OpenOptions::default()).expect("opens");
+        let reader = TraceReader::from_read("bench", source, Some(format), ReaderOptions::default()).expect("opens");
         let mut sum = 0u64;
         for record in reader {
             sum = sum.wrapping_add(record.expect("a record").offset_bytes);

@@ -9,7 +9,7 @@ use divan::{Bencher, counter::ItemsCount};
 use larder_trace::{
     Compressibility, ContentWriter, InfoCollector, Op, RechunkOptions, Rechunker, Record, TraceResult, chunks, convert,
     generate::{PROFILES, ProfileTrace, ZipfConfig, ZipfTrace},
-    rng::Rng,
+    rng::TraceRng,
 };
 
 const RECORDS: u64 = 500_000;
@@ -36,7 +36,7 @@ fn chunk(bencher: Bencher<'_, '_>) {
 
 /// Returns requests of 16 consecutive blocks, strewn over 512 MiB, of which nearly all is touched.
 fn trace_of_runs() -> Vec<Record> {
-    let mut rng = Rng::new(1);
+    let mut rng = TraceRng::new(1);
     let blocks = trace().into_iter().filter_map(|record| record.content);
     let mut first = 0;
     let record = |(n, content)| {

@@ -3,8 +3,8 @@
 //! Replay and re-chunking need blocks of one size, each at a multiple of that size. This module
 //! finds the line of the first block that breaks this rule.
 //!
-//! It does not decide whether that is an error. It leaves this to `OpenOptions::one_block_size` of
-//! the reader.
+//! It does not decide whether that is an error. It leaves this to `ReaderOptions::one_block_size`
+//! of the reader.
 
 use crate::{
     error::{Position, TraceError, TraceErrorKind},

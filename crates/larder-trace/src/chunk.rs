@@ -12,7 +12,7 @@
 
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
-    record::{Content, Op, Record, Tag},
+    record::{Op, Record, Tag, TraceContent},
 };
 
 /// The smallest and the largest chunk, in bytes.
@@ -41,7 +41,7 @@ pub struct ChunkRequest {
     /// True if the request touches whole chunks.
     pub is_whole: bool,
     /// The content of the whole chunk after the request, if it is known.
-    pub content: Option<Content>,
+    pub content: Option<TraceContent>,
 }
 
 impl ChunkRequest {

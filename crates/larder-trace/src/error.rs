@@ -3,8 +3,8 @@
 //! Invariants: `Display` is one sentence that a user can act on. The error is one word wide, so
 //! that a `Result` of a record stays small.
 //!
-//! It does not decide whether the reader goes on. It leaves this to `OpenOptions::skip_bad` of the
-//! reader.
+//! It does not decide whether the reader goes on. It leaves this to `ReaderOptions::skip_bad` of
+//! the reader.
 
 use std::{fmt, io};
 

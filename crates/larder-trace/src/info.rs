@@ -14,7 +14,7 @@ mod collect;
 mod sizes;
 
 pub use collect::InfoCollector;
-pub use sizes::Sizes;
+pub use sizes::SizeCounts;
 
 use crate::{record::Provenance, sink::BackSteps};
 
@@ -77,9 +77,9 @@ pub struct Info {
     /// Requests that read or write.
     pub data_requests: u64,
     /// Sizes of requests that read.
-    pub read_sizes: Sizes,
+    pub read_sizes: SizeCounts,
     /// Sizes of requests that write.
-    pub write_sizes: Sizes,
+    pub write_sizes: SizeCounts,
     /// Records with content of no whole block (another size, or another place). Their content is
     /// not counted.
     pub content_left_out: u64,

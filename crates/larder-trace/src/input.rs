@@ -25,7 +25,7 @@ use std::{
 use flate2::bufread::GzDecoder;
 #[cfg(feature = "packed")]
 use lzma_rust2::XzReader;
-use packed::{BytesBehind, Streams};
+use packed::{BytesBehind, PackedStreams};
 
 use crate::error::{Position, TraceError, TraceErrorKind, TraceResult};
 
@@ -152,11 +152,13 @@ impl Input {
         let raw = Counted { inner: whole, count: Arc::clone(&count) };
         let source: Box<dyn Read + Send> = match packing {
             Packing::Plain => Box::new(raw),
-            Packing::Zstd => Box::new(Streams::<zstd::Decoder<'static, BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            Packing::Zstd => {
+                Box::new(PackedStreams::<zstd::Decoder<'static, BufReader<Counted>>>::new(raw).map_err(cannot)?)
+            }
             #[cfg(feature = "packed")]
-            Packing::Gzip => Box::new(Streams::<GzDecoder<BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            Packing::Gzip => Box::new(PackedStreams::<GzDecoder<BufReader<Counted>>>::new(raw).map_err(cannot)?),
             #[cfg(feature = "packed")]
-            Packing::Xz => Box::new(Streams::<XzReader<BufReader<Counted>>>::new(raw).map_err(cannot)?),
+            Packing::Xz => Box::new(PackedStreams::<XzReader<BufReader<Counted>>>::new(raw).map_err(cannot)?),
             #[cfg(not(feature = "packed"))]
             Packing::Gzip | Packing::Xz => {
                 let message = format!("expected a file that is plain or packed with zstd, found {}", packing.name());

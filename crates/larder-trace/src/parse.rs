@@ -5,7 +5,7 @@
 //!
 //! It does not know the meaning of a column.
 
-use crate::{error::Complaint, record::Fingerprint};
+use crate::{error::Complaint, record::ContentId};
 
 /// A line and the place of the next column. Blanks or tabs separate columns.
 #[derive(Clone, Copy)]
@@ -176,12 +176,12 @@ pub(crate) fn hex64(digits: &[u8]) -> Option<u64> {
 
 /// Parses a fingerprint of 16 or 32 hexadecimal digits, or the first 32 of 40 (SHA-1).
 #[inline]
-pub(crate) fn fingerprint(digits: &[u8]) -> Option<Fingerprint> {
+pub(crate) fn fingerprint(digits: &[u8]) -> Option<ContentId> {
     match digits.len() {
-        16 => Some(Fingerprint([0, hex64(digits)?])),
+        16 => Some(ContentId([0, hex64(digits)?])),
         32 => {
             let (high, low) = digits.split_at_checked(16)?;
-            Some(Fingerprint([hex64(high)?, hex64(low)?]))
+            Some(ContentId([hex64(high)?, hex64(low)?]))
         }
         40 => {
             hex64(digits.get(32..)?)?;

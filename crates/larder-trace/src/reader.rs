@@ -28,7 +28,7 @@ const BLOCK_BYTES_MAX: u32 = 1 << 20;
 
 /// The options of a reader.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct OpenOptions {
+pub struct ReaderOptions {
     /// True if the reader counts bad lines and continues.
     pub skip_bad: bool,
     /// The size of the device: a request past it is bad.
@@ -91,7 +91,7 @@ impl Skipped {
 }
 
 /// Opens a trace. With `None` as its format, the file itself has to name the format.
-pub fn open(path: &Path, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+pub fn open(path: &Path, format: Option<FormatId>, options: ReaderOptions) -> TraceResult<TraceReader> {
     TraceReader::new(Input::open(path)?, format, options)
 }
 
@@ -108,12 +108,12 @@ impl TraceReader {
         name: &str,
         source: impl Read + Send + 'static,
         format: Option<FormatId>,
-        options: OpenOptions,
+        options: ReaderOptions,
     ) -> TraceResult<TraceReader> {
         TraceReader::new(Input::new(name, Box::new(source), None)?, format, options)
     }
 
-    fn new(mut input: Input, format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+    fn new(mut input: Input, format: Option<FormatId>, options: ReaderOptions) -> TraceResult<TraceReader> {
         if options.block_bytes.is_some_and(|bytes| bytes == 0 || bytes > BLOCK_BYTES_MAX) {
             return Err(TraceError::parameter("expected a block of 1 byte to 1 MiB"));
         }

@@ -36,7 +36,7 @@ use self::{block::Block, compose::Rules, disk::Disk, first::First};
 use crate::{
     chunk::{ChunkRequest, Pieces, check_chunk_bytes},
     error::{Position, TraceError, TraceErrorKind, TraceResult},
-    record::{Content, Op, Record, Tag},
+    record::{Op, Record, Tag, TraceContent},
 };
 
 /// The kind of first access that tells a block's content before the trace.
@@ -87,7 +87,7 @@ struct Grain {
 impl Grain {
     /// Returns the content of a record if it is a whole block of the trace's granularity.
     #[inline]
-    fn check(&mut self, record: &Record) -> TraceResult<Content> {
+    fn check(&mut self, record: &Record) -> TraceResult<TraceContent> {
         let Some(content) = record.content else { return Err(no_content(record)) };
         if self.block_bytes == 0 {
             self.begin(record)?;
@@ -309,7 +309,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
     }
 
     /// Keeps the content of a record. A read replaces earlier content, too.
-    fn keep(&mut self, record: &Record, content: &Content, group: usize) -> TraceResult<()> {
+    fn keep(&mut self, record: &Record, content: &TraceContent, group: usize) -> TraceResult<()> {
         let Some(disk) = &mut self.disk else { return Ok(()) };
         let block = Block::of(self.grain.block(record.offset_bytes), content);
         disk.set(group, block).ok_or_else(|| unseen(record))

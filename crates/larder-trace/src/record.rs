@@ -32,12 +32,12 @@ pub enum Op {
 /// The fingerprint of a content block, from the trace, widened to 128 bits. Equal fingerprints are
 /// equal content, within one trace and one granularity.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fingerprint(pub [u64; 2]);
+pub struct ContentId(pub [u64; 2]);
 
-impl Fingerprint {
+impl ContentId {
     /// Makes a fingerprint from a number, in the order of its hexadecimal digits.
     pub const fn from_u128(value: u128) -> Self {
-        Fingerprint([(value >> 64) as u64, value as u64])
+        ContentId([(value >> 64) as u64, value as u64])
     }
 
     /// Returns the number.
@@ -46,13 +46,13 @@ impl Fingerprint {
     }
 }
 
-impl fmt::Display for Fingerprint {
+impl fmt::Display for ContentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0[0] == 0 { write!(f, "{:016x}", self.0[1]) } else { write!(f, "{:032x}", self.to_u128()) }
     }
 }
 
-impl fmt::Debug for Fingerprint {
+impl fmt::Debug for ContentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Fingerprint({self})")
     }
@@ -72,9 +72,9 @@ pub enum Provenance {
 
 /// The content of one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct TraceContent {
     /// The fingerprint that the trace gives. For SHA-1 its first 128 bits.
-    pub fingerprint: Fingerprint,
+    pub fingerprint: ContentId,
     /// Bytes of the compressed block, if they are known; at most the block's length.
     pub stored_bytes: Option<u32>,
     /// True if the block is all zeroes. Its fingerprint is that of zeroes for the trace's hash and
@@ -145,7 +145,7 @@ pub struct Record {
     /// The length in bytes.
     pub len_bytes: u64,
     /// The read or written content, if the trace knows it.
-    pub content: Option<Content>,
+    pub content: Option<TraceContent>,
 }
 
 const _: () = assert!(size_of::<Record>() <= 112, "templates and batches count on it");

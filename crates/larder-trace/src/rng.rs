@@ -8,7 +8,7 @@
 
 /// A stream of random numbers.
 #[derive(Clone, Debug)]
-pub struct Rng {
+pub struct TraceRng {
     state: u64,
 }
 
@@ -32,10 +32,10 @@ pub fn normal(a: u64, b: u64) -> f64 {
     (-2.0 * u.ln()).sqrt() * (std::f64::consts::TAU * unit(b)).cos()
 }
 
-impl Rng {
+impl TraceRng {
     /// Begins the stream of a seed.
-    pub fn new(seed: u64) -> Rng {
-        Rng { state: mix(seed) }
+    pub fn new(seed: u64) -> TraceRng {
+        TraceRng { state: mix(seed) }
     }
 
     /// Returns the next 64 bits.
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_seed_keeps_its_stream() {
-        let mut rng = Rng::new(1);
+        let mut rng = TraceRng::new(1);
         let first = [rng.next_u64(), rng.next_u64()];
         assert_eq!(first, [mix(mix(1)), mix(mix(1).wrapping_add(0x9e37_79b9_7f4a_7c15))]);
         // SplitMix64 of seed 0 begins so in its authors' code.
@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn moments_are_right() {
-        let mut rng = Rng::new(2);
+        let mut rng = TraceRng::new(2);
         let count = 200_000;
         let (mut sum, mut squares, mut units) = (0.0, 0.0, 0.0);
         for _ in 0..count {

@@ -62,12 +62,12 @@ impl Runs {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::rng::TraceRng;
 
     #[test]
     fn runs_are_the_numbers_that_were_added() {
         const SEED: u64 = 11;
-        let mut rng = Rng::new(SEED);
+        let mut rng = TraceRng::new(SEED);
         for round in 0..20 {
             let mut runs = Runs::default();
             let mut model = [false; 300];

@@ -18,8 +18,8 @@ use hashbrown::HashMap;
 
 use crate::{
     error::{TraceError, TraceResult},
-    record::{CONTENT_BYTES_MAX, Content, Fingerprint, Op, Provenance, Record},
-    rng::{Rng, mix, normal},
+    record::{CONTENT_BYTES_MAX, ContentId, Op, Provenance, Record, TraceContent},
+    rng::{TraceRng, mix, normal},
 };
 
 /// The distribution of the compression ratio.
@@ -41,7 +41,7 @@ impl Default for Compressibility {
 
 impl Compressibility {
     /// Returns the compression ratio of a fingerprint, at least 1.
-    pub fn ratio(&self, fingerprint: Fingerprint) -> f64 {
+    pub fn ratio(&self, fingerprint: ContentId) -> f64 {
         let [a, b] = fingerprint.0;
         let word = mix(a ^ mix(b ^ mix(self.seed)));
         let ratio = self.mean + self.variance.max(0.0).sqrt() * normal(word, mix(word));
@@ -49,28 +49,28 @@ impl Compressibility {
     }
 
     /// Returns the compressed size of `bytes` of that content.
-    pub fn stored_bytes(&self, fingerprint: Fingerprint, bytes: u32) -> u32 {
+    pub fn stored_bytes(&self, fingerprint: ContentId, bytes: u32) -> u32 {
         (f64::from(bytes) / self.ratio(fingerprint)).ceil() as u32
     }
 }
 
 /// Returns the fingerprint of the content with a number: distinct numbers give distinct
 /// fingerprints.
-pub(crate) fn made_fingerprint(seed: u64, number: u64) -> Fingerprint {
+pub(crate) fn made_fingerprint(seed: u64, number: u64) -> ContentId {
     // `mix` is a bijection, so the second word alone tells numbers apart.
-    Fingerprint([mix(mix(seed) ^ mix(number)), mix(number ^ mix(seed ^ 0x6d61_6465))])
+    ContentId([mix(mix(seed) ^ mix(number)), mix(number ^ mix(seed ^ 0x6d61_6465))])
 }
 
 /// Returns the content with a number.
-pub(crate) fn made_content(seed: u64, number: u64, bytes: u32, compress: &Compressibility) -> Content {
+pub(crate) fn made_content(seed: u64, number: u64, bytes: u32, compress: &Compressibility) -> TraceContent {
     let fingerprint = made_fingerprint(seed, number);
     let stored_bytes = Some(compress.stored_bytes(fingerprint, bytes));
-    Content { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Made }
+    TraceContent { fingerprint, stored_bytes, is_zero: false, provenance: Provenance::Made }
 }
 
 /// Draws a number from 1 to `count`, small ones more often: the k-th about 1/k as often as the
 /// first.
-pub(crate) fn skewed(rng: &mut Rng, count: u64) -> u64 {
+pub(crate) fn skewed(rng: &mut TraceRng, count: u64) -> u64 {
     ((count as f64).powf(rng.unit()) as u64).clamp(1, count.max(1))
 }
 
@@ -128,7 +128,7 @@ where
     if !(0.0..=1.0).contains(&options.duplication) {
         return Err(TraceError::parameter("expected a duplication of 0 to 1"));
     }
-    let rng = Rng::new(options.seed);
+    let rng = TraceRng::new(options.seed);
     Ok(WithContent { records: records.into_iter(), options, rng, held: HashMap::new(), contents: 0, open: None })
 }
 
@@ -136,7 +136,7 @@ where
 pub struct WithContent<I> {
     records: I,
     options: SyntheticOptions,
-    rng: Rng,
+    rng: TraceRng,
     /// The number of each block's content.
     held: HashMap<u64, u64>,
     /// Contents made so far.

@@ -52,11 +52,11 @@ impl Trimmed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rng::Rng;
+    use crate::rng::TraceRng;
 
     #[test]
     fn the_last_trim_of_each_byte_is_known() {
-        let mut rng = Rng::new(7);
+        let mut rng = TraceRng::new(7);
         let mut trimmed = Trimmed::default();
         let mut model = [None; 200];
         for number in 0..500 {

@@ -1,8 +1,8 @@
 //! Writers of any stream of records into one of our formats.
 //!
-//! Invariants: a record that a format cannot express is counted ([`Written::dropped`]) or refused,
-//! never bent silently. The head of each file gives the choice. Nothing of the trace is kept in
-//! memory, except for `oracleGeneral`, which has the next access of each address.
+//! Invariants: a record that a format cannot express is counted ([`WriteTotals::dropped`]) or
+//! refused, never bent silently. The head of each file gives the choice. Nothing of the trace is
+//! kept in memory, except for `oracleGeneral`, which has the next access of each address.
 //!
 //! It does not choose a name, or remove a half-written file after an error.
 
@@ -26,7 +26,7 @@ use crate::{
 
 /// The counts of a conversion.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteTotals {
     /// Records written.
     pub records: u64,
     /// Records that the format has no place for (trims and flushes, in some).
@@ -45,12 +45,12 @@ pub trait RecordWriter {
 }
 
 /// Writes all records. Stops at the first error, of reading or of writing.
-pub fn convert<I, W>(records: I, mut writer: W) -> TraceResult<Written>
+pub fn convert<I, W>(records: I, mut writer: W) -> TraceResult<WriteTotals>
 where
     I: IntoIterator<Item = TraceResult<Record>>,
     W: RecordWriter,
 {
-    let mut written = Written::default();
+    let mut written = WriteTotals::default();
     for record in records {
         match writer.write(&record?)? {
             true => written.records += 1,

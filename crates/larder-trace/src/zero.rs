@@ -4,23 +4,23 @@
 //!
 //! It does not hash.
 
-use crate::record::Fingerprint;
+use crate::record::ContentId;
 
 /// XXH3-64 of 4096 zeroes.
-pub const XXH3_4K: Fingerprint = Fingerprint([0, 0x93d7_6fe1_48c6_89ba]);
+pub const XXH3_4K: ContentId = ContentId([0, 0x93d7_6fe1_48c6_89ba]);
 
 /// Returns the MD5 of `len_bytes` zeroes, for the lengths in FIU traces.
-pub(crate) const fn md5(len_bytes: u64) -> Option<Fingerprint> {
+pub(crate) const fn md5(len_bytes: u64) -> Option<ContentId> {
     match len_bytes {
-        512 => Some(Fingerprint::from_u128(0xbf61_9eac_0cdf_3f68_d496_ea93_4413_7e8b)),
-        4096 => Some(Fingerprint::from_u128(0x620f_0b67_a91f_7f74_151b_c5be_745b_7110)),
+        512 => Some(ContentId::from_u128(0xbf61_9eac_0cdf_3f68_d496_ea93_4413_7e8b)),
+        4096 => Some(ContentId::from_u128(0x620f_0b67_a91f_7f74_151b_c5be_745b_7110)),
         _ => None,
     }
 }
 
 /// Returns the first 128 bits of the SHA-1 of `len_bytes` zeroes, for chunks of 4 to 128 KiB.
-pub(crate) const fn sha1(len_bytes: u64) -> Option<Fingerprint> {
-    Some(Fingerprint::from_u128(match len_bytes {
+pub(crate) const fn sha1(len_bytes: u64) -> Option<ContentId> {
+    Some(ContentId::from_u128(match len_bytes {
         4096 => SHA_4K,
         8192 => SHA_8K,
         16384 => SHA_16K,

@@ -7,7 +7,7 @@
 //!
 //! It does not take exponents below 0.
 
-use crate::rng::{Rng, mix};
+use crate::rng::{TraceRng, mix};
 
 /// Zipf's law over the ranks 0 to `count` - 1: rank k is drawn in proportion to 1/(k + 1)^exponent.
 #[derive(Clone, Debug)]
@@ -34,7 +34,7 @@ impl Zipf {
     }
 
     /// Draws a rank.
-    pub fn sample(&self, rng: &mut Rng) -> u64 {
+    pub fn sample(&self, rng: &mut TraceRng) -> u64 {
         loop {
             let area = self.integral_last + rng.unit() * (self.integral_first - self.integral_last);
             let x = self.inverse(area);
@@ -116,7 +116,7 @@ mod tests {
         for exponent in [0.0, 0.5, 0.99, 1.0, 1.3] {
             let count = 1000;
             let zipf = Zipf::new(count, exponent);
-            let mut rng = Rng::new(5);
+            let mut rng = TraceRng::new(5);
             let draws = 400_000;
             let mut hits = vec![0u64; count as usize];
             (0..draws).for_each(|_| hits[zipf.sample(&mut rng) as usize] += 1);
@@ -132,7 +132,7 @@ mod tests {
             }
             assert!(worst < 2.7 / (draws as f64).sqrt(), "exponent {exponent}: {worst}");
         }
-        assert_eq!(Zipf::new(1, 1.0).sample(&mut Rng::new(1)), 0);
+        assert_eq!(Zipf::new(1, 1.0).sample(&mut TraceRng::new(1)), 0);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use crate::{
     flush::flush,
     held::{self, Held},
     lines, set,
-    state_dir::Record,
+    state_dir::StateRecord,
     status::Report,
 };
 use larder_device::{Standing, watched::Watch};
@@ -77,7 +77,7 @@ impl Drop for Long<'_> {
 /// The origin without its flash that the control socket answers for.
 pub struct Bare {
     /// The record of the cache.
-    pub record: Record,
+    pub record: StateRecord,
     /// Its servers.
     pub servers: Arc<Vec<NbdServer>>,
     /// The log of requests to the origin.
@@ -104,7 +104,7 @@ impl Bare {
 
     /// Answers a request.
     pub fn answer(&self, request: &str) -> client::Reply {
-        let Record { flash, flash_uuid, volume, origin, origin_bytes, mode, fence, .. } = &self.record;
+        let StateRecord { flash, flash_uuid, volume, origin, origin_bytes, mode, fence, .. } = &self.record;
         let why = fence.as_deref().unwrap_or("it was served without its flash");
         let missing = format!("degraded: the flash is missing, and the fence is up ({why})");
         match request {

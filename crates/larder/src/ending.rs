@@ -42,7 +42,7 @@ const BEGINNING_MAX: Duration = Duration::from_secs(2);
 
 /// The next action of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum ServerEvent {
     /// Read the option file again.
     Reload,
     /// End in order.
@@ -50,7 +50,7 @@ pub enum Event {
 }
 
 /// Names, in a few words, the operation that hangs and the consequence for data.
-pub type Account = Box<dyn Fn() -> String + Send>;
+pub type LastWords = Box<dyn Fn() -> String + Send>;
 
 /// The end of this process, which may have begun.
 #[derive(Clone)]
@@ -74,7 +74,7 @@ struct State {
     left: Duration,
     /// The action that is under way; the last line has it after "while".
     stage: &'static str,
-    account: Option<Account>,
+    account: Option<LastWords>,
 }
 
 impl Ending {
@@ -113,14 +113,14 @@ impl Ending {
     }
 
     /// Waits for the next event; each call after the begin of the end returns the end.
-    pub fn next(&self) -> Event {
+    pub fn next(&self) -> ServerEvent {
         let mut state = self.0.state.lock();
         loop {
             if state.is_ending {
-                return Event::End;
+                return ServerEvent::End;
             }
             if std::mem::take(&mut state.reload) {
-                return Event::Reload;
+                return ServerEvent::Reload;
             }
             self.0.changed.wait(&mut state);
         }
@@ -220,7 +220,7 @@ impl Ending {
     }
 
     /// Sets the function that names the operation that hangs; it must return without a wait.
-    pub fn set_account(&self, account: Account) {
+    pub fn set_account(&self, account: LastWords) {
         self.0.state.lock().account = Some(account);
     }
 }

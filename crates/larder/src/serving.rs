@@ -8,7 +8,7 @@
 use crate::{
     account::Account,
     args::ServeArgs,
-    ending::{Ending, Event},
+    ending::{Ending, ServerEvent},
     error::{Failure, Outcome},
     export_uri::uri,
     lasting::refuse_standing,
@@ -213,7 +213,7 @@ pub(crate) fn wait_for_the_end(
     apply: impl Fn(&ServeArgs),
 ) {
     let mut file = file;
-    while ending.next() == Event::Reload {
+    while ending.next() == ServerEvent::Reload {
         let Some(file) = &mut file else { continue };
         file.again(changeable, check, |args| {
             ending.set_timeout(end_timeout(args));

@@ -36,7 +36,7 @@ const VERSION: u32 = 3;
 /// The state of one cache in its file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Record {
+pub struct StateRecord {
     version: u32,
     /// The flash's UUID in hexadecimal digits.
     pub flash_uuid: String,
@@ -69,7 +69,7 @@ pub struct Record {
     pub registered: bool,
 }
 
-impl Record {
+impl StateRecord {
     /// Returns the fence, if it is up.
     pub fn raised(&self) -> Option<Raised> {
         let (dirty_bytes, is_destaged) = (self.fence_dirty_bytes, self.destaged);
@@ -81,11 +81,11 @@ impl Record {
 ///
 /// # Errors
 /// The fault, in a few words.
-pub fn parse(bytes: &[u8]) -> Result<Record, String> {
+pub fn parse(bytes: &[u8]) -> Result<StateRecord, String> {
     if bytes.len() as u64 > FILE_BYTES_MAX {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
     }
-    let record: Record = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    let record: StateRecord = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
     let is_later = record.fence_dirty_bytes != 0 || record.superblock_sequence != 0;
     match record.version {
         1 if !record.destaged && !is_later => Ok(record),
@@ -99,7 +99,7 @@ pub fn parse(bytes: &[u8]) -> Result<Record, String> {
 pub struct StateDir {
     file: PathBuf,
     place: String,
-    record: Mutex<Record>,
+    record: Mutex<StateRecord>,
     /// The file that this one replaces, in another directory.
     left_behind: Mutex<Option<PathBuf>>,
 }
@@ -150,9 +150,9 @@ impl StateDir {
             refuse_older(superblock, record, &dir)?;
         }
         // The record whose fence counts holds the state of the dirty data.
-        let fenced = [&found, &left_behind].into_iter().flatten().find_map(Record::raised);
+        let fenced = [&found, &left_behind].into_iter().flatten().find_map(StateRecord::raised);
         let is_registered = found.as_ref().is_some_and(|found| found.registered);
-        let record = Record {
+        let record = StateRecord {
             version: VERSION,
             flash_uuid: uuid,
             flash: absolute(flash),
@@ -181,11 +181,11 @@ impl StateDir {
     /// The device behind a name does not count: the kernel gives its names anew.
     fn outdate_others(&self) -> Result<(), String> {
         let mine = self.record();
-        let has_my_origin = |other: &Record| match mine.origin_identity != 0 && other.origin_identity != 0 {
+        let has_my_origin = |other: &StateRecord| match mine.origin_identity != 0 && other.origin_identity != 0 {
             true => other.origin_identity == mine.origin_identity,
             false => other.origin == mine.origin,
         };
-        let is_outdated = |other: &Record| {
+        let is_outdated = |other: &StateRecord| {
             other.registered
                 && other.flash_uuid != mine.flash_uuid
                 && (other.flash_named == mine.flash_named || has_my_origin(other))
@@ -194,7 +194,7 @@ impl StateDir {
         for (file, record) in records(Path::new(&self.place))? {
             // A file that cannot be read serves no origin.
             let Some(record) = record.ok().filter(is_outdated) else { continue };
-            replace(&file, &Record { registered: false, ..record })?;
+            replace(&file, &StateRecord { registered: false, ..record })?;
         }
         Ok(())
     }
@@ -252,7 +252,7 @@ impl StateDir {
             return Ok(());
         }
         let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
-        let is_elsewhere = |record: &Record| {
+        let is_elsewhere = |record: &StateRecord| {
             flash.is_some_and(|flash| record.flash != absolute(flash) && record.flash_named != named(flash))
         };
         let Some(record) = read(&file).ok().flatten().filter(is_elsewhere) else { return remove(&file) };
@@ -260,7 +260,7 @@ impl StateDir {
         match there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid) {
             true => Ok(()),
             // It was moved, or its device is away.
-            false => replace(&file, &Record { registered: false, ..record }),
+            false => replace(&file, &StateRecord { registered: false, ..record }),
         }
     }
 
@@ -270,11 +270,11 @@ impl StateDir {
     }
 
     /// Returns the record.
-    pub fn record(&self) -> Record {
+    pub fn record(&self) -> StateRecord {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn change(&self, change: impl FnOnce(&mut Record)) -> Result<(), String> {
+    fn change(&self, change: impl FnOnce(&mut StateRecord)) -> Result<(), String> {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = record.clone();
         change(&mut next);
@@ -355,7 +355,7 @@ fn refuse_open_to_others(dir: &Path) -> Outcome {
 /// Refuses a flash that is older than the one that was last served.
 ///
 /// The copy of a flash that was moved or restored from a backup has its UUID.
-fn refuse_older(superblock: &Superblock, record: &Record, dir: &Path) -> Outcome {
+fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Outcome {
     if superblock.sequence >= record.superblock_sequence {
         return Ok(());
     }
@@ -370,7 +370,7 @@ fn refuse_older(superblock: &Superblock, record: &Record, dir: &Path) -> Outcome
 }
 
 /// Returns the state files of a directory, and those that cannot be read.
-fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
+fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<StateRecord>)>, String> {
     let failed = |error: &std::io::Error| {
         format!("the state directory {} cannot be read: {}", dir.display(), system_reason(error))
     };
@@ -386,7 +386,7 @@ fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<Record>)>, String> {
     Ok(found)
 }
 
-fn read(file: &Path) -> Outcome<Option<Record>> {
+fn read(file: &Path) -> Outcome<Option<StateRecord>> {
     let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
     let mut bytes = Vec::new();
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file);
@@ -409,12 +409,12 @@ fn remove(file: &Path) -> Result<(), String> {
 }
 
 /// Writes a file anew, whole and durably.
-fn replace(file: &Path, record: &Record) -> Result<(), String> {
+fn replace(file: &Path, record: &StateRecord) -> Result<(), String> {
     write(file, record)
         .map_err(|error| format!("the state file {} cannot be written: {}", file.display(), system_reason(&error)))
 }
 
-fn write(file: &Path, record: &Record) -> std::io::Result<()> {
+fn write(file: &Path, record: &StateRecord) -> std::io::Result<()> {
     let beside = file.with_extension("new");
     let mut text = serde_json::to_vec_pretty(record)?;
     text.push(b'\n');
@@ -446,7 +446,7 @@ fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
 ///
 /// # Errors
 /// A sentence, if [`StateDir::open`] would refuse it without `adopt`.
-pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<Record>> {
+pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<StateRecord>> {
     let known = Some(Path::new(superblock.state_dir.as_str())).filter(|known| !known.as_os_str().is_empty());
     let Some(dir) = given.or(known) else { return Ok(None) };
     let shown = dir.display();
@@ -478,8 +478,8 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        Record {
+    fn record() -> StateRecord {
+        StateRecord {
             version: VERSION,
             flash_uuid: "00".repeat(16),
             flash: "/ssd/cache".into(),
@@ -509,10 +509,10 @@ mod tests {
             "volume": "disk", "origin": "file:///disk", "origin_bytes": 1073741824, "origin_identity": 7,
             "mode": "write-through", "fence": "the device is gone", "registered": true }"#;
         let earlier = earlier.replace("UUID", &record().flash_uuid);
-        let expected = Record { version: 1, fence_dirty_bytes: 0, superblock_sequence: 0, ..record() };
+        let expected = StateRecord { version: 1, fence_dirty_bytes: 0, superblock_sequence: 0, ..record() };
         assert_eq!(parse(earlier.as_bytes()), Ok(expected.clone()));
         let second = earlier.replace("\"version\": 1", "\"version\": 2, \"destaged\": true");
-        assert_eq!(parse(second.as_bytes()), Ok(Record { version: 2, destaged: true, ..expected }));
+        assert_eq!(parse(second.as_bytes()), Ok(StateRecord { version: 2, destaged: true, ..expected }));
     }
 
     #[test]

@@ -11,7 +11,7 @@
 
 use larder::error::{Failure, Outcome};
 use larder_papers::{DISK, Records, Workload};
-use larder_trace::{Content, Fingerprint, Op, Packing, Position, Provenance, Record, TraceError, TraceResult};
+use larder_trace::{ContentId, Op, Packing, Position, Provenance, Record, TraceContent, TraceError, TraceResult};
 use std::{
     collections::HashSet,
     fs::{self, File},
@@ -153,8 +153,8 @@ impl Iterator for Pages {
         self.next += PAGE_BYTES;
         let mut record = Record::new(self.number, Op::Write, self.number * PAGE_BYTES as u64, PAGE_BYTES as u64);
         self.number += 1;
-        record.content = Some(Content {
-            fingerprint: Fingerprint::from_u128(XxHash3_128::oneshot(page)),
+        record.content = Some(TraceContent {
+            fingerprint: ContentId::from_u128(XxHash3_128::oneshot(page)),
             stored_bytes: None,
             is_zero: page.iter().all(|byte| *byte == 0),
             provenance: Provenance::Recorded,

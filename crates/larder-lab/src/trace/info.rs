@@ -11,7 +11,8 @@ use larder::{
     size::{count, exact, human},
 };
 use larder_trace::{
-    ContentInfo, FormatId, Info, InfoCollector, Packing, Position, TraceError, TraceErrorKind, TraceResult, info::Sizes,
+    ContentInfo, FormatId, Info, InfoCollector, Packing, Position, TraceError, TraceErrorKind, TraceResult,
+    info::SizeCounts,
 };
 use serde_json::{Value, json};
 use std::path::Path;
@@ -157,7 +158,7 @@ fn content_object(info: &Info, content: &ContentInfo) -> Value {
     })
 }
 
-fn sizes(sizes: &Sizes) -> Value {
+fn sizes(sizes: &SizeCounts) -> Value {
     let histogram: Vec<Value> = sizes
         .histogram()
         .into_iter()
@@ -263,7 +264,7 @@ fn page(file: &Path, counted: &Counted) -> String {
     table.0
 }
 
-fn size_rows(table: &mut Table, name: &str, sizes: &Sizes) {
+fn size_rows(table: &mut Table, name: &str, sizes: &SizeCounts) {
     let Some(mean) = sizes.mean_bytes() else { return };
     let (number, unit) = split(mean.round() as u64);
     let at = |share| sizes.percentile_bytes(share).map_or("-".to_owned(), human);
@@ -291,7 +292,7 @@ fn content_rows(table: &mut Table, info: &Info, content: &ContentInfo) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_trace::{Content, Fingerprint, Op, Provenance, Record};
+    use larder_trace::{ContentId, Op, Provenance, Record, TraceContent};
 
     fn counted(provenance: Provenance) -> Counted {
         let mut collector = InfoCollector::new(None);
@@ -300,8 +301,9 @@ mod tests {
             if op == Op::Flush {
                 record = Record::new(number as u64, op, 0, 0);
             } else {
-                let fingerprint = Fingerprint([0, 7]);
-                record.content = Some(Content { fingerprint, stored_bytes: Some(2048), is_zero: false, provenance });
+                let fingerprint = ContentId([0, 7]);
+                record.content =
+                    Some(TraceContent { fingerprint, stored_bytes: Some(2048), is_zero: false, provenance });
             }
             record.time_us = Some(1500 * number as u64);
             collector.observe(&record);

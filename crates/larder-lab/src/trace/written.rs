@@ -14,8 +14,8 @@ use larder::{
     trace::out::OutFile,
 };
 use larder_trace::{
-    AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult, Written,
-    convert, whole_requests,
+    AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult,
+    WriteTotals, convert, whole_requests,
 };
 use serde::Serialize;
 
@@ -94,7 +94,7 @@ pub fn write(
         requests += u64::from(last.replace(record.request) != Some(record.request));
         provenance = provenance.max(record.content.map(|content| content.provenance));
     });
-    let Written { records, dropped } = write_as(records, to, lines, &out).map_err(|error| explain(&error))?;
+    let WriteTotals { records, dropped } = write_as(records, to, lines, &out).map_err(|error| explain(&error))?;
     if requests == 0 {
         return Err(Failure::failed(format_args!("{} was not written: no request is left", out.path().display())));
     }
@@ -119,7 +119,7 @@ fn write_as(
     to: ToFormat,
     lines: Lines,
     out: &OutFile,
-) -> TraceResult<Written> {
+) -> TraceResult<WriteTotals> {
     let file = out.file();
     match to {
         ToFormat::Content => convert(records, ContentWriter::new(file)?),

@@ -10,7 +10,7 @@
 //! It does not hash bytes.
 
 use hashbrown::{HashMap, HashSet};
-use larder_trace::{Fingerprint, Op};
+use larder_trace::{ContentId, Op};
 
 use super::{OF_GENERATED, WORKLOAD, WORKLOADS, compared, how, publish, stream::PageStream, titles};
 use crate::{Lab, PaperReport, Span, Table};
@@ -24,13 +24,13 @@ const CRC_BITS: u32 = 32;
 /// The contents of a disk in the end.
 struct Disk {
     /// The contents of all pages, in no order.
-    contents: Vec<Fingerprint>,
+    contents: Vec<ContentId>,
     zeroes: u64,
 }
 
 impl Disk {
     fn of(lab: &Lab<'_>, at: usize) -> Result<Disk, String> {
-        let mut pages: HashMap<u64, (Fingerprint, bool)> = HashMap::new();
+        let mut pages: HashMap<u64, (ContentId, bool)> = HashMap::new();
         for request in lab.requests(at, &how())? {
             let request = request?;
             match (request.op, request.content) {

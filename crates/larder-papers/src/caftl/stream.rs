@@ -120,7 +120,7 @@ impl PageStream {
             }
         }
         if request.op == Op::Write {
-            let fingerprint = |content: larder_trace::Content| match content.is_zero {
+            let fingerprint = |content: larder_trace::TraceContent| match content.is_zero {
                 true => larder_core::Fingerprint([0; 16]),
                 false => larder_core::Fingerprint(content.fingerprint.to_u128().to_be_bytes()),
             };

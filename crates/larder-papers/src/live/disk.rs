@@ -177,11 +177,11 @@ impl<D: BlockDevice> BlockDevice for Durable<D> {
 mod tests {
     use super::*;
     use larder_device::driver::block_on;
-    use larder_trace::Fingerprint;
+    use larder_trace::ContentId;
 
     #[test]
     fn a_disk_has_what_it_began_with_until_it_is_written() {
-        let bytes = Bytes::Of { fingerprint: Fingerprint([3, 4]), stored_bytes: 2000 };
+        let bytes = Bytes::Of { fingerprint: ContentId([3, 4]), stored_bytes: 2000 };
         let disk = Disk::new(1 << 30, 4096, Arc::new(HashMap::from([(2, bytes)])));
         let mut whole = vec![0; 4096];
         bytes.fill(&mut whole);

@@ -17,7 +17,7 @@ use crate::{
 };
 use larder_device::{BlockDevice, IoBuf, IoFuture, IoResult, Runtime, WriteFlags, ZeroFlags};
 use larder_engine::{Cache, status::CounterValues};
-use larder_trace::{ChunkRequest, Content, Op, Record};
+use larder_trace::{ChunkRequest, Op, Record, TraceContent};
 use std::{
     future::{Future, poll_fn},
     pin::Pin,
@@ -435,7 +435,7 @@ pub fn request(record: &Record) -> PaperRequest {
     request_with(record, Bytes::of)
 }
 
-fn request_with(record: &Record, bytes_of: impl FnOnce(&Content) -> Bytes) -> PaperRequest {
+fn request_with(record: &Record, bytes_of: impl FnOnce(&TraceContent) -> Bytes) -> PaperRequest {
     PaperRequest {
         number: record.request,
         time_us: record.time_us,
@@ -446,7 +446,7 @@ fn request_with(record: &Record, bytes_of: impl FnOnce(&Content) -> Bytes) -> Pa
     }
 }
 
-fn block(record: &Record, at: u64, bytes_of: impl FnOnce(&Content) -> Bytes) -> Option<Block> {
+fn block(record: &Record, at: u64, bytes_of: impl FnOnce(&TraceContent) -> Bytes) -> Option<Block> {
     let bytes = record.content.as_ref().map(bytes_of);
     record.is_data().then_some(Block { at, len: record.len_bytes, bytes })
 }

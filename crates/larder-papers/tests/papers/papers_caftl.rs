@@ -8,7 +8,7 @@
 use larder_papers::{Experiment, Lab, PaperReport, Records, Span, Table, Workload, experiments};
 use larder_sim::report::plot;
 use larder_trace::{
-    Content, Fingerprint, Op, Provenance, Record,
+    ContentId, Op, Provenance, Record, TraceContent,
     generate::{Bursts, BurstsConfig},
 };
 
@@ -71,8 +71,8 @@ fn all_of_the_papers_figures_with_figures_are_listed() {
 fn disk(contents: &'static [u128]) -> Workload<'static> {
     let record = |(at, &number): (usize, &u128)| {
         let mut record = Record::new(0, Op::Write, at as u64 * 4096, 4096);
-        record.content = Some(Content {
-            fingerprint: Fingerprint::from_u128(number),
+        record.content = Some(TraceContent {
+            fingerprint: ContentId::from_u128(number),
             stored_bytes: None,
             is_zero: number == 0,
             provenance: Provenance::Recorded,
@@ -234,9 +234,9 @@ fn traces_of_any_kind_run_or_are_refused() {
     };
     let record = |request: u64, op: Op, page: u64, number: u128| {
         let mut record = Record::new(request, op, page * 4096, 4096);
-        let fingerprint = Fingerprint::from_u128(number);
+        let fingerprint = ContentId::from_u128(number);
         record.content =
-            Some(Content { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded });
+            Some(TraceContent { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded });
         record
     };
     // Without times, and beyond the paper's drive: one with more blocks takes its place.

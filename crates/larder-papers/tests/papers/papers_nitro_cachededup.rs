@@ -8,7 +8,7 @@
 use larder_papers::{Experiment, Lab, PaperReport, Records, SEED, Table, Workload, experiments};
 use larder_sim::report::plot;
 use larder_trace::{
-    Compressibility, Content, Fingerprint, Op, Provenance, Record,
+    Compressibility, ContentId, Op, Provenance, Record, TraceContent,
     generate::{Profile, ProfileTrace},
 };
 
@@ -231,9 +231,13 @@ fn erasures_beside_one_another_are_of_blocks_of_one_size() {
     let records = |_: &str| {
         let record = |number: u64| {
             let mut record = Record::new(number, Op::Write, number % EXTENTS * 8192, 8192);
-            let fingerprint = Fingerprint::from_u128(u128::from(number));
-            record.content =
-                Some(Content { fingerprint, stored_bytes: None, is_zero: false, provenance: Provenance::Recorded });
+            let fingerprint = ContentId::from_u128(u128::from(number));
+            record.content = Some(TraceContent {
+                fingerprint,
+                stored_bytes: None,
+                is_zero: false,
+                provenance: Provenance::Recorded,
+            });
             Ok(record)
         };
         Ok(Box::new((0..2 * EXTENTS).map(record)) as Records<'static>)

@@ -4,7 +4,7 @@
 //!
 //! It does not start a request.
 
-use super::{connection::Connection, limits::count, reply::Ticket};
+use super::{connection::Connection, limits::count, reply::ReplyTicket};
 use larder_device::{IoError, IoFuture, IoResult, driver, nbd::proto::errno_of};
 use std::rc::Rc;
 
@@ -28,7 +28,7 @@ pub(super) fn when_done<T: 'static>(
 }
 
 /// Answers without data.
-pub(super) fn answer(connection: &Rc<Connection>, ticket: Ticket, writes: bool, future: IoFuture<()>) {
+pub(super) fn answer(connection: &Rc<Connection>, ticket: ReplyTicket, writes: bool, future: IoFuture<()>) {
     when_done(connection, future, move |connection, result| match result {
         Ok(()) => ticket.done(&mut connection.outbox()),
         Err(error) => fail(connection, ticket, writes, &error),
@@ -36,7 +36,7 @@ pub(super) fn answer(connection: &Rc<Connection>, ticket: Ticket, writes: bool, 
 }
 
 /// Answers with an error of the device.
-pub(super) fn fail(connection: &Connection, ticket: Ticket, writes: bool, error: &IoError) {
+pub(super) fn fail(connection: &Connection, ticket: ReplyTicket, writes: bool, error: &IoError) {
     count(&connection.counters.errors, 1);
     ticket.error(&mut connection.outbox(), errno_of(error.kind, writes), &error.to_string());
 }

@@ -20,7 +20,7 @@ use super::{
     parts::Parts,
     ranges,
     reads::{self, Read},
-    reply::{Ticket, tidy},
+    reply::{ReplyTicket, tidy},
     request::Action,
 };
 use larder_device::{
@@ -33,7 +33,7 @@ use std::{rc::Rc, sync::Arc};
 const EXTENTS_BYTES_MAX: usize = EXTENTS_MAX * 8;
 
 /// Starts a request that has no payload.
-pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action) {
+pub(super) fn start(connection: &Rc<Connection>, ticket: ReplyTicket, action: Action) {
     match action {
         Action::Read { offset, len, whole } => reads::read(connection, ticket, Read { offset, len, whole }),
         // The caller receives its payload: see `write`.
@@ -78,7 +78,7 @@ pub(super) fn start(connection: &Rc<Connection>, ticket: Ticket, action: Action)
 pub(super) async fn write(
     connection: &Rc<Connection>,
     inbox: &mut Inbox,
-    ticket: Ticket,
+    ticket: ReplyTicket,
     (offset, len): (u64, u32),
     fua: bool,
 ) -> IoResult<()> {
@@ -129,7 +129,7 @@ async fn receive(connection: &Connection, inbox: &mut Inbox, len: u32) -> IoResu
     }
 }
 
-fn block_status(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u32, one: bool) {
+fn block_status(connection: &Rc<Connection>, ticket: ReplyTicket, offset: u64, len: u32, one: bool) {
     let block_bytes = u64::from(connection.export.block_bytes_min);
     let extents = connection.device.extents(offset, u64::from(len));
     when_done(connection, extents, move |connection, result| match result {
@@ -142,7 +142,7 @@ fn block_status(connection: &Rc<Connection>, ticket: Ticket, offset: u64, len: u
     });
 }
 
-fn refuse(connection: &Connection, ticket: Ticket, error: u32) {
+fn refuse(connection: &Connection, ticket: ReplyTicket, error: u32) {
     count(&connection.counters.errors, 1);
     let message = match error {
         errno::EPERM => "The export is read-only.",

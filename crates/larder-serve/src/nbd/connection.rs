@@ -9,11 +9,11 @@
 use super::{
     export::Export,
     limits::{Counters, ServerOptions},
-    memory::Account,
+    memory::MemoryAccount,
     outbox::{Charge, Outbox, Sent},
     peer::Peer,
     room::Ranges,
-    signal::{Signal, Turns},
+    signal::{Signal, SignalTurns},
 };
 use larder_device::{
     BlockDevice, driver,
@@ -53,11 +53,11 @@ pub(super) struct Connection {
     room: Signal,
     /// The account has fallen: for the task whose turn it is to take memory.
     freed: Signal,
-    memory_turns: Turns,
+    memory_turns: SignalTurns,
     /// Replies have left: for the task that sends a stretch.
     sent: Signal,
     /// One reply at a time is a stretch.
-    pub stretches: Turns,
+    pub stretches: SignalTurns,
     /// Trims and writes of zeroes.
     pub ranges: Ranges,
     closing: Cell<bool>,
@@ -76,7 +76,7 @@ pub(super) struct Memory {
 impl Connection {
     /// Begins a connection that holds nothing.
     pub fn new(service: Service, peer: Arc<Peer>) -> Rc<Connection> {
-        let outbox = Outbox::new(Account::new(service.options.memory.clone()));
+        let outbox = Outbox::new(MemoryAccount::new(service.options.memory.clone()));
         Rc::new(Connection {
             device: service.device,
             export: service.export,
@@ -89,9 +89,9 @@ impl Connection {
             full: Cell::new(false),
             room: Signal::default(),
             freed: Signal::default(),
-            memory_turns: Turns::default(),
+            memory_turns: SignalTurns::default(),
             sent: Signal::default(),
-            stretches: Turns::default(),
+            stretches: SignalTurns::default(),
             ranges: Ranges::default(),
             closing: Cell::new(false),
             sender_over: Signal::default(),

@@ -12,12 +12,12 @@
 use super::{
     commands,
     connection::{Connection, Service, sender},
-    handshake::{Handshake, Negotiated, Progress},
+    handshake::{Handshake, HandshakeProgress, Negotiated},
     inbox::Inbox,
     limits::{SEND_BATCH_BYTES, count},
-    outbox::{Body, Charge, Segment},
+    outbox::{Body, Charge, OutSegment},
     peer::Peer,
-    reply::Ticket,
+    reply::ReplyTicket,
     request::{self, Action, Parsed},
 };
 use larder_device::{IoResult, driver, nbd::proto::REQUEST_BYTES};
@@ -54,21 +54,21 @@ enum End {
 async fn handshake(connection: &Rc<Connection>, inbox: &mut Inbox) -> IoResult<Option<Negotiated>> {
     let mut out = Vec::new();
     let mut machine = Handshake::new(&connection.export, &mut out);
-    let mut progress = Progress::More;
+    let mut progress = HandshakeProgress::More;
     loop {
         if !out.is_empty() {
-            connection.outbox().push(Segment::new(&[], Body::Bytes(std::mem::take(&mut out))));
+            connection.outbox().push(OutSegment::new(&[], Body::Bytes(std::mem::take(&mut out))));
             // A client that does not read its replies gets no more of them.
             connection.send_all().await;
         }
         match progress {
-            Progress::More => {}
-            Progress::Transmission(agreed) => {
+            HandshakeProgress::More => {}
+            HandshakeProgress::Transmission(agreed) => {
                 connection.peer.greeted.store(true, Ordering::Release);
                 return Ok(Some(agreed));
             }
-            Progress::Goodbye => return Ok(None),
-            Progress::Broken => {
+            HandshakeProgress::Goodbye => return Ok(None),
+            HandshakeProgress::Broken => {
                 count(&connection.counters.protocol_errors, 1);
                 return Ok(None);
             }
@@ -101,7 +101,7 @@ async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Ne
         inbox.consume(REQUEST_BYTES);
         count(&connection.counters.requests, 1);
         connection.admit().await;
-        let ticket = Ticket { cookie: incoming.cookie, charge: Charge { requests: 1, bytes: 0 }, agreed };
+        let ticket = ReplyTicket { cookie: incoming.cookie, charge: Charge { requests: 1, bytes: 0 }, agreed };
         if let Action::Write { offset, len, fua } = incoming.action {
             commands::write(connection, inbox, ticket, (offset, len), fua).await?;
         } else {

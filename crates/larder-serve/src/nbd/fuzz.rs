@@ -6,7 +6,7 @@
 
 use super::{
     export::Export,
-    handshake::{Handshake, Negotiated, Progress},
+    handshake::{Handshake, HandshakeProgress, Negotiated},
     limits::{OPTION_BYTES_MAX, PAYLOAD_SKIP_BYTES_MAX},
     request::{self, Action, Parsed},
 };
@@ -44,9 +44,9 @@ pub fn nbd_server_bytes(data: &[u8]) {
         held.drain(..consumed);
         assert!(out.len() <= greeting_bytes + AMPLIFICATION_MAX * data.len(), "{} bytes out", out.len());
         match progress {
-            Progress::More => {}
-            Progress::Transmission(agreed) => break agreed,
-            Progress::Goodbye | Progress::Broken => return,
+            HandshakeProgress::More => {}
+            HandshakeProgress::Transmission(agreed) => break agreed,
+            HandshakeProgress::Goodbye | HandshakeProgress::Broken => return,
         }
         assert!(held.len() <= OPTION_BYTES_MAX as usize + 16 + piece, "{} bytes held", held.len());
         let Some(more) = pieces.next() else { return };

@@ -32,7 +32,7 @@ pub struct Negotiated {
 
 /// The state of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum HandshakeProgress {
     /// More bytes are needed.
     More,
     /// Requests follow.
@@ -82,18 +82,18 @@ impl<'a> Handshake<'a> {
     /// Takes complete steps from the front of `input`. Returns the number of bytes taken, and the
     /// new state.
     ///
-    /// Answers are appended to `out`. It asks for [`Progress::More`] only if it needs a longer
-    /// `input`, and never for one of more than 17 KiB.
-    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, Progress) {
+    /// Answers are appended to `out`. It asks for [`HandshakeProgress::More`] only if it needs a
+    /// longer `input`, and never for one of more than 17 KiB.
+    pub fn feed(&mut self, input: &[u8], out: &mut Vec<u8>) -> (usize, HandshakeProgress) {
         let mut rest = Fields(input);
         let progress = loop {
             let before = rest.clone();
             match self.step(&mut rest, out) {
-                Some(Progress::More) => {}
+                Some(HandshakeProgress::More) => {}
                 Some(progress) => break progress,
                 None => {
                     rest = before;
-                    break Progress::More;
+                    break HandshakeProgress::More;
                 }
             }
         };
@@ -101,17 +101,17 @@ impl<'a> Handshake<'a> {
     }
 
     /// Takes one step; `None` if the input is too short for it.
-    fn step(&mut self, input: &mut Fields<'_>, out: &mut Vec<u8>) -> Option<Progress> {
+    fn step(&mut self, input: &mut Fields<'_>, out: &mut Vec<u8>) -> Option<HandshakeProgress> {
         match self.state {
             State::ClientFlags => {
                 let flags = Fields(input.bytes(CLIENT_FLAGS_BYTES)?).u32()?;
                 let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
                 if flags & !known != 0 || flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 {
-                    return Some(Progress::Broken);
+                    return Some(HandshakeProgress::Broken);
                 }
                 self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
                 self.state = State::Options;
-                Some(Progress::More)
+                Some(HandshakeProgress::More)
             }
             State::Skip { option, left } => {
                 let take = left.min(input.0.len());
@@ -125,35 +125,35 @@ impl<'a> Handshake<'a> {
                     error(out, option, reply::ERR_TOO_BIG, "The option's data is too long.");
                     State::Options
                 };
-                Some(Progress::More)
+                Some(HandshakeProgress::More)
             }
             State::Options => {
                 let mut header = Fields(input.bytes(OPTION_HEADER_BYTES)?);
                 let (magic, option, len) = (header.u64()?, header.u32()?, header.u32()?);
                 if magic != OPTION_MAGIC || len > OPTION_SKIP_BYTES_MAX {
-                    return Some(Progress::Broken);
+                    return Some(HandshakeProgress::Broken);
                 }
                 let skip = len > OPTION_BYTES_MAX;
                 let data = if skip { &[][..] } else { input.bytes(len as usize)? };
                 self.options_seen += 1;
                 if self.options_seen > OPTIONS_MAX {
-                    return Some(Progress::Broken);
+                    return Some(HandshakeProgress::Broken);
                 }
                 if skip {
                     self.state = State::Skip { option, left: len as usize };
-                    return Some(Progress::More);
+                    return Some(HandshakeProgress::More);
                 }
                 Some(self.option(option, data, out))
             }
         }
     }
 
-    fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+    fn option(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeProgress {
         match option {
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 encode_option_reply(out, option, reply::ACK, &[]);
-                return Progress::Goodbye;
+                return HandshakeProgress::Goodbye;
             }
             option::LIST => self.list(data, out),
             option::INFO | option::GO => return self.info(option, data, out),
@@ -166,7 +166,7 @@ impl<'a> Handshake<'a> {
             option::STARTTLS => error(out, option, reply::ERR_POLICY, "This server does not offer TLS."),
             _ => error(out, option, reply::ERR_UNSUP, "This option is not known."),
         }
-        Progress::More
+        HandshakeProgress::More
     }
 
     fn is_ours(&self, name: &[u8]) -> bool {
@@ -174,16 +174,16 @@ impl<'a> Handshake<'a> {
     }
 
     /// Answers EXPORT_NAME, which has no error reply: an unknown name closes.
-    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Progress {
+    fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> HandshakeProgress {
         if !self.is_ours(name) {
-            return Progress::Broken;
+            return HandshakeProgress::Broken;
         }
         out.extend_from_slice(&self.export.size_bytes.to_be_bytes());
         out.extend_from_slice(&self.export.flags.to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
         }
-        Progress::Transmission(self.agreed)
+        HandshakeProgress::Transmission(self.agreed)
     }
 
     fn list(&self, data: &[u8], out: &mut Vec<u8>) {
@@ -198,14 +198,14 @@ impl<'a> Handshake<'a> {
         encode_option_reply(out, option::LIST, reply::ACK, &[]);
     }
 
-    fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Progress {
+    fn info(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> HandshakeProgress {
         let Some((name, wants)) = parse_info(data) else {
             error(out, option, reply::ERR_INVALID, "The option's data is malformed.");
-            return Progress::More;
+            return HandshakeProgress::More;
         };
         if !self.is_ours(name) {
             error(out, option, reply::ERR_UNKNOWN, "There is no export of this name.");
-            return Progress::More;
+            return HandshakeProgress::More;
         }
         let export = self.export;
         let mut item = |kind: u16, body: &[&[u8]]| {
@@ -229,7 +229,7 @@ impl<'a> Handshake<'a> {
             item(info::DESCRIPTION, &[export.description.as_bytes()]);
         }
         encode_option_reply(out, option, reply::ACK, &[]);
-        if option == option::GO { Progress::Transmission(self.agreed) } else { Progress::More }
+        if option == option::GO { HandshakeProgress::Transmission(self.agreed) } else { HandshakeProgress::More }
     }
 
     fn contexts(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) {

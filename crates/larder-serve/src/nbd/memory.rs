@@ -102,7 +102,7 @@ impl RequestMemory {
 
 /// The memory of one connection.
 #[derive(Debug)]
-pub struct Account {
+pub struct MemoryAccount {
     memory: Arc<RequestMemory>,
     /// The bytes that data holds.
     held: usize,
@@ -112,10 +112,10 @@ pub struct Account {
     trust: usize,
 }
 
-impl Account {
+impl MemoryAccount {
     /// Opens an account that holds nothing.
-    pub fn new(memory: Arc<RequestMemory>) -> Account {
-        Account { memory, held: 0, requests: 0, trust: TRUST_BYTES_MIN }
+    pub fn new(memory: Arc<RequestMemory>) -> MemoryAccount {
+        MemoryAccount { memory, held: 0, requests: 0, trust: TRUST_BYTES_MIN }
     }
 
     /// Returns the requests under way.
@@ -204,7 +204,7 @@ impl Account {
     }
 }
 
-impl Drop for Account {
+impl Drop for MemoryAccount {
     fn drop(&mut self) {
         self.shrink(0, 0);
     }
@@ -217,19 +217,19 @@ mod tests {
 
     const MIB: usize = 1 << 20;
 
-    fn accounts(bytes: usize, connections: usize, count: usize) -> (Arc<RequestMemory>, Vec<Account>) {
+    fn accounts(bytes: usize, connections: usize, count: usize) -> (Arc<RequestMemory>, Vec<MemoryAccount>) {
         let memory = Arc::new(RequestMemory::new(bytes, connections));
-        let accounts = (0..count).map(|_| Account::new(memory.clone())).collect();
+        let accounts = (0..count).map(|_| MemoryAccount::new(memory.clone())).collect();
         (memory, accounts)
     }
 
     /// Takes as much as it gets, in pieces.
-    fn fill(account: &mut Account, piece: usize) {
+    fn fill(account: &mut MemoryAccount, piece: usize) {
         while account.take(piece) {}
     }
 
     /// Gives all its memory back, in pieces, again and again, until it is trusted with everything.
-    fn prove(account: &mut Account) {
+    fn prove(account: &mut MemoryAccount) {
         for _ in 0..100 {
             fill(account, 64 << 10);
             account.give_back(account.held());
@@ -244,7 +244,8 @@ mod tests {
             let bytes = RequestMemory::bytes_min(connections) + rng.index(32 * MIB);
             let unit = [0, 4 << 10, 64 << 10][rng.index(3)];
             let memory = Arc::new(RequestMemory::new(bytes, connections).with_work_in(unit));
-            let mut accounts: Vec<Account> = (0..connections).map(|_| Account::new(memory.clone())).collect();
+            let mut accounts: Vec<MemoryAccount> =
+                (0..connections).map(|_| MemoryAccount::new(memory.clone())).collect();
             let mut held: Vec<Vec<usize>> = vec![Vec::new(); connections];
             for step in 0..2000 {
                 let at = rng.index(connections);
@@ -317,9 +318,9 @@ mod tests {
             prove(account);
             fill(account, 64 << 10);
         });
-        let least = accounts.iter().map(Account::held).min().expect("some");
+        let least = accounts.iter().map(MemoryAccount::held).min().expect("some");
         assert!(least >= memory.own_bytes && memory.own_bytes == 512 << 10, "{least}");
-        assert!(accounts.iter().map(Account::held).sum::<usize>() <= 256 * MIB);
+        assert!(accounts.iter().map(MemoryAccount::held).sum::<usize>() <= 256 * MIB);
     }
 
     #[test]
@@ -338,7 +339,7 @@ mod tests {
                 }
                 fill(&mut accounts[at], 64 << 10);
             }
-            let held: Vec<usize> = accounts.iter().map(Account::held).collect();
+            let held: Vec<usize> = accounts.iter().map(MemoryAccount::held).collect();
             let (least, most) = (held.iter().min().expect("some"), held.iter().max().expect("some"));
             assert!(most - least <= MIB, "seed {seed}: {held:?}");
         }

@@ -11,7 +11,7 @@
 //!
 //! It does not wait; the connection does.
 
-use super::memory::Account;
+use super::memory::MemoryAccount;
 use larder_device::{IoBuf, nbd::socket};
 use std::{
     collections::VecDeque,
@@ -23,7 +23,7 @@ use std::{
 pub const HEAD_BYTES_MAX: usize = 40;
 
 /// A piece of a reply.
-pub struct Segment {
+pub struct OutSegment {
     head: [u8; HEAD_BYTES_MAX],
     head_len: u8,
     body: Body,
@@ -50,10 +50,10 @@ pub struct Charge {
     pub bytes: usize,
 }
 
-impl Segment {
+impl OutSegment {
     /// Returns a segment: the parts of `head` (at most [`HEAD_BYTES_MAX`] in all), then `body`.
-    pub fn new(head: &[&[u8]], body: Body) -> Segment {
-        let mut segment = Segment { head: [0; HEAD_BYTES_MAX], head_len: 0, body, releases: Charge::default() };
+    pub fn new(head: &[&[u8]], body: Body) -> OutSegment {
+        let mut segment = OutSegment { head: [0; HEAD_BYTES_MAX], head_len: 0, body, releases: Charge::default() };
         for part in head {
             let at = usize::from(segment.head_len);
             segment.head[at..at + part.len()].copy_from_slice(part);
@@ -92,19 +92,19 @@ pub enum Sent {
 
 /// The queue of replies of one connection.
 pub struct Outbox {
-    queue: VecDeque<Segment>,
+    queue: VecDeque<OutSegment>,
     queued_bytes: usize,
     /// Bytes of the first segment that have left.
     front_sent: usize,
     /// Segments pushed while a stretch leaves.
-    held_up: Option<Vec<Segment>>,
-    account: Account,
+    held_up: Option<Vec<OutSegment>>,
+    account: MemoryAccount,
     failed: bool,
 }
 
 impl Outbox {
     /// Makes an empty queue.
-    pub fn new(account: Account) -> Outbox {
+    pub fn new(account: MemoryAccount) -> Outbox {
         Outbox { queue: VecDeque::new(), queued_bytes: 0, front_sent: 0, held_up: None, account, failed: false }
     }
 
@@ -114,7 +114,7 @@ impl Outbox {
     }
 
     /// Returns the account of memory.
-    pub fn account(&mut self) -> &mut Account {
+    pub fn account(&mut self) -> &mut MemoryAccount {
         &mut self.account
     }
 
@@ -125,7 +125,7 @@ impl Outbox {
     }
 
     /// Queues a segment.
-    pub fn push(&mut self, segment: Segment) {
+    pub fn push(&mut self, segment: OutSegment) {
         match &mut self.held_up {
             Some(held_up) if !self.failed => held_up.push(segment),
             _ => self.push_stretch(segment),
@@ -138,7 +138,7 @@ impl Outbox {
     }
 
     /// Queues a segment of the stretch.
-    pub fn push_stretch(&mut self, segment: Segment) {
+    pub fn push_stretch(&mut self, segment: OutSegment) {
         if self.failed {
             return self.release(segment.releases);
         }
@@ -169,7 +169,7 @@ impl Outbox {
         self.front_sent = 0;
         self.queued_bytes = 0;
         let held_up = self.held_up.take().into_iter().flatten();
-        let segments: Vec<Segment> = self.queue.drain(..).chain(held_up).collect();
+        let segments: Vec<OutSegment> = self.queue.drain(..).chain(held_up).collect();
         for segment in segments {
             self.release(segment.releases);
         }

@@ -11,7 +11,7 @@ use super::{
     connection::Connection,
     limits::count,
     outbox::Charge,
-    reply::{Content, Ticket},
+    reply::{ReplyContent, ReplyTicket},
 };
 use larder_device::{IoError, IoErrorKind, IoOp, IoResult};
 use std::{
@@ -22,7 +22,7 @@ use std::{
 /// The request.
 pub(super) struct Parts {
     connection: Rc<Connection>,
-    ticket: Ticket,
+    ticket: ReplyTicket,
     op: IoOp,
     len: u32,
     /// Parts that have not ended.
@@ -39,7 +39,7 @@ pub(super) struct Part {
 
 impl Parts {
     /// Begins a read or write of `len` bytes, with its last part: others come before its end.
-    pub fn new(connection: &Rc<Connection>, ticket: Ticket, op: IoOp, len: u32) -> (Rc<Parts>, Part) {
+    pub fn new(connection: &Rc<Connection>, ticket: ReplyTicket, op: IoOp, len: u32) -> (Rc<Parts>, Part) {
         let connection = connection.clone();
         let parts = Rc::new(Parts { connection, ticket, op, len, open: Cell::new(0), error: RefCell::default() });
         let last = parts.part(0);
@@ -57,7 +57,7 @@ impl Parts {
         self.error.borrow().is_some()
     }
 
-    fn end(&self, bytes: usize, outcome: IoResult<Option<Content>>) {
+    fn end(&self, bytes: usize, outcome: IoResult<Option<ReplyContent>>) {
         self.open.set(self.open.get() - 1);
         let is_last = self.open.get() == 0;
         let releases = Charge { requests: 0, bytes };
@@ -98,7 +98,7 @@ impl Part {
     }
 
     /// Ends the part; a part of a read has content.
-    pub fn end(mut self, outcome: IoResult<Option<Content>>) {
+    pub fn end(mut self, outcome: IoResult<Option<ReplyContent>>) {
         self.is_over = true;
         self.parts.end(self.bytes, outcome);
     }

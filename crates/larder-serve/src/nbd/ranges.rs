@@ -13,7 +13,7 @@
 use super::{
     answer::{fail, when_done},
     connection::Connection,
-    reply::Ticket,
+    reply::ReplyTicket,
 };
 use larder_device::{IoFuture, driver};
 use std::rc::Rc;
@@ -21,7 +21,7 @@ use std::rc::Rc;
 /// Begins a request over `len` bytes by calling `begin`, now or when there is room.
 pub(super) fn start(
     connection: &Rc<Connection>,
-    ticket: Ticket,
+    ticket: ReplyTicket,
     len: u32,
     begin: impl FnOnce(&Connection) -> IoFuture<()> + 'static,
 ) {
@@ -46,7 +46,7 @@ pub(super) fn start(
 /// A socket hands out the requests of a client that has closed it, so each request asks.
 fn run(
     connection: &Rc<Connection>,
-    ticket: Ticket,
+    ticket: ReplyTicket,
     len: u64,
     begin: impl FnOnce(&Connection) -> IoFuture<()> + 'static,
 ) {

@@ -20,9 +20,9 @@ use super::{
     answer::{fail, when_done},
     connection::Connection,
     limits::{PIECE_BYTES_MAX, SPARSE_READ_BYTES_MIN, count},
-    outbox::{Body, Segment},
+    outbox::{Body, OutSegment},
     parts::{Part, Parts},
-    reply::{Content, Piece, Ticket, tidy},
+    reply::{Piece, ReplyContent, ReplyTicket, tidy},
 };
 use larder_device::{Extent, IoBuf, IoError, IoFuture, IoOp, IoResult, driver};
 use std::rc::Rc;
@@ -37,7 +37,7 @@ pub(super) struct Read {
 }
 
 /// Starts a read.
-pub(super) fn read(connection: &Rc<Connection>, ticket: Ticket, read: Read) {
+pub(super) fn read(connection: &Rc<Connection>, ticket: ReplyTicket, read: Read) {
     let one_stretch = read.whole || !ticket.agreed.structured;
     let connection = connection.clone();
     if (one_stretch || read.len <= PIECE_BYTES_MAX)
@@ -56,7 +56,7 @@ pub(super) fn read(connection: &Rc<Connection>, ticket: Ticket, read: Read) {
 }
 
 /// Starts a read whose memory is charged already.
-fn read_whole(connection: &Rc<Connection>, ticket: Ticket, read: Read, one_stretch: bool) {
+fn read_whole(connection: &Rc<Connection>, ticket: ReplyTicket, read: Read, one_stretch: bool) {
     let Read { offset, len, .. } = read;
     if !one_stretch && let Some(content) = without_zeroes(connection, offset, len) {
         return when_done(connection, content, move |connection, result| match result {
@@ -77,7 +77,7 @@ fn read_whole(connection: &Rc<Connection>, ticket: Ticket, read: Read, one_stret
     });
 }
 
-async fn in_pieces(connection: &Rc<Connection>, ticket: Ticket, read: Read) {
+async fn in_pieces(connection: &Rc<Connection>, ticket: ReplyTicket, read: Read) {
     let (parts, last) = Parts::new(connection, ticket, IoOp::Read, read.len);
     let mut at = 0;
     // Without memory the client is gone. Dropping the last part ends the request.
@@ -99,11 +99,11 @@ fn read_part(connection: &Rc<Connection>, part: Part, offset: u64, len: u32) {
         return when_done(connection, content, move |_, result| part.end(result.map(Some)));
     }
     let data = connection.device.read(offset, IoBuf::new(len as usize));
-    when_done(connection, data, move |_, result| part.end(result.map(|data| Some(Content::Data(offset, data)))));
+    when_done(connection, data, move |_, result| part.end(result.map(|data| Some(ReplyContent::Data(offset, data)))));
 }
 
 /// Reads `len` bytes without their zeroes, if the omission pays.
-fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<IoFuture<Content>> {
+fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<IoFuture<ReplyContent>> {
     if len < SPARSE_READ_BYTES_MIN || !connection.extents_are_cheap.get() {
         return None;
     }
@@ -119,7 +119,7 @@ fn without_zeroes(connection: &Rc<Connection>, offset: u64, len: u32) -> Option<
 }
 
 /// Reads the ranges that are not zero, all at once, into one buffer.
-fn sparse_content(connection: &Rc<Connection>, offset: u64, len: u32, extents: &[Extent]) -> IoFuture<Content> {
+fn sparse_content(connection: &Rc<Connection>, offset: u64, len: u32, extents: &[Extent]) -> IoFuture<ReplyContent> {
     let mut runs = tidy(extents, u64::from(len), u64::from(connection.export.block_bytes_min));
     let covered: u64 = runs.iter().map(|run| run.len).sum();
     if covered < u64::from(len) {
@@ -136,7 +136,7 @@ fn sparse_content(connection: &Rc<Connection>, offset: u64, len: u32, extents: &
     }
     if reads.iter().all(|(_, _, data)| data.is_none()) {
         let zeroes = reads.into_iter().map(|(at, len, _)| Piece::Zeroes(at, len));
-        return IoFuture::ready(Ok(Content::Sparse(zeroes.collect())));
+        return IoFuture::ready(Ok(ReplyContent::Sparse(zeroes.collect())));
     }
     IoFuture::boxed(async move {
         let mut pieces = Vec::with_capacity(reads.len());
@@ -146,11 +146,11 @@ fn sparse_content(connection: &Rc<Connection>, offset: u64, len: u32, extents: &
                 None => Piece::Zeroes(at, len),
             });
         }
-        Ok(Content::Sparse(pieces))
+        Ok(ReplyContent::Sparse(pieces))
     })
 }
 
-async fn in_one_stretch(connection: &Rc<Connection>, ticket: Ticket, read: Read) {
+async fn in_one_stretch(connection: &Rc<Connection>, ticket: ReplyTicket, read: Read) {
     let Some(memory) = connection.memory(read.len as usize).await else {
         return connection.release(ticket.charge);
     };
@@ -185,7 +185,7 @@ async fn look_for_errors(connection: &Rc<Connection>, read: Read, piece_bytes: u
 
 /// Sends a stretch. Each piece is read when the one before has left, into memory of the same
 /// charge.
-async fn stretch(connection: &Rc<Connection>, ticket: Ticket, read: Read, piece_bytes: u32) {
+async fn stretch(connection: &Rc<Connection>, ticket: ReplyTicket, read: Read, piece_bytes: u32) {
     connection.outbox().push_stretch(ticket.stretch_head(read.offset, read.len));
     let mut failed: Option<IoError> = None;
     for (offset, len) in pieces(read, piece_bytes) {
@@ -205,7 +205,7 @@ async fn stretch(connection: &Rc<Connection>, ticket: Ticket, read: Read, piece_
                 IoBuf::zeroed(len)
             }
         };
-        connection.outbox().push_stretch(Segment::new(&[], Body::Buf(data)));
+        connection.outbox().push_stretch(OutSegment::new(&[], Body::Buf(data)));
         if !connection.all_sent().await {
             return connection.release(ticket.charge);
         }

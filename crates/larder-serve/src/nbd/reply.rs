@@ -10,7 +10,7 @@
 use super::{
     handshake::{ALLOCATION_CONTEXT_ID, Negotiated},
     limits::{ERROR_MESSAGE_BYTES_MAX, EXTENTS_MAX},
-    outbox::{Body, Charge, Outbox, Segment},
+    outbox::{Body, Charge, OutSegment, Outbox},
 };
 use larder_device::{
     Extent, IoBuf,
@@ -19,7 +19,7 @@ use larder_device::{
 
 /// The destination of one request's reply, and its charge.
 #[derive(Clone, Copy, Debug)]
-pub struct Ticket {
+pub struct ReplyTicket {
     /// The client's cookie.
     pub cookie: u64,
     /// The holdings of the request.
@@ -29,7 +29,7 @@ pub struct Ticket {
 }
 
 /// The content of a part of a read.
-pub enum Content {
+pub enum ReplyContent {
     /// Data from an offset on.
     Data(u64, IoBuf),
     /// Data and zeroes, in order, at least one of them.
@@ -48,13 +48,13 @@ fn wire_len(len: usize) -> u32 {
     u32::try_from(len).expect("a reply's parts are bounded far below 4 GiB")
 }
 
-impl Ticket {
+impl ReplyTicket {
     /// Returns the ticket of a request that holds `bytes` of memory.
-    pub fn holding(self, bytes: usize) -> Ticket {
-        Ticket { charge: Charge { bytes, ..self.charge }, ..self }
+    pub fn holding(self, bytes: usize) -> ReplyTicket {
+        ReplyTicket { charge: Charge { bytes, ..self.charge }, ..self }
     }
 
-    fn last(&self, out: &mut Outbox, mut segment: Segment) {
+    fn last(&self, out: &mut Outbox, mut segment: OutSegment) {
         segment.releases = self.charge;
         out.push(segment);
     }
@@ -66,37 +66,37 @@ impl Ticket {
     /// Queues success without data.
     pub fn done(&self, out: &mut Outbox) {
         let head = SimpleReply { error: 0, cookie: self.cookie }.encode();
-        self.last(out, Segment::new(&[&head], Body::None));
+        self.last(out, OutSegment::new(&[&head], Body::None));
     }
 
     /// Queues an error; the message reaches the client with structured replies only.
     pub fn error(&self, out: &mut Outbox, error: u32, message: &str) {
         if !self.agreed.structured {
             let head = SimpleReply { error, cookie: self.cookie }.encode();
-            return self.last(out, Segment::new(&[&head], Body::None));
+            return self.last(out, OutSegment::new(&[&head], Body::None));
         }
         let cuts = (0..=ERROR_MESSAGE_BYTES_MAX).rev();
         let message = cuts.into_iter().find_map(|cut| message.get(..cut)).unwrap_or(message).as_bytes();
         let head = self.chunk(true, chunk::ERROR, 6 + message.len());
         let message_len = u16::try_from(message.len()).unwrap_or(0).to_be_bytes();
-        self.last(out, Segment::new(&[&head, &error.to_be_bytes(), &message_len], Body::Bytes(message.to_vec())));
+        self.last(out, OutSegment::new(&[&head, &error.to_be_bytes(), &message_len], Body::Bytes(message.to_vec())));
     }
 
     /// Begins a read's data as one stretch of `len` bytes.
     ///
     /// With structured replies a further chunk ends the reply, for a piece may still fail.
-    pub fn stretch_head(&self, offset: u64, len: u32) -> Segment {
+    pub fn stretch_head(&self, offset: u64, len: u32) -> OutSegment {
         if self.agreed.structured {
             let head = self.chunk(false, chunk::OFFSET_DATA, 8 + len as usize);
-            Segment::new(&[&head, &offset.to_be_bytes()], Body::None)
+            OutSegment::new(&[&head, &offset.to_be_bytes()], Body::None)
         } else {
-            Segment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::None)
+            OutSegment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::None)
         }
     }
 
     /// Ends a reply whose chunks lack the mark of the last one.
     pub fn no_more(&self, out: &mut Outbox) {
-        self.last(out, Segment::new(&[&self.chunk(true, chunk::NONE, 0)], Body::None));
+        self.last(out, OutSegment::new(&[&self.chunk(true, chunk::NONE, 0)], Body::None));
     }
 
     /// Queues a read's data, in one piece.
@@ -104,22 +104,22 @@ impl Ticket {
         let segment = if self.agreed.structured {
             self.data_chunk(true, offset, data)
         } else {
-            Segment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::Buf(data))
+            OutSegment::new(&[&SimpleReply { error: 0, cookie: self.cookie }.encode()], Body::Buf(data))
         };
         self.last(out, segment);
     }
 
-    fn data_chunk(&self, done: bool, offset: u64, data: IoBuf) -> Segment {
+    fn data_chunk(&self, done: bool, offset: u64, data: IoBuf) -> OutSegment {
         let head = self.chunk(done, chunk::OFFSET_DATA, 8 + data.len());
-        Segment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
+        OutSegment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
     }
 
-    fn piece(&self, done: bool, piece: Piece) -> Segment {
+    fn piece(&self, done: bool, piece: Piece) -> OutSegment {
         match piece {
             Piece::Data(offset, data) => self.data_chunk(done, offset, data),
             Piece::Zeroes(offset, len) => {
                 let head = self.chunk(done, chunk::OFFSET_HOLE, 12);
-                Segment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
+                OutSegment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
             }
         }
     }
@@ -127,10 +127,10 @@ impl Ticket {
     /// Sends a part of a read in chunks: `done` if it is the last part. Structured replies only.
     ///
     /// `releases` is given back when the part has left.
-    pub fn content(&self, out: &mut Outbox, done: bool, content: Content, releases: Charge) {
+    pub fn content(&self, out: &mut Outbox, done: bool, content: ReplyContent, releases: Charge) {
         let mut pieces = match content {
-            Content::Data(offset, data) => vec![Piece::Data(offset, data)],
-            Content::Sparse(pieces) => pieces,
+            ReplyContent::Data(offset, data) => vec![Piece::Data(offset, data)],
+            ReplyContent::Sparse(pieces) => pieces,
         };
         let Some(last) = pieces.pop() else { return out.release(releases) };
         pieces.into_iter().for_each(|piece| out.push(self.piece(false, piece)));
@@ -148,7 +148,7 @@ impl Ticket {
             body.extend_from_slice(&flags.to_be_bytes());
         }
         let head = self.chunk(true, chunk::BLOCK_STATUS, 4 + body.len());
-        self.last(out, Segment::new(&[&head, &ALLOCATION_CONTEXT_ID.to_be_bytes()], Body::Bytes(body)));
+        self.last(out, OutSegment::new(&[&head, &ALLOCATION_CONTEXT_ID.to_be_bytes()], Body::Bytes(body)));
     }
 }
 

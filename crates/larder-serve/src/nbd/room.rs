@@ -6,7 +6,7 @@
 
 use super::{
     limits::RANGES_BYTES_MAX,
-    signal::{Signal, Turns},
+    signal::{Signal, SignalTurns},
 };
 use std::cell::Cell;
 
@@ -16,7 +16,7 @@ pub(super) struct Ranges {
     /// The bytes under way.
     bytes: Cell<u64>,
     /// The turns of those that wait for room.
-    pub turns: Turns,
+    pub turns: SignalTurns,
     /// One has ended: for the task whose turn it is.
     pub ended: Signal,
 }

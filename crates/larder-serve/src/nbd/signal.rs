@@ -46,15 +46,15 @@ impl Signal {
 
 /// Turns of the tasks of one thread, in the order of their requests.
 #[derive(Default)]
-pub struct Turns {
+pub struct SignalTurns {
     is_taken: Cell<bool>,
     waiting: RefCell<VecDeque<Rc<Signal>>>,
 }
 
 /// A turn; its drop passes it on.
-pub struct Turn<'a>(&'a Turns);
+pub struct Turn<'a>(&'a SignalTurns);
 
-impl Turns {
+impl SignalTurns {
     /// Waits for a turn.
     pub async fn take(&self) -> Turn<'_> {
         if self.is_taken.replace(true) {

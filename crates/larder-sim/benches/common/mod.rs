@@ -10,7 +10,7 @@ use larder_sim::{
     cache::{Content, ReplayCache},
     replay::own_content,
 };
-use larder_trace::{FormatId, Op, OpenOptions, Record, TraceResult};
+use larder_trace::{FormatId, Op, ReaderOptions, Record, TraceResult};
 
 /// Bytes of a chunk of the synthetic traces.
 pub const CHUNK: u32 = 32 << 10;
@@ -35,7 +35,7 @@ pub fn trace(name: &str) -> Option<PathBuf> {
 /// Returns the references of w106, each a read of content of its own.
 pub fn w106() -> Option<Vec<Request>> {
     let path = trace("cloudphysics/w106.trace.xz")?;
-    let records = larder_trace::open(&path, Some(FormatId::BlockIds), OpenOptions::default());
+    let records = larder_trace::open(&path, Some(FormatId::BlockIds), ReaderOptions::default());
     let chunks = larder_trace::chunks(records.expect("opens"), BLOCK).expect("a size of chunks");
     let request = |lba| (true, lba, own_content(lba, BLOCK));
     Some(chunks.map(|chunk| request(Lba(chunk.expect("a record").lba))).collect())
@@ -51,7 +51,7 @@ pub fn published() -> Option<Vec<Request>> {
         let content = Content { fingerprint, stored_bytes: content.stored_bytes.expect("a size") };
         (record.op == Op::Read, Lba(record.offset_bytes / u64::from(CHUNK)), content)
     };
-    Some(larder_trace::open(&path, None, OpenOptions::default()).expect("opens").map(request).collect())
+    Some(larder_trace::open(&path, None, ReaderOptions::default()).expect("opens").map(request).collect())
 }
 
 /// Makes all requests, and returns the number of hits.

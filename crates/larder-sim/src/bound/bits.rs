@@ -73,14 +73,14 @@ impl Bits {
 mod tests {
     use std::collections::BTreeSet;
 
-    use larder_trace::rng::Rng;
+    use larder_trace::rng::TraceRng;
 
     use super::*;
 
     #[test]
     fn does_as_a_tree_does() {
         for (seed, limit) in [(1, 1u64), (2, 64), (3, 65), (4, 4096), (5, 4097), (6, 300_000)] {
-            let mut rng = Rng::new(seed);
+            let mut rng = TraceRng::new(seed);
             let mut bits = Bits::new(limit as usize);
             let mut model = BTreeSet::new();
             for step in 0..20_000 {

@@ -110,14 +110,14 @@ impl Occupancy {
 
 #[cfg(test)]
 mod tests {
-    use larder_trace::rng::Rng;
+    use larder_trace::rng::TraceRng;
 
     use super::*;
 
     #[test]
     fn does_as_a_plain_array_does() {
         for (seed, moments) in [(1, 1usize), (2, 2), (3, 3), (4, 64), (5, 100)] {
-            let mut rng = Rng::new(seed);
+            let mut rng = TraceRng::new(seed);
             let mut occupancy = Occupancy::new(moments);
             let mut model = vec![0; moments];
             let mut fitted = 0;

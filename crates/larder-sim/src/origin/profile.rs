@@ -1,7 +1,7 @@
 //! Named origins: their figures, the sources of these, and their ranges.
 //!
-//! Role: [`PROFILES`] is the one list. [`OriginProfile::check`] refuses figures that cannot hold, and
-//! names the field and its range.
+//! Role: [`PROFILES`] is the one list. [`OriginProfile::check`] refuses figures that cannot hold,
+//! and names the field and its range.
 //!
 //! Invariant: every profile of the list is sound.
 //!

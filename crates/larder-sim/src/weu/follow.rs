@@ -20,7 +20,7 @@
 
 use super::{WeuCache, WeuOptions, segments::index_of};
 use crate::cache::WritePolicy;
-use entries::Region;
+use entries::FollowedRegion;
 use larder_core::{
     DESIGNS, DesignConfig, DesignLayout, Lba, Lookup, NamedDesign, NewMapping, Over, SlotId, StreamClass,
     decisions::{Answer, Event, NewContent, Opened, Stored},
@@ -54,7 +54,7 @@ pub(super) struct Following {
     /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of
     /// data.
     in_flight: Vec<(u64, SlotId, u64)>,
-    region: Region,
+    region: FollowedRegion,
     /// Slots that were chosen, and not evicted yet.
     victims: VecDeque<SlotId>,
     /// Slots that were evicted, and are not free yet.
@@ -171,7 +171,7 @@ impl WeuCache {
             one_record,
             next_segment: opened.first_segment,
             in_flight: Vec::new(),
-            region: Region::default(),
+            region: FollowedRegion::default(),
             victims: VecDeque::new(),
             evicted: VecDeque::new(),
         });

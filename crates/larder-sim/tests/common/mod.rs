@@ -12,7 +12,7 @@ use larder_sim::{
     replay::own_content,
     tally::Tally,
 };
-use larder_trace::{FormatId, Op, OpenOptions, Record};
+use larder_trace::{FormatId, Op, ReaderOptions, Record};
 
 /// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 pub fn traces(test: &str) -> Option<PathBuf> {
@@ -26,13 +26,13 @@ pub fn traces(test: &str) -> Option<PathBuf> {
 
 /// Returns all records of a trace whose file names its format.
 pub fn read(path: &Path) -> impl Iterator<Item = Record> {
-    let reader = larder_trace::open(path, None, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"));
+    let reader = larder_trace::open(path, None, ReaderOptions::default()).unwrap_or_else(|error| panic!("{error}"));
     reader.map(|record| record.unwrap_or_else(|error| panic!("{error}")))
 }
 
 /// Returns the chunks that a trace without content refers to, one after the other.
 pub fn references(path: &Path, format: FormatId, chunk_bytes: u32) -> Vec<u32> {
-    let records = larder_trace::open(path, Some(format), OpenOptions::default());
+    let records = larder_trace::open(path, Some(format), ReaderOptions::default());
     let records = records.unwrap_or_else(|error| panic!("{error}"));
     let chunks = larder_trace::chunks(records, chunk_bytes).expect("a size of chunks");
     chunks.map(|chunk| chunk.expect("a record").lba.try_into().expect("a number of 32 bits")).collect()

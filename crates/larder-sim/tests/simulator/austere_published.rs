@@ -9,7 +9,7 @@ use larder_sim::{
     cache::{Content, ReplayCache, WritePolicy},
     traffic::Traffic,
 };
-use larder_trace::{Op, OpenOptions};
+use larder_trace::{Op, ReaderOptions};
 
 const CHUNK: u32 = 32 << 10;
 
@@ -17,7 +17,7 @@ const CHUNK: u32 = 32 << 10;
 fn replay(path: &Path, config: AustereConfig) -> (u64, u64, Traffic) {
     let mut cache = AustereCache::new(config, WritePolicy::Through).expect("a cache");
     let (mut reads, mut hits) = (0, 0);
-    for record in larder_trace::open(path, None, OpenOptions::default()).expect("opens") {
+    for record in larder_trace::open(path, None, ReaderOptions::default()).expect("opens") {
         let record = record.expect("a record");
         let content = record.content.expect("content");
         let lba = Lba(record.offset_bytes / u64::from(CHUNK));

@@ -11,17 +11,17 @@ use larder_sim::{
     setup::{DESIGNS, FlashAmount, Options, Setup},
 };
 use larder_trace::{
-    ChunkRequest, Content, Fingerprint, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult,
-    Unknown, chunks, zero,
+    ChunkRequest, ContentId, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent,
+    TraceResult, Unknown, chunks, zero,
 };
 
 const BLOCK_BYTES: u32 = 4096;
 
 /// Returns a read or write of a block; content 0 is zeroes.
 fn block(request: u64, op: Op, block: u64, content: u64) -> Record {
-    let fingerprint = if content == 0 { zero::XXH3_4K } else { Fingerprint::from_u128(u128::from(content)) };
+    let fingerprint = if content == 0 { zero::XXH3_4K } else { ContentId::from_u128(u128::from(content)) };
     let stored_bytes = Some(1 + (content * 977 % u64::from(BLOCK_BYTES)) as u32);
-    let content = Content { fingerprint, stored_bytes, is_zero: content == 0, provenance: Provenance::Recorded };
+    let content = TraceContent { fingerprint, stored_bytes, is_zero: content == 0, provenance: Provenance::Recorded };
     let block_bytes = u64::from(BLOCK_BYTES);
     Record { content: Some(content), ..Record::new(request, op, block * block_bytes, block_bytes) }
 }

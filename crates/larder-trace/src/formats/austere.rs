@@ -8,7 +8,7 @@ use super::LineFormat;
 use crate::{
     error::{Complaint, TraceErrorKind},
     parse::{Cursor, fingerprint, ratio},
-    record::{CONTENT_BYTES_MAX, Content, Op, Provenance, Record},
+    record::{CONTENT_BYTES_MAX, Op, Provenance, Record, TraceContent},
     sink::Sink,
     zero,
 };
@@ -43,7 +43,7 @@ impl LineFormat for Austere {
         let stored_bytes = (len_bytes as f64 / ratio.max(1.0)).ceil() as u32;
         let is_zero = zero::sha1(len_bytes) == Some(fingerprint);
         let content =
-            Content { fingerprint, stored_bytes: Some(stored_bytes), is_zero, provenance: Provenance::Recorded };
+            TraceContent { fingerprint, stored_bytes: Some(stored_bytes), is_zero, provenance: Provenance::Recorded };
         let mut record = Record::new(sink.next_request(), op, offset_bytes, len_bytes);
         record.content = Some(content);
         sink.push(record)

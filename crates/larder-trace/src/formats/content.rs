@@ -14,7 +14,7 @@ use super::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::{Complaint, TraceErrorKind},
     parse::{Cursor, fingerprint},
-    record::{CONTENT_BYTES_MAX, Content, Op, Provenance, Record, Tag},
+    record::{CONTENT_BYTES_MAX, Op, Provenance, Record, Tag, TraceContent},
     sink::Sink,
     zero,
 };
@@ -84,7 +84,7 @@ pub(super) fn content(
     size: &'static str,
     len_bytes: u64,
     provenance: Provenance,
-) -> Result<Option<Content>, Complaint> {
+) -> Result<Option<TraceContent>, Complaint> {
     if digits == b"-" {
         return Ok(None);
     }
@@ -107,5 +107,5 @@ pub(super) fn content(
             Some(bytes as u32)
         }
     };
-    Ok(Some(Content { fingerprint, stored_bytes, is_zero: fingerprint == zero::XXH3_4K, provenance }))
+    Ok(Some(TraceContent { fingerprint, stored_bytes, is_zero: fingerprint == zero::XXH3_4K, provenance }))
 }

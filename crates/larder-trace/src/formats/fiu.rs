@@ -12,7 +12,7 @@ use super::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::Complaint,
     parse::{Cursor, decimal, fingerprint},
-    record::{CONTENT_BYTES_MAX, Content, Op, Provenance, Record, Tag},
+    record::{CONTENT_BYTES_MAX, Op, Provenance, Record, Tag, TraceContent},
     sink::Sink,
     zero,
 };
@@ -65,7 +65,7 @@ impl LineFormat for Fiu {
         for (at, md5) in digits.chunks_exact(MD5_DIGITS).enumerate() {
             let fingerprint = fingerprint(md5).ok_or(Complaint::expected("hexadecimal digits in column 9"))?;
             let is_zero = zero::md5(len_bytes) == Some(fingerprint);
-            let content = Content { fingerprint, stored_bytes: None, is_zero, provenance: Provenance::Recorded };
+            let content = TraceContent { fingerprint, stored_bytes: None, is_zero, provenance: Provenance::Recorded };
             sink.push(Record {
                 time_us: Some(time_ns / 1000),
                 request,

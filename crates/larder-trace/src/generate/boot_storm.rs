@@ -28,8 +28,8 @@ use hashbrown::HashMap;
 use super::{whole_chunks, within};
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
-    record::{ADDRESS_MAX, Content, Fingerprint, Op, Provenance, Record, Tag},
-    rng::{Rng, mix},
+    record::{ADDRESS_MAX, ContentId, Op, Provenance, Record, Tag, TraceContent},
+    rng::{TraceRng, mix},
     synthetic::{Compressibility, made_content},
 };
 
@@ -165,7 +165,7 @@ impl BootStorm {
         }
         let unit_bytes =
             template.iter().filter(|record| record.is_data()).map(|record| record.len_bytes).max().unwrap_or(4096);
-        let mut rng = Rng::new(config.seed);
+        let mut rng = TraceRng::new(config.seed);
         let shifts = (config.disk_bytes as f64 * config.shift_max) as u64 / unit_bytes;
         let disk_bytes = config.disk_bytes.next_multiple_of(unit_bytes);
         let vms: Vec<Vm> = (0..config.vms)
@@ -210,19 +210,23 @@ impl BootStorm {
         Some((vm, record))
     }
 
-    fn content(&self, vm: u32, content: Content) -> Content {
+    fn content(&self, vm: u32, content: TraceContent) -> TraceContent {
         let [_, b] = content.fingerprint.0;
         let word = lot(&content, self.config.seed);
         if vm == 0 || content.is_zero || self.own_from.is_none_or(|from| word < from) {
             return content;
         }
         let word = mix(word ^ mix(u64::from(vm)));
-        Content { fingerprint: Fingerprint([mix(word), mix(b ^ mix(word))]), provenance: Provenance::Made, ..content }
+        TraceContent {
+            fingerprint: ContentId([mix(word), mix(b ^ mix(word))]),
+            provenance: Provenance::Made,
+            ..content
+        }
     }
 }
 
 /// Returns the lot that a content draws.
-fn lot(content: &Content, seed: u64) -> u64 {
+fn lot(content: &TraceContent, seed: u64) -> u64 {
     let [a, b] = content.fingerprint.0;
     mix(a ^ mix(b ^ mix(seed)))
 }
@@ -310,7 +314,7 @@ const REQUEST_US: u64 = 500;
 /// The made-up boot, block by block.
 pub struct SyntheticBoot {
     config: SyntheticBootConfig,
-    rng: Rng,
+    rng: TraceRng,
     blocks_left: u64,
     disk_blocks: u64,
     at: u64,
@@ -340,7 +344,7 @@ impl SyntheticBoot {
         }
         Ok(SyntheticBoot {
             config,
-            rng: Rng::new(config.seed),
+            rng: TraceRng::new(config.seed),
             blocks_left,
             disk_blocks,
             at: 0,

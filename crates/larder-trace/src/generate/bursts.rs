@@ -21,8 +21,8 @@
 use super::within;
 use crate::{
     error::{TraceError, TraceResult},
-    record::{Content, Op, Record},
-    rng::Rng,
+    record::{Op, Record, TraceContent},
+    rng::TraceRng,
     synthetic::{Compressibility, made_content},
 };
 
@@ -75,7 +75,7 @@ impl BurstsConfig {
 /// The trace.
 pub struct Bursts {
     config: BurstsConfig,
-    rng: Rng,
+    rng: TraceRng,
     /// The content of each block of the footprint.
     held: Vec<u64>,
     /// The contents of all blocks that were written, in order.
@@ -116,7 +116,7 @@ impl Bursts {
         }
         Ok(Bursts {
             config,
-            rng: Rng::new(config.seed),
+            rng: TraceRng::new(config.seed),
             held: vec![UNWRITTEN; footprint_blocks as usize],
             written: Vec::new(),
             writes: Vec::new(),
@@ -201,7 +201,7 @@ impl Bursts {
         let record = |block: u32| {
             let bytes = u64::from(BLOCK_BYTES);
             let held = self.held.get(block as usize).copied().unwrap_or(UNWRITTEN);
-            let content: Content = made_content(self.config.seed, held, BLOCK_BYTES, &Compressibility::default());
+            let content: TraceContent = made_content(self.config.seed, held, BLOCK_BYTES, &Compressibility::default());
             let mut record = Record::new(self.requests, op, u64::from(block) * bytes, bytes);
             record.time_us = Some(self.time_us);
             record.content = Some(content);

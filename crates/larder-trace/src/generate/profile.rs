@@ -24,7 +24,7 @@ use super::within;
 use crate::{
     error::{TraceError, TraceResult},
     record::{Op, Record},
-    rng::Rng,
+    rng::TraceRng,
     synthetic::{Compressibility, made_content, skewed},
     zipf::Permutation,
 };
@@ -98,7 +98,7 @@ pub struct ProfileTrace {
     profile: Profile,
     compress: Compressibility,
     seed: u64,
-    rng: Rng,
+    rng: TraceRng,
     runs: Permutation,
     requests: u64,
     working_set: u64,
@@ -132,7 +132,7 @@ impl ProfileTrace {
             profile,
             compress,
             seed,
-            rng: Rng::new(seed),
+            rng: TraceRng::new(seed),
             runs: Permutation::new(disk.div_ceil(RUN_CHUNKS), seed),
             requests,
             working_set,

@@ -14,7 +14,7 @@ use super::{whole_chunks, within};
 use crate::{
     error::TraceResult,
     record::{Op, Record},
-    rng::Rng,
+    rng::TraceRng,
     synthetic::{Compressibility, made_content},
     zipf::Permutation,
 };
@@ -67,7 +67,7 @@ impl RandomReadsConfig {
 /// The trace.
 pub struct RandomReads {
     config: RandomReadsConfig,
-    rng: Rng,
+    rng: TraceRng,
     chunks: u64,
     contents: u64,
     spread: Permutation,
@@ -83,7 +83,7 @@ impl RandomReads {
         let chunks = whole_chunks("a working set", bytes, config.chunk_bytes)?;
         let contents = ((chunks as f64 / config.dedup_ratio).round() as u64).max(1);
         let spread = Permutation::new(chunks, config.seed);
-        Ok(RandomReads { config, rng: Rng::new(config.seed), chunks, contents, spread, made: 0 })
+        Ok(RandomReads { config, rng: TraceRng::new(config.seed), chunks, contents, spread, made: 0 })
     }
 
     /// Returns one read of each chunk of the working set, by address, to warm a cache. Requests

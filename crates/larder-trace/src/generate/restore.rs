@@ -18,7 +18,7 @@ use std::collections::BTreeSet;
 use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
     formats::days::DAY_US,
-    record::{ADDRESS_MAX, Content, Op, Provenance, Record, Tag},
+    record::{ADDRESS_MAX, Op, Provenance, Record, Tag, TraceContent},
     zero,
 };
 
@@ -53,7 +53,7 @@ pub struct Restore<F, I> {
     requests: u64,
     last_request: Option<u64>,
     block_bytes: u64,
-    disk: Vec<Option<Content>>,
+    disk: Vec<Option<TraceContent>>,
     /// The first record of the next day, read ahead.
     ahead: Option<Record>,
     day: u64,
@@ -172,7 +172,7 @@ where
         self.requests += u64::from(at.is_multiple_of(io_bytes));
         self.last_us = self.last_us.saturating_add(if at.is_multiple_of(io_bytes) { READ_US } else { 0 });
         let provenance = Provenance::Recorded;
-        let zeroes = Content { fingerprint: zero::XXH3_4K, stored_bytes: Some(26), is_zero: true, provenance };
+        let zeroes = TraceContent { fingerprint: zero::XXH3_4K, stored_bytes: Some(26), is_zero: true, provenance };
         self.phase = Phase::Reading(block + 1);
         Some(Record {
             time_us: Some(self.last_us),

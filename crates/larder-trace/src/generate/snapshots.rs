@@ -19,7 +19,7 @@ use crate::{
     error::TraceResult,
     formats::days::DAY_US,
     record::{Op, Record},
-    rng::{Rng, mix, unit},
+    rng::{TraceRng, mix, unit},
     synthetic::{Compressibility, made_content, skewed},
 };
 
@@ -65,7 +65,7 @@ impl Default for SnapshotsConfig {
 /// The days, block by block.
 pub struct Snapshots {
     config: SnapshotsConfig,
-    rng: Rng,
+    rng: TraceRng,
     blocks: u64,
     day: u64,
     next_block: u64,
@@ -80,7 +80,7 @@ impl Snapshots {
         let blocks = whole_chunks("a disk", config.image_bytes, BLOCK_BYTES)?;
         within("an over-write share", config.overwrite_share, 0.0..=1.0)?;
         within("a duplication", config.duplication, 0.0..=1.0)?;
-        Ok(Snapshots { config, rng: Rng::new(config.seed), blocks, day: 0, next_block: 0, rate: 1.0, contents: 0 })
+        Ok(Snapshots { config, rng: TraceRng::new(config.seed), blocks, day: 0, next_block: 0, rate: 1.0, contents: 0 })
     }
 
     /// Moves to the next run that changes, on this day or a later one. False at the end of the

@@ -17,7 +17,7 @@ use super::{whole_chunks, within};
 use crate::{
     error::{TraceError, TraceResult},
     record::{Op, Record},
-    rng::Rng,
+    rng::TraceRng,
     synthetic::{Compressibility, made_content},
     zipf::{Permutation, Zipf},
 };
@@ -68,7 +68,7 @@ const INITIAL: u64 = 1 << 63;
 /// The trace.
 pub struct ZipfTrace {
     config: ZipfConfig,
-    rng: Rng,
+    rng: TraceRng,
     law: Zipf,
     /// Maps the chunk's number in the working set to its place on the disk.
     places: Permutation,
@@ -93,7 +93,7 @@ impl ZipfTrace {
         }
         Ok(ZipfTrace {
             config,
-            rng: Rng::new(config.seed),
+            rng: TraceRng::new(config.seed),
             law: Zipf::new(chunks, config.zipf),
             places: Permutation::new(storage, config.seed),
             read_ranks: Permutation::new(chunks, config.seed ^ 1),

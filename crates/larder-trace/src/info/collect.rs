@@ -10,7 +10,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 use super::{ContentInfo, Info};
 use crate::{
     error::TraceResult,
-    record::{Content, Fingerprint, Op, Record},
+    record::{ContentId, Op, Record, TraceContent},
     sink::Clock,
     trimmed::Trimmed,
 };
@@ -24,7 +24,7 @@ const BLOCK_BYTES: u64 = 4096;
 #[derive(Default)]
 struct Address {
     /// The last written content. After a trim cut the block, the content of the first read.
-    written: Option<Fingerprint>,
+    written: Option<ContentId>,
     /// The number of the last write, or of the last event before that read. Writes and trims are
     /// numbered.
     written_at: u64,
@@ -51,7 +51,7 @@ pub struct InfoCollector {
     block_bytes: Option<u64>,
     addresses: HashMap<u64, Address>,
     /// Each fingerprint, and whether it was written.
-    fingerprints: HashMap<Fingerprint, u8>,
+    fingerprints: HashMap<ContentId, u8>,
     trimmed: Trimmed,
     /// Writes and trims so far, which order two events.
     events: u64,
@@ -207,7 +207,7 @@ impl InfoCollector {
         end - first
     }
 
-    fn block(&mut self, block: u64, block_bytes: u64, op: Op, content: Option<&Content>) {
+    fn block(&mut self, block: u64, block_bytes: u64, op: Op, content: Option<&TraceContent>) {
         let start = block * block_bytes;
         let address = self.addresses.entry(block).or_default();
         let fingerprint = content.map(|content| content.fingerprint);
@@ -235,7 +235,7 @@ impl InfoCollector {
     }
 }
 
-fn count_content(info: &mut ContentInfo, block_bytes: u64, op: Op, content: &Content) {
+fn count_content(info: &mut ContentInfo, block_bytes: u64, op: Op, content: &TraceContent) {
     info.provenance = info.provenance.max(content.provenance);
     info.zero_blocks += u64::from(content.is_zero);
     info.zero_writes += u64::from(content.is_zero && op == Op::Write);
@@ -247,7 +247,7 @@ fn count_content(info: &mut ContentInfo, block_bytes: u64, op: Op, content: &Con
     }
 }
 
-fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>, op: Op, content: &Content) {
+fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<ContentId, u8>, op: Op, content: &TraceContent) {
     let written = if op == Op::Write { WRITTEN } else { 0 };
     match seen.entry(content.fingerprint) {
         Entry::Vacant(entry) => {
@@ -266,7 +266,7 @@ fn count_fingerprint(info: &mut ContentInfo, seen: &mut HashMap<Fingerprint, u8>
 }
 
 /// Compares a request with the last written content of its block, and with the trims since.
-fn count_history(info: &mut ContentInfo, address: &Address, since: Since, op: Op, content: &Content) {
+fn count_history(info: &mut ContentInfo, address: &Address, since: Since, op: Op, content: &TraceContent) {
     let is_same = address.written == Some(content.fingerprint) && since == Since::Untouched;
     match (op, since) {
         (Op::Write, _) => info.same_content_rewrites += u64::from(is_same),

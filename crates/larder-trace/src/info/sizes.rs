@@ -9,13 +9,13 @@ use std::collections::BTreeMap;
 
 /// The number of requests of each size.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub struct SizeCounts {
     counts: BTreeMap<u64, u64>,
     requests: u64,
     bytes: u64,
 }
 
-impl Sizes {
+impl SizeCounts {
     pub(crate) fn add(&mut self, bytes: u64) {
         *self.counts.entry(bytes).or_default() += 1;
         self.requests += 1;
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn percentiles_and_powers() {
-        let mut sizes = Sizes::default();
+        let mut sizes = SizeCounts::default();
         assert_eq!((sizes.percentile_bytes(0.5), sizes.mean_bytes(), sizes.max_bytes()), (None, None, None));
         for (bytes, count) in [(512, 50), (4096, 40), (4608, 9), (1 << 20, 1)] {
             (0..count).for_each(|_| sizes.add(bytes));

@@ -123,19 +123,19 @@ impl<R: Read> Stream for XzReader<BufReader<R>> {
 }
 
 /// See the module.
-pub struct Streams<S> {
+pub struct PackedStreams<S> {
     /// The current stream; `None` behind the last, and after an error of the library.
     current: Option<S>,
 }
 
-impl<R: Read, S: Stream<Source = BufReader<R>>> Streams<S> {
+impl<R: Read, S: Stream<Source = BufReader<R>>> PackedStreams<S> {
     /// Begins at the first byte of the first stream.
-    pub fn new(source: R) -> io::Result<Streams<S>> {
-        Ok(Streams { current: Some(S::begin(BufReader::with_capacity(BUFFER_BYTES, source))?) })
+    pub fn new(source: R) -> io::Result<PackedStreams<S>> {
+        Ok(PackedStreams { current: Some(S::begin(BufReader::with_capacity(BUFFER_BYTES, source))?) })
     }
 }
 
-impl<S: Stream> Read for Streams<S> {
+impl<S: Stream> Read for PackedStreams<S> {
     fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
         while let Some(stream) = &mut self.current {
             let read = stream.read(buf)?;

@@ -6,7 +6,7 @@
 //! It does not stand for a block that is only trimmed, or not touched at all.
 
 use crate::{
-    record::{CONTENT_BYTES_MAX, Content, Fingerprint, Provenance},
+    record::{CONTENT_BYTES_MAX, ContentId, Provenance, TraceContent},
     zero,
 };
 
@@ -28,7 +28,7 @@ pub(super) enum Known {
 #[repr(Rust, packed(4))]
 pub(super) struct Block {
     number: u64,
-    fingerprint: Fingerprint,
+    fingerprint: ContentId,
     /// The size or [`NO_SIZE`], two bits each of [`Provenance`] and [`Known`], and a bit for each
     /// other block of the page.
     rest: u32,
@@ -51,7 +51,7 @@ const _: () = assert!(u32::BITS - PAGE_BITS_SHIFT >= (1 << PAGE_SHIFT) - 1, "a b
 impl Block {
     /// Makes a block, the `number`th of the disk, with this content.
     #[inline]
-    pub fn of(number: u64, content: &Content) -> Block {
+    pub fn of(number: u64, content: &TraceContent) -> Block {
         let size = content.stored_bytes.map_or(NO_SIZE, |bytes| bytes.min(SIZE_MAX));
         let (fingerprint, known) = match content.is_zero {
             true => (zero::XXH3_4K, 1),
@@ -92,7 +92,7 @@ impl Block {
     }
 
     #[inline]
-    pub fn fingerprint(&self) -> Fingerprint {
+    pub fn fingerprint(&self) -> ContentId {
         self.fingerprint
     }
 
@@ -132,7 +132,7 @@ mod tests {
         for stored_bytes in [None, Some(0), Some(4096), Some(1 << 20)] {
             for provenance in [Provenance::Recorded, Provenance::SizeMade, Provenance::Made] {
                 for is_zero in [false, true] {
-                    let content = Content { fingerprint: Fingerprint([5, 6]), stored_bytes, is_zero, provenance };
+                    let content = TraceContent { fingerprint: ContentId([5, 6]), stored_bytes, is_zero, provenance };
                     let block = Block::of(number, &content);
                     assert_eq!((block.number(), block.stored_bytes()), (number, stored_bytes));
                     assert_eq!((block.provenance(), block.known() == Known::Zero), (provenance, is_zero));
@@ -141,8 +141,8 @@ mod tests {
                 }
             }
         }
-        let content = Content {
-            fingerprint: Fingerprint([5, 6]),
+        let content = TraceContent {
+            fingerprint: ContentId([5, 6]),
             stored_bytes: None,
             is_zero: true,
             provenance: Provenance::Made,

@@ -12,7 +12,7 @@ use twox_hash::XxHash3_128;
 
 use super::block::{Block, Known};
 use crate::{
-    record::{Content, Fingerprint, Provenance},
+    record::{ContentId, Provenance, TraceContent},
     zero,
 };
 
@@ -41,17 +41,17 @@ pub(super) struct Composer<'a> {
     rules: &'a Rules,
     /// The fingerprints so far.
     bytes: Vec<u8>,
-    last: Fingerprint,
+    last: ContentId,
     is_zero: bool,
     provenance: Provenance,
-    sizes: Sizes,
+    sizes: SizeCounts,
 }
 
 impl<'a> Composer<'a> {
     /// Begins a chunk; `scratch` is memory for reuse.
     pub fn new(rules: &'a Rules, mut scratch: Vec<u8>) -> Self {
         scratch.clear();
-        let (provenance, sizes) = (Provenance::Recorded, Sizes::default());
+        let (provenance, sizes) = (Provenance::Recorded, SizeCounts::default());
         Composer { rules, bytes: scratch, last: zero::XXH3_4K, is_zero: true, provenance, sizes }
     }
 
@@ -103,27 +103,27 @@ impl<'a> Composer<'a> {
     }
 
     #[inline]
-    fn push(&mut self, fingerprint: Fingerprint) {
+    fn push(&mut self, fingerprint: ContentId) {
         self.last = fingerprint;
         self.bytes.extend(fingerprint.to_u128().to_be_bytes());
     }
 
     /// Returns the content, and the memory that was lent.
-    pub fn finish(self) -> (Content, Vec<u8>) {
+    pub fn finish(self) -> (TraceContent, Vec<u8>) {
         let Composer { rules, bytes, last, is_zero, provenance, sizes } = self;
         let fingerprint = match bytes.len() {
             _ if is_zero => zero::XXH3_4K,
-            one if one == size_of::<Fingerprint>() => last,
-            _ => Fingerprint::from_u128(XxHash3_128::oneshot(&bytes)),
+            one if one == size_of::<ContentId>() => last,
+            _ => ContentId::from_u128(XxHash3_128::oneshot(&bytes)),
         };
         let stored_bytes = rules.has_sizes.then(|| sizes.total(rules.block_bytes, rules.chunk_bytes)).flatten();
-        (Content { fingerprint, stored_bytes, is_zero, provenance }, bytes)
+        (TraceContent { fingerprint, stored_bytes, is_zero, provenance }, bytes)
     }
 }
 
 /// The compressed sizes of a chunk's blocks.
 #[derive(Default)]
-struct Sizes {
+struct SizeCounts {
     sum: u64,
     known: u64,
     unknown: u64,
@@ -131,7 +131,7 @@ struct Sizes {
     is_missing: bool,
 }
 
-impl Sizes {
+impl SizeCounts {
     fn add(&mut self, bytes: u32) {
         self.sum += u64::from(bytes);
         self.known += 1;
@@ -154,6 +154,6 @@ fn zeroes_stored_bytes(bytes: u32) -> u32 {
 
 /// Returns content that no other block has: a hash of the block's number that no trace's hash
 /// gives.
-fn unique(block: u64) -> Fingerprint {
-    Fingerprint::from_u128(XxHash3_128::oneshot_with_seed(u64::from_be_bytes(*b"unwritte"), &block.to_be_bytes()))
+fn unique(block: u64) -> ContentId {
+    ContentId::from_u128(XxHash3_128::oneshot_with_seed(u64::from_be_bytes(*b"unwritte"), &block.to_be_bytes()))
 }

@@ -20,7 +20,7 @@ use super::{
     compose::{Composer, Rules},
 };
 use crate::{
-    record::Content,
+    record::TraceContent,
     rng::mix,
     runs::{RUN_BYTES_MAX, Runs},
 };
@@ -93,7 +93,7 @@ impl Disk {
     }
 
     /// Returns the current content of a chunk, whose blocks begin at `group`.
-    pub fn compose(&mut self, chunk: u64, group: usize, rules: &Rules) -> Content {
+    pub fn compose(&mut self, chunk: u64, group: usize, rules: &Rules) -> TraceContent {
         let first = chunk << self.chunk_shift;
         let end = first + (1 << self.chunk_shift);
         let mut composer = Composer::new(rules, std::mem::take(&mut self.scratch));

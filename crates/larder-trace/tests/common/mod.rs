@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use larder_trace::{FormatId, OpenOptions, Record, TraceError, TraceReader, TraceResult};
+use larder_trace::{FormatId, ReaderOptions, Record, TraceError, TraceReader, TraceResult};
 
 /// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 pub fn traces(test: &str) -> Option<PathBuf> {
@@ -18,18 +18,18 @@ pub fn traces(test: &str) -> Option<PathBuf> {
 }
 
 /// Opens bytes in memory.
-pub fn reader(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> TraceResult<TraceReader> {
+pub fn reader(bytes: &[u8], format: Option<FormatId>, options: ReaderOptions) -> TraceResult<TraceReader> {
     TraceReader::from_read("t", Cursor::new(bytes.to_vec()), format, options)
 }
 
 /// Returns all records of a sound trace.
 pub fn records(bytes: &[u8], format: FormatId) -> Vec<Record> {
-    let reader = reader(bytes, Some(format), OpenOptions::default()).expect("opens");
+    let reader = reader(bytes, Some(format), ReaderOptions::default()).expect("opens");
     reader.map(|record| record.expect("a sound record")).collect()
 }
 
 /// Returns the number of records before the first error, and that error.
-pub fn first_error(bytes: &[u8], format: Option<FormatId>, options: OpenOptions) -> (usize, Option<TraceError>) {
+pub fn first_error(bytes: &[u8], format: Option<FormatId>, options: ReaderOptions) -> (usize, Option<TraceError>) {
     let reader = match reader(bytes, format, options) {
         Ok(reader) => reader,
         Err(error) => return (0, Some(error)),

@@ -2,7 +2,7 @@
 //! returns the fields that a format expresses.
 
 use crate::common::{gzip, reader};
-use larder_trace::{FormatId, Op, OpenOptions};
+use larder_trace::{FormatId, Op, ReaderOptions};
 use proptest::{prelude::*, test_runner::RngSeed};
 
 /// The seed of all cases of a run; a failure prints the case.
@@ -32,7 +32,7 @@ proptest! {
 
     #[test]
     fn no_reader_panics(bytes in any_bytes(), skip_bad: bool, cut in 0.0..1.0) {
-        let options = OpenOptions { skip_bad, ..OpenOptions::default() };
+        let options = ReaderOptions { skip_bad, ..ReaderOptions::default() };
         let mut packed = zstd::encode_all(&bytes[..], 1).unwrap();
         packed.truncate((packed.len() as f64 * (0.5 + cut)) as usize);
         let mut zipped = gzip(&bytes);
@@ -56,7 +56,7 @@ proptest! {
     #[test]
     fn ssdsim_lines_are_read_as_they_are(lba in 0u64..1 << 40, sectors in 1u64..1 << 20, time in 0u64..1 << 50, read: bool) {
         let line = format!("{time} 0 {lba} {sectors} {}\r\n", u8::from(read));
-        let record = reader(line.as_bytes(), Some(FormatId::Ssdsim), OpenOptions::default()).unwrap().next().unwrap().unwrap();
+        let record = reader(line.as_bytes(), Some(FormatId::Ssdsim), ReaderOptions::default()).unwrap().next().unwrap().unwrap();
         prop_assert_eq!(record.time_us, Some(time / 1000));
         prop_assert_eq!((record.offset_bytes, record.len_bytes), (lba * 512, sectors * 512));
         prop_assert_eq!(record.op == Op::Read, read);

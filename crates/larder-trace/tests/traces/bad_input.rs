@@ -4,9 +4,9 @@
 //! and passes over it.
 
 use crate::common::{first_error, gzip, reader};
-use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
+use larder_trace::{FormatId, Position, ReaderOptions, TraceErrorKind};
 
-const SKIP: OpenOptions = OpenOptions {
+const SKIP: ReaderOptions = ReaderOptions {
     skip_bad: true,
     device_bytes: None,
     block_bytes: None,
@@ -14,7 +14,7 @@ const SKIP: OpenOptions = OpenOptions {
     columns: None,
     one_block_size: false,
 };
-const STRICT: OpenOptions = OpenOptions { skip_bad: false, ..SKIP };
+const STRICT: ReaderOptions = ReaderOptions { skip_bad: false, ..SKIP };
 
 /// Returns the error after one sound line.
 fn error_after(first: &str, bad: &str, format: FormatId) -> String {
@@ -112,8 +112,8 @@ fn bad_lines_are_named() {
 
 #[test]
 fn sizes_and_addresses_that_cannot_be() {
-    let device = OpenOptions { device_bytes: Some(1 << 20), ..STRICT };
-    let cases: [(FormatId, &[u8], OpenOptions, TraceErrorKind); 8] = [
+    let device = ReaderOptions { device_bytes: Some(1 << 20), ..STRICT };
+    let cases: [(FormatId, &[u8], ReaderOptions, TraceErrorKind); 8] = [
         (FormatId::ArcLis, b"1 0 0 0\n", STRICT, TraceErrorKind::ZeroSize),
         (FormatId::Fiu, b"1 2 n 0 0 W 6 0 b5e9f4e5ab62a4fff5313a606b0ad4e3\n", STRICT, TraceErrorKind::ZeroSize),
         (FormatId::ArcLis, b"0 1000000000 0 0\n", STRICT, TraceErrorKind::TooLong),
@@ -328,11 +328,11 @@ fn a_block_of_another_size_is_named_by_its_line() {
     let head = "0 0 a 0 16 R 0 0 - -\n1 1 a 0 0 F 0 0 0 0\n";
     let text = format!("{head}{}{}{}{}", block(2, 8), block(3, 8), block(4, 16), block(5, 8));
     let said = "t, line 5: expected content in blocks of 4096 bytes, as in line 3, found a block of 8192 bytes";
-    let strict = OpenOptions { one_block_size: true, ..STRICT };
+    let strict = ReaderOptions { one_block_size: true, ..STRICT };
     let (count, error) = first_error(text.as_bytes(), None, strict);
     let error = error.expect("a block of another size");
     assert_eq!((count, error.kind(), error.to_string().as_str()), (4, TraceErrorKind::Content, said));
-    let mut skipping = reader(text.as_bytes(), None, OpenOptions { skip_bad: true, ..strict }).expect("opens");
+    let mut skipping = reader(text.as_bytes(), None, ReaderOptions { skip_bad: true, ..strict }).expect("opens");
     assert_eq!((skipping.by_ref().count(), skipping.skipped()), (5, 1));
     let mut looking = reader(text.as_bytes(), None, STRICT).expect("opens");
     assert_eq!(looking.by_ref().filter(|record| record.is_ok()).count(), 6);

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 
 use larder_trace::{
-    ChunkRequest, Content, Fingerprint, Initial, Op, Provenance, RechunkOptions, Rechunker, Record, TraceErrorKind,
+    ChunkRequest, ContentId, Initial, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent, TraceErrorKind,
     TraceResult, Unknown, chunks, zero,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -12,9 +12,13 @@ use proptest::{prelude::*, test_runner::RngSeed};
 const SEED: RngSeed = RngSeed::Fixed(20_260);
 
 fn block(request: u64, op: Op, block: u64, content: u64, stored: u32) -> Record {
-    let fingerprint = if content == 0 { zero::XXH3_4K } else { Fingerprint([0, content]) };
-    let content =
-        Content { fingerprint, stored_bytes: Some(stored), is_zero: content == 0, provenance: Provenance::Recorded };
+    let fingerprint = if content == 0 { zero::XXH3_4K } else { ContentId([0, content]) };
+    let content = TraceContent {
+        fingerprint,
+        stored_bytes: Some(stored),
+        is_zero: content == 0,
+        provenance: Provenance::Recorded,
+    };
     Record { content: Some(content), ..Record::new(request, op, block * 4096, 4096) }
 }
 
@@ -24,7 +28,7 @@ fn rechunk(records: &[Record], options: RechunkOptions) -> Vec<ChunkRequest> {
     rechunker.replay(records.iter().copied().map(Ok)).collect::<TraceResult<_>>().expect("pass 2")
 }
 
-fn fingerprints(requests: &[ChunkRequest]) -> Vec<Fingerprint> {
+fn fingerprints(requests: &[ChunkRequest]) -> Vec<ContentId> {
     requests.iter().map(|request| request.content.expect("content").fingerprint).collect()
 }
 
@@ -203,7 +207,7 @@ proptest! {
 fn a_real_trace_of_sectors_becomes_blocks() {
     let Some(traces) = crate::common::traces("a_real_trace_of_sectors_becomes_blocks") else { return };
     let path = traces.join("public/fiu-iodedup-samples/homes-sample.1.blkparse");
-    let open = || larder_trace::open(&path, None, larder_trace::OpenOptions::default()).unwrap();
+    let open = || larder_trace::open(&path, None, larder_trace::ReaderOptions::default()).unwrap();
     let mut rechunker = Rechunker::new(RechunkOptions::new(4096)).unwrap();
     rechunker.learn(open()).unwrap();
     assert!(rechunker.memory_bytes() < 1 << 20, "{}", rechunker.memory_bytes());

@@ -1,7 +1,7 @@
 //! The formats of published block traces: each field of each sample, and bad lines.
 
 use crate::common::{first_error, records};
-use larder_trace::{FormatId, Op, OpenOptions, Position, Record, Tag, TraceErrorKind};
+use larder_trace::{FormatId, Op, Position, ReaderOptions, Record, Tag, TraceErrorKind};
 
 /// The region of each volume in the formats of clouds, and of each device in the others.
 const VOLUME: u64 = 1 << 44;
@@ -39,20 +39,20 @@ fn records_of_another_version_and_half_records_are_bad() {
         (&v1[..], FormatId::Vscsi2, "t, byte 0: expected version 2 in byte 3 of a record of 40 bytes"),
         (&v2[..], FormatId::Vscsi1, "t, byte 0: expected version 1 in byte 15 of a record of 32 bytes"),
     ] {
-        let error = first_error(bytes, Some(format), OpenOptions::default()).1.expect("another version");
+        let error = first_error(bytes, Some(format), ReaderOptions::default()).1.expect("another version");
         assert!(error.to_string().starts_with(told), "{error}");
     }
     let mut bad = v1.to_vec();
     bad[32 + 15] = 3;
-    let (count, error) = first_error(&bad, Some(FormatId::Vscsi1), OpenOptions::default());
+    let (count, error) = first_error(&bad, Some(FormatId::Vscsi1), ReaderOptions::default());
     assert_eq!((count, error.expect("a third version").position()), (1, Position::Byte(32)));
-    let (count, error) = first_error(&v2[..90], Some(FormatId::Vscsi2), OpenOptions::default());
+    let (count, error) = first_error(&v2[..90], Some(FormatId::Vscsi2), ReaderOptions::default());
     let error = error.expect("a record is cut");
     assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::Truncated, Position::Byte(80)));
     // A read of nothing.
     let mut empty = v1.to_vec();
     empty[4..8].fill(0);
-    let error = first_error(&empty, Some(FormatId::Vscsi1), OpenOptions::default()).1.expect("no bytes");
+    let error = first_error(&empty, Some(FormatId::Vscsi1), ReaderOptions::default()).1.expect("no bytes");
     assert_eq!(error.kind(), TraceErrorKind::ZeroSize);
 }
 
@@ -119,11 +119,11 @@ fn bad_rows_are_named() {
         (FormatId::Spc, "0,1,512,W,1e3", "the time in seconds in column 5"),
         (FormatId::Spc, "0,x,512,W,1", "the address in sectors in column 2"),
     ] {
-        let (count, error) = first_error(format!("{row}\n").as_bytes(), Some(format), OpenOptions::default());
+        let (count, error) = first_error(format!("{row}\n").as_bytes(), Some(format), ReaderOptions::default());
         let error = error.unwrap_or_else(|| panic!("{format} takes {row}")).to_string();
         assert!(count == 0 && error.starts_with("t, line 1: expected ") && error.contains(told), "{format}: {error}");
     }
-    let past = first_error(b"1,R,17592186044416,512,1\n", Some(FormatId::Alibaba), OpenOptions::default()).1;
+    let past = first_error(b"1,R,17592186044416,512,1\n", Some(FormatId::Alibaba), ReaderOptions::default()).1;
     let past = past.expect("past its volume");
     assert!(past.kind() == TraceErrorKind::PastEnd && past.to_string().contains("16 TiB"), "{past}");
 }

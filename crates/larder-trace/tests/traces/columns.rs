@@ -1,11 +1,11 @@
 //! Rows whose columns the caller names: units, headers, comments, separators, and unclear rows.
 
 use crate::common::{first_error, reader};
-use larder_trace::{FormatId, Op, OpenOptions, Record};
+use larder_trace::{FormatId, Op, ReaderOptions, Record};
 
-fn options(columns: &str) -> OpenOptions {
+fn options(columns: &str) -> ReaderOptions {
     let columns = columns.parse().unwrap_or_else(|error| panic!("{columns}: {error}"));
-    OpenOptions { columns: Some(columns), ..OpenOptions::default() }
+    ReaderOptions { columns: Some(columns), ..ReaderOptions::default() }
 }
 
 fn rows(columns: &str, text: &str) -> Vec<Record> {
@@ -100,6 +100,6 @@ fn what_is_bad_is_named_by_its_line() {
         let error = error.unwrap_or_else(|| panic!("{text} is taken")).to_string();
         assert!(error.starts_with(told), "{error}");
     }
-    let error = first_error(b"1\n", Some(FormatId::Columns), OpenOptions::default()).1.expect("no columns");
+    let error = first_error(b"1\n", Some(FormatId::Columns), ReaderOptions::default()).1.expect("no columns");
     assert!(error.to_string().contains("needs --columns"), "{error}");
 }

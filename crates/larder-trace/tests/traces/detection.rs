@@ -4,9 +4,9 @@
 //! and expectation. The evidence itself is tested in `src/detect/binary.rs`.
 
 use crate::common::{first_error, reader};
-use larder_trace::{FormatId, OpenOptions, Position, TraceErrorKind};
+use larder_trace::{FormatId, Position, ReaderOptions, TraceErrorKind};
 
-const STRICT: OpenOptions = OpenOptions {
+const STRICT: ReaderOptions = ReaderOptions {
     skip_bad: false,
     device_bytes: None,
     block_bytes: None,
@@ -14,7 +14,7 @@ const STRICT: OpenOptions = OpenOptions {
     columns: None,
     one_block_size: false,
 };
-const SKIP: OpenOptions = OpenOptions { skip_bad: true, ..STRICT };
+const SKIP: ReaderOptions = ReaderOptions { skip_bad: true, ..STRICT };
 
 fn entry(seconds: u32, object: u64, size_bytes: u32, next: i64) -> Vec<u8> {
     [&seconds.to_le_bytes()[..], &object.to_le_bytes(), &size_bytes.to_le_bytes(), &next.to_le_bytes()].concat()

@@ -3,7 +3,7 @@
 //! They are archives, text in UTF-16, and files in other packings.
 
 use crate::common::{first_error, gzip, reader, records};
-use larder_trace::{FormatId, OpenOptions, TraceErrorKind};
+use larder_trace::{FormatId, ReaderOptions, TraceErrorKind};
 
 /// Makes a tar archive of one empty file, with `ustar` or in the old layout.
 fn tar(magic: &[u8]) -> Vec<u8> {
@@ -23,8 +23,8 @@ fn tar(magic: &[u8]) -> Vec<u8> {
 fn told(bytes: &[u8], formats: impl IntoIterator<Item = Option<FormatId>>) -> String {
     let mut said: Option<String> = None;
     for format in formats {
-        let skip = OpenOptions { skip_bad: true, ..OpenOptions::default() };
-        for options in [OpenOptions::default(), skip] {
+        let skip = ReaderOptions { skip_bad: true, ..ReaderOptions::default() };
+        for options in [ReaderOptions::default(), skip] {
             let (count, error) = first_error(bytes, format, options);
             let error = error.unwrap_or_else(|| panic!("{format:?} reads {}", bytes[..8].escape_ascii()));
             assert_eq!((count, error.kind()), (0, TraceErrorKind::UnknownFormat), "{error}");
@@ -64,7 +64,7 @@ fn archives_are_named_as_such() {
     // A damaged header marks no archive.
     let mut tar = tar(b"");
     tar[0] += 1;
-    assert!(reader(&tar, Some(FormatId::BlockIds), OpenOptions::default()).is_ok());
+    assert!(reader(&tar, Some(FormatId::BlockIds), ReaderOptions::default()).is_ok());
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn text_in_utf16_and_utf32_is_named_as_such() {
 fn text_may_begin_with_the_mark_of_utf8() {
     let bare = "time,op,size,lbn\n1,R,512,8\n";
     let marked = format!("\u{feff}{bare}");
-    let read = reader(marked.as_bytes(), None, OpenOptions::default()).expect("it says what it is");
+    let read = reader(marked.as_bytes(), None, ReaderOptions::default()).expect("it says what it is");
     assert_eq!(read.format(), FormatId::Csv);
     assert_eq!(records(marked.as_bytes(), FormatId::Csv), records(bare.as_bytes(), FormatId::Csv));
 }

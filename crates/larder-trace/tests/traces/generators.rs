@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use larder_trace::{
-    Compressibility, Fingerprint, Info, InfoCollector, Op, OpenOptions, Provenance, Record, Tag, TraceErrorKind,
+    Compressibility, ContentId, Info, InfoCollector, Op, Provenance, ReaderOptions, Record, Tag, TraceErrorKind,
     TraceResult,
     generate::{
         BootStorm, BootStormConfig, Bursts, BurstsConfig, PROFILES, Profile, ProfileTrace, RandomReads,
@@ -98,8 +98,8 @@ fn a_made_up_boot_is_like_nitros() {
 }
 
 /// Returns the distinct contents by machine.
-fn contents_by_tag(records: &[Record]) -> BTreeMap<String, HashSet<Fingerprint>> {
-    let mut by_tag: BTreeMap<String, HashSet<Fingerprint>> = BTreeMap::new();
+fn contents_by_tag(records: &[Record]) -> BTreeMap<String, HashSet<ContentId>> {
+    let mut by_tag: BTreeMap<String, HashSet<ContentId>> = BTreeMap::new();
     for record in records {
         if let Some(content) = record.content {
             by_tag.entry(record.tag.to_string()).or_default().insert(content.fingerprint);
@@ -132,7 +132,7 @@ fn check_storm(template: Vec<Record>, config: BootStormConfig) {
     let shared = of_all as f64 / original.len() as f64;
     assert!((shared - config.overlap).abs() < 0.002, "all: {shared}");
     // The contents that one machine changed are its own.
-    let distinct: HashSet<&Fingerprint> = by_tag.values().flatten().collect();
+    let distinct: HashSet<&ContentId> = by_tag.values().flatten().collect();
     let expected = original.len() as f64 * (1.0 + (vms - 1) as f64 * (1.0 - config.overlap));
     assert!(is_near(distinct.len() as f64, expected, 0.01), "{} of {expected}", distinct.len());
     // Addresses are shifted by 0 to 15% of a disk, by one amount a machine.
@@ -159,7 +159,7 @@ fn a_boot_storm_of_a_made_up_boot() {
 #[test]
 fn a_boot_storm_of_a_recorded_boot() {
     let Some(traces) = crate::common::traces("a_boot_storm_of_a_recorded_boot") else { return };
-    let reader = larder_trace::open(&traces.join("vm-boot.trace.zst"), None, OpenOptions::default()).expect("opens");
+    let reader = larder_trace::open(&traces.join("vm-boot.trace.zst"), None, ReaderOptions::default()).expect("opens");
     // The first guest's first boot, on its disk of 2.5 GB.
     let disk = 0..5_242_880u64 * 512;
     let template = boot_template(reader, Some("vm1"), disk.clone(), Some(200_000_000)).expect("a boot");
@@ -169,8 +169,8 @@ fn a_boot_storm_of_a_recorded_boot() {
 
 #[test]
 fn trims_that_wrap_stay_on_their_disk() {
-    let content = larder_trace::Content {
-        fingerprint: Fingerprint([1, 1]),
+    let content = larder_trace::TraceContent {
+        fingerprint: ContentId([1, 1]),
         stored_bytes: None,
         is_zero: false,
         provenance: Provenance::Recorded,
@@ -233,7 +233,7 @@ fn snapshots_age_as_nitros_do() {
     // A day has each block once, by address, as a recording has.
     assert!(by_day.values().all(|day| day.windows(2).all(|two| two[0].offset_bytes < two[1].offset_bytes)));
     // The content that snapshots share with the last, on average over the newest and the oldest 25.
-    let mut disk = vec![Fingerprint::default(); blocks];
+    let mut disk = vec![ContentId::default(); blocks];
     let mut images = Vec::new();
     for day in by_day.values() {
         for record in day {
@@ -241,8 +241,8 @@ fn snapshots_age_as_nitros_do() {
         }
         images.push(disk.clone());
     }
-    let last: HashSet<Fingerprint> = disk.iter().copied().collect();
-    let shared = |images: &[Vec<Fingerprint>]| {
+    let last: HashSet<ContentId> = disk.iter().copied().collect();
+    let shared = |images: &[Vec<ContentId>]| {
         let blocks = images.iter().flatten();
         blocks.clone().filter(|content| last.contains(content)).count() as f64 / blocks.count() as f64
     };
@@ -329,7 +329,7 @@ fn bursts_are_as_long_as_large_and_as_often_duplicates_as_asked() {
     let mut seen = HashSet::new();
     let (mut whole, mut single) = (0, 0);
     for request in requests.values().filter(|request| request[0].op == Op::Write) {
-        let contents: Vec<Fingerprint> =
+        let contents: Vec<ContentId> =
             request.iter().map(|record| record.content.expect("content").fingerprint).collect();
         let old = contents.iter().filter(|content| seen.contains(*content)).count();
         if old == contents.len() {
@@ -350,7 +350,7 @@ fn bursts_are_as_long_as_large_and_as_often_duplicates_as_asked() {
 fn recorded_snapshots_are_restored() {
     let Some(traces) = crate::common::traces("recorded_snapshots_are_restored") else { return };
     let path = traces.join("snapshots.days.zst");
-    let open = || larder_trace::open(&path, None, OpenOptions::default());
+    let open = || larder_trace::open(&path, None, ReaderOptions::default());
     let config = RestoreConfig { days: BTreeSet::from([24]), with_writes: false, ..RestoreConfig::default() };
     let info = InfoCollector::collect(None, Restore::new(open, config).expect("opens")).expect("a sound trace");
     // At the end 1917 MB are not zero, with 411404 distinct contents.

@@ -1,7 +1,7 @@
 //! Statistics: the published tables of the traces, and small traces counted by hand.
 
 use crate::common::{records, traces};
-use larder_trace::{FormatId, Info, InfoCollector, OpenOptions, Provenance};
+use larder_trace::{FormatId, Info, InfoCollector, Provenance, ReaderOptions};
 
 fn info(bytes: &[u8], format: FormatId) -> Info {
     InfoCollector::collect(None, records(bytes, format).into_iter().map(Ok)).expect("statistics")
@@ -71,7 +71,7 @@ struct Row {
 fn check(row: &Row) {
     let Some(traces) = traces(row.name) else { return };
     let path = traces.join(format!("{}.trace.zst", row.name));
-    let reader = larder_trace::open(&path, None, OpenOptions::default()).expect("opens");
+    let reader = larder_trace::open(&path, None, ReaderOptions::default()).expect("opens");
     let info = InfoCollector::collect(None, reader).expect("a sound trace");
     let content = info.content.expect("content");
     let mb = |bytes: u64| (bytes as f64 / f64::from(1 << 20)).round() as u64;
@@ -192,7 +192,7 @@ fn the_published_table_for_apt_clones() {
 #[test]
 fn the_published_counts_of_snapshots() {
     let Some(traces) = traces("the_published_counts_of_snapshots") else { return };
-    let reader = larder_trace::open(&traces.join("snapshots.days.zst"), None, OpenOptions::default()).expect("opens");
+    let reader = larder_trace::open(&traces.join("snapshots.days.zst"), None, ReaderOptions::default()).expect("opens");
     let info = InfoCollector::collect(None, reader).expect("a sound trace");
     let content = info.content.expect("content");
     assert_eq!((info.blocks, info.working_set_blocks, info.requests), (1_507_309, 786_432, 25));

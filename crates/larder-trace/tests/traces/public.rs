@@ -3,14 +3,14 @@
 use std::{collections::HashSet, path::Path};
 
 use crate::common::traces;
-use larder_trace::{FormatId, Op, OpenOptions, Packing, Record, TraceReader};
+use larder_trace::{FormatId, Op, Packing, ReaderOptions, Record, TraceReader};
 
 fn open(path: &Path) -> TraceReader {
     open_as(path, None)
 }
 
 fn open_as(path: &Path, format: Option<FormatId>) -> TraceReader {
-    larder_trace::open(path, format, OpenOptions::default()).unwrap_or_else(|error| panic!("{error}"))
+    larder_trace::open(path, format, ReaderOptions::default()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn read(path: &Path) -> impl Iterator<Item = Record> {

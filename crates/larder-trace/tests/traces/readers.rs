@@ -2,7 +2,9 @@
 //! files.
 
 use crate::common::{first_error, gzip, reader, records};
-use larder_trace::{Content, Fingerprint, FormatId, Op, OpenOptions, Packing, Provenance, Record, Tag, TraceErrorKind};
+use larder_trace::{
+    ContentId, FormatId, Op, Packing, Provenance, ReaderOptions, Record, Tag, TraceContent, TraceErrorKind,
+};
 
 /// A file of each format, as its own programs write it.
 const SAMPLES: &[(FormatId, &[u8])] = &[
@@ -75,9 +77,9 @@ fn sample(format: FormatId) -> &'static [u8] {
     SAMPLES.iter().find(|(known, _)| *known == format).expect("a sample of each").1
 }
 
-fn known(fingerprint: u128, stored_bytes: Option<u32>, is_zero: bool) -> Option<Content> {
-    let fingerprint = Fingerprint::from_u128(fingerprint);
-    Some(Content { fingerprint, stored_bytes, is_zero, provenance: Provenance::Recorded })
+fn known(fingerprint: u128, stored_bytes: Option<u32>, is_zero: bool) -> Option<TraceContent> {
+    let fingerprint = ContentId::from_u128(fingerprint);
+    Some(TraceContent { fingerprint, stored_bytes, is_zero, provenance: Provenance::Recorded })
 }
 
 fn record(time_us: Option<u64>, request: u64, tag: &str, op: Op, offset_bytes: u64, len_bytes: u64) -> Record {
@@ -93,7 +95,7 @@ fn every_format_has_a_sample_and_is_found_out_where_that_says_which_it_is() {
     for format in FormatId::ALL.into_iter().filter(|format| *format != FormatId::Columns) {
         assert_eq!(format.name().parse::<FormatId>().unwrap(), format);
         assert!(records(sample(format), format).len() >= 2, "{format}");
-        match reader(sample(format), None, OpenOptions::default()) {
+        match reader(sample(format), None, ReaderOptions::default()) {
             Ok(reader) => assert!(reader.format() == format && SAYS_WHICH.contains(&format), "{format}"),
             Err(error) => {
                 let said = error.to_string();
@@ -124,7 +126,7 @@ fn content_lines() {
         record(Some(165_000), 5, "aptvm", Op::Trim, 4096, 8192 * 512),
     ];
     assert_eq!(records(sample(FormatId::Content), FormatId::Content), expected);
-    let mut reader = reader(sample(FormatId::Content), None, OpenOptions::default()).unwrap();
+    let mut reader = reader(sample(FormatId::Content), None, ReaderOptions::default()).unwrap();
     assert_eq!(reader.by_ref().count(), 4);
     assert_eq!((reader.back_steps().count, reader.back_steps().worst_us), (1, 1146));
     // Made-up content is labelled, and wide fingerprints keep all bits.
@@ -174,7 +176,7 @@ fn tabs_are_blanks() {
         let tabs = text.replace(' ', "\t");
         let named = Some(format).filter(|format| !SAYS_WHICH.contains(format));
         let mut reader =
-            reader(tabs.as_bytes(), named, OpenOptions::default()).unwrap_or_else(|e| panic!("{format}: {e}"));
+            reader(tabs.as_bytes(), named, ReaderOptions::default()).unwrap_or_else(|e| panic!("{format}: {e}"));
         assert_eq!(reader.format(), format);
         let read: Vec<Record> = reader.by_ref().map(|record| record.unwrap()).collect();
         assert_eq!(read, records(text.as_bytes(), format), "{format}");
@@ -239,11 +241,11 @@ fn blkparse_takes_one_action() {
     assert_eq!(records(sample(FormatId::Blkparse), FormatId::Blkparse), expected);
     // Without Q the requests to the driver count; or the caller's choice.
     let without: Vec<u8> = sample(FormatId::Blkparse).iter().map(|&b| if b == b'Q' { b'I' } else { b }).collect();
-    let from_driver = reader(&without, None, OpenOptions::default()).unwrap();
+    let from_driver = reader(&without, None, ReaderOptions::default()).unwrap();
     assert_eq!(from_driver.map(|record| record.unwrap().time_us).collect::<Vec<_>>(), [Some(5)]);
-    let options = OpenOptions { action: Some(b'D'), ..OpenOptions::default() };
+    let options = ReaderOptions { action: Some(b'D'), ..ReaderOptions::default() };
     assert_eq!(reader(sample(FormatId::Blkparse), None, options).unwrap().count(), 1);
-    let options = OpenOptions { action: Some(b'X'), ..OpenOptions::default() };
+    let options = ReaderOptions { action: Some(b'X'), ..ReaderOptions::default() };
     assert_eq!(first_error(b"", None, options).1.unwrap().kind(), TraceErrorKind::Parameter);
 }
 
@@ -264,7 +266,7 @@ fn blkparse_lines_of_every_action() {
         let reads = if action == b'C' { vec![] } else { vec![read] };
         let expected = [vec![write], reads, vec![flush, flush], fua.to_vec(), vec![trim]].concat();
         for bytes in [&plain[..], tracked] {
-            let options = OpenOptions { action: Some(action), ..OpenOptions::default() };
+            let options = ReaderOptions { action: Some(action), ..ReaderOptions::default() };
             let reader = reader(bytes, None, options).expect("opens");
             assert_eq!(reader.format(), FormatId::Blkparse);
             let read: Vec<Record> = reader.map(|record| record.unwrap_or_else(|error| panic!("{error}"))).collect();
@@ -291,7 +293,7 @@ fn fio_of_both_versions() {
     let expected =
         [record(Some(878), 1, "Nvme1n1", Op::Write, 0, 16_384), record(Some(888), 2, "Nvme1n1", Op::Flush, 0, 0)];
     assert_eq!(records(three, FormatId::Fio), expected);
-    assert_eq!(reader(three, None, OpenOptions::default()).unwrap().format(), FormatId::Fio);
+    assert_eq!(reader(three, None, ReaderOptions::default()).unwrap().format(), FormatId::Fio);
 }
 
 #[test]
@@ -322,7 +324,7 @@ fn arc_lis() {
         record(None, 2, "", Op::Read, 793_041 * 4096, 16 * 4096),
     ];
     assert_eq!(records(sample(FormatId::ArcLis), FormatId::ArcLis), expected);
-    let options = OpenOptions { block_bytes: Some(512), ..OpenOptions::default() };
+    let options = ReaderOptions { block_bytes: Some(512), ..ReaderOptions::default() };
     let first = reader(sample(FormatId::ArcLis), Some(FormatId::ArcLis), options).unwrap().next().unwrap().unwrap();
     assert_eq!((first.offset_bytes, first.len_bytes), (1_936_993 * 512, 4096));
 }
@@ -355,7 +357,7 @@ fn csv_of_other_separators_and_with_quotes() {
     let text = String::from_utf8(sample(FormatId::Csv).to_vec()).unwrap();
     for separator in [",", "\t", ";", "|", " , "] {
         let other = text.replace(',', separator);
-        let reader = reader(other.as_bytes(), None, OpenOptions::default()).expect("opens");
+        let reader = reader(other.as_bytes(), None, ReaderOptions::default()).expect("opens");
         assert_eq!(reader.format(), FormatId::Csv, "{separator:?}");
         assert_eq!(reader.map(|record| record.unwrap()).collect::<Vec<_>>(), expected, "{separator:?}");
     }
@@ -386,7 +388,7 @@ fn packed_files_are_told_by_their_first_bytes() {
     let zstd = [halves.0, halves.1].map(|half| zstd::encode_all(half, 19).unwrap()).concat();
     let packed = [(plain.to_vec(), Packing::Plain), (zstd, Packing::Zstd), (gzip(plain), Packing::Gzip)];
     for (bytes, packing) in packed {
-        let mut reader = reader(&bytes, None, OpenOptions::default()).unwrap();
+        let mut reader = reader(&bytes, None, ReaderOptions::default()).unwrap();
         assert_eq!((reader.packing(), reader.format()), (packing, FormatId::Content));
         let read: Vec<Record> = reader.by_ref().map(|record| record.unwrap()).collect();
         assert_eq!(read, records(plain, FormatId::Content));
@@ -402,7 +404,7 @@ fn zstd_may_begin_with_a_frame_to_be_skipped() {
     for number in [0x50, 0x5f] {
         let skipped = [&[number, 0x2a, 0x4d, 0x18, 4, 0, 0, 0][..], &(data.len() as u32).to_le_bytes()].concat();
         let bytes = [&skipped[..], &data, &skipped, &data].concat();
-        let reader = reader(&bytes, None, OpenOptions::default()).unwrap();
+        let reader = reader(&bytes, None, ReaderOptions::default()).unwrap();
         assert_eq!((reader.packing(), reader.format()), (Packing::Zstd, FormatId::Content));
         assert_eq!(reader.filter(|record| record.is_ok()).count(), 8);
     }
@@ -412,7 +414,7 @@ fn zstd_may_begin_with_a_frame_to_be_skipped() {
 fn xz_is_unpacked() {
     // printf '1 1 0 0\n2 3 0 1\n' | xz
     let packed = include_bytes!("../fixtures/two.lis.xz");
-    let reader = reader(packed, Some(FormatId::ArcLis), OpenOptions::default()).unwrap();
+    let reader = reader(packed, Some(FormatId::ArcLis), ReaderOptions::default()).unwrap();
     assert_eq!(reader.packing(), Packing::Xz);
     assert_eq!(reader.map(|record| record.unwrap().len_bytes).collect::<Vec<_>>(), [4096, 3 * 4096]);
 }
@@ -423,7 +425,7 @@ fn batches_are_the_same_records() {
     for n in 0..1000u32 {
         text.extend(format!("{n} 1 0 {n}\n").into_bytes());
     }
-    let mut reader = reader(&text, Some(FormatId::ArcLis), OpenOptions::default()).unwrap();
+    let mut reader = reader(&text, Some(FormatId::ArcLis), ReaderOptions::default()).unwrap();
     let mut pages = Vec::new();
     pages.push(reader.next().unwrap().unwrap().offset_bytes / 4096);
     loop {
@@ -445,11 +447,11 @@ fn files_are_opened_by_path() {
     // The name says zstd, the bytes do not.
     std::fs::write(&path, sample(FormatId::Fiu)).unwrap();
     assert_eq!(larder_trace::detect(&path).unwrap(), FormatId::Fiu);
-    let reader = larder_trace::open(&path, None, OpenOptions::default()).unwrap();
+    let reader = larder_trace::open(&path, None, ReaderOptions::default()).unwrap();
     assert_eq!(reader.progress_bytes().1, Some(sample(FormatId::Fiu).len() as u64));
     assert_eq!(reader.count(), 2);
     for wrong in [folder.join("none"), folder.clone()] {
-        let error = larder_trace::open(&wrong, None, OpenOptions::default()).err().unwrap();
+        let error = larder_trace::open(&wrong, None, ReaderOptions::default()).err().unwrap();
         assert_eq!(error.kind(), TraceErrorKind::Io);
         assert!(error.to_string().contains(wrong.to_str().unwrap()), "{error}");
     }

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larder_trace::{
-    ChunkRequest, Content, Fingerprint, Initial, Op, Provenance, RechunkOptions, Rechunker, Record, TraceResult,
+    ChunkRequest, ContentId, Initial, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent, TraceResult,
     Unknown, chunks, zero,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -16,10 +16,10 @@ use twox_hash::XxHash3_128;
 const SEED: RngSeed = RngSeed::Fixed(20_261);
 
 /// The content of a block; `None` is unknown.
-type Held = Option<Content>;
+type Held = Option<TraceContent>;
 
-const TRIMMED: Content =
-    Content { fingerprint: zero::XXH3_4K, stored_bytes: None, is_zero: true, provenance: Provenance::Recorded };
+const TRIMMED: TraceContent =
+    TraceContent { fingerprint: zero::XXH3_4K, stored_bytes: None, is_zero: true, provenance: Provenance::Recorded };
 
 struct Model {
     options: RechunkOptions,
@@ -107,12 +107,12 @@ impl Model {
         requests
     }
 
-    fn compose(&self, chunk: u64) -> Content {
+    fn compose(&self, chunk: u64) -> TraceContent {
         let per_chunk = u64::from(self.options.chunk_bytes) / self.block_bytes;
         let blocks: Vec<(u64, Held)> =
             (chunk * per_chunk..(chunk + 1) * per_chunk).map(|at| (at, self.disk[&at])).collect();
         let unknown_is_zero = self.options.unknown == Unknown::Zero;
-        let prints: Vec<Fingerprint> = blocks
+        let prints: Vec<ContentId> = blocks
             .iter()
             .map(|(at, held)| match held {
                 Some(content) if content.is_zero => zero::XXH3_4K,
@@ -120,7 +120,7 @@ impl Model {
                 None if unknown_is_zero => zero::XXH3_4K,
                 None => {
                     let seed = u64::from_be_bytes(*b"unwritte");
-                    Fingerprint::from_u128(XxHash3_128::oneshot_with_seed(seed, &at.to_be_bytes()))
+                    ContentId::from_u128(XxHash3_128::oneshot_with_seed(seed, &at.to_be_bytes()))
                 }
             })
             .collect();
@@ -130,12 +130,12 @@ impl Model {
             [one] => *one,
             all => {
                 let bytes: Vec<u8> = all.iter().flat_map(|print| print.to_u128().to_be_bytes()).collect();
-                Fingerprint::from_u128(XxHash3_128::oneshot(&bytes))
+                ContentId::from_u128(XxHash3_128::oneshot(&bytes))
             }
         };
         let held = blocks.iter().filter_map(|(_, held)| *held);
         let provenance = held.map(|content| content.provenance).max().unwrap_or_default();
-        Content { fingerprint, stored_bytes: self.stored_bytes(&blocks), is_zero, provenance }
+        TraceContent { fingerprint, stored_bytes: self.stored_bytes(&blocks), is_zero, provenance }
     }
 
     fn stored_bytes(&self, blocks: &[(u64, Held)]) -> Option<u32> {
@@ -148,7 +148,7 @@ impl Model {
                     continue;
                 }
                 None => zeroes,
-                Some(Content { stored_bytes: Some(bytes), .. }) => u64::from(*bytes),
+                Some(TraceContent { stored_bytes: Some(bytes), .. }) => u64::from(*bytes),
                 Some(content) if content.is_zero => zeroes,
                 Some(_) => return None,
             };
@@ -199,8 +199,8 @@ fn records(steps: &[Step], block_bytes: u64, sizes: u64) -> Vec<Record> {
             Step::Access(is_read, at, count, first) => records.extend((0..count).map(|block| {
                 let content = (first + block) % 9;
                 let is_zero = content == 0;
-                let content = Content {
-                    fingerprint: if is_zero { zero::XXH3_4K } else { Fingerprint([content << 60, content]) },
+                let content = TraceContent {
+                    fingerprint: if is_zero { zero::XXH3_4K } else { ContentId([content << 60, content]) },
                     // None, all, or some have sizes.
                     stored_bytes: (sizes > content % 3).then_some((content * 977 % block_bytes) as u32 + 1),
                     is_zero,

@@ -4,8 +4,8 @@ use std::io::Cursor;
 
 use crate::common::{reader, records, traces};
 use larder_trace::{
-    AustereWriter, Compressibility, Content, ContentWriter, CsvWriter, Fingerprint, FormatId, Op, OpenOptions,
-    OracleGeneralWriter, Provenance, Record, RecordWriter, Tag, TraceErrorKind, TraceResult, Written, convert,
+    AustereWriter, Compressibility, ContentId, ContentWriter, CsvWriter, FormatId, Op, OracleGeneralWriter, Provenance,
+    ReaderOptions, Record, RecordWriter, Tag, TraceContent, TraceErrorKind, TraceResult, WriteTotals, convert,
     generate::{ZipfConfig, ZipfTrace},
     zero,
 };
@@ -15,7 +15,7 @@ use proptest::{prelude::*, test_runner::RngSeed};
 const SEED: RngSeed = RngSeed::Fixed(20_260);
 
 /// Writes records to a sink that stays when the writer is gone.
-fn written<W, F>(records: &[Record], make: F) -> TraceResult<(Vec<u8>, Written)>
+fn written<W, F>(records: &[Record], make: F) -> TraceResult<(Vec<u8>, WriteTotals)>
 where
     W: RecordWriter,
     F: FnOnce(Shared) -> TraceResult<W>,
@@ -58,8 +58,8 @@ fn a_record() -> impl Strategy<Value = Record> {
     let content = (any::<[u64; 2]>(), prop::option::of(0u32..=4096), any::<bool>(), provenance);
     let place = (prop::option::of(0u64..1 << 50), 0u64..1 << 40, 1u64..1 << 20, "[a-z0-9]{0,15}");
     (op, place, prop::option::of(content)).prop_map(|(op, (time_us, sector, sectors, tag), content)| {
-        let content = content.map(|([high, low], stored_bytes, is_zero, provenance)| Content {
-            fingerprint: if is_zero { zero::XXH3_4K } else { Fingerprint([high, low]) },
+        let content = content.map(|([high, low], stored_bytes, is_zero, provenance)| TraceContent {
+            fingerprint: if is_zero { zero::XXH3_4K } else { ContentId([high, low]) },
             stored_bytes,
             is_zero,
             provenance,
@@ -89,8 +89,8 @@ proptest! {
     #[test]
     fn our_columns_say_everything(trace in a_trace()) {
         let (bytes, written) = written(&trace, ContentWriter::new).unwrap();
-        prop_assert_eq!(written, Written { records: trace.len() as u64, dropped: 0 });
-        let back = reader(&bytes, None, OpenOptions::default()).unwrap();
+        prop_assert_eq!(written, WriteTotals { records: trace.len() as u64, dropped: 0 });
+        let back = reader(&bytes, None, ReaderOptions::default()).unwrap();
         prop_assert_eq!(back.format(), FormatId::Content);
         let back: Vec<Record> = back.collect::<TraceResult<_>>().unwrap();
         prop_assert_eq!(back, trace);
@@ -121,7 +121,7 @@ proptest! {
         let (bytes, written) = written(&sized, |out| Ok(AustereWriter::new(out))).unwrap();
         let back = records(&bytes, FormatId::Austere);
         let kept: Vec<&Record> = sized.iter().filter(|record| record.is_data()).collect();
-        prop_assert_eq!(written, Written { records: kept.len() as u64, dropped: (sized.len() - kept.len()) as u64 });
+        prop_assert_eq!(written, WriteTotals { records: kept.len() as u64, dropped: (sized.len() - kept.len()) as u64 });
         prop_assert_eq!(back.len(), kept.len());
         for (back, kept) in back.iter().zip(kept) {
             let (a, b) = (back.content.unwrap(), kept.content.unwrap());
@@ -163,7 +163,7 @@ fn many_blocks_of_oracle_general_are_filled_in() {
 fn oracle_general_is_what_libcachesim_has_for_the_same_trace() {
     let Some(traces) = traces("oracle_general_is_what_libcachesim_has_for_the_same_trace") else { return };
     let folder = traces.join("public/cloudphysics");
-    let csv = larder_trace::open(&folder.join("cloudPhysicsIO.csv"), None, OpenOptions::default()).expect("opens");
+    let csv = larder_trace::open(&folder.join("cloudPhysicsIO.csv"), None, ReaderOptions::default()).expect("opens");
     let ours = Shared::default();
     convert(csv, OracleGeneralWriter::new(ours.clone())).expect("written");
     let ours = ours.0.lock().expect("no writer panicked").get_ref().clone();
@@ -181,7 +181,7 @@ fn a_generated_trace_keeps_its_labels() {
     let trace: Vec<Record> = ZipfTrace::new(config).expect("sound").collect::<TraceResult<_>>().expect("records");
     let (bytes, _) = written(&trace, ContentWriter::new).expect("written");
     let back: Vec<Record> =
-        reader(&bytes, None, OpenOptions::default()).expect("opens").collect::<TraceResult<_>>().expect("records");
+        reader(&bytes, None, ReaderOptions::default()).expect("opens").collect::<TraceResult<_>>().expect("records");
     assert_eq!(back, trace);
     assert!(back.iter().all(|record| record.content.is_some_and(|content| content.provenance == Provenance::Made)));
 }
@@ -196,7 +196,7 @@ fn what_a_format_cannot_say_is_refused() {
     let error = written(&late, |out| Ok(OracleGeneralWriter::new(out))).expect_err("a late time");
     assert_eq!(error.kind(), TraceErrorKind::Parameter);
     // An error of reading ends the writing.
-    let broken = reader(b"1 1 0 0\nx\n", Some(FormatId::ArcLis), OpenOptions::default()).expect("opens");
+    let broken = reader(b"1 1 0 0\nx\n", Some(FormatId::ArcLis), ReaderOptions::default()).expect("opens");
     let error = convert(broken, CsvWriter::new(Vec::new()).expect("a header")).expect_err("a bad line");
     assert_eq!(error.kind(), TraceErrorKind::BadRecord);
 }

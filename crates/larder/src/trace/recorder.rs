@@ -21,7 +21,7 @@ use larder_engine::{
     codec::is_zero,
     tickets::{Ticket, Tickets},
 };
-use larder_trace::{Content, Fingerprint, Op, Provenance, Record, zero};
+use larder_trace::{ContentId, Op, Provenance, Record, TraceContent, zero};
 use std::{cell::RefCell, future::Future, ops::Deref, sync::Arc};
 use twox_hash::XxHash3_64;
 
@@ -41,7 +41,7 @@ struct Core {
     tickets: Arc<Tickets>,
     block_bytes: u64,
     /// The content of a block of zeroes in the trace.
-    zeroes: Content,
+    zeroes: TraceContent,
 }
 
 /// A block that a request covers in part. `None`: it cannot be read.
@@ -133,7 +133,7 @@ impl Core {
         Some(whole)
     }
 
-    fn record(&self, op: Op, block: u64, content: Option<Content>) -> Record {
+    fn record(&self, op: Op, block: u64, content: Option<TraceContent>) -> Record {
         Record { content, ..Record::new(0, op, block * self.block_bytes, self.block_bytes) }
     }
 
@@ -196,12 +196,12 @@ impl Core {
 }
 
 /// Returns fingerprint and size of a block.
-fn content_of(block: &[u8]) -> Content {
+fn content_of(block: &[u8]) -> TraceContent {
     let is_zero = is_zero(block);
     let hash = XxHash3_64::oneshot(block);
-    Content {
+    TraceContent {
         // The block of 4 KiB stands for zeroes of every size.
-        fingerprint: if is_zero { zero::XXH3_4K } else { Fingerprint([0, hash]) },
+        fingerprint: if is_zero { zero::XXH3_4K } else { ContentId([0, hash]) },
         stored_bytes: Some(stored_bytes(block)),
         is_zero,
         provenance: Provenance::Recorded,

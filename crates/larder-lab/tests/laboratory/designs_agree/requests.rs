@@ -9,7 +9,7 @@ use larder_sim::{
     cache::{Content, Request},
     replay::Batches,
 };
-use larder_trace::{ChunkRequest, FormatId, OpenOptions, RechunkOptions, Rechunker, TraceResult};
+use larder_trace::{ChunkRequest, FormatId, ReaderOptions, RechunkOptions, Rechunker, TraceResult};
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -186,7 +186,7 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
         println!("skipped: the trace {}", trace.path);
         return Vec::new();
     }
-    let open = || larder_trace::open(&path, trace.format, OpenOptions::default()).expect("the trace opens");
+    let open = || larder_trace::open(&path, trace.format, ReaderOptions::default()).expect("the trace opens");
     let mut requests = if block < chunk {
         let mut rechunker = Rechunker::new(RechunkOptions::new(chunk as u32)).expect("a size");
         rechunker.learn(open()).expect("a sound trace");

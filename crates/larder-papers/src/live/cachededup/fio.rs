@@ -22,7 +22,7 @@ use larder_device::{
     throttled::Profile,
 };
 use larder_sim::report::plot::Scale;
-use larder_trace::{Fingerprint, Op};
+use larder_trace::{ContentId, Op};
 use std::sync::Arc;
 
 /// The disk of the blocks.
@@ -169,7 +169,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
 
 /// Returns a request for a block of its own content, which compresses to a half.
 fn request(op: Op, place: u64, apart: u64) -> PaperRequest {
-    let fingerprint = Fingerprint([mix64(place + 1), mix64(!place)]);
+    let fingerprint = ContentId([mix64(place + 1), mix64(!place)]);
     let bytes = Bytes::Of { fingerprint, stored_bytes: CHUNK_BYTES / 2 };
     let len = u64::from(CHUNK_BYTES);
     PaperRequest {

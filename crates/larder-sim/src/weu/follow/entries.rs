@@ -10,13 +10,13 @@ use std::{collections::HashMap, sync::Arc};
 
 /// See the module.
 #[derive(Default)]
-pub struct Region {
+pub struct FollowedRegion {
     slots: HashMap<SlotId, Arc<RegionEntry>>,
     /// By the number of the write.
     taken: HashMap<u64, Arc<RegionEntry>>,
 }
 
-impl Region {
+impl FollowedRegion {
     /// Returns the content of the metadata slot of `slot`.
     pub fn read(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
         self.slots.get(&slot).cloned()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use larder_sim::bound::{BoundCollector, BoundTrace, Zeroes};
-use larder_trace::{rng::Rng, zipf::Zipf};
+use larder_trace::{rng::TraceRng, zipf::Zipf};
 
 use super::game::content;
 
@@ -44,7 +44,7 @@ pub fn collect(requests: &[(u64, u32, bool)]) -> BoundTrace {
 /// Returns contents drawn by Zipf's law, with scans between, and some writes. Sizes are 1 to
 /// `bytes_max`, each content's its own.
 pub fn requests(seed: u64, count: u64, bytes_max: u64) -> Vec<(u64, u32, bool)> {
-    let mut rng = Rng::new(seed);
+    let mut rng = TraceRng::new(seed);
     let zipf = Zipf::new(count / 8, 0.4 + rng.unit());
     let mut scanned = count;
     let mut requests = Vec::new();

@@ -7,7 +7,7 @@ use larder_sim::{
     bound::{BoundCollector, BoundTrace, Zeroes},
     cache::Content,
 };
-use larder_trace::{Op, OpenOptions};
+use larder_trace::{Op, ReaderOptions};
 
 /// Returns the folder of traces beside the checkout, or prints a line and returns `None`.
 fn traces(test: &str) -> Option<PathBuf> {
@@ -24,7 +24,7 @@ fn traces(test: &str) -> Option<PathBuf> {
 fn collect(path: &Path, zeroes: Zeroes) -> (BoundTrace, u64) {
     let mut collector = BoundCollector::new(zeroes);
     let mut touched = std::collections::HashSet::new();
-    for record in larder_trace::open(path, None, OpenOptions::default()).expect("opens") {
+    for record in larder_trace::open(path, None, ReaderOptions::default()).expect("opens") {
         let record = record.expect("a sound record");
         let Some(known) = record.content else { continue };
         let fingerprint = Fingerprint(known.fingerprint.to_u128().to_be_bytes());

@@ -11,7 +11,7 @@ use larder_device::{
     threads::{ThreadRuntime, ThreadRuntimeOptions},
     throttled::{Profile, Throttled},
 };
-use larder_trace::{Fingerprint, Info, InfoCollector, Op, OpenOptions, Record};
+use larder_trace::{ContentId, Info, InfoCollector, Op, ReaderOptions, Record};
 use std::{
     collections::HashMap,
     path::PathBuf,
@@ -54,7 +54,7 @@ impl Bench {
     fn records(self) -> Vec<Record> {
         self.log.finish().expect("a whole trace");
         self.runtime.shutdown();
-        let trace = larder_trace::open(&self.path, None, OpenOptions::default()).expect("a trace");
+        let trace = larder_trace::open(&self.path, None, ReaderOptions::default()).expect("a trace");
         let records = trace.collect::<Result<Vec<_>, _>>().expect("good lines");
         std::fs::remove_file(&self.path).expect("clean up");
         records
@@ -65,7 +65,7 @@ fn short(records: &[Record]) -> Vec<(u64, Op, u64, u64)> {
     records.iter().map(|record| (record.request, record.op, record.offset_bytes, record.len_bytes)).collect()
 }
 
-fn fingerprints(records: &[Record]) -> Vec<Option<Fingerprint>> {
+fn fingerprints(records: &[Record]) -> Vec<Option<ContentId>> {
     records.iter().map(|record| record.content.map(|content| content.fingerprint)).collect()
 }
 

@@ -201,7 +201,7 @@ pub fn parts(scratch: &Scratch) -> Vec<PathBuf> {
 
 /// Returns the requests of a recording, which is whole.
 pub fn recorded_requests(trace: &Path) -> u64 {
-    let records = larder_trace::open(trace, None, larder_trace::OpenOptions::default());
+    let records = larder_trace::open(trace, None, larder_trace::ReaderOptions::default());
     let records = records.unwrap_or_else(|error| panic!("{error}"));
     let mut requests: Vec<u64> =
         records.map(|record| record.unwrap_or_else(|error| panic!("{error}")).request).collect();
