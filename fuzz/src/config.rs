@@ -9,7 +9,7 @@
 //!
 //! It does not open the named files.
 
-use super::{args, client, config_file, control, error, memory, size, state_dir};
+use super::{args, client, config_file, control, error, memory, size, state_record};
 use larder_serve::nbd::ServeAddress;
 use serde_json::Value;
 use std::{
@@ -127,12 +127,12 @@ fn reply(data: &[u8]) {
 
 /// Parses bytes as the state file of a cache.
 pub fn state_file(data: &[u8]) {
-    let (parsed, peak) = memory::peak_of(|| state_dir::parse(data));
+    let (parsed, peak) = memory::peak_of(|| state_record::parse(data));
     assert!(peak <= ALLOCATED_BYTES + ALLOCATED_PER_BYTE * data.len(), "{peak} bytes for {}", data.len());
     match parsed {
         Ok(record) => {
             let text = serde_json::to_vec_pretty(&record).expect("plain values");
-            assert_eq!(state_dir::parse(&text), Ok(record), "a state file reads back as something else");
+            assert_eq!(state_record::parse(&text), Ok(record), "a state file reads back as something else");
         }
         Err(what) => {
             let sentence = error::Failure::failed(&what).sentence().expect("a complaint has words");

@@ -17,4 +17,4 @@ pub mod memory;
 pub mod record;
 pub mod trace;
 
-use larder::{args, client, config_file, control, error, size, state_dir};
+use larder::{args, client, config_file, control, error, size, state_record};

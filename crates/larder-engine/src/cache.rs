@@ -163,6 +163,7 @@ impl Cache {
             waiting_for_destage: AtomicU32::new(0),
             flash_standing: Mutex::new(Standing::Sound),
             is_nameless: AtomicBool::new(false),
+            expects_end: AtomicBool::new(false),
             draining: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             finishing: AtomicBool::new(false),
@@ -330,11 +331,13 @@ async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
     if let Some(keeper) = shared.tuning.fence.0.clone() {
         compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
     }
+    let newest = shared.tuning.fence.0.as_ref().map_or(0, |keeper| keeper.newest_superblock());
     let (names_frames, durable_frame) = (shared.geometry.store.names_frames(), shared.durable_frame());
     // This repairs a damaged twin, too, because both are written.
     shared
         .superblock
         .update(&*shared.flash, &shared.counters, |superblock| {
+            superblock.sequence = superblock.sequence.max(newest + 1);
             superblock.clean_shutdown = false;
             superblock.state_dir = state_dir;
             // From here on each write to a slot names a frame of the log. The bit keeps out

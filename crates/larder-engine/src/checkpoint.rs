@@ -5,11 +5,11 @@
 //! (2) Slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
 //! exported piece by piece. Operations go on meanwhile. The pieces go to the area that the last
 //! checkpoint does not use. (3) In write-through and write-around the origin is flushed: pieces
-//! name clean mappings that no log has yet. Then all decisions so far are committed, in one frame
-//! at least. So each mapping in a piece is durable, or durably forgotten. (4) The header is
-//! written, with a flush before and after. (5) The superblock twins point to it, and name the
-//! newest frame. (6) The log before the noted position is free. A crash before (5) leaves the last
-//! checkpoint and its log.
+//! name clean mappings that no log has yet. Then all decisions so far are committed. So each
+//! mapping in a piece is durable, or durably forgotten. (4) The header is written, with a flush
+//! before and after. (5) The superblock twins point to it, and name the newest frame. (6) The log
+//! before the noted position is free. (7) If no frame lies behind that position, one without
+//! entries is written and named. A crash before (5) leaves the last checkpoint and its log.
 //!
 //! The pieces are of different moments. Replaying the log from the noted position over them ends in
 //! the right state. For each address the last entry after the position wins; without such an entry,
@@ -401,7 +401,13 @@ impl Shared {
         if self.mode.get() != WriteMode::Back {
             self.flush_origin().await.map_err(|error| self.origin_failed(error, false))?;
         }
-        self.state.lock().log.want_frame(position.frame_seq);
+        if clean_shutdown {
+            // An end is tried once. So the next opening need not make the frame.
+            let mut state = self.state.lock();
+            if !self.log_is_crowded(&state) {
+                state.log.want_frame(position.frame_seq);
+            }
+        }
         self.commit_everything(true).await?;
         let durable_frame = self.durable_frame();
         // (4)
@@ -431,6 +437,11 @@ impl Shared {
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);
         self.signals.checkpointed.notify();
+        // (7) Not before (6): tries of a checkpoint that fails take no room in the log. If it
+        // fails, the next checkpoint or opening makes the frame.
+        if !clean_shutdown {
+            let _ = self.name_a_frame().await;
+        }
         Ok(())
     }
 }

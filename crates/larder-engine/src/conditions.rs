@@ -139,7 +139,7 @@ pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> 
         // The flash of a detached cache is not used any more.
         _ if found.superblock.detached => {}
         Ok(None) => {}
-        Ok(Some(Raised { why, dirty_bytes: noted_bytes, is_destaged })) => {
+        Ok(Some(Raised { why, dirty_bytes: noted_bytes, is_destaged, .. })) => {
             let becomes = match found.dirty_bytes() {
                 _ if is_destaged => {
                     "the origin has all that was dirty: what the flash holds is dropped at the next opening".to_owned()
@@ -202,6 +202,10 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
             let what = format!("{bytes} bytes of dirty data are on a flash that failed; the origin lacks them");
             add("undurable_data", Severity::Degraded, what);
         }
+    }
+    if let (None, Fence::Refused(why)) = (&state.flash_failed, &state.fence) {
+        let what = format!("there is no fence, and a copy that takes the name of the flash would be believed: {why}");
+        add("fence_refused", Severity::Degraded, what);
     }
     if !state.lost.is_empty() {
         let first = state.lost.keys().next().copied().unwrap_or_default() * chunk_bytes;

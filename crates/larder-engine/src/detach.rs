@@ -66,6 +66,12 @@ impl Cache {
         self.shared().refuse_if_draining().is_err() || self.is_closed()
     }
 
+    /// Notes that the cache will be closed soon. Requests go on, and from now on a write that the
+    /// flash refuses for want of room waits as long as one of the end itself.
+    pub fn expect_end(&self) {
+        self.shared().expects_end.store(true, std::sync::atomic::Ordering::Release);
+    }
+
     /// Returns the superblock in force.
     pub fn superblock(&self) -> Superblock {
         self.shared().superblock.get()

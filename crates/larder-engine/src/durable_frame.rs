@@ -4,8 +4,8 @@
 //! An opening that will be written to, in order: (1) The superblock loses its mark of an orderly
 //! end, and names the last frame that recovery found. (2) If the log has no frame, one without
 //! entries is made durable. (3) The superblock names that frame. A crash before (3) leaves a log
-//! without any client's entry. Each checkpoint makes a frame behind its log start durable in the
-//! same way, before its superblock names the newest one. So most openings write nothing more.
+//! without any client's entry. A checkpoint that leaves a log without a frame does (2) and (3),
+//! too. So most openings write nothing more.
 //!
 //! Invariants: a named frame is durable. Each frame before it is, too, from the log start on.
 //!

@@ -41,11 +41,9 @@ pub trait FenceKeeper: Send + Sync {
     /// Puts the fence up, durably before it returns. If the fence is up already, it changes
     /// nothing.
     ///
-    /// `dirty_bytes` of dirty data and trimmed ranges were on the flash at that time.
-    ///
     /// # Errors
     /// A sentence: then no write goes past the flash.
-    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String>;
+    fn raise(&self, fence: Raised) -> Result<(), String>;
 
     /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older.
     ///
@@ -61,6 +59,11 @@ pub trait FenceKeeper: Send + Sync {
     /// # Errors
     /// A sentence.
     fn lower(&self) -> Result<(), String>;
+
+    /// Returns the number of the newest superblock of any flash of this cache; 0 if unknown.
+    ///
+    /// The opening counts on from there, so each flash that it leaves behind is an older copy.
+    fn newest_superblock(&self) -> u64;
 
     /// Notes the mode of the cache from now on, and the number of the superblock on its flash.
     ///
@@ -81,6 +84,8 @@ pub struct Raised {
     pub why: String,
     /// Bytes of dirty data and trimmed ranges that the flash had then; 0 if the note tells none.
     pub dirty_bytes: u64,
+    /// The number of the flash's newest superblock then; 0 if the note tells none.
+    pub superblock_sequence: u64,
     /// The origin has all data that the flash calls dirty ([`FenceKeeper::note_destaged`]).
     pub is_destaged: bool,
 }

@@ -69,7 +69,7 @@ impl Patience {
         let waited = now.saturating_sub(self.began);
         match error.kind {
             kind if kind.is_shortage() => {
-                let ends = shared.draining.load(Acquire);
+                let ends = shared.draining.load(Acquire) || shared.expects_end.load(Acquire);
                 let ending_since = ends.then(|| *self.ending_since.get_or_insert(now));
                 shared.tuning.flash_full_timeout.is_none_or(|most| waited < most)
                     && ending_since.is_none_or(|since| now.saturating_sub(since) < END_WAIT)

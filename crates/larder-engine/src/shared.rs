@@ -148,6 +148,8 @@ pub struct Shared {
     pub(crate) flash_standing: Mutex<Standing>,
     /// The file of the flash has lost its name.
     pub is_nameless: AtomicBool,
+    /// An end is near: waits for room are short from now on.
+    pub(crate) expects_end: AtomicBool,
     /// The cache begins to close: it refuses new requests and those that wait for room.
     pub draining: AtomicBool,
     /// All data is written, and the background tasks may end.

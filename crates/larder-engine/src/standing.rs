@@ -53,13 +53,14 @@ impl Shared {
             Standing::Truncated(bytes) if self.state.lock().flash_failed.is_none() => {
                 self.fail_cut_flash(bytes);
             }
-            Standing::Truncated(_) => {}
+            // The keeper may have refused the fence, or the note, before.
+            Standing::Truncated(_) => self.fence_in_background(),
             Standing::Unlinked => {
                 if !self.is_nameless.swap(true, Relaxed) {
                     self.ask_for_destage(Wanted::Now);
                     self.conditions_changed();
-                    self.fence_in_background();
                 }
+                self.fence_in_background();
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     flush::flush,
     held::{self, Held},
     lines, set,
-    state_dir::StateRecord,
+    state_record::StateRecord,
     status::Report,
 };
 use larder_device::{Standing, watched::Watch};

@@ -29,7 +29,7 @@ use crate::{
     volume::start_runtime,
 };
 use larder_device::{BlockDevice, driver::block_on};
-use larder_engine::{FenceKeeper, WriteMode, status::mode_name};
+use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
 use std::{path::Path, sync::Arc};
 
 /// Serves until a signal.
@@ -77,8 +77,10 @@ pub fn serve_without_flash(
     let servers = bind(&args.nbd, limits(args, 0), &name, device.clone(), ending)?;
     let mut control = bind_control(&uuid, ending)?;
     // From here on the flash may be older than the origin.
+    let why = "it was served without its flash".to_owned();
+    let fence = Raised { why, dirty_bytes: 0, superblock_sequence: 0, is_destaged: false };
     let raising = format!("raising the fence in {}", state.file().display());
-    let raised = ending.during(raising, || state.raise("it was served without its flash", 0));
+    let raised = ending.during(raising, || state.raise(fence));
     raised.map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));

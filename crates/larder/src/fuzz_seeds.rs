@@ -10,7 +10,7 @@ mod memory;
 #[path = "../../../fuzz/src/seeded.rs"]
 mod seeded;
 
-use crate::{args, client, config_file, control, error, size, state_dir};
+use crate::{args, client, config_file, control, error, size, state_record};
 
 #[global_allocator]
 static ALLOCATOR: memory::Counting = memory::Counting;

@@ -45,6 +45,7 @@ mod set;
 pub mod signals;
 pub mod size;
 pub mod state_dir;
+pub mod state_record;
 mod status;
 mod steps;
 pub mod trace;

@@ -134,6 +134,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     }
     // (7)
     is_ending.store(true, Ordering::Release);
+    cache.expect_end();
     output::note("ending: requests finish, then everything is flushed");
     let in_order = shut_down(&servers, &ending, &account);
     ending.now("what clients wrote was being flushed");

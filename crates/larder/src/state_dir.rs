@@ -14,10 +14,10 @@ use crate::{
     error::{Failure, Outcome, system_reason},
     flash::{Access, absolute, named, open_flash},
     run_dir,
+    state_record::{FILE_BYTES_MAX, StateRecord, VERSION, parse},
 };
 use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
 use larder_format::Superblock;
-use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Write},
@@ -26,74 +26,8 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Longest state file, in bytes.
-const FILE_BYTES_MAX: u64 = 64 << 10;
 /// The most files of a directory that are read.
 const FILES_MAX: usize = 4096;
-/// Version of the file's form. Version 1 lacks `destaged`, and version 2 all that came later.
-const VERSION: u32 = 3;
-
-/// The state of one cache in its file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct StateRecord {
-    version: u32,
-    /// The flash's UUID in hexadecimal digits.
-    pub flash_uuid: String,
-    /// The path of the flash when it was last served.
-    pub flash: String,
-    /// The same path as it was named; a link may go with the device.
-    pub flash_named: String,
-    /// The volume's name.
-    pub volume: String,
-    /// The URI of the origin.
-    pub origin: String,
-    /// Its size.
-    pub origin_bytes: u64,
-    /// Identifies the origin beyond its size; 0 for nothing.
-    pub origin_identity: u64,
-    /// The write mode, by name: `write-back` as soon as the origin may lack something.
-    pub mode: String,
-    /// The reason for the fence, if it is up.
-    pub fence: Option<String>,
-    /// Bytes of dirty data and trimmed ranges that the flash had when the fence went up.
-    #[serde(default)]
-    pub fence_dirty_bytes: u64,
-    /// Behind the fence all dirty data went to the origin: the flash's dirty data is older.
-    #[serde(default)]
-    pub destaged: bool,
-    /// The number of the superblock on the flash at least; a flash with a lower one is a copy.
-    #[serde(default)]
-    pub superblock_sequence: u64,
-    /// The flash knows of this file; without that, the flash may be served without the file.
-    pub registered: bool,
-}
-
-impl StateRecord {
-    /// Returns the fence, if it is up.
-    pub fn raised(&self) -> Option<Raised> {
-        let (dirty_bytes, is_destaged) = (self.fence_dirty_bytes, self.destaged);
-        self.fence.clone().map(|why| Raised { why, dirty_bytes, is_destaged })
-    }
-}
-
-/// Parses a state file.
-///
-/// # Errors
-/// The fault, in a few words.
-pub fn parse(bytes: &[u8]) -> Result<StateRecord, String> {
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
-    }
-    let record: StateRecord = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
-    let is_later = record.fence_dirty_bytes != 0 || record.superblock_sequence != 0;
-    match record.version {
-        1 if !record.destaged && !is_later => Ok(record),
-        2 if !is_later => Ok(record),
-        VERSION => Ok(record),
-        version => Err(format!("its version is {version}, and is not one that this Larder knows with such fields")),
-    }
-}
 
 /// The state of one cache.
 pub struct StateDir {
@@ -146,8 +80,12 @@ impl StateDir {
                 known.display()
             )));
         }
-        for record in [&found, &left_behind].into_iter().flatten().filter(|_| !adopt) {
-            refuse_older(superblock, record, &dir)?;
+        let mut newest = 0;
+        for record in [&found, &left_behind].into_iter().flatten() {
+            if !adopt {
+                refuse_older(superblock, record, &dir)?;
+            }
+            newest = newest.max(record.superblock_sequence);
         }
         // The record whose fence counts holds the state of the dirty data.
         let fenced = [&found, &left_behind].into_iter().flatten().find_map(StateRecord::raised);
@@ -164,9 +102,10 @@ impl StateDir {
             // The engine notes it before anything is written.
             mode: found.map_or_else(|| mode_name(superblock.mode).to_owned(), |found| found.mode),
             fence_dirty_bytes: fenced.as_ref().map_or(0, |fence| fence.dirty_bytes),
+            fence_superblock: fenced.as_ref().map_or(0, |fence| fence.superblock_sequence),
             destaged: fenced.as_ref().is_some_and(|fence| fence.is_destaged),
             fence: fenced.map(|fence| fence.why),
-            superblock_sequence: superblock.sequence,
+            superblock_sequence: newest.max(superblock.sequence),
             registered: is_registered,
         };
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
@@ -299,21 +238,27 @@ impl FenceKeeper for StateDir {
         Ok(self.record().raised())
     }
 
-    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String> {
+    fn raise(&self, fence: Raised) -> Result<(), String> {
         if self.record().fence.is_some() {
             return Ok(());
         }
         self.change(|record| {
-            record.fence = Some(why.to_owned());
-            record.fence_dirty_bytes = dirty_bytes;
-            record.destaged = false;
+            record.fence = Some(fence.why);
+            record.fence_dirty_bytes = fence.dirty_bytes;
+            record.fence_superblock = fence.superblock_sequence;
+            record.destaged = fence.is_destaged;
         })
+    }
+
+    fn newest_superblock(&self) -> u64 {
+        self.record().superblock_sequence
     }
 
     fn lower(&self) -> Result<(), String> {
         self.change(|record| {
             record.fence = None;
             record.fence_dirty_bytes = 0;
+            record.fence_superblock = 0;
             record.destaged = false;
         })
     }
@@ -356,7 +301,9 @@ fn refuse_open_to_others(dir: &Path) -> Outcome {
 ///
 /// The copy of a flash that was moved or restored from a backup has its UUID.
 fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Outcome {
-    if superblock.sequence >= record.superblock_sequence {
+    // The content of a flash behind such a fence is dropped, from whichever time it is.
+    let is_dropped = record.raised().is_some_and(|fence| fence.is_destaged);
+    if superblock.sequence >= record.superblock_sequence || is_dropped {
         return Ok(());
     }
     Err(Failure::failed(format_args!(
@@ -367,6 +314,17 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Ou
         record.superblock_sequence,
         record.flash
     )))
+}
+
+/// Refuses a flash if its state directory knows a newer one. A directory that cannot be read tells
+/// nothing here.
+///
+/// # Errors
+/// A sentence.
+pub fn refuse_older_copy(superblock: &Superblock) -> Outcome {
+    let dir = Path::new(superblock.state_dir.as_str());
+    let known = read(&dir.join(format!("{}.json", hex(&superblock.flash_uuid)))).ok().flatten();
+    known.filter(|_| !dir.as_os_str().is_empty()).map_or(Ok(()), |record| refuse_older(superblock, &record, dir))
 }
 
 /// Returns the state files of a directory, and those that cannot be read.
@@ -471,65 +429,5 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
             "does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
             elsewhere.display()
         )),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record() -> StateRecord {
-        StateRecord {
-            version: VERSION,
-            flash_uuid: "00".repeat(16),
-            flash: "/ssd/cache".into(),
-            flash_named: "/ssd/link".into(),
-            volume: "disk".into(),
-            origin: "file:///disk".into(),
-            origin_bytes: 1 << 30,
-            origin_identity: 7,
-            mode: "write-through".into(),
-            fence: Some("the device is gone".into()),
-            fence_dirty_bytes: 4096,
-            destaged: false,
-            superblock_sequence: 9,
-            registered: true,
-        }
-    }
-
-    #[test]
-    fn a_record_comes_back_as_it_was() {
-        let text = serde_json::to_vec(&record()).expect("plain values");
-        assert_eq!(parse(&text), Ok(record()));
-    }
-
-    #[test]
-    fn a_record_of_an_earlier_version_is_read() {
-        let earlier = r#"{ "version": 1, "flash_uuid": "UUID", "flash": "/ssd/cache", "flash_named": "/ssd/link",
-            "volume": "disk", "origin": "file:///disk", "origin_bytes": 1073741824, "origin_identity": 7,
-            "mode": "write-through", "fence": "the device is gone", "registered": true }"#;
-        let earlier = earlier.replace("UUID", &record().flash_uuid);
-        let expected = StateRecord { version: 1, fence_dirty_bytes: 0, superblock_sequence: 0, ..record() };
-        assert_eq!(parse(earlier.as_bytes()), Ok(expected.clone()));
-        let second = earlier.replace("\"version\": 1", "\"version\": 2, \"destaged\": true");
-        assert_eq!(parse(second.as_bytes()), Ok(StateRecord { version: 2, destaged: true, ..expected }));
-    }
-
-    #[test]
-    fn nothing_else_is_taken_for_a_record() {
-        let text = serde_json::to_string(&record()).expect("plain values");
-        for bad in [
-            String::new(),
-            "{}".into(),
-            text.replace("\"version\":3", "\"version\":4"),
-            text.replace("\"version\":3", "\"version\":2"),
-            text.replace("\"version\":3", "\"version\":1"),
-            text.replace("\"fence\"", "\"fench\""),
-            text.replace("\"origin_bytes\":1073741824", "\"origin_bytes\":-1"),
-            format!("{text}{text}"),
-            " ".repeat(FILE_BYTES_MAX as usize + 1),
-        ] {
-            assert!(parse(bad.as_bytes()).is_err(), "{bad}");
-        }
     }
 }

@@ -16,6 +16,7 @@ use crate::{
     memory::refuse_too_large,
     output::{self, aligned},
     size::{count, human},
+    state_dir::refuse_older_copy,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::driver::block_on;
@@ -57,6 +58,8 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
     if let Ok(flash) = open_flash(path, Access::Peek) {
         refuse_served(&flash, "verify --repair")?;
         refuse_too_large(&flash)?;
+        // A repair writes superblocks, and a copy would become as new as the flash.
+        refuse_older_copy(&flash.superblock)?;
     }
     let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
     let options =

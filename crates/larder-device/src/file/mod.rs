@@ -2,7 +2,7 @@
 //!
 //! Invariants: the file stays open, and its lock held, until the last operation ends. Memory that
 //! direct I/O would refuse is copied through an aligned buffer. A discarded or zeroed range of a
-//! regular file reads as zeroes. No write grows a file that was cut short.
+//! regular file reads as zeroes. No write grows a file that is known to be cut short.
 //!
 //! It does not grow the file after opening. A flush reports that another program cut the file
 //! short, and so does [`BlockDevice::standing`].
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     fn write(&self, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
-        if let Err(error) = self.check_inside(offset, data.len() as u64) {
+        if let Err(error) = self.check_inside(IoOp::Write, offset, data.len() as u64) {
             return IoFuture::ready(Err(error));
         }
         let (to, future) = IoFuture::pending();

@@ -89,16 +89,30 @@ impl Inner {
         Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
     }
 
-    /// Checks that a write lies inside the file as it is now.
+    /// Checks that a write lies inside a file that is known to be cut.
     ///
     /// A write behind the end of a cut file would grow it, with a hole in place of the lost bytes.
+    /// A look at each write would stop its thread while the file system hangs. So a cut counts once
+    /// a look has found it, and a write of the last byte looks by itself: it would hide the cut.
     ///
     /// # Errors
     /// As [`check_size`](Inner::check_size).
-    pub(super) fn check_inside(&self, offset: u64, len: u64) -> IoResult<()> {
+    pub(super) fn check_inside(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
+        let end = offset + len;
+        if self.cut_to.load(Relaxed) == u64::MAX && end < self.info.size_bytes {
+            return Ok(());
+        }
         match self.standing() {
-            Standing::Truncated(bytes) if offset + len > bytes => self.check_size(IoOp::Write, offset, len),
+            Standing::Truncated(bytes) if end > bytes => self.check_size(op, offset, len),
             _ => Ok(()),
+        }
+    }
+
+    /// Returns the bytes from the start on that no cut took, at most the device's size.
+    pub(super) fn intact_bytes(&self) -> u64 {
+        match self.standing() {
+            Standing::Truncated(bytes) => bytes,
+            _ => self.info.size_bytes,
         }
     }
 }
@@ -130,7 +144,7 @@ fn of_block_device(at: &Path) -> Option<(u64, u64)> {
 mod tests {
     use super::*;
     use crate::{
-        BlockDevice, IoBuf, WriteFlags, ZeroFlags,
+        BlockDevice, Extent, IoBuf, WriteFlags, ZeroFlags,
         driver::block_on,
         file::{FileDevice, OpenOptions},
     };
@@ -200,8 +214,15 @@ mod tests {
             written.expect_err("the write would leave a hole");
         }
         block_on(device.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("before the cut");
-        let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags::default()));
-        let _ = block_on(device.write_zeroes(last, 4096, ZeroFlags { no_hole: true, ..ZeroFlags::default() }));
+        for (no_hole, fua) in [(false, false), (true, false), (false, true)] {
+            let flags = ZeroFlags { no_hole, fua, ..ZeroFlags::default() };
+            for behind in [BYTES / 2, last] {
+                block_on(device.write_zeroes(behind, 4096, flags)).expect_err("these bytes are lost");
+            }
+        }
+        let found = block_on(device.extents(0, BYTES)).expect("extents");
+        let lost = Extent { len: BYTES - 4096, hole: false, zero: false };
+        assert_eq!(found.last(), Some(&lost), "lost bytes are no zeroes");
         assert!(matches!(device.standing(), Standing::Truncated(_)), "the device itself hid the cut");
         fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(BYTES)).expect("as before");
         block_on(device.flush()).expect("its size is back");

@@ -66,6 +66,9 @@ pub(super) fn discard(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<()>
 }
 
 pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
+    if let Err(error) = inner.check_inside(IoOp::WriteZeroes, offset, len) {
+        return IoFuture::ready(Err(error));
+    }
     let inner = inner.clone();
     // The kernel's ZERO_RANGE on a block device may write the zeroes itself.
     let offload = inner.punches && !(flags.fast_only && flags.no_hole && inner.is_block_device);
@@ -84,7 +87,11 @@ pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: Zer
             }
             result => result?,
         }
-        if flags.fua { inner.flush().await } else { Ok(()) }
+        if !flags.fua {
+            return Ok(());
+        }
+        inner.flush().await?;
+        inner.check_size(IoOp::WriteZeroes, offset, len)
     })
 }
 
@@ -128,6 +135,9 @@ fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
     let sector = u64::from(inner.info.sector_bytes);
     let mut extents = Vec::new();
     let mut at = offset;
+    // Bytes that a cut took are no zeroes: a copy of them must fail, and read them.
+    let whole = end;
+    let end = end.min(inner.intact_bytes() / sector * sector);
     while at < end && extents.len() < EXTENTS_MAX {
         let data = seek(at, libc::SEEK_DATA)?.unwrap_or(end).min(end) / sector * sector;
         if data > at {
@@ -140,6 +150,9 @@ fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
         let stop = hole.max(at + sector).min(end);
         extents.push(Extent { len: stop - at, hole: false, zero: false });
         at = stop;
+    }
+    if at >= end && at < whole && extents.len() < EXTENTS_MAX {
+        extents.push(Extent { len: whole - at, hole: false, zero: false });
     }
     Ok(extents)
 }

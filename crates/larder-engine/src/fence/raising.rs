@@ -71,8 +71,9 @@ impl Shared {
         let raised = match &self.tuning.fence.0 {
             None => Err("no state directory was named; serve with --state DIR".to_owned()),
             Some(keeper) => {
-                let (keeper, why) = (keeper.clone(), reason.to_string());
-                let raised = compute(&*self.runtime, move || keeper.raise(&why, dirty_bytes)).await;
+                let (keeper, superblock_sequence) = (keeper.clone(), self.superblock.get().sequence);
+                let fence = Raised { why: reason.to_string(), dirty_bytes, superblock_sequence, is_destaged: false };
+                let raised = compute(&*self.runtime, move || keeper.raise(fence)).await;
                 raised.unwrap_or_else(|_| Err("the process ends".to_owned()))
             }
         };
@@ -88,13 +89,19 @@ impl Shared {
         result
     }
 
-    /// Puts the fence up for a flash that loses its content, if there is a keeper. No task waits.
+    /// Puts the fence up for a flash that loses its content, if there is a keeper, and tells the
+    /// keeper once no dirty data is left. No task waits.
     ///
-    /// A failure shows in the state of the fence.
+    /// A failure shows in the state of the fence, and the next look at the flash tries again.
     pub(crate) fn fence_in_background(self: &Arc<Self>) {
-        if self.tuning.fence.0.is_some() && !self.state.lock().fence.is_up() {
+        let is_settled = matches!(self.state.lock().fence, Fence::Rising | Fence::Up { is_destaged: true });
+        if self.tuning.fence.0.is_some() && !is_settled {
             let this = self.clone();
-            self.spawn_counted(async move { drop(this.ensure_fence().await) });
+            self.spawn_counted(async move {
+                if this.ensure_fence().await.is_ok() {
+                    let _ = this.note_if_destaged().await;
+                }
+            });
         }
     }
 
@@ -150,7 +157,10 @@ pub(crate) async fn behind_fence(
     };
     let raised = compute(&**runtime, move || keeper.raised()).await?.map_err(EngineError::State)?;
     let Some(raised) = raised else { return Ok(false) };
-    let Raised { why, dirty_bytes: noted_bytes, is_destaged } = raised;
+    let Raised { why, dirty_bytes: noted_bytes, superblock_sequence, is_destaged } = raised;
+    // The note says nothing of a flash that lived on after it: the keeper's file is an older one.
+    let is_newer = superblock_sequence > 0 && found.superblock.sequence > superblock_sequence;
+    let is_destaged = is_destaged && !is_newer;
     let dirty_bytes = found.dirty_bytes();
     if (dirty_bytes > 0 || noted_bytes > 0) && !is_destaged && !tuning.discard_fenced {
         return Err(EngineError::Fenced { why, dirty_bytes, noted_bytes });

@@ -15,9 +15,8 @@ use std::sync::{
 /// The kept fence.
 #[derive(Default)]
 pub struct MemoryFence {
-    raised: Mutex<Option<String>>,
+    raised: Mutex<Option<Raised>>,
     mode: Mutex<Option<WriteMode>>,
-    dirty_bytes: AtomicU64,
     sequence: AtomicU64,
     destaged: AtomicBool,
     broken: AtomicBool,
@@ -35,6 +34,11 @@ impl MemoryFence {
 
     pub fn is_up(&self) -> bool {
         self.raised.lock().is_some()
+    }
+
+    /// Returns whether the note says that the origin has all dirty data.
+    pub fn is_destaged(&self) -> bool {
+        self.destaged.load(SeqCst)
     }
 
     pub fn mode(&self) -> Option<WriteMode> {
@@ -64,22 +68,21 @@ impl FenceKeeper for MemoryFence {
         self.check()
     }
     fn raised(&self) -> Result<Option<Raised>, String> {
-        let (dirty_bytes, is_destaged) = (self.dirty_bytes.load(SeqCst), self.destaged.load(SeqCst));
-        Ok(self.raised.lock().clone().map(|why| Raised { why, dirty_bytes, is_destaged }))
+        let is_destaged = self.destaged.load(SeqCst);
+        Ok(self.raised.lock().clone().map(|fence| Raised { is_destaged, ..fence }))
     }
-    fn raise(&self, why: &str, dirty_bytes: u64) -> Result<(), String> {
+    fn raise(&self, fence: Raised) -> Result<(), String> {
         self.check()?;
-        self.raised.lock().get_or_insert_with(|| {
-            self.dirty_bytes.store(dirty_bytes, SeqCst);
-            why.to_owned()
-        });
+        self.raised.lock().get_or_insert(fence);
         Ok(())
+    }
+    fn newest_superblock(&self) -> u64 {
+        self.sequence()
     }
     fn lower(&self) -> Result<(), String> {
         self.check()?;
         *self.raised.lock() = None;
         self.destaged.store(false, SeqCst);
-        self.dirty_bytes.store(0, SeqCst);
         Ok(())
     }
     fn note_destaged(&self) -> Result<(), String> {

@@ -292,7 +292,9 @@ fn a_kept_trim_behind_a_fence_is_not_dropped_silently() {
     world.trim(0, 32 * CHUNK);
     world.flush();
     world.crash();
-    larder_engine::FenceKeeper::raise(&*fence, "the origin was served alone", 0).expect("a fence");
+    let why = "the origin was served alone".to_owned();
+    let alone = larder_engine::fence::Raised { why, dirty_bytes: 0, superblock_sequence: 0, is_destaged: false };
+    larder_engine::FenceKeeper::raise(&*fence, alone).expect("a fence");
     match world.try_open() {
         Err(EngineError::Fenced { dirty_bytes, .. }) => assert_eq!(dirty_bytes, 32 * CHUNK),
         opened => panic!("opened: {opened:?}"),

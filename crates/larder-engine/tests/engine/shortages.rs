@@ -125,10 +125,15 @@ fn a_flash_that_is_full_in_places_is_waited_for() {
 /// Checkpoints have room or wait for it; they do not make the flash fail.
 #[test]
 fn checkpoints_wait_for_room() {
+    // Refused are the whole areas, or their headers alone.
+    [u64::MAX, 4096].into_iter().for_each(a_checkpoint_waits_for_room);
+}
+
+fn a_checkpoint_waits_for_room(refused_bytes: u64) {
     let (mut world, fence) = world_of(5, WriteMode::Back);
     let layout = world.layout();
     for area in layout.checkpoint_offset {
-        let range = area..area + layout.checkpoint_area_bytes;
+        let range = area..area + layout.checkpoint_area_bytes.min(refused_bytes);
         world.flash.sim.fail_range(IoOp::Write, range, IoErrorKind::NoSpace, FOR_EVER);
     }
     let is_full = |world: &World| world.status().conditions.iter().any(|condition| condition.name == "flash_full");
@@ -143,6 +148,7 @@ fn checkpoints_wait_for_room() {
     }
     world.run(world.runtime.delay(Duration::from_secs(60))).expect("time");
     assert!(is_full(&world) && !world.status().degraded && !fence.is_up(), "{:?}", world.status().conditions);
+    assert!(world.status().log_used_percent < 90, "{}%: tries eat the log", world.status().log_used_percent);
     heal_after(&world, Duration::ZERO);
     world.run(world.runtime.delay(Duration::from_secs(5))).expect("time");
     assert!(!is_full(&world), "{:?}", world.status().conditions);

@@ -301,6 +301,32 @@ fn a_copy_in_the_place_of_a_flash_without_a_name_is_not_believed() {
     });
 }
 
+/// The keeper refuses the fence at first, and then its note. Each look at the flash tries again,
+/// and the condition tells the fence that is missing.
+#[test]
+fn a_fence_that_the_keeper_refused_is_tried_again() {
+    each_seed(4, |seed| {
+        for standing in [Standing::Unlinked, Standing::Truncated(4096)] {
+            let fence = MemoryFence::new();
+            let mut setup = Setup { schedule: Schedule::Timed, ..setup(WriteMode::Back) };
+            setup.tuning.fence = fence.keeper();
+            let world = World::new(seed, setup);
+            world.write(0, &noise(1, 8 * CHUNK));
+            world.flush();
+            fence.break_down(true);
+            world.flash.stand(standing);
+            world.runtime.run_for(Duration::from_secs(3));
+            assert!(!fence.is_up());
+            let conditions = world.status().conditions;
+            assert!(conditions.iter().any(|it| it.name == "fence_refused"), "{standing:?}: {conditions:?}");
+            fence.break_down(false);
+            world.runtime.run_for(Duration::from_secs(5));
+            assert!(fence.is_up() && fence.is_destaged(), "{standing:?}");
+            assert!(!world.status().conditions.iter().any(|it| it.name == "fence_refused"), "{standing:?}");
+        }
+    });
+}
+
 /// A flash that was cut short has failed: a durable write goes past it behind the fence, and is
 /// refused without one.
 #[test]

@@ -97,12 +97,49 @@ fn an_older_copy_of_the_flash_is_refused_until_the_operator_believes_it() {
         let server = volume.serve();
         assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(2));
         server.stop();
+        fs::rename(&volume.flash, &kept).expect("moved again");
         fs::rename(&copy, &volume.flash).expect("the copy again");
+        // A repair would make it as new as the flash.
+        refused(&ends(&mut larder(["verify", "--repair", "--flash", &path])), &["an older copy"]);
         let server = volume.serve_with(&["--adopt", "--origin-changed", "keep"]);
         assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(1), "the copy is believed, as was asked");
         server.stop();
         volume.serve().stop();
+        // From here on the flash that was left behind is the older one.
+        fs::rename(&kept, &volume.flash).expect("the former flash in its place");
+        refused(&ends(&mut volume.serve_command(&[])), &["an older copy", "--adopt"]);
     }
+}
+
+/// A state file from a backup has a fence that was taken down since. It drops no data of the flash
+/// that lived on.
+#[test]
+fn a_restored_state_file_drops_no_newer_data() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("restored-state");
+    let (volume, state) = (volume(&scratch), state(&scratch));
+    let copy = scratch.path("copy");
+    let server = volume.serve_with(&["--state", &state]);
+    Wire::connect(&server.socket).write(0, &content(1));
+    volume.wait_for_no_clients();
+    volume.flush();
+    fs::copy(&volume.flash, &copy).expect("a copy");
+    fs::remove_file(&volume.flash).expect("removed");
+    eventually("all data is on the origin", || record(&state)["destaged"] == true);
+    server.kill();
+    let file = fs::read_dir(&state).expect("the directory").next().expect("a file").expect("a file").path();
+    let saved = fs::read(&file).expect("the state file");
+    fs::rename(&copy, &volume.flash).expect("the copy in its place");
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(at(1), &content(2));
+    wire.flush();
+    drop(wire);
+    server.stop();
+    fs::write(&file, saved).expect("the old state file");
+    refused(&ends(&mut volume.serve_command(&[])), &["--discard", "bytes of dirty data"]);
 }
 
 #[test]
@@ -110,7 +147,7 @@ fn a_copy_in_the_place_of_a_removed_flash_is_emptied() {
     if stands_in() {
         return;
     }
-    for mode in ["write-back", "write-through"] {
+    for (mode, is_killed) in [("write-back", true), ("write-through", true), ("write-back", false)] {
         let scratch = Scratch::new("copy-of-removed");
         let options = ["--weu", "512K", "--mode", mode];
         let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &options);
@@ -129,7 +166,12 @@ fn a_copy_in_the_place_of_a_removed_flash_is_emptied() {
         // In write-back this one is promised by the origin.
         wire.write(at(16), &content(116));
         wire.flush();
-        server.kill();
+        drop(wire);
+        if is_killed {
+            server.kill()
+        } else {
+            server.stop()
+        }
         fs::rename(&copy, &volume.flash).expect("the copy in its place");
         assert!(conditions(&volume).contains("fence_up"), "{mode}: {}", conditions(&volume));
         let server = volume.serve();

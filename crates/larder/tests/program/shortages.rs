@@ -6,7 +6,7 @@
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
-use crate::support::wire::Wire;
+use crate::support::wire::{WRITE, Wire};
 use crate::support::{MIB, Mounted, Scratch, Server, Volume};
 use crate::support::{ends, eventually, have_mounts, have_tools, larder, stands_in};
 use serde_json::Value;
@@ -111,6 +111,47 @@ fn a_full_flash_is_waited_for_and_heals() {
         drop(wire);
         server.stop();
         volume.verify();
+    }
+}
+
+/// The end waits for room for five seconds, and then is that of a flash that failed.
+#[test]
+fn an_end_on_a_full_flash_is_over_long_before_its_deadline() {
+    if stands_in() || !have_mounts("the end on a full flash") {
+        return;
+    }
+    for has_state in [true, false] {
+        let scratch = Scratch::new("shortage-end");
+        let disk = Mounted::tmpfs(&scratch, "disk", 3 * FLASH_BYTES);
+        let origin = scratch.file("origin", 16 * MIB);
+        let options = ["--weu", "512K", "--compress", "off"];
+        let volume = Volume::on(&scratch, "cache", disk.folder.join("flash"), &origin, FLASH_BYTES, &options);
+        let state = scratch.path("state");
+        fs::create_dir(&state).expect("a state directory");
+        let state = ["--state", state.to_str().expect("a plain path")];
+        let server = volume.serve_with(if has_state { &state } else { &[] });
+        let mut wire = Wire::connect(&server.socket);
+        wire.write(0, &noise(0, 64 << 10));
+        wire.flush();
+        let _filler = disk.fill();
+        let writer = thread::spawn(move || {
+            let mut is_written =
+                |number: u64| wire.request(WRITE, 0, number * CHUNK, CHUNK as u32, &noise(number, CHUNK as usize));
+            (16..600).take_while(|&number| is_written(number).is_ok()).count()
+        });
+        told(&server, "condition raised: flash_full");
+        server.ask_to_end();
+        let (status, said) = server.ended(Duration::from_secs(40));
+        assert!(!said.contains("cut off"), "{said}");
+        assert_eq!(status.success(), has_state, "{said}");
+        let written = writer.join().expect("it ends");
+        if has_state {
+            let origin = fs::read(&origin).expect("the origin");
+            for number in 16..16 + written as u64 {
+                let at = (number * CHUNK) as usize;
+                assert!(origin[at..][..CHUNK as usize] == noise(number, CHUNK as usize)[..], "chunk {number}");
+            }
+        }
     }
 }
 
