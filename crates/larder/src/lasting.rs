@@ -1,4 +1,4 @@
-//! Whether data outlives this process: the files of flash and origin have their names and sizes.
+//! Checks that data outlives this process: the files of flash and origin have names and sizes.
 //!
 //! Invariants: each refusal is one sentence.
 //!

@@ -1,4 +1,4 @@
-//! What each kind of serving shares: options, addresses, the letting in of clients, and their end.
+//! The shared steps of each kind of serving: options, addresses, letting clients in, and their end.
 //!
 //! Invariants: a server takes its addresses before a cache is opened. Requests finish before a
 //! device is flushed.

@@ -14,19 +14,19 @@ use crate::support::{
 };
 use larder_format::StoreKind;
 
-const CHUNK: usize = 8 << 10;
-const FLASH_BYTES: u64 = 32 * MIB;
-const ORIGIN_BYTES: u64 = 16 * MIB;
+pub const CHUNK: usize = 8 << 10;
+pub const FLASH_BYTES: u64 = 32 * MIB;
+pub const ORIGIN_BYTES: u64 = 16 * MIB;
 
-fn at(chunk: u64) -> u64 {
+pub fn at(chunk: u64) -> u64 {
     chunk * CHUNK as u64
 }
 
-fn content(number: u64) -> Vec<u8> {
+pub fn content(number: u64) -> Vec<u8> {
     image::noise(number, CHUNK)
 }
 
-fn volume(scratch: &Scratch) -> Volume {
+pub fn volume(scratch: &Scratch) -> Volume {
     Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"])
 }
 
@@ -60,17 +60,17 @@ fn reads(server: &Server, expected: &[(u64, u64)]) {
     }
 }
 
-fn said(out: &Output) -> String {
+pub fn said(out: &Output) -> String {
     String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout)
 }
 
-fn fails(out: &Output, words: &[&str]) {
+pub fn fails(out: &Output, words: &[&str]) {
     let said = said(out);
     assert!(out.status.code() == Some(1), "{:?}: {said}", out.status);
     assert!(words.iter().all(|word| said.contains(word)), "{words:?} are not among: {said}");
 }
 
-fn health(volume: &Volume) -> String {
+pub fn health(volume: &Volume) -> String {
     volume.status()["conditions"].to_string()
 }
 

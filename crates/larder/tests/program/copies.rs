@@ -4,24 +4,9 @@
 use std::fs::{self, File};
 use std::process::Output;
 
+use crate::behind_our_back::{CHUNK, FLASH_BYTES, ORIGIN_BYTES, at, content, fails, health, said, volume};
 use crate::support::wire::Wire;
-use crate::support::{MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, image, larder, stands_in};
-
-const CHUNK: usize = 8 << 10;
-const FLASH_BYTES: u64 = 32 * MIB;
-const ORIGIN_BYTES: u64 = 16 * MIB;
-
-fn at(chunk: u64) -> u64 {
-    chunk * CHUNK as u64
-}
-
-fn content(number: u64) -> Vec<u8> {
-    image::noise(number, CHUNK)
-}
-
-fn volume(scratch: &Scratch) -> Volume {
-    Volume::create(scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"])
-}
+use crate::support::{MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, larder, stands_in};
 
 /// Makes the state directory of a test, and returns its path.
 fn state(scratch: &Scratch) -> String {
@@ -37,19 +22,9 @@ fn record(state: &str) -> serde_json::Value {
     serde_json::from_slice(&fs::read(file).expect("read")).expect("JSON")
 }
 
-fn said(out: &Output) -> String {
-    String::from_utf8_lossy(&out.stderr).into_owned() + &String::from_utf8_lossy(&out.stdout)
-}
-
 fn refused(out: &Output, words: &[&str]) {
-    let said = said(out);
-    assert!(out.status.code() == Some(1), "{:?}: {said}", out.status);
-    assert!(words.iter().all(|word| said.contains(word)), "{words:?} are not among: {said}");
-    assert_eq!(said.trim_end().lines().count(), 1, "{said}");
-}
-
-fn conditions(volume: &Volume) -> String {
-    volume.status()["conditions"].to_string()
+    fails(out, words);
+    assert_eq!(said(out).trim_end().lines().count(), 1, "{}", said(out));
 }
 
 #[test]
@@ -89,7 +64,7 @@ fn an_older_copy_of_the_flash_is_refused_until_the_operator_believes_it() {
         ] {
             refused(&ends(&mut command), &["an older copy", "--adopt", &state]);
         }
-        assert!(conditions(&volume).contains("an older copy"), "{}", conditions(&volume));
+        assert!(health(&volume).contains("an older copy"), "{}", health(&volume));
         assert!(fs::read(&volume.flash).expect("the flash") == before, "a refusal changes nothing");
         // The flash itself is served from any place.
         fs::rename(&volume.flash, &copy).expect("moved back");
@@ -173,13 +148,13 @@ fn a_copy_in_the_place_of_a_removed_flash_is_emptied() {
             server.stop()
         }
         fs::rename(&copy, &volume.flash).expect("the copy in its place");
-        assert!(conditions(&volume).contains("fence_up"), "{mode}: {}", conditions(&volume));
+        assert!(health(&volume).contains("fence_up"), "{mode}: {}", health(&volume));
         let server = volume.serve();
         let mut wire = Wire::connect(&server.socket);
         for chunk in 0..17 {
             assert!(wire.read(at(chunk), CHUNK) == content(100 + chunk), "{mode}: chunk {chunk}");
         }
-        assert!(conditions(&volume).contains("emptied_behind_fence") && record(&state)["fence"].is_null());
+        assert!(health(&volume).contains("emptied_behind_fence") && record(&state)["fence"].is_null());
         drop(wire);
         server.stop();
     }
@@ -202,7 +177,7 @@ fn a_flash_or_an_origin_that_is_renamed_under_its_server_says_so() {
     let raised = |name: &str| format!("condition raised: {name} (warning)");
     fs::rename(&volume.flash, &moved).expect("renamed");
     eventually("a line", || server.complaints().contains(&raised("flash_renamed")));
-    assert!(conditions(&volume).contains("flash_renamed"), "the old name finds the server");
+    assert!(health(&volume).contains("flash_renamed"), "the old name finds the server");
     fs::copy(&moved, &volume.flash).expect("a copy");
     let out = ends(larder(["flush", "--flash"]).arg(&volume.flash));
     refused(&out, &["is a copy of the flash that was there", "name its new place"]);
@@ -225,8 +200,8 @@ fn a_flash_or_an_origin_that_is_renamed_under_its_server_says_so() {
     server.stop();
 }
 
-/// The flash was cut while the origin took nothing, and gets its size back. What it had is told as
-/// lost, though the flash itself tells nothing of it.
+/// The flash was cut while the origin took nothing, and gets its size back. The loss of its dirty
+/// data is told, though the flash itself tells nothing of it.
 #[test]
 fn a_flash_that_lost_its_dirty_data_in_a_cut_is_not_emptied_in_silence() {
     if stands_in() || !have_mounts("a flash that was cut before a full origin") {
@@ -252,9 +227,9 @@ fn a_flash_that_lost_its_dirty_data_in_a_cut_is_not_emptied_in_silence() {
     assert!(server.ends_with(1).contains("dirty"), "the end says that data is left");
     flash.set_len(FLASH_BYTES).expect("its size");
     refused(&ends(&mut volume.serve_command(&[])), &["--discard", "bytes of dirty data"]);
-    assert!(conditions(&volume).contains("fence_up"), "{}", conditions(&volume));
+    assert!(health(&volume).contains("fence_up"), "{}", health(&volume));
     let server = volume.serve_with(&["--discard"]);
     assert!(Wire::connect(&server.socket).read(0, CHUNK) == vec![0; CHUNK]);
-    assert!(conditions(&volume).contains("emptied_behind_fence") && record(&state)["fence_dirty_bytes"] == 0);
+    assert!(health(&volume).contains("emptied_behind_fence") && record(&state)["fence_dirty_bytes"] == 0);
     server.stop();
 }
