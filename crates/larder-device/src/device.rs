@@ -141,9 +141,14 @@ pub trait BlockDevice: Send + Sync {
         None
     }
 
-    /// Returns the device's standing since it was opened. Callers ask often.
+    /// Returns the device's standing since it was opened. It may wait as long as the device hangs.
     fn standing(&self) -> Standing {
         Standing::Sound
+    }
+
+    /// Looks at the device's standing, as an operation: a device that hangs leaves the caller free.
+    fn look(&self) -> IoFuture<Standing> {
+        IoFuture::ready(Ok(self.standing()))
     }
 
     /// Returns the allocation states of a range, in order. They cover at least its first byte and
@@ -181,5 +186,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     }
     fn standing(&self) -> Standing {
         (**self).standing()
+    }
+    fn look(&self) -> IoFuture<Standing> {
+        (**self).look()
     }
 }

@@ -48,6 +48,7 @@ pub enum IoOp {
     Discard,
     WriteZeroes,
     Extents,
+    Standing,
 }
 
 impl IoOp {
@@ -61,6 +62,7 @@ impl IoOp {
             IoOp::Discard => "discard",
             IoOp::WriteZeroes => "write-zeroes",
             IoOp::Extents => "extent query",
+            IoOp::Standing => "query of name and size",
         }
     }
 }

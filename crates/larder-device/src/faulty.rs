@@ -159,7 +159,7 @@ impl IoMeter {
             IoOp::Flush => 2,
             IoOp::Discard => 3,
             IoOp::WriteZeroes => 4,
-            IoOp::Open | IoOp::Extents => return,
+            IoOp::Open | IoOp::Extents | IoOp::Standing => return,
         };
         self.ops[slot].fetch_add(1, Relaxed);
         self.bytes[slot].fetch_add(len, Relaxed);
@@ -247,6 +247,9 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
     }
     fn standing(&self) -> Standing {
         self.inner.standing()
+    }
+    fn look(&self) -> IoFuture<Standing> {
+        self.inner.look()
     }
 }
 

@@ -260,4 +260,8 @@ impl<D: BlockDevice + 'static> BlockDevice for Throttled<D> {
     fn standing(&self) -> Standing {
         self.inner.standing()
     }
+
+    fn look(&self) -> IoFuture<Standing> {
+        self.inner.look()
+    }
 }

@@ -8,11 +8,13 @@
 //! It does not end an operation that takes too long, or judge the time.
 
 pub mod again;
+pub mod looks;
 
 use crate::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
     SharedBuf, Standing, WriteFlags, ZeroFlags,
 };
+use looks::Looks;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -42,6 +44,7 @@ pub struct Watch {
     device: Weak<dyn BlockDevice>,
     waiting: Mutex<Waiting>,
     health: Mutex<Health>,
+    looks: Mutex<Looks>,
     /// No kind of operation fails: the one word that a healthy operation reads.
     is_well: AtomicBool,
 }
@@ -74,7 +77,7 @@ fn kind_of(op: IoOp) -> Option<usize> {
         IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(WRITE),
         IoOp::Flush => Some(FLUSH),
         IoOp::Read => Some(READ),
-        IoOp::Open | IoOp::Extents => None,
+        IoOp::Open | IoOp::Extents | IoOp::Standing => None,
     }
 }
 
@@ -92,13 +95,9 @@ impl Watch {
             device: Arc::downgrade(device),
             waiting: Mutex::default(),
             health: Mutex::default(),
+            looks: Mutex::default(),
             is_well: AtomicBool::new(true),
         }
-    }
-
-    /// Returns the [standing](BlockDevice::standing) of the device; sound once it is closed.
-    pub fn standing(&self) -> Standing {
-        self.device.upgrade().map_or(Standing::Sound, |device| device.standing())
     }
 
     /// Returns the operation that waits longest; `None` without any.
@@ -261,6 +260,9 @@ impl BlockDevice for Watched {
     }
     fn standing(&self) -> Standing {
         self.inner.standing()
+    }
+    fn look(&self) -> IoFuture<Standing> {
+        self.watch.look()
     }
 }
 

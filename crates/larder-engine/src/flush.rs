@@ -374,8 +374,8 @@ impl Shared {
         }
     }
 
-    /// Asks for a commit at an interval, and for a flush of the origin. Looks at the flash's
-    /// standing.
+    /// Asks for a commit at an interval, and for a flush of the origin. Looks at the standing of
+    /// both devices.
     ///
     /// So clean mappings survive a crash even if no client flushes. It holds the cache only for a
     /// moment at a time, so a closed cache is freed, and its devices with it.
@@ -387,6 +387,7 @@ impl Shared {
                 return;
             }
             shared.look_at_flash();
+            shared.origin_watch.look_in_background();
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
                 let clean_waits = state.open.iter().flatten().any(|open| !open.awaiting.is_empty());

@@ -6,13 +6,15 @@
 //! data on it may be gone.
 //!
 //! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each
-//! FLUSH, at each status, once a second and at the end. It asks before the answer of each durable
-//! request, after the commit: the file may lose its name meanwhile. The requests that waited for a
-//! commit share its look, which comes between its last write and the end of their wait.
+//! FLUSH, at each status, once a second and at the end. It asks the flash before the answer of each
+//! durable request, after the commit: the file may lose its name meanwhile. The requests that
+//! waited for a commit share its look, which comes between its last write and the end of their
+//! wait. The origin may hang, so its watch looks, and its last answer counts ([`looks`]).
 //!
 //! It does not give a file its name back.
 //!
 //! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
+//! [`looks`]: larder_device::watched::looks
 
 use crate::{
     Cache,
@@ -25,13 +27,18 @@ use crate::{
     state::State,
 };
 use larder_core::Lba;
-use larder_device::{IoError, IoErrorKind, IoOp, Standing};
+use larder_device::{IoError, IoErrorKind, IoOp, Standing, watched::Watch};
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Cache {
-    /// Returns the standing of the flash, and of the origin, since the cache was opened.
-    pub fn standing(&self) -> (Standing, Standing) {
-        (self.shared().flash.standing(), self.shared().origin.standing())
+    /// Returns the standing of the flash since the cache was opened.
+    pub fn flash_standing(&self) -> Standing {
+        self.shared().flash.standing()
+    }
+
+    /// Returns the watch over the origin: its requests, their success, and its standing.
+    pub fn origin_watch(&self) -> &Arc<Watch> {
+        &self.shared().origin_watch
     }
 }
 
@@ -134,7 +141,7 @@ impl Shared {
             Standing::Sound | Standing::Truncated(_) => None,
         };
         let of_flash = of_flash.map(|(name, severity, what)| Condition { name, severity, what });
-        of_flash.into_iter().chain(origin_stands(self.origin.standing())).collect()
+        of_flash.into_iter().chain(origin_stands(self.origin_watch.standing())).collect()
     }
 }
 

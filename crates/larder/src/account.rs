@@ -68,7 +68,7 @@ impl Account {
     /// Notes that acknowledged data is durable in the place where this cache keeps it.
     pub fn is_durable_by(&self, cache: &Cache) {
         // A flush takes all to the origin past a flash that failed, and if the flash has no name.
-        let is_kept = matches!(cache.standing().0, Standing::Sound | Standing::Renamed) && !cache.status().degraded;
+        let is_kept = matches!(cache.flash_standing(), Standing::Sound | Standing::Renamed) && !cache.status().degraded;
         let in_flash = cache.mode() == WriteMode::Back && is_kept && !cache.superblock().detached;
         self.is_durable(if in_flash { "flash" } else { "origin" });
     }
@@ -121,6 +121,7 @@ fn name_of(op: IoOp) -> &'static str {
         IoOp::Flush => "a flush",
         IoOp::Discard => "a discard",
         IoOp::WriteZeroes => "zeroes",
+        IoOp::Standing => "a query of name and size",
         _ => "a request",
     }
 }

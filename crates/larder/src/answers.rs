@@ -14,7 +14,7 @@ use crate::{
     state_record::StateRecord,
     status::Report,
 };
-use larder_device::{Standing, watched::Watch};
+use larder_device::{Standing, driver::block_on, watched::Watch};
 use larder_engine::{
     Cache,
     conditions::{Condition, Severity, of_origin},
@@ -32,6 +32,9 @@ use std::{
     },
     time::Duration,
 };
+
+/// The time that a status waits for a look at the origin. A healthy one answers in far less.
+const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// The most long requests at once: fewer than the control socket has connections.
 const LONG_REQUESTS_MAX: usize = 8;
@@ -94,6 +97,7 @@ pub fn flash_gone() -> Condition {
 
 impl Bare {
     fn conditions(&self, why: &str) -> Vec<Condition> {
+        block_on(self.origin.look_within(LOOK_MAX));
         let fence_up = Condition { name: "fence_up", severity: Severity::Degraded, what: why.to_owned() };
         let mut conditions = vec![flash_gone(), fence_up];
         conditions.extend(of_origin(&self.origin, self.origin_timeout));
@@ -172,11 +176,12 @@ impl Served {
     pub fn answer(&self, request: &str, is_ending: bool) -> client::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => {
-                let unlinked = self.cache.standing().0 == Standing::Unlinked;
+                let unlinked = self.cache.flash_standing() == Standing::Unlinked;
                 Held { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
             }
             ("status", "") => {
                 let connections = connections_of(&self.servers);
+                block_on(self.cache.origin_watch().look_within(LOOK_MAX));
                 let mut status = self.cache.status();
                 status.add_conditions(lines::own_conditions());
                 let report = Report::new(&self.flash, &self.superblock, status);

@@ -1,5 +1,5 @@
-//! The watch over an origin that is served alone: it tells conditions, and asks a failing origin
-//! again.
+//! The watch over an origin that is served alone: it tells conditions, looks at its name and size,
+//! and asks a failing origin again.
 //!
 //! Invariants: a question is a read. A flush may be the one to which the device reports lost data,
 //! so clients alone send it, and each hears the answer to its own. No question is asked once the
@@ -11,7 +11,7 @@ use crate::lines;
 use larder_device::{
     BlockDevice, Runtime,
     threads::ThreadRuntime,
-    watched::{Watch, Watched, again::ask_again_and_again},
+    watched::{Watch, Watched, again::ask_again_and_again, looks::look_again_and_again},
 };
 use larder_engine::tell::Telling;
 use std::{sync::Arc, time::Duration};
@@ -29,6 +29,9 @@ pub fn watched(
     let runtime: Arc<dyn Runtime> = runtime.clone();
     let (device, watch) = Watched::over(origin, runtime.clone());
     let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
-    runtime.spawn(Box::pin(ask_again_and_again(Arc::downgrade(&watch), runtime.clone(), has_ended)));
+    let has_ended = Arc::new(has_ended);
+    let ended = has_ended.clone();
+    runtime.spawn(Box::pin(look_again_and_again(Arc::downgrade(&watch), runtime.clone(), move || ended())));
+    runtime.spawn(Box::pin(ask_again_and_again(Arc::downgrade(&watch), runtime.clone(), move || has_ended())));
     (device, telling, watch)
 }

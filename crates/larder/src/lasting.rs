@@ -8,7 +8,7 @@ use crate::{
     error::{Failure, Outcome},
     size,
 };
-use larder_device::Standing;
+use larder_device::{IoResult, Standing, driver::block_on};
 use larder_engine::Cache;
 
 /// Refuses to call an origin complete if the origin vanishes with its last user.
@@ -16,20 +16,21 @@ use larder_engine::Cache;
 /// # Errors
 /// A sentence.
 pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
-    refuse_standing(cache.standing().1, &cache.status().origin)
+    refuse_standing(block_on(cache.origin_watch().look()), &cache.status().origin)
 }
 
 /// As [`refuse_unlinked_origin`], for the origin of this name and standing.
 ///
 /// # Errors
 /// A sentence.
-pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
+pub fn refuse_standing(standing: IoResult<Standing>, origin: &str) -> Result<(), String> {
     match standing {
-        Standing::Sound | Standing::Renamed => Ok(()),
-        Standing::Unlinked => Err(format!(
+        Ok(Standing::Sound | Standing::Renamed) => Ok(()),
+        Err(error) => Err(format!("whether the file of the origin {origin} is whole cannot be told: {error}")),
+        Ok(Standing::Unlinked) => Err(format!(
             "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
         )),
-        Standing::Truncated(bytes) => Err(format!(
+        Ok(Standing::Truncated(bytes)) => Err(format!(
             "the file of the origin {origin} was cut to {bytes} bytes while it was in use: what lay behind is lost there"
         )),
     }
@@ -42,7 +43,7 @@ pub fn refuse_standing(standing: Standing, origin: &str) -> Result<(), String> {
 pub fn outlives(cache: &Cache) -> Outcome {
     refuse_unlinked_origin(cache).map_err(Failure::failed)?;
     let status = cache.status();
-    match (cache.standing().0, status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
+    match (cache.flash_standing(), status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
         (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
         (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
             "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",

@@ -156,7 +156,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
 /// Closes the cache, and tells the dirty data left in it.
 fn close(cache: &Cache) -> Result<(), EngineError> {
     let began = Instant::now();
-    if cache.standing().0 == Standing::Unlinked && !cache.is_closed() {
+    if cache.flash_standing() == Standing::Unlinked && !cache.is_closed() {
         output::note("the file of the flash has no name any more: its dirty data goes to the origin before the end");
         // The line below tells the data that stays.
         let _ = block_on(cache.destage_all());

@@ -187,7 +187,7 @@ impl Alone<'_> {
         let origin = shown(uri);
         block_on(flushing)
             .map_err(|error| Failure::failed(format_args!("the origin {origin} is not flushed: {error}")))?;
-        refuse_standing(device.standing(), origin).map_err(Failure::failed)?;
+        refuse_standing(block_on(device.look()), origin).map_err(Failure::failed)?;
         self.account.is_durable("origin");
         self.ending.now("threads were ending");
         Ok(())

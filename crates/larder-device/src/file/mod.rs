@@ -16,12 +16,13 @@ pub use identity::FileId;
 pub use open::OpenOptions;
 
 use crate::{
-    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, Standing, WriteFlags,
-    ZeroFlags,
+    BlockDevice, ChangeMark, Completer, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, Standing,
+    WriteFlags, ZeroFlags,
     driver::{self, Fd, Kind, Op},
 };
 use std::{
     fs::File,
+    os::fd::AsRawFd,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
@@ -60,7 +61,7 @@ impl Drop for Inner {
         // needs it.
         if Arc::strong_count(&self.file) == 1 {
             // SAFETY: a plain call on an open descriptor; without a lock it does nothing.
-            unsafe { libc::flock(std::os::fd::AsRawFd::as_raw_fd(&*self.file), libc::LOCK_UN) };
+            unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
         }
     }
 }
@@ -108,19 +109,40 @@ impl Inner {
         (memory.as_ptr() as usize).is_multiple_of(self.memory_align)
     }
 
-    fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
+    fn read(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let (to, future) = IoFuture::pending();
-        driver::submit(Op::new(self.fd(), offset, Kind::Read { buf, done: 0, to }));
+        let range = (IoOp::Read, offset, buf.len() as u64);
+        self.submit_inside(range, to, move |to| Kind::Read { buf, done: 0, to });
         future
     }
 
-    fn write(&self, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
-        if let Err(error) = self.check_inside(IoOp::Write, offset, data.len() as u64) {
-            return IoFuture::ready(Err(error));
-        }
+    fn write(self: &Arc<Self>, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
         let (to, future) = IoFuture::pending();
-        driver::submit(Op::new(self.fd(), offset, Kind::Write { data, done: 0, dsync, to }));
+        let range = (IoOp::Write, offset, data.len() as u64);
+        self.submit_inside(range, to, move |to| Kind::Write { data, done: 0, dsync, to });
         future
+    }
+
+    /// Begins an operation; [`check_inside`](Inner::check_inside) comes before it where it has to.
+    fn submit_inside<T: Send + 'static>(
+        self: &Arc<Self>,
+        (name, offset, len): (IoOp, u64, u64),
+        to: Completer<T>,
+        kind: impl FnOnce(Completer<T>) -> Kind + Send + 'static,
+    ) {
+        if !self.needs_look(name, offset, len) {
+            return driver::submit(Op::new(self.fd(), offset, kind(to)));
+        }
+        let inner = self.clone();
+        self.run_blocking(move || match inner.check_inside(name, offset, len) {
+            Ok(()) => driver::submit(Op::new(inner.fd(), offset, kind(to))),
+            Err(error) => to.complete(Err(error)),
+        });
+    }
+
+    /// Runs a call that may hang with the file, on a thread that waits for this file alone.
+    fn run_blocking(&self, call: impl FnOnce() + Send + 'static) {
+        driver::run_blocking(self.file.as_raw_fd(), call);
     }
 
     fn flush(&self) -> IoFuture<()> {
@@ -142,9 +164,6 @@ impl BlockDevice for FileDevice {
         }
         if buf.is_empty() {
             return IoFuture::ready(Ok(buf));
-        }
-        if let Err(error) = inner.check_not_lost(offset, buf.len() as u64) {
-            return IoFuture::ready(Err(error));
         }
         if inner.is_aligned(&buf) {
             return inner.read(offset, buf);
@@ -174,7 +193,8 @@ impl BlockDevice for FileDevice {
         let inner = self.inner.clone();
         self.inner.flush().map(move |flushed| {
             flushed?;
-            // The bytes behind the new end are gone, flushed ones included.
+            // The bytes behind the new end are gone, flushed ones included. The file system has just
+            // answered, so this look takes no detour.
             inner.check_size(IoOp::Flush, 0, 0)
         })
     }
@@ -185,6 +205,15 @@ impl BlockDevice for FileDevice {
 
     fn standing(&self) -> Standing {
         self.inner.standing_with_name()
+    }
+
+    fn look(&self) -> IoFuture<Standing> {
+        if self.is_block_device() {
+            return IoFuture::ready(Ok(Standing::Sound));
+        }
+        let (inner, (to, future)) = (self.inner.clone(), IoFuture::pending());
+        self.inner.run_blocking(move || to.complete(Ok(inner.standing_with_name())));
+        future
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

@@ -71,14 +71,6 @@ impl Inner {
         }
     }
 
-    /// Checks that no byte of a read was lost when the file was cut.
-    ///
-    /// # Errors
-    /// As [`check_size`](Inner::check_size).
-    pub(super) fn check_not_lost(&self, offset: u64, len: u64) -> IoResult<()> {
-        if offset + len <= self.cut_to.load(Relaxed) { Ok(()) } else { self.check_size(IoOp::Read, offset, len) }
-    }
-
     /// Checks that the file has its size.
     ///
     /// # Errors
@@ -89,21 +81,28 @@ impl Inner {
         Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
     }
 
-    /// Checks that a write lies inside a file that is known to be cut.
+    /// Returns whether an operation begins with [`check_inside`](Inner::check_inside).
     ///
-    /// A write behind the end of a cut file would grow it, with a hole in place of the lost bytes.
-    /// A look at each write would stop its thread while the file system hangs. So a cut counts once
-    /// a look has found it, and a write of the last byte looks by itself: it would hide the cut.
+    /// A read of bytes that a cut took finds zeroes once the file grew again. A write behind the
+    /// end of a cut file would grow it, with a hole in place of the lost bytes. A look costs a
+    /// thread, so a cut counts once a look has found it. A write of the last byte looks by itself:
+    /// it would hide the cut.
+    pub(super) fn needs_look(&self, op: IoOp, offset: u64, len: u64) -> bool {
+        let (end, cut_to) = (offset + len, self.cut_to.load(Relaxed));
+        match op {
+            IoOp::Read => end > cut_to,
+            _ => cut_to != u64::MAX || end == self.info.size_bytes && !self.is_block_device,
+        }
+    }
+
+    /// Checks that a range lies before the end of a file that was cut. It waits as long as the file
+    /// system hangs.
     ///
     /// # Errors
     /// As [`check_size`](Inner::check_size).
     pub(super) fn check_inside(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        let end = offset + len;
-        if self.cut_to.load(Relaxed) == u64::MAX && end < self.info.size_bytes {
-            return Ok(());
-        }
         match self.standing() {
-            Standing::Truncated(bytes) if end > bytes => self.check_size(op, offset, len),
+            Standing::Truncated(bytes) if offset + len > bytes => self.check_size(op, offset, len),
             _ => Ok(()),
         }
     }

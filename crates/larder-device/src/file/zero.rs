@@ -54,7 +54,7 @@ pub(super) fn discard(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<()>
     }
     let inner = inner.clone();
     let (to, future) = IoFuture::pending();
-    driver::run_blocking(inner.file.as_raw_fd(), move || {
+    inner.clone().run_blocking(move || {
         let range = [offset, len];
         // SAFETY: the request reads two u64 from the array.
         let result = unsafe { libc::ioctl(inner.file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
@@ -66,10 +66,19 @@ pub(super) fn discard(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<()>
 }
 
 pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
-    if let Err(error) = inner.check_inside(IoOp::WriteZeroes, offset, len) {
-        return IoFuture::ready(Err(error));
+    if !inner.needs_look(IoOp::WriteZeroes, offset, len) {
+        return zero_inside(inner.clone(), offset, len, flags);
     }
-    let inner = inner.clone();
+    let (inner, (to, looked)) = (inner.clone(), IoFuture::pending());
+    let looking = inner.clone();
+    inner.run_blocking(move || to.complete(looking.check_inside(IoOp::WriteZeroes, offset, len)));
+    IoFuture::boxed(async move {
+        looked.await?;
+        zero_inside(inner, offset, len, flags).await
+    })
+}
+
+fn zero_inside(inner: Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
     // The kernel's ZERO_RANGE on a block device may write the zeroes itself.
     let offload = inner.punches && !(flags.fast_only && flags.no_hole && inner.is_block_device);
     let first = offload.then(|| {
@@ -96,7 +105,7 @@ pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: Zer
 }
 
 /// Zeroes by writing data.
-async fn write_data(inner: &Inner, offset: u64, len: u64) -> IoResult<()> {
+async fn write_data(inner: &Arc<Inner>, offset: u64, len: u64) -> IoResult<()> {
     static ZEROES: OnceLock<crate::SharedBuf> = OnceLock::new();
     let zeroes = ZEROES.get_or_init(|| IoBuf::zeroed(ZERO_WRITE_BYTES).freeze());
     let mut at = offset;
@@ -115,7 +124,7 @@ pub(super) fn extents(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<Vec
     }
     let inner = inner.clone();
     let (to, future) = IoFuture::pending();
-    driver::run_blocking(inner.file.as_raw_fd(), move || to.complete(seek_extents(&inner, offset, len)));
+    inner.clone().run_blocking(move || to.complete(seek_extents(&inner, offset, len)));
     future
 }
 

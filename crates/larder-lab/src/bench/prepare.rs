@@ -116,7 +116,7 @@ fn prepare(args: &BenchPrepareArgs, wanted: &Wanted, watch: &Watch) -> Outcome {
     }
     // (5)
     block_on(device.flush()).map_err(failed)?;
-    refuse_standing(device.standing(), name).map_err(Failure::failed)
+    refuse_standing(block_on(device.look()), name).map_err(Failure::failed)
 }
 
 fn check_ending(watch: &Watch) -> Outcome {
