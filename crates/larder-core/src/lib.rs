@@ -15,10 +15,10 @@
 pub mod decisions;
 pub mod design;
 pub mod designs;
-pub mod dirty;
 pub mod fp_index;
 pub mod history;
 pub mod lba_index;
+pub mod ledger;
 pub(crate) mod lost;
 pub mod named;
 pub mod packing;

@@ -41,8 +41,8 @@ use crate::{
 };
 use larder_core::{
     Design, DesignConfig,
-    dirty::{FRAGMENT_SHARE, RUN_SHARE},
     history::Trust,
+    ledger::{FRAGMENT_SHARE, RUN_SHARE},
     streams::Streams,
     types::SECTOR_BYTES,
     versions::Versions,

@@ -21,12 +21,12 @@ mod shared;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, DirtyCounts, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
-    dirty::{DIRTY_BYTES_MAX, DIRTY_SHARE, DirtyList, FRAGMENT_SHARE, RUN_SHARE},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
+    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, Ledger, RUN_SHARE},
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
-    ranges::{RUN_BYTES_MAX, Run, RunMap},
+    ranges::{RUN_BYTES_MAX, Run},
     slots::{SlotState, SlotTable},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
@@ -58,17 +58,15 @@ pub struct Nitro {
     index: LbaIndex,
     fingerprints: FpIndex,
     slots: SlotTable,
-    dirty: DirtyList,
-    trimmed: RunMap,
+    ledger: Ledger,
     fragments: PageMap<SectorMap>,
-    dirty_fragments: u64,
     live: u64,
     zeroes: u64,
     clean_zeroes: u64,
     sweep_at: usize,
     zero_sweep_at: usize,
     swept: u64,
-    /// True during recovery: the dirty list and the FP index are behind.
+    /// True during recovery: the FP index is behind.
     restoring: bool,
 }
 
@@ -79,10 +77,8 @@ impl Nitro {
             index: LbaIndex::new(config.mappings_max),
             fingerprints: FpIndex::new(config.fp_entries_max as usize),
             slots: SlotTable::new(config.slot_count),
-            dirty: DirtyList::default(),
-            trimmed: RunMap::default(),
+            ledger: Ledger::default(),
             fragments: PageMap::default(),
-            dirty_fragments: 0,
             live: 0,
             zeroes: 0,
             clean_zeroes: 0,
@@ -122,16 +118,15 @@ impl Nitro {
     fn forget(&mut self, entry: &Entry) -> bool {
         let was_live = self.settle_counts(entry);
         if was_live && entry.dirty() {
-            self.dirty.remove(entry.lba());
+            self.ledger.forget(entry.lba());
         }
         was_live
     }
 
-    /// Settles as [`Nitro::forget`], but keeps the entry's address on the dirty list.
+    /// Settles as [`Nitro::forget`], but keeps the entry's address in the ledger.
     fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(entry.lba().0);
-            self.dirty_fragments -= u64::from(entry.dirty());
         }
         match Self::current(&self.slots, entry) {
             None => return false,
@@ -146,7 +141,7 @@ impl Nitro {
     }
 
     fn untrimmed_lookup(&self, lba: Lba) -> Lookup {
-        if !self.trimmed.is_empty() && self.trimmed.get(lba).is_some() { Lookup::Zero } else { Lookup::Miss }
+        if self.ledger.is_trimmed(lba) { Lookup::Zero } else { Lookup::Miss }
     }
 }
 
@@ -201,22 +196,13 @@ impl Mapping for Nitro {
             NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
-            // A rewritten chunk stays listed, and gets its new number below.
-            if dirty && !self.restoring {
-                self.settle_counts(&old)
-            } else {
-                self.forget(&old)
-            };
+            self.settle_counts(&old);
         }
-        if !self.trimmed.is_empty() {
-            self.trimmed.remove(lba, 1);
+        match dirty_seq {
+            Some(seq) => self.ledger.write(lba, seq, kind == Kind::Fragment),
+            None => _ = self.ledger.forget(lba),
         }
         self.live += 1;
-        match dirty_seq {
-            Some(seq) if self.restoring => self.dirty.defer(lba, seq),
-            Some(seq) => self.dirty.insert(lba, seq),
-            None => {}
-        }
         let Some(place) = place else {
             self.zeroes += 1;
             self.clean_zeroes += u64::from(!dirty);
@@ -230,7 +216,6 @@ impl Mapping for Nitro {
             NewMapping::Unique { fingerprint: Some(fingerprint), .. } => self.fingerprints.insert(fingerprint, place),
             NewMapping::Fragment { sectors, .. } => {
                 self.fragments.insert(lba.0, *sectors);
-                self.dirty_fragments += u64::from(dirty);
                 None
             }
             _ => None,
@@ -244,8 +229,7 @@ impl Mapping for Nitro {
 
     fn unmap(&mut self, lba: Lba) -> bool {
         let mapped = self.index.remove(lba).is_some_and(|entry| self.forget(&entry));
-        let trimmed = !self.trimmed.is_empty() && self.trimmed.remove(lba, 1) > 0;
-        mapped || trimmed
+        self.ledger.forget(lba) || mapped
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
@@ -254,7 +238,7 @@ impl Mapping for Nitro {
                 self.forget(&entry);
             }
         }
-        self.trimmed.remove(first, count);
+        self.ledger.forget_run(first, count);
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
@@ -262,10 +246,10 @@ impl Mapping for Nitro {
     }
 
     fn trim(&mut self, run: Run) {
-        for (first, count) in self.trimmed.gaps(run.first, run.count) {
+        for (first, count) in self.ledger.untrimmed(run.first, run.count) {
             self.unmap_run(first, count);
         }
-        self.trimmed.insert(run);
+        self.ledger.trim(run);
     }
 
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
@@ -277,46 +261,40 @@ impl Mapping for Nitro {
     }
 
     fn dirty_seq(&self, lba: Lba) -> Option<u64> {
-        self.dirty.get(lba)
+        self.ledger.seq(lba)
     }
 
     fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.dirty.from(from, max)
+        self.ledger.dirty_from(from, max)
     }
 
     fn trimmed_from(&self, from: Lba) -> Option<Run> {
-        self.trimmed.next(from)
+        self.ledger.trimmed_from(from)
     }
 
     fn dirty_counts(&self) -> DirtyCounts {
-        DirtyCounts {
-            chunks: self.dirty.len() as u64,
-            fragments: self.dirty_fragments,
-            runs: self.trimmed.len() as u64,
-            run_chunks: self.trimmed.chunks(),
-            advisory: self.trimmed.advisory(),
-        }
+        self.ledger.counts()
     }
 
     fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        if self.dirty.get(lba) != Some(seq) {
+        if !self.ledger.clean(lba, seq) {
             return false;
         }
         let Some(entry) = self.index.get_mut(lba) else { return false };
         if entry.kind() == Kind::Fragment {
-            return self.unmap(lba);
+            self.unmap(lba);
+            return true;
         }
         entry.set_dirty(false);
         match entry.slot() {
             Some((slot, _)) => self.slots.clean_ref(slot),
             None => self.clean_zeroes += 1,
         }
-        self.dirty.remove(lba);
         true
     }
 
     fn mark_run_clean(&mut self, run: &Run) {
-        self.trimmed.remove_if_unchanged(run);
+        self.ledger.clean_run(run);
     }
 }
 
@@ -386,19 +364,20 @@ impl Slots for Nitro {
 
 impl Design for Nitro {
     fn stats(&self) -> DesignStats {
+        let dirty = self.ledger.counts();
         DesignStats {
             mapped_chunks: self.live,
             zero_chunks: self.zeroes,
             fragments: self.fragments.len() as u64,
-            dirty_chunks: self.dirty.len() as u64,
-            trimmed_chunks: self.trimmed.chunks(),
+            dirty_chunks: dirty.chunks,
+            trimmed_chunks: dirty.run_chunks,
             lba_index_entries: self.index.len() as u64,
             fp_index_entries: self.fingerprints.len() as u64,
             fp_index_evictions: self.fingerprints.evictions(),
             lba_index_ram_bytes: self.index.ram_bytes() as u64,
             fp_index_ram_bytes: self.fingerprints.ram_bytes() as u64,
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
-            dirty_ram_bytes: (self.dirty.ram_bytes() + self.trimmed.ram_bytes() + self.fragments.ram_bytes()) as u64,
+            dirty_ram_bytes: (self.ledger.ram_bytes() + self.fragments.ram_bytes()) as u64,
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
             ghosts: 0,

@@ -15,8 +15,7 @@ use crate::{
 };
 use larder_core::{
     Over,
-    dirty::DIRTY_BYTES_MAX,
-    dirty::{DIRTY_SHARE, RUN_SHARE},
+    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, RUN_SHARE},
     named::OverWeus,
     nitro::INDEX_BYTES_MAX,
     ranges::RUN_BYTES_MAX,

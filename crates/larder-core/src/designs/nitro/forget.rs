@@ -13,7 +13,7 @@ use crate::{
 impl Nitro {
     /// Returns the parts of a run that are in no trimmed run.
     pub(crate) fn untrimmed(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
-        self.trimmed.gaps(first, count)
+        self.ledger.untrimmed(first, count)
     }
 
     /// Returns how many clean zero entries may stay before sweeps drop them.

@@ -46,11 +46,12 @@ impl Persist for Nitro {
     }
 
     fn export_runs(&self) -> Vec<Run> {
-        self.trimmed.iter().collect()
+        self.ledger.runs().collect()
     }
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.restoring = true;
+        self.ledger.begin_restore();
         self.index.reserve(mappings.min(self.config.mappings_max));
         self.fingerprints.reserve(fingerprints);
     }
@@ -61,11 +62,12 @@ impl Persist for Nitro {
 
     fn settle_dirty(&mut self) {
         let index = &self.index;
-        self.dirty.settle(|lba| index.get(lba).is_some_and(Entry::dirty));
+        self.ledger.settle(|lba| index.get(lba).is_some_and(Entry::dirty));
     }
 
     fn end_restore(&mut self) {
-        self.settle_dirty();
+        let index = &self.index;
+        self.ledger.end_restore(|lba| index.get(lba).is_some_and(Entry::dirty));
         self.restoring = false;
     }
 
