@@ -12,9 +12,9 @@ use super::{
     input::{Input, patch},
     memory,
 };
+use larder_codec::{Codec, decode};
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
 use larder_engine::{
-    codec::{Codec, decode},
     record::{check, decode_chunk, overlay_fragment},
     walk,
 };

@@ -24,18 +24,17 @@ pub mod named;
 pub mod packing;
 pub mod pages;
 pub mod ranges;
-pub mod recency;
 pub mod region;
 pub mod slots;
 pub mod slotted;
 pub mod streams;
-pub mod types;
 pub mod versions;
 pub(crate) mod walk;
 
 pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
+pub use larder_types as types;
 pub use named::{DesignLayout, NamedDesign, Over};
-pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass};
+pub use types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass, recency};
 
 // A design is a module of the crate, in any folder.
 pub use designs::*;

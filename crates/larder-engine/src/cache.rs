@@ -12,7 +12,6 @@
 //! It leaves all of the work to the verbs.
 
 use crate::{
-    codec::Codec,
     conditions::condition::Opening,
     config::Tuning,
     config::policies::{OriginChanged, TrimPolicy},
@@ -41,6 +40,7 @@ use crate::{
     unflushed::waiting::{Asker, Audience},
     walk::Reader,
 };
+use larder_codec::Codec;
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, Standing,

@@ -17,7 +17,6 @@ pub mod batch;
 pub mod cache;
 pub mod checkpoint;
 pub mod close;
-pub mod codec;
 pub mod conditions;
 pub mod config;
 pub mod create;

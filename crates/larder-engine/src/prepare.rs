@@ -10,11 +10,8 @@
 //!
 //! It does not map or store.
 
-use crate::{
-    codec::{Encoded, is_zero},
-    segment::record::Payload,
-    shared::Shared,
-};
+use crate::{segment::record::Payload, shared::Shared};
+use larder_codec::{Encoded, is_zero};
 use larder_core::Fingerprint;
 
 /// The result of computing on a chunk.
@@ -66,7 +63,7 @@ impl Prepared {
     /// Returns the payload to store; `chunk` is the whole chunk, padded.
     pub(crate) fn payload<'a>(&'a self, chunk: &'a [u8]) -> Payload<'a> {
         match self {
-            Prepared::New { encoded, .. } => encoded.payload(chunk),
+            Prepared::New { encoded, .. } => Payload::of(encoded, chunk),
             Prepared::Zero | Prepared::Known { .. } => Payload::Known(chunk),
         }
     }

@@ -7,7 +7,6 @@
 //! It does not look anything up, or decide how to treat a damaged record.
 
 use crate::{
-    codec::decode,
     geometry::Geometry,
     pins::{HeldPin, Pinned},
     shared::Shared,
@@ -15,6 +14,7 @@ use crate::{
     status::counters::Counters,
     stripes::Stripe,
 };
+use larder_codec::decode;
 use larder_core::{Place, SectorMap, SlotId, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, IoResult, SharedBuf};
 use larder_format::{Encoding, RecordIdentity, record_crc};

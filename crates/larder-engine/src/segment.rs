@@ -207,7 +207,7 @@ impl Shared {
             if let (false, Payload::Known(chunk)) = (is_ready, record.payload) {
                 // The content is not known any more, or another content has its hash.
                 let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
-                ready = self.ready(record, encoded.payload(chunk));
+                ready = self.ready(record, Payload::of(encoded, chunk));
                 continue;
             }
             self.send_segments();

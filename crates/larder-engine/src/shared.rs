@@ -4,7 +4,6 @@
 //! Invariants: `state` is locked for a decision, or for a look, and never across an await.
 
 use crate::{
-    codec::Codec,
     conditions::condition::Opening,
     config::Tuning,
     destage::pace::ZeroPace,
@@ -24,6 +23,7 @@ use crate::{
     tell::telling::Telling,
     tickets::{ManyTickets, Tickets},
 };
+use larder_codec::Codec;
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, Standing, watched::Watch};
 use parking_lot::Mutex;

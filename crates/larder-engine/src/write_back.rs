@@ -20,7 +20,7 @@ use crate::{
     record::{HeldRecord, decode_chunk, overlay_fragment},
     region::{Ahead, HELD_ENTRIES_MAX},
     segment::IN_FLIGHT_SEGMENTS_MAX,
-    segment::record::{NewRecord, RecordOf},
+    segment::record::{NewRecord, Payload, RecordOf},
     shared::Shared,
     state::State,
     sync::{Counted, either},
@@ -358,7 +358,7 @@ impl Shared {
             packed.extend_from_slice(&chunk[first * SECTOR_BYTES..end * SECTOR_BYTES]);
         }
         let encoded = self.codec.encode(&packed);
-        let payload = encoded.payload(&packed);
+        let payload = Payload::of(&encoded, &packed);
         self.counters.fragments_written.fetch_add(1, Relaxed);
         self.counters.fragment_bytes.fetch_add(packed.len() as u64, Relaxed);
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));

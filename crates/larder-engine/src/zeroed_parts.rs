@@ -13,7 +13,8 @@
 pub(crate) mod parts;
 
 use crate::zeroed_parts::parts::Parts;
-use crate::{codec::is_zero, error::EngineError, shared::Shared, state::State, trim::zeroing::Zeroing};
+use crate::{error::EngineError, shared::Shared, state::State, trim::zeroing::Zeroing};
+use larder_codec::is_zero;
 use larder_core::{Lba, design::Question, ranges::Run, types::SECTOR_BYTES};
 use std::{ops::Range, sync::Arc};
 

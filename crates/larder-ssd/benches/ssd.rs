@@ -15,7 +15,6 @@ use divan::{
     Bencher,
     counter::{BytesCount, ItemsCount},
 };
-use larder_core::Fingerprint;
 use larder_ssd::{
     ftl::{Ftl, PageWrite},
     geometry::Lpn,
@@ -24,6 +23,7 @@ use larder_ssd::{
     profile::{DriveProfile, ProfileScale},
     time::{Drive, DriveRequest, run},
 };
+use larder_types::Fingerprint;
 
 /// Pages that the requests of a sample write or read.
 const REQUESTS: u32 = 1_000_000;

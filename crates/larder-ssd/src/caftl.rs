@@ -129,7 +129,7 @@ impl Caftl {
     /// Tells the first four bytes of a content, as one big-endian number.
     ///
     /// They decide which page of a sampling unit is its sample. Other contents have synthetic ones.
-    pub fn tell_sample_bytes(&mut self, content: larder_core::Fingerprint, bytes: u32) {
+    pub fn tell_sample_bytes(&mut self, content: larder_types::Fingerprint, bytes: u32) {
         self.sample_bytes.insert(Digest::of(content), bytes);
     }
 

@@ -12,7 +12,7 @@
 
 use std::ops::Range;
 
-use larder_core::Fingerprint;
+use larder_types::Fingerprint;
 
 use super::{
     array::{FlashArray, PageTotals},

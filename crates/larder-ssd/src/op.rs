@@ -9,7 +9,7 @@
 //!
 //! It does not time an operation.
 
-use larder_core::Fingerprint;
+use larder_types::Fingerprint;
 
 use super::geometry::{BlockId, Lpn, Ppa};
 

@@ -6,7 +6,7 @@
 //!
 //! It does not know the meaning of the numbers.
 
-use larder_core::recency::{NONE, Neighbours, Recency};
+use larder_types::recency::{NONE, Neighbours, Recency};
 
 /// The numbers; see the module.
 #[derive(Debug)]

@@ -193,8 +193,8 @@ impl BlockDevice for FileDevice {
         let inner = self.inner.clone();
         self.inner.flush().map(move |flushed| {
             flushed?;
-            // The bytes behind the new end are gone, flushed ones included. The file system has just
-            // answered, so this look takes no detour.
+            // The bytes behind the new end are gone, flushed ones included. The file system has
+            // just answered, so this look takes no detour.
             inner.check_size(IoOp::Flush, 0, 0)
         })
     }

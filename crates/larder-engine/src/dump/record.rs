@@ -8,13 +8,10 @@ use super::{
     sorted_mappings, state_of,
 };
 use crate::{
-    codec::{Codec, decode},
-    error::EngineError,
-    places::from_format,
-    record::check as checksum_holds,
-    region::scan::stored_runs,
+    error::EngineError, places::from_format, record::check as checksum_holds, region::scan::stored_runs,
     verify::window::Window,
 };
+use larder_codec::{Codec, decode};
 use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::BlockDevice;
 use larder_format::{Encoding, RecordContent, Superblock};

@@ -4,6 +4,7 @@
 //!
 //! It does not place a record.
 
+use larder_codec::Encoded;
 use larder_core::{Lba, SectorMap, SlotId, StreamClass, types::Fingerprint};
 use larder_format::Encoding;
 
@@ -37,6 +38,13 @@ pub enum Payload<'a> {
     /// A chunk whose content was stored, or likely so, at the lookup. Mostly it is mapped and not
     /// stored again. It is encoded only if it must be stored after all.
     Known(&'a [u8]),
+}
+
+impl<'a> Payload<'a> {
+    /// Returns the payload of an encoded content; `raw` is the content itself.
+    pub fn of(encoded: &'a Encoded, raw: &'a [u8]) -> Self {
+        Payload::Encoded(encoded.encoding, encoded.stored(raw))
+    }
 }
 
 /// The cache, slot and generation of a segment, and the log's state at its making.

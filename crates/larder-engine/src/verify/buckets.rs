@@ -17,10 +17,8 @@ use super::{
     report::VerifyReport,
     window::{PIECE_BYTES, Window},
 };
-use crate::{
-    codec::Codec,
-    region::scan::{StoredRun, clean_mappings, stored_runs},
-};
+use crate::region::scan::{StoredRun, clean_mappings, stored_runs};
+use larder_codec::Codec;
 use larder_core::{Design, Lookup, Place};
 use std::collections::HashSet;
 

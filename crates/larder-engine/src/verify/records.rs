@@ -8,11 +8,11 @@
 
 use super::{rebuild::is_newer, report::Problem, report::VerifyReport, salvage::Salvaged, window::Window};
 use crate::{
-    codec::{Codec, decode},
     record::check as checksum_holds,
     verify::findings::{Findings, Named, NamedBySlot, RecordCheck},
     walk::{self, Segment},
 };
+use larder_codec::{Codec, decode};
 use larder_core::{
     Fingerprint, Lookup, Place, SectorMap, design::ExportedMapping, slots::SlotState, types::SECTOR_BYTES,
 };

@@ -27,7 +27,6 @@ use super::{
 };
 use crate::{
     checkpoint::{CheckpointTarget, write_blocks, write_header},
-    codec::{Codec, decode},
     damaged::DamagedRecords,
     error::EngineError,
     geometry::Geometry,
@@ -35,6 +34,7 @@ use crate::{
     region::scan,
     superblock,
 };
+use larder_codec::{Codec, decode};
 use larder_core::{
     Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
     history, ranges::Run, types::SECTOR_BYTES,

@@ -12,7 +12,7 @@
 //!
 //! It does not hash bytes, or cost time: hashes are told as operations.
 
-use larder_core::Fingerprint;
+use larder_types::Fingerprint;
 
 /// A page's fingerprint, as the drive computes it. See the module.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

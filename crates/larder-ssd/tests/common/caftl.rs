@@ -4,7 +4,6 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-use larder_core::Fingerprint;
 use larder_ssd::{
     caftl::{
         Caftl,
@@ -15,6 +14,7 @@ use larder_ssd::{
     ftl::{Ftl, PageWrite, WrittenPages},
     geometry::{DriveGeometry, Lpn, Ppa},
 };
+use larder_types::Fingerprint;
 
 use super::ssd::{Held, Shadow, content};
 

@@ -10,7 +10,6 @@ use std::{
     ops::Range,
 };
 
-use larder_core::Fingerprint;
 use larder_ssd::{
     counts::DriveCounts,
     ftl::{Ftl, PageWrite, WrittenPages},
@@ -18,6 +17,7 @@ use larder_ssd::{
     op::{Cause, FlashOp, Nobody, OpSink, PageSource},
     profile::{DriveProfile, PROFILES},
 };
+use larder_types::Fingerprint;
 
 /// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@ use crate::common::{
     Rng, for_seeds,
     ssd::{Watched, content, profile},
 };
-use larder_core::Fingerprint;
 use larder_ssd::{
     array::FlashArray,
     counts::DriveCounts,
@@ -28,6 +27,7 @@ use larder_ssd::{
     profile::{CORTEX_R4, DriveProfile, Timing},
     time::{Drive, DriveRequest},
 };
+use larder_types::Fingerprint;
 
 const GEOMETRY: DriveGeometry = DriveGeometry {
     packages: 1,

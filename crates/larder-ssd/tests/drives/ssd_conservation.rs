@@ -66,7 +66,7 @@ fn geometry() -> impl Strategy<Value = DriveGeometry> {
     )
 }
 
-fn known(number: u64) -> Option<larder_core::Fingerprint> {
+fn known(number: u64) -> Option<larder_types::Fingerprint> {
     if number == 0 { None } else { content(number) }
 }
 

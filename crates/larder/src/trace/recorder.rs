@@ -13,14 +13,12 @@
 //! It does not keep content, or record failed requests.
 
 use super::log::{Arrival, TraceLog};
+use larder_codec::is_zero;
 use larder_device::{
     BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoResult, Runtime, SharedBuf, WriteFlags, ZeroFlags,
     runtime::compute,
 };
-use larder_engine::{
-    codec::is_zero,
-    tickets::{Ticket, Tickets},
-};
+use larder_engine::tickets::{Ticket, Tickets};
 use larder_trace::{ContentId, Op, Provenance, Record, TraceContent, zero};
 use std::{cell::RefCell, future::Future, ops::Deref, sync::Arc};
 use twox_hash::XxHash3_64;

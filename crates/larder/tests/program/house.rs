@@ -28,25 +28,48 @@ const PROGRAMS_OF_MANY: &[&str] =
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
 const ARROWS: &[(&str, &[&str])] = &[
+    ("larder-types", &[]),
     ("larder-format", &[]),
     ("larder-device", &[]),
-    ("larder-core", &[]),
     ("larder-trace", &[]),
-    ("larder-engine", &["larder-format", "larder-device", "larder-core"]),
-    ("larder-ssd", &["larder-core"]),
+    ("larder-codec", &["larder-types", "larder-format"]),
+    ("larder-core", &["larder-types"]),
+    ("larder-engine", &["larder-format", "larder-device", "larder-core", "larder-codec"]),
+    ("larder-ssd", &["larder-types"]),
     ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
     (
         "larder-papers",
-        &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-ssd", "larder-sim", "larder-trace"],
+        &[
+            "larder-format",
+            "larder-device",
+            "larder-core",
+            "larder-codec",
+            "larder-engine",
+            "larder-ssd",
+            "larder-sim",
+            "larder-trace",
+        ],
     ),
     ("larder-serve", &["larder-device"]),
-    ("larder", &["larder-format", "larder-device", "larder-core", "larder-engine", "larder-trace", "larder-serve"]),
+    (
+        "larder",
+        &[
+            "larder-format",
+            "larder-device",
+            "larder-core",
+            "larder-codec",
+            "larder-engine",
+            "larder-trace",
+            "larder-serve",
+        ],
+    ),
     (
         "larder-lab",
         &[
             "larder-format",
             "larder-device",
             "larder-core",
+            "larder-codec",
             "larder-engine",
             "larder-trace",
             "larder-ssd",

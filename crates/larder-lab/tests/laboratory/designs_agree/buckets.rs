@@ -28,6 +28,7 @@
 //! that are read.
 
 use super::requests::{CHUNK, caches_some, content_of, drawn, of_traces, packed_bytes_of, settled};
+use larder_codec::Codec;
 use larder_core::{
     Fingerprint, Lba,
     austere::{AustereConfig, fp_index::Run as SlotRun},
@@ -38,9 +39,7 @@ use larder_device::{
     rng::mix64,
     sim::{SimDevice, SimRuntime},
 };
-use larder_engine::{
-    Cache, Compression, CreateOptions, Tuning, WriteMode, codec::Codec, create, decision_log::DecisionLog, designs,
-};
+use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create, decision_log::DecisionLog, designs};
 use larder_sim::{
     austere::AustereCache,
     cache::{Content, ReplayCache, Request, WritePolicy},

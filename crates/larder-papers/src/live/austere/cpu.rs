@@ -14,8 +14,9 @@ use super::super::{
 };
 use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants};
 use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::Bytes};
+use larder_codec::Codec;
 use larder_core::Fingerprint;
-use larder_engine::{Compression, codec::Codec};
+use larder_engine::Compression;
 use larder_format::StoreKind;
 use larder_sim::report::plot::Scale;
 use larder_trace::{Op, Unknown};

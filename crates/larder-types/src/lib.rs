@@ -1,6 +1,15 @@
 //! The words of the cache as types: addresses, slots, places, fingerprints, sector bitmaps.
 //!
+//! Role: decisions, engine, codec and the model of a drive share these words. [`recency`] is the
+//! list by last use that designs and drives keep.
+//!
+//! Invariants: no I/O, clock, thread, randomness.
+//!
 //! It leaves their form on flash to `larder-format`.
+
+#![cfg_attr(not(test), deny(clippy::expect_used))]
+
+pub mod recency;
 
 /// Bytes of the smallest unit that a client may write, and of one bit of a [`SectorMap`].
 pub const SECTOR_BYTES: usize = 512;

@@ -5,9 +5,10 @@
 //!
 //! It does not decide where a chunk goes.
 
-use crate::segment::record::Payload;
-use larder_core::Fingerprint;
+#![cfg_attr(not(test), deny(clippy::expect_used))]
+
 use larder_format::{Compression, Encoding};
+use larder_types::Fingerprint;
 use std::cell::RefCell;
 
 /// The fingerprinting and compression of chunks.
@@ -28,9 +29,9 @@ pub struct Encoded {
 }
 
 impl Encoded {
-    /// Returns the payload to store; `raw` is the content that was encoded.
-    pub fn payload<'a>(&'a self, raw: &'a [u8]) -> Payload<'a> {
-        Payload::Encoded(self.encoding, self.bytes.as_deref().unwrap_or(raw))
+    /// Returns the bytes to store; `raw` is the content that was encoded.
+    pub fn stored<'a>(&'a self, raw: &'a [u8]) -> &'a [u8] {
+        self.bytes.as_deref().unwrap_or(raw)
     }
 }
 
