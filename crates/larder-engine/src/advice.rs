@@ -41,6 +41,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_unlinked", "copy the volume to another place before the server ends"),
     ("state_unknown", "bring the state directory back, or name it with --state"),
     ("superblock_repaired", "nothing: both are whole"),
+    ("superblock_unnoted", "see what it says: the state directory must take writes again"),
     ("switching_mode", "nothing: larder set is under way"),
     ("too_many_files", "raise the limit of open files (ulimit -n, LimitNOFILE=), or end other processes"),
     ("undurable_data", "run larder flush; overwrite what it cannot save"),

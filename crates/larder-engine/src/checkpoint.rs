@@ -379,7 +379,7 @@ impl Shared {
         if self.superblock.is_uncertain() {
             // A twin may name the checkpoint that failed last, in the area that this one is about
             // to overwrite.
-            self.superblock.update(&*self.flash, &self.counters, |_| {}).await?;
+            self.update_superblock(|_| {}).await?;
         }
         // (1)
         let (position, entry_seq) = {
@@ -414,20 +414,19 @@ impl Shared {
         self.flush_flash().await.map_err(EngineError::Flash)?;
         let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;
         // (5)
-        self.superblock
-            .update(&*self.flash, &self.counters, |superblock| {
-                superblock.checkpoint = Some(pointer);
-                superblock.log_start = log_start;
-                superblock.entry_seq_next = entry_seq;
-                superblock.note_durable_frame(durable_frame);
-                superblock.clean_shutdown = clean_shutdown;
-                // The log starts at such a boundary now.
-                superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
-                // No more write goes to the origin.
-                superblock.origin_state =
-                    if clean_shutdown { origin_noted::noted(&*self.origin, superblock.sequence) } else { None };
-            })
-            .await?;
+        self.update_superblock(|superblock| {
+            superblock.checkpoint = Some(pointer);
+            superblock.log_start = log_start;
+            superblock.entry_seq_next = entry_seq;
+            superblock.note_durable_frame(durable_frame);
+            superblock.clean_shutdown = clean_shutdown;
+            // The log starts at such a boundary now.
+            superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
+            // No more write goes to the origin.
+            superblock.origin_state =
+                if clean_shutdown { origin_noted::noted(&*self.origin, superblock.sequence) } else { None };
+        })
+        .await?;
         // (6)
         {
             let mut state = self.state.lock();

@@ -2,10 +2,12 @@
 //!
 //! In order: (1) Writes in flight end, those that wait for room with an error. (2) The offered
 //! chunks are stored, and all is flushed. (3) The background tasks end. (4) A checkpoint says that
-//! the end was orderly. (5) For a detach, the superblock twins say so. (6) The committer ends.
+//! the end was orderly, and the keeper of the fence notes its superblock. (5) For a detach, the
+//! superblock twins say so. (6) The committer ends.
 //!
 //! Invariants: no write follows the mark of (4). An end goes on even if its caller gives up. From
-//! (2) on it goes on even if the cache is dropped. Before that, a drop is like a crash.
+//! (2) on it goes on even if the cache is dropped. Before that, a drop is like a crash. No note to
+//! the keeper of the fence is under way after an end.
 //!
 //! It does not write dirty data to the origin; [`detach`](crate::detach) does that before.
 
@@ -58,6 +60,7 @@ impl Cache {
             stopped.await;
         }
         shared.stop_tasks(0).await;
+        shared.notes_at_rest().await;
     }
 }
 
@@ -99,17 +102,13 @@ impl Shared {
             state.flash_failed.is_some()
         };
         let mut result = match flushed {
-            Ok(()) if !failed => {
-                let ended = self.checkpoint(true).await;
-                if ended.is_ok() {
-                    // Without the note, copies of the flash from before this end count as the
-                    // flash.
-                    let _ = self.note_mode(self.mode.get()).await;
-                }
-                ended
-            }
+            Ok(()) if !failed => self.checkpoint(true).await,
             result => result,
         };
+        self.notes_at_rest().await;
+        if result.is_ok() && !failed {
+            self.note_end().await;
+        }
         if result.is_ok() {
             // The origin was flushed.
             result = self.note_if_destaged().await;

@@ -66,6 +66,9 @@ impl Shared {
         {
             add(name, Severity::Warning, what);
         }
+        if let Some(Condition { name, severity, what }) = self.note_condition() {
+            add(name, severity, what);
+        }
         if let Some(twin) = self.opening.superblock_repaired {
             let name = twin_name(twin);
             let what = format!("the {name} superblock was damaged or older when the cache was opened; it was repaired");

@@ -27,7 +27,7 @@ impl Shared {
         }
         self.commit_frame(first).await?;
         let durable = self.durable_frame();
-        self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.note_durable_frame(durable)).await
+        self.update_superblock(|superblock| superblock.note_durable_frame(durable)).await
     }
 
     /// Returns the newest frame that is durable.

@@ -3,19 +3,27 @@
 //! A flash that failed may come back with copies that are older than the origin by then. The flash
 //! itself cannot record that, because it could not be written. So before the first write that is
 //! acknowledged without the flash, the cache's keeper makes a fence durable somewhere else. The
-//! next opening asks for it, and drops the content of the flash. [`raising`] does these steps.
+//! next opening asks for it, and drops the content of the flash. [`raising`] does these steps. The
+//! keeper also has the number of the newest superblock, by which an older copy of the flash is told
+//! ([`noting`]).
 //!
 //! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned.
 //! A fence is lowered only after the flash was emptied, durably.
 //!
 //! It leaves the storage of the note to the keeper: for one, a directory of the command line.
 
+pub(crate) mod notes;
+pub(crate) mod noting;
 pub(crate) mod raising;
 
 use larder_format::WriteMode;
 use std::{fmt, sync::Arc};
 
-/// Keeps the fence of one cache, durably and not on its flash. Its calls may block.
+/// The keeper's answer to a note: it is durable, or refused for a reason.
+pub type NoteAnswer = Box<dyn FnOnce(Result<(), String>) + Send>;
+
+/// Keeps the fence of one cache, durably and not on its flash. Its calls may block, but for
+/// [`FenceKeeper::note_newest`].
 pub trait FenceKeeper: Send + Sync {
     /// Returns the fence's place, as the superblock records it; at most 512 bytes.
     ///
@@ -75,6 +83,12 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence. The mode does not change to write-back then. A change from write-back stays, and
     /// the note still says write-back.
     fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String>;
+
+    /// Notes the number of a superblock that is durable on the flash, unless a higher one is noted.
+    ///
+    /// It returns at once, and another thread calls `answer` when the note is durable or refused.
+    /// The engine calls it after changes of the superblock, and again only after the answer.
+    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer);
 }
 
 /// A fence that is up.

@@ -11,7 +11,6 @@ pub(crate) mod current;
 
 use crate::{destage::reach::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
 use larder_core::Lba;
-use larder_device::runtime::compute;
 use larder_format::WriteMode;
 use std::sync::Arc;
 
@@ -45,7 +44,7 @@ impl Shared {
     async fn set_again(self: &Arc<Self>, mode: WriteMode, _turn: Ticket) -> Result<(), EngineError> {
         // A switch that failed may have left another mode in a twin, and this one may have no note.
         if self.superblock.is_uncertain() {
-            self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await?;
+            self.update_superblock(|superblock| superblock.mode = mode).await?;
         }
         self.note_mode(mode).await
     }
@@ -72,11 +71,11 @@ impl Shared {
             // From here on the origin may lack data of the flash.
             self.note_mode(mode).await?;
         }
-        let switched = self.superblock.update(&*self.flash, &self.counters, |superblock| superblock.mode = mode).await;
+        let switched = self.update_superblock(|superblock| superblock.mode = mode).await;
         if let Err(error) = switched {
             // One twin may have the new mode. If this fails, too, an opening that finds dirty data
             // takes write-back.
-            let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
+            let _ = self.update_superblock(|_| {}).await;
             return Err(error);
         }
         self.mode.set(mode);
@@ -91,14 +90,6 @@ impl Shared {
             Some(error) => Err(EngineError::FlashFailed(error.clone())),
             None => Ok(()),
         }
-    }
-
-    /// Tells the keeper of the fence the mode in force, and the durable superblock's number.
-    pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
-        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
-        let sequence = self.superblock.durable_sequence();
-        let noted = compute(&*self.runtime, move || keeper.note_superblock(mode, sequence)).await?;
-        noted.map_err(EngineError::State)
     }
 }
 

@@ -8,6 +8,7 @@ use crate::{
     config::Tuning,
     destage::pace::ZeroPace,
     error::EngineError,
+    fence::notes::Notes,
     geometry::Geometry,
     log_room::reservations::Reservations,
     mode::current::CurrentMode,
@@ -118,6 +119,8 @@ pub struct Shared {
     pub region_slots_ahead: AtomicUsize,
     /// One checkpoint at a time.
     pub checkpoint_turn: Arc<Tickets>,
+    /// The notes of the superblock's number.
+    pub(crate) notes: Notes,
     /// Counts.
     pub counters: Counters,
     /// The origin's unanswered requests and its health.

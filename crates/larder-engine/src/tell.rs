@@ -32,6 +32,13 @@ impl Shared {
         }
     }
 
+    /// Tells the conditions that stand now, for no later look may come.
+    pub(crate) fn tell_conditions_now(&self) {
+        if let Some(telling) = &self.telling {
+            telling.look(self.runtime.now());
+        }
+    }
+
     /// Notes a condition that may be over before the next look.
     pub(crate) fn condition_raised(&self, condition: impl FnOnce() -> Condition) {
         if let Some(telling) = &self.telling {

@@ -89,6 +89,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
         adopt: args.adopt,
         discard: args.discard,
         origin_changed: args.origin_changed,
+        steps: Some(ending.steps()),
     };
     let runtime = start_runtime(args.workers)?;
     // (3)

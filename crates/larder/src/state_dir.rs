@@ -7,6 +7,8 @@
 //! an error and never taken for "no fence". No file serves an origin if its flash does not know of
 //! the file, or if its cache is no more.
 //!
+//! A file system that hangs stops the thread that makes a note, and no other one.
+//!
 //! It leaves the meaning of a fence to the engine.
 
 use crate::{
@@ -15,15 +17,21 @@ use crate::{
     flash::{Access, absolute, named, open_flash},
     run_dir,
     state_record::{FILE_BYTES_MAX, StateRecord, VERSION, parse},
+    steps::Steps,
 };
-use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
+use larder_engine::{
+    FenceKeeper, WriteMode,
+    fence::{NoteAnswer, Raised},
+    status::mode_name,
+};
 use larder_format::Superblock;
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Write},
     os::unix::fs::{MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
+    thread,
 };
 
 /// The most files of a directory that are read.
@@ -36,6 +44,8 @@ pub struct StateDir {
     record: Mutex<StateRecord>,
     /// The file that this one replaces, in another directory.
     left_behind: Mutex<Option<PathBuf>>,
+    /// Each write of the file is one of these, for it may hang.
+    steps: Steps,
 }
 
 impl StateDir {
@@ -109,7 +119,13 @@ impl StateDir {
             registered: is_registered,
         };
         let left_behind = Mutex::new(before.filter(|_| left_behind.is_some()));
-        Ok(Some(StateDir { file, place: place.to_owned(), record: Mutex::new(record), left_behind }))
+        let (record, steps) = (Mutex::new(record), Steps::default());
+        Ok(Some(StateDir { file, place: place.to_owned(), record, left_behind, steps }))
+    }
+
+    /// Returns it with each write of the file among these steps.
+    pub fn among(self, steps: &Steps) -> StateDir {
+        StateDir { steps: steps.clone(), ..self }
     }
 
     /// Marks the records of other caches as outdated: they serve no more until their cache is
@@ -159,6 +175,7 @@ impl StateDir {
                 place: shown.to_string(),
                 record: Mutex::new(record),
                 left_behind: Mutex::default(),
+                steps: Steps::default(),
             }),
             Err(found) if found.is_empty() => Err(Failure::failed(format_args!(
                 "{} is missing, and {shown} knows no cache that was served from there",
@@ -218,6 +235,7 @@ impl StateDir {
         let mut next = record.clone();
         change(&mut next);
         next.version = VERSION;
+        let _step = self.steps.begin(format!("writing the state file {}", self.file.display()));
         replace(&self.file, &next)?;
         *record = next;
         Ok(())
@@ -271,11 +289,24 @@ impl FenceKeeper for StateDir {
         // The engine does this once the superblock names the directory, and with each switch.
         self.change(|record| {
             record.mode = mode_name(mode).to_owned();
-            record.superblock_sequence = sequence;
+            record.superblock_sequence = record.superblock_sequence.max(sequence);
             record.registered = true;
         })?;
         let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
         left_behind.map_or(Ok(()), |file| remove(&file))
+    }
+
+    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer) {
+        // A thread of its own: a directory that hangs takes no worker from requests.
+        let note = move || {
+            let is_news = self.record().superblock_sequence < sequence;
+            let change = |record: &mut StateRecord| {
+                record.superblock_sequence = record.superblock_sequence.max(sequence);
+            };
+            answer(if is_news { self.change(change) } else { Ok(()) });
+        };
+        // Without a thread the answer is dropped, which refuses the note.
+        let _ = thread::Builder::new().name("state".into()).spawn(note);
     }
 }
 

@@ -20,6 +20,7 @@ use crate::{
     origin::{Growth, open_origin},
     run_dir::RUN_DIR_ENV,
     state_dir::StateDir,
+    steps::Steps,
     waiting::saying_why,
 };
 use larder_device::{
@@ -114,7 +115,7 @@ pub fn start_runtime(workers: Option<u16>) -> Outcome<Arc<ThreadRuntime>> {
 }
 
 /// The options of the command line on the state that is not on the flash.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct StateArgs<'a> {
     /// The directory.
     pub dir: Option<&'a Path>,
@@ -124,6 +125,8 @@ pub struct StateArgs<'a> {
     pub discard: bool,
     /// The action after a change of the origin behind the cache's back.
     pub origin_changed: Option<OriginChangedArg>,
+    /// The steps among which writes of the state file are.
+    pub steps: Option<&'a Steps>,
 }
 
 impl StateArgs<'_> {
@@ -133,6 +136,10 @@ impl StateArgs<'_> {
     /// A sentence.
     pub fn apply(&self, flash: &Flash, tuning: Tuning) -> Outcome<Tuning> {
         let state = StateDir::open(self.dir, &flash.path, &flash.superblock, self.adopt)?;
+        let state = state.map(|state| match self.steps {
+            Some(steps) => state.among(steps),
+            None => state,
+        });
         let fence = Keeper(state.map(|state| Arc::new(state) as Arc<dyn FenceKeeper>));
         let origin_changed = self.origin_changed.map_or(OriginChanged::Refuse, OriginChanged::from);
         Ok(Tuning { fence, discard_fenced: self.discard, origin_changed, ..tuning })

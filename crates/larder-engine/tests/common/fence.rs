@@ -4,13 +4,16 @@
 
 use larder_engine::{
     FenceKeeper, WriteMode,
-    fence::{Keeper, Raised},
+    fence::{Keeper, NoteAnswer, Raised},
 };
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::*},
 };
+
+/// A note of the newest superblock that the keeper has not answered.
+type Asked = (u64, NoteAnswer);
 
 /// The kept fence.
 #[derive(Default)]
@@ -20,6 +23,11 @@ pub struct MemoryFence {
     sequence: AtomicU64,
     destaged: AtomicBool,
     broken: AtomicBool,
+    /// The numbers that the engine had noted in the background, in order.
+    newest: Mutex<Vec<u64>>,
+    /// Notes are not answered; the one that waits for its answer.
+    hangs: AtomicBool,
+    waiting: Mutex<Option<Asked>>,
 }
 
 impl MemoryFence {
@@ -53,6 +61,34 @@ impl MemoryFence {
     /// Makes the keeper refuse to keep a fence from now on, or keep it again.
     pub fn break_down(&self, broken: bool) {
         self.broken.store(broken, SeqCst);
+    }
+
+    /// Makes the keeper leave notes in the background without an answer, or answer again.
+    pub fn hang(&self, hangs: bool) {
+        self.hangs.store(hangs, SeqCst);
+        let waiting = if hangs { None } else { self.waiting.lock().take() };
+        if let Some((sequence, answer)) = waiting {
+            self.answer(sequence, answer);
+        }
+    }
+
+    /// Returns the number that waits for its answer, if one does.
+    pub fn waiting(&self) -> Option<u64> {
+        self.waiting.lock().as_ref().map(|(sequence, _)| *sequence)
+    }
+
+    /// Returns the numbers that were noted in the background since the last call.
+    pub fn take_newest(&self) -> Vec<u64> {
+        std::mem::take(&mut self.newest.lock())
+    }
+
+    fn answer(&self, sequence: u64, answer: NoteAnswer) {
+        let noted = self.check();
+        if noted.is_ok() {
+            self.sequence.fetch_max(sequence, SeqCst);
+            self.newest.lock().push(sequence);
+        }
+        answer(noted);
     }
 
     fn check(&self) -> Result<(), String> {
@@ -92,8 +128,16 @@ impl FenceKeeper for MemoryFence {
     }
     fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String> {
         self.check()?;
-        self.sequence.store(sequence, SeqCst);
+        self.sequence.fetch_max(sequence, SeqCst);
         *self.mode.lock() = Some(mode);
         Ok(())
+    }
+    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer) {
+        if self.hangs.load(SeqCst) {
+            let before = self.waiting.lock().replace((sequence, answer));
+            assert!(before.is_none(), "one note at a time");
+        } else {
+            self.answer(sequence, answer);
+        }
     }
 }

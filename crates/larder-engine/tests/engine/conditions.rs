@@ -320,6 +320,18 @@ fn superblock_repaired() {
     scene.raised("superblock_repaired");
 }
 
+fn superblock_unnoted() {
+    let scene = Scene::back();
+    scene.fence.break_down(true);
+    scene.world.run(scene.world.cache().checkpoint()).expect("a checkpoint, all the same");
+    scene.raised("superblock_unnoted");
+    // It is tried again without another checkpoint.
+    scene.fence.break_down(false);
+    scene.wait(TOLD);
+    assert_eq!(scene.fence.sequence(), scene.world.superblock().sequence);
+    scene.cleared("superblock_unnoted");
+}
+
 fn switching_mode() {
     let scene = Scene::back();
     scene.write(0..8);
@@ -383,6 +395,7 @@ const SCENES: &[(&str, Act)] = &[
     ("origin_gone", |_| origin_gone()),
     ("origin_hangs", |_| origin_hangs()),
     ("superblock_repaired", |_| superblock_repaired()),
+    ("superblock_unnoted", |_| superblock_unnoted()),
     ("switching_mode", |_| switching_mode()),
     ("undurable_data", without_a_fence),
 ];

@@ -25,6 +25,7 @@ mod joined_trims;
 mod kept_trims;
 mod lost_end;
 mod modes;
+mod noted_superblocks;
 mod origin_again;
 mod origin_reads;
 mod ram_budget;

@@ -164,6 +164,15 @@ impl Desk {
         state.stats.flashes_lost_with_a_complete_origin += u64::from(origin_is_complete);
     }
 
+    /// Checks that the keeper of the fence takes the flash of the next opening for no copy.
+    pub fn knows_its_flash(&self, world: &World) {
+        self.stats(|stats| stats.superblocks_noted += world.fence.take_newest().len() as u64);
+        let (noted, found) = (world.fence.sequence(), world.superblock_sequence());
+        if self.trouble().twins_are_whole() && found < noted {
+            self.violate(ViolationKind::Opening, format!("superblock {noted} is noted, and the flash has {found}"));
+        }
+    }
+
     /// Allows the next opening to drop dirty data behind the fence.
     pub fn drop_dirty_data(&self) {
         let mut state = self.state.lock();

@@ -72,6 +72,7 @@ pub fn live(world: &mut World, desk: &Arc<Desk>, life: &Life, number: usize) -> 
         let sector_bytes = larder_device::BlockDevice::info(&*world.flash).sector_bytes;
         desk.history(|| format!("the flash moves to sectors of {sector_bytes} bytes"));
     }
+    desk.knows_its_flash(world);
     if life.discard_fenced && world.fence.is_up() {
         // Even if this opening is cut short.
         desk.drop_dirty_data();

@@ -100,6 +100,8 @@ stats! {
     must lives_with_eviction_and_destage,
     /// Checkpoints written.
     must checkpoints,
+    /// Superblocks whose number was noted off the flash while the cache served.
+    must superblocks_noted,
     /// Commits of the log.
     must commits,
     /// Times that a write waited for room.

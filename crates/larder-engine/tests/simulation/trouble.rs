@@ -186,6 +186,11 @@ impl Trouble {
         }
     }
 
+    /// Returns true if no fault may have cost a twin its newest superblock.
+    pub fn twins_are_whole(&self) -> bool {
+        !self.metadata_damaged && self.twins_damaged == [false; 2] && self.twins_damaged_before == [false; 2]
+    }
+
     /// Returns true if the opening may be refused, now and for ever.
     pub fn opening_may_be_refused(&self, error: &EngineError) -> bool {
         let twin_damaged = |twin| self.twins_damaged[twin] || self.twins_damaged_before[twin];

@@ -12,7 +12,7 @@ use larder_device::{
     sim::{SimDevice, SimDeviceOptions, SimRuntime},
 };
 use larder_engine::{CreateOptions, EngineError, create};
-use larder_format::Layout;
+use larder_format::{Layout, superblock::choose};
 use std::{sync::Arc, time::Duration};
 
 /// Length of a superblock.
@@ -49,6 +49,12 @@ impl World {
         let origin = SimDevice::with_options(&runtime, "origin", shape.origin_bytes, options);
         let (flash, layout) = new_flash(shape, 0)?;
         Ok(World { shape: shape.clone(), flash, origin, fence: MemoryFence::new(), layout, flashes: 1 })
+    }
+
+    /// Returns the number of the superblock on the flash; 0 if there is none.
+    pub fn superblock_sequence(&self) -> u64 {
+        let [first, second] = self.layout.superblock_offsets.map(|at| self.flash.peek(at, SUPERBLOCK_BYTES as usize));
+        choose(&first, &second).map_or(0, |chosen| chosen.superblock.sequence)
     }
 
     /// Hands the devices to the runtime of the next life.

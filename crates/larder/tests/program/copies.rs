@@ -5,8 +5,11 @@ use std::fs::{self, File};
 use std::process::Output;
 
 use crate::behind_our_back::{CHUNK, FLASH_BYTES, ORIGIN_BYTES, at, content, fails, health, said, volume};
+use crate::ends::Frozen;
 use crate::support::wire::Wire;
-use crate::support::{MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, larder, stands_in};
+use crate::support::{
+    Loop, MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, have_tools, larder, run, sh, stands_in,
+};
 
 /// Makes the state directory of a test, and returns its path.
 fn state(scratch: &Scratch) -> String {
@@ -25,6 +28,139 @@ fn record(state: &str) -> serde_json::Value {
 fn refused(out: &Output, words: &[&str]) {
     fails(out, words);
     assert_eq!(said(out).trim_end().lines().count(), 1, "{}", said(out));
+}
+
+/// Checks that each command refuses the flash at the volume's path as an older copy.
+fn refused_as_older(volume: &Volume, state: &str) {
+    let path = volume.flash.display().to_string();
+    for mut command in [
+        volume.serve_command(&[]),
+        larder(["flush", "--flash", &path]),
+        larder(["detach", "--flash", &path]),
+        larder(["set", "--mode", "write-through", "--flash", &path]),
+    ] {
+        refused(&ends(&mut command), &["an older copy", "--adopt", state]);
+    }
+    assert!(health(volume).contains("an older copy"), "{}", health(volume));
+}
+
+/// Returns the number that the state directory notes.
+fn noted(state: &str) -> u64 {
+    record(state)["superblock_sequence"].as_u64().expect("a number")
+}
+
+/// Writes and flushes until the server has made so many more checkpoints.
+fn checkpoints(volume: &Volume, wire: &mut Wire, more: u64) {
+    let enough = volume.number("checkpoints") + more;
+    for number in 0.. {
+        (0..40).for_each(|chunk| {
+            wire.write(at(100 + chunk), &content(1000 + number * 40 + chunk));
+            wire.flush();
+        });
+        if volume.number("checkpoints") >= enough {
+            return;
+        }
+        assert!(number < 100, "no checkpoint comes");
+    }
+}
+
+#[test]
+fn a_copy_that_was_made_while_the_server_ran_is_told_after_a_kill() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("copy-then-kill");
+    let (volume, state) = (volume(&scratch), state(&scratch));
+    let (copy, kept) = (scratch.path("copy"), scratch.path("kept"));
+    let server = volume.serve_with(&["--state", &state]);
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &content(1));
+    wire.flush();
+    fs::copy(&volume.flash, &copy).expect("a copy");
+    let superblock = run(larder(["dump", "superblock", "--json", "--flash"]).arg(&copy));
+    let superblock: serde_json::Value = serde_json::from_str(&superblock).expect("JSON");
+    let copied = superblock["superblocks"][0]["sequence"].as_u64().unwrap_or_else(|| panic!("{superblock}"));
+    checkpoints(&volume, &mut wire, 1);
+    eventually("the checkpoint is noted", || noted(&state) > copied);
+    wire.write(0, &content(2));
+    wire.flush();
+    drop(wire);
+    server.kill();
+    fs::rename(&volume.flash, &kept).expect("moved");
+    fs::rename(&copy, &volume.flash).expect("the copy in its place");
+    refused_as_older(&volume, &state);
+    fs::rename(&kept, &volume.flash).expect("the flash in its place");
+    let server = volume.serve();
+    assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(2), "the flash itself is believed");
+    server.stop();
+}
+
+fn told_unnoted(said: &str) -> usize {
+    said.matches("condition raised: superblock_unnoted (warning)").count()
+}
+
+/// The server goes on, and ends in order.
+#[test]
+fn a_state_directory_that_takes_no_note_is_told() {
+    if stands_in() || !have_mounts("a full state directory") {
+        return;
+    }
+    let scratch = Scratch::new("unnoted");
+    let (volume, disk) = (volume(&scratch), Mounted::tmpfs(&scratch, "disk", MIB));
+    let state = disk.folder.join("state");
+    fs::create_dir(&state).expect("a state directory");
+    let state = state.to_str().expect("a plain path");
+    let server = volume.serve_with(&["--state", state]);
+    let mut wire = Wire::connect(&server.socket);
+    let filler = disk.fill();
+    checkpoints(&volume, &mut wire, 1);
+    eventually("a line", || told_unnoted(&server.complaints()) == 1);
+    assert!(health(&volume).contains("no space left on device"), "{}", health(&volume));
+    let before = noted(state);
+    fs::remove_file(&filler).expect("room again");
+    eventually("it is over", || server.complaints().contains("condition cleared: superblock_unnoted"));
+    assert!(noted(state) > before, "without another checkpoint");
+    disk.fill();
+    drop(wire);
+    volume.wait_for_no_clients();
+    let said = server.ends_with(0);
+    assert_eq!(told_unnoted(&said), 2, "the last note, too: {said}");
+    fs::remove_file(&filler).expect("room again");
+    volume.serve().stop();
+}
+
+/// Checkpoints and requests go on, with one worker, too. An end that is cut off names the file.
+#[test]
+fn a_state_directory_that_hangs_keeps_no_checkpoint_waiting() {
+    let name = "a state directory that hangs";
+    if stands_in() || !have_mounts(name) || !have_tools(name, &["mkfs.ext4", "fsfreeze"]) {
+        return;
+    }
+    let scratch = Scratch::new("frozen-state");
+    let image = scratch.file("image", 8 * MIB);
+    sh("mkfs.ext4", ["-q", "-F", image.to_str().expect("a plain path")]);
+    let device = Loop::over(&image);
+    let disk = Mounted::mount(&scratch, "state", &device.device, "defaults");
+    let (volume, state) = (volume(&scratch), disk.folder.to_str().expect("a plain path"));
+    let server = volume.serve_with(&["--state", state, "--workers", "1", "--end-timeout", "2"]);
+    let mut wire = Wire::connect(&server.socket);
+    eventually("the opening is noted", || noted(state) > 0 && volume.status()["health"] == "ok");
+    let frozen = Frozen::freeze(&disk);
+    let before = noted(state);
+    checkpoints(&volume, &mut wire, 3);
+    wire.write(0, &content(1));
+    wire.flush();
+    assert!(wire.read(0, CHUNK) == content(1));
+    assert_eq!(noted(state), before, "it hangs");
+    drop(wire);
+    server.ask_to_end();
+    eventually("the end is cut off", || server.complaints().contains("writing the state file"));
+    drop(frozen);
+    let (status, said) = server.ended(std::time::Duration::from_secs(20));
+    assert!(status.code() == Some(1) && said.contains("while the cache was being closed"), "{status}: {said}");
+    let server = volume.serve();
+    assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(1));
+    server.stop();
 }
 
 #[test]
@@ -56,15 +192,7 @@ fn an_older_copy_of_the_flash_is_refused_until_the_operator_believes_it() {
         fs::rename(&copy, &volume.flash).expect("the copy in its place");
         let before = fs::read(&volume.flash).expect("the flash");
         let path = volume.flash.display().to_string();
-        for mut command in [
-            volume.serve_command(&[]),
-            larder(["flush", "--flash", &path]),
-            larder(["detach", "--flash", &path]),
-            larder(["set", "--mode", "write-through", "--flash", &path]),
-        ] {
-            refused(&ends(&mut command), &["an older copy", "--adopt", &state]);
-        }
-        assert!(health(&volume).contains("an older copy"), "{}", health(&volume));
+        refused_as_older(&volume, &state);
         assert!(fs::read(&volume.flash).expect("the flash") == before, "a refusal changes nothing");
         // The flash itself is served from any place.
         fs::rename(&volume.flash, &copy).expect("moved back");
@@ -224,7 +352,8 @@ fn a_flash_that_lost_its_dirty_data_in_a_cut_is_not_emptied_in_silence() {
     let bytes = 64 * CHUNK as u64;
     assert_eq!(record(&state)["fence_dirty_bytes"], bytes);
     drop(wire);
-    assert!(server.ends_with(1).contains("dirty"), "the end says that data is left");
+    let said = server.ends_with(1);
+    assert!(said.contains("dirty"), "the end says that data is left: {said}");
     flash.set_len(FLASH_BYTES).expect("its size");
     refused(&ends(&mut volume.serve_command(&[])), &["--discard", "bytes of dirty data"]);
     assert!(health(&volume).contains("fence_up"), "{}", health(&volume));

@@ -283,10 +283,10 @@ fn an_opening_that_hangs_is_cut_off_too() {
 }
 
 /// A file system on which each write waits, until this is dropped.
-struct Frozen(PathBuf);
+pub struct Frozen(PathBuf);
 
 impl Frozen {
-    fn freeze(mounted: &Mounted) -> Self {
+    pub fn freeze(mounted: &Mounted) -> Self {
         sh("fsfreeze", [OsStr::new("-f"), mounted.folder.as_os_str()]);
         Self(mounted.folder.clone())
     }

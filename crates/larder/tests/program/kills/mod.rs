@@ -83,6 +83,8 @@ const KILLS: [Kill; 6] = [
 struct Arena<'a> {
     volume: &'a Volume,
     load: &'a Load,
+    /// A state directory: a flash that a kill leaves is no older copy.
+    state: String,
     mode: String,
     rng: Rng,
     kills: u64,
@@ -92,9 +94,12 @@ struct Arena<'a> {
 }
 
 impl<'a> Arena<'a> {
-    fn new(volume: &'a Volume, load: &'a Load, mode: &str, seed: u64) -> Self {
+    fn new(scratch: &Scratch, volume: &'a Volume, load: &'a Load, mode: &str, seed: u64) -> Self {
         let (mode, rng) = (mode.to_owned(), Rng::new(seed));
-        Arena { volume, load, mode, rng, kills: 0, evicted: 0, checkpoints: 0, detached: 0 }
+        let state = scratch.path("state");
+        fs::create_dir(&state).expect("a state directory");
+        let state = state.to_str().expect("a plain path").to_owned();
+        Arena { volume, load, state, mode, rng, kills: 0, evicted: 0, checkpoints: 0, detached: 0 }
     }
 
     fn millis(&mut self, from: u64, to: u64) -> Duration {
@@ -112,14 +117,16 @@ impl<'a> Arena<'a> {
     }
 
     /// Returns options with another pace of destaging in each life.
-    fn serve_options(&mut self) -> [&'static str; 6] {
+    fn serve_options(&mut self) -> Vec<String> {
         let rate = ["0", "1M", "8M"][self.rng.index(3)];
         let low = ["0", "20"][self.rng.index(2)];
-        ["--destage-rate", rate, "--dirty-low", low, "--workers", "2"]
+        let options = ["--destage-rate", rate, "--dirty-low", low, "--workers", "2", "--state", &self.state];
+        options.map(str::to_owned).to_vec()
     }
 
     fn round(&mut self, kill: Kill) {
         let options = self.serve_options();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let mut server = self.volume.serve_with(&options);
         self.compare(&server);
         if self.rng.chance(1, 3) {
@@ -274,7 +281,7 @@ fn lives_through_kills(mode: &str, default_seed: u64) {
     let size = ["--weu", "512K", "--mode", mode];
     let volume = Volume::create(&scratch, FLASH_BYTES, VOLUME_BYTES, &size);
     let load = Load::new(VOLUME_BYTES as usize / SECTOR);
-    let mut arena = Arena::new(&volume, &load, mode, replay.0);
+    let mut arena = Arena::new(&scratch, &volume, &load, mode, replay.0);
     let rounds = rounds();
     for round in 0..rounds {
         arena.round(KILLS[(round % KILLS.len() as u64) as usize]);
@@ -346,10 +353,11 @@ fn writers_that_sync_through_nbdfuse() {
     let scratch = Scratch::new(name);
     let volume = Volume::create(&scratch, FLASH_BYTES, VOLUME_BYTES, &["--weu", "512K"]);
     let load = Load::new(VOLUME_BYTES as usize / SECTOR);
-    let mut arena = Arena::new(&volume, &load, "write-back", replay.0);
+    let mut arena = Arena::new(&scratch, &volume, &load, "write-back", replay.0);
     let rounds = rounds();
     for _ in 0..rounds {
         let options = arena.serve_options();
+        let options: Vec<&str> = options.iter().map(String::as_str).collect();
         let server = volume.serve_with(&options);
         arena.compare(&server);
         load.killed.store(false, Release);

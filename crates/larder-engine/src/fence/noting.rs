@@ -1,0 +1,109 @@
+//! Tells the keeper of the fence the number of the newest superblock, in the background.
+//!
+//! A flash with a lower number than the note is a copy from before. In order: (1) Both twins of the
+//! superblock are durable. (2) The keeper notes their number. A crash between leaves the number of
+//! an earlier superblock: the flash is believed, and so is a copy from after that one.
+//!
+//! Invariants: no note is ahead of the superblock that a crash leaves on the flash, or the flash
+//! would count as a copy of itself. One note is under way at a time, and the next one has the
+//! newest number. No request and no checkpoint waits for a note. The end of a cache does: a note
+//! that came later could undo that of the next opening.
+//!
+//! It does not keep the number.
+
+use crate::{
+    conditions::condition::{Condition, Severity},
+    error::EngineError,
+    fence::FenceKeeper,
+    shared::Shared,
+};
+use larder_device::{IoFuture, runtime::compute};
+use larder_format::{Superblock, WriteMode};
+use std::{sync::Arc, time::Duration};
+
+/// Pause after a note was refused.
+const RETRY: Duration = Duration::from_secs(2);
+/// A note that is under way for this long is told.
+const SLOW: Duration = Duration::from_secs(10);
+
+impl Shared {
+    /// Changes the superblock, durably, and has its number noted.
+    ///
+    /// # Errors
+    /// As [`SuperblockKeeper::update`](crate::superblock::SuperblockKeeper::update).
+    pub(crate) async fn update_superblock(
+        self: &Arc<Self>,
+        change: impl FnOnce(&mut Superblock),
+    ) -> Result<(), EngineError> {
+        self.superblock.update(&*self.flash, &self.counters, change).await?;
+        self.note_in_background();
+        Ok(())
+    }
+
+    /// Has the newest superblock's number noted. A cache that is closing leaves that to its end.
+    fn note_in_background(self: &Arc<Self>) {
+        let Some(keeper) = self.tuning.fence.0.clone() else { return };
+        if !self.is_closing() && self.notes.want_task() {
+            let this = self.clone();
+            self.runtime.spawn(Box::pin(async move { this.note_until_newest(keeper).await }));
+        }
+    }
+
+    /// Makes notes until the keeper has the newest number, or the cache closes.
+    async fn note_until_newest(&self, keeper: Arc<dyn FenceKeeper>) {
+        let mut task = self.notes.task();
+        let newest = || self.superblock.durable_sequence();
+        while let Some(sequence) = task.next(self.runtime.now(), newest, || self.is_closing()) {
+            let (completer, answer) = IoFuture::pending();
+            keeper.clone().note_newest(sequence, Box::new(move |noted| completer.complete(Ok(noted))));
+            match answer.await.unwrap_or_else(|_| Err("no thread makes the note".to_owned())) {
+                Ok(()) => self.notes.keep(sequence),
+                Err(why) => {
+                    self.notes.refuse(why);
+                    self.conditions_changed();
+                    let _ = self.unless_closing(self.runtime.delay(RETRY)).await;
+                }
+            }
+        }
+    }
+
+    /// Tells the keeper the mode in force, and the durable superblock's number.
+    ///
+    /// # Errors
+    /// [`EngineError::State`].
+    pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
+        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
+        let sequence = self.superblock.durable_sequence();
+        let noted = compute(&*self.runtime, move || keeper.note_superblock(mode, sequence)).await?;
+        noted.map_err(EngineError::State)?;
+        self.notes.keep(sequence);
+        Ok(())
+    }
+
+    /// Waits until no note is under way in a cache that is closing.
+    pub(crate) async fn notes_at_rest(&self) {
+        self.notes.at_rest(|| self.signals.pace.notify()).await;
+    }
+
+    /// Makes the last note of an orderly end. A refusal is told before the cache is gone: copies of
+    /// the flash from before this end count as the flash then.
+    pub(crate) async fn note_end(&self) {
+        if let Err(error) = self.note_mode(self.mode.get()).await {
+            self.notes.refuse(error.to_string());
+            self.tell_conditions_now();
+        }
+    }
+
+    /// Returns the condition that the newest superblock is not noted.
+    pub(crate) fn note_condition(&self) -> Option<Condition> {
+        let why = match self.notes.trouble(self.runtime.now()) {
+            (waited, _) if waited >= SLOW => format!("the state directory has not answered for {} s", waited.as_secs()),
+            (_, refused) => refused?,
+        };
+        let what = format!(
+            "the newest superblock is not noted ({why}): a copy of the flash from before it would be believed; the note \
+             is tried again"
+        );
+        Some(Condition { name: "superblock_unnoted", severity: Severity::Warning, what })
+    }
+}
