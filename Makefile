@@ -17,7 +17,7 @@ CRASH_CASES ?= 64
 DESIGNS ?= nitro cd-arc
 SLOT_DESIGNS ?= d-lru d-arc lru arc austere
 # The suites of the engine that apply to those, besides simulation, crash sweep and real threads.
-SLOT_SUITES := contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims
+SLOT_SUITES := conditions contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims
 # The seed of `make fuzz`; `make test` has seeds of its own.
 FUZZ_SEED ?= 20260
 # The factor on the seeded bytes of `make test` in `make fuzz`.

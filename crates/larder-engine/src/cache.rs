@@ -157,6 +157,7 @@ impl Cache {
             flash_read_failed_at: Mutex::new(None),
             telling,
             evict_left_behind: AtomicBool::new(false),
+            evict_finds_dirty: AtomicBool::new(false),
             opening,
             signals: Signals::default(),
             reservations: Reservations::default(),

@@ -62,7 +62,7 @@ impl Shared {
         }
         if state.mode.get() == WriteMode::Back
             && state.flash_failed.is_none()
-            && let Some((name, what)) = self.limit_met(state).map(Limit::told)
+            && let Some((name, what)) = self.limit_that_binds(state).map(Limit::told)
         {
             add(name, Severity::Warning, what);
         }

@@ -75,6 +75,7 @@ impl Shared {
                 (missing, !state.design.has_room(self.room_wanted()), state.design.is_freeing_due())
             };
             if short == 0 && !crowded && !is_freeing_due {
+                self.evict_finds_dirty.store(false, Release);
                 self.signals.room.notify();
                 wanted.await;
                 continue;
@@ -195,6 +196,7 @@ impl Shared {
         }
         // (2)
         let mut freed: Vec<SlotId> = Vec::new();
+        let any_victim = !victims.is_empty();
         for victim in victims {
             let mut state = self.state.lock();
             let ended = state.design.evict(victim.slot);
@@ -209,6 +211,7 @@ impl Shared {
         }
         let ahead = self.free_ahead(&likely);
         drop(room);
+        self.evict_finds_dirty.store(any_victim && freed.is_empty() && ahead == 0, Release);
         if freed.is_empty() && ahead == 0 {
             return 0;
         }

@@ -135,6 +135,8 @@ pub struct Shared {
     pub telling: Option<Arc<Telling>>,
     /// An eviction left a destage behind, because the origin does not answer.
     pub evict_left_behind: AtomicBool,
+    /// The last eviction gave back no slot, because the origin lacks the data in those that may go.
+    pub(crate) evict_finds_dirty: AtomicBool,
     /// Findings of the opening.
     pub opening: Opening,
     /// Conditions.

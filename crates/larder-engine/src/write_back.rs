@@ -233,8 +233,10 @@ impl Shared {
         chunk: &SharedBuf,
         prepared: Prepared,
     ) -> Result<u64, EngineError> {
-        self.counters.inserted_chunks.fetch_add(1, Relaxed);
+        // A chunk counts when it is mapped. Those that wait for a slot would lower the average size
+        // of chunks, by which the dirty share of the flash is estimated.
         if let Prepared::Zero = prepared {
+            self.counters.inserted_chunks.fetch_add(1, Relaxed);
             self.counters.zero_chunks.fetch_add(1, Relaxed);
             let (mut state, mut later) = (self.state.lock(), Deferred::nothing());
             let mapped = state.map_dirty(lba, NewMapping::Zero, None, &mut later);
@@ -249,6 +251,7 @@ impl Shared {
             // Another writer may have stored the same content since the lookup.
             |state, later| self.map_known(state, lba, fingerprint?, later),
             |state, place, later| {
+                self.counters.inserted_chunks.fetch_add(1, Relaxed);
                 self.counters.note_stored(
                     place.stored_len,
                     self.geometry.chunk_bytes,
@@ -268,6 +271,7 @@ impl Shared {
         later: &mut Deferred,
     ) -> Option<Result<u64, EngineError>> {
         let place = state.find_duplicate(&fingerprint)?;
+        self.counters.inserted_chunks.fetch_add(1, Relaxed);
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
         let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint), later);
         self.keep_room(state);

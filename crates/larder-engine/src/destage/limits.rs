@@ -17,6 +17,8 @@ const AVERAGE_OVER_MIN: u64 = 1000;
 pub(crate) enum Limit {
     /// The share of the flash that is dirty.
     DirtyData,
+    /// Free slots, if those that may go hold dirty data.
+    Slots,
     /// Dirty entries of the index.
     DirtyChunks(u64),
     /// Fragments.
@@ -33,6 +35,7 @@ impl Limit {
         };
         let (name, what) = match self {
             Limit::DirtyData => ("full_of_dirty_data", "the flash is full of dirty data".to_owned()),
+            Limit::Slots => ("full_of_dirty_data", "each slot that may go holds dirty data".to_owned()),
             Limit::DirtyChunks(count) => ("full_of_dirty_data", so_many("dirty chunks", count)),
             Limit::Fragments(count) => ("full_of_dirty_data", so_many("fragments of chunks", count)),
             Limit::TrimmedRuns(count) => ("full_of_trimmed_runs", so_many("trimmed runs", count)),
@@ -61,7 +64,15 @@ impl Shared {
         self.limit_met(state).is_some()
     }
 
-    /// Returns the limit at which writers wait for destaging, if one is met.
+    /// Returns the limit at which writers wait for destaging, that of free slots included.
+    ///
+    /// The dirty share is an estimate, so writers may wait for a slot before it is met.
+    pub(crate) fn limit_that_binds(&self, state: &State) -> Option<Limit> {
+        let waits_for_dirty = self.waiting_for_room.load(Acquire) > 0 && self.evict_finds_dirty.load(Acquire);
+        self.limit_met(state).or(waits_for_dirty.then_some(Limit::Slots))
+    }
+
+    /// Returns the limit of dirty data that is met, if one is.
     pub(crate) fn limit_met(&self, state: &State) -> Option<Limit> {
         let (dirty, geometry) = (state.design.dirty_counts(), &self.geometry);
         // Limits of a checkpoint's size, or of a RAM budget, bind only if the volume has more

@@ -417,10 +417,14 @@ impl Drop for SeedOnPanic {
     }
 }
 
+/// Returns the seed of `LARDER_SEED`.
+pub fn asked_seed() -> Option<u64> {
+    std::env::var("LARDER_SEED").ok().and_then(|value| value.parse().ok())
+}
+
 /// Runs a test once for each of `count` seeds.
 pub fn each_seed(count: u64, test: impl Fn(u64)) {
-    let asked = std::env::var("LARDER_SEED").ok().and_then(|value| value.parse::<u64>().ok());
-    let seeds = asked.map_or_else(|| (1..=count).collect(), |seed| vec![seed]);
+    let seeds = asked_seed().map_or_else(|| (1..=count).collect(), |seed| vec![seed]);
     for seed in seeds {
         let _print = SeedOnPanic(seed);
         test(seed);

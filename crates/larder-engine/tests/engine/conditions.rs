@@ -72,7 +72,7 @@ impl Scene {
         setup.tuning.listener = heard.listener();
         setup.tuning.fence = fence.keeper();
         change(&mut setup);
-        Scene { world: World::new(3, setup), heard, fence }
+        Scene { world: World::new(asked_seed().unwrap_or(3), setup), heard, fence }
     }
 
     pub fn back() -> Scene {
@@ -214,21 +214,40 @@ fn origin_doubtful() {
     scene.cleared("origin_doubtful");
 }
 
+fn write_in_the_background(scene: &Scene, chunks: std::ops::Range<u64>) {
+    for lba in chunks {
+        let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
+        let write = scene.world.cache().write(lba * CHUNK as u64, data, WriteFlags::default());
+        scene.world.runtime.spawn(Box::pin(async move { drop(write.await) }));
+    }
+}
+
 fn full_of_dirty_data() {
     let scene = Scene::back();
     scene.world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
-    let cache = scene.world.cache().clone();
-    for lba in 0..3000 {
-        // The writes wait in the background.
-        let data = IoBuf::copy_of(&noise(lba, CHUNK)).freeze();
-        let write = cache.write(lba * CHUNK as u64, data, WriteFlags::default());
-        scene.world.runtime.spawn(Box::pin(async move { drop(write.await) }));
-    }
+    write_in_the_background(&scene, 0..3000);
     scene.wait(Duration::from_secs(10));
     scene.raised("full_of_dirty_data");
     scene.world.origin.sim.plan().clear();
     assert!(scene.world.destage_all());
     scene.wait(Duration::from_secs(60));
+    scene.cleared("full_of_dirty_data");
+}
+
+/// The average size of the chunks since the opening says little of those that are dirty now.
+fn full_of_unique_chunks_after_many_duplicates() {
+    let scene = Scene::back();
+    for lba in 0..4000 {
+        scene.world.write(lba * CHUNK as u64, &noise(1, CHUNK));
+    }
+    assert!(scene.world.destage_all());
+    scene.world.origin.sim.plan().add(always(IoOp::Write, IoErrorKind::Io));
+    write_in_the_background(&scene, 4000..6400);
+    scene.wait(Duration::from_secs(2));
+    scene.raised("full_of_dirty_data");
+    scene.world.origin.sim.plan().clear();
+    scene.wait(Duration::from_secs(60));
+    assert!(scene.world.destage_all());
     scene.cleared("full_of_dirty_data");
 }
 
@@ -382,7 +401,10 @@ const SCENES: &[(&str, Act)] = &[
     }),
     ("flash_gone", |name| flash_fails(name, &[])),
     ("flash_read_errors", |_| flash_read_errors()),
-    ("full_of_dirty_data", |_| full_of_dirty_data()),
+    ("full_of_dirty_data", |_| {
+        full_of_dirty_data();
+        full_of_unique_chunks_after_many_duplicates();
+    }),
     ("full_of_trimmed_runs", |_| full_of_trimmed_runs()),
     ("origin_discard_keeps_data", |_| origin_discard_keeps_data()),
     ("origin_doubtful", |_| origin_doubtful()),
