@@ -62,6 +62,7 @@ pub(crate) fn try_open(path: &Path, access: Access) -> Result<FileDevice, IoErro
         read_only: access != Access::Write,
         exclusive: access != Access::Peek,
         create_bytes: None,
+        apart: false,
     };
     FileDevice::open(path, options)
 }

@@ -170,7 +170,7 @@ pub fn spawn_local(future: impl Future<Output = ()> + 'static) {
 
 /// Begins an operation on this thread's driver, else on the background driver or on the pool.
 pub(crate) fn submit(op: Op) {
-    if op.is_file_op() && io_backend().kind == IoBackendKind::Threads {
+    if op.is_apart() || op.is_file_op() && io_backend().kind == IoBackendKind::Threads {
         pool::run(op.file(), move || op.run_blocking());
         return;
     }

@@ -24,6 +24,8 @@ const ATTEMPTS_MAX: u32 = 1 << 16;
 pub(crate) enum Fd {
     /// A file that stays open while the operation lives.
     Shared(Arc<File>),
+    /// The same, if the kernel may wait for the file where it should not: threads make its calls.
+    Apart(Arc<File>),
     /// A descriptor that its owner keeps open until the operation ends or is cancelled.
     Raw(RawFd),
 }
@@ -31,7 +33,7 @@ pub(crate) enum Fd {
 impl Fd {
     fn raw(&self) -> RawFd {
         match self {
-            Fd::Shared(file) => file.as_raw_fd(),
+            Fd::Shared(file) | Fd::Apart(file) => file.as_raw_fd(),
             Fd::Raw(fd) => *fd,
         }
     }
@@ -114,6 +116,11 @@ impl Op {
     /// Returns whether pool threads can carry it; else it waits for a socket.
     pub(crate) fn is_file_op(&self) -> bool {
         self.cancel_id().is_none()
+    }
+
+    /// Returns whether only pool threads may carry it.
+    pub(crate) fn is_apart(&self) -> bool {
+        matches!(self.fd, Fd::Apart(_))
     }
 
     /// Returns the events to poll(2) for; 0 for a file operation.

@@ -1,6 +1,7 @@
 //! Small pools of threads for blocking calls that no ring carries.
 //!
-//! These are ioctls and extent queries, and every file operation if io_uring is missing.
+//! These are ioctls and extent queries, operations of files that may hang, and every file operation
+//! if io_uring is missing.
 //!
 //! Invariants: each file has a *lane* of its own, so a hanging file delays only its own calls. A
 //! lane has at most [`LANE_THREADS_MAX`] threads; they start on demand and end after [`POOL_IDLE`]
@@ -18,7 +19,7 @@ use std::{
 };
 
 /// Threads of a lane, at most.
-const LANE_THREADS_MAX: usize = 16;
+const LANE_THREADS_MAX: usize = 64;
 /// A thread without work for this long ends.
 const POOL_IDLE: Duration = Duration::from_secs(10);
 

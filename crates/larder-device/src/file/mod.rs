@@ -51,6 +51,8 @@ struct Inner {
     ///
     /// A write behind the cut grows the file again, with a hole in place of the lost bytes.
     cut_to: AtomicU64,
+    /// The kernel may wait for the file where it should not.
+    is_apart: bool,
     id: Option<FileId>,
 }
 
@@ -102,7 +104,7 @@ impl FileDevice {
 
 impl Inner {
     fn fd(&self) -> Fd {
-        Fd::Shared(self.file.clone())
+        if self.is_apart { Fd::Apart(self.file.clone()) } else { Fd::Shared(self.file.clone()) }
     }
 
     fn is_aligned(&self, memory: &[u8]) -> bool {

@@ -1,14 +1,18 @@
 //! The real program before an origin that hangs, rather than fails.
 //!
-//! The origin is a stopped server, one that takes connections and says nothing, or one that wants
-//! TLS. Requests that need no origin go on, and each waiting command prints the cause.
+//! The origin is a stopped server, or a file on a file system that hangs. Other servers take
+//! connections and say nothing, or want TLS. Requests that need no origin go on, and each waiting
+//! command prints the cause.
 //!
 //! It leaves the end of a server under such an origin to `ends`.
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
-use crate::support::wire::Wire;
-use crate::support::{MIB, Scratch, Volume, begin, ends, eventually, have_tools, larder, stands_in};
+use crate::support::wire::{READ, Wire};
+use crate::support::{
+    FuseFile, MIB, Scratch, Server, Volume, begin, ends, ends_within, eventually, have_mounts, have_tools, larder,
+    stands_in,
+};
 use larder_device::nbd::socket::connect_unix;
 use std::fs;
 use std::io::{Read, Write};
@@ -88,6 +92,107 @@ fn an_origin_that_hangs_keeps_only_those_waiting_who_need_it() {
     drop(wire);
     server.stop();
     volume.verify();
+}
+
+/// A file on a file system of its own, which the test can stop.
+struct FileThatHangs {
+    fuse: FuseFile,
+    _below: Nbdkit,
+}
+
+impl FileThatHangs {
+    /// Makes it, or says that `test` is skipped.
+    fn make(scratch: &Scratch, test: &str) -> Option<Self> {
+        if stands_in() || !have_tools(test, &["nbdkit", "nbdfuse"]) || !have_mounts(test) {
+            return None;
+        }
+        let below = Nbdkit::start(scratch, "below", &["memory", "16M"]);
+        Some(Self { fuse: FuseFile::mount(scratch, "fuse", &below.uri()), _below: below })
+    }
+}
+
+fn is_told(server: &Server, line: &str) {
+    eventually(line, || server.complaints().contains(line));
+}
+
+#[test]
+fn a_file_system_of_the_origin_that_hangs_stops_no_thread_of_the_server() {
+    let scratch = Scratch::new("hanging-file");
+    let Some(file) = FileThatHangs::make(&scratch, "an origin file that hangs") else { return };
+    let origin = file.fuse.file();
+    let volume = Volume::on(&scratch, "cache", scratch.path("flash"), &origin, 32 * MIB, &["--weu", "512K"]);
+    let server = volume.serve_with(&["--origin-timeout", "1", "--dirty-low", "50", "--dirty-high", "60"]);
+    let mut wire = Wire::connect(&server.socket);
+    let data = |number: u64| noise(number, 64 << 10);
+    wire.write(0, &data(0));
+    wire.flush();
+    volume.flush();
+    wire.write(1 << 16, &data(1));
+    wire.flush();
+
+    let hung = file.fuse.hang();
+    // No client asks the origin for anything.
+    is_told(&server, "condition raised: origin_hangs");
+    let mut needy = Wire::connect(&server.socket);
+    (0..20).for_each(|number| needy.begin(READ, 0, 8 * MIB + (number << 16), 64 << 10, &[]));
+    within_soon("hits, writes, a flush and a new client", || {
+        (0..2).for_each(|number| assert!(wire.read(number << 16, 64 << 10) == data(number), "a hit"));
+        wire.write(2 << 16, &data(2));
+        wire.flush();
+        assert!(Wire::connect(&server.socket).read(2 << 16, 64 << 10) == data(2));
+    });
+    let status = ends_within(larder(["status", "--json", "--flash"]).arg(&volume.flash), SOON).expect("a status");
+    let status: serde_json::Value = serde_json::from_slice(&status.stdout).expect("a status");
+    let mut listed = status["conditions"].as_array().expect("conditions").iter();
+    let hangs = listed.find(|condition| condition["name"] == "origin_hangs").expect("it is listed");
+    let what = hangs["what"].as_str().expect("a sentence");
+    let age = what.split(" for ").nth(1).and_then(|age| age.split(' ').next()?.parse::<u64>().ok());
+    assert!(age.is_some_and(|seconds| seconds >= 1), "no age: {what}");
+
+    drop(hung);
+    is_told(&server, "condition cleared: origin_hangs");
+    assert!(wire.read(12 * MIB, 512) == [0; 512]);
+    drop((wire, needy));
+    server.stop();
+    volume.verify();
+}
+
+#[test]
+fn an_origin_alone_takes_clients_and_ends_though_its_file_system_hangs() {
+    const END: u64 = 1;
+    let scratch = Scratch::new("hanging-alone");
+    let Some(file) = FileThatHangs::make(&scratch, "an origin alone that hangs") else { return };
+    let volume = Volume::bare(&scratch, "alone", &file.fuse.file());
+    let serve = || {
+        let mut serve = larder(["serve", "--no-cache", "--origin-timeout", "1", "--end-timeout", &END.to_string()]);
+        serve.arg("--origin").arg(&volume.origin).args(["--nbd", &format!("unix:{}", volume.socket().display())]);
+        volume.serve_as(&mut serve)
+    };
+    let server = serve();
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(0, &[7; 512]);
+    wire.flush();
+    let hung = file.fuse.hang();
+    is_told(&server, "condition raised: origin_hangs");
+    let other = within_soon("a new client", || Wire::connect(&server.socket));
+    assert_eq!(other.export_bytes, 16 * MIB);
+    drop(hung);
+    is_told(&server, "condition cleared: origin_hangs");
+    assert!(wire.read(0, 512) == [7; 512]);
+    drop((wire, other));
+    server.stop();
+
+    let server = serve();
+    let hung = file.fuse.hang();
+    eventually("it is told again", || server.complaints().matches("condition raised: origin_hangs").count() == 2);
+    let began = Instant::now();
+    server.ask_to_end();
+    // The kernel may keep the process until its requests are over.
+    is_told(&server, "the end was cut off");
+    assert!(began.elapsed() < Duration::from_secs(END + 6), "it took {:?}", began.elapsed());
+    drop(hung);
+    let (status, said) = server.ended(SOON);
+    assert_eq!(status.code(), Some(1), "{said}");
 }
 
 #[test]

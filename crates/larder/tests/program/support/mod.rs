@@ -676,6 +676,21 @@ impl FuseFile {
         self.folder.join("nbd")
     }
 
+    /// Stops nbdfuse: its file system answers nothing until the guard is dropped.
+    ///
+    /// A guard of a server that uses the file comes before this one: the kernel may keep a killed
+    /// process until its requests are over.
+    pub fn hang(&self) -> Hung<'_> {
+        // The guard comes first: it undoes a stop that does not succeed.
+        let hung = Hung(self);
+        stop_whole(self.id());
+        hung
+    }
+
+    fn id(&self) -> u32 {
+        self.child.0.as_ref().expect("it runs").id()
+    }
+
     /// Sends SIGKILL: the mount stays, and answers nothing any more.
     pub fn kill(&mut self) {
         let child = self.child.0.as_mut().expect("it runs");
@@ -696,6 +711,33 @@ impl Drop for FuseFile {
             say(&format!("nbdfuse at {} did not end by itself", self.folder.display()));
         }
     }
+}
+
+/// A file system that hangs, and goes on when this is dropped.
+pub struct Hung<'a>(&'a FuseFile);
+
+impl Drop for Hung<'_> {
+    fn drop(&mut self) {
+        // A test that fails must not leave processes that nothing ends.
+        let _ = Command::new("kill").args(["-CONT", &self.0.id().to_string()]).output();
+    }
+}
+
+/// Stops a process, and waits for the stop of each of its threads.
+///
+/// One thread takes the signal and tells the others, so on a busy machine some still work for a
+/// while.
+fn stop_whole(id: u32) {
+    run(Command::new("kill").args(["-STOP", &id.to_string()]));
+    let state_of = |task: std::io::Result<fs::DirEntry>| {
+        // The state follows the name, which is in parentheses.
+        let stat = fs::read_to_string(task.ok()?.path().join("stat")).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
+    };
+    eventually("each of its threads has stopped", || {
+        let mut tasks = fs::read_dir(format!("/proc/{id}/task")).expect("a process of ours");
+        tasks.all(|task| state_of(task).is_none_or(|state| state == 'T'))
+    });
 }
 
 /// A loop device over a file, without the page cache between.

@@ -52,12 +52,12 @@ impl Nbdkit {
 
     /// Stops it: it takes requests, and answers none any more.
     pub fn hang(&self) {
-        self.signal("STOP");
+        super::stop_whole(self.id());
     }
 
     /// Continues it.
     pub fn go_on(&self) {
-        self.signal("CONT");
+        super::run(Command::new("kill").args(["-CONT", &self.id().to_string()]));
         eventually("nbdkit serves again", || {
             let ended = self.child.borrow_mut().0.as_mut().expect("it runs").try_wait().expect("a child of ours");
             assert!(ended.is_none(), "nbdkit ended when it was continued: {ended:?}");
@@ -70,8 +70,7 @@ impl Nbdkit {
         drop(self);
     }
 
-    fn signal(&self, name: &str) {
-        let id = self.child.borrow().0.as_ref().expect("it runs").id();
-        super::run(Command::new("kill").args([&format!("-{name}"), &id.to_string()]));
+    fn id(&self) -> u32 {
+        self.child.borrow().0.as_ref().expect("it runs").id()
     }
 }
