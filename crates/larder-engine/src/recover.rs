@@ -73,11 +73,12 @@ pub fn geometry(
     origin: Option<&dyn BlockDevice>,
 ) -> Result<Geometry, EngineError> {
     let mut layout = superblock.layout;
-    if flash.info().size_bytes < layout.flash_bytes {
+    // A device of coarser sectors lacks the last bytes of an odd size; they lie behind the slots.
+    if flash.info().size_bytes < layout.end() {
         return Err(EngineError::Invalid(format!(
-            "the flash device has {} bytes, fewer than the {} that this cache was made with; give it back its size",
+            "the flash device has {} bytes, fewer than the {} that this cache fills; give it back its size",
             flash.info().size_bytes,
-            layout.flash_bytes
+            layout.end()
         )));
     }
     let volume_bytes = superblock.origin.size_bytes;

@@ -190,7 +190,7 @@ impl Layout {
             || self.log_offset < self.checkpoint_offset[1].saturating_add(self.checkpoint_area_bytes)
             || region < log_end
             || self.weu_offset < region.saturating_add(self.region_bytes())
-            || self.flash_bytes < self.weu_offset.saturating_add(weu * u64::from(self.slot_count))
+            || self.flash_bytes < self.end()
         {
             return invalid("regions overlap or leave the flash");
         }
@@ -235,6 +235,11 @@ impl Layout {
             0 => StoreKind::Weus,
             _ => StoreKind::Buckets,
         }
+    }
+
+    /// Returns the offset behind the last slot. A rest of the flash behind it is in no use.
+    pub fn end(&self) -> u64 {
+        self.weu_offset.saturating_add(u64::from(self.weu_bytes) * u64::from(self.slot_count))
     }
 
     /// Returns the flash offset of a slot, `None` for a slot that does not exist.

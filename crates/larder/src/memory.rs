@@ -27,7 +27,7 @@ const COUNTED_TABLES_BYTES_MAX: u64 = 1 << 30;
 pub fn refuse_too_large(flash: &Flash) -> Outcome {
     let Flash { path, superblock, device, .. } = flash;
     // Any other fault of the flash has a sentence of its own, before any table is made.
-    let is_whole = device.info().size_bytes >= superblock.layout.flash_bytes;
+    let is_whole = device.info().size_bytes >= superblock.layout.end();
     let Some(needed) = tables_bytes(superblock).ok().filter(|_| is_whole) else { return Ok(()) };
     match available_bytes() {
         Some(available) if needed > available => Err(Failure::failed(format_args!(

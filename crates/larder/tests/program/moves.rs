@@ -12,7 +12,8 @@ use crate::support::wire::Wire;
 use crate::support::{Loop, MIB, Scratch, Server, Volume, ends, have_mounts, have_tools, larder, run, stands_in};
 use larder_engine::designs::DESIGNS;
 
-const FLASH_BYTES: u64 = 16 * MIB;
+/// No multiple of the coarser sectors: a device of these lacks the last bytes.
+const FLASH_BYTES: u64 = 16 * MIB + 1536;
 const ORIGIN_BYTES: u64 = 8 * MIB;
 /// Dirty data stays on the flash.
 const KEEP_DIRTY: [&str; 4] = ["--dirty-low", "60", "--dirty-high", "60"];
