@@ -107,7 +107,7 @@ pub(crate) fn refused_flash(path: &Path, access: Access, error: &IoError) -> Fai
     let path = path.display();
     Failure::failed(match (error.kind, error.errno) {
         (IoErrorKind::InUse, _) => match holder {
-            Some(Holder { pid, command }) => {
+            Some(Holder { pid, command, .. }) => {
                 format!(
                     "{path} is in use by `{command}` (process {pid}): end that one first, or wait until it has ended"
                 )

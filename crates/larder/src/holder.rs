@@ -7,8 +7,14 @@
 //!
 //! It does not see into other users' processes, unless it is root's.
 
+use crate::client::is_trusted;
 use larder_device::file::FileId;
-use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
+    path::Path,
+};
 
 /// Longest command that is shown, in bytes.
 const COMMAND_BYTES_MAX: usize = 64;
@@ -18,11 +24,18 @@ const COMMAND_BYTES_MAX: usize = 64;
 pub struct Holder {
     /// Its number.
     pub pid: u32,
+    /// Its user's number.
+    pub uid: u32,
     /// The program's name, and the command it was given if the program is Larder.
     pub command: String,
 }
 
 impl Holder {
+    /// Returns whether this process believes its answers: its user is this one, or root.
+    pub fn is_trusted(&self) -> bool {
+        is_trusted(self.uid)
+    }
+
     /// Returns true if it serves, and so should answer on a control socket.
     pub fn serves(&self) -> bool {
         self.command == "larder serve"
@@ -55,7 +68,8 @@ fn has_open(pid: u32, path: &Path, id: FileId) -> bool {
 
 fn named(pid: u32) -> Option<Holder> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
-    Some(Holder { pid, command: command_of(&line)? })
+    let uid = fs::metadata(format!("/proc/{pid}")).ok()?.uid();
+    Some(Holder { pid, uid, command: command_of(&line)? })
 }
 
 /// Returns the program and, for Larder, its command; none for a process that has ended.
@@ -73,6 +87,7 @@ fn command_of(line: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::run_dir;
 
     #[test]
     fn a_command_is_named_by_program_and_word() {
@@ -96,6 +111,6 @@ mod tests {
         let pid = child.id();
         child.kill().and_then(|()| child.wait()).expect("it ends");
         fs::remove_file(&path).expect("it is there");
-        assert_eq!(found, Some(Holder { pid, command: "sleep".into() }));
+        assert_eq!(found, Some(Holder { pid, uid: run_dir::user(), command: "sleep".into() }));
     }
 }

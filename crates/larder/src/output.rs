@@ -7,12 +7,19 @@
 use crate::error::{Failure, Outcome, system_reason};
 use std::{
     io::{ErrorKind, Write},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread::Builder,
     time::Duration,
 };
 
 /// Longest time that a line for people waits for a reader that takes nothing.
 const NOTE_TIME_MAX: Duration = Duration::from_secs(1);
+
+/// Time between two looks at whether a write to standard output has a point any more.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Writes `text` to standard output.
 ///
@@ -25,6 +32,28 @@ pub fn say(text: &str) -> Outcome {
             Err(Failure::failed(format_args!("standard output cannot be written: {}", system_reason(&error))))
         }
         _ => Ok(()),
+    }
+}
+
+/// Writes `text` to standard output, and gives up when `is_over`: a reader may take nothing.
+///
+/// # Errors
+/// As [`say`]; the system refuses a thread.
+pub fn say_until(text: String, is_over: impl Fn() -> bool) -> Outcome {
+    let (tell, told) = channel();
+    let write = move || {
+        // The end of a process waits for no thread.
+        let _ = tell.send(say(&text));
+    };
+    Builder::new().name("stdout".into()).spawn(write).map_err(|error| {
+        Failure::failed(format_args!("the system refuses to start a thread: {}", system_reason(&error)))
+    })?;
+    loop {
+        match told.recv_timeout(LOOK_EVERY) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Timeout) if !is_over() => {}
+            Err(_) => return Ok(()),
+        }
     }
 }
 

@@ -91,6 +91,10 @@ fn unreached(path: &Path, flash_uuid: &[u8; 16]) -> Failure {
         Some(holder) if !holder.serves() => {
             format!("{shown} is in use by `{}` (process {}): ask again when that has ended", holder.command, holder.pid)
         }
+        Some(holder) if !holder.is_trusted() => format!(
+            "{shown} is in use by `{}` (process {}) of another user ({}): run the command as that user",
+            holder.command, holder.pid, holder.uid
+        ),
         Some(holder) => format!(
             "{shown} is in use by `{}` (process {}), which does not answer at {socket}: set {RUN_DIR_ENV} as that process has it",
             holder.command, holder.pid

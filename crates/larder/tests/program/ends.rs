@@ -484,3 +484,27 @@ fn an_end_does_not_wait_for_readers_of_its_words() {
         server.stop();
     }
 }
+
+/// A server without a reader of its ready line serves, and ends in order.
+#[test]
+fn an_end_does_not_wait_for_a_reader_of_the_ready_line() {
+    let scratch = Scratch::new("ends-ready");
+    let volume = Volume::create(&scratch, 32 * MIB, 16 * MIB, &[]);
+    let (_reader, writer) = std::io::pipe().expect("a pipe");
+    fill(&writer);
+    let log = File::create(scratch.path("log")).expect("a log file");
+    let mut child =
+        volume.serve_command(&["--end-timeout", "30"]).stdout(writer).stderr(log).spawn().expect("larder starts");
+    assert!(until_done(|| volume.status()["served"] == true), "clients are let in");
+    let mut client = Wire::connect(volume.socket());
+    client.write(0, &chunk(7));
+    drop(client);
+    run(Command::new("kill").args(["-TERM", &child.id().to_string()]));
+    let began = Instant::now();
+    let status = child.wait().expect("a child of ours");
+    assert!(status.success(), "{status}: {}", std::fs::read_to_string(scratch.path("log")).expect("a log"));
+    assert!(began.elapsed() < Duration::from_secs(25), "{:?}", began.elapsed());
+    let server = volume.serve();
+    assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(7));
+    server.stop();
+}

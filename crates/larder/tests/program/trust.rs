@@ -234,6 +234,11 @@ fn a_squatted_run_folder_keeps_no_server_from_starting() {
     assert_eq!(fs::read_dir(&squatted).expect("there").count(), 0, "nothing is put there");
     let folders = place.run_dirs();
     assert_eq!(folders.len(), 2, "{folders:?}");
+    // The refusal of a cache that another user serves names that user.
+    for command in ["status", "flush", "detach"] {
+        let out = ends(larder([command, "--flash"]).arg(place.path("files/flash")));
+        refused(&out, &["is in use", "another user", &place.user.to_string(), "run the command as that user"]);
+    }
     serving.signal("TERM");
     assert!(serving.ends("serve").status.success());
 }
