@@ -5,6 +5,7 @@
 //!   [`BlockDevice::flush`] completes, or at once with [`WriteFlags::fua`].
 //! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of
 //!   them.
+//! - A device that hangs keeps futures waiting, and never a caller: no method blocks.
 //! - The call starts each operation, or at the latest the first poll of its future. A future
 //!   dropped early does not stop the operation; the device keeps the buffer until the end.
 //!
@@ -137,18 +138,13 @@ pub trait BlockDevice: Send + Sync {
 
     /// Returns the mark that shows a later change by another program, or `None` without one.
     /// Callers take it after the last write.
-    fn change_mark(&self) -> Option<ChangeMark> {
-        None
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
+        IoFuture::ready(Ok(None))
     }
 
-    /// Returns the device's standing since it was opened. It may wait as long as the device hangs.
-    fn standing(&self) -> Standing {
-        Standing::Sound
-    }
-
-    /// Looks at the device's standing, as an operation: a device that hangs leaves the caller free.
+    /// Looks at the device's standing since it was opened. An error means that it cannot be told.
     fn look(&self) -> IoFuture<Standing> {
-        IoFuture::ready(Ok(self.standing()))
+        IoFuture::ready(Ok(Standing::Sound))
     }
 
     /// Returns the allocation states of a range, in order. They cover at least its first byte and
@@ -181,11 +177,8 @@ impl<D: BlockDevice + ?Sized> BlockDevice for std::sync::Arc<D> {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         (**self).extents(offset, len)
     }
-    fn change_mark(&self) -> Option<ChangeMark> {
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
         (**self).change_mark()
-    }
-    fn standing(&self) -> Standing {
-        (**self).standing()
     }
     fn look(&self) -> IoFuture<Standing> {
         (**self).look()

@@ -242,11 +242,8 @@ impl<D: BlockDevice> BlockDevice for Faulty<D> {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.admit(IoOp::Extents, offset, len, || self.inner.extents(offset, len))
     }
-    fn change_mark(&self) -> Option<ChangeMark> {
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
         self.inner.change_mark()
-    }
-    fn standing(&self) -> Standing {
-        self.inner.standing()
     }
     fn look(&self) -> IoFuture<Standing> {
         self.inner.look()

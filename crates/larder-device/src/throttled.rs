@@ -253,12 +253,8 @@ impl<D: BlockDevice + 'static> BlockDevice for Throttled<D> {
         self.inner.extents(offset, len)
     }
 
-    fn change_mark(&self) -> Option<ChangeMark> {
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
         self.inner.change_mark()
-    }
-
-    fn standing(&self) -> Standing {
-        self.inner.standing()
     }
 
     fn look(&self) -> IoFuture<Standing> {

@@ -56,10 +56,10 @@ impl fmt::Debug for Watch {
 }
 
 /// The last error of each kind of operation without a later success: of writes, of flushes, of
-/// reads.
+/// reads, of looks.
 #[derive(Default)]
 struct Health {
-    failing: [Option<IoError>; 3],
+    failing: [Option<IoError>; 4],
     /// The last error not yet taken.
     unseen: Option<IoError>,
 }
@@ -70,6 +70,8 @@ const WRITE: usize = 0;
 const FLUSH: usize = 1;
 /// The place of reads.
 const READ: usize = 2;
+/// The place of looks at the standing.
+const LOOK: usize = 3;
 
 /// Returns the place of an operation's kind in [`Health`]; `None` if it says nothing of a device.
 fn kind_of(op: IoOp) -> Option<usize> {
@@ -77,7 +79,8 @@ fn kind_of(op: IoOp) -> Option<usize> {
         IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(WRITE),
         IoOp::Flush => Some(FLUSH),
         IoOp::Read => Some(READ),
-        IoOp::Open | IoOp::Extents | IoOp::Standing => None,
+        IoOp::Standing => Some(LOOK),
+        IoOp::Open | IoOp::Extents => None,
     }
 }
 
@@ -89,7 +92,8 @@ struct Waiting {
 }
 
 impl Watch {
-    fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
+    /// Returns a watch over a device, which knows of no operation but its own looks.
+    pub fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
         Watch {
             clock,
             device: Arc::downgrade(device),
@@ -137,8 +141,9 @@ impl Watch {
             Ok(_) => {
                 let mut health = self.health.lock();
                 for (other, failing) in health.failing.iter_mut().enumerate() {
-                    // A device that answers any operation is back.
-                    if other == kind || failing.as_ref().is_some_and(|error| error.kind == IoErrorKind::Gone) {
+                    // A device that does any work is back. A look need not ask the device.
+                    let is_back = |error: &IoError| kind != LOOK && error.kind == IoErrorKind::Gone;
+                    if other == kind || failing.as_ref().is_some_and(is_back) {
                         *failing = None;
                     }
                 }
@@ -255,14 +260,11 @@ impl BlockDevice for Watched {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.watched(IoOp::Extents, || self.inner.extents(offset, len))
     }
-    fn change_mark(&self) -> Option<ChangeMark> {
-        self.inner.change_mark()
-    }
-    fn standing(&self) -> Standing {
-        self.inner.standing()
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
+        self.watched(IoOp::Standing, || self.inner.change_mark())
     }
     fn look(&self) -> IoFuture<Standing> {
-        self.watch.look()
+        self.watched(IoOp::Standing, || self.inner.look())
     }
 }
 

@@ -44,8 +44,11 @@ use crate::{
 use larder_codec::Codec;
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, Standing,
-    WriteFlags, ZeroFlags, driver::block_on, runtime::compute, watched::Watched,
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
+    ZeroFlags,
+    driver::block_on,
+    runtime::compute,
+    watched::{Watch, Watched},
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
 use parking_lot::Mutex;
@@ -100,7 +103,7 @@ impl Cache {
         let emptied = behind_fence(&found, &tuning, &runtime).await?;
         let mut found = found;
         let mut origin_changed = None;
-        if !emptied && origin_state::check(&found, &*origin, &tuning)? {
+        if !emptied && origin_state::check(&found, &*origin, &tuning).await? {
             origin_changed = Some(tuning.origin_changed);
             if tuning.origin_changed == OriginChanged::Drop {
                 origin_state::drop_copies(&*flash, found).await?;
@@ -127,6 +130,7 @@ impl Cache {
         let stripes = Stripes::new(tuning.read_stripes);
         let info = volume_info(&superblock, &found.geometry, &state, &*origin, tuning.trim);
         let shared = Arc::new(Shared {
+            flash_watch: Arc::new(Watch::on(&flash, runtime.clone())),
             flash,
             origin,
             runtime,
@@ -164,7 +168,6 @@ impl Cache {
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
             waiting_for_destage: AtomicU32::new(0),
-            flash_standing: Mutex::new(Standing::Sound),
             is_nameless: AtomicBool::new(false),
             expects_end: AtomicBool::new(false),
             draining: AtomicBool::new(false),

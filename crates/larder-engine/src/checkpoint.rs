@@ -17,7 +17,7 @@
 //!
 //! Invariants: one checkpoint at a time.
 
-pub(crate) mod origin_noted;
+mod origin_mark;
 
 use crate::{
     damaged::DamagedRecords,
@@ -41,7 +41,7 @@ use larder_core::{
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
     CheckpointEncoder, CheckpointHeader, CheckpointPointer, DesignPage, FingerprintEntry, FragmentEntry, Layout,
-    LogStart, MappingEntry, SlotEntry, Superblock, WriteMode, ZeroRange,
+    LogStart, MappingEntry, OriginState, SlotEntry, Superblock, WriteMode, ZeroRange,
     checkpoint::{CHECKPOINT_HEADER_BYTES, DESIGN_PAGE_BYTES_MAX},
 };
 use std::{
@@ -413,6 +413,8 @@ impl Shared {
         // (4)
         self.flush_flash().await.map_err(EngineError::Flash)?;
         let pointer = write_header(&*self.flash, &self.geometry, &target, &header).await?;
+        // No more write goes to the origin.
+        let mark = if clean_shutdown { self.mark_of_origin().await } else { None };
         // (5)
         self.update_superblock(|superblock| {
             superblock.checkpoint = Some(pointer);
@@ -422,9 +424,12 @@ impl Shared {
             superblock.clean_shutdown = clean_shutdown;
             // The log starts at such a boundary now.
             superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
-            // No more write goes to the origin.
-            superblock.origin_state =
-                if clean_shutdown { origin_noted::noted(&*self.origin, superblock.sequence) } else { None };
+            superblock.origin_state = mark.map(|mark| OriginState {
+                sequence: superblock.sequence,
+                size_bytes: mark.size_bytes,
+                epoch: mark.epoch,
+                changes: mark.changes,
+            });
         })
         .await?;
         // (6)

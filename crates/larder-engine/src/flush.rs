@@ -33,15 +33,6 @@ use std::{
     time::Duration,
 };
 
-/// The commit that made entries durable.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Committed {
-    /// It ended before it was asked for.
-    Before,
-    /// It ended since.
-    Now,
-}
-
 impl Shared {
     /// FLUSH: makes every write durable that completed before this call.
     ///
@@ -74,11 +65,11 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`].
-    pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<Committed, EngineError> {
+    pub async fn commit(self: &Arc<Self>, upto: u64) -> Result<(), EngineError> {
         self.commit_below(upto, false).await
     }
 
-    async fn commit_below(self: &Arc<Self>, upto: u64, use_reserve: bool) -> Result<Committed, EngineError> {
+    async fn commit_below(self: &Arc<Self>, upto: u64, use_reserve: bool) -> Result<(), EngineError> {
         let mut asked_at = None;
         loop {
             let committed = self.signals.committed.listen();
@@ -86,7 +77,7 @@ impl Shared {
             {
                 let state = self.state.lock();
                 if state.log.durable_below >= upto {
-                    return Ok(if asked_at.is_some() { Committed::Now } else { Committed::Before });
+                    return Ok(());
                 }
                 if let Some(error) = &state.flash_failed {
                     return Err(EngineError::FlashFailed(error.clone()));
@@ -131,7 +122,7 @@ impl Shared {
             either(committed, checkpointed).await;
         }
         let upto = self.state.lock().log.next_seq();
-        self.commit_below(upto, use_reserve).await.map(drop)
+        self.commit_below(upto, use_reserve).await
     }
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
@@ -269,8 +260,6 @@ impl Shared {
         let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
         self.write_frame(offset, buf.freeze()).await?;
         self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
-        // Before the entries count as durable: then requests are answered.
-        *self.flash_standing.lock() = self.flash.standing();
         let mut state = self.state.lock();
         if let Some(error) = &state.flash_failed {
             return Err(error.clone());
@@ -386,8 +375,7 @@ impl Shared {
             if shared.is_closing() {
                 return;
             }
-            shared.look_at_flash();
-            shared.origin_watch.look_in_background();
+            shared.look_at_devices();
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
                 let clean_waits = state.open.iter().flatten().any(|open| !open.awaiting.is_empty());

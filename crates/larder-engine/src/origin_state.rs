@@ -35,10 +35,11 @@ use std::future::ready;
 ///
 /// # Errors
 /// [`EngineError::OriginChanged`] after such a change, if the tuning names no action for it.
-pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
+pub(crate) async fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
     // The older one of two superblocks does not show the later changes.
     let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
-    let (Some(before), Some(now)) = (before, origin.change_mark()) else { return Ok(false) };
+    let Some(before) = before else { return Ok(false) };
+    let Some(now) = origin.change_mark().await.map_err(EngineError::Io)? else { return Ok(false) };
     // An option that accepts a grown origin accepts its change, too; no copy comes from the flash
     // then.
     let has_grown = tuning.accept_grown_origin && now.size_bytes > before.size_bytes;
@@ -62,8 +63,8 @@ pub(crate) fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning
 }
 
 /// Returns the sentence with which an opening refuses this origin, if another program changed it.
-pub fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<String> {
-    check(found, origin, &Tuning::default()).err().map(|error| error.to_string())
+pub async fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<String> {
+    check(found, origin, &Tuning::default()).await.err().map(|error| error.to_string())
 }
 
 /// Makes the flash forget all clean copies, durably. The caller recovers it again afterwards.

@@ -26,7 +26,7 @@ use crate::{
 };
 use larder_codec::Codec;
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, Standing, watched::Watch};
+use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, watched::Watch};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -149,8 +149,8 @@ pub struct Shared {
     pub waiting_for_room: AtomicU32,
     /// Writes and trims at a limit, which wait for a destage.
     pub waiting_for_destage: AtomicU32,
-    /// The standing of the flash after the last frame of the log.
-    pub(crate) flash_standing: Mutex<Standing>,
+    /// The standing of the flash.
+    pub(crate) flash_watch: Arc<Watch>,
     /// The file of the flash has lost its name.
     pub is_nameless: AtomicBool,
     /// An end is near: waits for room are short from now on.

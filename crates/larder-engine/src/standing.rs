@@ -5,15 +5,14 @@
 //! durable by itself takes its own chunks there. A flash that was cut short has failed: durable
 //! data on it may be gone.
 //!
-//! Invariants: a device reports its standing ([`BlockDevice::standing`]); the cache asks at each
-//! FLUSH, at each status, once a second and at the end. It asks the flash before the answer of each
-//! durable request, after the commit: the file may lose its name meanwhile. The requests that
-//! waited for a commit share its look, which comes between its last write and the end of their
-//! wait. The origin may hang, so its watch looks, and its last answer counts ([`looks`]).
+//! Invariants: a device reports its standing ([`BlockDevice::look`]); the cache asks at each FLUSH,
+//! at each status, once a second and at the end. It asks the flash before the answer of each durable
+//! request, after the commit: the file may lose its name meanwhile. Requests side by side share a
+//! look ([`looks`]). A device may hang, so conditions and the timer take the last answer.
 //!
 //! It does not give a file its name back.
 //!
-//! [`BlockDevice::standing`]: larder_device::BlockDevice::standing
+//! [`BlockDevice::look`]: larder_device::BlockDevice::look
 //! [`looks`]: larder_device::watched::looks
 
 use crate::{
@@ -22,7 +21,6 @@ use crate::{
     conditions::origin::origin_stands,
     destage::reach::{Reach, Wanted},
     error::EngineError,
-    flush::Committed,
     shared::Shared,
     state::State,
 };
@@ -31,9 +29,9 @@ use larder_device::{IoError, IoErrorKind, IoOp, Standing, watched::Watch};
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Cache {
-    /// Returns the standing of the flash since the cache was opened.
-    pub fn flash_standing(&self) -> Standing {
-        self.shared().flash.standing()
+    /// Returns the watch over the standing of the flash.
+    pub fn flash_watch(&self) -> &Arc<Watch> {
+        &self.shared().flash_watch
     }
 
     /// Returns the watch over the origin: its requests, their success, and its standing.
@@ -52,10 +50,15 @@ impl Shared {
         error
     }
 
-    /// Looks at the flash's name and size. Once the name is lost, destaging takes all dirty data to
-    /// the origin. The fence goes up, because another file may have the name by the next opening.
-    pub(crate) fn look_at_flash(self: &Arc<Self>) {
-        match self.flash.standing() {
+    /// Looks at name and size of the devices in the background, and acts on the flash's as known by
+    /// now.
+    ///
+    /// Once the name is lost, destaging takes all dirty data to the origin. The fence goes up,
+    /// because another file may have the name by the next opening.
+    pub(crate) fn look_at_devices(self: &Arc<Self>) {
+        self.origin_watch.look_in_background();
+        self.flash_watch.look_in_background();
+        match self.flash_watch.standing() {
             Standing::Sound | Standing::Renamed => {}
             Standing::Truncated(bytes) if self.state.lock().flash_failed.is_none() => {
                 self.fail_cut_flash(bytes);
@@ -83,14 +86,11 @@ impl Shared {
     /// The caller holds the ticket of the range. Requests side by side share commits and flushes.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`]; those of [`Shared::bring_to_origin`].
+    /// [`EngineError::FlashFailed`]; [`EngineError::Flash`] when the flash cannot be looked at; those
+    /// of [`Shared::bring_to_origin`].
     pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
-        let standing = match self.commit(upto).await? {
-            Committed::Now => *self.flash_standing.lock(),
-            // The look of that commit may be from before this request.
-            Committed::Before => self.flash.standing(),
-        };
-        match standing {
+        self.commit(upto).await?;
+        match self.flash_watch.look().await.map_err(EngineError::Flash)? {
             Standing::Sound | Standing::Renamed => Ok(()),
             Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
             Standing::Unlinked => {
@@ -107,9 +107,9 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`] when some of it cannot be destaged; [`EngineError::NoFence`] if
-    /// that is for want of a fence.
+    /// that is for want of a fence; [`EngineError::Flash`] when the flash cannot be looked at.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
-        let error = match self.flash.standing() {
+        let error = match self.flash_watch.look().await.map_err(EngineError::Flash)? {
             Standing::Sound | Standing::Renamed => return Ok(()),
             Standing::Unlinked => nameless("the origin does not take all that is dirty"),
             Standing::Truncated(bytes) => self.fail_cut_flash(bytes),
@@ -120,7 +120,7 @@ impl Shared {
 
     /// Returns the conditions of the devices' standing; `dirty_bytes` are on the flash alone.
     pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
-        let of_flash = match self.flash.standing() {
+        let of_flash = match self.flash_watch.standing() {
             Standing::Unlinked => Some((
                 "flash_unlinked",
                 Severity::Degraded,

@@ -216,7 +216,7 @@ impl Shared {
     /// Returns the status now.
     pub fn status(self: &Arc<Self>, recovery: &RecoveryReport) -> Status {
         // The conditions show the result.
-        self.look_at_flash();
+        self.look_at_devices();
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();
         let mut status = Status::of(&superblock, &state, counts, recovery);

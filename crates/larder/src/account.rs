@@ -11,6 +11,7 @@
 use crate::{
     ending::Ending,
     error::Failure,
+    lasting::flash_standing,
     origin::shown,
     steps::{Steps, UNTOUCHED, WAITED_MIN},
 };
@@ -68,7 +69,7 @@ impl Account {
     /// Notes that acknowledged data is durable in the place where this cache keeps it.
     pub fn is_durable_by(&self, cache: &Cache) {
         // A flush takes all to the origin past a flash that failed, and if the flash has no name.
-        let is_kept = matches!(cache.flash_standing(), Standing::Sound | Standing::Renamed) && !cache.status().degraded;
+        let is_kept = matches!(flash_standing(cache), Standing::Sound | Standing::Renamed) && !cache.status().degraded;
         let in_flash = cache.mode() == WriteMode::Back && is_kept && !cache.superblock().detached;
         self.is_durable(if in_flash { "flash" } else { "origin" });
     }

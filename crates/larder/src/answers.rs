@@ -33,7 +33,7 @@ use std::{
     time::Duration,
 };
 
-/// The time that a status waits for a look at the origin. A healthy one answers in far less.
+/// The time that a status waits for a look at a device. A healthy one answers in far less.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
 /// The most long requests at once: fewer than the control socket has connections.
@@ -176,11 +176,13 @@ impl Served {
     pub fn answer(&self, request: &str, is_ending: bool) -> client::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => {
-                let unlinked = self.cache.flash_standing() == Standing::Unlinked;
+                block_on(self.cache.flash_watch().look_within(LOOK_MAX));
+                let unlinked = self.cache.flash_watch().standing() == Standing::Unlinked;
                 Held { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
             }
             ("status", "") => {
                 let connections = connections_of(&self.servers);
+                block_on(self.cache.flash_watch().look_within(LOOK_MAX));
                 block_on(self.cache.origin_watch().look_within(LOOK_MAX));
                 let mut status = self.cache.status();
                 status.add_conditions(lines::own_conditions());

@@ -7,7 +7,7 @@ use crate::{
     client,
     error::{Failure, Outcome},
     flash::Access,
-    lasting::refuse_unlinked_origin,
+    lasting::{flash_standing, refuse_unlinked_origin},
     output, size,
     volume::{Reached, StateArgs, reach, with_cache},
 };
@@ -87,7 +87,7 @@ pub fn flush(cache: &Cache) -> client::Reply {
     }
     refuse_unlinked_origin(cache)?;
     Ok(json!({
-        "flash_unlinked": cache.flash_standing() == Standing::Unlinked,
+        "flash_unlinked": flash_standing(cache) == Standing::Unlinked,
         "origin_bytes_written": after.counts.origin_bytes_written - before.counts.origin_bytes_written,
         "origin_zero_bytes": after.counts.origin_zero_bytes - before.counts.origin_zero_bytes,
         "origin_discard_bytes": after.counts.origin_discard_bytes - before.counts.origin_discard_bytes,

@@ -10,6 +10,16 @@ use crate::{
 };
 use larder_device::{IoResult, Standing, driver::block_on};
 use larder_engine::Cache;
+use std::time::Duration;
+
+/// The time for which an end waits for a look at a device that it needs for nothing else.
+const LOOK_MAX: Duration = Duration::from_secs(1);
+
+/// Returns the standing of the flash now, or the last known one if the flash hangs.
+pub fn flash_standing(cache: &Cache) -> Standing {
+    block_on(cache.flash_watch().look_within(LOOK_MAX));
+    cache.flash_watch().standing()
+}
 
 /// Refuses to call an origin complete if the origin vanishes with its last user.
 ///
@@ -41,9 +51,11 @@ pub fn refuse_standing(standing: IoResult<Standing>, origin: &str) -> Result<(),
 /// # Errors
 /// A sentence, if a file has no name any more.
 pub fn outlives(cache: &Cache) -> Outcome {
-    refuse_unlinked_origin(cache).map_err(Failure::failed)?;
+    // An origin that hangs is not needed here: the flash has the data, or the end has failed.
+    block_on(cache.origin_watch().look_within(LOOK_MAX));
     let status = cache.status();
-    match (cache.flash_standing(), status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
+    refuse_standing(Ok(cache.origin_watch().standing()), &status.origin).map_err(Failure::failed)?;
+    match (flash_standing(cache), status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
         (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
         (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
             "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",

@@ -10,6 +10,7 @@ use crate::{
 };
 use larder_device::{
     IoError, IoErrorKind,
+    driver::block_on,
     uri::{OpenMode, OpenedDevice, open_device},
 };
 use larder_engine::{config::ORIGIN_TIMEOUT, origin_state, recover::Recovered};
@@ -59,7 +60,8 @@ pub fn refused_origin(found: &Recovered) -> Option<String> {
     let opened = open_device(uri, mode).map_err(|error| unopened_origin(uri, &error));
     let checked = opened.and_then(|opened| {
         check_origin(&found.superblock, &opened, Growth::Refused)?;
-        origin_state::refusal(found, &*opened.device).map_or(Ok(()), |sentence| Err(Failure::failed(sentence)))
+        block_on(origin_state::refusal(found, &*opened.device))
+            .map_or(Ok(()), |sentence| Err(Failure::failed(sentence)))
     });
     checked.err().and_then(|failure| failure.sentence())
 }

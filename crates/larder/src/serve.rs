@@ -26,7 +26,7 @@ use crate::{
     error::{Failure, Outcome},
     flash::{Access, Flash, note_open_to_others, open_flash, refuse_detached},
     held::Held,
-    lasting::outlives,
+    lasting::{flash_standing, outlives},
     later::LaterDevice,
     lines,
     memory::refuse_too_large,
@@ -157,7 +157,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
 /// Closes the cache, and tells the dirty data left in it.
 fn close(cache: &Cache) -> Result<(), EngineError> {
     let began = Instant::now();
-    if cache.flash_standing() == Standing::Unlinked && !cache.is_closed() {
+    if flash_standing(cache) == Standing::Unlinked && !cache.is_closed() {
         output::note("the file of the flash has no name any more: its dirty data goes to the origin before the end");
         // The line below tells the data that stays.
         let _ = block_on(cache.destage_all());

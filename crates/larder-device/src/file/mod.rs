@@ -5,7 +5,7 @@
 //! regular file reads as zeroes. No write grows a file that is known to be cut short.
 //!
 //! It does not grow the file after opening. A flush reports that another program cut the file
-//! short, and so does [`BlockDevice::standing`].
+//! short, and so does [`BlockDevice::look`].
 
 mod identity;
 mod open;
@@ -147,6 +147,16 @@ impl Inner {
         driver::run_blocking(self.file.as_raw_fd(), call);
     }
 
+    /// As [`run_blocking`](Inner::run_blocking), for a call with a result.
+    fn blocking<T: Send + 'static>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&Inner) -> IoResult<T> + Send + 'static,
+    ) -> IoFuture<T> {
+        let (inner, (to, future)) = (self.clone(), IoFuture::pending());
+        self.run_blocking(move || to.complete(call(&inner)));
+        future
+    }
+
     fn flush(&self) -> IoFuture<()> {
         let (to, future) = IoFuture::pending();
         driver::submit(Op::new(self.fd(), 0, Kind::Sync { to }));
@@ -192,30 +202,27 @@ impl BlockDevice for FileDevice {
         if self.inner.info.read_only {
             return IoFuture::ready(Ok(()));
         }
+        let flushed = self.inner.flush();
+        if self.is_block_device() {
+            return flushed;
+        }
         let inner = self.inner.clone();
-        self.inner.flush().map(move |flushed| {
-            flushed?;
-            // The bytes behind the new end are gone, flushed ones included. The file system has
-            // just answered, so this look takes no detour.
-            inner.check_size(IoOp::Flush, 0, 0)
+        IoFuture::boxed(async move {
+            flushed.await?;
+            // The bytes behind the new end are gone, flushed ones included.
+            inner.blocking(|inner| inner.check_size(IoOp::Flush, 0, 0)).await
         })
     }
 
-    fn change_mark(&self) -> Option<ChangeMark> {
-        self.inner.change_mark()
-    }
-
-    fn standing(&self) -> Standing {
-        self.inner.standing_with_name()
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
+        self.inner.blocking(|inner| Ok(inner.change_mark()))
     }
 
     fn look(&self) -> IoFuture<Standing> {
         if self.is_block_device() {
             return IoFuture::ready(Ok(Standing::Sound));
         }
-        let (inner, (to, future)) = (self.inner.clone(), IoFuture::pending());
-        self.inner.run_blocking(move || to.complete(Ok(inner.standing_with_name())));
-        future
+        self.inner.blocking(Inner::standing_with_name)
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {

@@ -40,25 +40,37 @@ impl Inner {
         Some(ChangeMark { size_bytes: self.info.size_bytes, epoch, changes })
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    /// Returns the standing as the descriptor shows it.
+    ///
+    /// # Errors
+    /// That of fstat(2).
+    fn standing(&self) -> IoResult<Standing> {
         if self.is_block_device {
-            return Standing::Sound;
+            return Ok(Standing::Sound);
         }
-        let Ok(meta) = self.file.metadata() else { return Standing::Sound };
+        let meta = match self.file.metadata() {
+            Ok(meta) => meta,
+            // A server of files removed it.
+            Err(error) if error.raw_os_error() == Some(libc::ESTALE) => return Ok(Standing::Unlinked),
+            Err(error) => return Err(IoError::from_std(&error, IoOp::Standing, 0, 0)),
+        };
         if meta.len() < self.info.size_bytes {
-            return Standing::Truncated(self.cut_to.fetch_min(meta.len(), Relaxed).min(meta.len()));
+            return Ok(Standing::Truncated(self.cut_to.fetch_min(meta.len(), Relaxed).min(meta.len())));
         }
         self.cut_to.store(u64::MAX, Relaxed);
         // Some file systems keep no count of names.
-        if meta.nlink() == 0 && self.had_name { Standing::Unlinked } else { Standing::Sound }
+        Ok(if meta.nlink() == 0 && self.had_name { Standing::Unlinked } else { Standing::Sound })
     }
 
     /// Returns the standing, and looks whether the file is still where it was opened.
-    pub(super) fn standing_with_name(&self) -> Standing {
-        match self.standing() {
+    ///
+    /// # Errors
+    /// That of fstat(2).
+    pub(super) fn standing_with_name(&self) -> IoResult<Standing> {
+        self.standing().map(|standing| match standing {
             Standing::Sound if self.is_elsewhere() => Standing::Renamed,
             standing => standing,
-        }
+        })
     }
 
     /// Returns whether the path of the opening leads to another file, or to none. A path that
@@ -74,9 +86,9 @@ impl Inner {
     /// Checks that the file has its size.
     ///
     /// # Errors
-    /// [`IoErrorKind::Io`] for this operation when the file was cut short.
+    /// [`IoErrorKind::Io`] for this operation when the file was cut short; that of fstat(2).
     pub(super) fn check_size(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        let Standing::Truncated(bytes) = self.standing() else { return Ok(()) };
+        let Standing::Truncated(bytes) = self.standing()? else { return Ok(()) };
         let cut = format!("the file was cut to {bytes} bytes while it was in use");
         Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
     }
@@ -101,18 +113,21 @@ impl Inner {
     /// # Errors
     /// As [`check_size`](Inner::check_size).
     pub(super) fn check_inside(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        match self.standing() {
+        match self.standing()? {
             Standing::Truncated(bytes) if offset + len > bytes => self.check_size(op, offset, len),
             _ => Ok(()),
         }
     }
 
     /// Returns the bytes from the start on that no cut took, at most the device's size.
-    pub(super) fn intact_bytes(&self) -> u64 {
-        match self.standing() {
+    ///
+    /// # Errors
+    /// That of fstat(2).
+    pub(super) fn intact_bytes(&self) -> IoResult<u64> {
+        Ok(match self.standing()? {
             Standing::Truncated(bytes) => bytes,
             _ => self.info.size_bytes,
-        }
+        })
     }
 }
 
@@ -154,6 +169,14 @@ mod tests {
 
     const BYTES: u64 = 1 << 20;
 
+    fn standing(device: &FileDevice) -> Standing {
+        block_on(device.look()).expect("a look")
+    }
+
+    fn mark_of(device: &FileDevice) -> Option<ChangeMark> {
+        block_on(device.change_mark()).expect("a mark, or none")
+    }
+
     struct TempFile(std::path::PathBuf);
 
     impl TempFile {
@@ -186,24 +209,24 @@ mod tests {
         let device = temp.open();
         block_on(device.write(0, IoBuf::copy_of(&[7; 4096]).freeze(), WriteFlags::default())).expect("written");
         block_on(device.flush()).expect("flushed");
-        let mark = device.change_mark();
+        let mark = mark_of(&device);
         assert!(mark.is_some_and(|mark| mark.size_bytes == BYTES));
         drop(device);
         let device = temp.open();
         block_on(device.read(0, IoBuf::new(4096))).expect("read");
         fs::set_permissions(&temp.0, std::os::unix::fs::PermissionsExt::from_mode(0o600)).expect("another mode");
-        assert_eq!(device.change_mark(), mark, "who opens, reads and changes permissions changes no byte");
+        assert_eq!(mark_of(&device), mark, "who opens, reads and changes permissions changes no byte");
         temp.touch();
-        assert_ne!(device.change_mark(), mark);
+        assert_ne!(mark_of(&device), mark);
     }
 
     #[test]
     fn a_file_without_a_name_or_with_another_size_says_so() {
         let temp = TempFile::new("name");
         let device = temp.open();
-        assert_eq!(device.standing(), Standing::Sound);
+        assert_eq!(standing(&device), Standing::Sound);
         fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(4096)).expect("cut");
-        assert_eq!(device.standing(), Standing::Truncated(4096));
+        assert_eq!(standing(&device), Standing::Truncated(4096));
         let refused = block_on(device.flush()).expect_err("what was written behind the end is gone");
         assert!(refused.kind == IoErrorKind::Io && refused.to_string().contains("cut to 4096 bytes"), "{refused}");
         // A write of the last byte would restore the file's size, and none of its content.
@@ -222,11 +245,11 @@ mod tests {
         let found = block_on(device.extents(0, BYTES)).expect("extents");
         let lost = Extent { len: BYTES - 4096, hole: false, zero: false };
         assert_eq!(found.last(), Some(&lost), "lost bytes are no zeroes");
-        assert!(matches!(device.standing(), Standing::Truncated(_)), "the device itself hid the cut");
+        assert!(matches!(standing(&device), Standing::Truncated(_)), "the device itself hid the cut");
         fs::File::options().write(true).open(&temp.0).and_then(|file| file.set_len(BYTES)).expect("as before");
         block_on(device.flush()).expect("its size is back");
         fs::remove_file(&temp.0).expect("removed");
-        assert_eq!(device.standing(), Standing::Unlinked);
+        assert_eq!(standing(&device), Standing::Unlinked);
         block_on(device.flush()).expect("it can still be written");
     }
 
@@ -236,16 +259,16 @@ mod tests {
         let device = temp.open();
         let elsewhere = TempFile(temp.0.with_extension("elsewhere"));
         fs::rename(&temp.0, &elsewhere.0).expect("renamed");
-        assert_eq!(device.standing(), Standing::Renamed, "no file has the name");
+        assert_eq!(standing(&device), Standing::Renamed, "no file has the name");
         fs::copy(&elsewhere.0, &temp.0).expect("copied");
-        assert_eq!(device.standing(), Standing::Renamed, "a copy has the name");
+        assert_eq!(standing(&device), Standing::Renamed, "a copy has the name");
         block_on(device.flush()).expect("it can still be written");
         fs::rename(&elsewhere.0, &temp.0).expect("renamed back");
-        assert_eq!(device.standing(), Standing::Sound);
+        assert_eq!(standing(&device), Standing::Sound);
         fs::hard_link(&temp.0, &elsewhere.0).expect("a second name");
-        assert_eq!(device.standing(), Standing::Sound);
+        assert_eq!(standing(&device), Standing::Sound);
         fs::remove_file(&temp.0).expect("one name less");
-        assert_eq!(device.standing(), Standing::Renamed, "the second name is left");
+        assert_eq!(standing(&device), Standing::Renamed, "the second name is left");
     }
 
     #[test]
@@ -256,18 +279,18 @@ mod tests {
         let read = |offset| block_on(device.read(offset, IoBuf::new(4096)));
         let file = fs::File::options().write(true).open(&temp.0).expect("the file");
         file.set_len(BYTES / 4).expect("cut");
-        assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
+        assert_eq!(standing(&device), Standing::Truncated(BYTES / 4));
         assert_eq!(read(BYTES / 2).expect_err("it is not there").kind, IoErrorKind::Io);
         // Another program grows the file, with a hole before its bytes.
         file.write_all_at(&[7; 4096], BYTES / 2).expect("written");
-        assert_eq!(device.standing(), Standing::Truncated(BYTES / 4));
+        assert_eq!(standing(&device), Standing::Truncated(BYTES / 4));
         for lost in [BYTES / 4, BYTES / 2 - 4096, BYTES / 4 * 3] {
             assert_eq!(read(lost).expect_err("it is lost").kind, IoErrorKind::Io, "{lost}");
         }
         assert_eq!(read(BYTES / 4 - 4096).expect("before the cut")[..], [7; 4096]);
         file.set_len(BYTES).expect("its old size");
         assert_eq!(read(BYTES / 2 - 4096).expect("it has its size")[..], [0; 4096]);
-        assert_eq!(device.standing(), Standing::Sound);
+        assert_eq!(standing(&device), Standing::Sound);
         drop(file);
     }
 

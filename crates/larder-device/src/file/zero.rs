@@ -52,26 +52,22 @@ pub(super) fn discard(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<()>
         }
         return inner.allocate(PUNCH, IoOp::Discard, offset, len);
     }
-    let inner = inner.clone();
-    let (to, future) = IoFuture::pending();
-    inner.clone().run_blocking(move || {
+    inner.blocking(move |inner| {
         let range = [offset, len];
         // SAFETY: the request reads two u64 from the array.
         let result = unsafe { libc::ioctl(inner.file.as_raw_fd(), BLKDISCARD, range.as_ptr()) };
         let error = std::io::Error::last_os_error();
         let result = if result == 0 { Ok(()) } else { Err(IoError::from_std(&error, IoOp::Discard, offset, len)) };
-        to.complete(as_hint(result));
-    });
-    future
+        as_hint(result)
+    })
 }
 
 pub(super) fn write_zeroes(inner: &Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
     if !inner.needs_look(IoOp::WriteZeroes, offset, len) {
         return zero_inside(inner.clone(), offset, len, flags);
     }
-    let (inner, (to, looked)) = (inner.clone(), IoFuture::pending());
-    let looking = inner.clone();
-    inner.run_blocking(move || to.complete(looking.check_inside(IoOp::WriteZeroes, offset, len)));
+    let looked = inner.blocking(move |inner| inner.check_inside(IoOp::WriteZeroes, offset, len));
+    let inner = inner.clone();
     IoFuture::boxed(async move {
         looked.await?;
         zero_inside(inner, offset, len, flags).await
@@ -100,7 +96,7 @@ fn zero_inside(inner: Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> Io
             return Ok(());
         }
         inner.flush().await?;
-        inner.check_size(IoOp::WriteZeroes, offset, len)
+        inner.blocking(move |inner| inner.check_size(IoOp::WriteZeroes, offset, len)).await
     })
 }
 
@@ -122,10 +118,7 @@ pub(super) fn extents(inner: &Arc<Inner>, offset: u64, len: u64) -> IoFuture<Vec
     if inner.is_block_device || len == 0 {
         return IoFuture::ready(Ok(vec![Extent { len, hole: false, zero: false }]));
     }
-    let inner = inner.clone();
-    let (to, future) = IoFuture::pending();
-    inner.clone().run_blocking(move || to.complete(seek_extents(&inner, offset, len)));
-    future
+    inner.blocking(move |inner| seek_extents(inner, offset, len))
 }
 
 fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
@@ -146,7 +139,7 @@ fn seek_extents(inner: &Inner, offset: u64, len: u64) -> IoResult<Vec<Extent>> {
     let mut at = offset;
     // Bytes that a cut took are no zeroes: a copy of them must fail, and read them.
     let whole = end;
-    let end = end.min(inner.intact_bytes() / sector * sector);
+    let end = end.min(inner.intact_bytes()? / sector * sector);
     while at < end && extents.len() < EXTENTS_MAX {
         let data = seek(at, libc::SEEK_DATA)?.unwrap_or(end).min(end) / sector * sector;
         if data > at {

@@ -80,7 +80,7 @@ impl Watch {
         let pending = self.begin(IoOp::Standing);
         match self.device.upgrade().map(|device| device.look().try_ready()) {
             // Its last user has closed it.
-            None => self.end_look(&Ok(Standing::Sound), pending),
+            None => self.end_look(&Ok(self.standing()), pending),
             Some(Ok(result)) => self.end_look(&result, pending),
             Some(Err(future)) => {
                 let watch = self.clone();
@@ -90,6 +90,7 @@ impl Watch {
     }
 
     fn end_look(self: &Arc<Self>, result: &IoResult<Standing>, pending: Pending) {
+        self.note(IoOp::Standing, result);
         drop(pending);
         let (told, goes_on) = {
             let mut looks = self.looks.lock();

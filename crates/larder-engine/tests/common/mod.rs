@@ -60,7 +60,7 @@ pub struct Probe {
     pub sim: Arc<SimDevice>,
     events: Arc<Mutex<Vec<Event>>>,
     slow: Mutex<Option<(Arc<SimRuntime>, Duration)>>,
-    stands: Mutex<Standing>,
+    stands: Arc<Mutex<Standing>>,
     looks: AtomicU64,
 }
 
@@ -70,7 +70,7 @@ impl Probe {
             sim,
             events: Arc::default(),
             slow: Mutex::new(None),
-            stands: Mutex::new(Standing::Sound),
+            stands: Arc::new(Mutex::new(Standing::Sound)),
             looks: AtomicU64::new(0),
         })
     }
@@ -153,9 +153,14 @@ impl BlockDevice for Probe {
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
     }
-    fn standing(&self) -> Standing {
+    fn look(&self) -> IoFuture<Standing> {
         self.looks.fetch_add(1, Relaxed);
-        *self.stands.lock()
+        let Some((runtime, by)) = self.slow.lock().clone() else { return IoFuture::ready(Ok(*self.stands.lock())) };
+        let (pause, stands) = (runtime.delay(by), self.stands.clone());
+        IoFuture::boxed(async move {
+            pause.await?;
+            Ok(*stands.lock())
+        })
     }
 }
 

@@ -133,11 +133,12 @@ fn a_flush_of_a_cut_flash_without_a_fence_fails_for_newer_data_alone() {
     });
 }
 
-/// A commit looks at the file once, for all requests that wait for it.
+/// Requests that end side by side share a look at the file.
 #[test]
 fn durable_writes_of_one_commit_share_a_look_at_the_file() {
     each_seed(4, |seed| {
         let world = World::new(seed, setup(WriteMode::Back));
+        world.flash.slow_down(&world.runtime, Duration::from_millis(1));
         let (cache, looks, commits) = (world.cache(), world.flash.looks(), world.status().counts.commits);
         let began = world.runtime.now();
         let write = |lba: u64| {
@@ -151,6 +152,7 @@ fn durable_writes_of_one_commit_share_a_look_at_the_file() {
         let seconds = (world.runtime.now() - began).as_secs();
         // The timer looks once a second, and a status does.
         assert!(commits < 16 && looks <= 2 * commits + seconds + 4, "{looks} looks, {commits} commits");
+        world.flash.at_full_speed();
         // A request that a commit before it has covered looks by itself.
         world.zero(at(100), CHUNK as u64, ZeroFlags { fua: true, ..ZeroFlags::default() });
         world.flash.stand(Standing::Unlinked);
