@@ -155,6 +155,23 @@ fn a_file_system_of_the_origin_that_hangs_stops_no_thread_of_the_server() {
     drop((wire, needy));
     server.stop();
     volume.verify();
+
+    // The flash has all data, so an end needs nothing of the origin.
+    let server = volume.serve_with(&["--origin-timeout", "1", "--dirty-low", "50", "--dirty-high", "60"]);
+    let mut wire = Wire::connect(&server.socket);
+    wire.write(3 << 16, &data(3));
+    wire.flush();
+    drop(wire);
+    let hung = file.fuse.hang();
+    is_told(&server, "condition raised: origin_hangs");
+    server.ask_to_end();
+    let (status, said) = server.ended(SOON);
+    assert!(status.success(), "{said}");
+    drop(hung);
+    let server = volume.serve();
+    assert_eq!(volume.status()["recovery"]["clean_shutdown"], true);
+    assert!(Wire::connect(&server.socket).read(3 << 16, 64 << 10) == data(3));
+    server.stop();
 }
 
 #[test]
