@@ -74,10 +74,6 @@ impl Slotted for Fifo {
         decision.clear();
     }
 
-    fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {
-        None
-    }
-
     fn knows(&self, lba: Lba) -> bool {
         self.addresses.find(lba).is_some()
     }
@@ -121,14 +117,6 @@ impl Slotted for Fifo {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.addresses.is_dirty_at(lba)
-    }
-
-    fn list_count(&self) -> usize {
-        1
-    }
-
-    fn looks_at_content(&self) -> bool {
-        false
     }
 
     fn begin_list(&mut self, list: usize) {

@@ -1,8 +1,8 @@
 //! [`Design`]: the decisions of a caching design, and the words for them.
 //!
-//! The engine and the simulator drive the same trait. It covers dirty state, fragments and zeroes,
-//! because each design gates eviction on them. Each design indexes, keeps and replaces content in
-//! its own way.
+//! The engine and the simulator drive the same trait, through a [`Decider`](crate::Decider). Each
+//! design indexes, keeps and replaces content in its own way. The data that the origin lacks is no
+//! question to a design: it is told which mappings are dirty, because it gates eviction on them.
 //!
 //! A design is a [`Mapping`] with [`Slots`] that can [`Persist`]. A design that must read flash
 //! before it is sure is [`Provisional`], too.

@@ -19,6 +19,7 @@
 //! It does not check its content; the restoring design compares it with mappings and slots.
 
 use crate::{
+    Decider,
     design::Design,
     types::{Fingerprint, Lba, SlotId},
 };
@@ -232,7 +233,7 @@ impl Draft {
 }
 
 /// Returns the whole history of an idle design; empty for a design without one.
-pub fn whole(design: &mut dyn Design) -> Vec<u8> {
+pub fn whole<D: Design + ?Sized>(design: &mut Decider<D>) -> Vec<u8> {
     let Some(mut draft) = design.begin_history() else { return Vec::new() };
     while design.export_history(&mut draft, &|_| false) {}
     draft.finish()

@@ -155,6 +155,9 @@ impl Ledger {
 
     /// Lists the deferred chunks that `is_dirty` confirms, each with its newest number.
     pub fn settle(&mut self, is_dirty: impl Fn(Lba) -> bool) {
+        if self.deferred.is_empty() {
+            return;
+        }
         let mut deferred = std::mem::take(&mut self.deferred);
         // Stable: the newest entry of a chunk stays last.
         deferred.sort_by_key(|&(lba, _)| lba);
@@ -180,11 +183,8 @@ impl Ledger {
         old.for_each(|(lba, number)| self.list(lba, number));
     }
 
-    /// Ends a restart: lists the deferred chunks, and drops listed ones that `is_dirty` denies.
+    /// Ends a restart, [settled](Ledger::settle).
     pub fn end_restore(&mut self, is_dirty: impl Fn(Lba) -> bool) {
-        let listed = self.listed.iter_from(0).map(|(lba, _)| Lba(lba));
-        let dead: Vec<Lba> = listed.filter(|&lba| !is_dirty(lba)).collect();
-        dead.into_iter().for_each(|lba| _ = self.unlist(lba));
         self.settle(is_dirty);
         self.is_restoring = false;
     }
@@ -234,8 +234,9 @@ mod tests {
             ledger.settle(|lba| lba != Lba(9));
             assert_eq!(ledger.dirty_from(Lba(0), 3), [(Lba(3), 3), (Lba(7), 4), (Lba(1000), 6)]);
             assert_eq!((ledger.counts().chunks, ledger.counts().fragments), (3 + before.max(1) - 1, 1));
-            ledger.end_restore(|lba| lba != Lba(3));
-            assert_eq!((ledger.counts().chunks, ledger.counts().fragments), (2 + before.max(1) - 1, 0));
+            ledger.write(Lba(4), 7, true);
+            ledger.end_restore(|lba| lba != Lba(4));
+            assert_eq!((ledger.counts().chunks, ledger.counts().fragments), (3 + before.max(1) - 1, 1));
             ledger.write(Lba(5), 7, true);
             assert_eq!(ledger.seq(Lba(5)), Some(7), "a write after the restart is listed at once");
         }

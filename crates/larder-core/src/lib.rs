@@ -2,8 +2,8 @@
 //!
 //! Role: the crate knows the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the stored
 //! contents ([`FpIndex`](fp_index::FpIndex)) and the state of every WEU slot
-//! ([`SlotTable`](slots::SlotTable)). It decides evictions and prefetches, and keeps dirty state. Each
-//! [`Design`] has one file in [`designs`]. An engine executes its decisions on devices, and a
+//! ([`SlotTable`](slots::SlotTable)). It decides evictions and prefetches. Each [`Design`] has one file in [`designs`]. A [`Decider`]
+//! is a design with the [ledger](ledger::Ledger) of dirty data. An engine executes its decisions on devices, and a
 //! simulator counts them.
 //!
 //! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
@@ -12,6 +12,7 @@
 
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
+pub mod decider;
 pub mod decisions;
 pub mod design;
 pub mod designs;
@@ -31,6 +32,7 @@ pub mod streams;
 pub mod versions;
 pub(crate) mod walk;
 
+pub use decider::Decider;
 pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};
 pub use larder_types as types;
 pub use named::{DesignLayout, NamedDesign, Over};

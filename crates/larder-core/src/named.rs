@@ -9,6 +9,7 @@
 //! It does not list the designs, number them for a superblock, or lay out a flash.
 
 use crate::{
+    Decider,
     design::{Design, DesignConfig},
     slotted::{Placed, Slotted},
 };
@@ -90,13 +91,13 @@ impl NamedDesign {
     ///
     /// # Errors
     /// A sentence, for a layout that the design cannot have.
-    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, LayoutError> {
-        match self.over {
-            Over::Weus(weus) => Ok((weus.make)(config)),
+    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Decider, LayoutError> {
+        Ok(Decider::new(match self.over {
+            Over::Weus(weus) => (weus.make)(config),
             Over::Slots(slots) => {
-                Ok(Box::new(Placed::new(config, |data_slots| (slots.make)(data_slots, layout.chunk_bytes))))
+                Box::new(Placed::new(config, |data_slots| (slots.make)(data_slots, layout.chunk_bytes)))
             }
-            Over::Buckets(buckets) => (buckets.make)(config, layout),
-        }
+            Over::Buckets(buckets) => (buckets.make)(config, layout)?,
+        }))
     }
 }

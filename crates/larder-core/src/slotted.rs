@@ -153,7 +153,9 @@ pub trait Slotted: Send + Sync {
 
     /// Returns the slot of this content, in a design that looks at content. Does not count as a
     /// use.
-    fn slot_of(&self, fingerprint: &Fingerprint) -> Option<ChunkSlot>;
+    fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {
+        None
+    }
 
     /// Returns the content of `lba`, with data or without. `None` if it is unknown, or the design
     /// does not look at content.
@@ -197,11 +199,15 @@ pub trait Slotted: Send + Sync {
 
     /// Returns its number of lists between two calls, at most
     /// [`LISTS_MAX`](crate::history::LISTS_MAX).
-    fn list_count(&self) -> usize;
+    fn list_count(&self) -> usize {
+        1
+    }
 
     /// Returns whether it looks at content. Addresses then have a content, and data has its own
     /// order.
-    fn looks_at_content(&self) -> bool;
+    fn looks_at_content(&self) -> bool {
+        false
+    }
 
     /// Begins a walk along a list of addresses, least recent first. At most one walk runs.
     fn begin_list(&mut self, list: usize);

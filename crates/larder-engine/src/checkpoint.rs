@@ -32,7 +32,7 @@ use crate::{
     sync::yield_now,
 };
 use larder_core::{
-    Design, Lba, Lookup, StreamClass,
+    Decider, Lba, Lookup, StreamClass,
     design::ExportedMapping,
     history::{Draft, PAGE_BYTES},
     ranges::Run,
@@ -133,7 +133,7 @@ impl AreaWriter<'_> {
 ///
 /// # Errors
 /// Those of the device, and [`EngineError::CheckpointTooLarge`].
-pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
+pub async fn write_blocks<D: DerefMut<Target = Decider>>(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
     target: &CheckpointTarget,
@@ -164,7 +164,7 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
     let mut fragments = Vec::new();
     let mut left = 0..pieces;
     while !left.is_empty() {
-        let mappings = next_mappings(&**design(), &mut left);
+        let mappings = next_mappings(&design(), &mut left);
         let is_empty = mappings.is_empty();
         for mapping in mappings {
             let (lba, dirty) = (mapping.lba.0, mapping.dirty);
@@ -229,7 +229,7 @@ pub async fn write_blocks<D: DerefMut<Target = Box<dyn Design>>>(
 
 /// Returns the mappings of the next piece, or of as many small pieces as one hold of the lock is
 /// worth.
-fn next_mappings(design: &dyn Design, left: &mut Range<usize>) -> Vec<ExportedMapping> {
+fn next_mappings(design: &Decider, left: &mut Range<usize>) -> Vec<ExportedMapping> {
     let mut mappings = Vec::new();
     for piece in left.by_ref().take(PIECES_A_HOLD) {
         mappings.append(&mut design.export_mappings(piece));
@@ -264,14 +264,14 @@ pub async fn write_header(
 struct LockedDesign<'a>(StateGuard<'a, State>);
 
 impl Deref for LockedDesign<'_> {
-    type Target = Box<dyn Design>;
-    fn deref(&self) -> &Box<dyn Design> {
+    type Target = Decider;
+    fn deref(&self) -> &Decider {
         &self.0.design
     }
 }
 
 impl DerefMut for LockedDesign<'_> {
-    fn deref_mut(&mut self) -> &mut Box<dyn Design> {
+    fn deref_mut(&mut self) -> &mut Decider {
         &mut self.0.design
     }
 }

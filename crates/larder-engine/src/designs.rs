@@ -10,7 +10,7 @@ use crate::{
     error::EngineError,
     store::{self, Store},
 };
-use larder_core::{Design, DesignConfig, NamedDesign, Over};
+use larder_core::{Decider, DesignConfig, NamedDesign, Over};
 use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 
 pub use larder_core::DesignLayout;
@@ -88,7 +88,7 @@ impl EngineDesign {
     ///
     /// # Errors
     /// [`EngineError::Invalid`] for a layout that the design cannot have.
-    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Box<dyn Design>, EngineError> {
+    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Decider, EngineError> {
         self.design.make(config, layout).map_err(|error| EngineError::Invalid(error.to_string()))
     }
 

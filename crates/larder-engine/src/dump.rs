@@ -132,7 +132,7 @@ pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineE
 pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
     let StateOf { found, salvaged } = state_of(flash).await?;
     let mut mapped: HashMap<u32, (u64, u64)> = HashMap::new();
-    let runs = stored_runs(flash, &found.superblock, &*found.design).await;
+    let runs = stored_runs(flash, &found.superblock, &found.design).await;
     for (_, lookup, dirty) in sorted_mappings(&found, &runs) {
         if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = lookup {
             let (chunks, dirty_chunks) = mapped.entry(place.slot.0).or_default();
@@ -143,7 +143,7 @@ pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Slo
     let mut slots = found.design.export_slots();
     slots.extend(runs.iter().map(|run| {
         let dirty = !found.design.dirty_in(run.slot).is_empty();
-        let generation = run.known(&*found.design).map_or(0, |entry| entry.place.generation);
+        let generation = run.known(&found.design).map_or(0, |entry| entry.place.generation);
         (run.slot, generation, SlotState::Sealed, if dirty { StreamClass::Dirty } else { StreamClass::Clean })
     }));
     slots.sort_by_key(|(slot, ..)| *slot);
@@ -179,7 +179,7 @@ pub async fn mappings(
     if let Some(lba) = lba {
         check_lba(&found.superblock, lba)?;
     }
-    let runs = stored_runs(flash, &found.superblock, &*found.design).await;
+    let runs = stored_runs(flash, &found.superblock, &found.design).await;
     let mut listing = Listing::new();
     for (at, lookup, dirty) in sorted_mappings(&found, &runs) {
         if lba.is_none_or(|lba| lba == at) {
@@ -203,8 +203,8 @@ pub async fn fingerprints(
     for (fingerprint, place) in found.design.export_fingerprints() {
         listing.add(limit, || fingerprint_dump(&fingerprint.0, &place));
     }
-    for run in stored_runs(flash, &found.superblock, &*found.design).await {
-        if let Some(entry) = run.known(&*found.design) {
+    for run in stored_runs(flash, &found.superblock, &found.design).await {
+        if let Some(entry) = run.known(&found.design) {
             listing.add(limit, || fingerprint_dump(&entry.metadata.fingerprint().0, &entry.place));
         }
     }
@@ -258,7 +258,7 @@ pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDum
 fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bool)> {
     let design = &found.design;
     let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
-    let all = pieces.chain(clean_mappings(runs, &**design));
+    let all = pieces.chain(clean_mappings(runs, design));
     let mut mappings: Vec<_> = all.map(|mapping| (mapping.lba.0, mapping.lookup, mapping.dirty)).collect();
     mappings.sort_by_key(|(lba, ..)| *lba);
     mappings

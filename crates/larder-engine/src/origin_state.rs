@@ -73,7 +73,7 @@ pub async fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<Stri
 /// Those of the device.
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
     let Recovered { mut superblock, repair, state, geometry, .. } = found;
-    let old = &*state.design;
+    let old = &state.design;
     let mut design =
         rebuild(&superblock, &geometry, old, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
     design.forget_clean(&|_| true);
@@ -82,7 +82,7 @@ pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Re
     let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
     let entry_seq = state.log.next_seq();
     let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
-    let history = history::whole(&mut *design);
+    let history = history::whole(&mut design);
     let design = Mutex::new(design);
     let damaged = DamagedRecords::default();
     let header = write_blocks(flash, &geometry, &target, &damaged, || design.lock(), ready(history)).await?;

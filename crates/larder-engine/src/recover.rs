@@ -40,7 +40,7 @@ use crate::{
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
-    Design, DesignConfig,
+    Decider, DesignConfig,
     history::Trust,
     ledger::{FRAGMENT_SHARE, RUN_SHARE},
     streams::Streams,
@@ -164,7 +164,7 @@ pub fn tables_bytes(superblock: &Superblock) -> Result<u64, EngineError> {
 ///
 /// # Errors
 /// [`EngineError::Invalid`] for a design that this version cannot run.
-pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Box<dyn Design>, EngineError> {
+pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Decider, EngineError> {
     let design = designs::find(superblock.design)?;
     let config = index_limits(superblock, design, chunk_count);
     design.make(config, &designs::layout_of(&superblock.layout, chunk_count))
@@ -258,7 +258,7 @@ pub async fn recover_by(
             let flash_offset = layout.log_offset + offset;
             return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, is_named: false });
         }
-        let likely = Look::Likely(LikelySlots::of(&spoken, &*replay.design));
+        let likely = Look::Likely(LikelySlots::of(&spoken, &replay.design));
         let named = store::newest_named(geometry.store, reader, &superblock, likely).await;
         if let Some(named) = named.filter(|named| named.frame_seq >= end.next_frame_seq) {
             let (found, flash_offset) = (named.frame_seq, named.flash_offset);

@@ -11,7 +11,7 @@
 //! It does not read; [`walk`](crate::walk) does.
 
 use crate::places::from_format;
-use larder_core::{Design, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
+use larder_core::{Decider, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
 use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass, ZeroRange};
 
 /// Entries whose chunks are looked up before any of them is applied.
@@ -20,7 +20,7 @@ const TOUCHED_AT_ONCE: usize = 32;
 /// Applies checkpoint and log entries to a design.
 pub struct Replay {
     /// The design.
-    pub design: Box<dyn Design>,
+    pub design: Decider,
     /// Chunks of the volume; entries beyond it are passed over.
     pub chunk_count: u64,
     /// The limits of record places.

@@ -32,7 +32,7 @@ use crate::{
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
-    Design, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
+    Decider, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
     decisions::{Answer, Event},
     design::{Deferred, Hit, Question, Use},
     region::RegionEntry,
@@ -51,7 +51,7 @@ use std::{
 /// The state of an open cache.
 pub struct State {
     /// The decisions.
-    pub design: Box<dyn Design>,
+    pub design: Decider,
     /// The listener to the decisions.
     pub decisions: DecisionLog,
     /// The write mode, shared with [`Shared`](crate::shared::Shared).
@@ -187,7 +187,7 @@ impl State {
 
     /// Forgets all mappings, for `empty`, a design of the same sizes. Each slot is free and keeps
     /// its generation.
-    pub fn empty(&mut self, mut empty: Box<dyn Design>) {
+    pub fn empty(&mut self, mut empty: Decider) {
         for (slot, generation, state, _) in self.design.export_slots() {
             // The generation of a free slot is that of its next use.
             let is_free = matches!(state, SlotState::Free | SlotState::Retired);

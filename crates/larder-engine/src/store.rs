@@ -26,7 +26,7 @@ use crate::{
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
-use larder_core::{Design, Over, packing::PackingRules};
+use larder_core::{Decider, Over, packing::PackingRules};
 use larder_device::BlockDevice;
 use larder_format::{
     BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock, layout::SECTOR_BYTES_MAX,
@@ -218,7 +218,7 @@ pub(crate) trait Store: Send + Sync {
         &'a self,
         _flash: &'a dyn BlockDevice,
         _superblock: &'a Superblock,
-        _design: &'a mut dyn Design,
+        _design: &'a mut Decider,
     ) -> Looking<'a, bool> {
         Box::pin(std::future::ready(false))
     }

@@ -15,7 +15,7 @@
 
 use crate::{Options, alloc::Live, measure::Res, report::Row};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::bucketed::memory::MemoryRegion,
     design::{Question, Wanted},
 };
@@ -148,7 +148,7 @@ fn config(design: &EngineDesign) -> Res<DesignConfig> {
 
 /// A design, and the slot that it fills.
 struct Driven {
-    design: Box<dyn Design>,
+    design: Decider,
     /// The design's metadata slots, if it has any.
     region: MemoryRegion,
     /// Chunks of a slot.
@@ -170,7 +170,7 @@ impl Driven {
         if request.is_write {
             self.design.suspend(request.lba);
         } else {
-            self.region.inform(&mut *self.design, Question::Address(request.lba));
+            self.region.inform(&mut self.design, Question::Address(request.lba));
             if self.design.lookup(request.lba) != Lookup::Miss {
                 self.hits += 1;
                 return;
@@ -180,7 +180,7 @@ impl Driven {
         // Write-through that does not wait for the origin's next flush: as little as possible is
         // held for it.
         self.design.settle(request.lba, true);
-        self.region.write(&mut *self.design);
+        self.region.write(&mut self.design);
     }
 
     fn insert(&mut self, request: &Request) {
@@ -192,7 +192,7 @@ impl Driven {
             return;
         }
         let content = remembered.as_ref().unwrap_or(&request.fingerprint);
-        self.region.inform(&mut *self.design, Question::Content(content));
+        self.region.inform(&mut self.design, Question::Content(content));
         let new = match self.design.find_duplicate(content) {
             Some(place) => NewMapping::Duplicate { place },
             None => match self.place(request) {

@@ -31,7 +31,7 @@ use crate::{
 };
 use follow::Following;
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     decisions::Stored,
     packing::{PackingRules, SegmentPacker},
     ranges::Run,
@@ -105,7 +105,7 @@ pub struct WeuOptions {
 
 /// The cache.
 pub struct WeuCache {
-    design: Box<dyn Design>,
+    design: Decider,
     options: WeuOptions,
     open: [Option<OpenWeu>; 2],
     /// Records in each slot.
@@ -135,6 +135,11 @@ impl WeuCache {
     /// # Errors
     /// One sentence, with the least that works: a cache of too few WEUs or mappings.
     pub fn new(design: impl FnOnce(DesignConfig) -> Box<dyn Design>, options: WeuOptions) -> Result<Self, String> {
+        WeuCache::over(|config| Decider::new(design(config)), options)
+    }
+
+    /// Makes an empty cache as [`WeuCache::new`], over a design that has its ledger already.
+    fn over(design: impl FnOnce(DesignConfig) -> Decider, options: WeuOptions) -> Result<Self, String> {
         let WeuOptions { slot_count, mappings_max, fp_entries_max, .. } = options;
         if slot_count < SLOTS_MIN {
             return Err(format!("{slot_count} WEUs are too few for a cache; {SLOTS_MIN} is the least"));
@@ -175,9 +180,9 @@ impl WeuCache {
         self.evictions
     }
 
-    /// Returns the design.
-    pub fn design(&self) -> &dyn Design {
-        &*self.design
+    /// Returns the design with its ledger.
+    pub fn design(&self) -> &Decider {
+        &self.design
     }
 
     fn stored_bytes(&self, content: &Content) -> u32 {
@@ -251,14 +256,14 @@ impl WeuCache {
     ///
     /// If none is stale, a search of the index for each new address would take longer than all
     /// else.
-    fn sweep_while(&mut self, is_wanted: impl Fn(&dyn Design) -> bool) {
-        if !is_wanted(&*self.design) {
+    fn sweep_while(&mut self, is_wanted: impl Fn(&Decider) -> bool) {
+        if !is_wanted(&self.design) {
             return;
         }
         let stats = self.design.stats();
         let mut stale = stats.lba_index_entries - stats.mapped_chunks;
         for _ in 0..self.design.export_pieces() {
-            if stale == 0 || !is_wanted(&*self.design) {
+            if stale == 0 || !is_wanted(&self.design) {
                 return;
             }
             stale = stale.saturating_sub(self.design.sweep() as u64);

@@ -11,7 +11,7 @@ use std::{
 };
 
 use larder_core::{
-    Design, DesignConfig, Lba, NewMapping, Place, SectorMap, StreamClass,
+    Decider, Design, DesignConfig, Lba, NewMapping, Place, SectorMap, StreamClass,
     arc::Arc,
     cd_arc::CdArc,
     d_arc::DArc,
@@ -117,16 +117,17 @@ fn index_ram_is_what_is_allocated() {
 fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) {
     const CHUNKS: u64 = 200_000;
     let before = live_bytes();
-    let mut design = design(DesignConfig { slot_count: 8, mappings_max: 1 << 30, fp_entries_max: 0 });
+    let config = DesignConfig { slot_count: 8, mappings_max: 1 << 30, fp_entries_max: 0 };
+    let mut design = Decider::new(design(config));
     let fixed = live_bytes() - before - design.stats().ram_bytes() as i64;
-    let told = |design: &dyn Design| {
+    let told = |design: &Decider| {
         let stats = design.stats();
         assert_eq!(live_bytes() - before - fixed, stats.ram_bytes() as i64, "{name}: {stats:?}");
         stats.dirty_ram_bytes
     };
     let (slot, generation) = design.open_slot(StreamClass::Dirty).expect("a slot");
     let place = Place { slot, generation, offset: 0, stored_len: 512, crc: 0, encoding: 0 };
-    assert_eq!(told(&*design), 0, "nothing is dirty");
+    assert_eq!(told(&design), 0, "nothing is dirty");
     for number in 0..CHUNKS {
         let lba = Lba(if number < CHUNKS / 2 { number } else { CHUNKS + number * 7919 % CHUNKS });
         match number % 4 {
@@ -135,23 +136,23 @@ fn check_dirty(name: &str, design: impl FnOnce(DesignConfig) -> Box<dyn Design>)
             _ => design.map(lba, NewMapping::Zero, Some(number)),
         }
         if number % 10_000 == 0 {
-            told(&*design);
+            told(&design);
         }
     }
     let counts = design.dirty_counts();
     assert_eq!((counts.chunks, counts.fragments, counts.runs), (CHUNKS * 3 / 4, CHUNKS / 4, CHUNKS / 4));
-    let full = told(&*design);
+    let full = told(&design);
     assert!(full > counts.chunks * 16 + counts.fragments * 40 + counts.runs * 32, "{name}: {full} bytes");
     while let [(first, _), ..] = design.dirty_from(Lba(0), 100)[..] {
         for (lba, seq) in design.dirty_from(first, 100) {
             assert!(design.mark_clean(lba, seq));
         }
     }
-    assert!(told(&*design) < full / 2, "{name} gives back what is clean");
+    assert!(told(&design) < full / 2, "{name} gives back what is clean");
     while let Some(run) = design.trimmed_from(Lba(0)) {
         design.mark_run_clean(&run);
     }
-    assert_eq!(told(&*design), 0, "{name} has nothing dirty any more");
+    assert_eq!(told(&design), 0, "{name} has nothing dirty any more");
 }
 
 #[test]

@@ -1,16 +1,13 @@
-//! [`Mapping`]: the addresses of a design, and the data that the origin lacks.
+//! [`Mapping`]: the addresses of a design.
 //!
 //! Invariants: [`Mapping::lookup`] answers with the newest mapping, or a miss.
 //!
 //! It leaves the space of the flash to [`Slots`](super::Slots).
 
-use super::{DirtyCounts, Hit, Leaving, Lookup, NewMapping, Use};
-use crate::{
-    ranges::Run,
-    types::{Fingerprint, Lba, Place},
-};
+use super::{Hit, Lookup, NewMapping, Use};
+use crate::types::{Fingerprint, Lba, Place};
 
-/// The addresses of a design: look up, note uses, map, unmap, trim.
+/// The addresses of a design: look up, note uses, map, unmap.
 pub trait Mapping {
     /// Returns the mapping of `lba`. Counts as a use.
     fn lookup(&mut self, lba: Lba) -> Lookup;
@@ -44,11 +41,17 @@ pub trait Mapping {
     /// Counts as a use.
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place>;
 
-    /// Maps `lba`; a write that the origin lacks has a sequence number. Replaces an older mapping
-    /// or a trimmed run of the address.
-    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>);
+    /// Maps `lba`; the origin lacks the data of a dirty mapping. Replaces an older mapping of the
+    /// address.
+    fn map(&mut self, lba: Lba, new: NewMapping, is_dirty: bool);
 
-    /// Forgets `lba`. Returns whether it was mapped or trimmed, or a crash might bring that back.
+    /// Marks `lba` clean, because the origin has its dirty data. Forgets a fragment then.
+    fn mark_clean(&mut self, lba: Lba);
+
+    /// Returns whether the mapping of `lba` is dirty.
+    fn is_dirty(&self, lba: Lba) -> bool;
+
+    /// Forgets `lba`. Returns whether it was mapped, or a crash might bring that back.
     fn unmap(&mut self, lba: Lba) -> bool;
 
     /// Returns the remembered content of `lba`, if `lba` is unmapped and the content is stored for
@@ -74,14 +77,20 @@ pub trait Mapping {
         false
     }
 
-    /// Forgets a run of chunks of any length, trimmed parts included.
+    /// Forgets a run of chunks of any length.
     fn unmap_run(&mut self, first: Lba, count: u64);
 
-    /// [Unmaps](Mapping::unmap) each address of a run of any length, at the cost of its mapped
-    /// chunks. Returns whether any of them is logged; for a long run, it may say so without need.
-    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+    /// Forgets a run that reads as zeroes from now on. Only its `untrimmed` parts have mappings.
+    fn trim(&mut self, _first: Lba, _count: u64, untrimmed: &[(Lba, u64)]) {
+        untrimmed.iter().for_each(|&(first, count)| self.unmap_run(first, count));
+    }
+
+    /// [Unmaps](Mapping::unmap) each leaving address of a run of any length, at the cost of its
+    /// mapped chunks. Returns whether any of them is logged; for a long run, it may say so without
+    /// need.
+    fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let mapped = self.mapped_in(first, count);
-        unmap_some(self, mapped, (first, count), leaving)
+        unmap_some(self, mapped, is_leaving)
     }
 
     /// Returns the addresses in a run that have an index entry, ascending; an entry may be stale.
@@ -93,13 +102,8 @@ pub trait Mapping {
     /// Returns whether [`Mapping::unmap`] or [`Mapping::suspend`] says yes for any address in a
     /// run. Forgetting that address must then be logged.
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
-        let is_trimmed = |run: Run| run.first.0 < first.0.saturating_add(count);
-        self.trimmed_from(first).is_some_and(is_trimmed) || !self.mapped_in(first, count).is_empty()
+        !self.mapped_in(first, count).is_empty()
     }
-
-    /// Forgets the mappings of a run, which reads as zeroes until the origin is zeroed. Parts in a
-    /// trimmed run have no mappings and cost nothing.
-    fn trim(&mut self, run: Run);
 
     /// Returns how many of `count` chunks from `first` one short [`Mapping::trim`] takes. At most
     /// `mapped_max` of them are mapped.
@@ -109,51 +113,19 @@ pub trait Mapping {
 
     /// Returns whether the LBA index has room for `count` more entries.
     fn has_room(&self, count: u64) -> bool;
-
-    /// Returns the sequence number of `lba`'s dirty data.
-    fn dirty_seq(&self, lba: Lba) -> Option<u64>;
-
-    /// Returns up to `max` dirty chunks from `from` on, by address, with their sequence numbers.
-    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)>;
-
-    /// Returns the first trimmed run that ends after `from`.
-    fn trimmed_from(&self, from: Lba) -> Option<Run>;
-
-    /// Counts the dirty data.
-    fn dirty_counts(&self) -> DirtyCounts;
-
-    /// Marks `lba` clean if `seq` is still its newest sequence number, because the origin has it.
-    /// Forgets a fragment then. Returns whether it became clean.
-    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool;
-
-    /// Forgets the rest of `run` under its sequence number, because the origin has the trim.
-    fn mark_run_clean(&mut self, run: &Run);
 }
 
-/// Unmaps the leaving ones of `mapped`, addresses of a run, and trimmed parts.
-///
-/// Returns as [`Mapping::unmap_each`].
+/// Unmaps the leaving ones of `mapped`, addresses of a run. Returns as [`Mapping::unmap_each`].
 pub(crate) fn unmap_some<D: Mapping + ?Sized>(
     design: &mut D,
     mut mapped: Vec<Lba>,
-    (first, count): (Lba, u64),
-    leaving: Leaving,
+    is_leaving: &dyn Fn(Lba) -> bool,
 ) -> bool {
-    let end = first.0.saturating_add(count);
-    let is_owed = |design: &D, lba| {
-        design.dirty_seq(lba).is_some() || design.trimmed_from(lba).is_some_and(|run| run.first <= lba)
-    };
     mapped.sort_unstable();
     mapped.dedup();
     let mut any = false;
-    for lba in mapped {
-        if leaving == Leaving::All || !is_owed(design, lba) {
-            any |= design.unmap(lba);
-        }
-    }
-    if leaving == Leaving::All && design.trimmed_from(first).is_some_and(|run| run.first.0 < end) {
-        design.unmap_run(first, count);
-        any = true;
+    for lba in mapped.into_iter().filter(|&lba| is_leaving(lba)) {
+        any |= design.unmap(lba);
     }
     any
 }

@@ -7,7 +7,6 @@
 use super::ExportedMapping;
 use crate::{
     history::{Draft, Trust},
-    ranges::Run,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -64,11 +63,7 @@ pub trait Persist {
     /// Returns the slots with generation and state, least recent first.
     fn export_slots(&self) -> Vec<ExportedSlot>;
 
-    /// Returns the trimmed runs.
-    fn export_runs(&self) -> Vec<Run>;
-
-    /// Begins recovery and makes room for so many mappings and fingerprints. From now on, dirty
-    /// state is known only after [`Persist::settle_dirty`].
+    /// Begins recovery and makes room for so many mappings and fingerprints.
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
 
     /// Recovery: says how far the history of the checkpoint holds. Without this call the content of
@@ -83,23 +78,24 @@ pub trait Persist {
 
     /// Recovery: hints that `lba` is about to be mapped, so that many waits for memory become one.
     /// Changes nothing.
-    fn touch(&self, lba: Lba);
+    fn touch(&self, _lba: Lba) {}
 
-    /// Recovery: makes dirty state known.
-    fn settle_dirty(&mut self);
-
-    /// Ends recovery.
-    fn end_restore(&mut self);
+    /// Ends recovery. Trimmed addresses read as zeroes, and have no mapping.
+    fn end_restore(&mut self, is_trimmed: &dyn Fn(Lba) -> bool);
 
     /// Recovery: says that `slot` holds data of `generation`. Returns false if that is impossible,
     /// or if the slot has moved on.
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool;
+    ///
+    /// `ended` hears of each dirty address whose mapping ends with an older generation.
+    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool;
 
-    /// Recovery: says that the restored `slot` holds data of this class.
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass);
+    /// Recovery: says that the restored `slot` holds data of this class. A design may keep all data
+    /// together.
+    fn restore_class(&mut self, _slot: SlotId, _class: StreamClass) {}
 
-    /// Recovery: says that `slot` was freed at `generation`.
-    fn restore_freed(&mut self, slot: SlotId, generation: u32);
+    /// Recovery: says that `slot` was freed at `generation`. `ended` hears as in
+    /// [`Persist::restore_slot`].
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba));
 
     /// Recovery: makes `fingerprint` the content of `place`, and the most recent one.
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);

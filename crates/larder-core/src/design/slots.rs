@@ -14,8 +14,9 @@ pub trait Slots {
     /// depends on the data returns none.
     fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)>;
 
-    /// Seals an open slot that is full.
-    fn seal_slot(&mut self, slot: SlotId);
+    /// Seals an open slot that is full. A design whose slots are full from their store on has
+    /// nothing to do.
+    fn seal_slot(&mut self, _slot: SlotId) {}
 
     /// Counts the free slots.
     fn free_slots(&self) -> usize;
@@ -44,8 +45,11 @@ pub trait Slots {
     /// Frees an evicted slot that is durable as such and trimmed.
     fn release_slot(&mut self, slot: SlotId);
 
-    /// Cleans stale entries in one background step; returns how many it removed.
-    fn sweep(&mut self) -> usize;
+    /// Cleans stale entries in one background step; returns how many it removed. A design without
+    /// stale entries has none.
+    fn sweep(&mut self) -> usize {
+        0
+    }
 
     /// Forgets some clean chunks of zeroes if there are too many; with `all`, a shard's worth in
     /// any case.
@@ -53,6 +57,8 @@ pub trait Slots {
     /// No eviction of a WEU would remove them. The caller logs the returned addresses, because a
     /// crash must not bring them back. A design that replaces single addresses forgets its replaced
     /// ones here. One call returns at most `max`, because the queue of the log is bounded; the rest
-    /// comes with the next calls.
-    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba>;
+    /// comes with the next calls. A design with neither has none.
+    fn drop_clean_zeroes(&mut self, _all: bool, _max: usize) -> Vec<Lba> {
+        Vec::new()
+    }
 }

@@ -173,10 +173,6 @@ impl Slotted for Arc {
         uses.iter().for_each(|hit| self.addresses.move_to(hit.number, T2));
     }
 
-    fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {
-        None
-    }
-
     fn knows(&self, lba: Lba) -> bool {
         self.addresses.find(lba).is_some()
     }
@@ -250,10 +246,6 @@ impl Slotted for Arc {
 
     fn list_count(&self) -> usize {
         4
-    }
-
-    fn looks_at_content(&self) -> bool {
-        false
     }
 
     fn begin_list(&mut self, list: usize) {

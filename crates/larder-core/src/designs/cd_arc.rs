@@ -47,14 +47,10 @@ mod persist;
 mod restored;
 
 use crate::{
-    design::{
-        Design, DesignConfig, DesignStats, DirtyCounts, Hit, Leaving, Lookup, Mapping, NewMapping, Slots, Use, Victim,
-        unmap_some,
-    },
+    design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim, unmap_some},
     history::{self},
     named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
-    ranges::Run,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -185,7 +181,7 @@ impl CdArc {
             let is_dirty = self.lists.is_dirty(i);
             // Dirty data of a state that never was may have lost its WEU; recovery forgets it in
             // the end.
-            assert!(found == Lookup::Miss || is_dirty == self.nitro.dirty_seq(lba).is_some(), "{lba:?}");
+            assert!(found == Lookup::Miss || is_dirty == self.nitro.is_dirty(lba), "{lba:?}");
             assert!(!matches!((self.lists.list(i), is_dirty), (LEFT, true) | (OWED, false)), "{lba:?}");
             if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = found {
                 assert_eq!(at(&place), was, "{lba:?}");
@@ -250,7 +246,7 @@ impl Mapping for CdArc {
         Some(place)
     }
 
-    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
+    fn map(&mut self, lba: Lba, new: NewMapping, is_dirty: bool) {
         let (place, fingerprint) = match &new {
             NewMapping::Unique { place, fingerprint } => (Some(place), *fingerprint),
             NewMapping::Duplicate { place } => {
@@ -265,8 +261,21 @@ impl Mapping for CdArc {
             None => self.lists.process(i),
         }
         self.lists.place(i, place.map_or(At::ZERO, at), fingerprint);
-        self.lists.set_dirty(i, dirty_seq.is_some());
-        self.nitro.map(lba, new, dirty_seq);
+        self.lists.set_dirty(i, is_dirty);
+        self.nitro.map(lba, new, is_dirty);
+    }
+
+    fn mark_clean(&mut self, lba: Lba) {
+        self.nitro.mark_clean(lba);
+        if !self.nitro.has_entry(lba) {
+            self.outdate(lba);
+        } else if let Some(i) = self.lists.find(lba) {
+            self.lists.set_dirty(i, false);
+        }
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.nitro.is_dirty(lba)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
@@ -279,9 +288,9 @@ impl Mapping for CdArc {
         self.nitro.unmap_run(first, count);
     }
 
-    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+    fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let mapped = [self.lists.in_run(first, count), self.nitro.mapped_in(first, count)].concat();
-        unmap_some(self, mapped, (first, count), leaving)
+        unmap_some(self, mapped, is_leaving)
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
@@ -294,13 +303,6 @@ impl Mapping for CdArc {
         self.nitro.is_forgetting_logged(first, count)
     }
 
-    fn trim(&mut self, run: Run) {
-        for (first, count) in self.nitro.untrimmed(run.first, run.count) {
-            self.forget_run(first, count);
-        }
-        self.nitro.trim(run);
-    }
-
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
         let count = self.nitro.trim_span(first, count, mapped_max);
         self.lists.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
@@ -308,36 +310,6 @@ impl Mapping for CdArc {
 
     fn has_room(&self, count: u64) -> bool {
         self.nitro.has_room(count)
-    }
-
-    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
-        self.nitro.dirty_seq(lba)
-    }
-
-    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.nitro.dirty_from(from, max)
-    }
-
-    fn trimmed_from(&self, from: Lba) -> Option<Run> {
-        self.nitro.trimmed_from(from)
-    }
-
-    fn dirty_counts(&self) -> DirtyCounts {
-        self.nitro.dirty_counts()
-    }
-
-    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        let was_dirty = self.nitro.mark_clean(lba, seq);
-        if was_dirty && !self.nitro.has_entry(lba) {
-            self.outdate(lba);
-        } else if was_dirty && let Some(i) = self.lists.find(lba) {
-            self.lists.set_dirty(i, false);
-        }
-        was_dirty
-    }
-
-    fn mark_run_clean(&mut self, run: &Run) {
-        self.nitro.mark_run_clean(run);
     }
 }
 

@@ -82,10 +82,6 @@ impl Slotted for Lru {
         uses.iter().for_each(|hit| self.addresses.move_to(hit.number, 0));
     }
 
-    fn slot_of(&self, _fingerprint: &Fingerprint) -> Option<ChunkSlot> {
-        None
-    }
-
     fn knows(&self, lba: Lba) -> bool {
         self.addresses.find(lba).is_some()
     }
@@ -140,14 +136,6 @@ impl Slotted for Lru {
 
     fn is_dirty(&self, lba: Lba) -> bool {
         self.addresses.is_dirty_at(lba)
-    }
-
-    fn list_count(&self) -> usize {
-        1
-    }
-
-    fn looks_at_content(&self) -> bool {
-        false
     }
 
     fn begin_list(&mut self, list: usize) {

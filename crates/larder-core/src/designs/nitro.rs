@@ -20,13 +20,13 @@ mod persist;
 mod shared;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, DirtyCounts, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
+    design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
     fp_index::FpIndex,
     lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
-    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, Ledger, RUN_SHARE},
+    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
-    ranges::{RUN_BYTES_MAX, Run},
+    ranges::RUN_BYTES_MAX,
     slots::{SlotState, SlotTable},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
@@ -58,7 +58,6 @@ pub struct Nitro {
     index: LbaIndex,
     fingerprints: FpIndex,
     slots: SlotTable,
-    ledger: Ledger,
     fragments: PageMap<SectorMap>,
     live: u64,
     zeroes: u64,
@@ -77,7 +76,6 @@ impl Nitro {
             index: LbaIndex::new(config.mappings_max),
             fingerprints: FpIndex::new(config.fp_entries_max as usize),
             slots: SlotTable::new(config.slot_count),
-            ledger: Ledger::default(),
             fragments: PageMap::default(),
             live: 0,
             zeroes: 0,
@@ -116,15 +114,6 @@ impl Nitro {
     /// Settles the counts for an entry that was just removed from the index. Returns whether it was
     /// live.
     fn forget(&mut self, entry: &Entry) -> bool {
-        let was_live = self.settle_counts(entry);
-        if was_live && entry.dirty() {
-            self.ledger.forget(entry.lba());
-        }
-        was_live
-    }
-
-    /// Settles as [`Nitro::forget`], but keeps the entry's address in the ledger.
-    fn settle_counts(&mut self, entry: &Entry) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(entry.lba().0);
         }
@@ -139,15 +128,11 @@ impl Nitro {
         self.live -= 1;
         true
     }
-
-    fn untrimmed_lookup(&self, lba: Lba) -> Lookup {
-        if self.ledger.is_trimmed(lba) { Lookup::Zero } else { Lookup::Miss }
-    }
 }
 
 impl Mapping for Nitro {
     fn lookup(&mut self, lba: Lba) -> Lookup {
-        let Some(entry) = self.index.get(lba).copied() else { return self.untrimmed_lookup(lba) };
+        let Some(entry) = self.index.get(lba).copied() else { return Lookup::Miss };
         match self.interpret(&entry) {
             Some(found) => {
                 if let Some((slot, _)) = entry.slot() {
@@ -161,13 +146,13 @@ impl Mapping for Nitro {
                 self.index.remove(lba);
                 self.forget(&entry);
                 self.swept += 1;
-                self.untrimmed_lookup(lba)
+                Lookup::Miss
             }
         }
     }
 
     fn peek(&self, lba: Lba) -> Lookup {
-        self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or_else(|| self.untrimmed_lookup(lba))
+        self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or(Lookup::Miss)
     }
 
     fn hit(&self, lba: Lba) -> Option<Hit> {
@@ -187,8 +172,7 @@ impl Mapping for Nitro {
         Some(place)
     }
 
-    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
-        let dirty = dirty_seq.is_some();
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty: bool) {
         let (kind, place) = match &new {
             NewMapping::Unique { place, .. } => (Kind::Chunk { duplicate: false }, Some(place)),
             NewMapping::Duplicate { place } => (Kind::Chunk { duplicate: true }, Some(place)),
@@ -196,11 +180,7 @@ impl Mapping for Nitro {
             NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
-            self.settle_counts(&old);
-        }
-        match dirty_seq {
-            Some(seq) => self.ledger.write(lba, seq, kind == Kind::Fragment),
-            None => _ = self.ledger.forget(lba),
+            self.forget(&old);
         }
         self.live += 1;
         let Some(place) = place else {
@@ -227,9 +207,25 @@ impl Mapping for Nitro {
         self.bound_back_pointers();
     }
 
+    fn mark_clean(&mut self, lba: Lba) {
+        let Some(entry) = self.index.get_mut(lba) else { return };
+        if entry.kind() == Kind::Fragment {
+            self.unmap(lba);
+            return;
+        }
+        entry.set_dirty(false);
+        match entry.slot() {
+            Some((slot, _)) => self.slots.clean_ref(slot),
+            None => self.clean_zeroes += 1,
+        }
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.index.get(lba).is_some_and(Entry::dirty)
+    }
+
     fn unmap(&mut self, lba: Lba) -> bool {
-        let mapped = self.index.remove(lba).is_some_and(|entry| self.forget(&entry));
-        self.ledger.forget(lba) || mapped
+        self.index.remove(lba).is_some_and(|entry| self.forget(&entry))
     }
 
     fn unmap_run(&mut self, first: Lba, count: u64) {
@@ -238,18 +234,10 @@ impl Mapping for Nitro {
                 self.forget(&entry);
             }
         }
-        self.ledger.forget_run(first, count);
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.index.in_run(first, count)
-    }
-
-    fn trim(&mut self, run: Run) {
-        for (first, count) in self.ledger.untrimmed(run.first, run.count) {
-            self.unmap_run(first, count);
-        }
-        self.ledger.trim(run);
     }
 
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
@@ -258,43 +246,6 @@ impl Mapping for Nitro {
 
     fn has_room(&self, count: u64) -> bool {
         self.index.len() as u64 + count <= self.config.mappings_max
-    }
-
-    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
-        self.ledger.seq(lba)
-    }
-
-    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.ledger.dirty_from(from, max)
-    }
-
-    fn trimmed_from(&self, from: Lba) -> Option<Run> {
-        self.ledger.trimmed_from(from)
-    }
-
-    fn dirty_counts(&self) -> DirtyCounts {
-        self.ledger.counts()
-    }
-
-    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        if !self.ledger.clean(lba, seq) {
-            return false;
-        }
-        let Some(entry) = self.index.get_mut(lba) else { return false };
-        if entry.kind() == Kind::Fragment {
-            self.unmap(lba);
-            return true;
-        }
-        entry.set_dirty(false);
-        match entry.slot() {
-            Some((slot, _)) => self.slots.clean_ref(slot),
-            None => self.clean_zeroes += 1,
-        }
-        true
-    }
-
-    fn mark_run_clean(&mut self, run: &Run) {
-        self.ledger.clean_run(run);
     }
 }
 
@@ -332,7 +283,8 @@ impl Slots for Nitro {
         if state != SlotState::Evicting || dirty_refs > 0 {
             return None;
         }
-        self.forget_remembered(slot, generation);
+        // Nothing dirty ends.
+        self.forget_remembered(slot, generation, &mut |_| {});
         // Only clean duplicates are left: dead from here on, and removed on sight or by a sweep.
         let (ended, dead_refs) = self.slots.retire(slot);
         self.live -= u64::from(dead_refs);
@@ -364,24 +316,20 @@ impl Slots for Nitro {
 
 impl Design for Nitro {
     fn stats(&self) -> DesignStats {
-        let dirty = self.ledger.counts();
         DesignStats {
             mapped_chunks: self.live,
             zero_chunks: self.zeroes,
             fragments: self.fragments.len() as u64,
-            dirty_chunks: dirty.chunks,
-            trimmed_chunks: dirty.run_chunks,
             lba_index_entries: self.index.len() as u64,
             fp_index_entries: self.fingerprints.len() as u64,
             fp_index_evictions: self.fingerprints.evictions(),
             lba_index_ram_bytes: self.index.ram_bytes() as u64,
             fp_index_ram_bytes: self.fingerprints.ram_bytes() as u64,
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
-            dirty_ram_bytes: (self.ledger.ram_bytes() + self.fragments.ram_bytes()) as u64,
+            dirty_ram_bytes: self.fragments.ram_bytes() as u64,
             slots_free: self.slots.free_count() as u64,
             swept_entries: self.swept,
-            ghosts: 0,
-            metadata_entries_changed: 0,
+            ..DesignStats::default()
         }
     }
 }

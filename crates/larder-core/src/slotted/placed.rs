@@ -252,7 +252,7 @@ impl Placed {
     fn is_visible(&self, lba: Lba, found: &Lookup) -> bool {
         match found {
             Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => {
-                self.known(lba).is_some_and(|held| held.is_at(place)) || self.mappings.dirty_seq(lba).is_some()
+                self.known(lba).is_some_and(|held| held.is_at(place)) || self.mappings.is_dirty(lba)
             }
             Lookup::Zero | Lookup::Miss => true,
         }
@@ -306,15 +306,14 @@ impl Placed {
 
     /// Notes that the design forgot `lba`. Its mapping is forgotten, if it is clean.
     fn note_hidden(&mut self, lba: Lba) {
-        if self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() {
+        if self.mappings.has_entry(lba) && !self.mappings.is_dirty(lba) {
             self.evicted.insert(lba);
         }
     }
 
     /// Forgets the mapping of an address that the design evicted; returns whether there was one.
     fn drop_hidden(&mut self, lba: Lba) -> bool {
-        // A trim since then must stay.
-        self.mappings.has_entry(lba) && self.mappings.dirty_seq(lba).is_none() && self.mappings.unmap(lba)
+        self.mappings.has_entry(lba) && !self.mappings.is_dirty(lba) && self.mappings.unmap(lba)
     }
 
     fn put(&mut self, lba: Lba, place: &Place, fingerprint: &Fingerprint, is_dirty: bool) {

@@ -4,7 +4,7 @@
 //! It does not ask the design anything.
 
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lookup, NewMapping,
+    Decider, Design, DesignConfig, Fingerprint, Lookup, NewMapping,
     arc::Arc,
     d_arc::DArc,
     d_lru::DLru,
@@ -23,8 +23,13 @@ pub fn fingerprint_of(content: u64) -> Fingerprint {
 }
 
 /// Makes an empty design: `d-lru`, `d-arc`, `lru` or `arc`.
-pub fn make(kind: usize, config: DesignConfig) -> Placed {
-    Placed::new(config, |slots| bare(kind, slots))
+pub fn make(kind: usize, config: DesignConfig) -> Decider<Placed> {
+    Decider::new(make_boxed(kind, config))
+}
+
+/// Makes the same design without its ledger.
+pub fn make_boxed(kind: usize, config: DesignConfig) -> Box<Placed> {
+    Box::new(Placed::new(config, |slots| bare(kind, slots)))
 }
 
 /// Makes the same design by itself, of so many data slots.
@@ -39,7 +44,7 @@ pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
 }
 
 /// Opens an empty `design` with the checkpoint of `old`, with this history, and nothing else.
-pub fn reopen(old: &dyn Design, design: &mut dyn Design, history: &[u8], is_trusted: bool) {
+pub fn reopen<D: Design + ?Sized>(old: &Decider<D>, design: &mut Decider<D>, history: &[u8], is_trusted: bool) {
     design.begin_restore(0, 0);
     for (slot, generation, state, class) in old.export_slots() {
         match state {
@@ -84,7 +89,7 @@ pub struct Drafting {
 
 impl Drafting {
     /// Begins a draft, or adds its next piece.
-    pub fn go_on(&mut self, design: &mut dyn Design) {
+    pub fn go_on<D: Design + ?Sized>(&mut self, design: &mut Decider<D>) {
         let Some(mut draft) = self.draft.take().or_else(|| design.begin_history()) else { return };
         match design.export_history(&mut draft, &|_| false) {
             true => self.draft = Some(draft),

@@ -4,12 +4,12 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, Fingerprint, Lba, NewMapping, Place, StreamClass,
+    Decider, Fingerprint, Lba, NewMapping, Place, StreamClass,
     austere::{
         AustereConfig, Bucketed,
         bucketed::{BucketedConfig, memory::MemoryRegion},
     },
-    design::{Deferred, Mapping, Provisional, Question, Wanted},
+    design::{Deferred, Question, Wanted},
     types::mix,
 };
 use std::{
@@ -38,7 +38,7 @@ enum Decision {
 
 /// A cache with room for all contents, and its metadata region.
 struct World {
-    design: Bucketed,
+    design: Decider<Bucketed>,
     region: MemoryRegion,
     decided: Vec<Decision>,
 }
@@ -52,7 +52,7 @@ impl World {
         let austere =
             AustereConfig { lba_entries: Some(LBA_ENTRIES), ..AustereConfig::new(64 << 20, CHUNK_BYTES, true) };
         let config = BucketedConfig { austere, chunk_count: ADDRESSES, exact_max: ADDRESSES };
-        let design = Bucketed::new(config).expect("a layout");
+        let design = Decider::new(Box::new(Bucketed::new(config).expect("a layout")));
         let region = MemoryRegion::new(design.core().slot_count());
         World { design, region, decided: Vec::new() }
     }

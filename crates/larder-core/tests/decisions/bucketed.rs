@@ -11,9 +11,9 @@
 //! after a failed flush. If a lookup finds unlogged content then, the origin must have it.
 
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Hit, Mapping, Persist, Provisional, Question, Slots, Wanted},
+    design::{Hit, Mapping, Persist, Question, Slots, Wanted},
     ranges::Run,
     region::RegionEntry,
     types::mix,
@@ -94,7 +94,7 @@ struct Making {
 
 struct World {
     config: BucketedConfig,
-    design: Bucketed,
+    design: Decider<Bucketed>,
     /// Entries by first slot.
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     /// Generation and content of the data slots, by first slot.
@@ -132,12 +132,12 @@ fn stored_len(content: u64) -> u32 {
     1 + (mix(content ^ 77) % u64::from(CHUNK_BYTES)) as u32
 }
 
-fn exported(design: &Bucketed) -> Exported {
+fn exported(design: &Decider<Bucketed>) -> Exported {
     let mappings = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece)).collect();
     Exported { mappings, runs: design.export_runs() }
 }
 
-fn exported_pages(design: &Bucketed) -> Vec<Vec<u8>> {
+fn exported_pages(design: &Decider<Bucketed>) -> Vec<Vec<u8>> {
     (0..design.page_count()).map(|page| design.export_page(page)).collect()
 }
 
@@ -152,7 +152,7 @@ impl World {
         let config = BucketedConfig { austere, chunk_count: CHUNKS, exact_max: 200 };
         World {
             config,
-            design: Bucketed::new(config).expect("a layout"),
+            design: Decider::new(Box::new(Bucketed::new(config).expect("a layout"))),
             region: BTreeMap::new(),
             data: BTreeMap::new(),
             newest_generation: None,
@@ -526,7 +526,7 @@ impl World {
 
     /// Forgets an address before a write of the origin. That is durable if a crash could bring it
     /// back, with all that was forgotten before.
-    fn forgotten(&mut self, lba: Lba, forget: impl FnOnce(&mut Bucketed) -> bool) {
+    fn forgotten(&mut self, lba: Lba, forget: impl FnOnce(&mut Decider<Bucketed>) -> bool) {
         match forget(&mut self.design) {
             true => self.log(Logged::Unmap(lba)),
             false => self.note("nothing to forget"),
@@ -653,7 +653,7 @@ impl World {
     /// Restarts with the checkpoint and the log. The first entries of the log come twice at times,
     /// as after a checkpoint beside them.
     fn recover(&mut self) {
-        let mut design = Bucketed::new(self.config).expect("a layout");
+        let mut design = Decider::new(Box::new(Bucketed::new(self.config).expect("a layout")));
         design.begin_restore(0, 0);
         if let Some(Checkpoint { pages, exact: Exported { mappings, runs } }) = &self.checkpoint {
             for mapping in mappings {
@@ -681,6 +681,7 @@ impl World {
                 Logged::Unmap(lba) => design.unmap_run(*lba, 1),
                 Logged::Trim(run) => design.trim(*run),
                 Logged::Clean(lba, seq) => {
+                    design.settle_dirty();
                     if design.dirty_seq(*lba).is_some_and(|now| now <= *seq) {
                         let now = design.dirty_seq(*lba).unwrap_or_default();
                         design.mark_clean(*lba, now);
@@ -1004,7 +1005,7 @@ fn a_slot_is_free_ahead_by_a_durable_entry_and_nothing_else() {
     let nothing = (0..256).map(SlotId).find(|slot| !is_begun(slot)).expect("a run takes several slots");
     assert_eq!(world.design.free_ahead(nothing, 30), None, "nothing begins there");
 
-    let waits = |design: &mut Bucketed, lba: &Lba| {
+    let waits = |design: &mut Decider<Bucketed>, lba: &Lba| {
         let wanted = Wanted { lba: *lba, fingerprint: Some(fingerprint(lba.0 + 5000)), stored_len: CHUNK_BYTES };
         design.open_slot_for(StreamClass::Clean, &wanted).is_none()
     };

@@ -3,7 +3,7 @@
 //! `nitro_model.rs` has the rest.
 
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     cd_arc::CdArc,
     design::{Mapping, Persist, Slots},
     ranges::Run,
@@ -20,7 +20,7 @@ fn fingerprint(content: u64) -> Fingerprint {
 
 /// A design whose WEUs have `per_weu` records, one open at a time.
 struct Cache {
-    design: CdArc,
+    design: Decider<CdArc>,
     per_weu: u32,
     open: Option<(SlotId, u32, u32)>,
 }
@@ -28,7 +28,7 @@ struct Cache {
 impl Cache {
     fn new(slot_count: u32, mappings_max: u64, per_weu: u32) -> Self {
         let config = DesignConfig { slot_count, mappings_max, fp_entries_max: 1000 };
-        Cache { design: CdArc::new(config), per_weu, open: None }
+        Cache { design: Decider::new(Box::new(CdArc::new(config))), per_weu, open: None }
     }
 
     /// Evicts a WEU as a cache does; returns its number.
@@ -237,7 +237,8 @@ fn what_has_left_and_is_dirty_is_not_passed_over_to_find_what_may_go() {
 #[test]
 fn what_recovery_finds_dirty_waits_apart() {
     // C = 1, X = 0: one address in T2, one in B2.
-    let mut design = CdArc::new(DesignConfig { slot_count: 4, mappings_max: 2, fp_entries_max: 10 });
+    let config = DesignConfig { slot_count: 4, mappings_max: 2, fp_entries_max: 10 };
+    let mut design = Decider::new(Box::new(CdArc::new(config)));
     design.begin_restore(6, 0);
     assert!(design.restore_slot(SlotId(1), 7));
     for (lba, seq) in [(0, None), (1, None), (2, Some(1)), (3, None), (4, Some(2)), (5, Some(3)), (4, None)] {
@@ -273,7 +274,7 @@ fn no_address_moves_where_no_weu_may_go() {
 fn what_was_mapped_before_a_restart_is_remembered_as_far_as_the_lists_go() {
     // C = 4, X = 1.
     let config = DesignConfig { slot_count: 4, mappings_max: 9, fp_entries_max: 10 };
-    let mut design = CdArc::new(config);
+    let mut design = Decider::new(Box::new(CdArc::new(config)));
     design.begin_restore(9, 0);
     assert!(design.restore_slot(SlotId(1), 7));
     for lba in 0..9 {

@@ -98,11 +98,6 @@ impl World {
                 self.is_restoring = true;
             }
             18 if self.is_restoring => {
-                // A restart may end mappings without a word for their address.
-                let lost = (0..CHUNKS).filter(|&lba| self.seq_of(lba).is_some());
-                for lba in lost.filter(|lba| lba % 5 == 0).collect::<Vec<_>>() {
-                    self.model[lba as usize] = State::Clean;
-                }
                 self.ledger.end_restore(World::is_dirty(&self.model));
                 self.is_restoring = false;
             }

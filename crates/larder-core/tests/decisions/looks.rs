@@ -11,7 +11,7 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     arc::Arc,
     austere::{
         AustereConfig, Bucketed,
@@ -83,7 +83,7 @@ struct World {
     /// Random numbers for looks.
     looks: Rng,
     manner: Manner,
-    design: Box<dyn Design>,
+    design: Decider,
     /// Metadata slots on flash, if the design has them.
     region: MemoryRegion,
     /// True during an eviction: a read then makes no room for itself.
@@ -118,7 +118,7 @@ impl World {
             rng,
             looks: Rng::new(seed ^ 0x100c),
             manner,
-            design: make(config),
+            design: Decider::new(make(config)),
             region: MemoryRegion::new(config.slot_count.next_multiple_of(4) as usize * 4),
             evicting: false,
             weu_records: *weu_records,
@@ -137,10 +137,10 @@ impl World {
     }
 
     /// Returns the design for a change, after all postponed hits.
-    fn design(&mut self) -> &mut dyn Design {
+    fn design(&mut self) -> &mut Decider {
         let later = std::mem::take(&mut self.later);
         self.design.used(&later);
-        &mut *self.design
+        &mut self.design
     }
 
     /// Reads the metadata that the design needs.
@@ -148,7 +148,7 @@ impl World {
         let later = std::mem::take(&mut self.later);
         if self.design.unread(question).is_some() {
             self.design.used(&later);
-            self.region.inform(&mut *self.design, question);
+            self.region.inform(&mut self.design, question);
         } else {
             self.later = later;
         }
@@ -389,7 +389,7 @@ impl World {
         }
         if self.rng.chance(50) {
             self.design();
-            self.region.write(&mut *self.design);
+            self.region.write(&mut self.design);
         }
         if self.manner != Manner::Plainly {
             self.look_around();
@@ -439,7 +439,7 @@ fn looks_change_nothing_and_hits_may_be_told_of_later() {
 }
 
 /// All mappings of a design, by address.
-fn mappings_of(design: &dyn Design) -> String {
+fn mappings_of(design: &Decider) -> String {
     let pieces = 0..design.export_pieces();
     let mut mappings: Vec<_> = pieces.flat_map(|piece| design.export_mappings(piece)).collect();
     mappings.sort_unstable_by_key(|mapping| mapping.lba);

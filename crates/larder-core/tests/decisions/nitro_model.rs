@@ -12,9 +12,9 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     cd_arc::CdArc,
-    design::{Mapping, Persist, Slots},
+    design::{Mapping, Slots},
     nitro::Nitro,
     ranges::{Advisory, Run},
     slots::SlotState,
@@ -77,10 +77,10 @@ impl Driven for CdArc {
     }
 }
 
-struct World<D> {
+struct World<D: Driven> {
     rng: Rng,
     config: DesignConfig,
-    design: D,
+    design: Decider<D>,
     base: u64,
     lbas: u64,
     contents: u64,
@@ -129,7 +129,7 @@ impl<D: Driven> World<D> {
         let mappings_max = [40, 120, 1000][rng.below(3) as usize];
         let fp_entries_max = [0, 1, 3, 20, 1000][rng.below(5) as usize];
         let config = DesignConfig { slot_count, mappings_max, fp_entries_max };
-        let mut design = D::new(config);
+        let mut design = Decider::new(Box::new(D::new(config)));
         // Start of generations: fresh, before the 24 bits of an entry wrap, before the sign turns,
         // before all wrap.
         let first = [0, (1 << 24) - 3, (1 << 31) - 3, u32::MAX - 3][rng.below(4) as usize];
@@ -532,7 +532,7 @@ impl<D: Driven> World<D> {
     /// Moves the export into a new design, which is driven from here on.
     fn restart(&mut self) {
         let old = &self.design;
-        let mut new = D::new(self.config);
+        let mut new = Decider::new(Box::new(D::new(self.config)));
         new.begin_restore(self.mappings.len() as u64, self.known.len() as u64);
         let mut order = Vec::new();
         for (slot, generation, state, _) in old.export_slots() {
@@ -816,7 +816,7 @@ fn replay_over_any_state_keeps_the_counts_of_cd_arc_right() {
 fn a_fresh_cache_takes_any_generation_first() {
     for generation in [0, 1, (1 << 24) - 1, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, u32::MAX - 1, u32::MAX] {
         let config = DesignConfig { slot_count: 2, mappings_max: 10, fp_entries_max: 10 };
-        let mut nitro = Nitro::new(config);
+        let mut nitro = Decider::new(Box::new(Nitro::new(config)));
         assert!(nitro.restore_slot(SlotId(1), generation), "{generation:#x}");
         assert!(!nitro.restore_slot(SlotId(1), generation.wrapping_sub(1)));
         let place = Place { slot: SlotId(1), generation, offset: 64, stored_len: 9, crc: 3, encoding: 1 };
@@ -838,7 +838,8 @@ fn a_fresh_cache_takes_any_generation_first() {
 
 #[test]
 fn calls_in_the_wrong_state_change_nothing() {
-    let mut nitro = Nitro::new(DesignConfig { slot_count: 2, mappings_max: 10, fp_entries_max: 0 });
+    let config = DesignConfig { slot_count: 2, mappings_max: 10, fp_entries_max: 0 };
+    let mut nitro = Decider::new(Box::new(Nitro::new(config)));
     let (slot, _) = nitro.open_slot(StreamClass::Dirty).expect("both are free");
     nitro.spare_victim(slot);
     nitro.release_slot(slot);
@@ -860,7 +861,8 @@ fn calls_in_the_wrong_state_change_nothing() {
 #[test]
 fn rewriting_one_chunk_does_not_compact_each_time() {
     // 300,000 records of one address, each outdating the last: quadratic work would take minutes.
-    let mut nitro = Nitro::new(DesignConfig { slot_count: 1, mappings_max: 10, fp_entries_max: 1 << 20 });
+    let config = DesignConfig { slot_count: 1, mappings_max: 10, fp_entries_max: 1 << 20 };
+    let mut nitro = Decider::new(Box::new(Nitro::new(config)));
     let (slot, generation) = nitro.open_slot(StreamClass::Dirty).expect("it is free");
     for i in 0..300_000_u32 {
         let place = Place { slot, generation, offset: i, stored_len: 1, crc: 0, encoding: 0 };
@@ -882,7 +884,7 @@ fn rewriting_one_chunk_does_not_compact_each_time() {
 #[test]
 fn a_run_of_any_length_is_forgotten() {
     let config = DesignConfig { slot_count: 8, mappings_max: 1 << 20, fp_entries_max: 0 };
-    let mut design = Nitro::new(config);
+    let mut design = Decider::new(Box::new(Nitro::new(config)));
     for lba in [3, 70, 1 << 20, 1 << 39] {
         design.map(Lba(lba), NewMapping::Zero, Some(lba));
     }

@@ -10,7 +10,7 @@
 use crate::common::{Rng, for_seeds};
 use crate::slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
 use larder_core::{
-    DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
+    Decider, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
     design::{Mapping, Persist, Slots},
     history,
     ranges::Run,
@@ -35,7 +35,7 @@ struct World {
     rng: Rng,
     kind: usize,
     config: DesignConfig,
-    design: Placed,
+    design: Decider<Placed>,
     holds: HashMap<u64, Holds>,
     trimmed: HashMap<u64, u64>,
     /// The content of each flash slot, with its last generation.
@@ -237,8 +237,9 @@ impl World {
         let old = std::mem::replace(&mut self.design, make(self.kind, self.config));
         let design = &mut self.design;
         reopen(&old, design, &history, is_trusted);
-        let contents =
-            |design: &Placed| BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0));
+        let contents = |design: &Decider<Placed>| {
+            BTreeSet::from_iter(design.export_fingerprints().into_iter().map(|(known, _)| known.0))
+        };
         let (before, after) = (contents(&old), contents(&self.design));
         assert!(after.is_subset(&before), "content came from nowhere");
         // Released dirty data belongs to the design again, and may leave no room.

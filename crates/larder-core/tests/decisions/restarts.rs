@@ -7,10 +7,10 @@
 //! `placed.rs` has the effects of a crash. Here no design may give a wrong answer for any history.
 
 use crate::common::{Rng, for_seeds};
-use crate::slotted::{CHUNK, Drafting, fingerprint_of, make, reopen};
+use crate::slotted::{CHUNK, Drafting, fingerprint_of, make_boxed, reopen};
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, cd_arc::CdArc,
-    history::whole, ranges::Run, slotted::Placed,
+    Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
+    cd_arc::CdArc, history::whole, ranges::Run, slotted::Placed,
 };
 use std::{
     cell::Cell,
@@ -50,8 +50,9 @@ impl Listed for CdArc {
     }
 }
 
-fn make_listed(kind: usize, config: DesignConfig) -> Box<dyn Listed> {
-    if kind == CD_ARC { Box::new(CdArc::new(config)) } else { Box::new(make(kind, config)) }
+fn make_listed(kind: usize, config: DesignConfig) -> Decider<dyn Listed> {
+    let design: Box<dyn Listed> = if kind == CD_ARC { Box::new(CdArc::new(config)) } else { make_boxed(kind, config) };
+    Decider::new(design)
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +90,7 @@ struct Outcome {
 struct Cache {
     kind: usize,
     config: DesignConfig,
-    design: Box<dyn Listed>,
+    design: Decider<dyn Listed>,
     /// Generation and content, by flash slot and offset.
     stored: HashMap<(u32, u32), (u32, u64)>,
     /// The open slot of each class, its generation, and its number of records.
@@ -231,11 +232,11 @@ impl Cache {
 
     fn restart(&mut self) {
         let mut old = std::mem::replace(&mut self.design, make_listed(self.kind, self.config));
-        let history = whole(&mut *old);
+        let history = whole(&mut old);
         let design = &mut self.design;
-        reopen(&*old, &mut **design, &history, true);
+        reopen(&old, design, &history, true);
         design.check();
-        assert!(whole(&mut **design).len() == history.len(), "as much is known as was before");
+        assert!(whole(design).len() == history.len(), "as much is known as was before");
     }
 }
 
@@ -308,10 +309,10 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
         let mut old = Drafting::default();
         for step in 0..1500 {
             if rng.chance(10) {
-                old.go_on(&mut *cache.design);
+                old.go_on(&mut cache.design);
             }
             if step > 200 && rng.chance(1) {
-                let mut history = if rng.chance(50) { old.finished.clone() } else { whole(&mut *cache.design) };
+                let mut history = if rng.chance(50) { old.finished.clone() } else { whole(&mut cache.design) };
                 old.give_up();
                 if !history.is_empty() && rng.chance(40) {
                     let at = rng.below(history.len() as u64) as usize;
@@ -319,7 +320,7 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
                 }
                 cache.seal();
                 let before = std::mem::replace(&mut cache.design, make_listed(kind, config));
-                reopen(&*before, &mut *cache.design, &history, false);
+                reopen(&before, &mut cache.design, &history, false);
                 cache.design.check();
                 assert_right(&cache);
                 if kind == CD_ARC {
@@ -384,7 +385,7 @@ fn pieces_of_an_export_are_the_whole() {
             cache.serve(Request::Write { lba, content, dirty: rng.chance(10), fragment: false });
         }
         cache.seal();
-        let design = &mut *cache.design;
+        let design = &mut cache.design;
         // A cancelled export is no part of the next.
         for is_given_up in [true, false] {
             design.begin_export();

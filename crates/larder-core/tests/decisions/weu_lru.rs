@@ -5,8 +5,7 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
-    design::{Mapping, Slots},
+    Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass, design::Slots,
     nitro::Nitro,
 };
 use std::collections::HashMap;
@@ -88,11 +87,12 @@ fn reference(cache: Cache, trace: &[(u64, bool)]) -> u64 {
 }
 
 fn nitro(cache: Cache, trace: &[(u64, bool)]) -> u64 {
-    let mut design = Nitro::new(DesignConfig {
+    let config = DesignConfig {
         slot_count: cache.slots,
         mappings_max: 1 << 20,
         fp_entries_max: if cache.contents > 0 { 1 << 20 } else { 0 },
-    });
+    };
+    let mut design = Decider::new(Box::new(Nitro::new(config)));
     let mut open: Option<(SlotId, u32, u32)> = None;
     let mut writes: HashMap<u64, u64> = HashMap::new();
     let mut hits = 0;
@@ -172,7 +172,8 @@ fn one_record_a_weu_is_plain_lru() {
             }
             // A WEU is sealed when the next is needed. The open one notes no use, and becomes the
             // most recent when it is sealed. Sealed at once, it is exactly LRU.
-            let mut design = Nitro::new(DesignConfig { slot_count: slots, mappings_max: 1000, fp_entries_max: 0 });
+            let config = DesignConfig { slot_count: slots, mappings_max: 1000, fp_entries_max: 0 };
+            let mut design = Decider::new(Box::new(Nitro::new(config)));
             let mut hits = 0;
             for &(lba, _) in &trace {
                 if design.lookup(Lba(lba)) != Lookup::Miss {

@@ -43,7 +43,7 @@ pub async fn record(
         RecordAt::Chunk(lba) => {
             check_lba(superblock, lba)?;
             let StateOf { found, .. } = state_of(flash).await?;
-            let runs = stored_runs(flash, superblock, &*found.design).await;
+            let runs = stored_runs(flash, superblock, &found.design).await;
             let mapping = sorted_mappings(&found, &runs).into_iter().find(|(at, ..)| *at == lba);
             match mapping.map_or(Lookup::Miss, |(_, lookup, _)| lookup) {
                 Lookup::Chunk { place, .. } => (place, lba, None, true),
@@ -139,7 +139,7 @@ async fn mapped_at(
     offset: u64,
 ) -> Result<(Place, u64, Option<SectorMap>, bool), EngineError> {
     let StateOf { found, .. } = state_of(flash).await?;
-    let runs = stored_runs(flash, superblock, &*found.design).await;
+    let runs = stored_runs(flash, superblock, &found.design).await;
     for (lba, lookup, _) in sorted_mappings(&found, &runs) {
         let (place, sectors) = match lookup {
             Lookup::Chunk { place, .. } => (place, None),

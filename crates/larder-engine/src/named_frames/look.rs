@@ -4,7 +4,7 @@
 //!
 //! It does not read flash.
 
-use larder_core::{Design, slots};
+use larder_core::{Decider, slots};
 use larder_format::{CheckpointBlock, LogEntry, SlotState};
 use std::collections::VecDeque;
 use std::{future::Future, pin::Pin};
@@ -95,7 +95,7 @@ pub struct LikelySlots {
 
 impl LikelySlots {
     /// Returns the likely slots of a state that was recovered from a log that names `spoken` last.
-    pub fn of(spoken: &LastSpoken, design: &dyn Design) -> LikelySlots {
+    pub fn of(spoken: &LastSpoken, design: &Decider) -> LikelySlots {
         let whole: Vec<u32> = spoken.used.iter().rev().copied().collect();
         let (mut free, mut used) = (Vec::new(), Vec::new());
         for (slot, generation, state, _) in design.export_slots() {

@@ -11,7 +11,7 @@ use crate::{
     verify::window::{PIECE_BYTES, Window},
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, Place, SlotId,
+    Decider, Fingerprint, Lba, Lookup, Place, SlotId,
     design::ExportedMapping,
     region::{self, RegionEntry},
 };
@@ -34,7 +34,7 @@ pub(crate) struct StoredRun {
 impl StoredRun {
     /// Returns the metadata slot, if the design takes it for the run's content, and it is a chunk.
     /// (A fragment's slot lists no address.)
-    pub fn known<'a>(&'a self, design: &dyn Design) -> Option<&'a RegionEntry> {
+    pub fn known<'a>(&'a self, design: &Decider) -> Option<&'a RegionEntry> {
         let is_chunk = |entry: &&RegionEntry| entry.metadata.lbas().next().is_some();
         let entry = self.entry.as_ref().filter(is_chunk)?;
         design.is_found_in(self.slot, entry.metadata.fingerprint()).then_some(entry)
@@ -51,11 +51,7 @@ pub(crate) fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<Regio
 }
 
 /// Returns all records of a design that metadata slots describe, in the order of the flash.
-pub(crate) async fn stored_runs(
-    flash: &dyn BlockDevice,
-    superblock: &Superblock,
-    design: &dyn Design,
-) -> Vec<StoredRun> {
+pub(crate) async fn stored_runs(flash: &dyn BlockDevice, superblock: &Superblock, design: &Decider) -> Vec<StoredRun> {
     let mut region = region_window(flash, superblock);
     let mut runs = Vec::new();
     for (slot, slots) in design.stored_runs() {
@@ -111,7 +107,7 @@ pub(crate) async fn generations(flash: &dyn BlockDevice, superblock: &Superblock
 /// Returns the clean mappings that a lookup of each address would confirm by a metadata slot.
 pub(crate) fn clean_mappings<'a>(
     runs: &'a [StoredRun],
-    design: &'a dyn Design,
+    design: &'a Decider,
 ) -> impl Iterator<Item = ExportedMapping> + 'a {
     let known = runs.iter().filter_map(|run| run.known(design));
     known.flat_map(move |entry| {

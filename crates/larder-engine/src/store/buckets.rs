@@ -20,7 +20,7 @@ use crate::{
     walk::Reader,
 };
 use larder_core::{
-    Design,
+    Decider,
     austere::{
         AustereConfig,
         bucketed::{self, exact},
@@ -164,7 +164,7 @@ impl Store for OverBuckets {
         &'a self,
         flash: &'a dyn BlockDevice,
         superblock: &'a Superblock,
-        design: &'a mut dyn Design,
+        design: &'a mut Decider,
     ) -> Looking<'a, bool> {
         Box::pin(async move {
             let mut see = |slot, generation| {

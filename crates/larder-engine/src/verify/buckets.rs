@@ -19,7 +19,7 @@ use super::{
 };
 use crate::region::scan::{StoredRun, clean_mappings, stored_runs};
 use larder_codec::Codec;
-use larder_core::{Design, Lookup, Place};
+use larder_core::{Decider, Lookup, Place};
 use std::collections::HashSet;
 
 /// Checks every record.
@@ -29,16 +29,16 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     let layout = &superblock.layout;
     let mut findings = Findings::default();
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
-    let runs = stored_runs(flash, superblock, &*found.design).await;
+    let runs = stored_runs(flash, superblock, &found.design).await;
     let total = runs.len() as u64;
-    count_clean(&runs, &*found.design, report);
+    count_clean(&runs, &found.design, report);
     let end = layout.slot_offset(0).unwrap_or_default() + u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
     for (done, run) in runs.iter().enumerate() {
         progress(done as u64, total);
         let Some(offset) = layout.slot_offset(run.slot.0) else { continue };
         let mut names = take(&mut named, run.slot.0);
         let is_dirty = !names.is_empty();
-        match run.known(&*found.design) {
+        match run.known(&found.design) {
             Some(entry) if !is_dirty || names.iter().any(|(place, _)| *place == entry.place) => {
                 report.fingerprints += 1;
                 names.push((entry.place, Named::Fingerprint(*entry.metadata.fingerprint())));
@@ -87,7 +87,7 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
 }
 
 /// Counts the clean mappings that metadata slots list: the indices know no address of them.
-fn count_clean(runs: &[StoredRun], design: &dyn Design, report: &mut VerifyReport) {
+fn count_clean(runs: &[StoredRun], design: &Decider, report: &mut VerifyReport) {
     let mut slots = HashSet::new();
     for mapping in clean_mappings(runs, design) {
         let Lookup::Chunk { place, .. } = mapping.lookup else { continue };

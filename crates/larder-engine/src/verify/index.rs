@@ -129,6 +129,11 @@ fn dirty(
             report.problem("dirty", what);
         }
     }
+    check_runs(runs, found.geometry.chunk_count, report);
+}
+
+/// Checks the trimmed runs, in the order of their addresses.
+pub fn check_runs(runs: &[Run], chunk_count: u64, report: &mut VerifyReport) {
     report.trimmed_runs = runs.len() as u64;
     for pair in runs.windows(2) {
         if let [first, second] = pair
@@ -139,7 +144,7 @@ fn dirty(
         }
     }
     if let Some(last) = runs.last()
-        && last.first.0.saturating_add(last.count) > found.geometry.chunk_count
+        && last.first.0.saturating_add(last.count) > chunk_count
     {
         report.problem("dirty", format!("the trimmed run at chunk {} leaves the volume", last.first.0));
     }

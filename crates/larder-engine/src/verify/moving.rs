@@ -13,7 +13,7 @@ use crate::{
     store::Store,
 };
 use larder_core::{
-    Design, Lba, Place, SlotId, StreamClass,
+    Decider, Lba, Place, SlotId, StreamClass,
     packing::{PackingRules, SegmentPacker},
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
@@ -72,7 +72,7 @@ impl<'a> Mover<'a> {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn put(&mut self, design: &mut dyn Design, record: &Moved<'_>) -> Result<Option<Place>, EngineError> {
+    pub async fn put(&mut self, design: &mut Decider, record: &Moved<'_>) -> Result<Option<Place>, EngineError> {
         // A second turn is for the slot that follows a full one.
         for _ in 0..2 {
             let at = match self.open.iter().position(|open| open.class == record.class) {
@@ -106,14 +106,14 @@ impl<'a> Mover<'a> {
     ///
     /// # Errors
     /// Those of the device.
-    pub async fn finish(mut self, design: &mut dyn Design) -> Result<(), EngineError> {
+    pub async fn finish(mut self, design: &mut Decider) -> Result<(), EngineError> {
         while let Some(open) = self.open.pop() {
             self.write(design, open).await?;
         }
         Ok(())
     }
 
-    async fn write(&mut self, design: &mut dyn Design, open: OpenSlot) -> Result<(), EngineError> {
+    async fn write(&mut self, design: &mut Decider, open: OpenSlot) -> Result<(), EngineError> {
         design.seal_slot(open.slot);
         let Some(offset) = self.superblock.layout.slot_offset(open.slot.0) else { return Ok(()) };
         let (flash_tag, segment_seq) = (self.superblock.flash_tag(), self.segment_seq);

@@ -7,7 +7,7 @@
 use super::{frames, window::Window};
 use crate::{error::EngineError, geometry::Geometry, recover::new_design};
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, design::ExportedMapping, ranges::Run, slots::SlotState,
+    Decider, Fingerprint, Lba, Lookup, NewMapping, Place, design::ExportedMapping, ranges::Run, slots::SlotState,
 };
 use larder_device::BlockDevice;
 use larder_format::{LogStart, Superblock};
@@ -20,11 +20,11 @@ use larder_format::{LogStart, Superblock};
 pub fn rebuild(
     superblock: &Superblock,
     geometry: &Geometry,
-    old: &dyn Design,
+    old: &Decider,
     keep: &mut dyn FnMut(&ExportedMapping) -> bool,
     keep_run: &mut dyn FnMut(&Run) -> bool,
     keep_fingerprint: &mut dyn FnMut(&Fingerprint, &Place) -> bool,
-) -> Result<Box<dyn Design>, EngineError> {
+) -> Result<Decider, EngineError> {
     let mut design = new_design(superblock, geometry.chunk_count)?;
     for (slot, generation, state, class) in old.export_slots() {
         match state {

@@ -36,7 +36,7 @@ use crate::{
 };
 use larder_codec::{Codec, decode};
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
+    Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
     history, ranges::Run, types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
@@ -177,12 +177,12 @@ pub async fn repair(
             superblock.advance();
             superblock.log_start = log_start;
             superblock.entry_seq_next = entry_seq;
-            superblock.mode = mode_of(&found, &*design);
+            superblock.mode = mode_of(&found, &design);
             superblock.clean_shutdown = true;
             superblock.layout.sector_bytes = found.geometry.layout.sector_bytes;
             // A superblock that a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
-            let history = history::whole(&mut *design);
+            let history = history::whole(&mut design);
             let design = Mutex::new(design);
             let header = write_blocks(
                 flash,
@@ -233,7 +233,7 @@ fn hopeless(error: EngineError) -> EngineError {
     }
 }
 
-fn mode_of(found: &Salvaged, design: &dyn Design) -> WriteMode {
+fn mode_of(found: &Salvaged, design: &Decider) -> WriteMode {
     let dirty = design.dirty_counts();
     if dirty.chunks + dirty.runs > 0 { WriteMode::Back } else { found.superblock.mode }
 }
@@ -248,7 +248,7 @@ async fn repaired(
     findings: &Findings,
     options: &RepairOptions,
     report: &mut RepairReport,
-) -> Result<Box<dyn Design>, EngineError> {
+) -> Result<Decider, EngineError> {
     let (old, geometry) = (&found.design, &found.geometry);
     report.checkpoint_header_lost = found.damage.checkpoint_header;
     report.checkpoint_blocks_lost = found.damage.blocks;
@@ -295,18 +295,18 @@ async fn repaired(
         fingerprints_dropped += u64::from(bad);
         !bad && !findings.damaged_slots.contains(&place.slot.0)
     };
-    let mut design = rebuild(&found.superblock, geometry, &**old, &mut keep, &mut keep_run, &mut keep_fingerprint)?;
+    let mut design = rebuild(&found.superblock, geometry, old, &mut keep, &mut keep_run, &mut keep_fingerprint)?;
     report.fingerprints_dropped = fingerprints_dropped;
-    forget_runs(flash, found, findings, &mut *design, options, report).await?;
+    forget_runs(flash, found, findings, &mut design, options, report).await?;
     for run in suspect_runs {
         let offset = geometry.offset_of(run.first);
         let end = geometry.offset_of(Lba(run.first.0 + run.count)).min(geometry.volume_bytes);
         report.suspect.add(offset, end.saturating_sub(offset));
     }
-    move_records(flash, found, waiting, &mut *design, options, report).await?;
+    move_records(flash, found, waiting, &mut design, options, report).await?;
     // It comes only now, because the records must not move into the slots that they leave.
-    free_unused(&findings.damaged_slots, &mut *design);
-    unknown(found, &*design, report);
+    free_unused(&findings.damaged_slots, &mut design);
+    unknown(found, &design, report);
     for ranges in [&mut report.lost, &mut report.suspect, &mut report.unknown] {
         ranges.settle();
     }
@@ -318,7 +318,7 @@ async fn forget_runs(
     flash: &dyn BlockDevice,
     found: &Salvaged,
     findings: &Findings,
-    design: &mut dyn Design,
+    design: &mut Decider,
     options: &RepairOptions,
     report: &mut RepairReport,
 ) -> Result<(), EngineError> {
@@ -362,7 +362,7 @@ async fn move_records(
     flash: &dyn BlockDevice,
     found: &Salvaged,
     waiting: Waiting,
-    design: &mut dyn Design,
+    design: &mut Decider,
     options: &RepairOptions,
     report: &mut RepairReport,
 ) -> Result<(), EngineError> {
@@ -431,7 +431,7 @@ fn put_again(
     same: &[(Place, ExportedMapping, Option<u64>)],
     moved_to: Option<Place>,
     record: &Moved<'_>,
-    design: &mut dyn Design,
+    design: &mut Decider,
     report: &mut RepairReport,
 ) {
     match moved_to {
@@ -460,7 +460,7 @@ fn put_again(
 }
 
 /// Frees those of `slots` that have no mapping.
-fn free_unused(slots: &BTreeSet<u32>, design: &mut dyn Design) {
+fn free_unused(slots: &BTreeSet<u32>, design: &mut Decider) {
     if slots.is_empty() {
         return;
     }
@@ -479,7 +479,7 @@ fn free_unused(slots: &BTreeSet<u32>, design: &mut dyn Design) {
 }
 
 /// Lists the ranges that lost metadata may concern.
-fn unknown(found: &Salvaged, design: &dyn Design, report: &mut RepairReport) {
+fn unknown(found: &Salvaged, design: &Decider, report: &mut RepairReport) {
     let Some(certain) = &found.certain else { return };
     let dirty = design.dirty_counts();
     if found.settled_without_dirty && dirty.chunks + dirty.runs == 0 {

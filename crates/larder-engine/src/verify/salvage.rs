@@ -39,7 +39,7 @@ use crate::{
     store::{self, Store},
     walk,
 };
-use larder_core::{Design, SlotId, ranges::RunMap, slots::SlotState};
+use larder_core::{Decider, SlotId, ranges::RunMap, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
@@ -110,7 +110,7 @@ pub struct Salvaged {
     /// Sizes.
     pub geometry: Geometry,
     /// Mappings, slots, runs, fingerprints.
-    pub design: Box<dyn Design>,
+    pub design: Decider,
     /// Both twins agree on a mode without dirty data: when they were written, there was none.
     pub settled_without_dirty: bool,
     /// The lost metadata.
@@ -165,7 +165,7 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     let Replay { mut design, .. } = replay;
     if !damage.gaps.is_empty() {
         design =
-            rebuild(&superblock, &geometry, &*design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
+            rebuild(&superblock, &geometry, &design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
         design.forget_clean(&|_| true);
     }
     let settled_without_dirty = agree && superblock.mode != WriteMode::Back;
@@ -415,7 +415,7 @@ impl Salvage<'_> {
         if !gaps && !self.damage.loses_slots() {
             return;
         }
-        if self.store.restore_uses(self.flash, self.superblock, &mut *self.replay.design).await {
+        if self.store.restore_uses(self.flash, self.superblock, &mut self.replay.design).await {
             return;
         }
         for (slot, generation, state, _) in self.replay.design.export_slots() {

@@ -10,7 +10,7 @@
 //! Its order of replacement is in its pages.
 
 use crate::common::*;
-use larder_core::{Design, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
+use larder_core::{Decider, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
 use larder_device::{IoBuf, IoOp, WriteFlags, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
@@ -113,7 +113,7 @@ fn known(world: &World, recovered: &Recovered) -> Known {
     assert_eq!(dirty, dirty_mappings.collect(), "the dirty list is the mappings' own");
     assert_eq!(design.dirty_counts().chunks, dirty.len() as u64);
     let in_slots: BTreeSet<u64> =
-        slots_of(&**design).into_iter().flat_map(|slot| design.dirty_in(slot)).map(|lba| lba.0).collect();
+        slots_of(design).into_iter().flat_map(|slot| design.dirty_in(slot)).map(|lba| lba.0).collect();
     let with_places = mappings.iter().filter(|(_, (lookup, dirty))| *dirty && *lookup != Lookup::Zero);
     assert_eq!(in_slots, with_places.map(|(lba, _)| *lba).collect(), "an eviction finds what is dirty");
     let trimmed = design
@@ -143,7 +143,7 @@ fn known(world: &World, recovered: &Recovered) -> Known {
 }
 
 /// Returns the slots that a design may evict.
-fn slots_of(design: &dyn Design) -> Vec<SlotId> {
+fn slots_of(design: &Decider) -> Vec<SlotId> {
     let listed = design.export_slots().into_iter().map(|(slot, ..)| slot);
     listed.chain(design.stored_runs().into_iter().map(|(slot, _)| slot)).collect()
 }
@@ -350,9 +350,9 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
         assert_known(&known(&world, &second), &live, "a second one");
         assert_eq!(order(&second), order(&first), "the order of replacement");
         assert_eq!(pages(&second), pages(&first), "the order of replacement, of a design with pages");
-        assert_eq!(whole(&mut *second.state.design), whole(&mut *first.state.design), "what is remembered");
+        assert_eq!(whole(&mut second.state.design), whole(&mut first.state.design), "what is remembered");
         let keeps_history = design::is_slotted(design::chosen()) || design::chosen() == DesignId::CdArc;
-        assert_eq!(whole(&mut *first.state.design).is_empty(), !keeps_history);
+        assert_eq!(whole(&mut first.state.design).is_empty(), !keeps_history);
         assert_eq!(order(&first).is_empty(), is_bucketed());
         assert_eq!(pages(&first).is_empty(), !is_bucketed());
         assert_eq!(second.state.design.export_fingerprints(), fingerprints, "the fingerprints' order");

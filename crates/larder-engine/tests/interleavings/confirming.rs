@@ -17,9 +17,9 @@ use crate::{
     tickets::ManyTickets,
 };
 use larder_core::{
-    Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Decider, Design, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Mapping, Provisional, Question, Slots, Use, Wanted},
+    design::{Question, Use, Wanted},
     region::RegionEntry,
 };
 use real_std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -39,7 +39,7 @@ const ROUNDS: usize = 4;
 /// Hits by a metadata slot, and looks without its confirmation.
 static CONFIRMED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
-struct Cached(Bucketed);
+struct Cached(Decider<Bucketed>);
 
 impl Touched for Cached {
     type Touch = Use;
@@ -68,7 +68,8 @@ impl World {
     fn new(stripes: &Stripes) -> World {
         let austere =
             AustereConfig { bucket_slots: 2, prefix_bits: 1, ..AustereConfig::new(2 * u64::from(CHUNK), CHUNK, false) };
-        let design = Bucketed::new(BucketedConfig { austere, chunk_count: 64, exact_max: 64 }).expect("a layout");
+        let config = BucketedConfig { austere, chunk_count: 64, exact_max: 64 };
+        let design = Decider::new(Box::new(Bucketed::new(config).expect("a layout")));
         let content = |number: u8| Fingerprint([number.wrapping_mul(89); 16]);
         let key = |number| design.core().contents().of_content(&content(number));
         let same = (1..).find(|&number| key(number) == key(0)).expect("there are two FP-hashes");

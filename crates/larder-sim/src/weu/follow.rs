@@ -166,7 +166,7 @@ impl WeuCache {
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
         let layout = layout_of(opened, &followed.over)?;
         let design = followed.make(config, &layout).map_err(|error| error.to_string())?;
-        let mut cache = WeuCache::new(|_| design, options)?;
+        let mut cache = WeuCache::over(|_| design, options)?;
         cache.following = Some(Following {
             one_record,
             next_segment: opened.first_segment,

@@ -5,7 +5,7 @@
 //! It does not decide the time of a commit, or the WEU that goes.
 
 use super::WeuCache;
-use larder_core::{Design, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
+use larder_core::{Decider, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
 
 /// A WEU that is being filled.
 pub(super) struct OpenWeu {
@@ -67,13 +67,13 @@ impl WeuCache {
     /// Opens a WEU for a class that has none; `None` if no slot is free, or none for the wanted
     /// record.
     pub(super) fn open_weu(&mut self, class: StreamClass, wanted: Option<&Wanted>) -> Option<SlotId> {
-        let open = |design: &mut dyn Design| match wanted {
+        let open = |design: &mut Decider| match wanted {
             Some(wanted) => design.open_slot_for(class, wanted),
             None => design.open_slot(class),
         };
-        let mut opened = open(&mut *self.design);
+        let mut opened = open(&mut self.design);
         if opened.is_none() && self.release_dropped() {
-            opened = open(&mut *self.design);
+            opened = open(&mut self.design);
         }
         let (slot, generation) = opened?;
         let packer = SegmentPacker::new(self.options.rules);

@@ -5,9 +5,9 @@
 
 use crate::common::{Rng, for_seeds};
 use larder_core::{
-    Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
+    Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Mapping, Provisional, Question, Slots, Wanted},
+    design::{Question, Wanted},
     region::{METADATA_SLOT_BYTES, RegionEntry},
 };
 use larder_sim::{
@@ -23,7 +23,7 @@ const CHUNKS: u64 = 400;
 
 /// The work of an engine, with one request at a time and all its work done before the next.
 struct Engine {
-    design: Bucketed,
+    design: Decider<Bucketed>,
     policy: WritePolicy,
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     traffic: Traffic,
@@ -38,7 +38,7 @@ struct Engine {
 impl Engine {
     fn new(austere: AustereConfig, policy: WritePolicy, is_short: bool) -> Engine {
         let config = BucketedConfig { austere, chunk_count: CHUNKS, exact_max: CHUNKS };
-        let design = Bucketed::new(config).expect("a layout");
+        let design = Decider::new(Box::new(Bucketed::new(config).expect("a layout")));
         Engine {
             design,
             policy,

@@ -350,8 +350,8 @@ fn methods_of(file: &str, name: &str) -> (usize, usize) {
 /// The seam between decisions and engine does not widen.
 #[test]
 fn a_design_knows_few_methods() {
-    const KNOWN_MAX: usize = 60;
-    const WRITTEN_MAX: usize = 43;
+    const KNOWN_MAX: usize = 54;
+    const WRITTEN_MAX: usize = 31;
     let parts = [
         ("design.rs", "Design"),
         ("design/mapping.rs", "Mapping"),

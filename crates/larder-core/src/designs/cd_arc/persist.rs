@@ -8,7 +8,6 @@ use super::{CdArc, Restoring};
 use crate::{
     design::{ExportedMapping, Persist},
     history::{Draft, Trust},
-    ranges::Run,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -50,10 +49,6 @@ impl Persist for CdArc {
         self.nitro.export_slots()
     }
 
-    fn export_runs(&self) -> Vec<Run> {
-        self.nitro.export_runs()
-    }
-
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.restoring = Some(Restoring::default());
         self.nitro.begin_restore(mappings, fingerprints);
@@ -63,14 +58,10 @@ impl Persist for CdArc {
         self.nitro.touch(lba);
     }
 
-    fn settle_dirty(&mut self) {
-        self.nitro.settle_dirty();
-    }
-
-    fn end_restore(&mut self) {
-        self.nitro.end_restore();
+    fn end_restore(&mut self, is_trimmed: &dyn Fn(Lba) -> bool) {
+        self.nitro.end_restore(is_trimmed);
         let restoring = self.restoring.take().unwrap_or_default();
-        self.put_restored(restoring);
+        self.put_restored(restoring, is_trimmed);
     }
 
     fn trust_history(&mut self, trust: Trust) {
@@ -84,8 +75,8 @@ impl Persist for CdArc {
         self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
-        let is_restored = self.nitro.restore_slot(slot, generation);
+    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
+        let is_restored = self.nitro.restore_slot(slot, generation, ended);
         self.note_generation(slot);
         is_restored
     }
@@ -94,8 +85,8 @@ impl Persist for CdArc {
         self.nitro.restore_class(slot, class);
     }
 
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
-        self.nitro.restore_freed(slot, generation);
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
+        self.nitro.restore_freed(slot, generation, ended);
         self.note_generation(slot);
     }
 

@@ -97,14 +97,14 @@ impl CdArc {
     }
 
     /// Ends recovery: lays the history, if there is one, over the mappings.
-    pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
+    pub(super) fn put_restored(&mut self, mut restoring: Restoring, is_trimmed: &dyn Fn(Lba) -> bool) {
         // A log tells an old content of an address, without later writes of its origin while it was
         // unmapped.
         self.lists.forget_ghosts();
         let history = std::mem::take(&mut restoring.pages).history(&self.shape());
         if let Some(mut history) = history {
             self.cut(&mut history);
-            self.restore_history(&history, restoring.is_trusted);
+            self.restore_history(&history, restoring.is_trusted, is_trimmed);
         }
         // A slot from recovery may have no address in T1 or T2 without having lost one. A free slot
         // is queued after it loses its last.
@@ -122,7 +122,7 @@ impl CdArc {
         cut(&mut history.lists, &[B1, B2], data_chunks as usize);
     }
 
-    fn restore_history(&mut self, history: &History, is_trusted: bool) {
+    fn restore_history(&mut self, history: &History, is_trusted: bool, is_trimmed: &dyn Fn(Lba) -> bool) {
         let known: HashMap<Record, Fingerprint> =
             self.nitro.export_fingerprints().iter().map(|(fingerprint, place)| (record(place), *fingerprint)).collect();
         let found = self.lists.take_all();
@@ -143,8 +143,8 @@ impl CdArc {
                     Some(Mapped { at, fingerprint, is_dirty }) => {
                         self.lists.put_back(lba, list, at, fingerprint, is_dirty);
                     }
-                    // Trimmed: it reads as zeroes, and is on no list.
-                    None if self.nitro.peek(lba) != Lookup::Miss => {}
+                    // It reads as zeroes, and is on no list.
+                    None if is_trimmed(lba) => {}
                     // It lost its data since.
                     None if is_top && !is_trusted => {
                         if ghosts_left > 0 {
@@ -189,6 +189,6 @@ impl CdArc {
             Lookup::Zero if self.nitro.has_entry(lba) => (At::ZERO, None),
             Lookup::Zero | Lookup::Miss => return None,
         };
-        Some(Mapped { at, fingerprint, is_dirty: self.nitro.dirty_seq(lba).is_some() })
+        Some(Mapped { at, fingerprint, is_dirty: self.nitro.is_dirty(lba) })
     }
 }

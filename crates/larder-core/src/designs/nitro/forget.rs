@@ -11,11 +11,6 @@ use crate::{
 };
 
 impl Nitro {
-    /// Returns the parts of a run that are in no trimmed run.
-    pub(crate) fn untrimmed(&self, first: Lba, count: u64) -> Vec<(Lba, u64)> {
-        self.ledger.untrimmed(first, count)
-    }
-
     /// Returns how many clean zero entries may stay before sweeps drop them.
     pub(super) fn clean_zeroes_max(&self) -> u64 {
         self.config.mappings_max / 4
@@ -37,8 +32,8 @@ impl Nitro {
     }
 
     /// Removes the targets of the slot's back pointers: base entries, dirty duplicates and
-    /// fingerprints.
-    pub(super) fn forget_remembered(&mut self, slot: SlotId, generation: u32) {
+    /// fingerprints. `ended` hears of each dirty one.
+    pub(super) fn forget_remembered(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
         let here = (slot, generation & GENERATION_MASK);
         let back: Vec<_> = self.slots.remembered(slot).collect();
         for (lba, handle) in back {
@@ -46,6 +41,9 @@ impl Nitro {
                 && let Some(entry) = self.index.remove(lba)
             {
                 self.forget(&entry);
+                if entry.dirty() {
+                    ended(lba);
+                }
             }
             if let Some(handle) = handle {
                 self.fingerprints.remove_handle(handle, slot, generation);
@@ -57,10 +55,10 @@ impl Nitro {
     /// as in an eviction. A log frees no slot with dirty data, but replay over a newer checkpoint
     /// passes through states that never were. Dirty mappings of such a state die, too. They are
     /// always remembered, so none needs a search.
-    pub(super) fn settle_restored(&mut self, slot: SlotId, next: u32) {
+    pub(super) fn settle_restored(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
         let (_, generation, _, _) = self.slots.describe(slot);
         if generation != next {
-            self.forget_remembered(slot, generation);
+            self.forget_remembered(slot, generation, ended);
             let (_, _, dead_refs, _) = self.slots.describe(slot);
             self.live -= u64::from(dead_refs);
         }

@@ -8,7 +8,6 @@ use super::Nitro;
 use crate::{
     design::{ExportedMapping, Persist},
     lba_index::Entry,
-    ranges::Run,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -45,13 +44,8 @@ impl Persist for Nitro {
         self.slots.in_order()
     }
 
-    fn export_runs(&self) -> Vec<Run> {
-        self.ledger.runs().collect()
-    }
-
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.restoring = true;
-        self.ledger.begin_restore();
         self.index.reserve(mappings.min(self.config.mappings_max));
         self.fingerprints.reserve(fingerprints);
     }
@@ -60,22 +54,15 @@ impl Persist for Nitro {
         self.index.touch(lba);
     }
 
-    fn settle_dirty(&mut self) {
-        let index = &self.index;
-        self.ledger.settle(|lba| index.get(lba).is_some_and(Entry::dirty));
-    }
-
-    fn end_restore(&mut self) {
-        let index = &self.index;
-        self.ledger.end_restore(|lba| index.get(lba).is_some_and(Entry::dirty));
+    fn end_restore(&mut self, _is_trimmed: &dyn Fn(Lba) -> bool) {
         self.restoring = false;
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
         if !self.slots.can_be_at(slot, generation) {
             return false;
         }
-        self.settle_restored(slot, generation);
+        self.settle_restored(slot, generation, ended);
         self.slots.restore(slot, generation)
     }
 
@@ -83,9 +70,9 @@ impl Persist for Nitro {
         self.slots.restore_class(slot, class);
     }
 
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
         if self.slots.can_be_at(slot, generation) {
-            self.settle_restored(slot, generation.wrapping_add(1));
+            self.settle_restored(slot, generation.wrapping_add(1), ended);
             self.slots.restore_freed(slot, generation);
         }
     }

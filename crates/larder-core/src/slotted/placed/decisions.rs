@@ -9,11 +9,9 @@
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{
-        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, Mapping, NewMapping, Persist, Slots,
-        Use, Victim, unmap_some,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Slots, Use, Victim, unmap_some,
     },
     history::{Draft, Trust},
-    ranges::Run,
     slots::{ExportedSlot, SlotState},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
     walk::{Numbers, PIECE},
@@ -69,8 +67,7 @@ impl Mapping for Placed {
         Some(place)
     }
 
-    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
-        let is_dirty = dirty_seq.is_some();
+    fn map(&mut self, lba: Lba, new: NewMapping, is_dirty: bool) {
         let known = match &new {
             NewMapping::Unique { place, fingerprint } => Some((*place, fingerprint.filter(|_| self.dedup))),
             NewMapping::Duplicate { place } => {
@@ -80,7 +77,7 @@ impl Mapping for Placed {
             NewMapping::Fragment { place, .. } => Some((*place, None)),
             NewMapping::Zero => None,
         };
-        self.mappings.map(lba, new, dirty_seq);
+        self.mappings.map(lba, new, is_dirty);
         if let Some(restoring) = &mut self.restoring {
             restoring.map(lba, known);
             return;
@@ -95,6 +92,26 @@ impl Mapping for Placed {
                 self.forget(lba);
             }
         }
+    }
+
+    fn mark_clean(&mut self, lba: Lba) {
+        self.mappings.mark_clean(lba);
+        if self.restoring.is_some() {
+            return;
+        }
+        self.design.clean(lba);
+        let found = self.mappings.peek(lba);
+        if found == Lookup::Miss {
+            // A fragment.
+            self.note_lost(lba);
+            self.forget(lba);
+        } else if !self.is_visible(lba, &found) {
+            self.note_hidden(lba);
+        }
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.mappings.is_dirty(lba)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
@@ -132,24 +149,21 @@ impl Mapping for Placed {
         self.mappings.unmap_run(first, count);
     }
 
-    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+    fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let outlives = self.any_outlives(first, count);
         let mapped = [self.design.in_run(first, count), self.mappings.mapped_in(first, count)].concat();
-        unmap_some(self, mapped, (first, count), leaving) || outlives
+        unmap_some(self, mapped, is_leaving) || outlives
     }
 
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.mappings.mapped_in(first, count)
     }
 
-    fn trim(&mut self, run: Run) {
+    fn trim(&mut self, first: Lba, count: u64, untrimmed: &[(Lba, u64)]) {
         if let Some(restoring) = &mut self.restoring {
-            restoring.logged.forget(run.first, run.count);
+            restoring.logged.forget(first, count);
         }
-        for (first, count) in self.mappings.untrimmed(run.first, run.count) {
-            self.forget_run(first, count);
-        }
-        self.mappings.trim(run);
+        untrimmed.iter().for_each(|&(first, count)| self.unmap_run(first, count));
     }
 
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
@@ -159,45 +173,6 @@ impl Mapping for Placed {
 
     fn has_room(&self, count: u64) -> bool {
         self.mappings.has_room(count)
-    }
-
-    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
-        self.mappings.dirty_seq(lba)
-    }
-
-    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.mappings.dirty_from(from, max)
-    }
-
-    fn trimmed_from(&self, from: Lba) -> Option<Run> {
-        self.mappings.trimmed_from(from)
-    }
-
-    fn dirty_counts(&self) -> DirtyCounts {
-        self.mappings.dirty_counts()
-    }
-
-    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        if !self.mappings.mark_clean(lba, seq) {
-            return false;
-        }
-        if self.restoring.is_some() {
-            return true;
-        }
-        self.design.clean(lba);
-        let found = self.mappings.peek(lba);
-        if found == Lookup::Miss {
-            // A fragment.
-            self.note_lost(lba);
-            self.forget(lba);
-        } else if !self.is_visible(lba, &found) {
-            self.note_hidden(lba);
-        }
-        true
-    }
-
-    fn mark_run_clean(&mut self, run: &Run) {
-        self.mappings.mark_run_clean(run);
     }
 }
 
@@ -312,10 +287,6 @@ impl Persist for Placed {
         self.mappings.export_slots()
     }
 
-    fn export_runs(&self) -> Vec<Run> {
-        self.mappings.export_runs()
-    }
-
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.restoring = Some(Restoring::default());
         self.mappings.begin_restore(mappings, fingerprints);
@@ -325,14 +296,10 @@ impl Persist for Placed {
         self.mappings.touch(lba);
     }
 
-    fn settle_dirty(&mut self) {
-        self.mappings.settle_dirty();
-    }
-
-    fn end_restore(&mut self) {
-        self.mappings.end_restore();
+    fn end_restore(&mut self, is_trimmed: &dyn Fn(Lba) -> bool) {
+        self.mappings.end_restore(is_trimmed);
         if let Some(restoring) = self.restoring.take() {
-            self.put_restored(restoring);
+            self.put_restored(restoring, is_trimmed);
             self.entries_changed = 0;
         }
     }
@@ -355,16 +322,16 @@ impl Persist for Placed {
         self.lost.checkpoint_is_durable();
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
-        self.mappings.restore_slot(slot, generation)
+    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
+        self.mappings.restore_slot(slot, generation, ended)
     }
 
     fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
         self.mappings.restore_class(slot, class);
     }
 
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
-        self.mappings.restore_freed(slot, generation);
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
+        self.mappings.restore_freed(slot, generation, ended);
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {

@@ -125,11 +125,12 @@ impl Placed {
     }
 
     /// Puts the recovered data into the design.
-    pub(super) fn put_restored(&mut self, mut restoring: Restoring) {
+    pub(super) fn put_restored(&mut self, mut restoring: Restoring, is_trimmed: &dyn Fn(Lba) -> bool) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
         let history = std::mem::take(&mut restoring.pages).history(&shape_of(&*self.design));
-        let is_restored = history.as_ref().is_some_and(|history| self.restore_history(history, &found, &restoring));
+        let is_restored =
+            history.as_ref().is_some_and(|history| self.restore_history(history, &found, &restoring, is_trimmed));
         // The next crash may bring back an address that the design did not take from the history.
         for ListedAddress { lba, .. } in history.iter().flat_map(|history| history.lists.iter().flatten()) {
             if !self.is_remembered(*lba) {
@@ -197,7 +198,13 @@ impl Placed {
 
     /// Restores the design from the history, as far as recovery agrees; returns whether it
     /// succeeded.
-    fn restore_history(&mut self, history: &History, found: &[Found], restoring: &Restoring) -> bool {
+    fn restore_history(
+        &mut self,
+        history: &History,
+        found: &[Found],
+        restoring: &Restoring,
+        is_trimmed: &dyn Fn(Lba) -> bool,
+    ) -> bool {
         let mut in_slot = vec![NOTHING; self.owner.len()];
         for Found { held, .. } in found {
             in_slot[held.slot as usize] = *held;
@@ -211,6 +218,7 @@ impl Placed {
                 Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place),
                 // The design has no zeroes.
                 Lookup::Zero => return None,
+                Lookup::Miss if is_trimmed(listed.lba) => return None,
                 Lookup::Miss => None,
             };
             let held = place.map(|place| in_slot[place.slot.0 as usize]);
@@ -222,7 +230,7 @@ impl Placed {
                 }
                 _ => unknown(listed.lba),
             };
-            let is_dirty = self.mappings.dirty_seq(listed.lba).is_some();
+            let is_dirty = self.mappings.is_dirty(listed.lba);
             Some(KeptAddress { lba: listed.lba, fingerprint, is_mapped: held.is_some(), is_dirty })
         };
         let mut kept = Kept {

@@ -13,8 +13,8 @@ fn superblock_of(flash: &RamDevice) -> Superblock {
 /// Returns the first slots of records with a metadata slot, either clean ones or dirty ones.
 fn runs(flash: &RamDevice, is_dirty: bool) -> Vec<SlotId> {
     let found = block_on(recovered(flash)).expect("recovered");
-    let runs = block_on(stored_runs(flash, &found.superblock, &*found.design));
-    let known = runs.iter().filter(|run| run.known(&*found.design).is_some()).map(|run| run.slot);
+    let runs = block_on(stored_runs(flash, &found.superblock, &found.design));
+    let known = runs.iter().filter(|run| run.known(&found.design).is_some()).map(|run| run.slot);
     known.filter(|&slot| found.design.dirty_in(slot).is_empty() != is_dirty).collect()
 }
 

@@ -6,7 +6,7 @@
 //! It does not do I/O, or have logs or dirty data.
 
 use larder_core::{
-    Design, DesignConfig, Fingerprint, Lba, Lookup,
+    Decider, DesignConfig, Fingerprint, Lba, Lookup,
     austere::bucketed::memory::MemoryRegion,
     design::{NewMapping, Question, Wanted},
     types::{Place, SlotId, StreamClass},
@@ -28,7 +28,7 @@ pub struct Asked {
 
 /// An index, as the module describes it.
 pub struct Index {
-    design: Box<dyn Design>,
+    design: Decider,
     /// The region of its metadata slots, if it has any: their reads are I/O, and not timed here.
     region: MemoryRegion,
     slot_bytes: u32,
@@ -63,8 +63,8 @@ impl Index {
     /// A sentence: the design finds no room.
     pub fn ask(&mut self, lba: u64, is_write: bool, content: u128, stored_len: u32) -> Result<Asked, String> {
         let (lba, fingerprint) = (Lba(lba), Fingerprint(content.to_le_bytes()));
-        self.region.inform(&mut *self.design, Question::Address(lba));
-        self.region.inform(&mut *self.design, Question::Content(&fingerprint));
+        self.region.inform(&mut self.design, Question::Address(lba));
+        self.region.inform(&mut self.design, Question::Content(&fingerprint));
         let began = Instant::now();
         let found = self.design.lookup(lba);
         let duplicate = if is_write || found == Lookup::Miss { self.design.find_duplicate(&fingerprint) } else { None };
@@ -87,7 +87,7 @@ impl Index {
             self.design.map(lba, new, None);
         }
         let update = began.elapsed();
-        self.region.write(&mut *self.design);
+        self.region.write(&mut self.design);
         Ok(Asked { lookup, update, is_new: is_write && duplicate.is_none() })
     }
 

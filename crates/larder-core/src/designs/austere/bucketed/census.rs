@@ -23,28 +23,21 @@ const PARTS: u64 = 64;
 impl Bucketed {
     /// Returns all counts.
     pub(super) fn count_all(&self) -> DesignStats {
-        let dirty = self.exact.counts();
         let ram = self.indices.core.ram();
         // No call to the indices holds one of these locks.
         let lost_bytes = self.indices.lost.lock().ram_bytes();
         let due_bytes = self.indices.due.lock().ram_bytes();
         DesignStats {
-            mapped_chunks: self.cached_chunks().max(dirty.chunks),
-            zero_chunks: 0,
-            fragments: dirty.fragments,
-            dirty_chunks: dirty.chunks,
-            trimmed_chunks: dirty.run_chunks,
+            mapped_chunks: self.cached_chunks().max(self.exact.chunks()),
+            fragments: self.exact.fragments(),
             lba_index_entries: self.indices.core.lba_entries(),
             fp_index_entries: self.indices.core.run_count(),
-            fp_index_evictions: 0,
             lba_index_ram_bytes: (ram.lba_index_bytes + ram.sketch_bytes + lost_bytes) as u64,
             fp_index_ram_bytes: ram.fp_index_bytes as u64,
             slot_table_ram_bytes: (self.entries.ram_bytes() + self.ahead.ram_bytes() + due_bytes) as u64,
             dirty_ram_bytes: self.exact.ram_bytes() as u64,
             slots_free: self.indices.core.free_slots(),
-            swept_entries: 0,
-            ghosts: 0,
-            metadata_entries_changed: 0,
+            ..DesignStats::default()
         }
     }
 
@@ -65,9 +58,9 @@ impl Bucketed {
             }
             Lookup::Zero | Lookup::Miss => false,
         };
-        let some = |from: u64, max: u64| self.exact.from(Lba(from), max as usize).into_iter().map(|(lba, _)| lba);
+        let some = |from: u64, max: u64| self.exact.from(Lba(from), max as usize);
         if chunks <= LOOKED_MAX {
-            return some(0, chunks).filter(|&lba| is_lost(lba)).count() as u64;
+            return some(0, chunks).into_iter().filter(|&lba| is_lost(lba)).count() as u64;
         }
         let (mut looked, mut lost) = (0, 0);
         for part in 0..PARTS {

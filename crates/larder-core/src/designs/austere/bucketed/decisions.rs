@@ -4,13 +4,16 @@
 //!
 //! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
-use super::{Bucketed, HEAD_PAGES, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish, entries::EntryState, exact::PIECES};
+use super::{
+    Bucketed, HEAD_PAGES, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish,
+    entries::{EntryState, Until},
+    exact::PIECES,
+};
 use crate::{
     design::{
-        Design, DesignStats, DirtyCounts, ExportedMapping, Hit, Leaving, Lookup, Mapping, NewMapping, Persist,
-        Provisional, Slots, Use, Victim,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Provisional, Slots, Use,
+        Victim,
     },
-    ranges::Run,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -61,16 +64,34 @@ impl Mapping for Bucketed {
         (entry.metadata.fingerprint() == fingerprint).then_some(entry.place)
     }
 
-    fn map(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) {
-        drop(self.map_as(lba, new, dirty_seq));
+    fn map(&mut self, lba: Lba, new: NewMapping, is_dirty: bool) {
+        drop(self.map_as(lba, new, is_dirty, Until::Told));
+    }
+
+    fn mark_clean(&mut self, lba: Lba) {
+        let found = self.exact.get(lba);
+        self.exact.remove(lba);
+        if let Lookup::Fragment { place, .. } | Lookup::Chunk { place, .. } = found
+            && self.exact.in_slot(place.slot).next().is_none()
+        {
+            self.stuck.remove(&place.slot);
+        }
+        if matches!(found, Lookup::Fragment { .. }) {
+            // A restart skips the log's mark if the checkpoint has the fragment clean already.
+            self.lose_in_core(lba);
+        }
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.exact.has(lba)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
         self.forget_one(lba)
     }
 
-    fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
-        self.forget_each(first, count, leaving)
+    fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
+        self.forget_each(first, count, is_leaving)
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
@@ -98,11 +119,15 @@ impl Mapping for Bucketed {
         self.has_any(first, count)
     }
 
-    fn trim(&mut self, run: Run) {
-        for (first, count) in self.to_forget(&run) {
-            self.forget_run(first, count);
+    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame of
+    /// the log trims later. The trim removed the mappings of other addresses with the same
+    /// LBA-hash, and the log does not list them. A lookup would find such a mapping after a write
+    /// to its address.
+    fn trim(&mut self, first: Lba, count: u64, untrimmed: &[(Lba, u64)]) {
+        match self.is_restoring {
+            true => self.forget_run(first, count),
+            false => untrimmed.iter().for_each(|&(first, count)| self.forget_run(first, count)),
         }
-        self.exact.trim(run);
     }
 
     fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
@@ -113,53 +138,12 @@ impl Mapping for Bucketed {
     fn has_room(&self, count: u64) -> bool {
         self.exact.chunks().saturating_add(count) <= self.exact_max
     }
-
-    fn dirty_seq(&self, lba: Lba) -> Option<u64> {
-        self.exact.seq(lba)
-    }
-
-    fn dirty_from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.exact.from(from, max)
-    }
-
-    fn trimmed_from(&self, from: Lba) -> Option<Run> {
-        self.exact.trimmed().next(from)
-    }
-
-    fn dirty_counts(&self) -> DirtyCounts {
-        self.exact.counts()
-    }
-
-    fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        if self.exact.seq(lba) != Some(seq) {
-            return false;
-        }
-        let found = self.exact.get(lba);
-        self.exact.remove(lba);
-        if let Lookup::Fragment { place, .. } | Lookup::Chunk { place, .. } = found
-            && self.exact.in_slot(place.slot).next().is_none()
-        {
-            self.stuck.remove(&place.slot);
-        }
-        if matches!(found, Lookup::Fragment { .. }) {
-            // A restart skips the log's mark if the checkpoint has the fragment clean already.
-            self.lose_in_core(lba);
-        }
-        true
-    }
-
-    fn mark_run_clean(&mut self, run: &Run) {
-        self.exact.mark_run_clean(run);
-    }
 }
 
 impl Slots for Bucketed {
     fn open_slot(&mut self, _class: StreamClass) -> Option<(SlotId, u32)> {
         None
     }
-
-    /// Changes nothing: a run is full from its store on.
-    fn seal_slot(&mut self, _slot: SlotId) {}
 
     /// Counts no free slot while a record waits: a full cache stays full, as in the paper.
     fn free_slots(&self) -> usize {
@@ -199,16 +183,6 @@ impl Slots for Bucketed {
         let done: Vec<Lba> = self.wishes.iter().filter(|(_, wish)| has_room(wish)).map(|(lba, _)| *lba).collect();
         done.iter().for_each(|lba| drop(self.wishes.remove(lba)));
     }
-
-    /// Removes nothing: the indices clean themselves.
-    fn sweep(&mut self) -> usize {
-        0
-    }
-
-    /// Drops nothing: zeroes are content, or trimmed.
-    fn drop_clean_zeroes(&mut self, _all: bool, _max: usize) -> Vec<Lba> {
-        Vec::new()
-    }
 }
 
 impl Persist for Bucketed {
@@ -247,10 +221,6 @@ impl Persist for Bucketed {
         self.indices.lost.lock().checkpoint_is_durable();
     }
 
-    fn export_runs(&self) -> Vec<Run> {
-        self.exact.trimmed().iter().collect()
-    }
-
     fn begin_restore(&mut self, _mappings: u64, _fingerprints: u64) {
         self.is_restoring = true;
     }
@@ -269,18 +239,14 @@ impl Persist for Bucketed {
         }
     }
 
-    fn touch(&self, _lba: Lba) {}
-
-    fn settle_dirty(&mut self) {}
-
-    fn end_restore(&mut self) {
+    fn end_restore(&mut self, _is_trimmed: &dyn Fn(Lba) -> bool) {
         self.count();
         self.reserve_exact();
         self.is_restoring = false;
         self.untold = None;
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+    fn restore_slot(&mut self, slot: SlotId, generation: u32, _ended: &mut dyn FnMut(Lba)) -> bool {
         let is_there = (slot.0 as usize) < self.indices.core.slot_count();
         if is_there {
             self.generation = self.generation.max(generation.wrapping_add(1));
@@ -288,9 +254,7 @@ impl Persist for Bucketed {
         is_there
     }
 
-    fn restore_class(&mut self, _slot: SlotId, _class: StreamClass) {}
-
-    fn restore_freed(&mut self, slot: SlotId, generation: u32) {
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, _ended: &mut dyn FnMut(Lba)) {
         self.count();
         self.generation = self.generation.max(generation);
         if let Some(run) = self.indices.core.run_from(slot.0) {

@@ -1,17 +1,17 @@
-//! Exact data of an AustereCache: dirty chunks, fragments and trimmed runs, with full addresses.
+//! Exact places of an AustereCache: those of dirty chunks and fragments, with full addresses.
 //!
 //! The origin lacks them, so no hash may decide about them.
 //!
-//! Invariants: an address has a chunk or a fragment, or is in a trimmed run, or neither.
-//! [`Exact::in_slot`] names exactly the addresses whose place is in the slot. All of it is dirty.
+//! Invariants: [`Exact::in_slot`] names exactly the addresses whose place is in the slot. All of it
+//! is dirty.
 //!
 //! It does not know clean chunks, and leaves the bound on its size to the writers, which ask for
 //! room before.
 
 use crate::{
-    design::{DirtyCounts, ExportedMapping, Lookup},
+    design::{ExportedMapping, Lookup},
+    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE},
     pages::{PageMap, key_bytes_max},
-    ranges::{Run, RunMap},
     types::{Lba, Place, SectorMap, SlotId},
 };
 use std::collections::BTreeSet;
@@ -19,27 +19,45 @@ use std::collections::BTreeSet;
 /// Number of pieces of an export, by address.
 pub const PIECES: u64 = 64;
 
-/// Maximum bytes of RAM for each chunk, without fragments and trimmed runs.
+/// Maximum bytes of RAM for each chunk, without fragments, and without the share of the ledger that
+/// other designs have.
 ///
-/// They are its place, and that in the list of its slot, a half-full B-tree.
-pub const CHUNK_BYTES_MAX: usize = key_bytes_max(size_of::<Kept>()) + 2 * size_of::<(SlotId, Lba)>() + 8;
+/// It decides the sizes of a new cache. Present places need less.
+pub const CHUNK_BYTES_MAX: usize = 136;
+/// A place, and that in the list of its slot, a half-full B-tree.
+const PLACE_BYTES_MAX: usize = key_bytes_max(size_of::<Kept>()) + 2 * size_of::<(SlotId, Lba)>() + 8;
+// Each chunk is dirty here, not one in a share of the entries.
+const _: () = assert!(PLACE_BYTES_MAX + DIRTY_BYTES_MAX - DIRTY_BYTES_MAX / DIRTY_SHARE <= CHUNK_BYTES_MAX);
+
+const LEN_BITS: u32 = 18;
+const FRAGMENT: u32 = 1 << 31;
 
 /// A dirty chunk or fragment.
 #[derive(Clone, Copy, Default)]
 struct Kept {
-    seq: u64,
     slot: u32,
     generation: u32,
     offset: u32,
-    stored_len: u32,
     crc: u32,
-    encoding: u8,
-    is_fragment: bool,
+    /// Stored length (18 bits), encoding (8), and the flag of a fragment.
+    form: u32,
 }
 
 impl Kept {
+    fn new(place: &Place, is_fragment: bool) -> Kept {
+        let Place { slot, generation, offset, stored_len, crc, encoding } = *place;
+        let flag = if is_fragment { FRAGMENT } else { 0 };
+        let form = stored_len & ((1 << LEN_BITS) - 1) | u32::from(encoding) << LEN_BITS | flag;
+        Kept { slot: slot.0, generation, offset, crc, form }
+    }
+
+    fn is_fragment(&self) -> bool {
+        self.form & FRAGMENT != 0
+    }
+
     fn place(&self) -> Place {
-        let Kept { slot, generation, offset, stored_len, crc, encoding, .. } = *self;
+        let Kept { slot, generation, offset, crc, form } = *self;
+        let (stored_len, encoding) = (form & ((1 << LEN_BITS) - 1), (form >> LEN_BITS) as u8);
         Place { slot: SlotId(slot), generation, offset, stored_len, crc, encoding }
     }
 }
@@ -48,7 +66,6 @@ impl Kept {
 pub struct Exact {
     kept: PageMap<Kept>,
     fragments: PageMap<SectorMap>,
-    trimmed: RunMap,
     by_slot: BTreeSet<(SlotId, Lba)>,
     chunk_count: u64,
 }
@@ -56,40 +73,40 @@ pub struct Exact {
 impl Exact {
     /// Creates an empty set for a volume of so many chunks.
     pub fn new(chunk_count: u64) -> Exact {
-        let (kept, fragments, trimmed) = (PageMap::default(), PageMap::default(), RunMap::default());
-        Exact { kept, fragments, trimmed, by_slot: BTreeSet::new(), chunk_count }
+        let (kept, fragments) = (PageMap::default(), PageMap::default());
+        Exact { kept, fragments, by_slot: BTreeSet::new(), chunk_count }
     }
 
     /// Returns the mapping of `lba`; a miss if it has none.
     pub fn get(&self, lba: Lba) -> Lookup {
         match self.kept.get(lba.0) {
-            Some(kept) if kept.is_fragment => {
+            Some(kept) if kept.is_fragment() => {
                 Lookup::Fragment { place: kept.place(), sectors: self.fragments.get(lba.0).unwrap_or_default() }
             }
             Some(kept) => Lookup::Chunk { place: kept.place(), duplicate: false },
-            None if !self.trimmed.is_empty() && self.trimmed.get(lba).is_some() => Lookup::Zero,
             None => Lookup::Miss,
         }
     }
 
     /// Keeps `lba`: a chunk at `place`, or some sectors of one.
-    pub fn put(&mut self, lba: Lba, place: &Place, sectors: Option<SectorMap>, seq: u64) {
+    pub fn put(&mut self, lba: Lba, place: &Place, sectors: Option<SectorMap>) {
         self.remove(lba);
-        let Place { slot, generation, offset, stored_len, crc, encoding } = *place;
-        let is_fragment = sectors.is_some();
-        let kept = Kept { seq, slot: slot.0, generation, offset, stored_len, crc, encoding, is_fragment };
-        self.kept.insert(lba.0, kept);
+        self.kept.insert(lba.0, Kept::new(place, sectors.is_some()));
         if let Some(sectors) = sectors {
             self.fragments.insert(lba.0, sectors);
         }
-        self.by_slot.insert((slot, lba));
+        self.by_slot.insert((place.slot, lba));
     }
 
-    /// Forgets `lba`; returns whether it was kept or trimmed.
+    /// Returns whether `lba` is kept.
+    pub fn has(&self, lba: Lba) -> bool {
+        self.kept.get(lba.0).is_some()
+    }
+
+    /// Forgets `lba`; returns whether it was kept.
     pub fn remove(&mut self, lba: Lba) -> bool {
-        let is_trimmed = !self.trimmed.is_empty() && self.trimmed.remove(lba, 1) > 0;
-        let Some(kept) = self.kept.remove(lba.0) else { return is_trimmed };
-        if kept.is_fragment {
+        let Some(kept) = self.kept.remove(lba.0) else { return false };
+        if kept.is_fragment() {
             self.fragments.remove(lba.0);
         }
         self.by_slot.remove(&(SlotId(kept.slot), lba));
@@ -101,13 +118,6 @@ impl Exact {
         for lba in self.kept_in(first, count) {
             self.remove(lba);
         }
-        self.trimmed.remove(first, count);
-    }
-
-    /// Makes a run read as zeroes.
-    pub fn trim(&mut self, run: Run) {
-        self.remove_run(run.first, run.count);
-        self.trimmed.insert(run);
     }
 
     /// Returns the chunks and fragments in a run, ascending.
@@ -116,24 +126,9 @@ impl Exact {
         self.kept.iter_from(first.0).map(|(lba, _)| Lba(lba)).take_while(|lba| lba.0 < end).collect()
     }
 
-    /// Returns the sequence number of the dirty data of `lba`.
-    pub fn seq(&self, lba: Lba) -> Option<u64> {
-        self.kept.get(lba.0).map(|kept| kept.seq)
-    }
-
-    /// Returns up to `max` chunks and fragments from `from` on, with their sequence numbers.
-    pub fn from(&self, from: Lba, max: usize) -> Vec<(Lba, u64)> {
-        self.kept.iter_from(from.0).take(max).map(|(lba, kept)| (Lba(lba), kept.seq)).collect()
-    }
-
-    /// Returns the trimmed runs.
-    pub fn trimmed(&self) -> &RunMap {
-        &self.trimmed
-    }
-
-    /// Forgets a run, because the origin has the trim.
-    pub fn mark_run_clean(&mut self, run: &Run) {
-        self.trimmed.remove_if_unchanged(run);
+    /// Returns up to `max` chunks and fragments from `from` on.
+    pub fn from(&self, from: Lba, max: usize) -> Vec<Lba> {
+        self.kept.iter_from(from.0).take(max).map(|(lba, _)| Lba(lba)).collect()
     }
 
     /// Returns the addresses whose place is in `slot`.
@@ -151,15 +146,9 @@ impl Exact {
         self.kept.len() as u64
     }
 
-    /// Counts the dirty data.
-    pub fn counts(&self) -> DirtyCounts {
-        DirtyCounts {
-            chunks: self.chunks(),
-            fragments: self.fragments.len() as u64,
-            runs: self.trimmed.len() as u64,
-            run_chunks: self.trimmed.chunks(),
-            advisory: self.trimmed.advisory(),
-        }
+    /// Counts the fragments.
+    pub fn fragments(&self) -> u64 {
+        self.fragments.len() as u64
     }
 
     /// Returns one of [`PIECES`] pieces, for a checkpoint.
@@ -172,9 +161,6 @@ impl Exact {
 
     /// Returns the allocated bytes; those of the B-tree are estimated.
     pub fn ram_bytes(&self) -> usize {
-        self.kept.ram_bytes()
-            + self.fragments.ram_bytes()
-            + self.trimmed.ram_bytes()
-            + self.by_slot.len() * size_of::<(SlotId, Lba)>() * 3 / 2
+        self.kept.ram_bytes() + self.fragments.ram_bytes() + self.by_slot.len() * size_of::<(SlotId, Lba)>() * 3 / 2
     }
 }

@@ -5,11 +5,7 @@
 //! It does not log.
 
 use super::{ASKED_MAX, Bucketed};
-use crate::{
-    design::{Leaving, Lookup},
-    ranges::Run,
-    types::Lba,
-};
+use crate::types::Lba;
 
 /// Maximum chunks of a run whose addresses are looked up without a look at the whole indices.
 const LOOKED_MAX: u64 = 1 << 12;
@@ -40,17 +36,6 @@ impl Bucketed {
         was_exact || may_come_back
     }
 
-    /// Returns the parts of a run that a trim forgets: those that are not trimmed yet. A restart
-    /// forgets the whole run, because a checkpoint may hold a run that an earlier frame of the log
-    /// trims later. The trim removed the mappings of other addresses with the same LBA-hash, and
-    /// the log does not list them. A lookup would find such a mapping after a write to its address.
-    pub(super) fn to_forget(&self, run: &Run) -> Vec<(Lba, u64)> {
-        match self.is_restoring {
-            true => vec![(run.first, run.count)],
-            false => self.exact.trimmed().gaps(run.first, run.count),
-        }
-    }
-
     /// Forgets the addresses of a run.
     pub(super) fn forget_run(&mut self, first: Lba, count: u64) {
         self.count();
@@ -78,24 +63,22 @@ impl Bucketed {
 
     /// Forgets as [`Mapping::unmap_each`](crate::Mapping::unmap_each) does. Looks up each address,
     /// unless the indices are empty.
-    pub(super) fn forget_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
+    pub(super) fn forget_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let end = first.0.saturating_add(count);
         self.count();
         let (is_clean, is_too_long) = (self.has_nothing_clean(count), self.is_too_long(count));
         if is_clean || is_too_long {
-            let has_exact = self.has_exact(first, count);
-            if leaving == Leaving::All {
-                self.exact.remove_run(first, count);
-            }
+            let kept = self.exact.kept_in(first, count);
+            let has_exact = !kept.is_empty();
+            kept.into_iter().filter(|&lba| is_leaving(lba)).for_each(|lba| _ = self.exact.remove(lba));
             if !is_clean {
                 self.lose_clean(first, count);
             }
             return has_exact || !is_clean;
         }
-        let goes = |design: &Bucketed, lba| leaving == Leaving::All || design.exact.get(lba) == Lookup::Miss;
         let mut any = false;
-        for lba in (first.0..end).map(Lba) {
-            any |= goes(self, lba) && self.forget_one(lba);
+        for lba in (first.0..end).map(Lba).filter(|&lba| is_leaving(lba)) {
+            any |= self.forget_one(lba);
         }
         any
     }
@@ -107,12 +90,7 @@ impl Bucketed {
             !self.has_nothing_clean(count)
                 && (self.is_too_long(count) || lbas.map(Lba).any(|lba| self.indices.may_come_back(lba)))
         };
-        self.has_exact(first, count) || may_come_back()
-    }
-
-    fn has_exact(&self, first: Lba, count: u64) -> bool {
-        let run = self.exact.trimmed().next(first).filter(|run| run.first.0 < first.0.saturating_add(count));
-        run.is_some() || !self.exact.kept_in(first, count).is_empty()
+        !self.exact.kept_in(first, count).is_empty() || may_come_back()
     }
 
     /// Returns whether the indices have nothing and lost nothing. Looks for a long run alone.

@@ -7,28 +7,25 @@
 use super::{Bucketed, entries::Until};
 use crate::{
     design::{Deferred, NewMapping},
-    ranges::Run,
     types::Lba,
 };
 
 impl Bucketed {
-    /// Maps as [`Provisional::map_deferring`](crate::design::Provisional::map_deferring).
-    pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
+    /// Maps as [`Provisional::map_deferring`](crate::design::Provisional::map_deferring). The
+    /// metadata slot names the address from `until` on.
+    pub(super) fn map_as(&mut self, lba: Lba, new: NewMapping, is_dirty: bool, until: Until) -> Deferred {
         self.count();
         self.exact.remove(lba);
         self.entries.drop_held(lba);
-        let until = dirty_seq.map_or(Until::Told, Until::Committed);
         let (place, sectors) = match &new {
             NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } => (*place, None),
             NewMapping::Fragment { place, sectors } => (*place, Some(*sectors)),
             NewMapping::Zero => {
-                match dirty_seq {
-                    Some(seq) => {
-                        self.forget_in_core(lba);
-                        self.exact.trim(Run { first: lba, count: 1, seq, no_hole: true, advisory: false });
-                    }
+                match is_dirty {
+                    // They are a trimmed run.
+                    true => self.forget_in_core(lba),
                     // Clean zeroes are not kept, and so not logged.
-                    None => self.lose_in_core(lba),
+                    false => self.lose_in_core(lba),
                 }
                 return Deferred::nothing();
             }
@@ -37,8 +34,8 @@ impl Bucketed {
         if !self.is_restoring {
             self.ahead.keep(place.slot);
         }
-        if let Some(seq) = dirty_seq {
-            self.exact.put(lba, &place, sectors, seq);
+        if is_dirty {
+            self.exact.put(lba, &place, sectors);
         }
         match new {
             NewMapping::Unique { fingerprint: Some(fingerprint), .. } => match self.is_restoring {
@@ -56,7 +53,7 @@ impl Bucketed {
             }
             NewMapping::Duplicate { .. } => self.share(lba, &place, until),
             // A fragment from a checkpoint has no number, and is in its pages, too.
-            NewMapping::Fragment { .. } if self.is_restoring && dirty_seq == Some(0) => Deferred::nothing(),
+            NewMapping::Fragment { .. } if self.is_restoring && until == Until::Committed(0) => Deferred::nothing(),
             NewMapping::Fragment { .. } => self.put_unshared(lba, &place),
             NewMapping::Zero => Deferred::nothing(),
         }

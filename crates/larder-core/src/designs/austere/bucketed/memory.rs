@@ -7,6 +7,7 @@
 
 use crate::region::RegionEntry;
 use crate::{
+    Decider,
     design::{Design, Question},
     types::SlotId,
 };
@@ -24,14 +25,14 @@ impl MemoryRegion {
     }
 
     /// Tells the design all metadata that `question` needs.
-    pub fn inform(&self, design: &mut dyn Design, question: Question<'_>) {
+    pub fn inform<D: Design + ?Sized>(&self, design: &mut Decider<D>, question: Question<'_>) {
         while let Some(slot) = design.unread(question) {
             design.tell(slot, self.get(slot).map(Arc::new));
         }
     }
 
     /// Writes the changed entries of the design.
-    pub fn write(&mut self, design: &mut dyn Design) {
+    pub fn write<D: Design + ?Sized>(&mut self, design: &mut Decider<D>) {
         while let Some(entry) = design.next_changed_entry() {
             if let Some(slot) = self.slots.get_mut(entry.place.slot.0 as usize) {
                 *slot = Some((*entry).clone());

@@ -4,7 +4,12 @@
 //!
 //! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
-use super::{super::fp_index::Run as SlotRun, Bucketed, HEAD_PAGES, Wish, decisions::hit_at, entries::EntryState};
+use super::{
+    super::fp_index::Run as SlotRun,
+    Bucketed, HEAD_PAGES, Wish,
+    decisions::hit_at,
+    entries::{EntryState, Until},
+};
 use crate::{
     design::{Deferred, Hit, Lookup, Mapping, NewMapping, Provisional, Question, Use, Wanted},
     region::RegionEntry,
@@ -102,8 +107,12 @@ impl Provisional for Bucketed {
         }
     }
 
+    fn keeps_zeroes(&self) -> bool {
+        false
+    }
+
     fn map_deferring(&mut self, lba: Lba, new: NewMapping, dirty_seq: Option<u64>) -> Deferred {
-        self.map_as(lba, new, dirty_seq)
+        self.map_as(lba, new, dirty_seq.is_some(), dirty_seq.map_or(Until::Told, Until::Committed))
     }
 
     fn open_slot_for(&mut self, _class: StreamClass, wanted: &Wanted) -> Option<(SlotId, u32)> {

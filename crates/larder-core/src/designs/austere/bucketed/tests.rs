@@ -26,7 +26,7 @@ fn filled() -> (Bucketed, Lba) {
         let Some((slot, generation)) = design.open_slot_for(StreamClass::Clean, &wanted) else { return (design, lba) };
         let place = Place { slot, generation, offset: 0, stored_len: CHUNK_BYTES, crc: 0, encoding: 0 };
         let new = NewMapping::Unique { place, fingerprint: Some(fingerprint) };
-        design.map(lba, new, None);
+        design.map(lba, new, false);
         design.settle(lba, true);
     }
     panic!("there is room for all");
