@@ -5,7 +5,7 @@
 
 use super::{crowds::patient, gate::*};
 use crate::world::{World, identify, read, write, zero};
-use larder_device::{BlockDevice, IoOp, Runtime, ZeroFlags, rng::Rng};
+use larder_device::{BlockDevice, IoErrorKind, IoOp, Runtime, ZeroFlags, faulty::Fault, rng::Rng};
 use larder_engine::{Cache, WriteMode};
 use larder_format::{layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES};
 use parking_lot::Mutex;
@@ -131,6 +131,40 @@ fn each_twin_is_durable(rotten: usize, seed: u64) {
 fn contract_each_superblock_twin_is_durable_when_the_log_is_used_again() {
     for seed in 0..4 {
         (0..2).for_each(|rotten| each_twin_is_durable(rotten, seed));
+    }
+}
+
+/// A checkpoint fails at a twin, which is torn. The next one first writes that twin.
+///
+/// A power loss meanwhile tears the same twin again, and never the whole one.
+#[test]
+fn contract_an_update_begins_with_the_twin_that_the_last_one_may_have_torn() {
+    for torn in 0..2 {
+        let rt = patient(5);
+        let world = World::new(&rt, shape(WriteMode::Back));
+        let flash = Gate::new(&world.flash);
+        let range = |twin: usize| SUPERBLOCK_OFFSETS[twin]..SUPERBLOCK_OFFSETS[twin] + SUPERBLOCK_BYTES as u64;
+        rt.block_on(async {
+            let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
+            write(&cache, 5 * CHUNK, &stamps(1001, CHUNK), true).await;
+            let refused = Fault { op: Some(IoOp::Write), range: Some(range(torn)), kind: IoErrorKind::Io, times: 1 };
+            world.flash.plan().add(refused);
+            cache.checkpoint().await.expect_err("a twin takes no write");
+            rot_twin(&world, torn);
+            flash.hold_within(IoOp::Write, range(1 - torn));
+            let checkpointing = cache.clone();
+            spawn(&rt, async move { drop(checkpointing.checkpoint().await) });
+            until(&rt, "the whole twin waits", || flash.waiting() > 0).await;
+        });
+        // The torn one is whole by now: losing the other costs nothing.
+        rt.crash();
+        rot_twin(&world, 1 - torn);
+        let rt = attach(&world, 6);
+        rt.block_on(async {
+            let cache = world.open(&rt).await;
+            let bytes = read(&cache, 5 * CHUNK, 1).await;
+            assert!(identify(&bytes, [1001]).is_some(), "twin {torn} was torn, and the other one was lost first");
+        });
     }
 }
 
