@@ -9,7 +9,11 @@ use crate::{
     world::{World, identify, read, write, zero},
 };
 use larder_core::types::SECTOR_BYTES;
-use larder_device::{IoErrorKind, IoOp, Runtime, ZeroFlags, sim::SimRuntime};
+use larder_device::{
+    IoErrorKind, IoOp, Runtime, ZeroFlags,
+    faulty::{FOR_EVER, Fault},
+    sim::SimRuntime,
+};
 use larder_engine::{Cache, WriteMode, designs};
 use larder_format::{DesignId, StoreKind};
 use std::{
@@ -176,6 +180,33 @@ fn contract_one_failed_checkpoint_write_fails_no_write_through() {
         });
         rt.kill();
     }
+}
+
+/// A checkpoint fails at its header, as often as it is tried.
+#[test]
+fn contract_tries_of_a_checkpoint_that_fails_take_no_room_in_the_log() {
+    let rt = patient(1);
+    let world = World::new(&rt, shape(WriteMode::Back));
+    let layout = world.layout();
+    rt.block_on(async {
+        let cache = world.open(&rt).await;
+        write(&cache, 0, &stamps(1001, CHUNK), true).await;
+        cache.checkpoint().await.expect("a checkpoint");
+        for at in layout.checkpoint_offset {
+            let range = Some(at..at + SECTOR_BYTES as u64);
+            world.flash.plan().add(Fault { op: Some(IoOp::Write), range, kind: IoErrorKind::Io, times: FOR_EVER });
+        }
+        let before = cache.status().log_used_percent;
+        // A frame each would take a third of the log.
+        for _ in 0..layout.log_bytes / u64::from(layout.sector_bytes) / 3 {
+            cache.checkpoint().await.expect_err("the header is not written");
+        }
+        let used = cache.status().log_used_percent;
+        assert_eq!(used, before, "percent of the log");
+        world.flash.plan().clear();
+        cache.checkpoint().await.expect("a checkpoint");
+        cache.close().await.expect("closed");
+    });
 }
 
 /// Sends so many requests at once, each of which needs room for an entry after its read.
