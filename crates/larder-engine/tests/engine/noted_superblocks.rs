@@ -6,8 +6,9 @@
 use crate::common::*;
 use crate::conditions::Heard;
 use crate::fence::MemoryFence;
-use larder_device::{Runtime, rng::Rng, sim::Schedule};
+use larder_device::{IoOp, Runtime, rng::Rng, sim::Schedule};
 use larder_engine::{WriteMode, conditions::Severity};
+use larder_format::layout::SUPERBLOCK_OFFSETS;
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 
@@ -91,6 +92,31 @@ fn no_note_is_ahead_of_the_superblock_that_a_crash_leaves() {
         }
     }
     assert!(noted > 10 && behind > 0, "{noted} notes in the background, {behind} behind the flash");
+}
+
+/// The keeper is free for a note while the twins of the next superblock are written.
+#[test]
+fn a_superblock_is_not_noted_before_both_twins_have_it() {
+    let (world, fence) = world(6, Schedule::Timed);
+    wait(&world);
+    fence.hang(true);
+    checkpoint(&world);
+    assert!(fence.waiting().is_some());
+    let whole = world.superblock().sequence;
+    world.flash.take_events();
+    world.flash.slow_down(&world.runtime, Duration::from_secs(1));
+    let cache = world.cache().clone();
+    world.runtime.spawn(Box::pin(async move { cache.checkpoint().await.expect("a checkpoint") }));
+    let last_twin = |event: &Event| event.offset == SUPERBLOCK_OFFSETS[1];
+    while !world.flash.asked(IoOp::Write).iter().any(last_twin) {
+        world.run(world.runtime.delay(Duration::from_millis(100))).expect("time");
+    }
+    fence.hang(false);
+    world.run(world.runtime.delay(Duration::from_millis(100))).expect("time");
+    assert_eq!(fence.sequence(), whole, "the second twin is being written");
+    world.flash.at_full_speed();
+    wait(&world);
+    assert!(fence.sequence() > whole);
 }
 
 /// Checkpoints, writes and flushes go on. The note that comes next has the newest number.
