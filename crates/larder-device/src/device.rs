@@ -5,7 +5,7 @@
 //!   [`BlockDevice::flush`] completes, or at once with [`WriteFlags::fua`].
 //! - Overlapping operations in flight at once have no order, but no 512-byte sector mixes two of
 //!   them.
-//! - A device that hangs keeps futures waiting, and never a caller: no method blocks.
+//! - A device that hangs keeps futures waiting, and a caller only where the kernel blocks it.
 //! - The call starts each operation, or at the latest the first poll of its future. A future
 //!   dropped early does not stop the operation; the device keeps the buffer until the end.
 //!

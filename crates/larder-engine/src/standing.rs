@@ -6,9 +6,9 @@
 //! data on it may be gone.
 //!
 //! Invariants: a device reports its standing ([`BlockDevice::look`]); the cache asks at each FLUSH,
-//! at each status, once a second and at the end. It asks the flash before the answer of each durable
-//! request, after the commit: the file may lose its name meanwhile. Requests side by side share a
-//! look ([`looks`]). A device may hang, so conditions and the timer take the last answer.
+//! at each status, once a second and at the end. It asks the flash before the answer of each
+//! durable request, after the commit: the file may lose its name meanwhile. Requests side by side
+//! share a look ([`looks`]). A device may hang, so conditions and the timer take the last answer.
 //!
 //! It does not give a file its name back.
 //!
@@ -86,8 +86,8 @@ impl Shared {
     /// The caller holds the ticket of the range. Requests side by side share commits and flushes.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`]; [`EngineError::Flash`] when the flash cannot be looked at; those
-    /// of [`Shared::bring_to_origin`].
+    /// [`EngineError::FlashFailed`]; [`EngineError::Flash`] when the flash cannot be looked at;
+    /// those of [`Shared::bring_to_origin`].
     pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
         self.commit(upto).await?;
         match self.flash_watch.look().await.map_err(EngineError::Flash)? {

@@ -236,13 +236,14 @@ impl Superblock {
         self.durable_frame = self.durable_frame.and(Some(noted));
     }
 
-    /// Refuses a flash that this program may only read.
+    /// Refuses a flash that this program may only read, and fields that [`Superblock::decode`]
+    /// would refuse: a flash with these is lost.
     ///
     /// # Errors
-    /// [`FormatError::NewerVersion`] with the features that forbid it.
+    /// [`FormatError::NewerVersion`] with the features that forbid it; those of the fields.
     pub fn check_writable(&self) -> Result<(), FormatError> {
         match self.features_read_only {
-            0 => Ok(()),
+            0 => self.check(),
             features => Err(FormatError::NewerVersion { structure: STRUCTURE, version: FORMAT_VERSION, features }),
         }
     }

@@ -82,7 +82,7 @@ impl Account {
         });
         let waiting: Vec<String> = waiting.chain(self.steps.long()).collect();
         match waiting.is_empty() {
-            true => "all devices answer, and this takes longer".to_owned(),
+            true => "no device is known to owe an answer, and this takes longer".to_owned(),
             false => waiting.join(", and "),
         }
     }

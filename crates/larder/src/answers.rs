@@ -97,7 +97,8 @@ pub fn flash_gone() -> Condition {
 
 impl Bare {
     fn conditions(&self, why: &str) -> Vec<Condition> {
-        block_on(self.origin.look_within(LOOK_MAX));
+        // A failed look is a condition.
+        let _ = block_on(self.origin.look_within(LOOK_MAX));
         let fence_up = Condition { name: "fence_up", severity: Severity::Degraded, what: why.to_owned() };
         let mut conditions = vec![flash_gone(), fence_up];
         conditions.extend(of_origin(&self.origin, self.origin_timeout));
@@ -172,18 +173,22 @@ impl Served {
         act()
     }
 
+    /// Returns the standing of a device now, or the last known one if it hangs or fails.
+    fn looked(&self, watch: &Arc<Watch>) -> Standing {
+        block_on(watch.look_within(LOOK_MAX)).unwrap_or_else(|_| watch.standing())
+    }
+
     /// Answers a request.
     pub fn answer(&self, request: &str, is_ending: bool) -> client::Reply {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => {
-                block_on(self.cache.flash_watch().look_within(LOOK_MAX));
-                let unlinked = self.cache.flash_watch().standing() == Standing::Unlinked;
+                let unlinked = self.looked(self.cache.flash_watch()) == Standing::Unlinked;
                 Held { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
             }
             ("status", "") => {
                 let connections = connections_of(&self.servers);
-                block_on(self.cache.flash_watch().look_within(LOOK_MAX));
-                block_on(self.cache.origin_watch().look_within(LOOK_MAX));
+                self.looked(self.cache.flash_watch());
+                self.looked(self.cache.origin_watch());
                 let mut status = self.cache.status();
                 status.add_conditions(lines::own_conditions());
                 let report = Report::new(&self.flash, &self.superblock, status);

@@ -17,8 +17,7 @@ const LOOK_MAX: Duration = Duration::from_secs(1);
 
 /// Returns the standing of the flash now, or the last known one if the flash hangs.
 pub fn flash_standing(cache: &Cache) -> Standing {
-    block_on(cache.flash_watch().look_within(LOOK_MAX));
-    cache.flash_watch().standing()
+    block_on(cache.flash_watch().look_within(LOOK_MAX)).unwrap_or_else(|_| cache.flash_watch().standing())
 }
 
 /// Refuses to call an origin complete if the origin vanishes with its last user.
@@ -52,9 +51,8 @@ pub fn refuse_standing(standing: IoResult<Standing>, origin: &str) -> Result<(),
 /// A sentence, if a file has no name any more.
 pub fn outlives(cache: &Cache) -> Outcome {
     // An origin that hangs is not needed here: the flash has the data, or the end has failed.
-    block_on(cache.origin_watch().look_within(LOOK_MAX));
-    let status = cache.status();
-    refuse_standing(Ok(cache.origin_watch().standing()), &status.origin).map_err(Failure::failed)?;
+    let (of_origin, status) = (block_on(cache.origin_watch().look_within(LOOK_MAX)), cache.status());
+    refuse_standing(of_origin, &status.origin).map_err(Failure::failed)?;
     match (flash_standing(cache), status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
         (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
         (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(

@@ -7,19 +7,13 @@
 use crate::error::{Failure, Outcome, system_reason};
 use std::{
     io::{ErrorKind, Write},
-    sync::{
-        OnceLock,
-        mpsc::{RecvTimeoutError, channel},
-    },
+    sync::{OnceLock, mpsc::channel},
     thread::Builder,
     time::Duration,
 };
 
 /// Longest time that a line for people waits for a reader that takes nothing.
 const NOTE_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// Time between two looks at whether a write to standard output has a point any more.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Writes `text` to standard output.
 ///
@@ -35,11 +29,12 @@ pub fn say(text: &str) -> Outcome {
     }
 }
 
-/// Writes `text` to standard output, and gives up when `is_over`: a reader may take nothing.
+/// Writes `text` to standard output. A reader that takes nothing is waited for at most
+/// [`NOTE_TIME_MAX`]; a thread goes on with the write.
 ///
 /// # Errors
 /// As [`say`]; the system refuses a thread.
-pub fn say_until(text: String, is_over: impl Fn() -> bool) -> Outcome {
+pub fn say_in_time(text: String) -> Outcome {
     let (tell, told) = channel();
     let write = move || {
         // The end of a process waits for no thread.
@@ -48,13 +43,7 @@ pub fn say_until(text: String, is_over: impl Fn() -> bool) -> Outcome {
     Builder::new().name("stdout".into()).spawn(write).map_err(|error| {
         Failure::failed(format_args!("the system refuses to start a thread: {}", system_reason(&error)))
     })?;
-    loop {
-        match told.recv_timeout(LOOK_EVERY) {
-            Ok(outcome) => return outcome,
-            Err(RecvTimeoutError::Timeout) if !is_over() => {}
-            Err(_) => return Ok(()),
-        }
-    }
+    told.recv_timeout(NOTE_TIME_MAX).unwrap_or(Ok(()))
 }
 
 /// Writes one JSON object to standard output.

@@ -202,7 +202,7 @@ pub(crate) fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account
     ending.now("it served");
     account.begin();
     start(servers)?;
-    announce(servers, name, ending.look())
+    announce(servers, name)
 }
 
 /// Waits for the end. Each reload reads the option file again, and `apply` changes the server.
@@ -231,13 +231,11 @@ fn start(servers: &[NbdServer]) -> Outcome {
 }
 
 /// Announces the volume's address: one line on standard output, further ones on standard error.
-///
-/// A reader that takes nothing keeps no end waiting.
-fn announce(servers: &[NbdServer], name: &str, is_ending: impl Fn() -> bool) -> Outcome {
+fn announce(servers: &[NbdServer], name: &str) -> Outcome {
     let mut uris = servers.iter().map(|server| uri(server.local_address(), name));
     let first = uris.next().unwrap_or_default();
     uris.for_each(|uri| output::note(&format!("also at {uri}")));
-    output::say_until(format!("ready: {first}\n"), is_ending)
+    output::say_in_time(format!("ready: {first}\n"))
 }
 
 /// Ends the servers; names the hanging devices if requests had to be cut off.

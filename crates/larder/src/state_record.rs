@@ -6,6 +6,7 @@
 //! It does not read or write files.
 
 use larder_engine::fence::Raised;
+use larder_format::COUNTER_MAX;
 use serde::{Deserialize, Serialize};
 
 /// Longest state file, in bytes.
@@ -66,6 +67,9 @@ impl StateRecord {
     }
 }
 
+/// No superblock has such a number: a thousand updates a second for millions of years.
+const SUPERBLOCK_MAX: u64 = COUNTER_MAX / 2;
+
 /// Parses a state file.
 ///
 /// # Errors
@@ -75,6 +79,9 @@ pub fn parse(bytes: &[u8]) -> Result<StateRecord, String> {
         return Err(format!("it is longer than {FILE_BYTES_MAX} bytes"));
     }
     let record: StateRecord = serde_json::from_slice(bytes).map_err(|error| error.to_string())?;
+    if [record.fence_superblock, record.superblock_sequence].iter().any(|&number| number >= SUPERBLOCK_MAX) {
+        return Err("it names a superblock with a number that no flash reaches".to_owned());
+    }
     let is_later = [record.fence_dirty_bytes, record.fence_superblock, record.superblock_sequence] != [0; 3];
     match record.version {
         1 if !record.destaged && !is_later => Ok(record),
@@ -137,6 +144,9 @@ mod tests {
             text.replace("\"version\":3", "\"version\":2"),
             text.replace("\"version\":3", "\"version\":1"),
             text.replace("\"fence\"", "\"fench\""),
+            text.replace("\"superblock_sequence\":9", &format!("\"superblock_sequence\":{}", u64::MAX)),
+            text.replace("\"superblock_sequence\":9", &format!("\"superblock_sequence\":{}", COUNTER_MAX / 2)),
+            text.replace("\"fence_superblock\":8", &format!("\"fence_superblock\":{COUNTER_MAX}")),
             text.replace("\"origin_bytes\":1073741824", "\"origin_bytes\":-1"),
             format!("{text}{text}"),
             " ".repeat(FILE_BYTES_MAX as usize + 1),

@@ -93,6 +93,14 @@ impl Inner {
         Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
     }
 
+    /// As [`check_size`](Inner::check_size); a file that cannot be looked at passes.
+    ///
+    /// # Errors
+    /// [`IoErrorKind::Io`] when the file was cut short.
+    pub(super) fn check_not_cut(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
+        if self.standing().is_ok() { self.check_size(op, offset, len) } else { Ok(()) }
+    }
+
     /// Returns whether an operation begins with [`check_inside`](Inner::check_inside).
     ///
     /// A read of bytes that a cut took finds zeroes once the file grew again. A write behind the

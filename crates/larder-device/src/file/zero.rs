@@ -96,7 +96,7 @@ fn zero_inside(inner: Arc<Inner>, offset: u64, len: u64, flags: ZeroFlags) -> Io
             return Ok(());
         }
         inner.flush().await?;
-        inner.blocking(move |inner| inner.check_size(IoOp::WriteZeroes, offset, len)).await
+        inner.blocking(move |inner| inner.check_not_cut(IoOp::WriteZeroes, offset, len)).await
     })
 }
 

@@ -59,14 +59,19 @@ impl Watch {
         future
     }
 
-    /// Looks at the device's standing, and waits for that `at_most` this long.
-    pub async fn look_within(self: &Arc<Self>, at_most: Duration) {
+    /// Looks at the device's standing. Returns the last known one if that takes longer than
+    /// `at_most`.
+    ///
+    /// # Errors
+    /// As [`Watch::look`].
+    pub async fn look_within(self: &Arc<Self>, at_most: Duration) -> IoResult<Standing> {
         let (mut look, mut time) = (self.look(), self.clock.delay(at_most));
         poll_fn(|cx| match (Pin::new(&mut look).poll(cx), Pin::new(&mut time).poll(cx)) {
+            (Poll::Ready(standing), _) => Poll::Ready(standing),
+            (Poll::Pending, Poll::Ready(_)) => Poll::Ready(Ok(self.standing())),
             (Poll::Pending, Poll::Pending) => Poll::Pending,
-            _ => Poll::Ready(()),
         })
-        .await;
+        .await
     }
 
     /// Looks at the device's standing, unless a look is under way.
@@ -191,7 +196,8 @@ mod tests {
             assert_eq!(runtime.block_on(told).expect("a look"), Standing::Truncated(512));
         }
         let before = runtime.now();
-        runtime.block_on(async { watch.look_within(Duration::from_secs(2)).await });
+        let known = runtime.block_on(async { watch.look_within(Duration::from_secs(2)).await });
+        assert_eq!(known.expect("the last known one"), Standing::Unlinked);
         assert!(runtime.now() - before >= Duration::from_secs(2), "the device hangs");
         device.answers(Standing::Sound);
         wait(10);

@@ -10,7 +10,7 @@ use larder_device::ChangeMark;
 use std::time::Duration;
 
 /// The time that an end waits for the mark.
-const WAIT_MAX: Duration = Duration::from_secs(1);
+const WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Returns the origin's mark for a superblock.

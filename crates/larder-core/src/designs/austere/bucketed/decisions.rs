@@ -119,8 +119,8 @@ impl Mapping for Bucketed {
         self.has_any(first, count)
     }
 
-    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame of
-    /// the log trims later. The trim removed the mappings of other addresses with the same
+    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame
+    /// of the log trims later. The trim removed the mappings of other addresses with the same
     /// LBA-hash, and the log does not list them. A lookup would find such a mapping after a write
     /// to its address.
     fn trim(&mut self, first: Lba, count: u64, untrimmed: &[(Lba, u64)]) {
