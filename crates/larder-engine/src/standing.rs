@@ -109,10 +109,13 @@ impl Shared {
     /// [`EngineError::FlashFailed`] when some of it cannot be destaged; [`EngineError::NoFence`] if
     /// that is for want of a fence; [`EngineError::Flash`] when the flash cannot be looked at.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
-        let error = match self.flash_watch.look().await.map_err(EngineError::Flash)? {
-            Standing::Sound | Standing::Renamed => return Ok(()),
-            Standing::Unlinked => nameless("the origin does not take all that is dirty"),
-            Standing::Truncated(bytes) => self.fail_cut_flash(bytes),
+        let error = match self.flash_watch.look().await {
+            Ok(Standing::Sound | Standing::Renamed) => return Ok(()),
+            Ok(Standing::Unlinked) => nameless("the origin does not take all that is dirty"),
+            Ok(Standing::Truncated(bytes)) => self.fail_cut_flash(bytes),
+            // A flash that is gone cannot be looked at. What it promises is not asked of it.
+            Err(_) if self.state.lock().flash_failed.is_some() => return Ok(()),
+            Err(error) => return Err(EngineError::Flash(error)),
         };
         // Data of the meantime does not count.
         if self.destage_or_tell(Reach::All).await? { Ok(()) } else { Err(EngineError::FlashFailed(error)) }

@@ -236,8 +236,7 @@ impl Superblock {
         self.durable_frame = self.durable_frame.and(Some(noted));
     }
 
-    /// Refuses a flash that this program may only read, and fields that [`Superblock::decode`]
-    /// would refuse: a flash with these is lost.
+    /// Refuses a flash that this program may only read, and fields that no reader takes.
     ///
     /// # Errors
     /// [`FormatError::NewerVersion`] with the features that forbid it; those of the fields.

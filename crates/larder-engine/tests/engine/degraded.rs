@@ -12,6 +12,7 @@ use larder_device::{
     IoErrorKind, IoOp, Runtime, Standing, ZeroFlags,
     faulty::{FOR_EVER, Fault},
     rng::Rng,
+    sim::Schedule,
 };
 use larder_engine::{EngineError, WriteMode, fence::Keeper};
 use std::cell::Cell;
@@ -272,7 +273,9 @@ fn what_did_not_go_to_the_origin_behind_the_fence_is_kept() {
 fn a_flash_that_comes_back_without_its_dirty_data_is_not_emptied_in_silence() {
     each_seed(4, |seed| {
         for is_written_past in [true, false] {
-            let (setup, fence) = fenced_setup(WriteMode::Back);
+            let (mut setup, fence) = fenced_setup(WriteMode::Back);
+            // The look that finds the cut comes with time.
+            setup.schedule = Schedule::Timed;
             let mut world = World::new(seed, setup);
             let bytes = world.setup.flash_bytes as usize;
             // The last orderly end, before all writes.
