@@ -197,7 +197,7 @@ mod tests {
         }
         let before = runtime.now();
         let known = runtime.block_on(async { watch.look_within(Duration::from_secs(2)).await });
-        assert_eq!(known.expect("the last known one"), Standing::Unlinked);
+        assert_eq!(known.expect("the last known one"), Standing::Truncated(512));
         assert!(runtime.now() - before >= Duration::from_secs(2), "the device hangs");
         device.answers(Standing::Sound);
         wait(10);
