@@ -113,7 +113,7 @@ impl Shared {
             Ok(Standing::Sound | Standing::Renamed) => return Ok(()),
             Ok(Standing::Unlinked) => nameless("the origin does not take all that is dirty"),
             Ok(Standing::Truncated(bytes)) => self.fail_cut_flash(bytes),
-            // A flash that is gone cannot be looked at. What it promises is not asked of it.
+            // A flash that is gone answers no look, and the FLUSH needs nothing of it.
             Err(_) if self.state.lock().flash_failed.is_some() => return Ok(()),
             Err(error) => return Err(EngineError::Flash(error)),
         };

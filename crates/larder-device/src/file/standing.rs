@@ -83,22 +83,15 @@ impl Inner {
         }
     }
 
-    /// Checks that the file has its size.
+    /// Checks that the file was not cut short. A file that cannot be looked at passes.
     ///
     /// # Errors
-    /// [`IoErrorKind::Io`] for this operation when the file was cut short; that of fstat(2).
-    pub(super) fn check_size(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        let Standing::Truncated(bytes) = self.standing()? else { return Ok(()) };
-        let cut = format!("the file was cut to {bytes} bytes while it was in use");
-        Err(IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut))
-    }
-
-    /// As [`check_size`](Inner::check_size); a file that cannot be looked at passes.
-    ///
-    /// # Errors
-    /// [`IoErrorKind::Io`] when the file was cut short.
+    /// [`IoErrorKind::Io`] for this operation when the file was cut short.
     pub(super) fn check_not_cut(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        if self.standing().is_ok() { self.check_size(op, offset, len) } else { Ok(()) }
+        match self.standing() {
+            Ok(Standing::Truncated(bytes)) => Err(cut_to(bytes, op, offset, len)),
+            _ => Ok(()),
+        }
     }
 
     /// Returns whether an operation begins with [`check_inside`](Inner::check_inside).
@@ -119,10 +112,10 @@ impl Inner {
     /// system hangs.
     ///
     /// # Errors
-    /// As [`check_size`](Inner::check_size).
+    /// [`IoErrorKind::Io`] for this operation when the cut took a part of it; that of fstat(2).
     pub(super) fn check_inside(&self, op: IoOp, offset: u64, len: u64) -> IoResult<()> {
         match self.standing()? {
-            Standing::Truncated(bytes) if offset + len > bytes => self.check_size(op, offset, len),
+            Standing::Truncated(bytes) if offset + len > bytes => Err(cut_to(bytes, op, offset, len)),
             _ => Ok(()),
         }
     }
@@ -137,6 +130,12 @@ impl Inner {
             _ => self.info.size_bytes,
         })
     }
+}
+
+/// Returns the error of an operation on a file that was cut to so many bytes.
+fn cut_to(bytes: u64, op: IoOp, offset: u64, len: u64) -> IoError {
+    let cut = format!("the file was cut to {bytes} bytes while it was in use");
+    IoError::new(IoErrorKind::Io, op, offset, len).with_detail(cut)
 }
 
 /// Returns the time of the last modification, in nanoseconds. Its only use is comparison.
