@@ -137,7 +137,7 @@ pub trait BlockDevice: Send + Sync {
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()>;
 
     /// Returns the mark that shows a later change by another program, or `None` without one.
-    /// Callers take it after the last write.
+    /// Callers take it after the last write. An error means that it cannot be told.
     fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
         IoFuture::ready(Ok(None))
     }

@@ -39,6 +39,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_renamed", "rename it back, or name its new place with --origin at the next start"),
     ("origin_truncated", "bring back what lay behind its end, from a backup"),
     ("origin_unlinked", "copy the volume to another place before the server ends"),
+    ("origin_unmarked", "keep other programs from the origin until the next opening"),
     ("state_unknown", "bring the state directory back, or name it with --state"),
     ("superblock_repaired", "nothing: both are whole"),
     ("superblock_unnoted", "see what it says: the state directory must take writes again"),

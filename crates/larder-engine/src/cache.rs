@@ -13,6 +13,7 @@
 
 use crate::{
     conditions::condition::Opening,
+    conditions::missing_mark::MissingMark,
     config::Tuning,
     config::policies::{OriginChanged, TrimPolicy},
     designs,
@@ -153,6 +154,7 @@ impl Cache {
             region_slots_ahead: AtomicUsize::new(0),
             checkpoint_turn: Arc::new(Tickets::default()),
             notes: Notes::default(),
+            missing_mark: MissingMark::default(),
             counters: Counters::new(&stripes),
             stripes,
             origin_watch,

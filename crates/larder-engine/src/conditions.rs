@@ -6,6 +6,7 @@
 //! It does not change anything.
 
 pub(crate) mod condition;
+pub(crate) mod missing_mark;
 
 pub(crate) mod origin;
 
@@ -66,7 +67,8 @@ impl Shared {
         {
             add(name, Severity::Warning, what);
         }
-        if let Some(Condition { name, severity, what }) = self.note_condition() {
+        for Condition { name, severity, what } in self.note_condition().into_iter().chain(self.missing_mark.condition())
+        {
             add(name, severity, what);
         }
         if let Some(twin) = self.opening.superblock_repaired {

@@ -7,8 +7,8 @@
 //! keeper also has the number of the newest superblock, by which an older copy of the flash is told
 //! ([`noting`]).
 //!
-//! Invariants: no write is acknowledged past a failed flash before [`FenceKeeper::raise`] returned.
-//! A fence is lowered only after the flash was emptied, durably.
+//! Invariants: no write is acknowledged past a failed flash before [`Note::Raised`] is durable. A
+//! fence is lowered only after the flash was emptied, durably.
 //!
 //! It leaves the storage of the note to the keeper: for one, a directory of the command line.
 
@@ -22,8 +22,36 @@ use std::{fmt, sync::Arc};
 /// The keeper's answer to a note: it is durable, or refused for a reason.
 pub type NoteAnswer = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// Keeps the fence of one cache, durably and not on its flash. Its calls may block, but for
-/// [`FenceKeeper::note_newest`].
+/// A change of what the keeper has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// The fence goes up. If the fence is up already, nothing changes.
+    ///
+    /// If it is refused, no write goes past the flash.
+    Raised(Raised),
+    /// The origin durably has all dirty data, so the flash's dirty copies are older.
+    ///
+    /// The engine notes it behind the fence, as soon as no dirty data is left. It stays until the
+    /// fence is taken down. If it is refused, the next opening counts the data that was dirty as
+    /// lost.
+    Destaged,
+    /// The fence goes down.
+    Lowered,
+    /// The cache has this mode from now on, and the superblock on its flash this number.
+    ///
+    /// The engine notes it at each opening and each orderly end, before the first write in
+    /// write-back, and after the last one. Another mode means that the origin is complete without
+    /// the flash. If it is refused, the mode does not change to write-back. A change from
+    /// write-back stays, and the last note still says write-back.
+    Mode(WriteMode, u64),
+    /// The superblock of this number is durable on the flash, unless a higher one is noted.
+    ///
+    /// A flash whose superblock has a lower number is an older copy.
+    Newest(u64),
+}
+
+/// Keeps the fence of one cache, durably and not on its flash. The opening waits for its calls;
+/// [`FenceKeeper::note`] alone returns at once.
 pub trait FenceKeeper: Send + Sync {
     /// Returns the fence's place, as the superblock records it; at most 512 bytes.
     ///
@@ -46,49 +74,14 @@ pub trait FenceKeeper: Send + Sync {
     /// A sentence, if the state is unknown: then the cache does not open.
     fn raised(&self) -> Result<Option<Raised>, String>;
 
-    /// Puts the fence up, durably before it returns. If the fence is up already, it changes
-    /// nothing.
-    ///
-    /// # Errors
-    /// A sentence: then no write goes past the flash.
-    fn raise(&self, fence: Raised) -> Result<(), String>;
-
-    /// Notes that the origin durably has all dirty data, so the flash's dirty copies are older.
-    ///
-    /// The engine calls it behind the fence, as soon as no dirty data is left. The note stays
-    /// durable until the fence is taken down.
-    ///
-    /// # Errors
-    /// A sentence: then the next opening counts the data that was dirty as lost.
-    fn note_destaged(&self) -> Result<(), String>;
-
-    /// Takes the fence down, durably.
-    ///
-    /// # Errors
-    /// A sentence.
-    fn lower(&self) -> Result<(), String>;
-
     /// Returns the number of the newest superblock of any flash of this cache; 0 if unknown.
     ///
     /// The opening counts on from there, so each flash that it leaves behind is an older copy.
     fn newest_superblock(&self) -> u64;
 
-    /// Notes the mode of the cache from now on, and the number of the superblock on its flash.
-    ///
-    /// The engine calls it at each opening and each orderly end, before the first write in
-    /// write-back, and after the last one. A note of another mode means that the origin is complete
-    /// without the flash. A flash whose superblock has a lower number is an older copy.
-    ///
-    /// # Errors
-    /// A sentence. The mode does not change to write-back then. A change from write-back stays, and
-    /// the note still says write-back.
-    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String>;
-
-    /// Notes the number of a superblock that is durable on the flash, unless a higher one is noted.
-    ///
-    /// It returns at once, and another thread calls `answer` when the note is durable or refused.
-    /// The engine calls it after changes of the superblock, and again only after the answer.
-    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer);
+    /// Makes a note. It returns at once, and another thread calls `answer` when the note is durable
+    /// or refused. Notes side by side take effect one after the other, in any order.
+    fn note(self: Arc<Self>, note: Note, answer: NoteAnswer);
 }
 
 /// A fence that is up.

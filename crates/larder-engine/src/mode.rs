@@ -2,8 +2,11 @@
 //!
 //! To write-through or write-around, in order: (1) Dirty data is destaged while writes go on. (2) A
 //! ticket over the whole volume stops writes. (3) The rest is destaged, and all of it is durable.
-//! (4) The new mode is durable in the superblock. (5) Writes go on in the new mode. A crash before
-//! (4) leaves the old mode, with dirty data or without.
+//! (4) The new mode is durable in the superblock. (5) Writes go on in the new mode. (6) The keeper
+//! of the fence notes it. A crash before (4) leaves the old mode, with dirty data or without.
+//!
+//! To write-back, the note comes first. So the note says write-back whenever the origin may lack
+//! data, and no write waits for the keeper, who may hang.
 //!
 //! It does not change the design or the geometry; those are fixed when a cache is made.
 
@@ -30,14 +33,29 @@ impl Shared {
         }
         self.refuse_if_flash_failed()?;
         let switching = Switching::begin(self, mode);
-        if mode != WriteMode::Back {
+        if mode == WriteMode::Back {
+            let this = self.clone();
+            self.to_its_end(async move { this.note_mode(mode).await }).await?;
+        } else {
             self.destage_all(Reach::All).await;
         }
         let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
         self.check_open()?;
         // It runs to its end even if the caller gives up: half a switch must not go on beside later
         // operations.
-        self.to_its_end(async move { this.switch_to(mode, &asker, (ticket, switching, turn)).await }).await
+        self.to_its_end(async move { this.switch_and_note(mode, &asker, ticket, (switching, turn)).await }).await
+    }
+
+    /// Switches the mode, and notes the new one if it has no dirty data.
+    async fn switch_and_note(
+        self: &Arc<Self>,
+        mode: WriteMode,
+        asker: &Asker,
+        held: Ticket,
+        _switching: (Switching, Ticket),
+    ) -> Result<(), EngineError> {
+        self.switch_to(mode, asker, held).await?;
+        if mode == WriteMode::Back { Ok(()) } else { self.note_mode(mode).await }
     }
 
     /// Makes the mode in force durable, if it may not be.
@@ -49,13 +67,8 @@ impl Shared {
         self.note_mode(mode).await
     }
 
-    /// Switches the mode without a write under way: `_held` has a ticket over all chunks.
-    async fn switch_to(
-        self: &Arc<Self>,
-        mode: WriteMode,
-        asker: &Asker,
-        _held: (Ticket, Switching, Ticket),
-    ) -> Result<(), EngineError> {
+    /// Switches the mode without a write under way: `_held` is over all chunks.
+    async fn switch_to(self: &Arc<Self>, mode: WriteMode, asker: &Asker, _held: Ticket) -> Result<(), EngineError> {
         let before = self.counters.values();
         if mode != WriteMode::Back && !self.destage_all(Reach::All).await {
             let why = self.why_dirty(&before);
@@ -67,10 +80,6 @@ impl Shared {
             self.flush_origin_for(asker).await?;
         }
         self.commit_everything(false).await?;
-        if mode == WriteMode::Back {
-            // From here on the origin may lack data of the flash.
-            self.note_mode(mode).await?;
-        }
         let switched = self.update_superblock(|superblock| superblock.mode = mode).await;
         if let Err(error) = switched {
             // One twin may have the new mode. If this fails, too, an opening that finds dirty data
@@ -79,9 +88,6 @@ impl Shared {
             return Err(error);
         }
         self.mode.set(mode);
-        if mode != WriteMode::Back {
-            self.note_mode(mode).await?;
-        }
         Ok(())
     }
 

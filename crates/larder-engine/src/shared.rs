@@ -5,6 +5,7 @@
 
 use crate::{
     conditions::condition::Opening,
+    conditions::missing_mark::MissingMark,
     config::Tuning,
     destage::pace::ZeroPace,
     error::EngineError,
@@ -121,6 +122,7 @@ pub struct Shared {
     pub checkpoint_turn: Arc<Tickets>,
     /// The notes of the superblock's number.
     pub(crate) notes: Notes,
+    pub(crate) missing_mark: MissingMark,
     /// Counts.
     pub counters: Counters,
     /// The origin's unanswered requests and its health.

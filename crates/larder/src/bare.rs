@@ -29,7 +29,11 @@ use crate::{
     volume::start_runtime,
 };
 use larder_device::{BlockDevice, driver::block_on};
-use larder_engine::{FenceKeeper, WriteMode, fence::Raised, status::mode_name};
+use larder_engine::{
+    WriteMode,
+    fence::{Note, Raised},
+    status::mode_name,
+};
 use std::{path::Path, sync::Arc};
 
 /// Serves until a signal.
@@ -80,7 +84,7 @@ pub fn serve_without_flash(
     let why = "it was served without its flash".to_owned();
     let fence = Raised { why, dirty_bytes: 0, superblock_sequence: 0, is_destaged: false };
     let raising = format!("raising the fence in {}", state.file().display());
-    let raised = ending.during(raising, || state.raise(fence));
+    let raised = ending.during(raising, || state.keep(Note::Raised(fence)));
     raised.map_err(Failure::failed)?;
     lines::watch(|| Some(flash_gone()));
     output::note(&format!("degraded: {} is missing, the origin serves alone, behind a fence", path.display()));

@@ -20,8 +20,8 @@ use crate::{
     steps::Steps,
 };
 use larder_engine::{
-    FenceKeeper, WriteMode,
-    fence::{NoteAnswer, Raised},
+    FenceKeeper,
+    fence::{Note, NoteAnswer, Raised},
     status::mode_name,
 };
 use larder_format::Superblock;
@@ -230,6 +230,43 @@ impl StateDir {
         self.record.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Makes a note durable. The caller waits as long as the directory hangs.
+    ///
+    /// # Errors
+    /// A sentence: the last note stays.
+    pub fn keep(&self, note: Note) -> Result<(), String> {
+        match note {
+            Note::Raised(_) if self.record().fence.is_some() => Ok(()),
+            Note::Raised(fence) => self.change(|record| {
+                record.fence = Some(fence.why);
+                record.fence_dirty_bytes = fence.dirty_bytes;
+                record.fence_superblock = fence.superblock_sequence;
+                record.destaged = fence.is_destaged;
+            }),
+            Note::Destaged => self.change(|record| record.destaged = true),
+            Note::Lowered => self.change(|record| {
+                record.fence = None;
+                record.fence_dirty_bytes = 0;
+                record.fence_superblock = 0;
+                record.destaged = false;
+            }),
+            // It comes once the superblock names the directory, and with each switch.
+            Note::Mode(mode, sequence) => {
+                self.change(|record| {
+                    record.mode = mode_name(mode).to_owned();
+                    record.superblock_sequence = record.superblock_sequence.max(sequence);
+                    record.registered = true;
+                })?;
+                let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
+                left_behind.map_or(Ok(()), |file| remove(&file))
+            }
+            Note::Newest(sequence) if self.record().superblock_sequence >= sequence => Ok(()),
+            Note::Newest(sequence) => self.change(|record| {
+                record.superblock_sequence = record.superblock_sequence.max(sequence);
+            }),
+        }
+    }
+
     fn change(&self, change: impl FnOnce(&mut StateRecord)) -> Result<(), String> {
         let mut record = self.record.lock().unwrap_or_else(PoisonError::into_inner);
         let mut next = record.clone();
@@ -256,57 +293,14 @@ impl FenceKeeper for StateDir {
         Ok(self.record().raised())
     }
 
-    fn raise(&self, fence: Raised) -> Result<(), String> {
-        if self.record().fence.is_some() {
-            return Ok(());
-        }
-        self.change(|record| {
-            record.fence = Some(fence.why);
-            record.fence_dirty_bytes = fence.dirty_bytes;
-            record.fence_superblock = fence.superblock_sequence;
-            record.destaged = fence.is_destaged;
-        })
-    }
-
     fn newest_superblock(&self) -> u64 {
         self.record().superblock_sequence
     }
 
-    fn lower(&self) -> Result<(), String> {
-        self.change(|record| {
-            record.fence = None;
-            record.fence_dirty_bytes = 0;
-            record.fence_superblock = 0;
-            record.destaged = false;
-        })
-    }
-
-    fn note_destaged(&self) -> Result<(), String> {
-        self.change(|record| record.destaged = true)
-    }
-
-    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String> {
-        // The engine does this once the superblock names the directory, and with each switch.
-        self.change(|record| {
-            record.mode = mode_name(mode).to_owned();
-            record.superblock_sequence = record.superblock_sequence.max(sequence);
-            record.registered = true;
-        })?;
-        let left_behind = self.left_behind.lock().unwrap_or_else(PoisonError::into_inner).take();
-        left_behind.map_or(Ok(()), |file| remove(&file))
-    }
-
-    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer) {
-        // A thread of its own: a directory that hangs takes no worker from requests.
-        let note = move || {
-            let is_news = self.record().superblock_sequence < sequence;
-            let change = |record: &mut StateRecord| {
-                record.superblock_sequence = record.superblock_sequence.max(sequence);
-            };
-            answer(if is_news { self.change(change) } else { Ok(()) });
-        };
-        // Without a thread the answer is dropped, which refuses the note.
-        let _ = thread::Builder::new().name("state".into()).spawn(note);
+    fn note(self: Arc<Self>, note: Note, answer: NoteAnswer) {
+        // A thread of its own: a directory that hangs takes no worker from requests. Without a
+        // thread the answer is dropped, which refuses the note.
+        let _ = thread::Builder::new().name("state".into()).spawn(move || answer(self.keep(note)));
     }
 }
 

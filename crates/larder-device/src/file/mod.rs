@@ -216,7 +216,7 @@ impl BlockDevice for FileDevice {
     }
 
     fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
-        self.inner.blocking(|inner| Ok(inner.change_mark()))
+        self.inner.blocking(Inner::change_mark)
     }
 
     fn look(&self) -> IoFuture<Standing> {

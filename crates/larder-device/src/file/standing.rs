@@ -31,13 +31,18 @@ use std::{
 };
 
 impl Inner {
-    pub(super) fn change_mark(&self) -> Option<ChangeMark> {
-        let meta = self.file.metadata().ok()?;
-        let (epoch, changes) = match self.is_block_device {
-            false => (self.identity, modified(&meta)),
-            true => of_block_device(&at_sysfs(meta.rdev())?)?,
+    /// Returns the change mark; `None` for a block device whose kernel counts no writes.
+    ///
+    /// # Errors
+    /// That of fstat(2).
+    pub(super) fn change_mark(&self) -> IoResult<Option<ChangeMark>> {
+        let meta = self.file.metadata().map_err(|error| IoError::from_std(&error, IoOp::Standing, 0, 0))?;
+        let found = match self.is_block_device {
+            false => Some((self.identity, modified(&meta))),
+            true => at_sysfs(meta.rdev()).and_then(|path| of_block_device(&path)),
         };
-        Some(ChangeMark { size_bytes: self.info.size_bytes, epoch, changes })
+        let size_bytes = self.info.size_bytes;
+        Ok(found.map(|(epoch, changes)| ChangeMark { size_bytes, epoch, changes }))
     }
 
     /// Returns the standing as the descriptor shows it.

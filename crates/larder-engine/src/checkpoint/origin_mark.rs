@@ -1,7 +1,8 @@
 //! The mark of the origin that an orderly end notes.
 //!
 //! Invariants: without a sure mark there is no note. An origin that hangs keeps no end waiting for
-//! its mark: the cache needs no other word of it when nothing is destaged.
+//! its mark: the cache needs no other word of it when nothing is destaged. A mark that is missing
+//! is told before the end is over.
 //!
 //! It does not compare.
 
@@ -13,11 +14,18 @@ use std::time::Duration;
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl Shared {
-    /// Returns the origin's mark for a superblock.
+    /// Returns the origin's mark for the superblock of an orderly end. A missing one is told at
+    /// once, for no later look may come.
     pub(super) async fn mark_of_origin(&self) -> Option<ChangeMark> {
-        let (asked, mut found) = (self.origin.change_mark(), None);
-        let ask = async { found = asked.await.ok().flatten() };
-        either(ask, self.runtime.delay(WAIT_MAX)).await;
-        found
+        let (asked, mut answer) = (self.origin.change_mark(), None);
+        either(async { answer = Some(asked.await) }, self.runtime.delay(WAIT_MAX)).await;
+        let why = match answer {
+            Some(Ok(mark)) => return mark,
+            Some(Err(error)) => error.to_string(),
+            None => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
+        };
+        self.missing_mark.note(why);
+        self.tell_conditions_now();
+        None
     }
 }

@@ -1,5 +1,5 @@
-//! The notes of the newest superblock's number: the number that the keeper of the fence has, and
-//! the note that is under way.
+//! The notes of an open cache: the superblock's number that the keeper of the fence has, and the
+//! notes that are under way.
 //!
 //! Invariants: the number never falls.
 //!
@@ -22,8 +22,10 @@ struct NotesState {
     noted: u64,
     /// A task makes notes.
     is_busy: bool,
-    /// The time since which the keeper owes an answer.
-    asked_at: Option<Duration>,
+    /// The times since which the keeper owes an answer, with the number of the note.
+    owed: Vec<(u64, Duration)>,
+    /// Notes that were asked for.
+    asked: u64,
     /// The keeper refused the last note, for this reason.
     refused: Option<String>,
 }
@@ -34,7 +36,22 @@ pub struct NoteTask<'a> {
     is_over: bool,
 }
 
+/// A note that the keeper has not answered, until this is dropped.
+pub struct Owed<'a> {
+    notes: &'a Notes,
+    number: u64,
+}
+
 impl Notes {
+    /// Counts a note that is under way from now on.
+    pub fn owe(&self, now: Duration) -> Owed<'_> {
+        let mut state = self.state.lock();
+        state.asked += 1;
+        let number = state.asked;
+        state.owed.push((number, now));
+        Owed { notes: self, number }
+    }
+
     /// Returns true if the caller is to begin a task that makes notes, for there is none.
     pub fn want_task(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().is_busy, true)
@@ -49,19 +66,20 @@ impl Notes {
     pub fn keep(&self, sequence: u64) {
         let mut state = self.state.lock();
         state.noted = state.noted.max(sequence);
-        (state.asked_at, state.refused) = (None, None);
+        state.refused = None;
     }
 
     /// Notes that the keeper refused a note, for this reason.
     pub fn refuse(&self, why: String) {
-        let mut state = self.state.lock();
-        (state.asked_at, state.refused) = (None, Some(why));
+        self.state.lock().refused = Some(why);
     }
 
-    /// Returns for how long the keeper owes an answer, and its reason to refuse the last note.
+    /// Returns for how long the keeper owes its oldest answer, and its reason to refuse the last
+    /// note.
     pub fn trouble(&self, now: Duration) -> (Duration, Option<String>) {
         let state = self.state.lock();
-        let waited = state.asked_at.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        let oldest = state.owed.iter().map(|(_, since)| *since).min();
+        let waited = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
         (waited, state.refused.clone())
     }
 
@@ -81,7 +99,7 @@ impl Notes {
 impl NoteTask<'_> {
     /// Returns the number to note: the newest one, unless the keeper has it or `is_closing`. Then
     /// the task is over, and the next number begins another one.
-    pub fn next(&mut self, now: Duration, newest: impl Fn() -> u64, is_closing: impl Fn() -> bool) -> Option<u64> {
+    pub fn next(&mut self, newest: impl Fn() -> u64, is_closing: impl Fn() -> bool) -> Option<u64> {
         let mut state = self.notes.state.lock();
         let sequence = newest();
         if state.noted >= sequence || is_closing() {
@@ -89,8 +107,13 @@ impl NoteTask<'_> {
             (state.is_busy, self.is_over) = (false, true);
             return None;
         }
-        state.asked_at = Some(now);
         Some(sequence)
+    }
+}
+
+impl Drop for Owed<'_> {
+    fn drop(&mut self) {
+        self.notes.state.lock().owed.retain(|(number, _)| *number != self.number);
     }
 }
 

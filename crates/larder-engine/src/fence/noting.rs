@@ -1,23 +1,23 @@
-//! Tells the keeper of the fence the number of the newest superblock, in the background.
+//! Makes the notes of the keeper of the fence, and has the newest superblock noted by itself.
 //!
 //! A flash with a lower number than the note is a copy from before. In order: (1) Both twins of the
 //! superblock are durable. (2) The keeper notes their number. A crash between leaves the number of
 //! an earlier superblock: the flash is believed, and so is a copy from after that one.
 //!
 //! Invariants: no note is ahead of the superblock that a crash leaves on the flash, or the flash
-//! would count as a copy of itself. One note is under way at a time, and the next one has the
-//! newest number. No request and no checkpoint waits for a note. The end of a cache does: a note
-//! that came later could undo that of the next opening.
+//! would count as a copy of itself. One note of a number is under way at a time, and the next one
+//! has the newest number. No request and no checkpoint waits for it. The end of a cache waits for
+//! each note: a note that came later could undo that of the next opening.
 //!
 //! It does not keep the number.
 
 use crate::{
     conditions::condition::{Condition, Severity},
     error::EngineError,
-    fence::FenceKeeper,
+    fence::{FenceKeeper, Note},
     shared::Shared,
 };
-use larder_device::{IoFuture, runtime::compute};
+use larder_device::IoFuture;
 use larder_format::{Superblock, WriteMode};
 use std::{sync::Arc, time::Duration};
 
@@ -53,10 +53,8 @@ impl Shared {
     async fn note_until_newest(&self, keeper: Arc<dyn FenceKeeper>) {
         let mut task = self.notes.task();
         let newest = || self.superblock.durable_sequence();
-        while let Some(sequence) = task.next(self.runtime.now(), newest, || self.is_closing()) {
-            let (completer, answer) = IoFuture::pending();
-            keeper.clone().note_newest(sequence, Box::new(move |noted| completer.complete(Ok(noted))));
-            match answer.await.unwrap_or_else(|_| Err("no thread makes the note".to_owned())) {
+        while let Some(sequence) = task.next(newest, || self.is_closing()) {
+            match self.note_with(&keeper, Note::Newest(sequence)).await {
                 Ok(()) => self.notes.keep(sequence),
                 Err(why) => {
                     self.notes.refuse(why);
@@ -67,15 +65,25 @@ impl Shared {
         }
     }
 
+    /// Makes a note, and returns when the keeper has answered. The note's age shows meanwhile.
+    ///
+    /// # Errors
+    /// The keeper's sentence.
+    pub(super) async fn note_with(&self, keeper: &Arc<dyn FenceKeeper>, note: Note) -> Result<(), String> {
+        let _owed = self.notes.owe(self.runtime.now());
+        let (completer, answer) = IoFuture::pending();
+        keeper.clone().note(note, Box::new(move |noted| completer.complete(Ok(noted))));
+        answer.await.unwrap_or_else(|_| Err("no thread makes the note".to_owned()))
+    }
+
     /// Tells the keeper the mode in force, and the durable superblock's number.
     ///
     /// # Errors
     /// [`EngineError::State`].
     pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
-        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
+        let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };
         let sequence = self.superblock.durable_sequence();
-        let noted = compute(&*self.runtime, move || keeper.note_superblock(mode, sequence)).await?;
-        noted.map_err(EngineError::State)?;
+        self.note_with(keeper, Note::Mode(mode, sequence)).await.map_err(EngineError::State)?;
         self.notes.keep(sequence);
         Ok(())
     }
@@ -96,14 +104,18 @@ impl Shared {
 
     /// Returns the condition that the newest superblock is not noted.
     pub(crate) fn note_condition(&self) -> Option<Condition> {
-        let why = match self.notes.trouble(self.runtime.now()) {
-            (waited, _) if waited >= SLOW => format!("the state directory has not answered for {} s", waited.as_secs()),
-            (_, refused) => refused?,
+        let what = match self.notes.trouble(self.runtime.now()) {
+            (waited, _) if waited >= SLOW => format!(
+                "the state directory has not answered for {} s: a change of the mode and a fence wait for it, and a copy \
+                 of the flash from before its newest superblock would be believed",
+                waited.as_secs()
+            ),
+            (_, refused) => format!(
+                "the newest superblock is not noted ({}): a copy of the flash from before it would be believed; the note \
+                 is tried again",
+                refused?
+            ),
         };
-        let what = format!(
-            "the newest superblock is not noted ({why}): a copy of the flash from before it would be believed; the note \
-             is tried again"
-        );
         Some(Condition { name: "superblock_unnoted", severity: Severity::Warning, what })
     }
 }

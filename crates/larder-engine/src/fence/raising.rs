@@ -13,7 +13,7 @@
 use crate::{
     config::Tuning,
     error::EngineError,
-    fence::{Fence, Raised},
+    fence::{Fence, Note, Raised},
     recover::recovered::Recovered,
     shared::Shared,
     standing::nameless,
@@ -71,10 +71,9 @@ impl Shared {
         let raised = match &self.tuning.fence.0 {
             None => Err("no state directory was named; serve with --state DIR".to_owned()),
             Some(keeper) => {
-                let (keeper, superblock_sequence) = (keeper.clone(), self.superblock.get().sequence);
-                let fence = Raised { why: reason.to_string(), dirty_bytes, superblock_sequence, is_destaged: false };
-                let raised = compute(&*self.runtime, move || keeper.raise(fence)).await;
-                raised.unwrap_or_else(|_| Err("the process ends".to_owned()))
+                let (why, superblock_sequence) = (reason.to_string(), self.superblock.get().sequence);
+                let fence = Raised { why, dirty_bytes, superblock_sequence, is_destaged: false };
+                self.note_with(keeper, Note::Raised(fence)).await
             }
         };
         let result = raised.clone().map_err(|why| EngineError::NoFence { flash: reason, why });
@@ -120,8 +119,8 @@ impl Shared {
     /// [`EngineError::State`]: then the next opening counts the data that was dirty as lost.
     pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
         let is_news = self.state.lock().fence == Fence::Up { is_destaged: false };
-        if let (true, Some(keeper)) = (is_news, self.tuning.fence.0.clone()) {
-            compute(&*self.runtime, move || keeper.note_destaged()).await?.map_err(EngineError::State)?;
+        if let (true, Some(keeper)) = (is_news, &self.tuning.fence.0) {
+            self.note_with(keeper, Note::Destaged).await.map_err(EngineError::State)?;
             self.state.lock().fence = Fence::Up { is_destaged: true };
         }
         Ok(())
@@ -131,8 +130,8 @@ impl Shared {
     /// than the origin any more.
     pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
         self.checkpoint(false).await?;
-        let Some(keeper) = self.tuning.fence.0.clone() else { return Ok(()) };
-        compute(&*self.runtime, move || keeper.lower()).await?.map_err(EngineError::State)
+        let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };
+        self.note_with(keeper, Note::Lowered).await.map_err(EngineError::State)
     }
 }
 

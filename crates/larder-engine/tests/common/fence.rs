@@ -4,16 +4,13 @@
 
 use larder_engine::{
     FenceKeeper, WriteMode,
-    fence::{Keeper, NoteAnswer, Raised},
+    fence::{Keeper, Note, NoteAnswer, Raised},
 };
 use parking_lot::Mutex;
 use std::sync::{
     Arc,
     atomic::{AtomicBool, AtomicU64, Ordering::*},
 };
-
-/// A note of the newest superblock that the keeper has not answered.
-type Asked = (u64, NoteAnswer);
 
 /// The kept fence.
 #[derive(Default)]
@@ -25,9 +22,9 @@ pub struct MemoryFence {
     broken: AtomicBool,
     /// The numbers that the engine had noted in the background, in order.
     newest: Mutex<Vec<u64>>,
-    /// Notes are not answered; the one that waits for its answer.
+    /// Notes are not answered; those that wait for their answer.
     hangs: AtomicBool,
-    waiting: Mutex<Option<Asked>>,
+    waiting: Mutex<Vec<(Note, NoteAnswer)>>,
 }
 
 impl MemoryFence {
@@ -63,18 +60,16 @@ impl MemoryFence {
         self.broken.store(broken, SeqCst);
     }
 
-    /// Makes the keeper leave notes in the background without an answer, or answer again.
+    /// Makes the keeper leave notes without an answer, or answer again.
     pub fn hang(&self, hangs: bool) {
         self.hangs.store(hangs, SeqCst);
-        let waiting = if hangs { None } else { self.waiting.lock().take() };
-        if let Some((sequence, answer)) = waiting {
-            self.answer(sequence, answer);
-        }
+        let waiting = if hangs { Vec::new() } else { std::mem::take(&mut *self.waiting.lock()) };
+        waiting.into_iter().for_each(|(note, answer)| answer(self.keep(note)));
     }
 
-    /// Returns the number that waits for its answer, if one does.
-    pub fn waiting(&self) -> Option<u64> {
-        self.waiting.lock().as_ref().map(|(sequence, _)| *sequence)
+    /// Returns the notes that wait for their answer, in the order of the engine.
+    pub fn waiting(&self) -> Vec<Note> {
+        self.waiting.lock().iter().map(|(note, _)| note.clone()).collect()
     }
 
     /// Returns the numbers that were noted in the background since the last call.
@@ -82,13 +77,26 @@ impl MemoryFence {
         std::mem::take(&mut self.newest.lock())
     }
 
-    fn answer(&self, sequence: u64, answer: NoteAnswer) {
-        let noted = self.check();
-        if noted.is_ok() {
-            self.sequence.fetch_max(sequence, SeqCst);
-            self.newest.lock().push(sequence);
+    /// Makes a note at once, or refuses it.
+    pub fn keep(&self, note: Note) -> Result<(), String> {
+        self.check()?;
+        match note {
+            Note::Raised(fence) => drop(self.raised.lock().get_or_insert(fence)),
+            Note::Destaged => self.destaged.store(true, SeqCst),
+            Note::Lowered => {
+                *self.raised.lock() = None;
+                self.destaged.store(false, SeqCst);
+            }
+            Note::Mode(mode, sequence) => {
+                self.sequence.fetch_max(sequence, SeqCst);
+                *self.mode.lock() = Some(mode);
+            }
+            Note::Newest(sequence) => {
+                self.sequence.fetch_max(sequence, SeqCst);
+                self.newest.lock().push(sequence);
+            }
         }
-        answer(noted);
+        Ok(())
     }
 
     fn check(&self) -> Result<(), String> {
@@ -107,37 +115,18 @@ impl FenceKeeper for MemoryFence {
         let is_destaged = self.destaged.load(SeqCst);
         Ok(self.raised.lock().clone().map(|fence| Raised { is_destaged, ..fence }))
     }
-    fn raise(&self, fence: Raised) -> Result<(), String> {
-        self.check()?;
-        self.raised.lock().get_or_insert(fence);
-        Ok(())
-    }
     fn newest_superblock(&self) -> u64 {
         self.sequence()
     }
-    fn lower(&self) -> Result<(), String> {
-        self.check()?;
-        *self.raised.lock() = None;
-        self.destaged.store(false, SeqCst);
-        Ok(())
-    }
-    fn note_destaged(&self) -> Result<(), String> {
-        self.check()?;
-        self.destaged.store(true, SeqCst);
-        Ok(())
-    }
-    fn note_superblock(&self, mode: WriteMode, sequence: u64) -> Result<(), String> {
-        self.check()?;
-        self.sequence.fetch_max(sequence, SeqCst);
-        *self.mode.lock() = Some(mode);
-        Ok(())
-    }
-    fn note_newest(self: Arc<Self>, sequence: u64, answer: NoteAnswer) {
+    fn note(self: Arc<Self>, note: Note, answer: NoteAnswer) {
         if self.hangs.load(SeqCst) {
-            let before = self.waiting.lock().replace((sequence, answer));
-            assert!(before.is_none(), "one note at a time");
+            let mut waiting = self.waiting.lock();
+            let is_number = |note: &Note| matches!(note, Note::Newest(_));
+            let second = is_number(&note) && waiting.iter().any(|(other, _)| is_number(other));
+            assert!(!second, "one note of a number at a time");
+            waiting.push((note, answer));
         } else {
-            self.answer(sequence, answer);
+            answer(self.keep(note));
         }
     }
 }

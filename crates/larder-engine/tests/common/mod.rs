@@ -12,8 +12,8 @@ pub mod design;
 
 use larder_core::{Lba, SlotId};
 use larder_device::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, Standing, WriteFlags,
-    ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, Standing,
+    WriteFlags, ZeroFlags,
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
 };
@@ -152,6 +152,9 @@ impl BlockDevice for Probe {
     }
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
         self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
+    }
+    fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
+        IoFuture::ready(self.sim.plan().check(IoOp::Standing, 0, 0).map(|()| None))
     }
     fn look(&self) -> IoFuture<Standing> {
         self.looks.fetch_add(1, Relaxed);

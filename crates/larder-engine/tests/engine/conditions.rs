@@ -341,6 +341,14 @@ fn superblock_repaired() {
     scene.raised("superblock_repaired");
 }
 
+/// The end itself is in order.
+fn origin_unmarked() {
+    let mut scene = Scene::back();
+    scene.world.origin.sim.plan().add(always(IoOp::Standing, IoErrorKind::Io));
+    scene.world.close();
+    assert!(scene.heard.count("+origin_unmarked") == 1 && scene.world.superblock().clean_shutdown);
+}
+
 fn superblock_unnoted() {
     let scene = Scene::back();
     scene.fence.break_down(true);
@@ -418,6 +426,7 @@ const SCENES: &[(&str, Act)] = &[
     }),
     ("origin_gone", |_| origin_gone()),
     ("origin_hangs", |_| origin_hangs()),
+    ("origin_unmarked", |_| origin_unmarked()),
     ("superblock_repaired", |_| superblock_repaired()),
     ("superblock_unnoted", |_| superblock_unnoted()),
     ("switching_mode", |_| switching_mode()),

@@ -9,7 +9,7 @@ use larder_device::{
     rng::Rng,
     sim::SimDeviceOptions,
 };
-use larder_engine::{EngineError, WriteMode, config::TrimPolicy};
+use larder_engine::{EngineError, WriteMode, config::TrimPolicy, fence::Note};
 
 const CHUNK: u64 = 8 << 10;
 
@@ -294,7 +294,7 @@ fn a_kept_trim_behind_a_fence_is_not_dropped_silently() {
     world.crash();
     let why = "the origin was served alone".to_owned();
     let alone = larder_engine::fence::Raised { why, dirty_bytes: 0, superblock_sequence: 0, is_destaged: false };
-    larder_engine::FenceKeeper::raise(&*fence, alone).expect("a fence");
+    fence.keep(Note::Raised(alone)).expect("a fence");
     match world.try_open() {
         Err(EngineError::Fenced { dirty_bytes, .. }) => assert_eq!(dirty_bytes, 32 * CHUNK),
         opened => panic!("opened: {opened:?}"),

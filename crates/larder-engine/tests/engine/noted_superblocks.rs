@@ -7,7 +7,7 @@ use crate::common::*;
 use crate::conditions::Heard;
 use crate::fence::MemoryFence;
 use larder_device::{IoOp, Runtime, rng::Rng, sim::Schedule};
-use larder_engine::{WriteMode, conditions::Severity};
+use larder_engine::{WriteMode, conditions::Severity, fence::Note, status::mode_name};
 use larder_format::layout::SUPERBLOCK_OFFSETS;
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
@@ -101,7 +101,7 @@ fn a_superblock_is_not_noted_before_both_twins_have_it() {
     wait(&world);
     fence.hang(true);
     checkpoint(&world);
-    assert!(fence.waiting().is_some());
+    assert_eq!(fence.waiting().len(), 1);
     let whole = world.superblock().sequence;
     world.flash.take_events();
     world.flash.slow_down(&world.runtime, Duration::from_secs(1));
@@ -133,7 +133,8 @@ fn a_keeper_that_hangs_keeps_nothing_waiting() {
         checkpoint(&world);
     }
     assert!(world.runtime.now() - began < Duration::from_secs(5) && !is_told(&world));
-    let first = fence.waiting().expect("a note that waits");
+    let waiting = fence.waiting();
+    let [Note::Newest(first)] = waiting[..] else { panic!("{waiting:?}") };
     wait(&world);
     assert!(is_told(&world), "{:?}", world.status().conditions);
     fence.hang(false);
@@ -143,6 +144,42 @@ fn a_keeper_that_hangs_keeps_nothing_waiting() {
     assert!(newest >= first + 19 && !is_told(&world));
     world.close();
     assert_eq!(fence.sequence(), world.superblock().sequence);
+}
+
+/// The mode that lets the origin lack data begins after its note. The note of another mode follows
+/// that mode.
+#[test]
+fn a_switch_whose_note_hangs_holds_no_write() {
+    for (seed, to) in [(7, WriteMode::Back), (8, WriteMode::Through), (9, WriteMode::Around)] {
+        let (mut world, fence) = world(seed, Schedule::Timed);
+        let before = if to == WriteMode::Back { WriteMode::Through } else { WriteMode::Back };
+        world.run(world.cache().set_mode(before)).expect("a switch");
+        world.write(0, &noise(seed, CHUNK));
+        wait(&world);
+        fence.hang(true);
+        let (cache, switched) = (world.cache().clone(), Arc::new(Mutex::new(false)));
+        let over = switched.clone();
+        world.runtime.spawn(Box::pin(async move { *over.lock() = cache.set_mode(to).await.is_ok() }));
+        wait(&world);
+        let waiting = fence.waiting();
+        assert!(waiting.iter().any(|note| matches!(note, Note::Mode(mode, _) if *mode == to)), "{to:?}: {waiting:?}");
+        let in_force = if to == WriteMode::Back { before } else { to };
+        assert_eq!((world.status().mode, *switched.lock()), (mode_name(in_force), false));
+        assert!(is_told(&world), "{to:?}: {:?}", world.status().conditions);
+        let began = world.runtime.now();
+        for round in 0..10 {
+            world.write(round * CHUNK as u64, &noise(100 + round, CHUNK));
+            world.flush();
+        }
+        assert!(world.runtime.now() - began < Duration::from_secs(5), "{to:?}: writes wait for the note");
+        assert_eq!(world.status().dirty_bytes, 0, "{to:?}: the keeper has no note of write-back");
+        fence.hang(false);
+        wait(&world);
+        assert!(
+            *switched.lock() && world.status().mode == mode_name(to) && fence.mode() == Some(to) && !is_told(&world)
+        );
+        world.close();
+    }
 }
 
 /// The mark of the orderly end is on the flash then, and no note comes after the end.
@@ -156,7 +193,7 @@ fn an_end_waits_for_a_note_behind_its_checkpoint() {
     let over = is_over.clone();
     world.runtime.spawn(Box::pin(async move { *over.lock() = cache.close().await.is_ok() }));
     wait(&world);
-    assert!(world.superblock().clean_shutdown && !*is_over.lock() && fence.waiting().is_some());
+    assert!(world.superblock().clean_shutdown && !*is_over.lock() && fence.waiting().len() == 1);
     fence.hang(false);
     wait(&world);
     assert!(*is_over.lock());

@@ -8,7 +8,7 @@ use crate::behind_our_back::{CHUNK, FLASH_BYTES, ORIGIN_BYTES, at, content, fail
 use crate::ends::Frozen;
 use crate::support::wire::Wire;
 use crate::support::{
-    Loop, MIB, Mounted, Scratch, Volume, ends, eventually, have_mounts, have_tools, larder, run, sh, stands_in,
+    Loop, MIB, Mounted, Scratch, Volume, begin, ends, eventually, have_mounts, have_tools, larder, run, sh, stands_in,
 };
 
 /// Makes the state directory of a test, and returns its path.
@@ -129,7 +129,8 @@ fn a_state_directory_that_takes_no_note_is_told() {
     volume.serve().stop();
 }
 
-/// Checkpoints and requests go on, with one worker, too. An end that is cut off names the file.
+/// Checkpoints and requests go on, with one worker, too, and beside a switch of the mode. An end
+/// that is cut off names the file.
 #[test]
 fn a_state_directory_that_hangs_keeps_no_checkpoint_waiting() {
     let name = "a state directory that hangs";
@@ -152,6 +153,11 @@ fn a_state_directory_that_hangs_keeps_no_checkpoint_waiting() {
     wire.flush();
     assert!(wire.read(0, CHUNK) == content(1));
     assert_eq!(noted(state), before, "it hangs");
+    let switch = begin(larder(["set", "--mode", "write-through", "--flash"]).arg(&volume.flash));
+    eventually("the switch waits for its note alone", || volume.status()["mode"] == "write-through");
+    wire.write(0, &content(2));
+    wire.flush();
+    drop(switch);
     drop(wire);
     server.ask_to_end();
     eventually("the end is cut off", || server.complaints().contains("writing the state file"));
@@ -159,7 +165,7 @@ fn a_state_directory_that_hangs_keeps_no_checkpoint_waiting() {
     let (status, said) = server.ended(std::time::Duration::from_secs(20));
     assert!(status.code() == Some(1) && said.contains("while the cache was being closed"), "{status}: {said}");
     let server = volume.serve();
-    assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(1));
+    assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(2));
     server.stop();
 }
 

@@ -115,6 +115,11 @@ fn is_told(server: &Server, line: &str) {
     eventually(line, || server.complaints().contains(line));
 }
 
+/// Waits for the second time: the complaints are those of all servers of a test.
+fn is_told_again(server: &Server, line: &str) {
+    eventually("it is told again", || server.complaints().matches(line).count() == 2);
+}
+
 #[test]
 fn a_file_system_of_the_origin_that_hangs_stops_no_thread_of_the_server() {
     let scratch = Scratch::new("hanging-file");
@@ -163,10 +168,10 @@ fn a_file_system_of_the_origin_that_hangs_stops_no_thread_of_the_server() {
     wire.flush();
     drop(wire);
     let hung = file.fuse.hang();
-    is_told(&server, "condition raised: origin_hangs");
+    is_told_again(&server, "condition raised: origin_hangs");
     server.ask_to_end();
     let (status, said) = server.ended(SOON);
-    assert!(status.success(), "{said}");
+    assert!(status.success() && said.contains("condition raised: origin_unmarked"), "{said}");
     drop(hung);
     let server = volume.serve();
     assert_eq!(volume.status()["recovery"]["clean_shutdown"], true);
@@ -201,7 +206,7 @@ fn an_origin_alone_takes_clients_and_ends_though_its_file_system_hangs() {
 
     let server = serve();
     let hung = file.fuse.hang();
-    eventually("it is told again", || server.complaints().matches("condition raised: origin_hangs").count() == 2);
+    is_told_again(&server, "condition raised: origin_hangs");
     let began = Instant::now();
     server.ask_to_end();
     // The kernel may keep the process until its requests are over.
