@@ -11,6 +11,7 @@
 //!
 //! It does not choose: the design does.
 
+mod memory;
 mod passed;
 mod provisional;
 
@@ -18,7 +19,7 @@ use crate::{
     design::{Deferred, Design, DesignStats, DirtyCounts, Hit, Leaving, Lookup, NewMapping},
     ledger::Ledger,
     ranges::Run,
-    types::{Fingerprint, Lba, SlotId},
+    types::{Lba, SlotId},
 };
 use std::ops::Deref;
 
@@ -66,16 +67,6 @@ impl<D: Design + ?Sized> Decider<D> {
     pub fn hit(&self, lba: Lba) -> Option<Hit> {
         let hit = self.design.hit(lba)?;
         (!self.is_provisional || !self.ledger.is_trimmed(lba)).then_some(hit)
-    }
-
-    /// Returns a content as [`Mapping::remembered`](crate::design::Mapping::remembered).
-    pub fn remembered(&self, lba: Lba) -> Option<Fingerprint> {
-        self.design.remembered(lba).filter(|_| !self.ledger.is_trimmed(lba))
-    }
-
-    /// Returns as [`Mapping::is_ghost`](crate::design::Mapping::is_ghost).
-    pub fn is_ghost(&self, lba: Lba) -> bool {
-        self.design.is_ghost(lba) && !self.ledger.is_trimmed(lba)
     }
 
     /// Maps `lba`; a write that the origin lacks has a sequence number. Replaces an older mapping

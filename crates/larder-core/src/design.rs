@@ -5,13 +5,15 @@
 //! question to a design: it is told which mappings are dirty, because it gates eviction on them.
 //!
 //! A design is a [`Mapping`] with [`Slots`] that can [`Persist`]. A design that must read flash
-//! before it is sure is [`Provisional`], too.
+//! before it is sure is [`Provisional`], too. A design that remembers replaced addresses has a
+//! [`Memory`].
 //!
 //! Invariants: those of its parts.
 
 mod counts;
 mod deferred;
 mod mapping;
+mod memory;
 mod persist;
 mod provisional;
 mod slots;
@@ -21,6 +23,7 @@ pub use counts::{DesignStats, DirtyCounts};
 pub use deferred::Deferred;
 pub use mapping::Mapping;
 pub(crate) use mapping::unmap_some;
+pub use memory::{Ghost, Memory};
 pub use persist::Persist;
 pub use provisional::Provisional;
 pub use slots::Slots;
@@ -38,6 +41,16 @@ pub trait Design: Mapping + Slots + Persist + Send + Sync {
 
     /// Returns its provisional part, to change it.
     fn provisional_mut(&mut self) -> Option<&mut dyn Provisional> {
+        None
+    }
+
+    /// Returns its memory, in a design that remembers replaced addresses.
+    fn memory(&self) -> Option<&dyn Memory> {
+        None
+    }
+
+    /// Returns its memory, to change it.
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
         None
     }
 }

@@ -8,7 +8,6 @@
 use super::Decider;
 use crate::{
     design::{Design, Mapping, Persist, Slots, Use, Victim},
-    history::{Draft, Trust},
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -44,9 +43,6 @@ passed_on! {
     Persist: fn begin_export();
     Persist: fn next_slots() -> Option<Vec<ExportedSlot>>;
     Persist: fn next_fingerprints() -> Option<Vec<(Fingerprint, Place)>>;
-    Persist: fn export_history(draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool;
-    Persist: fn trust_history(trust: Trust);
-    Persist: fn restore_page(page: usize, bytes: &[u8]) -> bool;
     Persist: fn restore_class(slot: SlotId, class: StreamClass);
     Persist: fn restore_fingerprint(fingerprint: &Fingerprint, place: &Place);
     Persist: fn restore_duplicate(fingerprint: &Fingerprint, place: &Place);

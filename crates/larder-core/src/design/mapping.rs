@@ -54,27 +54,11 @@ pub trait Mapping {
     /// Forgets `lba`. Returns whether it was mapped, or a crash might bring that back.
     fn unmap(&mut self, lba: Lba) -> bool;
 
-    /// Returns the remembered content of `lba`, if `lba` is unmapped and the content is stored for
-    /// others.
-    ///
-    /// The caller may map `lba` as a duplicate of it. A design without ghosts has none.
-    fn remembered(&self, _lba: Lba) -> Option<Fingerprint> {
-        None
-    }
-
     /// Forgets `lba` before an overwrite that maps it anew. Returns as [`Mapping::unmap`].
     ///
     /// A design that counts an overwrite as a use of the address keeps the address in mind.
     fn suspend(&mut self, lba: Lba) -> bool {
         self.unmap(lba)
-    }
-
-    /// Returns whether `lba` is a ghost: an address that the design remembers without its data.
-    ///
-    /// A request of a ghost is a miss that informs the design. A ghost is not mapped, and its known
-    /// content is not stored. A design that remembers no replaced address has none.
-    fn is_ghost(&self, _lba: Lba) -> bool {
-        false
     }
 
     /// Forgets a run of chunks of any length.

@@ -6,7 +6,6 @@
 
 use super::ExportedMapping;
 use crate::{
-    history::{Draft, Trust},
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -41,22 +40,6 @@ pub trait Persist {
     /// after the beginning is left out; the log has it if its mapping lasts until it is logged.
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>>;
 
-    /// Returns an empty draft of the design's history: its order of addresses, and its ghosts.
-    ///
-    /// The history goes into pages of [`PAGE_BYTES`](crate::history::PAGE_BYTES), the last one
-    /// shorter, and drops entries without room. A design has a history or
-    /// [pages](Provisional::page_count), or neither.
-    fn begin_history(&self) -> Option<Draft> {
-        None
-    }
-
-    /// Adds the next piece to the draft; returns whether more follows. The design may change
-    /// between two pieces. Doubtful addresses come without content, because the origin may have
-    /// lost it.
-    fn export_history(&mut self, _draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        false
-    }
-
     /// Returns the known fingerprints with live places, least recent first.
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)>;
 
@@ -65,16 +48,6 @@ pub trait Persist {
 
     /// Begins recovery and makes room for so many mappings and fingerprints.
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64);
-
-    /// Recovery: says how far the history of the checkpoint holds. Without this call the content of
-    /// every unmapped address is unknown.
-    fn trust_history(&mut self, _trust: Trust) {}
-
-    /// Recovery: takes a page of the design or of its history. Returns false and changes nothing
-    /// for an invalid page.
-    fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
-        false
-    }
 
     /// Recovery: hints that `lba` is about to be mapped, so that many waits for memory become one.
     /// Changes nothing.

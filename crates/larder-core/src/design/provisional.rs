@@ -137,6 +137,9 @@ pub trait Provisional {
     /// Returns one of these pages.
     fn export_page(&self, page: usize) -> Vec<u8>;
 
+    /// Recovery: takes a page. Returns false and changes nothing for an invalid one.
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool;
+
     /// Returns the slots in use that a metadata slot describes, as ascending runs: first slot and
     /// length.
     ///

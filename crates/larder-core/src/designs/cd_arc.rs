@@ -5,7 +5,7 @@
 //! uses a WEU with no mappings in T1 ∪ T2". The rest is D-ARC, see `d_arc.rs`: addresses are on
 //! T1, T2, B1, B2 and B3, and those in T1 and T2 have their data. Those in B1, B2 and B3 remember
 //! their fingerprints, and hit while a WEU is known to have their content. The caller then maps
-//! them again ([`Mapping::remembered`]). If every WEU has an address in T1 or T2, D-ARC's
+//! them again ([`Memory::ghost`]). If every WEU has an address in T1 or T2, D-ARC's
 //! MANAGEMETADATACACHE moves addresses out of them until one WEU has none.
 //!
 //! Mappings, dirty chunks, fragments, WEUs and recovery are those of `nitro.rs`, which this design
@@ -43,11 +43,14 @@
 //! It does not forget an address by itself that a log may know.
 
 mod lists;
+mod memory;
 mod persist;
 mod restored;
 
 use crate::{
-    design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim, unmap_some},
+    design::{
+        Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, Memory, NewMapping, Slots, Use, Victim, unmap_some,
+    },
     history::{self},
     named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
@@ -224,22 +227,6 @@ impl Mapping for CdArc {
         uses.iter().for_each(|hit| self.process(hit.number));
     }
 
-    fn remembered(&self, lba: Lba) -> Option<Fingerprint> {
-        let fingerprint = self.lists.find(lba).and_then(|i| self.lists.fingerprint(i))?;
-        let is_mapped = self.nitro.peek(lba) != Lookup::Miss;
-        (!is_mapped && self.has_room_for(lba))
-            .then_some(fingerprint)
-            .filter(|fingerprint| self.nitro.peek_duplicate(fingerprint).is_some())
-    }
-
-    fn is_ghost(&self, lba: Lba) -> bool {
-        let Some(i) = self.lists.find(lba).filter(|&i| !matches!(self.lists.list(i), LEFT | OWED)) else {
-            return false;
-        };
-        let is_stored = |content: Fingerprint| self.nitro.peek_duplicate(&content).is_some();
-        self.nitro.peek(lba) == Lookup::Miss && !self.lists.fingerprint(i).is_some_and(is_stored)
-    }
-
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         let place = self.nitro.find_duplicate(fingerprint)?;
         self.found = Some((place, *fingerprint));
@@ -381,5 +368,13 @@ impl Design for CdArc {
         stats.lba_index_ram_bytes += self.lists.ram_bytes() as u64;
         stats.ghosts = self.lists.total() - stats.mapped_chunks;
         stats
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(self)
+    }
+
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        Some(self)
     }
 }

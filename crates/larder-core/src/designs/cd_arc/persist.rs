@@ -7,7 +7,6 @@
 use super::{CdArc, Restoring};
 use crate::{
     design::{ExportedMapping, Persist},
-    history::{Draft, Trust},
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -23,14 +22,6 @@ impl Persist for CdArc {
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
         self.nitro.export_fingerprints()
-    }
-
-    fn begin_history(&self) -> Option<Draft> {
-        Some(self.new_draft())
-    }
-
-    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        self.draft(draft, is_doubtful)
     }
 
     fn begin_export(&mut self) {
@@ -62,17 +53,6 @@ impl Persist for CdArc {
         self.nitro.end_restore(is_trimmed);
         let restoring = self.restoring.take().unwrap_or_default();
         self.put_restored(restoring, is_trimmed);
-    }
-
-    fn trust_history(&mut self, trust: Trust) {
-        if let Some(restoring) = &mut self.restoring {
-            restoring.is_trusted = trust == Trust::Whole;
-        }
-    }
-
-    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        let shape = self.shape();
-        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
     }
 
     fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {

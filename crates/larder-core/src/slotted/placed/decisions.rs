@@ -9,9 +9,9 @@
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{
-        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Slots, Use, Victim, unmap_some,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, Use, Victim,
+        unmap_some,
     },
-    history::{Draft, Trust},
     slots::{ExportedSlot, SlotState},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
     walk::{Numbers, PIECE},
@@ -49,15 +49,6 @@ impl Mapping for Placed {
             self.decision.freed.is_empty() && self.decision.evicted.is_empty(),
             "more than the order changed"
         );
-    }
-
-    fn remembered(&self, lba: Lba) -> Option<Fingerprint> {
-        let held = self.known(lba).filter(|_| self.dedup)?;
-        (self.peek(lba) == Lookup::Miss).then_some(Fingerprint(held.fingerprint))
-    }
-
-    fn is_ghost(&self, lba: Lba) -> bool {
-        self.design.knows(lba) && self.known(lba).is_none() && self.peek(lba) == Lookup::Miss
     }
 
     fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
@@ -275,14 +266,6 @@ impl Persist for Placed {
         Some(self.known_among(slots, &self.held_since))
     }
 
-    fn begin_history(&self) -> Option<Draft> {
-        Some(self.new_draft())
-    }
-
-    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        self.draft(draft, is_doubtful)
-    }
-
     fn export_slots(&self) -> Vec<ExportedSlot> {
         self.mappings.export_slots()
     }
@@ -301,16 +284,6 @@ impl Persist for Placed {
         if let Some(restoring) = self.restoring.take() {
             self.put_restored(restoring, is_trimmed);
             self.entries_changed = 0;
-        }
-    }
-
-    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        self.note_page(page, bytes)
-    }
-
-    fn trust_history(&mut self, trust: Trust) {
-        if let Some(restoring) = &mut self.restoring {
-            restoring.trust = Some(trust);
         }
     }
 
@@ -363,5 +336,13 @@ impl Design for Placed {
         stats.ghosts = design.ghosts;
         stats.metadata_entries_changed = self.entries_changed;
         stats
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(self)
+    }
+
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        Some(self)
     }
 }

@@ -5,7 +5,7 @@
 //! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
 use super::{
-    Bucketed, HEAD_PAGES, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish,
+    Bucketed, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish,
     entries::{EntryState, Until},
     exact::PIECES,
 };
@@ -223,20 +223,6 @@ impl Persist for Bucketed {
 
     fn begin_restore(&mut self, _mappings: u64, _fingerprints: u64) {
         self.is_restoring = true;
-    }
-
-    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
-        match (page.checked_sub(HEAD_PAGES), bytes.first_chunk()) {
-            (None, Some(generation)) => {
-                self.generation = self.generation.max(u32::from_le_bytes(*generation));
-                true
-            }
-            (None, None) => false,
-            (Some(page), _) => {
-                self.is_uncounted = true;
-                self.indices.core.restore_page(page, bytes)
-            }
-        }
     }
 
     fn end_restore(&mut self, _is_trimmed: &dyn Fn(Lba) -> bool) {

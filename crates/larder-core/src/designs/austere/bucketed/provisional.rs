@@ -182,6 +182,20 @@ impl Provisional for Bucketed {
         }
     }
 
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        match (page.checked_sub(HEAD_PAGES), bytes.first_chunk()) {
+            (None, Some(generation)) => {
+                self.generation = self.generation.max(u32::from_le_bytes(*generation));
+                true
+            }
+            (None, None) => false,
+            (Some(page), _) => {
+                self.is_uncounted = true;
+                self.indices.core.restore_page(page, bytes)
+            }
+        }
+    }
+
     fn stored_runs(&self) -> Vec<(SlotId, u32)> {
         self.indices.core.runs().map(|run| (SlotId(run.first), run.count)).collect()
     }
