@@ -545,8 +545,12 @@ fn a_flush_past_the_flash_reaches_the_origin() {
             // waits.
             world.read(0, CHUNK);
             world.settle();
-            world.runtime.run_for(Duration::from_secs(5));
-            assert!(world.status().degraded, "{mode:?}");
+            // The order of completions decides how much time the tries take.
+            let fails = (0..12).any(|_| {
+                world.runtime.run_for(Duration::from_secs(5));
+                world.status().degraded
+            });
+            assert!(fails, "{mode:?}");
             world.write(at(1), &noise(2, CHUNK));
             world.flush();
             assert!(fence.is_up());
