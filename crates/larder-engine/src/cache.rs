@@ -22,6 +22,7 @@ use crate::{
     fence::notes::Notes,
     fence::raising::behind_fence,
     geometry::Geometry,
+    lifecycle::Lifecycle,
     log_room::reservations::Reservations,
     origin_state,
     pins::Pins,
@@ -119,7 +120,7 @@ impl Cache {
             superblock.dedup && superblock.fp_index_percent > 0,
         );
         let mut state = found.state;
-        state.origin_unflushed = false;
+        state.origin_flushes.note_durable();
         if emptied {
             state.empty(new_design(&superblock, found.geometry.chunk_count)?);
         }
@@ -171,13 +172,7 @@ impl Cache {
             waiting_for_room: AtomicU32::new(0),
             waiting_for_destage: AtomicU32::new(0),
             is_nameless: AtomicBool::new(false),
-            expects_end: AtomicBool::new(false),
-            draining: AtomicBool::new(false),
-            closing: AtomicBool::new(false),
-            finishing: AtomicBool::new(false),
-            tasks: AtomicU32::new(0),
-            ends: AtomicU32::new(0),
-            abandoned: AtomicBool::new(false),
+            life: Lifecycle::default(),
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };
         if let Some(telling) = &shared.telling {

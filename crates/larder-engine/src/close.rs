@@ -21,11 +21,7 @@ use crate::{
 };
 use larder_core::Lba;
 use larder_device::IoFuture;
-use std::{
-    future::Future,
-    pin::pin,
-    sync::{Arc, atomic::Ordering::*},
-};
+use std::{future::Future, pin::pin, sync::Arc};
 
 impl Cache {
     /// Ends the cache: waits for running work, flushes, and writes a checkpoint that marks a clean
@@ -37,7 +33,7 @@ impl Cache {
     /// Those of the devices; then the next opening recovers as from a crash.
     pub async fn close(&self) -> Result<(), EngineError> {
         let shared = self.shared();
-        shared.draining.store(true, Release);
+        shared.life.drain();
         shared.wake_waiting();
         // A ticket over all chunks is behind all writes.
         let asker = Asker::new(Audience::Operator);
@@ -54,7 +50,7 @@ impl Cache {
         drop(self);
         loop {
             let stopped = shared.signals.stopped.listen();
-            if shared.ends.load(Acquire) == 0 {
+            if !shared.life.has_ends() {
                 break;
             }
             stopped.await;
@@ -86,14 +82,14 @@ impl Shared {
     }
 
     async fn end_all(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
-        self.draining.store(true, Release);
+        self.life.drain();
         // It counts from here on, because the cache may be dropped meanwhile.
         let finishing = Finishing::begin(self);
         self.settle().await;
         let flushed = self.flush(asker).await;
         // All tasks but the committer end before the last checkpoint, because no write may follow
         // its mark.
-        self.closing.store(true, Release);
+        self.life.close();
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
         let failed = {
@@ -129,9 +125,7 @@ impl Shared {
 
     /// Makes all running work end, as a crash would; no new work begins.
     pub(crate) fn stop(&self) {
-        self.draining.store(true, Release);
-        self.closing.store(true, Release);
-        self.abandoned.store(true, Release);
+        self.life.abandon();
         self.wake_waiting();
         self.wake_tasks();
     }
@@ -158,7 +152,7 @@ impl Shared {
         let mut work = pin!(work);
         loop {
             let changed = self.signals.pace.listen();
-            if self.is_closing() && !self.abandoned.load(Acquire) {
+            if self.is_closing() && !self.life.is_abandoned() {
                 return None;
             }
             let mut result = None;
@@ -173,7 +167,7 @@ impl Shared {
     async fn stop_tasks(&self, left: u32) {
         loop {
             let stopped = self.signals.stopped.listen();
-            if self.tasks.load(Acquire) <= left {
+            if self.life.tasks() <= left {
                 return;
             }
             self.wake_tasks();
@@ -218,14 +212,14 @@ struct Ending(Arc<Shared>);
 
 impl Ending {
     fn begin(shared: &Arc<Shared>) -> Self {
-        shared.ends.fetch_add(1, AcqRel);
+        shared.life.end_begins();
         Ending(shared.clone())
     }
 }
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.0.ends.fetch_sub(1, AcqRel);
+        self.0.life.end_is_over();
         self.0.signals.stopped.notify();
     }
 }
@@ -235,14 +229,14 @@ struct Finishing<'a>(&'a Shared);
 
 impl<'a> Finishing<'a> {
     fn begin(shared: &'a Shared) -> Self {
-        shared.finishing.store(true, Release);
+        shared.life.set_finishing(true);
         Finishing(shared)
     }
 }
 
 impl Drop for Finishing<'_> {
     fn drop(&mut self) {
-        self.0.finishing.store(false, Release);
+        self.0.life.set_finishing(false);
         self.0.signals.commit_wanted.notify();
     }
 }

@@ -343,7 +343,7 @@ impl Shared {
         let end = lbas.last().map_or(0, |lba| lba.0 + 1).max(last.first.0 + last.count);
         let _ticket = self.destage_tickets.ask(first, end - first.0).granted().await;
         let _room = self.reserve_batch(runs::MARKS_MAX + lbas.len()).await.map_err(|_| ())?;
-        let failures = self.state.lock().origin_flush_failures;
+        let failures = self.state.lock().origin_flushes.failures();
         let zeroed = self.zero_runs(runs).await;
         let written = self.destage_held(lbas).await;
         // The flush of the chunks flushed the zeroes, too.
@@ -380,7 +380,7 @@ impl Shared {
     /// A flush that failed since then, for another task, may have lost the writes.
     async fn flush_destaged(self: &Arc<Self>, failures: u64) -> Result<(), ()> {
         self.flush_origin().await.map_err(|_| ())?;
-        if self.state.lock().origin_flush_failures == failures { Ok(()) } else { Err(()) }
+        if self.state.lock().origin_flushes.failures() == failures { Ok(()) } else { Err(()) }
     }
 }
 

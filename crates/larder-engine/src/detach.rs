@@ -69,7 +69,7 @@ impl Cache {
     /// Notes that the cache will be closed soon. Requests go on, and from now on a write that the
     /// flash refuses for want of room waits as long as one of the end itself.
     pub fn expect_end(&self) {
-        self.shared().expects_end.store(true, std::sync::atomic::Ordering::Release);
+        self.shared().life.expect_end();
     }
 
     /// Returns the superblock in force.

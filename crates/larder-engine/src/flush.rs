@@ -172,7 +172,7 @@ impl Shared {
                 // cache from ending.
                 let (entries, held) = (state.log.entries.len(), state.design.held_entries());
                 let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && held >= HELD_ENTRIES_MAX / 2;
-                let many = is_full && !failed && !self.may_end();
+                let many = is_full && !failed && !self.life.is_committer_alone();
                 ((wanted || many) && !state.log.dead, crowded)
             };
             if work && crowded && !self.is_closing() {
@@ -197,7 +197,7 @@ impl Shared {
                 }
                 self.counters.commits.fetch_add(1, Relaxed);
                 self.signals.committed.notify();
-            } else if self.may_end() {
+            } else if self.life.is_committer_alone() {
                 // The last task to end: the others may still need commits.
                 self.state.lock().log.ended = true;
                 self.signals.committed.notify();
@@ -207,11 +207,6 @@ impl Shared {
                 failed = false;
             }
         }
-    }
-
-    /// Returns whether the committer is the last task of a cache that ends.
-    fn may_end(&self) -> bool {
-        self.is_closing() && !self.finishing.load(Acquire) && self.tasks.load(Acquire) == 1
     }
 
     async fn run_commit(self: &Arc<Self>) -> Result<(), IoError> {

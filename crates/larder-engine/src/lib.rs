@@ -36,6 +36,7 @@ pub mod flush;
 pub(crate) mod geometry;
 pub mod in_flight;
 pub(crate) mod kept;
+pub(crate) mod lifecycle;
 #[cfg(feature = "lock-times")]
 pub mod lock_times;
 pub mod log_area;

@@ -21,7 +21,7 @@ use std::{
 impl Shared {
     /// Asks the origin again from now on, if that may show its health and no task does.
     pub(crate) fn ask_origin_again(self: &Arc<Self>) {
-        if self.origin_watch.questions().is_empty() || self.draining.load(Acquire) {
+        if self.origin_watch.questions().is_empty() || self.life.is_draining() {
             return;
         }
         if self.asks_origin.swap(true, AcqRel) {
@@ -57,8 +57,8 @@ impl Shared {
         loop {
             let changed = self.signals.pace.listen();
             let left = until.saturating_sub(self.runtime.now());
-            if self.draining.load(Acquire) || left.is_zero() {
-                return !self.draining.load(Acquire);
+            if self.life.is_draining() || left.is_zero() {
+                return !self.life.is_draining();
             }
             either(self.runtime.delay(left), changed).await;
         }
@@ -69,7 +69,7 @@ impl Shared {
         if let Some(offset) = questions.read {
             self.unless_closing(self.origin_watch.ask_to_read(offset)).await;
         }
-        if questions.flush && !self.draining.load(Acquire) {
+        if questions.flush && !self.life.is_draining() {
             // The next FLUSH is told of a failure.
             let _ = self.flush_origin_again().await;
         }

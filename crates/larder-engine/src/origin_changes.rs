@@ -106,7 +106,7 @@ impl Shared {
         let (first, count) = self.geometry.chunks_of(offset, len);
         state.origin_changes.changing.push((first.0, first.0 + count));
         let whole = self.whole_chunks(offset, len);
-        OriginChange { shared: self, first, count, whole, succeeded: false, failures: state.origin_flush_failures }
+        OriginChange { shared: self, first, count, whole, succeeded: false, failures: state.origin_flushes.failures() }
     }
 
     /// Makes a change of the origin, to its end, and again if a flush of the origin failed
@@ -124,16 +124,16 @@ impl Shared {
     {
         let mut tries = 0;
         loop {
-            let failures = self.state.lock().origin_flush_failures;
+            let failures = self.state.lock().origin_flushes.failures();
             self.to_its_end(change()).await?;
             tries += 1;
             // This look comes last: no step comes between it and the answer.
             let state = self.state.lock();
-            if fua || state.origin_flush_failures == failures {
+            if fua || state.origin_flushes.failures() == failures {
                 return Ok(());
             }
             if tries == TRIES_MAX {
-                return state.origin_flushes.last_error.clone().map_or(Ok(()), |error| Err(error.into()));
+                return state.origin_flushes.last_error().cloned().map_or(Ok(()), |error| Err(error.into()));
             }
         }
     }
@@ -167,7 +167,7 @@ impl Drop for OriginChange<'_> {
     fn drop(&mut self) {
         let mut state = self.shared.state.lock();
         let run = (self.first.0, self.first.0 + self.count);
-        let is_whole = self.succeeded && state.origin_flush_failures == self.failures;
+        let is_whole = self.succeeded && state.origin_flushes.failures() == self.failures;
         let rewritten = if is_whole { self.whole.clone() } else { 0..0 };
         state.origin_changes.end(run, rewritten);
         // A read that began meanwhile may have seen the old or the new content: its fill is

@@ -32,10 +32,7 @@ use crate::{
     replay::Replay,
     state::State,
     store, superblock,
-    unflushed::{
-        unlogged::Unlogged,
-        waiting::{OriginFlushes, Unflushed},
-    },
+    unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
     walk::{LogWalk, Reader},
     zeroed_parts::parts::ZeroedParts,
 };
@@ -314,11 +311,8 @@ pub async fn recover_by(
         },
         unflushed: Unflushed::default(),
         unlogged: Unlogged::default(),
-        // An earlier opening may have left writes to the origin without a flush.
-        origin_unflushed: true,
         origin_changes: OriginChanges::default(),
-        origin_flush_failures: 0,
-        origin_flushes: OriginFlushes::default(),
+        origin_flushes: OriginFlushes::after_an_earlier_opening(),
         flash_failed: None,
         unreadable_since: None,
         fence: Fence::Down,

@@ -62,15 +62,14 @@ impl Patience {
 
     /// Returns whether a write with this error is tried again.
     pub(crate) fn is_left(&mut self, shared: &Shared, error: &IoError) -> bool {
-        if shared.abandoned.load(Acquire) || shared.state.lock().flash_failed.is_some() {
+        if shared.life.is_abandoned() || shared.state.lock().flash_failed.is_some() {
             return false;
         }
         let now = shared.runtime.now();
         let waited = now.saturating_sub(self.began);
         match error.kind {
             kind if kind.is_shortage() => {
-                let ends = shared.draining.load(Acquire) || shared.expects_end.load(Acquire);
-                let ending_since = ends.then(|| *self.ending_since.get_or_insert(now));
+                let ending_since = shared.life.is_ending().then(|| *self.ending_since.get_or_insert(now));
                 shared.tuning.flash_full_timeout.is_none_or(|most| waited < most)
                     && ending_since.is_none_or(|since| now.saturating_sub(since) < END_WAIT)
             }

@@ -11,6 +11,7 @@ use crate::{
     error::EngineError,
     fence::notes::Notes,
     geometry::Geometry,
+    lifecycle::Lifecycle,
     log_room::reservations::Reservations,
     mode::current::CurrentMode,
     pins::Pins,
@@ -32,7 +33,7 @@ use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*},
+        atomic::{AtomicBool, AtomicU32, AtomicUsize},
     },
     time::Duration,
 };
@@ -155,21 +156,8 @@ pub struct Shared {
     pub(crate) flash_watch: Arc<Watch>,
     /// The file of the flash has lost its name.
     pub is_nameless: AtomicBool,
-    /// An end is near: waits for room are short from now on.
-    pub(crate) expects_end: AtomicBool,
-    /// The cache begins to close: it refuses new requests and those that wait for room.
-    pub draining: AtomicBool,
-    /// All data is written, and the background tasks may end.
-    pub closing: AtomicBool,
-    /// A closing cache still needs commits.
-    pub finishing: AtomicBool,
-    /// Background tasks that run.
-    pub tasks: AtomicU32,
-    /// Closes that run or wait for their turn. They are not counted as tasks, because they wait for
-    /// the tasks.
-    pub ends: AtomicU32,
-    /// The cache was dropped: no operation begins any more, except a close that is under way.
-    pub abandoned: AtomicBool,
+    /// The steps from the opening to the end.
+    pub life: Lifecycle,
 }
 
 impl Shared {
@@ -194,7 +182,7 @@ impl Shared {
     /// Returns an error if the cache is closing. Room may never come then, and the close must still
     /// end.
     pub fn refuse_if_draining(&self) -> Result<(), EngineError> {
-        if self.draining.load(Acquire) { Err(EngineError::Closed) } else { Ok(()) }
+        if self.life.is_draining() { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Returns the index entries that writers in flight may add after a look for room. A tiny index
@@ -215,7 +203,7 @@ impl Shared {
 
     /// Spawns a counted background task, for which the close waits.
     pub fn spawn_counted(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
-        self.tasks.fetch_add(1, AcqRel);
+        self.life.task_begins();
         let guard = TaskGuard(self.clone());
         self.runtime.spawn(Box::pin(async move {
             let _guard = guard;
@@ -234,7 +222,7 @@ impl Shared {
         self: &Arc<Self>,
         operation: impl Future<Output = Result<T, EngineError>> + Send + 'static,
     ) -> Result<T, EngineError> {
-        if self.abandoned.load(Acquire) && self.ends.load(Acquire) == 0 {
+        if !self.life.admits_work() {
             return Err(EngineError::Closed);
         }
         let (completer, result) = IoFuture::pending();
@@ -244,7 +232,7 @@ impl Shared {
 
     /// Returns whether the cache is closing.
     pub fn is_closing(&self) -> bool {
-        self.closing.load(Acquire)
+        self.life.is_closing()
     }
 }
 
@@ -252,7 +240,7 @@ struct TaskGuard(Arc<Shared>);
 
 impl Drop for TaskGuard {
     fn drop(&mut self) {
-        self.0.tasks.fetch_sub(1, AcqRel);
+        self.0.life.task_is_over();
         self.0.signals.stopped.notify();
         self.0.signals.commit_wanted.notify();
     }

@@ -25,10 +25,7 @@ use crate::{
     prefetch::buffer::PrefetchBuffer,
     segment::open::OpenWeu,
     state_lock::Touched,
-    unflushed::{
-        unlogged::Unlogged,
-        waiting::{OriginFlushes, Unflushed},
-    },
+    unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
@@ -80,12 +77,8 @@ pub struct State {
     pub unflushed: Unflushed,
     /// Chunks whose only mapping is in RAM: it can be forgotten without an entry.
     pub unlogged: Unlogged,
-    /// The origin was written since its last flush.
-    pub origin_unflushed: bool,
     /// Changes of the origin by write-throughs, write-arounds and trims, and its possible losses.
     pub origin_changes: OriginChanges,
-    /// Failed flushes of the origin. Earlier writes may be lost, even if a later flush succeeds.
-    pub origin_flush_failures: u64,
     /// Flushes of the origin.
     pub origin_flushes: OriginFlushes,
     /// The error of a failed flash: no record is stored any more, and writes go past the flash. See

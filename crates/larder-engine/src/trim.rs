@@ -203,7 +203,7 @@ impl Shared {
                 zeroed.map(|()| &self.counters.origin_zero_bytes)
             }
         };
-        self.state.lock().note_origin_written();
+        self.state.lock().origin_flushes.note_written();
         self.note_origin(&result);
         result?.fetch_add(to - from, Relaxed);
         if to < offset + len {

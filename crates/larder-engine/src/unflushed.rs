@@ -19,6 +19,7 @@
 //! [`Shared::drain`], for the commit timer and for a queue of insertions that fills up. Forgetting
 //! a mapping never flushes.
 
+pub(crate) mod flushes;
 pub(crate) mod unlogged;
 pub(crate) mod waiting;
 
@@ -34,14 +35,7 @@ impl State {
     ///
     /// In write-back they need none: data that a destage wrote without a flush is dirty still.
     fn origin_matters(&self) -> bool {
-        self.mode.get() != WriteMode::Back && self.origin_is_unflushed()
-    }
-
-    /// Returns whether the origin may lose written data in a power loss.
-    fn origin_is_unflushed(&self) -> bool {
-        // A flush in flight may miss writes that completed after it began, and has promised nothing
-        // yet.
-        self.origin_unflushed || self.origin_flushes.in_flight
+        self.mode.get() != WriteMode::Back && self.origin_flushes.are_due()
     }
 
     /// Logs a clean mapping whose record was written, if it is still its chunk's mapping.
@@ -86,17 +80,11 @@ impl State {
         (current && self.design.dirty_seq(lba).is_none()).then_some(lba)
     }
 
-    /// Notes that the origin was written, or that a write of it failed.
-    pub(crate) fn note_origin_written(&mut self) {
-        self.origin_unflushed = true;
-        self.origin_flushes.written_since_failure = true;
-    }
-
     /// Notes a successful flush of the origin that began when `upto` was the next number.
     fn origin_was_flushed(&mut self, upto: u64, changes_upto: u64) {
         self.origin_changes.flushed(changes_upto);
         // Without a write since the last flush began, that flush also covers the later entries.
-        let upto = if self.origin_is_unflushed() { upto } else { u64::MAX };
+        let upto = if self.origin_flushes.are_due() { upto } else { u64::MAX };
         for entry in self.unflushed.take_below(upto) {
             let is_mapped = self.still_mapped(&entry).is_some();
             self.log_settled(entry, is_mapped);
@@ -105,19 +93,13 @@ impl State {
 
     /// Notes a failed flush of the origin: earlier writes may be lost, even if a later flush
     /// succeeds.
-    ///
-    /// A repeated flush without a write since the last failure loses nothing new: that is told, or
-    /// yet to be told.
     fn origin_flush_failed(&mut self, error: &IoError, is_repeated: bool) {
         let mode = self.mode.get();
-        let loses_more = std::mem::take(&mut self.origin_flushes.written_since_failure) || !is_repeated;
-        self.origin_unflushed = true;
-        self.origin_flush_failures += 1;
-        self.origin_flushes.last_error = Some(error.clone());
+        let loses_more = self.origin_flushes.fail(error, is_repeated);
         self.origin_changes.flush_failed();
+        // In write-back, destages are tried again.
         if loses_more && (mode != WriteMode::Back || self.flash_failed.is_some()) {
-            let failure = (self.origin_flush_failures, error.clone());
-            self.origin_flushes.untold = [Some(failure.clone()), Some(failure)];
+            self.origin_flushes.leave_untold();
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
         if mode != WriteMode::Back {
@@ -157,12 +139,11 @@ impl Shared {
 
     async fn flush_origin_once(self: &Arc<Self>, is_repeated: bool) -> Result<(), IoError> {
         let (failures, wanted) = {
-            let state = self.state.lock();
-            if !state.origin_is_unflushed() {
+            let flushes = &self.state.lock().origin_flushes;
+            if !flushes.are_due() {
                 return Ok(());
             }
-            let flushes = &state.origin_flushes;
-            (state.origin_flush_failures, flushes.begun + 1)
+            (flushes.failures(), flushes.begun() + 1)
         };
         // It runs to its end even if the requester gives up: other tasks need its outcome.
         let this = self.clone();
@@ -180,25 +161,22 @@ impl Shared {
         let _turn = self.origin_flush_turns.take().await;
         let (upto, changes_upto) = {
             let mut state = self.state.lock();
-            if let Some(error) =
-                state.origin_flushes.last_error.clone().filter(|_| state.origin_flush_failures != failures)
-            {
-                return Err(error);
+            let flushes = &mut state.origin_flushes;
+            if let Some(error) = flushes.last_error().filter(|_| flushes.failures() != failures) {
+                return Err(error.clone());
             }
             // Without a failure since, the flushes that began since are over and succeeded.
-            if state.origin_flushes.begun >= wanted || !state.origin_is_unflushed() {
+            if flushes.begun() >= wanted || !flushes.are_due() {
                 return Ok(());
             }
-            state.origin_unflushed = false;
-            state.origin_flushes.begun += 1;
-            state.origin_flushes.in_flight = true;
-            (state.unflushed.next_number, state.origin_changes.next_number())
+            flushes.begin();
+            (state.unflushed.next_number(), state.origin_changes.next_number())
         };
         self.counters.origin_flushes.fetch_add(1, Relaxed);
         let result = self.origin.flush().await;
         self.note_origin(&result);
         let mut state = self.state.lock();
-        state.origin_flushes.in_flight = false;
+        state.origin_flushes.end();
         match &result {
             Ok(()) => state.origin_was_flushed(upto, changes_upto),
             Err(error) => {
@@ -238,7 +216,7 @@ impl Shared {
     /// That of the flush.
     pub fn tell(&self, asker: &Asker) -> Result<(), EngineError> {
         let state = self.state.lock();
-        let Some((number, error)) = &state.origin_flushes.untold[asker.whom as usize] else { return Ok(()) };
+        let Some((number, error)) = state.origin_flushes.untold(asker.whom) else { return Ok(()) };
         asker.heard.store(*number, Relaxed);
         Err(self.origin_failed(error.clone(), true))
     }
@@ -248,8 +226,7 @@ impl Shared {
     pub fn answer<T, E>(&self, asker: &Asker, answer: Result<T, E>) -> Result<T, E> {
         let heard = asker.heard.load(Relaxed);
         if answer.is_err() && heard > 0 {
-            let untold = &mut self.state.lock().origin_flushes.untold[asker.whom as usize];
-            *untold = untold.take().filter(|(number, _)| *number > heard);
+            self.state.lock().origin_flushes.note_told(asker.whom, heard);
         }
         answer
     }
@@ -257,11 +234,8 @@ impl Shared {
     /// Flushes the origin in the background, and then logs the entries that wait for it. No task
     /// waits.
     pub fn drain(self: &Arc<Self>) {
-        {
-            let unflushed = &mut self.state.lock().unflushed;
-            if unflushed.is_empty() || std::mem::replace(&mut unflushed.draining, true) {
-                return;
-            }
+        if !self.state.lock().unflushed.begin_drain() {
+            return;
         }
         let this = self.clone();
         self.spawn_counted(async move {
@@ -269,7 +243,7 @@ impl Shared {
             let _ = this.flush_origin().await;
             let upto = {
                 let mut state = this.state.lock();
-                state.unflushed.draining = false;
+                state.unflushed.end_drain();
                 state.log.next_seq()
             };
             this.request_commit(upto, false);

@@ -169,7 +169,7 @@ impl Shared {
         self.counters.origin_bytes_written.fetch_add(data.len() as u64, Relaxed);
         let result = self.origin.write(from, data, flags).await;
         // A failed write may have changed the origin, too.
-        self.state.lock().note_origin_written();
+        self.state.lock().origin_flushes.note_written();
         debug_assert!(!matches!(&result, Err(error) if error.kind == IoErrorKind::Unaligned));
         self.note_origin(&result);
         result

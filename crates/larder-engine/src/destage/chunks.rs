@@ -85,7 +85,7 @@ impl Shared {
         };
         let Some(newest) = newest else { return Ok(0) };
         let newest = self.make_destageable(newest).await?;
-        let failures = self.state.lock().origin_flush_failures;
+        let failures = self.state.lock().origin_flushes.failures();
         // (2)
         let mut batch = self.gather(lbas, newest);
         self.read_dirty(&mut batch).await;

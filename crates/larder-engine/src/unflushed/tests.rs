@@ -10,7 +10,7 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
     let (cache, runtime) = full_cache();
     let mut state = cache.shared.state.lock();
     // The flush takes the earlier entries out.
-    state.origin_unflushed = false;
+    state.origin_flushes.note_durable();
     state.origin_was_flushed(u64::MAX, u64::MAX);
     let mut tried = 0;
     for number in 0..CHUNKS {
@@ -19,14 +19,14 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
         if state.in_memory[place.slot.0 as usize] {
             continue;
         }
-        state.origin_unflushed = true;
+        state.origin_flushes.note_written();
         state.map_clean(Lba(number), NewMapping::Duplicate { place }, Some(fingerprint));
-        assert!(state.unflushed.entries.contains_key(&number), "the origin was not flushed");
+        assert!(state.unflushed.has(Lba(number)), "the origin was not flushed");
         // It may be freed already, and stays so until the log says otherwise.
         state.free_ahead(place.slot);
         assert!(state.design.is_freed(place.slot, u64::MAX));
         let logged = state.log.entries.len();
-        state.origin_unflushed = false;
+        state.origin_flushes.note_durable();
         state.origin_was_flushed(u64::MAX, u64::MAX);
         assert_eq!(state.log.entries.len(), logged + 1, "the mapping");
         assert!(!state.design.is_freed(place.slot, u64::MAX), "{:?} has a chunk behind what frees it", place.slot);

@@ -1,12 +1,10 @@
-//! The clean mappings that wait for a flush of the origin, and the flushes with their untold
-//! failures.
+//! The clean mappings that wait for a flush of the origin, and the requesters of one.
 //!
 //! Invariants: a chunk has one waiting entry at most.
 //!
 //! It does not flush.
 
 use larder_core::Lba;
-use larder_device::IoError;
 use larder_format::LogEntry;
 use std::{
     collections::BTreeMap,
@@ -18,9 +16,9 @@ use std::{
 #[derive(Default)]
 pub struct Unflushed {
     /// By chunk: the entry's number, and the entry.
-    pub(super) entries: BTreeMap<u64, (u64, LogEntry)>,
-    pub(super) next_number: u64,
-    pub(super) draining: bool,
+    entries: BTreeMap<u64, (u64, LogEntry)>,
+    next_number: u64,
+    is_draining: bool,
 }
 
 impl Unflushed {
@@ -32,6 +30,26 @@ impl Unflushed {
     /// Returns whether no entry waits.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Returns the number of the next entry.
+    pub(super) fn next_number(&self) -> u64 {
+        self.next_number
+    }
+
+    /// Returns whether a chunk has an entry.
+    #[cfg(test)]
+    pub(super) fn has(&self, lba: Lba) -> bool {
+        self.entries.contains_key(&lba.0)
+    }
+
+    /// Begins a flush for the entries. Returns false if there are none, or one is under way.
+    pub(super) fn begin_drain(&mut self) -> bool {
+        !self.is_empty() && !std::mem::replace(&mut self.is_draining, true)
+    }
+
+    pub(super) fn end_drain(&mut self) {
+        self.is_draining = false;
     }
 
     pub(super) fn insert(&mut self, lba: Lba, entry: LogEntry) {
@@ -67,21 +85,6 @@ impl Unflushed {
         taken.sort_unstable_by_key(|&(number, _)| number);
         taken.into_iter().map(|(_, entry)| entry).collect()
     }
-}
-
-/// Flushes of the origin, one of which runs at a time.
-#[derive(Default)]
-pub struct OriginFlushes {
-    /// Flushes that began.
-    pub(super) begun: u64,
-    pub(super) in_flight: bool,
-    /// The origin was written since the last failure.
-    pub(super) written_since_failure: bool,
-    /// The error of the last failure.
-    pub last_error: Option<IoError>,
-    /// The same, with its number, for each untold [`Audience`], if clients' writes go to the
-    /// origin. (Destages are tried again.)
-    pub(super) untold: [Option<(u64, IoError)>; 2],
 }
 
 /// The party that is told, once, of a failed flush of the origin, regardless of the flush's
