@@ -124,6 +124,11 @@ impl Watch {
         gone.or_else(|| failing.next()).cloned()
     }
 
+    /// Returns the error of the last look at the standing; `None` if that succeeded.
+    pub fn look_error(&self) -> Option<IoError> {
+        if self.is_well() { None } else { self.health.lock().failing[LOOK].clone() }
+    }
+
     /// Returns whether no kind of operation fails.
     fn is_well(&self) -> bool {
         self.is_well.load(Acquire)

@@ -40,8 +40,11 @@ impl Shared {
     pub fn conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
         let mut found = of_state(state, counts, self.geometry.chunk_bytes as u64);
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
-        if let Some((error, waiting)) = self.refusals.standing().filter(|_| state.flash_failed.is_none()) {
-            let Condition { name, severity, what } = flash_refuses(&error, waiting);
+        let refuses = self.refusals.standing().map(|(error, waiting)| flash_refuses(&error, waiting));
+        let unlooked = || self.flash_watch.look_error().map(|error| flash_unlooked(&error));
+        if state.flash_failed.is_none()
+            && let Some(Condition { name, severity, what }) = refuses.or_else(unlooked)
+        {
             add(name, severity, what);
         }
         if let Some(error) = self.origin_watch.error() {
@@ -127,6 +130,12 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let what =
         format!("{how} ({error}): {writes} tried again; reads go on, and nothing acknowledged is lost meanwhile");
     Condition { name, severity: Severity::Degraded, what }
+}
+
+/// Returns the condition of a flash whose name and size cannot be asked for.
+pub(crate) fn flash_unlooked(error: &IoError) -> Condition {
+    let what = format!("the flash fails ({error}): until that succeeds, FLUSH and FUA fail in write-back");
+    Condition { name: "flash_failing", severity: Severity::Degraded, what }
 }
 
 /// Sorts conditions in the order of their listing.

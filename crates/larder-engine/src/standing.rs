@@ -17,15 +17,18 @@
 
 use crate::{
     Cache,
-    conditions::condition::{Condition, Severity},
-    conditions::origin::origin_stands,
+    conditions::{
+        condition::{Condition, Severity},
+        flash_unlooked,
+        origin::origin_stands,
+    },
     destage::reach::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
     state::State,
 };
 use larder_core::Lba;
-use larder_device::{IoError, IoErrorKind, IoOp, Standing, watched::Watch};
+use larder_device::{IoError, IoErrorKind, IoOp, IoResult, Standing, watched::Watch};
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Cache {
@@ -75,6 +78,18 @@ impl Shared {
         }
     }
 
+    /// Looks at name and size of the flash. A failed look is a condition, also if the next one
+    /// succeeds.
+    async fn look_at_flash(&self) -> IoResult<Standing> {
+        let looked = self.flash_watch.look().await;
+        if let Err(error) = &looked
+            && self.state.lock().flash_failed.is_none()
+        {
+            self.condition_raised(|| flash_unlooked(error));
+        }
+        looked
+    }
+
     /// Returns whether the flash loses what it holds: it failed, or its file has no name.
     pub(crate) fn loses_flash(&self, state: &State) -> bool {
         state.flash_failed.is_some() || self.is_nameless.load(Relaxed)
@@ -90,7 +105,7 @@ impl Shared {
     /// those of [`Shared::bring_to_origin`].
     pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
         self.commit(upto).await?;
-        match self.flash_watch.look().await.map_err(EngineError::Flash)? {
+        match self.look_at_flash().await.map_err(EngineError::Flash)? {
             Standing::Sound | Standing::Renamed => Ok(()),
             Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
             Standing::Unlinked => {
@@ -109,7 +124,7 @@ impl Shared {
     /// [`EngineError::FlashFailed`] when some of it cannot be destaged; [`EngineError::NoFence`] if
     /// that is for want of a fence; [`EngineError::Flash`] when the flash cannot be looked at.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
-        let error = match self.flash_watch.look().await {
+        let error = match self.look_at_flash().await {
             Ok(Standing::Sound | Standing::Renamed) => return Ok(()),
             Ok(Standing::Unlinked) => nameless("the origin does not take all that is dirty"),
             Ok(Standing::Truncated(bytes)) => self.fail_cut_flash(bytes),

@@ -12,8 +12,8 @@ pub mod design;
 
 use larder_core::{Lba, SlotId};
 use larder_device::{
-    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, Runtime, SharedBuf, Standing,
-    WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
+    SharedBuf, Standing, WriteFlags, ZeroFlags,
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
 };
@@ -27,7 +27,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     },
     task::Poll,
     time::Duration,
@@ -62,6 +62,7 @@ pub struct Probe {
     slow: Mutex<Option<(Arc<SimRuntime>, Duration)>>,
     stands: Arc<Mutex<Standing>>,
     looks: AtomicU64,
+    looks_fail: AtomicBool,
 }
 
 impl Probe {
@@ -72,6 +73,7 @@ impl Probe {
             slow: Mutex::new(None),
             stands: Arc::new(Mutex::new(Standing::Sound)),
             looks: AtomicU64::new(0),
+            looks_fail: AtomicBool::new(false),
         })
     }
 
@@ -103,6 +105,11 @@ impl Probe {
     /// Returns the number of times that its standing was asked for.
     pub fn looks(&self) -> u64 {
         self.looks.load(Relaxed)
+    }
+
+    /// Fails each look at its standing from now on, or none.
+    pub fn fail_looks(&self, fail: bool) {
+        self.looks_fail.store(fail, Relaxed);
     }
 
     pub fn at_full_speed(&self) {
@@ -158,6 +165,9 @@ impl BlockDevice for Probe {
     }
     fn look(&self) -> IoFuture<Standing> {
         self.looks.fetch_add(1, Relaxed);
+        if self.looks_fail.load(Relaxed) {
+            return IoFuture::ready(Err(IoError::new(IoErrorKind::Io, IoOp::Standing, 0, 0)));
+        }
         let Some((runtime, by)) = self.slow.lock().clone() else { return IoFuture::ready(Ok(*self.stands.lock())) };
         let (pause, stands) = (runtime.delay(by), self.stands.clone());
         IoFuture::boxed(async move {

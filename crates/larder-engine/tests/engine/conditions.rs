@@ -151,6 +151,34 @@ fn flash_refuses(name: &str, kind: IoErrorKind, heals_after: Duration) {
     scene.cleared(name);
 }
 
+/// The file system answers no query of name and size, and the device does all other work.
+fn device_cannot_be_looked_at(name: &str) {
+    let scene = Scene::back();
+    scene.write(0..8);
+    let is_flash = name == "flash_failing";
+    let device = if is_flash { scene.world.flash.clone() } else { scene.world.origin.clone() };
+    device.fail_looks(true);
+    scene.raised(name);
+    let flushed = scene.world.run(scene.world.cache().flush());
+    assert_eq!(flushed.is_err(), is_flash, "{flushed:?}");
+    assert!(!scene.world.status().degraded && !scene.fence.is_up());
+    assert_same(&scene.world.read(0, CHUNK), &noise(0, CHUNK), "a hit");
+    device.fail_looks(false);
+    scene.world.flush();
+    scene.cleared(name);
+}
+
+/// The look for a durable write fails, and the next look succeeds.
+fn flash_cannot_be_looked_at_for_a_moment() {
+    let scene = Scene::back();
+    scene.wait(TOLD);
+    scene.world.flash.fail_looks(true);
+    let written = scene.world.try_write(0, &noise(0, CHUNK), true);
+    scene.world.flash.fail_looks(false);
+    written.expect_err("it may not be durable");
+    scene.cleared("flash_failing");
+}
+
 fn flash_fails(name: &str, also: &[&str]) {
     let scene = Scene::back();
     scene.write(0..8);
@@ -403,7 +431,11 @@ const SCENES: &[(&str, Act)] = &[
     ("fence_refused", without_a_fence),
     ("fence_up", |name| flash_fails("flash_gone", &[name])),
     ("flash_failed", |name| flash_fails(name, &[])),
-    ("flash_failing", |name| flash_refuses(name, IoErrorKind::Io, Duration::from_secs(1))),
+    ("flash_failing", |name| {
+        flash_refuses(name, IoErrorKind::Io, Duration::from_secs(1));
+        device_cannot_be_looked_at(name);
+        flash_cannot_be_looked_at_for_a_moment();
+    }),
     ("flash_full", |name| {
         for kind in [IoErrorKind::NoSpace, IoErrorKind::Quota] {
             flash_refuses(name, kind, Duration::from_secs(600));
@@ -418,7 +450,10 @@ const SCENES: &[(&str, Act)] = &[
     ("full_of_trimmed_runs", |_| full_of_trimmed_runs()),
     ("origin_discard_keeps_data", |_| origin_discard_keeps_data()),
     ("origin_doubtful", |_| origin_doubtful()),
-    ("origin_failing", |name| origin_refuses_writes(name, IoErrorKind::Io)),
+    ("origin_failing", |name| {
+        origin_refuses_writes(name, IoErrorKind::Io);
+        device_cannot_be_looked_at(name);
+    }),
     ("origin_full", |name| {
         for kind in [IoErrorKind::NoSpace, IoErrorKind::Quota] {
             origin_refuses_writes(name, kind);
