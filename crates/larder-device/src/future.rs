@@ -5,13 +5,13 @@
 //!
 //! It does not run anything. It leaves that to the holder of the [`Completer`].
 
-use crate::{IoError, IoErrorKind, IoOp, IoResult};
+use crate::{IoError, IoErrorKind, IoOp, IoResult, watched::Pending};
 use parking_lot::Mutex;
 use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Waker, ready},
 };
 
 /// The result, now or later, of a device operation. `Send`, `'static`, and `Unpin`.
@@ -20,6 +20,8 @@ pub struct IoFuture<T>(Inner<T>);
 enum Inner<T> {
     Ready(Option<IoResult<T>>),
     Pending(Arc<Mutex<Slot<T>>>),
+    /// As `Pending`, of an operation that a watch counts until then.
+    Noted(Arc<Mutex<Slot<T>>>, Option<Pending>),
     Boxed(Pin<Box<dyn Future<Output = IoResult<T>> + Send>>),
 }
 
@@ -100,24 +102,43 @@ impl<T> Future for IoFuture<T> {
         match &mut self.0 {
             Inner::Ready(result) => Poll::Ready(result.take().expect("an IoFuture was polled after it was over")),
             Inner::Boxed(future) => future.as_mut().poll(cx),
-            Inner::Pending(slot) => {
-                let mut slot = slot.lock();
-                match slot.result.take() {
-                    Some(result) => Poll::Ready(result),
-                    None => {
-                        match &mut slot.waker {
-                            Some(waker) if waker.will_wake(cx.waker()) => {}
-                            waker => *waker = Some(cx.waker().clone()),
-                        }
-                        Poll::Pending
-                    }
+            Inner::Pending(slot) => poll_slot(slot, cx),
+            Inner::Noted(slot, pending) => {
+                let result = ready!(poll_slot(slot, cx));
+                if let Some(pending) = pending.take() {
+                    pending.end(&result);
                 }
+                Poll::Ready(result)
             }
         }
     }
 }
 
+fn poll_slot<T>(slot: &Mutex<Slot<T>>, cx: &Context<'_>) -> Poll<IoResult<T>> {
+    let mut slot = slot.lock();
+    if let Some(result) = slot.result.take() {
+        return Poll::Ready(result);
+    }
+    match &mut slot.waker {
+        Some(waker) if waker.will_wake(cx.waker()) => {}
+        waker => *waker = Some(cx.waker().clone()),
+    }
+    Poll::Pending
+}
+
 impl<T: Send + 'static> IoFuture<T> {
+    /// Ends `pending` when the result arrives. It needs no allocation if a completer delivers that.
+    pub(crate) fn noted_by(self, pending: Pending) -> IoFuture<T> {
+        match self.0 {
+            Inner::Pending(slot) => IoFuture(Inner::Noted(slot, Some(pending))),
+            inner => IoFuture::boxed(async move {
+                let result = IoFuture(inner).await;
+                pending.end(&result);
+                result
+            }),
+        }
+    }
+
     /// Maps the result when it arrives.
     pub fn map<U: Send + 'static>(self, f: impl FnOnce(IoResult<T>) -> IoResult<U> + Send + 'static) -> IoFuture<U> {
         match self.try_ready() {

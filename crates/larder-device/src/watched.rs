@@ -1,14 +1,15 @@
 //! [`Watched`]: a device that knows its unanswered operations, their success, and its standing.
 //!
-//! Invariants: an operation counts from the call until its future ends or is dropped. Operations
-//! pass unchanged; one that ends at once stays so. [`Watched::but_reads`] passes reads on
-//! uncounted, for a device whose reads stay cheap. The success of one kind of operation says
-//! nothing of another: a full device reads and flushes well.
+//! Invariants: an operation that the call does not end counts from then on, until its future ends
+//! or is dropped. Operations pass unchanged; one that ends at once stays so, and costs no look at
+//! the clock. The success of one kind of operation says nothing of another: a full device reads and
+//! flushes well.
 //!
 //! It does not end an operation that takes too long, or judge the time.
 
 pub mod again;
 pub mod looks;
+mod waiting;
 
 use crate::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
@@ -17,7 +18,6 @@ use crate::{
 use looks::Looks;
 use parking_lot::Mutex;
 use std::{
-    collections::BTreeMap,
     fmt,
     sync::{
         Arc, Weak,
@@ -25,6 +25,8 @@ use std::{
     },
     time::Duration,
 };
+pub(crate) use waiting::Pending;
+use waiting::Waiting;
 
 /// The operation that waits longest for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,11 +44,9 @@ pub struct Watch {
     clock: Arc<dyn Runtime>,
     /// Weak, so that the device closes with its last user.
     device: Weak<dyn BlockDevice>,
-    waiting: Mutex<Waiting>,
-    health: Mutex<Health>,
+    waiting: Waiting,
+    health: Arc<Health>,
     looks: Mutex<Looks>,
-    /// No kind of operation fails: the one word that a healthy operation reads.
-    is_well: AtomicBool,
 }
 
 impl fmt::Debug for Watch {
@@ -55,16 +55,24 @@ impl fmt::Debug for Watch {
     }
 }
 
+/// The success of a device's operations.
+#[derive(Default)]
+struct Health {
+    /// A kind of operation fails: the one word that a healthy operation reads.
+    is_ill: AtomicBool,
+    errors: Mutex<Errors>,
+}
+
 /// The last error of each kind of operation without a later success: of writes, of flushes, of
 /// reads, of looks.
 #[derive(Default)]
-struct Health {
+struct Errors {
     failing: [Option<IoError>; 4],
     /// The last error not yet taken.
     unseen: Option<IoError>,
 }
 
-/// The place of writes, and all that changes content, in [`Health`].
+/// The place of writes, and all that changes content, in [`Errors`].
 const WRITE: usize = 0;
 /// The place of flushes.
 const FLUSH: usize = 1;
@@ -73,7 +81,7 @@ const READ: usize = 2;
 /// The place of looks at the standing.
 const LOOK: usize = 3;
 
-/// Returns the place of an operation's kind in [`Health`]; `None` if it says nothing of a device.
+/// Returns the place of an operation's kind in [`Errors`]; `None` if it says nothing of a device.
 fn kind_of(op: IoOp) -> Option<usize> {
     match op {
         IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(WRITE),
@@ -84,31 +92,43 @@ fn kind_of(op: IoOp) -> Option<usize> {
     }
 }
 
-#[derive(Default)]
-struct Waiting {
-    next: u64,
-    /// By number, in the order of the calls.
-    began: BTreeMap<u64, (IoOp, Duration)>,
+impl Health {
+    fn note<T>(&self, op: IoOp, result: &IoResult<T>) {
+        let Some(kind) = kind_of(op) else { return };
+        match result {
+            Ok(_) if !self.is_ill.load(Acquire) => {}
+            Ok(_) => {
+                let mut errors = self.errors.lock();
+                for (other, failing) in errors.failing.iter_mut().enumerate() {
+                    // A device that does any work is back. A look need not ask the device.
+                    let is_back = |error: &IoError| kind != LOOK && error.kind == IoErrorKind::Gone;
+                    if other == kind || failing.as_ref().is_some_and(is_back) {
+                        *failing = None;
+                    }
+                }
+                self.is_ill.store(errors.failing.iter().any(Option::is_some), Release);
+            }
+            Err(error) if tells_of_device(error.kind) => {
+                let mut errors = self.errors.lock();
+                errors.failing[kind] = Some(error.clone());
+                errors.unseen = Some(error.clone());
+                self.is_ill.store(true, Release);
+            }
+            Err(_) => {}
+        }
+    }
 }
 
 impl Watch {
     /// Returns a watch over a device, which knows of no operation but its own looks.
-    pub fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
-        Watch {
-            clock,
-            device: Arc::downgrade(device),
-            waiting: Mutex::default(),
-            health: Mutex::default(),
-            looks: Mutex::default(),
-            is_well: AtomicBool::new(true),
-        }
+    fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
+        let health = Arc::<Health>::default();
+        Watch { clock, device: Arc::downgrade(device), waiting: Waiting::new(&health), health, looks: Mutex::default() }
     }
 
     /// Returns the operation that waits longest; `None` without any.
     pub fn oldest(&self) -> Option<Oldest> {
-        let waiting = self.waiting.lock();
-        let (_, &(op, began)) = waiting.began.first_key_value()?;
-        Some(Oldest { op, age: self.clock.now().saturating_sub(began), waiting: waiting.began.len() })
+        self.waiting.oldest(self.clock.now())
     }
 
     /// Returns the last error of a kind of operation without a later success.
@@ -118,59 +138,29 @@ impl Watch {
         if self.is_well() {
             return None;
         }
-        let health = self.health.lock();
-        let mut failing = health.failing.iter().flatten();
+        let errors = self.health.errors.lock();
+        let mut failing = errors.failing.iter().flatten();
         let gone = failing.clone().find(|error| error.kind == IoErrorKind::Gone);
         gone.or_else(|| failing.next()).cloned()
     }
 
     /// Returns the error of the last look at the standing; `None` if that succeeded.
     pub fn look_error(&self) -> Option<IoError> {
-        if self.is_well() { None } else { self.health.lock().failing[LOOK].clone() }
+        if self.is_well() { None } else { self.health.errors.lock().failing[LOOK].clone() }
     }
 
     /// Returns whether no kind of operation fails.
     fn is_well(&self) -> bool {
-        self.is_well.load(Acquire)
+        !self.health.is_ill.load(Acquire)
     }
 
     /// Returns the last error since the previous call, also if later operations succeeded.
     pub fn take_unseen(&self) -> Option<IoError> {
-        self.health.lock().unseen.take()
+        self.health.errors.lock().unseen.take()
     }
 
-    fn note<T>(&self, op: IoOp, result: &IoResult<T>) {
-        let Some(kind) = kind_of(op) else { return };
-        match result {
-            Ok(_) if self.is_well() => {}
-            Ok(_) => {
-                let mut health = self.health.lock();
-                for (other, failing) in health.failing.iter_mut().enumerate() {
-                    // A device that does any work is back. A look need not ask the device.
-                    let is_back = |error: &IoError| kind != LOOK && error.kind == IoErrorKind::Gone;
-                    if other == kind || failing.as_ref().is_some_and(is_back) {
-                        *failing = None;
-                    }
-                }
-                self.is_well.store(health.failing.iter().all(Option::is_none), Release);
-            }
-            Err(error) if tells_of_device(error.kind) => {
-                let mut health = self.health.lock();
-                health.failing[kind] = Some(error.clone());
-                health.unseen = Some(error.clone());
-                self.is_well.store(false, Release);
-            }
-            Err(_) => {}
-        }
-    }
-
-    fn begin(self: &Arc<Self>, op: IoOp) -> Pending {
-        let now = self.clock.now();
-        let mut waiting = self.waiting.lock();
-        let number = waiting.next;
-        waiting.next += 1;
-        waiting.began.insert(number, (op, now));
-        Pending { watch: self.clone(), number }
+    fn begin(&self, op: IoOp) -> Pending {
+        self.waiting.begin(op, self.clock.now())
     }
 }
 
@@ -180,30 +170,17 @@ fn tells_of_device(kind: IoErrorKind) -> bool {
     !matches!(kind, Cancelled | OutOfRange | Unaligned | Unsupported)
 }
 
-/// An operation under way, until its drop.
-struct Pending {
-    watch: Arc<Watch>,
-    number: u64,
-}
-
-impl Drop for Pending {
-    fn drop(&mut self) {
-        self.watch.waiting.lock().began.remove(&self.number);
-    }
-}
-
 /// A device whose operations are watched.
 pub struct Watched {
     inner: Arc<dyn BlockDevice>,
     watch: Arc<Watch>,
-    counts_reads: bool,
 }
 
 impl Watched {
     /// Watches `inner`, on the clock of `runtime`.
     pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
         let watch = Arc::new(Watch::on(&inner, runtime));
-        Watched { inner, watch, counts_reads: true }
+        Watched { inner, watch }
     }
 
     /// Watches `inner`. Returns the device and its watch.
@@ -213,29 +190,18 @@ impl Watched {
         (Arc::new(watched), watch)
     }
 
-    /// Watches all operations of `inner` but reads.
-    pub fn but_reads(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
-        Watched { counts_reads: false, ..Watched::new(inner, runtime) }
-    }
-
     /// Returns the operations under way.
     pub fn watch(&self) -> Arc<Watch> {
         self.watch.clone()
     }
 
     fn watched<T: Send + 'static>(&self, op: IoOp, start: impl FnOnce() -> IoFuture<T>) -> IoFuture<T> {
-        let pending = self.watch.begin(op);
         match start().try_ready() {
             Ok(result) => {
-                self.watch.note(op, &result);
+                self.watch.health.note(op, &result);
                 IoFuture::ready(result)
             }
-            Err(future) => IoFuture::boxed(async move {
-                let result: IoResult<T> = future.await;
-                pending.watch.note(op, &result);
-                drop(pending);
-                result
-            }),
+            Err(future) => future.noted_by(self.watch.begin(op)),
         }
     }
 }
@@ -245,10 +211,7 @@ impl BlockDevice for Watched {
         self.inner.info()
     }
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
-        match self.counts_reads {
-            true => self.watched(IoOp::Read, || self.inner.read(offset, buf)),
-            false => self.inner.read(offset, buf),
-        }
+        self.watched(IoOp::Read, || self.inner.read(offset, buf))
     }
     fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
         self.watched(IoOp::Write, || self.inner.write(offset, data, flags))
@@ -299,17 +262,6 @@ mod tests {
         assert_eq!(watch.oldest().map(|oldest| oldest.op), Some(IoOp::Flush));
         drop(flush);
         assert_eq!(watch.oldest(), None, "nobody waits for it any more");
-    }
-
-    #[test]
-    fn reads_are_left_out_where_they_are_not_to_count() {
-        let runtime = SimRuntime::new(1);
-        let device = Watched::but_reads(SimDevice::new(&runtime, "slow", 1 << 20, 512), runtime.clone());
-        let read = device.read(0, IoBuf::new(512));
-        assert_eq!(device.watch().oldest(), None);
-        let flush = device.flush();
-        assert_eq!(device.watch().oldest().map(|oldest| (oldest.op, oldest.waiting)), Some((IoOp::Flush, 1)));
-        drop((read, flush));
     }
 
     #[test]

@@ -20,6 +20,10 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("flash_failing", "nothing yet: see whether it heals; the kernel's log says more about the device"),
     ("flash_full", "make room on the flash's file system, or raise its quota"),
     ("flash_gone", "bring the flash back, then serve anew"),
+    (
+        "flash_hangs",
+        "see to the flash: the kernel's log, its driver, file system or network; what waits goes on by itself",
+    ),
     ("flash_read_errors", "look at the device: the kernel's log, its SMART data"),
     ("flash_renamed", "name its new place to each command, or rename it back"),
     ("flash_unlinked", "end the server in order, and make a new cache"),

@@ -12,8 +12,7 @@
 //! It leaves all of the work to the verbs.
 
 use crate::{
-    conditions::condition::Opening,
-    conditions::missing_mark::MissingMark,
+    conditions::{condition::Opening, devices::Watches, missing_mark::MissingMark},
     config::Tuning,
     config::policies::{OriginChanged, TrimPolicy},
     designs,
@@ -88,11 +87,15 @@ impl Cache {
         runtime: Arc<dyn Runtime>,
         tuning: Tuning,
     ) -> Result<Cache, EngineError> {
-        let (origin, origin_watch) = match &tuning.origin_watch {
-            Some(watch) => (origin, watch.clone()),
-            None => Watched::over(origin, runtime.clone()),
+        let watched = |device, watch: &Option<Arc<Watch>>| match watch {
+            Some(watch) => (device, watch.clone()),
+            None => Watched::over(device, runtime.clone()),
         };
-        let telling = Telling::begin(&tuning.listener, &origin_watch, tuning.origin_timeout, &runtime);
+        let (flash, flash_watch) = watched(flash, &tuning.flash_watch);
+        let (origin, origin_watch) = watched(origin, &tuning.origin_watch);
+        let hangs_after = tuning.origin_timeout;
+        let watches = Watches { flash: Some(flash_watch.clone()), origin: origin_watch.clone(), hangs_after };
+        let telling = Telling::begin(&tuning.listener, watches, &runtime);
         let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
         let found = recover_by(reader, Some(&*origin), &tuning).await?;
         found.superblock.check_writable()?;
@@ -132,7 +135,7 @@ impl Cache {
         let stripes = Stripes::new(tuning.read_stripes);
         let info = volume_info(&superblock, &found.geometry, &state, &*origin, tuning.trim);
         let shared = Arc::new(Shared {
-            flash_watch: Arc::new(Watch::on(&flash, runtime.clone())),
+            flash_watch,
             flash,
             origin,
             runtime,

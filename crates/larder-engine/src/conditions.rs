@@ -6,12 +6,11 @@
 //! It does not change anything.
 
 pub(crate) mod condition;
+pub(crate) mod devices;
 pub(crate) mod missing_mark;
 
-pub(crate) mod origin;
-
 use crate::{
-    conditions::origin::{origin_fails, origin_hangs},
+    conditions::devices::{flash_hangs, flash_unlooked, origin_fails, origin_hangs},
     config::policies::{OriginChanged, TrimPolicy},
     destage::Limit,
     fence::{Fence, Raised},
@@ -21,9 +20,9 @@ use crate::{
     status::counters::CounterValues,
 };
 pub use condition::{Condition, Severity};
+pub use devices::{Watches, of_origin};
 use larder_device::{IoError, IoErrorKind, IoResult};
 use larder_format::WriteMode;
-pub use origin::of_origin;
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
@@ -53,7 +52,9 @@ impl Shared {
             let Condition { name, severity, what } = origin_fails(&error, waits);
             add(name, severity, what);
         }
-        if let Some(Condition { name, severity, what }) = origin_hangs(&self.origin_watch, self.tuning.origin_timeout) {
+        let limit = self.tuning.origin_timeout;
+        let hang = [flash_hangs(&self.flash_watch, limit), origin_hangs(&self.origin_watch, limit)];
+        for Condition { name, severity, what } in hang.into_iter().flatten() {
             add(name, severity, what);
         }
         if let Some(since) = self.flash_reads_failed_lately() {
@@ -130,12 +131,6 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let what =
         format!("{how} ({error}): {writes} tried again; reads go on, and nothing acknowledged is lost meanwhile");
     Condition { name, severity: Severity::Degraded, what }
-}
-
-/// Returns the condition of a flash whose name and size cannot be asked for.
-pub(crate) fn flash_unlooked(error: &IoError) -> Condition {
-    let what = format!("the flash fails ({error}): until that succeeds, FLUSH and FUA fail in write-back");
-    Condition { name: "flash_failing", severity: Severity::Degraded, what }
 }
 
 /// Sorts conditions in the order of their listing.

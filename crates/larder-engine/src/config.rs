@@ -126,12 +126,14 @@ pub struct Tuning {
     /// always. A decision after shared ones takes all stripes, which lasts about as long as a few
     /// hits.
     pub share_after_reads: u32,
-    /// The origin hangs when a request has waited for its answer this long: a condition reports it.
-    /// The request goes on waiting.
+    /// Origin or flash hang when a request has waited for its answer this long: a condition reports
+    /// it. The request goes on waiting.
     pub origin_timeout: Duration,
     /// The watch that the caller has put before the origin. With `None`, the opening puts one
     /// there.
     pub origin_watch: Option<Arc<Watch>>,
+    /// The same before the flash.
+    pub flash_watch: Option<Arc<Watch>>,
     /// Limit of the wait of writes for which the flash has no space; after it the flash counts as
     /// failed. With `None`, they wait as long as the shortage lasts.
     pub flash_full_timeout: Option<Duration>,
@@ -167,6 +169,7 @@ impl Default for Tuning {
             share_after_reads: 8,
             origin_timeout: ORIGIN_TIMEOUT,
             origin_watch: None,
+            flash_watch: None,
             flash_full_timeout: None,
             listener: Listener::default(),
             progress: None,

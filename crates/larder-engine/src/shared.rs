@@ -152,7 +152,7 @@ pub struct Shared {
     pub waiting_for_room: AtomicU32,
     /// Writes and trims at a limit, which wait for a destage.
     pub waiting_for_destage: AtomicU32,
-    /// The standing of the flash.
+    /// The flash's unanswered requests, and its standing.
     pub(crate) flash_watch: Arc<Watch>,
     /// The file of the flash has lost its name.
     pub is_nameless: AtomicBool,

@@ -19,8 +19,7 @@ use crate::{
     Cache,
     conditions::{
         condition::{Condition, Severity},
-        flash_unlooked,
-        origin::origin_stands,
+        devices::{flash_unlooked, origin_stands},
     },
     destage::reach::{Reach, Wanted},
     error::EngineError,
@@ -32,7 +31,7 @@ use larder_device::{IoError, IoErrorKind, IoOp, IoResult, Standing, watched::Wat
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Cache {
-    /// Returns the watch over the standing of the flash.
+    /// Returns the watch over the flash: its requests, and its standing.
     pub fn flash_watch(&self) -> &Arc<Watch> {
         &self.shared().flash_watch
     }

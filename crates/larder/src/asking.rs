@@ -13,7 +13,7 @@ use larder_device::{
     threads::ThreadRuntime,
     watched::{Watch, Watched, again::ask_again_and_again, looks::look_again_and_again},
 };
-use larder_engine::tell::Telling;
+use larder_engine::{conditions::Watches, tell::Telling};
 use std::{sync::Arc, time::Duration};
 
 /// Watches `origin`, tells its conditions, and asks it again while it fails.
@@ -28,7 +28,8 @@ pub fn watched(
 ) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
     let runtime: Arc<dyn Runtime> = runtime.clone();
     let (device, watch) = Watched::over(origin, runtime.clone());
-    let telling = Telling::begin(&lines::of_server(), &watch, timeout, &runtime);
+    let watches = Watches { flash: None, origin: watch.clone(), hangs_after: timeout };
+    let telling = Telling::begin(&lines::of_server(), watches, &runtime);
     let has_ended = Arc::new(has_ended);
     let ended = has_ended.clone();
     runtime.spawn(Box::pin(look_again_and_again(Arc::downgrade(&watch), runtime.clone(), move || ended())));

@@ -107,15 +107,15 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     }
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
-    // Reads of the flash stay cheap, uncounted: writes and flushes show a flash that hangs.
-    let flash_device = Watched::but_reads(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
+    let (flash_device, flash_watch) =
+        Watched::over(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
     let (origin_device, origin_watch) =
         Watched::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
-    let flash_named = (path.display().to_string(), flash_device.watch());
+    let flash_named = (path.display().to_string(), flash_watch.clone());
     let account = Account::of(ending.steps(), Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
-    let tuning = Tuning { origin_watch: Some(origin_watch), ..tuning };
+    let tuning = Tuning { flash_watch: Some(flash_watch), origin_watch: Some(origin_watch), ..tuning };
     account.serves(&ending, "the cache was being opened");
-    let cache = open(&path, Arc::new(flash_device), origin_device, &runtime, tuning)?;
+    let cache = open(&path, flash_device, origin_device, &runtime, tuning)?;
     output::note(&format!("I/O: {}", io_backend()));
     note_open_to_others(&path);
     later.set(cache.clone());

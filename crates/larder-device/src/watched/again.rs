@@ -50,7 +50,7 @@ impl Watch {
         if self.is_well() {
             return Questions::default();
         }
-        let failing = &self.health.lock().failing;
+        let failing = &self.health.errors.lock().failing;
         // A device that answers any operation is back.
         let gone = failing.iter().flatten().find(|error| error.kind == IoErrorKind::Gone);
         let read = failing[READ].as_ref().or(gone).map(|error| error.offset);
@@ -68,8 +68,7 @@ impl Watch {
         let block = u64::from(device.info().sector_bytes);
         let pending = self.begin(IoOp::Read);
         let result = device.read(offset / block * block, IoBuf::new(block as usize)).await;
-        self.note(IoOp::Read, &result);
-        drop(pending);
+        pending.end(&result);
     }
 }
 

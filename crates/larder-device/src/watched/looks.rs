@@ -95,8 +95,7 @@ impl Watch {
     }
 
     fn end_look(self: &Arc<Self>, result: &IoResult<Standing>, pending: Pending) {
-        self.note(IoOp::Standing, result);
-        drop(pending);
+        pending.end(result);
         let (told, goes_on) = {
             let mut looks = self.looks.lock();
             if let Ok(standing) = result {

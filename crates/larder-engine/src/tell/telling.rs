@@ -6,10 +6,10 @@
 
 use crate::{
     conditions::condition::Condition,
-    conditions::origin::{of_origin, origin_fails},
+    conditions::devices::{Watches, origin_fails},
     sync::{Notify, either},
 };
-use larder_device::{Runtime, watched::Watch};
+use larder_device::Runtime;
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -127,8 +127,7 @@ impl Teller {
 pub struct Telling {
     teller: Mutex<Teller>,
     listener: Arc<dyn ConditionListener>,
-    origin: Arc<Watch>,
-    origin_timeout: Duration,
+    watches: Watches,
     /// Conditions raised since the last look; each may be over by now.
     kept: Mutex<Vec<Condition>>,
     changed: Arc<Notify>,
@@ -139,19 +138,13 @@ pub struct Telling {
 impl Telling {
     /// Begins to look, in the background, until the returned value is dropped. `None` without a
     /// listener.
-    pub fn begin(
-        listener: &Listener,
-        origin: &Arc<Watch>,
-        origin_timeout: Duration,
-        runtime: &Arc<dyn Runtime>,
-    ) -> Option<Arc<Telling>> {
+    pub fn begin(listener: &Listener, watches: Watches, runtime: &Arc<dyn Runtime>) -> Option<Arc<Telling>> {
         let listener = listener.0.clone()?;
         let changed = Arc::new(Notify::default());
         let telling = Arc::new(Telling {
             teller: Mutex::new(Teller::new(listener.clone())),
             listener,
-            origin: origin.clone(),
-            origin_timeout,
+            watches,
             kept: Mutex::default(),
             changed: changed.clone(),
             cache: Mutex::default(),
@@ -181,10 +174,11 @@ impl Telling {
         let cache = self.cache.lock().as_ref().and_then(Weak::upgrade);
         let mut standing = match &cache {
             Some(cache) => cache.conditions_now(),
-            None => of_origin(&self.origin, self.origin_timeout),
+            None => self.watches.conditions(),
         };
         standing.extend(self.listener.more());
-        let unseen = self.origin.take_unseen().filter(|_| self.origin.error().is_none());
+        let origin = &self.watches.origin;
+        let unseen = origin.take_unseen().filter(|_| origin.error().is_none());
         let over = unseen.map(|error| origin_fails(&error, false));
         for condition in std::mem::take(&mut *self.kept.lock()).into_iter().chain(over) {
             if standing.iter().all(|other| other.name != condition.name) {

@@ -20,7 +20,13 @@ use larder_engine::{
     tell::{ConditionListener, Listener},
 };
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::*},
+    },
+    time::Duration,
+};
 
 pub const CHUNK: usize = 8 << 10;
 /// Longer than the time in which the end of a condition is reported.
@@ -206,32 +212,61 @@ fn without_a_fence(name: &str) {
     scene.raised(name);
 }
 
+/// Begins a read of a chunk; the flag is set once it has succeeded.
+fn read_in_the_background(scene: &Scene, offset: u64) -> Arc<AtomicBool> {
+    let read = scene.world.cache().read(offset, IoBuf::new(CHUNK));
+    let answered = Arc::new(AtomicBool::new(false));
+    let note = answered.clone();
+    scene.world.runtime.spawn(Box::pin(async move { note.store(read.await.is_ok(), Release) }));
+    answered
+}
+
+/// Checks that a device that owes this read is told with the read's age.
+fn hangs_for_a_read(scene: &Scene, name: &str, device: &str) {
+    scene.wait(Duration::from_secs(20));
+    assert_eq!(scene.heard.count(&format!("+{name}")), 0, "not yet");
+    scene.wait(Duration::from_secs(20));
+    scene.raised(name);
+    let what = scene.world.status().health;
+    assert!(what.contains(&format!("the {device} hangs: it has not answered a read for 4")), "{what}");
+}
+
 fn origin_hangs() {
     let scene = Scene::back();
     scene.write(0..4);
     scene.world.origin.slow_down(&scene.world.runtime, Duration::from_secs(100));
-    let read = scene.world.cache().read(32 << 20, IoBuf::new(CHUNK));
-    let (answered, answer) = (Arc::new(Mutex::new(false)), read.map(|read| read.map(drop)));
-    let note = answered.clone();
-    scene.world.runtime.spawn(Box::pin(async move { *note.lock() = answer.await.is_ok() }));
-    scene.wait(Duration::from_secs(20));
-    assert_eq!(scene.heard.count("+origin_hangs"), 0, "not yet");
-    scene.wait(Duration::from_secs(20));
-    scene.raised("origin_hangs");
-    let what = scene.world.status().health;
-    assert!(what.contains("has not answered a read for 4"), "{what}");
+    let answered = read_in_the_background(&scene, 32 << 20);
+    hangs_for_a_read(&scene, "origin_hangs", "origin");
     // Work without the origin goes on.
     let began = scene.world.runtime.now();
     scene.write(4..8);
     scene.world.flush();
     assert_same(&scene.world.read(0, CHUNK), &noise(0, CHUNK), "a hit");
     assert!(scene.world.runtime.now() - began < Duration::from_secs(5));
-    assert!(!*answered.lock());
+    assert!(!answered.load(Acquire));
     // The requests that it has keep their time.
     scene.world.origin.at_full_speed();
     scene.wait(Duration::from_secs(100));
-    assert!(*answered.lock(), "it was not given up");
+    assert!(answered.load(Acquire), "it was not given up");
     scene.cleared("origin_hangs");
+}
+
+fn flash_hangs() {
+    let scene = Scene::back();
+    scene.write(0..4);
+    scene.world.flush();
+    scene.world.flash.slow_down(&scene.world.runtime, Duration::from_secs(100));
+    let answered = read_in_the_background(&scene, 0);
+    hangs_for_a_read(&scene, "flash_hangs", "flash");
+    // Work without the flash goes on.
+    let began = scene.world.runtime.now();
+    scene.world.read(32 << 20, CHUNK);
+    assert!(scene.world.runtime.now() - began < Duration::from_secs(5));
+    assert!(!answered.load(Acquire) && !scene.world.status().degraded);
+    scene.world.flash.at_full_speed();
+    scene.wait(Duration::from_secs(100));
+    assert!(answered.load(Acquire), "it was not given up");
+    scene.cleared("flash_hangs");
 }
 
 fn origin_doubtful() {
@@ -442,6 +477,7 @@ const SCENES: &[(&str, Act)] = &[
         }
     }),
     ("flash_gone", |name| flash_fails(name, &[])),
+    ("flash_hangs", |_| flash_hangs()),
     ("flash_read_errors", |_| flash_read_errors()),
     ("full_of_dirty_data", |_| {
         full_of_dirty_data();

@@ -1,15 +1,34 @@
-//! The conditions of an origin, from its watch alone.
+//! The conditions of flash and origin, from their watches alone.
 //!
 //! Invariants: without a watch's word there is no condition.
 //!
-//! It does not wait for the origin.
+//! It does not wait for a device. It leaves the flash's failed writes and reads to the cache, which
+//! repeats them.
 
 use crate::conditions::condition::{Condition, Severity};
 use larder_device::{
     IoError, IoErrorKind, Standing,
     watched::{Oldest, Watch},
 };
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
+
+/// The watches of a cache that is being opened, or of an origin without one.
+pub struct Watches {
+    /// The flash, if there is one.
+    pub flash: Option<Arc<Watch>>,
+    /// The origin.
+    pub origin: Arc<Watch>,
+    /// The age of a request from which on its device hangs.
+    pub hangs_after: Duration,
+}
+
+impl Watches {
+    /// Returns the conditions of the devices.
+    pub(crate) fn conditions(&self) -> Vec<Condition> {
+        let of_flash = self.flash.as_ref().and_then(|flash| flash_hangs(flash, self.hangs_after));
+        of_flash.into_iter().chain(of_origin(&self.origin, self.hangs_after)).collect()
+    }
+}
 
 /// Returns the condition of an origin whose last operation of a kind failed with `error`. With
 /// `dirty`, data waits to be written there.
@@ -23,16 +42,31 @@ pub fn origin_fails(error: &IoError, dirty: bool) -> Condition {
     Condition { name, severity: Severity::Degraded, what: format!("the origin fails ({error}){rest}") }
 }
 
+/// Returns the condition of a flash whose name and size cannot be asked for.
+pub(crate) fn flash_unlooked(error: &IoError) -> Condition {
+    let what = format!("the flash fails ({error}): until that succeeds, FLUSH and FUA fail in write-back");
+    Condition { name: "flash_failing", severity: Severity::Degraded, what }
+}
+
 /// Returns the condition of an origin that owes an answer for `limit` or longer.
-pub fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
+pub(crate) fn origin_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
+    hangs("origin_hangs", "origin", watch, limit)
+}
+
+/// Returns the condition of a flash that owes an answer for `limit` or longer.
+pub(crate) fn flash_hangs(watch: &Watch, limit: Duration) -> Option<Condition> {
+    hangs("flash_hangs", "flash", watch, limit)
+}
+
+fn hangs(name: &'static str, device: &str, watch: &Watch, limit: Duration) -> Option<Condition> {
     let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
     let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
     let what = format!(
-        "the origin hangs: it has not answered a {} for {} s, and {requests} for it; what needs no origin goes on",
+        "the {device} hangs: it has not answered a {} for {} s, and {requests} for it; what needs no {device} goes on",
         op.name(),
         age.as_secs()
     );
-    Some(Condition { name: "origin_hangs", severity: Severity::Degraded, what })
+    Some(Condition { name, severity: Severity::Degraded, what })
 }
 
 /// Returns the conditions of an origin, from its watch alone.
