@@ -115,13 +115,8 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
     };
     let given = path;
     let path = path.canonicalize().map_err(|error| name(IoError::from_std(&error, IoOp::Open, 0, 0)))?;
-    let options = OpenOptions {
-        direct: mode.direct,
-        read_only: mode.read_only,
-        exclusive: mode.exclusive,
-        create_bytes: None,
-        apart: true,
-    };
+    let options =
+        OpenOptions { direct: mode.direct, read_only: mode.read_only, exclusive: mode.exclusive, create_bytes: None };
     let device = FileDevice::open(&path, options).map_err(name)?;
     // A block device keeps its given name: /dev/disk/by-id/… survives a renumbering, its target
     // does not.

@@ -17,7 +17,7 @@ use crate::{
     args::{CreateArgs, Switch},
     client,
     error::{Failure, Outcome, system_reason},
-    flash::{Access, note_open_to_others, open_file},
+    flash::{Access, asking_flash, note_open_to_others, open_file},
     origin::{open_origin_within, shown},
     output, signals, size,
     state_dir::StateDir,
@@ -61,7 +61,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     // (1)
     let origin = open_origin_within(&args.origin, args.origin_limits.origin_timeout)?;
     // By its identity: it may have several names.
-    let there = fs::metadata(&args.flash).ok().and_then(|meta| FileId::of(&meta));
+    let there = asking_flash(&args.flash, || fs::metadata(&args.flash)).ok().and_then(|meta| FileId::of(&meta));
     if there.is_some() && there == origin.id {
         return Err(Failure::failed(format_args!(
             "{} cannot be both flash and origin: name two devices",

@@ -9,6 +9,7 @@ use crate::{
     error::{Failure, Outcome, reason},
     holder::{self, Holder},
     output,
+    waiting::saying_which,
 };
 use larder_device::{
     BlockDevice, IoError, IoErrorKind,
@@ -56,15 +57,19 @@ pub enum Access {
     Write,
 }
 
+/// Calls `act`, which asks the flash at `path` for a little; it says so if the flash hangs.
+pub(crate) fn asking_flash<T>(path: &Path, act: impl FnOnce() -> T) -> T {
+    saying_which(&format!("the flash {}", path.display()), act)
+}
+
 pub(crate) fn try_open(path: &Path, access: Access) -> Result<FileDevice, IoError> {
     let options = OpenOptions {
         direct: true,
         read_only: access != Access::Write,
         exclusive: access != Access::Peek,
         create_bytes: None,
-        apart: false,
     };
-    FileDevice::open(path, options)
+    asking_flash(path, || FileDevice::open(path, options))
 }
 
 /// Opens a file or block device by path.
@@ -134,7 +139,7 @@ pub fn open_flash(path: &Path, access: Access) -> Outcome<Flash> {
 pub(crate) fn read_superblock(path: &Path, device: FileDevice, access: Access) -> Outcome<Flash> {
     let id = device.id();
     let device: Arc<dyn BlockDevice> = Arc::new(device);
-    let read = block_on(superblock::read(&*device)).and_then(|(superblock, _)| {
+    let read = asking_flash(path, || block_on(superblock::read(&*device))).and_then(|(superblock, _)| {
         if access == Access::Write {
             superblock.check_writable()?;
         }

@@ -7,6 +7,7 @@
 use crate::{
     error::{Failure, Outcome, reason},
     flash::patiently,
+    waiting::saying_which,
 };
 use larder_device::{
     IoError, IoErrorKind,
@@ -31,7 +32,12 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
 /// A sentence that names the origin.
 pub fn open_origin_within(uri: &str, timeout: Duration) -> Outcome<OpenedDevice> {
     let mode = OpenMode { read_only: false, exclusive: true, direct: true, timeout: Some(timeout) };
-    patiently(|| open_device(uri, mode)).map_err(|error| unopened_origin(uri, &error))
+    asking_origin(uri, || patiently(|| open_device(uri, mode))).map_err(|error| unopened_origin(uri, &error))
+}
+
+/// Calls `act`, which asks the origin for a little; it says so if the origin hangs.
+fn asking_origin<T>(uri: &str, act: impl FnOnce() -> T) -> T {
+    saying_which(&format!("the origin {}", shown(uri)), act)
 }
 
 fn unopened_origin(uri: &str, error: &IoError) -> Failure {
@@ -57,12 +63,13 @@ pub fn refused_origin(found: &Recovered) -> Option<String> {
         return None;
     }
     let mode = OpenMode { read_only: true, exclusive: false, direct: true, timeout: None };
-    let opened = open_device(uri, mode).map_err(|error| unopened_origin(uri, &error));
-    let checked = opened.and_then(|opened| {
+    let check = || {
+        let opened = open_device(uri, mode).map_err(|error| unopened_origin(uri, &error))?;
         check_origin(&found.superblock, &opened, Growth::Refused)?;
         block_on(origin_state::refusal(found, &*opened.device))
             .map_or(Ok(()), |sentence| Err(Failure::failed(sentence)))
-    });
+    };
+    let checked = asking_origin(uri, check);
     checked.err().and_then(|failure| failure.sentence())
 }
 

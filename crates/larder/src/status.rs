@@ -9,7 +9,7 @@ use crate::{
     args::StatusArgs,
     client::{self, unhex},
     error::{Failure, Outcome},
-    flash::{Access, Flash},
+    flash::{Access, Flash, asking_flash},
     held::{self, Server},
     memory::why_not_counted,
     origin::{refused_origin, shown},
@@ -78,7 +78,7 @@ impl Report {
 /// One sentence.
 pub fn run(args: &StatusArgs) -> Outcome {
     let value = match &args.state {
-        Some(state) if !args.flash.exists() => of_missing(state, &args.flash)?,
+        Some(state) if !asking_flash(&args.flash, || args.flash.exists()) => of_missing(state, &args.flash)?,
         _ => match reach(&args.flash, args.state.as_deref(), "status", Access::Read)? {
             Reached::Served(value) => value,
             Reached::Alone(flash) => match why_not_counted(&flash) {

@@ -1,10 +1,11 @@
-//! Names the reason to a command that waits for a server.
+//! Names the reason to a command that waits for a server or for a device.
 //!
 //! Role: while a request takes long, the command asks for the server's status now and then, over
 //! another connection. It prints each condition that makes the cache do less than it should once,
 //! as a line on standard error. A server that does not even tell its status gets such a line, too.
+//! So does a device that is slow to open, or to read the beginning of.
 //!
-//! It does not end the wait.
+//! It does not end the wait. It does not watch the further requests of a command without a server.
 
 use crate::{client::Client, output};
 use serde_json::Value;
@@ -39,6 +40,25 @@ pub fn saying_why<T>(flash_uuid: &[u8; 16], ask: impl FnOnce() -> T) -> T {
         let answer = ask();
         drop(over);
         answer
+    })
+}
+
+/// Calls `act`, which takes a moment unless its device hangs; `device` is as in "the flash PATH".
+///
+/// After a while it prints that the device does not answer.
+pub fn saying_which<T>(device: &str, act: impl FnOnce() -> T) -> T {
+    std::thread::scope(|scope| {
+        let (over, is_over) = channel::<()>();
+        let say = move || {
+            if is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
+                output::note(&format!("waiting: {device} has not answered for {} s", ASK_EVERY.as_secs()));
+            }
+        };
+        // Without another thread the wait is silent.
+        let _ = std::thread::Builder::new().spawn_scoped(scope, say);
+        let done = act();
+        drop(over);
+        done
     })
 }
 

@@ -2,7 +2,8 @@
 //! calls.
 //!
 //! Invariants: the process probes once, and the answer stays. `LARDER_IO=threads` forces the
-//! fallback. `LARDER_IO=uring` makes a missing io_uring an error of every device that is opened.
+//! fallback. `LARDER_IO=uring` makes a missing io_uring an error of every device that is opened,
+//! and carries files through it that have threads of their own otherwise.
 //!
 //! It does not create the rings that carry I/O; each driver has its own.
 
@@ -32,6 +33,8 @@ pub struct IoBackend {
     pub kind: IoBackendKind,
     /// The reason, for people.
     pub reason: Arc<str>,
+    /// The backend that the operator chose.
+    pub chosen: Option<IoBackendKind>,
     /// The operator demanded a backend that is missing.
     pub refused: bool,
 }
@@ -62,7 +65,12 @@ pub(crate) fn demanded_backend_works() -> IoResult<()> {
 }
 
 fn choose(wish: Option<&str>) -> IoBackend {
-    let made = |kind, reason: String, refused| IoBackend { kind, reason: reason.into(), refused };
+    let chosen = match wish {
+        Some("threads") => Some(IoBackendKind::Threads),
+        Some("uring") => Some(IoBackendKind::Uring),
+        _ => None,
+    };
+    let made = |kind, reason: String, refused| IoBackend { kind, reason: reason.into(), chosen, refused };
     match wish {
         Some("threads") => made(IoBackendKind::Threads, format!("{BACKEND_ENV}=threads"), false),
         None | Some("" | "auto" | "uring") => match (probe(), wish) {
@@ -118,6 +126,11 @@ mod tests {
     fn wishes_are_honoured_and_nonsense_is_refused() {
         let forced = choose(Some("threads"));
         assert_eq!((forced.kind, forced.refused), (IoBackendKind::Threads, false));
+        let chosen = |wish| choose(wish).chosen;
+        assert_eq!(
+            [chosen(Some("uring")), chosen(Some("auto")), chosen(None)],
+            [Some(IoBackendKind::Uring), None, None]
+        );
         let nonsense = choose(Some("aio"));
         assert!(nonsense.refused && nonsense.to_string().contains("aio"), "{nonsense}");
         let demanded = choose(Some("uring"));

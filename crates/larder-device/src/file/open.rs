@@ -9,7 +9,10 @@ use super::{
     Inner,
     identity::{FileId, identity},
 };
-use crate::{DeviceInfo, IoError, IoErrorKind, IoOp, IoResult, driver};
+use crate::{
+    DeviceInfo, IoError, IoErrorKind, IoOp, IoResult,
+    driver::{self, IoBackendKind},
+};
 use std::{
     fs::{File, Metadata},
     os::{
@@ -48,10 +51,6 @@ pub struct OpenOptions {
     /// Create a missing file with this size in bytes, as one hole, for its owner alone. An empty
     /// regular file gets the size, too; a file with content keeps its own.
     pub create_bytes: Option<u64>,
-    /// Leave the calls to threads of the file's own, if its file system needs another process or
-    /// host. The kernel waits for some of those calls inside io_uring's submission, though it
-    /// should not: an origin that hangs would stop the threads that ask it.
-    pub apart: bool,
 }
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
@@ -121,7 +120,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         read_only: options.read_only,
     };
     Ok(Inner {
-        is_apart: options.apart && needs_others(&meta, &file),
+        // The kernel waits for some calls of such files inside io_uring's submission, though it
+        // should not: a file that hangs would stop the threads that ask it. So threads of its own
+        // make the calls, unless the operator has chosen io_uring.
+        is_apart: driver::io_backend().chosen != Some(IoBackendKind::Uring) && needs_others(&meta, &file),
         file: Arc::new(file),
         memory_align: if is_direct { sizes.logical as usize } else { 1 },
         info,
@@ -164,19 +166,21 @@ fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)>
 /// Returns whether the file system of `file` needs another process or host, as FUSE and NFS do.
 ///
 /// It does if it has no block device, and is none of those that lie in memory or on devices of
-/// their own. FUSE may have a block device, too.
+/// their own; one that does not tell its kind counts as none of them. FUSE may have a block device,
+/// too.
 fn needs_others(meta: &Metadata, file: &File) -> bool {
     const FUSE: i64 = 0x6573_5546;
     /// Btrfs, tmpfs, ramfs, overlayfs, ZFS, bcachefs.
     const LOCAL: [i64; 6] = [0x9123_683e, 0x0102_1994, 0x8584_58f6, 0x794c_7630, 0x2fc1_2fc1, 0xca45_1a4e];
     // SAFETY: zeroes are a valid value, and the call fills it in.
-    let (failed, found) = unsafe {
+    let found = unsafe {
         let mut found: libc::statfs = std::mem::zeroed();
-        (libc::fstatfs(file.as_raw_fd(), &raw mut found) != 0, found)
+        libc::fstatfs(file.as_raw_fd(), &raw mut found);
+        found
     };
     // The kernel's numbers have 32 bits.
     let kind = i64::from(found.f_type as u32);
-    !failed && meta.is_file() && (kind == FUSE || libc::major(meta.dev()) == 0 && !LOCAL.contains(&kind))
+    meta.is_file() && (kind == FUSE || libc::major(meta.dev()) == 0 && !LOCAL.contains(&kind))
 }
 
 fn set_direct_off(file: &File) {

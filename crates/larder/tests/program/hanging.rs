@@ -1,8 +1,8 @@
-//! The real program before an origin that hangs, rather than fails.
+//! The real program over an origin or a flash that hangs, rather than fails.
 //!
-//! The origin is a stopped server, or a file on a file system that hangs. Other servers take
-//! connections and say nothing, or want TLS. Requests that need no origin go on, and each waiting
-//! command prints the cause.
+//! The origin is a stopped server, or a file on a file system that hangs; so is the flash. Other
+//! servers take connections and say nothing, or want TLS. Requests that need no such device go on,
+//! and each waiting command prints the cause.
 //!
 //! It leaves the end of a server under such an origin to `ends`.
 
@@ -177,6 +177,66 @@ fn a_file_system_of_the_origin_that_hangs_stops_no_thread_of_the_server() {
     assert_eq!(volume.status()["recovery"]["clean_shutdown"], true);
     assert!(Wire::connect(&server.socket).read(3 << 16, 64 << 10) == data(3));
     server.stop();
+}
+
+/// Counts the threads of a server that wait for files alone.
+fn blocking_threads(server: &Server) -> usize {
+    let tasks = fs::read_dir(format!("/proc/{}/task", server.id())).expect("a process of ours");
+    let name = |task: std::io::Result<fs::DirEntry>| fs::read_to_string(task.ok()?.path().join("comm")).ok();
+    tasks.filter_map(name).filter(|name| name.trim_end() == "larder-blocking").count()
+}
+
+#[test]
+fn a_file_system_of_the_flash_that_hangs_is_told_and_stops_no_thread_of_the_server() {
+    let scratch = Scratch::new("hanging-flash");
+    let Some(file) = FileThatHangs::make(&scratch, "a flash file that hangs") else { return };
+    let flash = file.fuse.file();
+    let origin = scratch.file("origin", 16 * MIB);
+    let volume = Volume::on(&scratch, "cache", flash.clone(), &origin, 16 * MIB, &["--weu", "512K"]);
+    let serve = || volume.serve_with(&["--origin-timeout", "1", "--end-timeout", "1", "--workers", "1"]);
+    let named = format!("the flash {}", flash.display());
+    let server = serve();
+    let mut wire = Wire::connect(&server.socket);
+    let data = noise(0, 64 << 10);
+    wire.write(0, &data);
+    wire.flush();
+    drop(wire);
+    server.stop();
+
+    let server = serve();
+    let mut needy = Wire::connect(&server.socket);
+    let hung = file.fuse.hang();
+    (0..8).for_each(|_| needy.begin(READ, 0, 0, 64 << 10, &[]));
+    eventually("threads of the file's own wait for these reads", || blocking_threads(&server) >= 8);
+    is_told(&server, "condition raised: flash_hangs (degraded): the flash hangs: it has not answered a ");
+    within_soon("reads that miss, of a new client", || {
+        assert!(Wire::connect(&server.socket).read(8 * MIB, 64 << 10) == vec![0; 64 << 10]);
+    });
+    drop(hung);
+    is_told(&server, "condition cleared: flash_hangs");
+    assert!(Wire::connect(&server.socket).read(0, 64 << 10) == data);
+    drop(needy);
+
+    let hung = file.fuse.hang();
+    server.ask_to_end();
+    is_told(&server, "the end was cut off");
+    let said = server.complaints();
+    let cut = said.lines().find(|line| line.contains("the end was cut off")).expect("it is told");
+    assert!(cut.contains(&format!("{named} has not answered a")), "{cut}");
+    drop(hung);
+    let (status, said) = server.ended(SOON);
+    assert_eq!(status.code(), Some(1), "{said}");
+
+    let hung = file.fuse.hang();
+    let begun = ["status", "verify", "dump"].map(|command| begin(larder([command, "--flash"]).arg(&flash)));
+    thread::sleep(Duration::from_millis(2400));
+    drop(hung);
+    for command in begun {
+        let out = command.ends("a command");
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let waits = said.lines().filter(|line| *line == format!("waiting: {named} has not answered for 2 s")).count();
+        assert!(out.status.success() && waits == 1, "{said}");
+    }
 }
 
 #[test]
