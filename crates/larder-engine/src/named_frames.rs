@@ -20,14 +20,18 @@ pub(crate) mod look;
 
 use crate::{
     named_frames::look::{HEADS_MAX, Look, Naming},
-    verify::window::PIECE_BYTES,
     walk::{InOrder, READS_IN_FLIGHT, Reader},
 };
 use larder_device::IoBuf;
 use larder_format::{
-    MetadataSlot, SegmentHeader, Superblock, layout::SUPERBLOCK_OFFSETS, metadata_slot::METADATA_SLOT_BYTES,
+    MetadataSlot, SegmentHeader, Superblock,
+    layout::{SECTOR_BYTES_MAX, SUPERBLOCK_OFFSETS},
+    metadata_slot::METADATA_SLOT_BYTES,
     segment::decode_header,
 };
+
+/// Bytes of a piece: the largest sector of a device.
+const PIECE_BYTES: usize = SECTOR_BYTES_MAX as usize;
 
 /// Returns the frame that the superblock names.
 pub(crate) fn in_superblock(superblock: &Superblock) -> Option<Naming> {

@@ -15,20 +15,15 @@
 //! It does not look at the content of the origin.
 
 use crate::{
-    checkpoint::{CheckpointTarget, write_blocks, write_header},
+    checkpoint::CheckpointTarget,
     config::Tuning,
     config::policies::OriginChanged,
-    damaged::DamagedRecords,
     error::EngineError,
+    rebuild::{rebuild, write_whole},
     recover::recovered::Recovered,
     superblock,
-    verify::rebuild::rebuild,
 };
-use larder_core::history;
 use larder_device::BlockDevice;
-use larder_format::LogStart;
-use parking_lot::Mutex;
-use std::future::ready;
 
 /// Returns whether another program changed the origin since the last orderly end. An origin without
 /// a mark counts as unchanged.
@@ -72,22 +67,15 @@ pub async fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<Stri
 /// # Errors
 /// Those of the device.
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
+    let (log_start, entry_seq) = found.log_end();
     let Recovered { mut superblock, repair, state, geometry, .. } = found;
     let old = &state.design;
     let mut design =
         rebuild(&superblock, &geometry, old, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
     design.forget_clean(&|_| true);
     // (1)
-    let position = state.log.area.position();
-    let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
-    let entry_seq = state.log.next_seq();
     let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
-    let history = history::whole(&mut design);
-    let design = Mutex::new(design);
-    let damaged = DamagedRecords::default();
-    let header = write_blocks(flash, &geometry, &target, &damaged, || design.lock(), ready(history)).await?;
-    flash.flush().await.map_err(EngineError::Flash)?;
-    let pointer = write_header(flash, &geometry, &target, &header).await?;
+    let pointer = write_whole(flash, &geometry, &target, design).await?;
     flash.flush().await.map_err(EngineError::Flash)?;
     // (2)
     superblock.advance();

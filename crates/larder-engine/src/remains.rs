@@ -5,9 +5,7 @@
 //!
 //! It does not destage; [`destage`](crate::destage) does.
 
-use crate::{
-    Cache, fence::Fence, shared::Shared, state::State, status::counters::CounterValues, verify::losses::Ranges,
-};
+use crate::{Cache, fence::Fence, losses::Ranges, shared::Shared, state::State, status::counters::CounterValues};
 use larder_core::Lba;
 use larder_device::IoErrorKind;
 

@@ -21,13 +21,12 @@ use crate::{
     config::CreateOptions,
     named_frames::{
         self,
-        look::{Look, Looking, Named, Naming},
+        look::{Look, Named, Naming},
     },
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
-use larder_core::{Decider, Over, packing::PackingRules};
-use larder_device::BlockDevice;
+use larder_core::{Over, packing::PackingRules};
 use larder_format::{
     BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock, layout::SECTOR_BYTES_MAX,
 };
@@ -210,16 +209,5 @@ pub(crate) trait Store: Send + Sync {
     /// Returns the newest frame of the log that a structure written with records names as durable.
     fn newest_in_slots<'a>(&'a self, _reader: Reader<'a>, _superblock: &'a Superblock, _look: Look) -> Named<'a> {
         Box::pin(std::future::ready(None))
-    }
-
-    /// Tells `design` the uses of slots on the flash, whose other evidence may be lost. Returns
-    /// whether it did; otherwise each slot needs a look.
-    fn restore_uses<'a>(
-        &'a self,
-        _flash: &'a dyn BlockDevice,
-        _superblock: &'a Superblock,
-        _design: &'a mut Decider,
-    ) -> Looking<'a, bool> {
-        Box::pin(std::future::ready(false))
     }
 }

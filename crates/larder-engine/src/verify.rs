@@ -21,12 +21,11 @@
 pub(crate) mod buckets;
 pub(crate) mod findings;
 pub(crate) mod frames;
+pub(crate) mod fresh_log;
 pub(crate) mod homes;
 pub(crate) mod index;
-pub mod losses;
 mod metadata;
 mod moving;
-pub(crate) mod rebuild;
 pub(crate) mod records;
 pub mod repair;
 pub(crate) mod salvage;
@@ -43,7 +42,6 @@ use crate::{
 };
 use findings::Findings;
 use larder_device::BlockDevice;
-use larder_format::LogStart;
 pub use report::{NOTES_MAX, PROBLEMS_MAX, Problem, VerifyReport};
 pub use salvage::LogGap;
 use salvage::{MetadataDamage, Salvaged, salvage};
@@ -110,15 +108,15 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
 /// # Errors
 /// Those of an opening that is refused.
 pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, EngineError> {
-    let Recovered { superblock, repair, state, geometry, .. } = recover(flash, None, &Tuning::default()).await?;
-    let position = state.log.area.position();
-    let start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
+    let found = recover(flash, None, &Tuning::default()).await?;
+    let log_end = found.log_end();
+    let Recovered { superblock, repair, state, geometry, .. } = found;
     Ok(Salvaged {
         superblock,
         damaged_twin: repair,
         geometry,
         settled_without_dirty: false,
-        log_end: (start, state.log.next_seq()),
+        log_end,
         design: state.design,
         damage: MetadataDamage::default(),
         suspect_below: 0,

@@ -22,8 +22,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::driver::block_on;
 use larder_engine::verify::{
     VerifyReport,
-    losses::{RANGES_MAX, Ranges},
-    repair::{RepairOptions, RepairReport, repair},
+    repair::{RANGES_MAX, Ranges, RepairOptions, RepairReport, repair},
     verify,
 };
 use std::{io::IsTerminal, path::Path};

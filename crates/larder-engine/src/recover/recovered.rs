@@ -5,7 +5,7 @@
 //! It does not recover.
 
 use crate::{geometry::Geometry, state::State};
-use larder_format::Superblock;
+use larder_format::{LogStart, Superblock};
 
 /// The findings of the opening.
 pub struct Recovered {
@@ -22,6 +22,13 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Returns the end of the log: the place of the next frame, and the number of its first entry.
+    pub fn log_end(&self) -> (LogStart, u64) {
+        let position = self.state.log.area.position();
+        let start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
+        (start, self.state.log.next_seq())
+    }
+
     /// Returns the bytes of the volume that are dirty, or trimmed without notice to the origin.
     pub fn dirty_bytes(&self) -> u64 {
         let dirty = self.state.design.dirty_counts();

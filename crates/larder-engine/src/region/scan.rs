@@ -93,15 +93,21 @@ pub(crate) fn encode(entry: &RegionEntry, flash_tag: u64, durable_frame_seq: u64
         .encode()
 }
 
-/// Reports the generation of each metadata slot to `see`, whether or not its record is still
-/// stored.
-pub(crate) async fn generations(flash: &dyn BlockDevice, superblock: &Superblock, see: &mut dyn FnMut(SlotId, u32)) {
+/// Tells `design` the uses of all slots, if there are metadata slots. Returns whether it did.
+///
+/// A metadata slot counts whether or not its record is still stored. No record may get a generation
+/// that an earlier record had.
+pub(crate) async fn restore_uses(flash: &dyn BlockDevice, superblock: &Superblock, design: &mut Decider) -> bool {
+    if superblock.layout.region_bytes() == 0 {
+        return false;
+    }
     let mut region = region_window(flash, superblock);
     for slot in (0..superblock.layout.slot_count).map(SlotId) {
         if let Some(entry) = entry_at(&mut region, superblock, slot).await {
-            see(slot, entry.place.generation);
+            design.restore_slot(slot, entry.place.generation);
         }
     }
+    true
 }
 
 /// Returns the clean mappings that a lookup of each address would confirm by a metadata slot.

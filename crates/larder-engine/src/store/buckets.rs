@@ -12,15 +12,12 @@ use crate::{
     config::CreateOptions,
     designs::{self, DesignLayout},
     named_frames::look::Look,
-    named_frames::look::Looking,
     named_frames::look::Named,
     named_frames::{self},
     recover::ENGINE_SLOT_BYTES,
-    region::scan::generations,
     walk::Reader,
 };
 use larder_core::{
-    Decider,
     austere::{
         AustereConfig,
         bucketed::{self, exact},
@@ -30,7 +27,6 @@ use larder_core::{
     nitro,
     packing::PackingRules,
 };
-use larder_device::BlockDevice;
 use larder_format::{
     BucketRequest, Compression, Layout, StoreKind, Superblock,
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
@@ -156,22 +152,5 @@ impl Store for OverBuckets {
     /// A record has whole subchunks (section 3.2).
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules { weu_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
-    }
-
-    /// The metadata region tells all of them. No record may get a generation that an unrecorded
-    /// earlier record had.
-    fn restore_uses<'a>(
-        &'a self,
-        flash: &'a dyn BlockDevice,
-        superblock: &'a Superblock,
-        design: &'a mut Decider,
-    ) -> Looking<'a, bool> {
-        Box::pin(async move {
-            let mut see = |slot, generation| {
-                design.restore_slot(slot, generation);
-            };
-            generations(flash, superblock, &mut see).await;
-            true
-        })
     }
 }

@@ -39,3 +39,8 @@ impl Homes {
         slots.chain(self.runs.keys().copied())
     }
 }
+
+/// Returns whether generation `a` comes after `b`, on a counter that wraps.
+pub fn is_newer(a: u32, b: u32) -> bool {
+    (a.wrapping_sub(b) as i32) > 0
+}

@@ -7,6 +7,7 @@
 
 use super::{
     frames::{self, FrameAt},
+    homes::is_newer,
     report::Problem,
     report::VerifyReport,
     window::Window,
@@ -246,7 +247,7 @@ impl<'a> Checker<'a> {
             return self.wrong(at, lba, format!("the checkpoint has {whose} in {what}"));
         }
         if let Some(&generation) = self.slots.get(&place.slot)
-            && super::rebuild::is_newer(generation, place.generation)
+            && is_newer(generation, place.generation)
         {
             let (slot, old) = (place.slot, place.generation);
             let what = format!(

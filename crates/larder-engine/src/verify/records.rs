@@ -6,7 +6,7 @@
 //!
 //! It does not decide the fate of bad records; [`repair`](super::repair) does.
 
-use super::{rebuild::is_newer, report::Problem, report::VerifyReport, salvage::Salvaged, window::Window};
+use super::{homes::is_newer, report::Problem, report::VerifyReport, salvage::Salvaged, window::Window};
 use crate::{
     record::check as checksum_holds,
     verify::findings::{Findings, Named, NamedBySlot, RecordCheck},

@@ -18,18 +18,18 @@
 
 use super::{
     Checked, Findings, VerifyReport, check,
-    losses::Ranges,
+    fresh_log::fresh_log,
     moving::{Moved, Mover},
-    rebuild::{again, fresh_log, rebuild},
     salvage::{LogGap, Salvaged, salvage},
     watched::Watched,
     window::Window,
 };
+pub use crate::losses::{RANGES_MAX, Ranges};
 use crate::{
-    checkpoint::{CheckpointTarget, write_blocks, write_header},
-    damaged::DamagedRecords,
+    checkpoint::CheckpointTarget,
     error::EngineError,
     geometry::Geometry,
+    rebuild::{again, rebuild, write_whole},
     record::check as checksum_holds,
     region::scan,
     superblock,
@@ -37,15 +37,11 @@ use crate::{
 use larder_codec::{Codec, decode};
 use larder_core::{
     Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
-    history, ranges::Run, types::SECTOR_BYTES,
+    ranges::Run, types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{Encoding, FormatError, RecordContent, WriteMode};
-use parking_lot::Mutex;
-use std::{
-    collections::{BTreeMap, BTreeSet, HashSet},
-    future::ready,
-};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// Bytes of one write.
 const WRITE_BYTES: usize = 1 << 20;
@@ -168,7 +164,7 @@ pub async fn repair(
     }
     if checkpoint_written {
         // (2), (5)
-        let mut design = repaired(flash, &found, &findings, options, &mut report).await?;
+        let design = repaired(flash, &found, &findings, options, &mut report).await?;
         if !options.dry_run {
             flash.all_was_read(options.unread_is_lost)?;
             // (6)
@@ -182,19 +178,7 @@ pub async fn repair(
             superblock.layout.sector_bytes = found.geometry.layout.sector_bytes;
             // A superblock that a reader would refuse must not be written: counters end somewhere.
             superblock.check()?;
-            let history = history::whole(&mut design);
-            let design = Mutex::new(design);
-            let header = write_blocks(
-                flash,
-                &found.geometry,
-                &target,
-                &DamagedRecords::default(),
-                || design.lock(),
-                ready(history),
-            )
-            .await?;
-            flash.flush().await.map_err(EngineError::Flash)?;
-            let pointer = write_header(flash, &found.geometry, &target, &header).await?;
+            let pointer = write_whole(flash, &found.geometry, &target, design).await?;
             flash.flush().await?;
             // (7)
             superblock.checkpoint = Some(pointer);

@@ -27,14 +27,16 @@
 
 use super::{
     frames::{self, FrameAt},
-    rebuild::{is_newer, rebuild, span},
-    window::Window,
+    homes::is_newer,
+    window::{Window, span},
 };
 use crate::{
     error::EngineError,
     geometry::Geometry,
     named_frames::look::Look,
+    rebuild::rebuild,
     recover::{geometry, new_design},
+    region::scan::restore_uses,
     replay::Replay,
     store::{self, Store},
     walk,
@@ -415,7 +417,7 @@ impl Salvage<'_> {
         if !gaps && !self.damage.loses_slots() {
             return;
         }
-        if self.store.restore_uses(self.flash, self.superblock, &mut self.replay.design).await {
+        if restore_uses(self.flash, self.superblock, &mut self.replay.design).await {
             return;
         }
         for (slot, generation, state, _) in self.replay.design.export_slots() {

@@ -7,7 +7,7 @@
 //!
 //! It does not retry; the reader does.
 
-use super::{rebuild::span, report::VerifyReport};
+use super::{report::VerifyReport, window::span};
 use crate::error::EngineError;
 use larder_core::{Lba, ranges::RunMap};
 use larder_device::{

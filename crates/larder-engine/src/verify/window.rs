@@ -4,13 +4,15 @@
 //!
 //! It does not retry; a device's driver does.
 
+use larder_core::{Lba, ranges::Run};
 use larder_device::{BlockDevice, IoBuf};
+use larder_format::layout::SECTOR_BYTES_MAX;
 use std::collections::BTreeMap;
 
 /// Bytes of one read.
 const READ_BYTES: usize = 1 << 20;
 /// Bytes of a piece after a failed read: the largest sector of a device.
-pub const PIECE_BYTES: usize = 4096;
+pub const PIECE_BYTES: usize = SECTOR_BYTES_MAX as usize;
 
 /// A region, read forwards in large pieces.
 pub struct Window<'a> {
@@ -76,4 +78,9 @@ impl<'a> Window<'a> {
         }
         joined.into_iter()
     }
+}
+
+/// Returns a run that is a range alone.
+pub fn span(first: u64, count: u64) -> Run {
+    Run::new(Lba(first), count, 0)
 }

@@ -1,4 +1,4 @@
-//! Ranges of a volume, in bytes, that a repair must report.
+//! Ranges of a volume, in bytes, for reports of damage.
 //!
 //! Invariants: sorted and joined once [`Ranges::settle`] was called; all are counted,
 //! [`RANGES_MAX`] are told.

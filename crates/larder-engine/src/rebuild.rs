@@ -1,16 +1,24 @@
-//! Making a state anew without some of it, and the place where its log may go on.
+//! Making a state anew without some of it, and writing it as a checkpoint.
 //!
-//! Invariants: a kept entry keeps its place, its sequence number and its order of replacement.
+//! Invariants: a kept entry keeps its place, its sequence number and its order of replacement. The
+//! blocks of the checkpoint are durable before its header is written.
 //!
-//! It does not choose the kept entries.
+//! It does not choose the kept entries, or name the checkpoint in the superblock.
 
-use super::{frames, window::Window};
-use crate::{error::EngineError, geometry::Geometry, recover::new_design};
+use crate::{
+    checkpoint::{CheckpointTarget, write_blocks, write_header},
+    damaged::DamagedRecords,
+    error::EngineError,
+    geometry::Geometry,
+    recover::new_design,
+};
 use larder_core::{
-    Decider, Fingerprint, Lba, Lookup, NewMapping, Place, design::ExportedMapping, ranges::Run, slots::SlotState,
+    Decider, Fingerprint, Lookup, NewMapping, Place, design::ExportedMapping, history, ranges::Run, slots::SlotState,
 };
 use larder_device::BlockDevice;
-use larder_format::{LogStart, Superblock};
+use larder_format::{CheckpointPointer, Superblock};
+use parking_lot::Mutex;
+use std::future::ready;
 
 /// Returns a design with the slots and pages of `old`, and the mappings, runs and fingerprints to
 /// keep.
@@ -67,33 +75,22 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
     })
 }
 
-/// Returns a start for a new log that no frame in the log now can be taken for a part of.
+/// Writes the whole state as the checkpoint `target`. Returns the pointer for the superblock.
 ///
-/// `named_frame` is the newest frame that the superblock or a slot names.
-pub async fn fresh_log(
+/// The header goes with FUA, and the caller flushes the flash behind it.
+///
+/// # Errors
+/// Those of the device, and [`EngineError::CheckpointTooLarge`].
+pub async fn write_whole(
     flash: &dyn BlockDevice,
-    superblock: &Superblock,
-    end: (LogStart, u64),
-    named_frame: u64,
-) -> (LogStart, u64) {
-    let layout = &superblock.layout;
-    let mut window = Window::new(flash, layout.log_offset, layout.log_offset + layout.log_bytes);
-    let lying = frames::scan(&mut window, superblock).await;
-    let lying_frames = lying.whole.iter().map(|frame| frame.header.start.frame_seq);
-    let newest = lying_frames.chain([end.0.frame_seq, named_frame]).max().unwrap_or(0);
-    let last_entry = lying.whole.iter().map(|frame| frame.header.entry_seq_next()).max().unwrap_or(0).max(end.1);
-    // Unreadable frames may be readable later: the start is beyond the most that may lie there.
-    let frames_max = layout.log_bytes / u64::from(layout.sector_bytes.max(1)) + 1;
-    let start = LogStart { offset_in_log: end.0.offset_in_log, frame_seq: newest.saturating_add(frames_max) };
-    (start, last_entry.saturating_add(layout.log_bytes))
-}
-
-/// Returns a run that is a range alone.
-pub fn span(first: u64, count: u64) -> Run {
-    Run::new(Lba(first), count, 0)
-}
-
-/// Returns whether generation `a` comes after `b`, on a counter that wraps.
-pub fn is_newer(a: u32, b: u32) -> bool {
-    (a.wrapping_sub(b) as i32) > 0
+    geometry: &Geometry,
+    target: &CheckpointTarget,
+    mut design: Decider,
+) -> Result<CheckpointPointer, EngineError> {
+    let history = history::whole(&mut design);
+    let design = Mutex::new(design);
+    let damaged = DamagedRecords::default();
+    let header = write_blocks(flash, geometry, target, &damaged, || design.lock(), ready(history)).await?;
+    flash.flush().await.map_err(EngineError::Flash)?;
+    write_header(flash, geometry, target, &header).await
 }
