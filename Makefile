@@ -85,7 +85,7 @@ crash-siblings: ## The same over austere with few bits of each hash, so that add
 	LARDER_DESIGN=austere LARDER_SEEDS=$(SEEDS) cargo test --profile crash -p larder-engine --features few-hash-bits --test simulation -- seeds --nocapture
 
 lost-ends: ## Logs of crashed caches lose their end, over each design (CASES=400)
-	LARDER_LOST_END_CASES=$(or $(CASES),400) cargo test --workspace --test engine -- lost_end:: --nocapture
+	LARDER_LOST_END_CASES=$(or $(CASES),400) cargo test --workspace --test check -- lost_end:: --nocapture
 
 power: ## The real server over files that forget unflushed writes, in every design and mode, over both backends (POWER_ROUNDS=10)
 	LARDER_POWER_ROUNDS=$(POWER_ROUNDS) cargo test --workspace --test program -- power:: --nocapture
@@ -106,7 +106,7 @@ reproduction: ## Run the papers' experiments again and compare them with docs/re
 soak: crash crash-siblings power $(DESIGNS:%=soak-%) $(SLOT_DESIGNS:%=soak-slots-%) soak-agree new-design reproduction ## The same, then deep crash sweeps, kills and real clients over each design (SEEDS=20000 KILL_ROUNDS=50)
 
 soak-%:
-	LARDER_DESIGN=$* cargo test -p larder-engine
+	LARDER_DESIGN=$* cargo test -p larder-engine -p larder-check
 	LARDER_DESIGN=$* LARDER_CRASH_CASES=$(CRASH_CASES) cargo test --profile crash -p larder-engine --test engine -- crash_sweep:: --nocapture
 	LARDER_DESIGN=$* LARDER_KILL_ROUNDS=$(KILL_ROUNDS) cargo test -p larder --test program -- kills:: filesystems:: --nocapture
 	LARDER_DESIGN=$* cargo test -p larder --test program -- clients:: reduction:: degraded:: refusals:: repair::

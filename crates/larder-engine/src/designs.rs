@@ -10,7 +10,7 @@ use crate::{
     error::EngineError,
     store::{self, Store},
 };
-use larder_core::{Decider, DesignConfig, NamedDesign, Over};
+use larder_core::{Decider, DesignConfig, NamedDesign};
 use larder_format::{BucketRequest, DesignId, Layout, StoreKind, Superblock};
 
 pub use larder_core::DesignLayout;
@@ -59,11 +59,6 @@ impl EngineDesign {
             panic!("the format has no number for a design of this name");
         };
         EngineDesign { id, name, about, design, store: store::under(over) }
-    }
-
-    /// Returns the store's entry of the core's table.
-    pub(crate) fn over(&self) -> &'static Over {
-        &self.design.over
     }
 
     /// Returns the kind of its store: WEUs, slots of one chunk, or buckets.
@@ -225,20 +220,6 @@ mod tests {
                     format!("the superblock gives the design {} slots or options that it cannot have", design.name);
                 assert!(refused.starts_with(&wanted) && !refused.contains('\n'), "{refused}");
             }
-        }
-    }
-
-    #[test]
-    fn a_layout_is_dumped_with_its_store() {
-        let dump = |name| crate::dump::layout(&made(named(name).expect(name)));
-        let buckets = dump("austere");
-        let layout = made(named("austere").expect("it is known")).layout;
-        assert_eq!((buckets.store, buckets.bucket_slots), ("buckets", layout.bucket_slots));
-        assert!(buckets.design_pages_max > 0 && buckets.design_pages_max == layout.design_pages_max);
-        let regions: Vec<_> = buckets.regions.iter().map(|region| (region.region, region.flash_offset)).collect();
-        assert!(regions.ends_with(&[("metadata slots", layout.region_offset), ("data slots", layout.weu_offset)]));
-        for (name, store, slots) in [("nitro", "weus", "WEU slots"), ("d-lru", "slots", "data slots")] {
-            assert_eq!((dump(name).store, dump(name).regions.last().map(|region| region.region)), (store, Some(slots)));
         }
     }
 }

@@ -20,7 +20,7 @@
 //!
 //! [`Provisional::unread`]: larder_core::Provisional::unread
 
-pub(crate) mod scan;
+pub(crate) mod entry;
 
 use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
 use larder_core::{
@@ -189,7 +189,7 @@ impl Shared {
     fn entry_in(&self, block: &IoResult<IoBuf>, slot: SlotId) -> Option<RegionEntry> {
         let (spot, Ok(block)) = (self.spot(slot), block) else { return None };
         let bytes = block.get(spot.skip..spot.skip + METADATA_SLOT_BYTES);
-        let entry = bytes.and_then(|bytes| scan::decode(bytes, self.geometry.flash_tag, slot));
+        let entry = bytes.and_then(|bytes| entry::decode(bytes, self.geometry.flash_tag, slot));
         if entry.is_none() {
             self.counters.corrupt_records.fetch_add(1, Relaxed);
         }
@@ -208,7 +208,7 @@ impl Shared {
             (entry, state.log.area.durable_frame())
         };
         if let Some(entry) = &entry {
-            self.write_block(slot, &scan::encode(entry, self.geometry.flash_tag, durable_frame)).await?;
+            self.write_block(slot, &entry::encode(entry, self.geometry.flash_tag, durable_frame)).await?;
         }
         Ok(entry)
     }

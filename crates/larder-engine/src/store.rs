@@ -11,7 +11,6 @@
 //!
 //! It does not decide the place of a record, or its eviction; the design does.
 
-pub(crate) mod audit;
 pub(crate) mod buckets;
 pub(crate) mod slots;
 pub(crate) mod weus;

@@ -11,11 +11,9 @@ use crate::{
     output,
     verify::open_offline,
 };
+use larder_check::dump::{self, RecordAt};
 use larder_device::driver::block_on;
-use larder_engine::{
-    EngineError,
-    dump::{self, RecordAt},
-};
+use larder_engine::EngineError;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

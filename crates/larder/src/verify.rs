@@ -19,12 +19,12 @@ use crate::{
     state_dir::refuse_older_copy,
 };
 use indicatif::{ProgressBar, ProgressStyle};
-use larder_device::driver::block_on;
-use larder_engine::verify::{
+use larder_check::verify::{
     VerifyReport,
     repair::{RANGES_MAX, Ranges, RepairOptions, RepairReport, repair},
     verify,
 };
+use larder_device::driver::block_on;
 use std::{io::IsTerminal, path::Path};
 
 /// The text that replaces "nothing is lost" after a crash.
@@ -294,7 +294,7 @@ fn list(out: &mut String, name: &str, ranges: &Ranges) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_engine::verify::{LogGap, Problem};
+    use larder_check::verify::{LogGap, Problem};
 
     #[test]
     fn the_page_tells_each_problem_and_counts_the_rest() {

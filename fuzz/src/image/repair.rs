@@ -15,11 +15,9 @@ use super::{
     bases, damage, expectation,
     medium::Medium,
 };
+use larder_check::verify::repair::{RepairOptions, repair};
 use larder_device::sim::Schedule;
-use larder_engine::{
-    Cache, EngineError,
-    verify::repair::{RepairOptions, repair},
-};
+use larder_engine::{Cache, EngineError};
 use std::sync::Arc;
 
 /// The outcome of a run.

@@ -19,11 +19,8 @@ const LAST_FREED_MAX: usize = 64;
 /// Limit of the further pieces of slots or of a metadata region that an opening reads.
 pub(super) const HEADS_MAX: usize = 4096;
 
-/// The outcome of a look at a flash that no engine serves.
-pub(crate) type Looking<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
-
 /// The outcome of a look.
-pub(crate) type Named<'a> = Looking<'a, Option<Naming>>;
+pub(crate) type Named<'a> = Pin<Box<dyn Future<Output = Option<Naming>> + 'a>>;
 
 /// A name of a durable frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -49,18 +49,23 @@ impl<'a> Payload<'a> {
 
 /// The cache, slot and generation of a segment, and the log's state at its making.
 #[derive(Clone, Copy)]
-pub(crate) struct SegmentIdentity {
+pub struct SegmentIdentity {
+    /// The flash's tag.
     pub flash_tag: u64,
+    /// The number of the segment.
     pub segment_seq: u64,
     /// The newest durable frame of the log; `None` on a flash whose segments name none.
     pub durable_frame_seq: Option<u64>,
 }
 
 /// The place of a segment, and its class.
-pub(crate) struct SegmentHome {
+pub struct SegmentHome {
+    /// The slot.
     pub slot: SlotId,
+    /// Its generation.
     pub generation: u32,
     /// Offset from the start of the WEU.
     pub offset: u32,
+    /// The class of its WEU.
     pub class: StreamClass,
 }

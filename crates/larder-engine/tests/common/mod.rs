@@ -7,18 +7,21 @@
 //!
 //! It leaves the model of a volume's content over crashes to `tests/simulation`.
 
+#[allow(dead_code, reason = "another program uses the rest")]
 #[path = "design.rs"]
 pub mod design;
 
-use larder_core::{Lba, SlotId};
+use larder_core::{Decider, Fingerprint, Lba, Lookup, Place, SlotId};
 use larder_device::{
     BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
     SharedBuf, Standing, WriteFlags, ZeroFlags,
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimDeviceOptions, SimOptions, SimRuntime},
 };
-use larder_engine::{Cache, CreateOptions, EngineError, Status, Tuning, create, dump};
-use larder_format::{Layout, Superblock};
+use larder_engine::{
+    Cache, CreateOptions, EngineError, Status, Tuning, create, offline::decode_metadata_slot, recover::recover,
+};
+use larder_format::{Layout, Superblock, metadata_slot::METADATA_SLOT_BYTES};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -233,6 +236,14 @@ pub struct World {
     rng: Rng,
 }
 
+/// A chunk's content that a metadata slot on the flash describes.
+pub struct Listed {
+    pub place: Place,
+    pub fingerprint: Fingerprint,
+    /// The clean chunks that are mapped to it.
+    pub lbas: Vec<Lba>,
+}
+
 /// The place of a record on the flash.
 pub struct Record {
     /// Its bytes.
@@ -397,17 +408,48 @@ impl World {
         self.superblock().layout
     }
 
+    /// Returns the contents that metadata slots describe, of those that `design` finds there.
+    ///
+    /// `design` is the state of the present flash.
+    pub fn listed(&self, design: &Decider) -> Vec<Listed> {
+        let superblock = self.superblock();
+        let at = |slot: SlotId| superblock.layout.metadata_slot_offset(slot.0).expect("a slot of the layout");
+        let mut found = Vec::new();
+        for (slot, _) in design.stored_runs() {
+            let bytes = self.flash.sim.peek(at(slot), METADATA_SLOT_BYTES);
+            let Some(entry) = decode_metadata_slot(&bytes, superblock.flash_tag(), slot) else { continue };
+            let (place, fingerprint) = (entry.place, *entry.metadata.fingerprint());
+            // The slot of a fragment lists no chunk.
+            if entry.metadata.lbas().next().is_none() || !design.is_found_in(slot, &fingerprint) {
+                continue;
+            }
+            let is_mapped = |lba: &Lba| design.dirty_seq(*lba).is_none() && design.maps_to(*lba, &place, &fingerprint);
+            let lbas = entry.metadata.lbas().filter(is_mapped).collect();
+            found.push(Listed { place, fingerprint, lbas });
+        }
+        found
+    }
+
     /// Returns the record that `lba` maps to, as an opening would find it: in any store.
     ///
     /// The mapping must be durable.
     pub fn record_of(&self, lba: u64) -> Record {
-        let (found, _) = self.run(dump::mappings(&*self.flash, Some(lba), 1)).expect("a sound flash");
-        let mapping = found.entries.first().unwrap_or_else(|| panic!("chunk {lba} is not mapped"));
-        let place = mapping.place.as_ref().unwrap_or_else(|| panic!("chunk {lba} has no record: {mapping:?}"));
-        assert_eq!(self.slot_of(lba), Some(SlotId(place.slot)), "chunk {lba} is mapped anew, and that is not durable");
-        let slot = self.layout().slot_offset(place.slot).expect("a slot of the layout");
-        let start = slot + u64::from(place.weu_offset);
-        Record { range: start..start + u64::from(place.stored_bytes), is_fragment: mapping.kind == "fragment" }
+        let found = self.run(recover(&*self.flash, None, &Tuning::default())).expect("a sound flash");
+        let design = &found.state.design;
+        let mut mappings = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
+        let lookup = mappings.find(|mapping| mapping.lba == Lba(lba)).map(|mapping| mapping.lookup);
+        let lookup = lookup.or_else(|| {
+            let listed = self.listed(design).into_iter().find(|listed| listed.lbas.contains(&Lba(lba)))?;
+            Some(Lookup::Chunk { place: listed.place, duplicate: false })
+        });
+        let (Some(Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. }), is_fragment) =
+            (lookup, matches!(lookup, Some(Lookup::Fragment { .. })))
+        else {
+            panic!("chunk {lba} has no record: {lookup:?}");
+        };
+        assert_eq!(self.slot_of(lba), Some(place.slot), "chunk {lba} is mapped anew, and that is not durable");
+        let start = found.geometry.flash_offset(place.slot, place.offset);
+        Record { range: start..start + u64::from(place.stored_len), is_fragment }
     }
 }
 

@@ -5,7 +5,7 @@
 use crate::common::*;
 use larder_core::decisions::{Answer, Event as Decided};
 use larder_device::{IoOp, rng::Rng, sim::Schedule};
-use larder_engine::{WriteMode, decision_log::DecisionLog, designs::DESIGNS, dump};
+use larder_engine::{Tuning, WriteMode, decision_log::DecisionLog, designs::DESIGNS, recover::recover};
 use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
@@ -359,8 +359,9 @@ fn a_stale_duplicate_reads_from_the_origin() {
             // Its status also counts addresses of content that may have gone; the metadata slots
             // list only present content.
             world.flush();
-            let (mappings, _) = world.run(dump::mappings(&*world.flash, None, usize::MAX)).expect("a sound flash");
-            mappings.total * CHUNK as u64
+            let found = world.run(recover(&*world.flash, None, &Tuning::default())).expect("a sound flash");
+            let clean: usize = world.listed(&found.state.design).iter().map(|listed| listed.lbas.len()).sum();
+            (found.state.design.dirty_counts().chunks + clean as u64) * CHUNK as u64
         } else {
             world.status().logical_bytes_cached
         };

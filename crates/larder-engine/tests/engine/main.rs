@@ -3,9 +3,7 @@
 //!
 //! Some tests are programs of their own. `simulation/` and `interleavings/` have a front of their
 //! own; the second is also the engine's own source under other locks. The threads of `threads/`
-//! should have the cores to themselves, and `make tsan` builds it by itself. `mutated_images.rs`
-//! installs an allocator that counts, and includes sources of the fuzz targets, which expect to lie
-//! in the root of their crate.
+//! should have the cores to themselves, and `make tsan` builds it by itself.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -19,11 +17,9 @@ mod fault_sweep;
 mod faults;
 #[path = "../common/fence.rs"]
 mod fence;
-mod flash_generations;
 mod held_addresses;
 mod joined_trims;
 mod kept_trims;
-mod lost_end;
 mod modes;
 mod noted_superblocks;
 mod origin_again;
@@ -31,7 +27,6 @@ mod origin_reads;
 mod ram_budget;
 mod recovery;
 mod reduction;
-mod repair;
 mod shared_reads;
 mod shortages;
 mod sibling_addresses;

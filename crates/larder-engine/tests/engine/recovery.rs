@@ -5,25 +5,21 @@
 //! A live cache is compared through the checkpoint that it writes: that is its present state. The
 //! log over an older checkpoint must give the same.
 //!
-//! If a design has its clean mappings in metadata slots on flash, the dump reads them there. Such a
+//! If a design has its clean mappings in metadata slots on flash, the tests read them there. Such a
 //! design drops mappings without a log entry: mappings dropped since the checkpoint may be back.
 //! Its order of replacement is in its pages.
 
 use crate::common::*;
 use larder_core::{Decider, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
-use larder_device::{IoBuf, IoOp, WriteFlags, ZeroFlags, rng::Rng, sim::Schedule};
+use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
-    designs::DESIGNS,
-    dump::{self, PlaceDump},
     recover::{Recovered, recover, recover_by},
-    verify::verify,
     walk::{Progress, Reader},
 };
-use larder_format::{DesignId, WriteMode};
+use larder_format::DesignId;
 use std::{
     collections::{BTreeMap, BTreeSet},
-    pin::Pin,
     time::Duration,
 };
 
@@ -81,24 +77,14 @@ fn is_bucketed() -> bool {
     design::is_bucketed(design::chosen())
 }
 
-fn place_of(dumped: &PlaceDump) -> Place {
-    let PlaceDump { slot, generation, weu_offset: offset, stored_bytes: stored_len, record_crc: crc, .. } = *dumped;
-    Place { slot: SlotId(slot), generation, offset, stored_len, crc, encoding: u8::from(dumped.encoding != "raw") }
-}
-
-/// Returns the clean mappings and fingerprints in metadata slots, as the dump finds them.
-fn in_metadata_slots(world: &World) -> (Mappings, Contents) {
-    let (mappings, _) = world.run(dump::mappings(&*world.flash, None, usize::MAX)).expect("a sound flash");
-    let clean = mappings.entries.iter().filter(|mapping| !mapping.dirty).map(|mapping| {
-        let place = place_of(mapping.place.as_ref().expect("zeroes are stored there"));
-        (mapping.lba, (Lookup::Chunk { place, duplicate: mapping.duplicate }, false))
-    });
-    let (fingerprints, _) = world.run(dump::fingerprints(&*world.flash, usize::MAX)).expect("a sound flash");
-    let fingerprints = fingerprints.entries.iter().map(|entry| {
-        let number = u128::from_str_radix(&entry.fingerprint, 16).expect("hexadecimal digits");
-        (number.to_be_bytes(), place_of(&entry.place))
-    });
-    (clean.collect(), fingerprints.collect())
+/// Returns the clean mappings and fingerprints in metadata slots.
+fn in_metadata_slots(world: &World, design: &Decider) -> (Mappings, Contents) {
+    let (mut mappings, mut contents) = (Mappings::new(), Contents::new());
+    for Listed { place, fingerprint, lbas } in world.listed(design) {
+        contents.insert(fingerprint.0, place);
+        mappings.extend(lbas.iter().map(|lba| (lba.0, (Lookup::Chunk { place, duplicate: false }, false))));
+    }
+    (mappings, contents)
 }
 
 /// Returns the state that an opening would find on the unchanged flash of `recovered`.
@@ -128,7 +114,7 @@ fn known(world: &World, recovered: &Recovered) -> Known {
             mappings.values().all(|(_, dirty)| *dirty) && fingerprints.is_empty(),
             "what is clean is on flash alone"
         );
-        let (clean, contents) = in_metadata_slots(world);
+        let (clean, contents) = in_metadata_slots(world, design);
         mappings.extend(clean);
         fingerprints = contents;
     }
@@ -332,8 +318,10 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
         let live = known(&world, &found(&world));
         if !is_bucketed() {
             let superblock = world.superblock();
-            let listed = world.run(dump::checkpoint(&*world.flash, &superblock, None, 0)).expect("a checkpoint");
-            let listed = listed.header.expect("its header").fingerprints;
+            let pointer = superblock.checkpoint.as_ref().expect("a checkpoint");
+            let reader = Reader::alone(&*world.flash);
+            let listed = world.run(reader.checkpoint_header(&superblock, pointer)).expect("its header");
+            let listed = listed.counts.fingerprints;
             assert_eq!(live.fingerprints.len() as u64, listed, "all content that the checkpoint names is known");
             let mapped: Vec<Place> = live.places().collect();
             let unmapped = live.fingerprints.values().filter(|place| !mapped.contains(place)).count();
@@ -634,66 +622,4 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             assert!((2..=8).contains(&in_flight_max), "{in_flight_max} reads in flight");
         }
     }
-}
-
-/// After any end of a life, `verify` finds the flash sound.
-///
-/// That holds also if checkpoints were written beside requests, or while recovered slots still wait
-/// to be put in order.
-#[test]
-fn what_a_life_leaves_is_found_sound() {
-    for (design, mode) in DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {
-        each_seed(2, |seed| {
-            let mut setup = Setup { flash_bytes: 6 * MIB, schedule: Schedule::Chaos, ..setup() };
-            setup.options.design = design.id;
-            setup.options.mode = mode;
-            let mut world = World::new(seed, setup);
-            fill_origin(&world);
-            let mut rng = Rng::new(seed ^ 177);
-            for life in 0..4 {
-                for _ in 0..30 {
-                    let mut works: Vec<Work<'_>> = (0..16).map(|_| some_work(&world, &mut rng)).collect();
-                    if rng.chance(1, 4) {
-                        let cache = world.cache().clone();
-                        works.push(Box::pin(async move { cache.checkpoint().await.expect("a checkpoint") }));
-                    }
-                    world.run(all(works));
-                }
-                let name = format!("{}, {mode:?}, life {life}", design.name);
-                match rng.below(3) {
-                    0 => world.crash(),
-                    1 => world.kill(),
-                    _ => world.close(),
-                }
-                assert_sound(&world, &name);
-                world.open();
-                if rng.chance(1, 2) {
-                    world.close();
-                    assert_sound(&world, &format!("{name}, ended at once"));
-                    world.open();
-                }
-            }
-        });
-    }
-}
-
-type Work<'a> = Pin<Box<dyn Future<Output = ()> + 'a>>;
-
-/// Returns a read, or a write of known content or of new content.
-fn some_work<'a>(world: &'a World, rng: &mut Rng) -> Work<'a> {
-    let (cache, lba) = (world.cache(), rng.below(CHUNKS));
-    let content = if rng.chance(1, 2) { rng.below(100) } else { 1000 + rng.below(1 << 30) };
-    if rng.chance(1, 3) {
-        return Box::pin(async move {
-            cache.read(at(lba), IoBuf::new(CHUNK)).await.expect("a read");
-        });
-    }
-    let data = IoBuf::copy_of(&noise(content, CHUNK)).freeze();
-    Box::pin(async move { cache.write(at(lba), data, WriteFlags::default()).await.expect("a write") })
-}
-
-fn assert_sound(world: &World, when: &str) {
-    let flash = world.flash.clone();
-    let report = world.runtime.block_on(async move { verify(&*flash, &mut |_, _| {}).await }).expect("a cache");
-    assert!(report.clean, "{when}: {:?}", report.problems.iter().take(5).collect::<Vec<_>>());
 }

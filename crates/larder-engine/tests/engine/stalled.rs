@@ -10,7 +10,6 @@ use larder_device::{
     rng::Rng,
     sim::Schedule,
 };
-use larder_engine::dump::{self, RecordAt};
 use std::{sync::Arc, time::Duration};
 
 const CHUNK: usize = 8 << 10;
@@ -175,9 +174,8 @@ fn a_bad_sector_keeps_only_its_own_record_dirty() {
             world.write(at(lba), &noise(lba, CHUNK));
         }
         world.flush();
-        let record = world.run(dump::record(&*world.flash, &world.superblock(), RecordAt::Chunk(20), false));
-        let record = record.unwrap_or_else(|error| panic!("the chunk has a record: {error}"));
-        let middle = record.flash_offset + u64::from(record.place.stored_bytes) / 2;
+        let record = world.record_of(20).range;
+        let middle = (record.start + record.end) / 2;
         world.flash.sim.plan().add(reads_fail(Some(middle..middle + 1)));
         assert!(!world.destage_all(), "one chunk is left");
         assert_eq!(world.status().dirty_bytes, CHUNK as u64);

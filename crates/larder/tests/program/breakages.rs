@@ -33,6 +33,7 @@ const ALWAYS: &str = "a write that the kernel cut short goes on at the wrong pla
 const PROGRAMS: &[(&str, &str)] = &[
     ("simulation", "larder-engine"),
     ("engine", "larder-engine"),
+    ("check", "larder-check"),
     ("interleavings", "larder-engine"),
     ("threads", "larder-engine"),
     ("decisions", "larder-core"),
@@ -42,6 +43,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("larder-device", "larder-device"),
     ("larder-serve", "larder-serve"),
     ("larder-engine", "larder-engine"),
+    ("larder-check", "larder-check"),
 ];
 
 /// A part of a run: tests of one program, as `PROGRAM MODULE::` or `PROGRAM`.

@@ -22,8 +22,19 @@ const SOURCE_LINES_MAX: usize = 500;
 const TRACKED_BYTES_MAX: u64 = 1 << 20;
 
 /// The test programs of which each suite is a module.
-const PROGRAMS_OF_MANY: &[&str] =
-    &["decisions", "drives", "engine", "format", "laboratory", "nbd", "papers", "program", "simulator", "traces"];
+const PROGRAMS_OF_MANY: &[&str] = &[
+    "check",
+    "decisions",
+    "drives",
+    "engine",
+    "format",
+    "laboratory",
+    "nbd",
+    "papers",
+    "program",
+    "simulator",
+    "traces",
+];
 
 /// Every crate and the crates of ours that it may depend on. `ARCHITECTURE.md` draws the same
 /// arrows.
@@ -35,6 +46,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder-codec", &["larder-types", "larder-format"]),
     ("larder-core", &["larder-types"]),
     ("larder-engine", &["larder-format", "larder-device", "larder-core", "larder-codec"]),
+    ("larder-check", &["larder-format", "larder-device", "larder-core", "larder-codec", "larder-engine"]),
     ("larder-ssd", &["larder-types"]),
     ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
     (
@@ -59,6 +71,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-core",
             "larder-codec",
             "larder-engine",
+            "larder-check",
             "larder-trace",
             "larder-serve",
         ],
@@ -272,13 +285,16 @@ fn nothing_unfinished_is_committed() {
 /// Code that reads, writes, evicts, recovers or verifies asks the store without knowing its kind.
 #[test]
 fn only_the_stores_know_which_store_it_is() {
-    let engine = "crates/larder-engine/src/";
-    let knows = |path: &str| path.starts_with("store") || path == "designs.rs" || path.contains("tests");
+    let knows = |path: &str| match path.split_once("/src/") {
+        Some(("crates/larder-engine", file)) => file.starts_with("store") || file == "designs.rs",
+        Some(("crates/larder-check", file)) => file == "audit.rs",
+        _ => true,
+    };
     let mut asked = 0;
     let mut found = Vec::new();
     for (path, text) in rust_files() {
         let path = short(&path);
-        if path.strip_prefix(engine).is_none_or(knows) {
+        if knows(&path) || path.contains("tests") {
             continue;
         }
         for (number, line) in text.lines().enumerate() {
@@ -292,11 +308,44 @@ fn only_the_stores_know_which_store_it_is() {
     assert!(asked > 5, "the engine asks its store: {asked}");
 }
 
+/// The offline tools enter the engine by its walk over metadata, and by the room that is open to
+/// them.
+#[test]
+fn the_offline_tools_enter_the_engine_by_one_room() {
+    const OPEN: [&str; 6] = ["EngineError", "Tuning", "offline", "recover", "superblock", "walk"];
+    let (mut named, mut found) = (BTreeSet::new(), Vec::new());
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        if !path.starts_with("crates/larder-check/src/") || path.contains("tests") {
+            continue;
+        }
+        for (_, rest) in text.match_indices("larder_engine::").map(|(at, head)| text.split_at(at + head.len())) {
+            // The heads of the paths in a tree of imports.
+            let tree = rest.strip_prefix('{').map(|tree| &tree[..tree.find(';').unwrap_or(tree.len())]);
+            let mut depth = 0;
+            let heads = tree.unwrap_or(rest).split_inclusive([',', '{', '}']).filter_map(|part| {
+                let is_head = depth == 0;
+                depth += part.matches('{').count() as i32 - part.matches('}').count() as i32;
+                let head = part.trim_start().split(|c: char| c != '_' && !c.is_alphanumeric()).next()?;
+                (is_head && !head.is_empty()).then_some(head)
+            });
+            for head in heads.take(if tree.is_some() { usize::MAX } else { 1 }) {
+                named.insert(head.to_owned());
+                if !OPEN.contains(&head) {
+                    found.push(format!("{path}: larder_engine::{head}"));
+                }
+            }
+        }
+    }
+    assert!(found.is_empty(), "these enter the engine elsewhere:\n{}", found.join("\n"));
+    assert_eq!(named.iter().map(String::as_str).collect::<Vec<_>>(), OPEN, "the rooms in use");
+}
+
 /// A design and an engine speak in the words of the contract.
 ///
-/// In the engine no file except the stores names a design, nor does the simulator's follower of an
-/// engine's log. In the core only the table of designs, their own modules, and the common code over
-/// slots of one chunk do.
+/// In the engine no file except the stores names a design. Nor does a file of the offline tools, or
+/// the simulator's follower of an engine's log. In the core only the table of designs, their own
+/// modules, and the common code over slots of one chunk do.
 #[test]
 fn only_the_tables_know_which_design_it_is() {
     let of_table: Vec<String> = larder_core::DESIGNS.iter().map(|design| design.name.replace('-', "_")).collect();
@@ -307,6 +356,7 @@ fn only_the_tables_know_which_design_it_is() {
     let designs: Vec<&str> = of_table.iter().map(String::as_str).chain(["slotted"]).collect();
     let knows = |path: &str| match path.split_once("/src/") {
         Some(("crates/larder-engine", file)) => file.starts_with("store/"),
+        Some(("crates/larder-check", _)) => false,
         Some(("crates/larder-core", file)) => ["designs", "slotted", "named.rs"].iter().any(|of| file.starts_with(of)),
         Some(("crates/larder-sim", file)) => !file.starts_with("weu/follow") && !file.starts_with("decisions"),
         _ => true,

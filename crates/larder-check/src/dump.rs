@@ -1,0 +1,327 @@
+//! The content of a flash, in words and numbers, for people and programs that look at it:
+//! `larder dump`.
+//!
+//! Invariants: it does not write, and does not tell the key of the fingerprints. Lists have at most
+//! as many entries as the caller allows, and give the full count.
+//!
+//! Readable parts of damaged metadata are printed all the same, with a note that they are not all.
+//!
+//! It does not judge; [`verify`](crate::verify) does.
+
+mod checkpoint;
+mod history;
+mod log;
+mod record;
+mod segments;
+mod shapes;
+
+pub use checkpoint::{checkpoint, checkpoint_block};
+pub use history::history;
+pub use log::{frame, frames, log};
+pub use record::{RecordAt, record};
+pub use segments::{segments, slot_segments};
+pub use shapes::*;
+
+use crate::{
+    region::{StoredRun, clean_mappings, stored_runs},
+    verify::{recovered, salvage::Salvaged, salvage::salvage},
+};
+use larder_core::{Lookup, Place, StreamClass, slots::SlotState};
+use larder_device::BlockDevice;
+use larder_engine::{
+    EngineError,
+    offline::{compression_name, mode_name},
+    walk,
+};
+use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
+use std::collections::HashMap;
+
+/// Returns both superblock twins.
+pub async fn superblocks(flash: &dyn BlockDevice) -> Vec<SuperblockDump> {
+    let twins = walk::twins(flash).await;
+    let dump = |(flash_offset, twin): (u64, Result<Superblock, EngineError>)| match twin {
+        Ok(superblock) => SuperblockDump { flash_offset, error: None, fields: Some(fields(&superblock)) },
+        Err(error) => SuperblockDump { flash_offset, error: Some(error.to_string()), fields: None },
+    };
+    SUPERBLOCK_OFFSETS.into_iter().zip(twins).map(dump).collect()
+}
+
+fn fields(superblock: &Superblock) -> SuperblockFields {
+    let checkpoint = superblock.checkpoint;
+    SuperblockFields {
+        sequence: superblock.sequence,
+        flash_uuid: hex(&superblock.flash_uuid),
+        volume_name: superblock.volume_name.to_string(),
+        design: format!("{:?}", superblock.design).to_lowercase(),
+        mode: mode_name(superblock.mode),
+        compression: compression_name(superblock.compression),
+        dedup: superblock.dedup,
+        fp_index_percent: superblock.fp_index_percent,
+        ram_budget_bytes: superblock.ram_budget_bytes,
+        clean_shutdown: superblock.clean_shutdown,
+        origin: superblock.origin.uri.to_string(),
+        origin_bytes: superblock.origin.size_bytes,
+        origin_identity: superblock.origin.identity,
+        checkpoint_id: checkpoint.map(|checkpoint| checkpoint.checkpoint_id),
+        checkpoint_area: checkpoint.map(|checkpoint| checkpoint.area),
+        checkpoint_bytes: checkpoint.map(|checkpoint| checkpoint.bytes),
+        log_start_offset: superblock.log_start.offset_in_log,
+        log_start_frame_seq: superblock.log_start.frame_seq,
+        entry_seq_next: superblock.entry_seq_next,
+        durable_frame_seq: superblock.durable_frame_now(),
+        features_compat: superblock.features_compat,
+        features_incompat: superblock.features_incompat(),
+        detached: superblock.detached,
+        state_dir: superblock.state_dir.to_string(),
+    }
+}
+
+/// Returns the division of the flash.
+pub fn layout(superblock: &Superblock) -> LayoutDump {
+    let layout = &superblock.layout;
+    let twin = larder_format::superblock::SUPERBLOCK_BYTES as u64;
+    let region = |region, flash_offset, bytes| Region { region, flash_offset, bytes };
+    let mut regions = vec![
+        region("superblock a", layout.superblock_offsets[0], twin),
+        region("superblock b", layout.superblock_offsets[1], twin),
+        region("checkpoint area 0", layout.checkpoint_offset[0], layout.checkpoint_area_bytes),
+        region("checkpoint area 1", layout.checkpoint_offset[1], layout.checkpoint_area_bytes),
+        region("metadata log", layout.log_offset, layout.log_bytes),
+    ];
+    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    if layout.region_bytes() > 0 {
+        regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
+    }
+    let store = layout.store();
+    regions.push(region(store.slots_name(), layout.weu_offset, slots_bytes));
+    LayoutDump {
+        flash_bytes: layout.flash_bytes,
+        store: store.name(),
+        chunk_bytes: layout.chunk_bytes,
+        weu_bytes: layout.weu_bytes,
+        sector_bytes: layout.sector_bytes,
+        slot_count: layout.slot_count,
+        bucket_slots: layout.bucket_slots,
+        mappings_max: layout.mappings_max,
+        fragments_max: layout.fragments_max,
+        zero_ranges_max: layout.zero_ranges_max,
+        fp_entries_max: layout.fp_entries_max,
+        design_pages_max: layout.design_pages_max,
+        regions,
+    }
+}
+
+/// The state that an opening would find. If that is refused, it is the start of a repair, and
+/// `salvaged`.
+pub(crate) struct StateOf {
+    /// The state.
+    pub found: Salvaged,
+    /// Metadata is damaged: the state is its readable part.
+    pub salvaged: bool,
+}
+
+pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineError> {
+    match recovered(flash).await {
+        Ok(found) => Ok(StateOf { found, salvaged: false }),
+        Err(_) => Ok(StateOf { found: salvage(flash, false).await?, salvaged: true }),
+    }
+}
+
+/// Returns the WEU slots that an opening finds, in flash order, and whether metadata was damaged.
+///
+/// # Errors
+/// No superblock is whole.
+pub async fn slots(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<SlotDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let mut mapped: HashMap<u32, (u64, u64)> = HashMap::new();
+    let runs = stored_runs(flash, &found.superblock, &found.design).await;
+    for (_, lookup, dirty) in sorted_mappings(&found, &runs) {
+        if let Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } = lookup {
+            let (chunks, dirty_chunks) = mapped.entry(place.slot.0).or_default();
+            *chunks += 1;
+            *dirty_chunks += u64::from(dirty);
+        }
+    }
+    let mut slots = found.design.export_slots();
+    slots.extend(runs.iter().map(|run| {
+        let dirty = !found.design.dirty_in(run.slot).is_empty();
+        let generation = run.known(&found.design).map_or(0, |entry| entry.place.generation);
+        (run.slot, generation, SlotState::Sealed, if dirty { StreamClass::Dirty } else { StreamClass::Clean })
+    }));
+    slots.sort_by_key(|(slot, ..)| *slot);
+    let mut listing = Listing::new();
+    for (slot, generation, state, class) in slots {
+        let (mapped_chunks, dirty_chunks) = mapped.get(&slot.0).copied().unwrap_or_default();
+        listing.add(limit, || SlotDump {
+            slot: slot.0,
+            flash_offset: found.superblock.layout.slot_offset(slot.0).unwrap_or_default(),
+            generation,
+            state: format!("{state:?}").to_lowercase(),
+            class: format!("{class:?}").to_lowercase(),
+            mapped_chunks,
+            dirty_chunks,
+        });
+    }
+    Ok((listing, salvaged))
+}
+
+/// Returns the mappings that an opening finds, of one chunk or all, and whether metadata was
+/// damaged.
+///
+/// They come by address, without trimmed runs.
+///
+/// # Errors
+/// No superblock is whole, or there is no such chunk.
+pub async fn mappings(
+    flash: &dyn BlockDevice,
+    lba: Option<u64>,
+    limit: usize,
+) -> Result<(Listing<MappingDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    if let Some(lba) = lba {
+        check_lba(&found.superblock, lba)?;
+    }
+    let runs = stored_runs(flash, &found.superblock, &found.design).await;
+    let mut listing = Listing::new();
+    for (at, lookup, dirty) in sorted_mappings(&found, &runs) {
+        if lba.is_none_or(|lba| lba == at) {
+            listing.add(limit, || mapping_dump(at, &lookup, dirty));
+        }
+    }
+    Ok((listing, salvaged))
+}
+
+/// Returns the FP index that an opening finds, least recent first, and whether metadata was
+/// damaged.
+///
+/// # Errors
+/// No superblock is whole.
+pub async fn fingerprints(
+    flash: &dyn BlockDevice,
+    limit: usize,
+) -> Result<(Listing<FingerprintDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let mut listing = Listing::new();
+    for (fingerprint, place) in found.design.export_fingerprints() {
+        listing.add(limit, || fingerprint_dump(&fingerprint.0, &place));
+    }
+    for run in stored_runs(flash, &found.superblock, &found.design).await {
+        if let Some(entry) = run.known(&found.design) {
+            listing.add(limit, || fingerprint_dump(&entry.metadata.fingerprint().0, &entry.place));
+        }
+    }
+    Ok((listing, salvaged))
+}
+
+/// Returns the trimmed runs that an opening finds, by address, and whether metadata was damaged.
+///
+/// The origin lacks them.
+///
+/// # Errors
+/// No superblock is whole.
+pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<TrimDump>, bool), EngineError> {
+    let StateOf { found, salvaged } = state_of(flash).await?;
+    let mut listing = Listing::new();
+    for run in found.design.export_runs() {
+        listing.add(limit, || TrimDump {
+            lba: run.first.0,
+            chunk_count: run.count,
+            seq: run.seq,
+            no_hole: run.no_hole,
+            advisory: run.advisory,
+        });
+    }
+    Ok((listing, salvaged))
+}
+
+fn fingerprint_dump(fingerprint: &[u8; 16], place: &Place) -> FingerprintDump {
+    FingerprintDump { fingerprint: hex(fingerprint), place: core_place(place) }
+}
+
+pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDump {
+    let zero = MappingDump { lba, kind: "zero", dirty, duplicate: false, place: None, sectors: None };
+    match lookup {
+        Lookup::Chunk { place, duplicate } => {
+            MappingDump { kind: "chunk", duplicate: *duplicate, place: Some(core_place(place)), ..zero }
+        }
+        Lookup::Fragment { place, sectors } => MappingDump {
+            kind: "fragment",
+            place: Some(core_place(place)),
+            sectors: Some(runs(&sectors.to_bytes())),
+            ..zero
+        },
+        Lookup::Zero => zero,
+        Lookup::Miss => MappingDump { kind: "none", ..zero },
+    }
+}
+
+/// Returns the mappings by address: those of the design, and those of the metadata slots of its
+/// `runs`.
+fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bool)> {
+    let design = &found.design;
+    let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
+    let all = pieces.chain(clean_mappings(runs, design));
+    let mut mappings: Vec<_> = all.map(|mapping| (mapping.lba.0, mapping.lookup, mapping.dirty)).collect();
+    mappings.sort_by_key(|(lba, ..)| *lba);
+    mappings
+}
+
+/// Returns an error for a chunk that the volume does not have.
+pub(crate) fn check_lba(superblock: &Superblock, lba: u64) -> Result<(), EngineError> {
+    let chunks = superblock.origin.size_bytes.div_ceil(u64::from(superblock.layout.chunk_bytes));
+    if lba < chunks {
+        return Ok(());
+    }
+    Err(EngineError::Invalid(format!(
+        "there is no chunk {lba}: the volume has chunks 0 to {}",
+        chunks.saturating_sub(1)
+    )))
+}
+
+pub(crate) fn place_of(place: &larder_format::Place) -> PlaceDump {
+    PlaceDump {
+        slot: place.slot,
+        generation: place.generation,
+        weu_offset: place.offset,
+        stored_bytes: place.stored_len,
+        encoding: encoding_name(Some(place.encoding)),
+        record_crc: place.crc,
+    }
+}
+
+pub(crate) fn core_place(place: &Place) -> PlaceDump {
+    PlaceDump {
+        slot: place.slot.0,
+        generation: place.generation,
+        weu_offset: place.offset,
+        stored_bytes: place.stored_len,
+        encoding: encoding_name(Encoding::from_code(place.encoding)),
+        record_crc: place.crc,
+    }
+}
+
+pub(crate) fn encoding_name(encoding: Option<Encoding>) -> &'static str {
+    match encoding {
+        Some(Encoding::Raw) => "raw",
+        Some(Encoding::Lz4) => "lz4",
+        Some(Encoding::Zstd) => "zstd",
+        None => "unknown",
+    }
+}
+
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Returns a sector bitmap as runs: `0-3,7`.
+pub(crate) fn runs(sectors: &[u8; 32]) -> String {
+    let map = larder_core::SectorMap::from_bytes(sectors);
+    let run = |(first, end): (usize, usize)| match end - first {
+        1 => first.to_string(),
+        _ => format!("{first}-{}", end - 1),
+    };
+    map.runs(256).map(run).collect::<Vec<_>>().join(",")
+}
+
+#[cfg(test)]
+mod tests;

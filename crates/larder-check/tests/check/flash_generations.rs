@@ -1,0 +1,320 @@
+//! Whole flashes that earlier programs left: today's program opens each, reads every byte, and
+//! brings the dirty data to the origin.
+//!
+//! A generation is a folder of `crates/larder-format/tests/fixtures/flashes/`. A program with other
+//! features left it, and its files never change. It has a flash of each kind of store, after an
+//! orderly end and after a power loss. Two more have a feature bit of a later program in both
+//! twins. A file is one Zstandard frame: the sizes of flash and origin, 8 bytes each, then the
+//! bytes of the two.
+//!
+//! `LARDER_MAKE_FLASHES=N` makes generation N, and leaves those that are there as they are. The
+//! content of a volume follows from [`SEED`] alone, so it needs no file.
+
+use crate::common::{Setup, World, assert_same, noise, text};
+use larder_check::verify::{
+    repair::{RepairOptions, repair},
+    verify,
+};
+use larder_device::rng::Rng;
+use larder_engine::{CreateOptions, EngineError};
+use larder_format::{
+    DesignId, FormatError, StoreKind, crc32c, layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES,
+};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// The seed of all content. Another one would make the flashes unreadable for the test.
+const SEED: u64 = 0x1a2d_e200;
+const CHUNK: u64 = 4096;
+const FLASH_BYTES: u64 = 8 << 20;
+const ORIGIN_BYTES: u64 = 2 << 20;
+
+/// The designs that are kept, one of each kind of store.
+const DESIGNS: [(&str, DesignId); 3] =
+    [("nitro", DesignId::Nitro), ("d-arc", DesignId::DArc), ("austere", DesignId::Austere)];
+
+/// The offsets in a superblock of its checksum, its feature words, and the field of a later
+/// program.
+const CRC_AT: usize = 16;
+const COMPATIBLE_AT: usize = 48;
+const INCOMPATIBLE_AT: usize = 56;
+const LATER_AT: usize = 3000;
+const LATER: &[u8] = b"the field of a later program";
+/// The bits of later programs.
+const COMPATIBLE_BIT: u64 = 1 << 61;
+const INCOMPATIBLE_BIT: u64 = 1 << 29;
+
+/// The limit of a file's size, and of all files of a generation.
+const FILE_BYTES_MAX: u64 = 100 << 10;
+const GENERATION_BYTES_MAX: u64 = 400 << 10;
+
+/// A step of the volume's life.
+enum Act {
+    /// The origin has this from the start.
+    Origin(u64, Vec<u8>),
+    Write(u64, Vec<u8>),
+    Trim(u64, u64),
+    Read(u64, u64),
+    Flush,
+    Destage,
+    Checkpoint,
+}
+
+/// Returns the life of a volume: clean data of three kinds, and dirty data of each kind that a log
+/// or a checkpoint has.
+fn life() -> Vec<Act> {
+    let mut rng = Rng::new(SEED);
+    // Most of it compresses, which keeps the files small.
+    let mut content = |len: u64| match rng.below(16) {
+        0 => noise(rng.next_u64(), len as usize),
+        _ => text(rng.next_u64(), len as usize),
+    };
+    let mut acts = Vec::new();
+    (0..12).for_each(|chunk| acts.push(Act::Origin(chunk * CHUNK, content(CHUNK))));
+    (0..6).for_each(|chunk| acts.push(Act::Read(chunk * CHUNK, CHUNK)));
+    (16..26).for_each(|chunk| acts.push(Act::Write(chunk * CHUNK, content(CHUNK))));
+    acts.extend([Act::Flush, Act::Destage]);
+    // Dirty data that the checkpoint has: new, overwritten, equal, a part of a chunk, zeroes, a
+    // run.
+    let twice = content(CHUNK);
+    let at = |chunk: u64| chunk * CHUNK;
+    acts.extend([16, 17, 40, 41, 42].map(|chunk| Act::Write(at(chunk), content(CHUNK))));
+    acts.extend([43, 44].map(|chunk| Act::Write(at(chunk), twice.clone())));
+    acts.extend([
+        Act::Write(at(45) + 1024, content(512)),
+        Act::Write(at(46), vec![0; CHUNK as usize]),
+        Act::Trim(at(50), 4 * CHUNK),
+        Act::Flush,
+        Act::Checkpoint,
+    ]);
+    // The same in the log behind it.
+    acts.extend([17, 18, 42, 60, 61, 62].map(|chunk| Act::Write(at(chunk), content(CHUNK))));
+    acts.extend([
+        Act::Write(at(63), twice),
+        Act::Write(at(7) + 2048, content(1024)),
+        Act::Flush,
+        Act::Trim(at(51), CHUNK),
+        Act::Trim(at(19), 2 * CHUNK),
+        Act::Write(at(65), content(CHUNK)),
+        Act::Flush,
+    ]);
+    acts
+}
+
+/// Returns the content of the volume after its life.
+fn volume() -> Vec<u8> {
+    let mut volume = vec![0; ORIGIN_BYTES as usize];
+    for act in life() {
+        match act {
+            Act::Origin(at, data) | Act::Write(at, data) => {
+                volume[at as usize..at as usize + data.len()].copy_from_slice(&data);
+            }
+            Act::Trim(at, len) => volume[at as usize..(at + len) as usize].fill(0),
+            Act::Read(..) | Act::Flush | Act::Destage | Act::Checkpoint => {}
+        }
+    }
+    volume
+}
+
+fn setup(design: DesignId) -> Setup {
+    let options = CreateOptions { design, chunk_bytes: CHUNK as u32, ..Setup::default().options };
+    Setup { options, flash_bytes: FLASH_BYTES, origin_bytes: ORIGIN_BYTES, ..Setup::default() }
+}
+
+/// Returns flash and origin after the life of a volume.
+fn lived(design: DesignId, is_orderly: bool) -> (Vec<u8>, Vec<u8>) {
+    let mut world = World::made(SEED, setup(design));
+    for act in life() {
+        if let Act::Origin(at, data) = act {
+            world.fill_origin(at, &data);
+        }
+    }
+    world.open();
+    for act in life() {
+        match act {
+            Act::Origin(..) => {}
+            Act::Write(at, data) => world.write(at, &data),
+            Act::Trim(at, len) => world.trim(at, len),
+            Act::Read(at, len) => {
+                world.read(at, len as usize);
+                world.settle();
+            }
+            Act::Flush => world.flush(),
+            Act::Destage => assert!(world.destage_all(), "the origin takes all"),
+            Act::Checkpoint => world.run(world.cache().checkpoint()).expect("a checkpoint"),
+        }
+    }
+    if is_orderly {
+        world.close();
+    } else {
+        world.crash();
+    }
+    images(&world)
+}
+
+fn images(world: &World) -> (Vec<u8>, Vec<u8>) {
+    (world.flash.sim.peek(0, FLASH_BYTES as usize), world.origin.sim.peek(0, ORIGIN_BYTES as usize))
+}
+
+/// Sets a bit of a later program in both twins, and the bytes of its field.
+fn with_later_bit(flash: &mut [u8], word_at: usize, bit: u64) {
+    for offset in SUPERBLOCK_OFFSETS {
+        let twin = &mut flash[offset as usize..][..SUPERBLOCK_BYTES];
+        twin[LATER_AT..][..LATER.len()].copy_from_slice(LATER);
+        let word = u64::from_le_bytes(twin[word_at..][..8].try_into().expect("a word"));
+        twin[word_at..][..8].copy_from_slice(&(word | bit).to_le_bytes());
+        twin[CRC_AT..][..4].fill(0);
+        let crc = crc32c(twin);
+        twin[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../larder-format/tests/fixtures/flashes")
+}
+
+/// Returns the names and designs of a generation's files.
+fn kept() -> Vec<(String, DesignId, &'static str)> {
+    let named = |(name, design), state| (format!("{name}.{state}.zst"), design, state);
+    let [first, ..] = DESIGNS;
+    let of_all = DESIGNS.into_iter().flat_map(|design| ["orderly", "crashed"].map(|state| named(design, state)));
+    of_all.chain(["compatible", "incompatible"].map(|state| named(first, state))).collect()
+}
+
+/// Makes a generation if `LARDER_MAKE_FLASHES` has its number.
+#[test]
+fn a_generation_is_made_on_request() {
+    let Ok(number) = std::env::var("LARDER_MAKE_FLASHES") else { return };
+    let number: u32 = number.parse().expect("LARDER_MAKE_FLASHES is the number of the generation");
+    let folder = folder().join(number.to_string());
+    assert!(!folder.exists(), "{} is there, and never changes: take the next number", folder.display());
+    fs::create_dir_all(&folder).expect("a folder");
+    for (name, design, state) in kept() {
+        let (mut flash, origin) = lived(design, state == "orderly");
+        match state {
+            "compatible" => with_later_bit(&mut flash, COMPATIBLE_AT, COMPATIBLE_BIT),
+            "incompatible" => with_later_bit(&mut flash, INCOMPATIBLE_AT, INCOMPATIBLE_BIT),
+            _ => {}
+        }
+        let sizes = [FLASH_BYTES, ORIGIN_BYTES].map(u64::to_le_bytes);
+        let bytes = [&sizes[0][..], &sizes[1], &flash, &origin].concat();
+        let packed = zstd::encode_all(&bytes[..], 19).expect("packed");
+        fs::write(folder.join(&name), packed).expect("a file");
+    }
+}
+
+/// Returns the world of a packed flash, before it is opened.
+fn unpacked(path: &Path, design: DesignId) -> World {
+    let packed = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let bytes = zstd::decode_all(&packed[..]).expect("a Zstandard frame");
+    let (sizes, rest) = bytes.split_at(16);
+    let size = |at: usize| u64::from_le_bytes(sizes[at..at + 8].try_into().expect("8 bytes"));
+    let (flash, origin) = rest.split_at(size(0) as usize);
+    assert_eq!(origin.len() as u64, size(8));
+    let setup = Setup { flash_bytes: size(0), origin_bytes: size(8), ..setup(design) };
+    let world = World::made(SEED, setup);
+    world.flash.sim.poke(0, flash);
+    world.origin.sim.poke(0, origin);
+    world
+}
+
+/// Returns the two feature words of a flash.
+fn features(flash: &[u8]) -> [u64; 2] {
+    [COMPATIBLE_AT, INCOMPATIBLE_AT].map(|at| u64::from_le_bytes(flash[at..at + 8].try_into().expect("a word")))
+}
+
+/// Returns the folders of the generations, oldest first.
+fn generations() -> Vec<PathBuf> {
+    let mut found: Vec<_> =
+        fs::read_dir(folder()).expect("the fixtures").map(|it| it.expect("a folder").path()).collect();
+    found.sort_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).expect("a number"));
+    found
+}
+
+fn check_opened(world: &mut World, what: &str) {
+    let expected = volume();
+    let report = world.run(verify(&*world.flash, &mut |_, _| {})).expect("a cache");
+    assert!(report.clean, "{what}: {:?}", report.problems);
+    let (_, origin) = images(world);
+    assert!(origin != expected, "{what}: the origin lacks something");
+    world.open();
+    let status = world.status();
+    assert!(status.dirty_bytes >= 10 * CHUNK && status.trimmed_runs > 0, "{what}: {status:?}");
+    assert_same(&world.read(0, ORIGIN_BYTES as usize), &expected, what);
+    // It goes on, over another end, and gives the origin all.
+    world.write(65 * CHUNK, &expected[60 * CHUNK as usize..][..CHUNK as usize]);
+    world.write(65 * CHUNK, &expected[65 * CHUNK as usize..][..CHUNK as usize]);
+    world.close();
+    world.open();
+    assert_same(&world.read(0, ORIGIN_BYTES as usize), &expected, what);
+    assert!(world.destage_all(), "{what}: the origin takes all");
+    assert_eq!(world.status().dirty_bytes, 0, "{what}");
+    world.close();
+    let (_, origin) = images(world);
+    assert_same(&origin, &expected, what);
+    let report = world.run(verify(&*world.flash, &mut |_, _| {})).expect("a cache");
+    assert!(report.clean, "{what}, at the end: {:?}", report.problems);
+}
+
+fn check_refused(world: &mut World, what: &str) {
+    let before = images(world);
+    let refused = |result: Result<(), EngineError>| match result {
+        Err(EngineError::Format(FormatError::NewerVersion { features, .. })) => assert_eq!(features, INCOMPATIBLE_BIT),
+        other => panic!("{what}: {other:?}"),
+    };
+    refused(world.try_open());
+    refused(world.run(verify(&*world.flash, &mut |_, _| {})).map(drop));
+    for dry_run in [true, false] {
+        let options = RepairOptions { dry_run, ..RepairOptions::default() };
+        refused(world.run(repair(&*world.flash, &options, &mut |_, _| {})).map(drop));
+    }
+    assert!(images(world) == before, "{what}: the flash or the origin was written");
+}
+
+#[test]
+fn flashes_of_each_generation_are_read_in_full_or_refused_as_they_are() {
+    for generation in generations() {
+        let mut bytes = 0;
+        for (name, design, state) in kept() {
+            let path = generation.join(&name);
+            let what = format!("generation {}, {name}", generation.file_name().unwrap_or_default().display());
+            let mut world = unpacked(&path, design);
+            match state {
+                "incompatible" => check_refused(&mut world, &what),
+                _ => check_opened(&mut world, &what),
+            }
+            let (flash, _) = images(&world);
+            for offset in SUPERBLOCK_OFFSETS.into_iter().filter(|_| state == "compatible") {
+                let twin = &flash[offset as usize..][..SUPERBLOCK_BYTES];
+                let [word, _] = features(twin);
+                assert!(word & COMPATIBLE_BIT != 0 && twin[LATER_AT..].starts_with(LATER), "{what}: it is kept");
+            }
+            let len = fs::metadata(&path).expect("a file").len();
+            assert!(len <= FILE_BYTES_MAX, "{what} has {len} bytes");
+            bytes += len;
+        }
+        assert!(bytes <= GENERATION_BYTES_MAX, "{} has {bytes} bytes", generation.display());
+    }
+}
+
+#[test]
+fn the_newest_generation_has_the_features_of_todays_flashes() {
+    let newest = generations().pop().expect("a generation");
+    for (name, design) in DESIGNS {
+        let (today, _) = lived(design, false);
+        let (kept, _) = images(&unpacked(&newest.join(format!("{name}.crashed.zst")), design));
+        assert_eq!(features(&today), features(&kept), "{name}: a new feature needs a generation, see docs/TESTING.md");
+    }
+}
+
+#[test]
+fn each_kind_of_store_is_kept() {
+    for kind in [StoreKind::Weus, StoreKind::Slots, StoreKind::Buckets] {
+        let is_kept = |&(_, design): &(&str, DesignId)| {
+            larder_engine::designs::find(design).is_ok_and(|design| design.kind() == kind)
+        };
+        assert_eq!(DESIGNS.iter().filter(|it| is_kept(it)).count(), 1, "{kind:?}");
+    }
+}

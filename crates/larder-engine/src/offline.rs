@@ -1,0 +1,99 @@
+//! The room of the engine that is open to the offline tools, which check, repair and print a flash
+//! that no engine serves.
+//!
+//! It has the parts of recovery that such tools apply one by one, because damage is between them:
+//! the sizes ([`Geometry`]), the replay ([`Replay`]), the names of durable frames
+//! ([`newest_named`]), and the form of records ([`StoreForm`]). And it has the parts by which an
+//! opening writes a state anew: [`rebuild`] and [`write_whole`]. The structures are read with
+//! [`walk`](crate::walk), [`superblock`](crate::superblock) and [`recover`](crate::recover).
+//!
+//! Invariants: an open cache does not use this file. All writes go to a flash that its caller has
+//! for itself.
+//!
+//! It does not check or repair; `larder-check` does.
+
+pub use crate::{
+    checkpoint::CheckpointTarget,
+    geometry::Geometry,
+    losses::{RANGES_MAX, Ranges},
+    named_frames::look::Naming,
+    places::{from_format, to_format},
+    rebuild::{again, rebuild, write_whole},
+    record::check as checksum_holds,
+    region::entry::{decode as decode_metadata_slot, encode as encode_metadata_slot},
+    replay::Replay,
+    segment::record::{SegmentHome, SegmentIdentity},
+    status::names::{compression_name, mode_name},
+};
+use crate::{
+    designs,
+    error::EngineError,
+    named_frames::{self, look::Look},
+    store::{self, Store},
+    walk::Reader,
+};
+use larder_core::packing::PackingRules;
+use larder_device::BlockDevice;
+use larder_format::{FormatError, Layout, RecordEntry, Superblock};
+
+/// The form that a cache's store gives to the records on its flash.
+#[derive(Clone, Copy)]
+pub struct StoreForm(&'static dyn Store);
+
+impl StoreForm {
+    /// Returns the form of the cache that this superblock describes.
+    ///
+    /// # Errors
+    /// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design
+    /// that this version cannot run.
+    pub fn of(superblock: &Superblock) -> Result<StoreForm, EngineError> {
+        designs::store_of(superblock).map(StoreForm)
+    }
+
+    /// Returns the form in a cache of these sizes.
+    pub fn under(geometry: &Geometry) -> StoreForm {
+        StoreForm(geometry.store)
+    }
+
+    /// Returns whether a slot's content identifies itself and its use of the slot.
+    pub fn lists_records(self) -> bool {
+        self.0.lists_records()
+    }
+
+    /// Returns the packing of records into one write.
+    pub fn packing(self, layout: &Layout) -> PackingRules {
+        self.0.packing(layout)
+    }
+
+    /// Returns whether one record fills the slots that were opened for it.
+    pub fn is_full_with_one(self) -> bool {
+        self.0.is_full_with_one()
+    }
+
+    /// Adds the identification of its records to a coming write, whose bytes are `data`. The table
+    /// begins at `table_offset`.
+    ///
+    /// # Errors
+    /// Those of the format, for a table that does not fit.
+    pub fn describe(
+        self,
+        data: &mut [u8],
+        table_offset: usize,
+        records: &[RecordEntry],
+        identity: SegmentIdentity,
+        home: SegmentHome,
+    ) -> Result<(), FormatError> {
+        self.0.describe(data, table_offset, records, identity, home)
+    }
+}
+
+/// Returns the newest frame of the log that the superblock or a slot names as durable. It reads the
+/// whole flash.
+///
+/// Under a design that this version cannot run, the superblock alone names a frame.
+pub async fn newest_named(flash: &dyn BlockDevice, superblock: &Superblock) -> Option<Naming> {
+    match designs::store_of(superblock) {
+        Ok(store) => store::newest_named(store, Reader::alone(flash), superblock, Look::All).await,
+        Err(_) => named_frames::in_superblock(superblock),
+    }
+}
