@@ -14,7 +14,7 @@ fi
 # The first inputs of each target; no mutant is run.
 export LARDER_FUZZ_CORPUS=$PWD/fuzz/corpus
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-format -p larder-device -p larder-trace --test fuzz_seeds >/dev/null
-LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-engine --test mutated_images >/dev/null
+LARDER_FUZZ_FACTOR=0 cargo test -q -p larder-check --test mutated_images >/dev/null
 LARDER_FUZZ_FACTOR=0 cargo test -q -p larder --lib fuzz_seeds:: >/dev/null
 targets=("$@")
 if [ ${#targets[@]} -eq 0 ]; then

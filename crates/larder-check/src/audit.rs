@@ -18,7 +18,6 @@ use larder_core::{
     named::{OverBuckets, OverSlots, OverWeus},
 };
 use larder_device::BlockDevice;
-use larder_engine::offline::StoreForm;
 use larder_format::Layout;
 use std::pin::Pin;
 
@@ -34,8 +33,7 @@ pub(crate) trait Audit {
 
     /// Checks every record that is named.
     fn check_records<'a>(&'a self, check: RecordCheck<'a>) -> Checking<'a> {
-        let lists_records = StoreForm::under(&check.found.geometry).lists_records();
-        Box::pin(records::check_slots(check, lists_records))
+        Box::pin(records::check_slots(check))
     }
 }
 

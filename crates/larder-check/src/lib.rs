@@ -1,7 +1,7 @@
 //! The offline tools: checks, repairs and prints the flash of a cache that no engine serves.
 //!
-//! Role: [`verify`] checks all that mappings depend on, [`verify::repair`] makes a damaged cache one
-//! that opens, and [`dump`] prints the structures. They read the flash with the engine's
+//! Role: [`verify`] checks all that mappings depend on, [`verify::repair`] makes a damaged cache
+//! one that opens, and [`dump`] tells the structures. They read the flash with the engine's
 //! [`walk`](larder_engine::walk), and recover its state as an opening does.
 //!
 //! Invariants: only a repair writes. The engine opens one room to this crate,

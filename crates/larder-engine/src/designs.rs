@@ -177,15 +177,6 @@ pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
     found.ok_or_else(|| EngineError::Invalid(format!("this version cannot run the design {id:?}; it runs {}", names())))
 }
 
-/// Returns the store of the cache that this superblock describes.
-///
-/// # Errors
-/// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design that
-/// this version cannot run.
-pub(crate) fn store_of(superblock: &Superblock) -> Result<&'static dyn Store, EngineError> {
-    Ok(check_superblock(superblock)?.store)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -14,6 +14,7 @@
 
 pub use crate::{
     checkpoint::CheckpointTarget,
+    designs::check_superblock,
     geometry::Geometry,
     losses::{RANGES_MAX, Ranges},
     named_frames::look::Naming,
@@ -26,8 +27,6 @@ pub use crate::{
     status::names::{compression_name, mode_name},
 };
 use crate::{
-    designs,
-    error::EngineError,
     named_frames::{self, look::Look},
     store::{self, Store},
     walk::Reader,
@@ -41,23 +40,9 @@ use larder_format::{FormatError, Layout, RecordEntry, Superblock};
 pub struct StoreForm(&'static dyn Store);
 
 impl StoreForm {
-    /// Returns the form of the cache that this superblock describes.
-    ///
-    /// # Errors
-    /// [`EngineError::Invalid`] for a superblock that no cache of its design has, and for a design
-    /// that this version cannot run.
-    pub fn of(superblock: &Superblock) -> Result<StoreForm, EngineError> {
-        designs::store_of(superblock).map(StoreForm)
-    }
-
     /// Returns the form in a cache of these sizes.
-    pub fn under(geometry: &Geometry) -> StoreForm {
+    pub fn of(geometry: &Geometry) -> StoreForm {
         StoreForm(geometry.store)
-    }
-
-    /// Returns whether a slot's content identifies itself and its use of the slot.
-    pub fn lists_records(self) -> bool {
-        self.0.lists_records()
     }
 
     /// Returns the packing of records into one write.
@@ -92,8 +77,8 @@ impl StoreForm {
 ///
 /// Under a design that this version cannot run, the superblock alone names a frame.
 pub async fn newest_named(flash: &dyn BlockDevice, superblock: &Superblock) -> Option<Naming> {
-    match designs::store_of(superblock) {
-        Ok(store) => store::newest_named(store, Reader::alone(flash), superblock, Look::All).await,
+    match check_superblock(superblock) {
+        Ok(design) => store::newest_named(design.store, Reader::alone(flash), superblock, Look::All).await,
         Err(_) => named_frames::in_superblock(superblock),
     }
 }

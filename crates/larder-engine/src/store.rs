@@ -195,11 +195,6 @@ pub(crate) trait Store: Send + Sync {
 
     // ---- The records' self-description.
 
-    /// Returns whether a slot's content identifies itself and its use of the slot.
-    fn lists_records(&self) -> bool {
-        false
-    }
-
     /// Returns whether a structure written with records names the newest durable frame of the log.
     fn names_frames(&self) -> bool {
         false

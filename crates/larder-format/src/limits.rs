@@ -73,4 +73,9 @@ impl StoreKind {
             StoreKind::Slots | StoreKind::Buckets => "data slots",
         }
     }
+
+    /// Returns whether a slot's content identifies itself, its records and its use of the slot.
+    pub fn lists_records(self) -> bool {
+        self == StoreKind::Weus
+    }
 }

@@ -13,7 +13,7 @@ use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::BlockDevice;
 use larder_engine::{
     EngineError,
-    offline::{StoreForm, checksum_holds, from_format},
+    offline::{check_superblock, checksum_holds, from_format},
 };
 use larder_format::{Encoding, RecordContent, Superblock};
 
@@ -106,7 +106,8 @@ async fn listed_at(
             layout.weu_offset
         )));
     }
-    if !StoreForm::of(superblock)?.lists_records() {
+    check_superblock(superblock)?;
+    if !superblock.layout.store().lists_records() {
         return mapped_at(flash, superblock, offset).await;
     }
     let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;

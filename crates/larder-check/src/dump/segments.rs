@@ -6,7 +6,7 @@ use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, stat
 use crate::verify::window::Window;
 use larder_core::slots::SlotState;
 use larder_device::BlockDevice;
-use larder_engine::{EngineError, offline::StoreForm, walk};
+use larder_engine::{EngineError, offline::check_superblock, walk};
 use larder_format::{
     RecordContent, RecordEntry, SegmentHeader, Superblock,
     layout::SECTOR_BYTES_MIN,
@@ -49,7 +49,7 @@ pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<
     slots.sort_by_key(|(slot, ..)| *slot);
     let mut cut = Cut::new(limit);
     for (slot, generation, state, _) in slots {
-        if state == SlotState::Free || !StoreForm::under(&found.geometry).lists_records() {
+        if state == SlotState::Free || !found.superblock.layout.store().lists_records() {
             continue;
         }
         let weu = slot_bytes(flash, superblock, slot.0).await?;
@@ -85,7 +85,8 @@ pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Ve
     // The finest unit covers sectors of every size.
     let sector = SECTOR_BYTES_MIN as usize;
     let mut found = Vec::new();
-    if !StoreForm::of(superblock)?.lists_records() {
+    check_superblock(superblock)?;
+    if !superblock.layout.store().lists_records() {
         return Ok(found);
     }
     for offset in (0..weu.len()).step_by(sector) {

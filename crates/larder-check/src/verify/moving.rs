@@ -58,7 +58,7 @@ pub struct Mover<'a> {
 impl<'a> Mover<'a> {
     /// Returns a mover without records; its segments are numbered from `segment_seq` on.
     pub fn new(flash: &'a dyn BlockDevice, found: &'a Salvaged, writes: bool) -> Self {
-        let (superblock, form) = (&found.superblock, StoreForm::under(&found.geometry));
+        let (superblock, form) = (&found.superblock, StoreForm::of(&found.geometry));
         let packing = form.packing(&found.geometry.layout);
         // The log as it was read is durable. A flash whose segments name no frames stays so until
         // its next opening.

@@ -26,11 +26,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 /// Bytes at the start of a slot that contain the header of its first segment.
 const HEAD_BYTES: usize = 4096;
 
-/// Checks every slot that is not free, and in it every record that has a name. `lists_records`:
-/// segments list their records.
-pub(crate) async fn check_slots(check: RecordCheck<'_>, lists_records: bool) -> Findings {
+/// Checks every slot that is not free, and in it every record that has a name.
+pub(crate) async fn check_slots(check: RecordCheck<'_>) -> Findings {
     let RecordCheck { flash, found, mut named, progress, report } = check;
     let superblock = &found.superblock;
+    let lists_records = superblock.layout.store().lists_records();
     let mut findings = Findings::default();
     let codec = Codec::new(superblock.hash_key, superblock.compression, 1, true);
     let mut slots = found.design.export_slots();

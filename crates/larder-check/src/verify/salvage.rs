@@ -35,7 +35,7 @@ use larder_core::{Decider, SlotId, ranges::RunMap, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_engine::{
     EngineError,
-    offline::{Geometry, Replay, StoreForm, newest_named, rebuild},
+    offline::{Geometry, Replay, newest_named, rebuild},
     recover::{geometry, new_design},
     superblock, walk,
 };
@@ -148,7 +148,6 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
         ended_in_order: superblock.clean_shutdown && agree && !end_is_lost,
         end_is_lost,
         named_frame: 0,
-        form: StoreForm::under(&geometry),
     };
     let start = salvage.checkpoint().await;
     let mut log_end = salvage.log(start).await;
@@ -194,7 +193,6 @@ struct Salvage<'a> {
     ended_in_order: bool,
     end_is_lost: bool,
     named_frame: u64,
-    form: StoreForm,
 }
 
 impl Salvage<'_> {
@@ -431,7 +429,7 @@ impl Salvage<'_> {
     /// Returns the newest generation of a segment in a slot: at its start, or anywhere in it.
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
-        let start = layout.slot_offset(slot.0).filter(|_| self.form.lists_records())?;
+        let start = layout.slot_offset(slot.0).filter(|_| layout.store().lists_records())?;
         let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let weu = window.bytes(start, bytes).await;

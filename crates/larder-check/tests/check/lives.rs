@@ -17,18 +17,6 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// Fills the origin, with duplicates and zeroes.
-fn fill_origin(world: &World) {
-    for lba in 0..CHUNKS {
-        let data = match lba % 7 {
-            0 => vec![0; CHUNK],
-            1 | 2 => noise(lba % 40, CHUNK),
-            _ => noise(1 << 40 | lba, CHUNK),
-        };
-        world.fill_origin(at(lba), &data);
-    }
-}
-
 /// That holds also if checkpoints were written beside requests, or while recovered slots still wait
 /// to be put in order.
 #[test]
@@ -41,7 +29,7 @@ fn what_a_life_leaves_is_found_sound() {
             setup.options.design = design.id;
             setup.options.mode = mode;
             let mut world = World::new(seed, setup);
-            fill_origin(&world);
+            world.fill_with_repeats(CHUNKS, CHUNK);
             let mut rng = Rng::new(seed ^ 177);
             for life in 0..4 {
                 for _ in 0..30 {

@@ -123,10 +123,6 @@ impl Store for OverWeus {
         true
     }
 
-    fn lists_records(&self) -> bool {
-        true
-    }
-
     fn names_frames(&self) -> bool {
         true
     }

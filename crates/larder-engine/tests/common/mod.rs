@@ -399,6 +399,18 @@ impl World {
         self.origin.sim.poke(offset, data);
     }
 
+    /// Puts chunks on the origin, zeroes and duplicates among them, as [`World::fill_origin`] does.
+    pub fn fill_with_repeats(&self, chunks: u64, chunk_bytes: usize) {
+        for lba in 0..chunks {
+            let data = match lba % 7 {
+                0 => vec![0; chunk_bytes],
+                1 | 2 => noise(lba % 40, chunk_bytes),
+                _ => noise(1 << 40 | lba, chunk_bytes),
+            };
+            self.fill_origin(lba * chunk_bytes as u64, &data);
+        }
+    }
+
     pub fn superblock(&self) -> Superblock {
         // The runtime may have no other driver: this reads through it.
         self.run(larder_engine::superblock::read(&*self.flash)).expect("a superblock").0

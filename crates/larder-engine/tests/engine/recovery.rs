@@ -222,18 +222,6 @@ fn use_it(world: &World, rng: &mut Rng, count: usize) {
     world.runtime.run_until_idle();
 }
 
-/// Fills the origin, with duplicates and zeroes.
-fn fill_origin(world: &World) {
-    for lba in 0..CHUNKS {
-        let data = match lba % 7 {
-            0 => vec![0; CHUNK],
-            1 | 2 => noise(lba % 40, CHUNK),
-            _ => noise(1 << 40 | lba, CHUNK),
-        };
-        world.fill_origin(at(lba), &data);
-    }
-}
-
 /// Returns the kinds of mappings in this state.
 fn kinds(known: &Known) -> BTreeSet<&'static str> {
     let of_mapping = |(lookup, dirty): &(Lookup, bool)| match (lookup, dirty) {
@@ -269,7 +257,7 @@ fn kinds_of(design: DesignId) -> BTreeSet<&'static str> {
 fn the_log_brings_back_what_a_live_cache_knows() {
     each_seed(12, |seed| {
         let mut world = World::new(seed, setup());
-        fill_origin(&world);
+        world.fill_with_repeats(CHUNKS, CHUNK);
         let mut rng = Rng::new(seed);
         let mut met = BTreeSet::new();
         for life in 0..3 {
@@ -311,7 +299,7 @@ fn the_log_brings_back_what_a_live_cache_knows() {
 fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
     each_seed(6, |seed| {
         let mut world = World::new(seed, setup());
-        fill_origin(&world);
+        world.fill_with_repeats(CHUNKS, CHUNK);
         let mut rng = Rng::new(seed ^ 77);
         use_it(&world, &mut rng, 900);
         world.run(world.cache().checkpoint()).unwrap_or_else(|error| panic!("checkpoint: {error}"));
@@ -534,7 +522,7 @@ fn name() -> &'static str {
 fn what_was_flushed_comes_back_and_what_follows_is_old_or_new() {
     each_seed(12, |seed| {
         let mut world = World::new(seed, Setup { schedule: Schedule::Chaos, ..setup() });
-        fill_origin(&world);
+        world.fill_with_repeats(CHUNKS, CHUNK);
         let mut rng = Rng::new(seed ^ 99);
         use_it(&world, &mut rng, 300);
         let flushed = known(&world, &found(&world));
