@@ -94,7 +94,7 @@ impl Lifecycle {
         self.is_closing() && !self.is_finishing.load(Acquire) && self.tasks() == 1
     }
 
-    /// Counts an end that runs or waits for its turn. It is no task, because it waits for the tasks.
+    /// Counts an end that runs or waits for its turn. It is no task, since it waits for the tasks.
     pub fn end_begins(&self) {
         self.ends.fetch_add(1, AcqRel);
     }
