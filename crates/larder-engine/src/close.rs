@@ -134,11 +134,8 @@ impl Shared {
     pub(crate) async fn settle(&self) {
         loop {
             let inserted = self.signals.inserted.listen();
-            {
-                let state = self.state.lock();
-                if state.insertions.is_empty() && state.insertion_tasks == 0 {
-                    return;
-                }
+            if self.state.lock().insertions.are_over() {
+                return;
             }
             inserted.await;
         }

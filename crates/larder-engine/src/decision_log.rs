@@ -65,7 +65,7 @@ impl State {
                 slot_count: limits.slot_count,
                 mappings_max: limits.mappings_max,
                 fp_entries_max: limits.fp_entries_max,
-                first_segment: self.segment_seq,
+                first_segment: self.writer.next_seq(),
                 found: stats.mapped_chunks + stats.trimmed_chunks + (used + stored) as u64,
                 buckets: geometry
                     .store

@@ -176,8 +176,8 @@ impl Shared {
         {
             let mut state = self.state.lock();
             while victims.len() < count {
-                let State { design, in_memory, .. } = &mut *state;
-                let victim = design.choose_victim(&mut |slot| in_memory[slot.0 as usize]);
+                let State { design, writer, .. } = &mut *state;
+                let victim = design.choose_victim(&mut |slot| writer.is_in_memory(slot));
                 state.note_slot(Event::Choose, victim.map(|victim| victim.slot));
                 let Some(victim) = victim else { break };
                 victims.push(victim);
@@ -260,11 +260,10 @@ impl Shared {
     ///
     /// It does (4) to (6) at once.
     pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
-        let State { design, in_memory, log, .. } = &mut *state;
+        let State { design, writer, log, .. } = &mut *state;
         let slots = design.in_the_way(lba);
-        let mut can_go = |slot| {
-            design.is_freed(slot, log.durable_below) && !in_memory[slot.0 as usize] && !self.pins.is_pinned(slot)
-        };
+        let mut can_go =
+            |slot| design.is_freed(slot, log.durable_below) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot);
         if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
             return false;
         }
@@ -281,7 +280,7 @@ impl State {
     /// that.
     pub(crate) fn free_ahead(&mut self, slot: SlotId) -> bool {
         // The mappings of a write under way would be logged behind this entry.
-        if self.in_memory[slot.0 as usize] {
+        if self.writer.is_in_memory(slot) {
             return false;
         }
         let seq = self.log.next_seq();

@@ -26,13 +26,12 @@ use std::sync::{Arc, atomic::Ordering::*};
 impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
-        let bytes = data.len();
         let (begin, drain, close) = {
             let mut state = self.state.lock();
             let drain = state.unflushed.len() >= self.pending_entries_max() / 2
                 || state.design.held_entries() >= HELD_ENTRIES_MAX / 2;
             let close = self.many_wait_for_records(&state);
-            let full = state.insertion_bytes + bytes > self.live.get().insert_queue_bytes_max;
+            let full = state.insertions.is_full_with(data.len(), self.live.get().insert_queue_bytes_max);
             if full || !self.may_insert(&state) {
                 self.counters.insertions_dropped.fetch_add(1, Relaxed);
                 if self.log_is_crowded(&state) {
@@ -41,10 +40,8 @@ impl Shared {
                 }
                 (false, drain, close)
             } else {
-                state.insertion_bytes += bytes;
-                state.insertions.push_back(Insertion { lba, version, data, reason });
-                let begin = state.insertion_tasks < self.tuning.insert_depth.max(1);
-                state.insertion_tasks += usize::from(begin);
+                let insertion = Insertion { lba, version, data, reason };
+                let begin = state.insertions.push(insertion, self.tuning.insert_depth.max(1));
                 (begin, drain, close)
             }
         };
@@ -84,18 +81,11 @@ impl Shared {
 
     async fn insert_all(self: Arc<Self>) {
         loop {
-            let next = {
-                let mut state = self.state.lock();
-                let next = state.insertions.pop_front();
-                if next.is_none() {
-                    state.insertion_tasks -= 1;
-                }
-                next
-            };
+            let next = self.state.lock().insertions.next();
             let Some(insertion) = next else { break };
             let bytes = insertion.data.len();
             self.insert_one(insertion).await;
-            self.state.lock().insertion_bytes -= bytes;
+            self.state.lock().insertions.done(bytes);
         }
         self.signals.inserted.notify();
     }

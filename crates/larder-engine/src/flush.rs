@@ -218,7 +218,7 @@ impl Shared {
             state.close_for_commit(self.geometry.flash_tag, all);
             let count = state.log.entries.len();
             let records = state.log.entries.iter().any(names_record);
-            (count, state.log.first_seq, state.segment_seq, all, records)
+            (count, state.log.first_seq, state.writer.next_seq(), all, records)
         };
         // (2)
         self.send_segments();
@@ -373,7 +373,7 @@ impl Shared {
             shared.look_at_devices();
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
-                let clean_waits = state.open.iter().flatten().any(|open| !open.awaiting.is_empty());
+                let clean_waits = state.writer.has_awaiting_in_open();
                 let any = clean_waits || !state.log.entries.is_empty();
                 (any && state.flash_failed.is_none(), clean_waits, state.log.next_seq())
             };

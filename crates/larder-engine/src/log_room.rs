@@ -63,16 +63,10 @@ impl Drop for ReservedBatch<'_> {
 }
 
 impl State {
-    /// Returns the clean mappings that become entries of the log once their record is written.
-    fn awaiting(&self) -> usize {
-        let open = self.open.iter().flatten().map(|open| open.awaiting.len());
-        open.sum::<usize>() + self.in_flight.awaiting()
-    }
-
     /// Returns the entries that come into the log without another request, those in its queue among
     /// them.
     fn waiting(&self) -> usize {
-        self.log.entries.len() + self.unflushed.len() + self.awaiting()
+        self.log.entries.len() + self.unflushed.len() + self.writer.awaiting()
     }
 }
 
@@ -176,7 +170,7 @@ impl Shared {
 
     /// Returns whether enough clean mappings wait for their records to have these written.
     pub fn many_wait_for_records(&self, state: &State) -> bool {
-        state.awaiting() >= self.pending_entries_max() / 2
+        state.writer.awaiting() >= self.pending_entries_max() / 2
     }
 
     /// Runs `decide` under the lock, with whether the log is crowded. `None` from it means to wait

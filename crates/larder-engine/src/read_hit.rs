@@ -82,7 +82,7 @@ impl Shared {
             }
             // A read that goes the long way is looked up there: a lookup here would be a second
             // use.
-            let is_on_flash = |place: &Place| !state.in_memory[place.slot.0 as usize];
+            let is_on_flash = |place: &Place| !state.writer.is_in_memory(place.slot);
             let found = state.design.peek(lba);
             let is_hit = matches!(&found, Lookup::Chunk { place, .. } if is_on_flash(place));
             if !is_hit || state.design.unread(Question::Address(lba)).is_some() {

@@ -9,8 +9,9 @@
 use crate::{
     geometry::Geometry,
     pins::{HeldPin, Pinned},
+    segment::writer::InMemory,
     shared::Shared,
-    state::{InMemory, State},
+    state::State,
     status::counters::Counters,
     stripes::Stripe,
 };
@@ -71,7 +72,7 @@ pub struct ReadingRecord {
 impl Shared {
     /// Holds the record at `place`, which the caller just looked up under the same lock.
     pub fn hold(self: &Arc<Self>, state: &State, place: Place) -> HeldRecord {
-        let bytes = match state.in_memory(&place) {
+        let bytes = match state.writer.bytes_at(&place) {
             Some(InMemory::Borrowed(bytes)) => Held::Memory(IoBuf::copy_of(bytes).freeze()),
             Some(InMemory::Shared(bytes)) => Held::Memory(bytes),
             None => Held::Flash(self.pin(place.slot)),

@@ -21,8 +21,8 @@ use crate::{
     designs::{self, EngineDesign},
     error::EngineError,
     fence::Fence,
+    fill::insertion::Insertions,
     geometry::Geometry,
-    in_flight::InFlight,
     log_area::LogArea,
     mode::current::CurrentMode,
     named_frames::look::{LastSpoken, LikelySlots, Look},
@@ -30,6 +30,7 @@ use crate::{
     pending_log::PendingLog,
     prefetch::buffer::PrefetchBuffer,
     replay::Replay,
+    segment::writer::Writer,
     state::State,
     store, superblock,
     unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
@@ -285,11 +286,7 @@ pub async fn recover_by(
         streams: Streams::default(),
         prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),
         zeroed_parts: ZeroedParts::default(),
-        open: [None, None],
-        in_flight: InFlight::default(),
-        in_memory: vec![false; slot_count],
-        outbox: Vec::new(),
-        segment_seq: next_seq,
+        writer: Writer::new(slot_count, next_seq),
         log: PendingLog {
             entries: VecDeque::new(),
             first_seq: next_seq,
@@ -320,10 +317,7 @@ pub async fn recover_by(
         switching_to: None,
         lost: BTreeMap::new(),
         damaged: DamagedRecords::default(),
-        untrimmed: vec![true; slot_count],
-        insertions: VecDeque::new(),
-        insertion_bytes: 0,
-        insertion_tasks: 0,
+        insertions: Insertions::default(),
     };
     Ok(Recovered { superblock, repair, state, geometry, report })
 }

@@ -12,14 +12,14 @@
 
 pub(crate) mod open;
 pub(crate) mod record;
+pub(crate) mod writer;
 
 use crate::{
     error::EngineError,
-    in_flight::InFlightSegment,
     segment::open::{OpenWeu, Ready},
     segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity},
     shared::Shared,
-    state::{State, class_index},
+    state::State,
     state_lock::StateGuard,
     store::Store,
     sync::Counted,
@@ -31,7 +31,6 @@ use larder_core::{
     packing::PackingRules,
     region::RegionEntry,
 };
-use larder_device::IoBuf;
 use larder_format::WeuClass;
 use std::{
     cell::OnceCell,
@@ -55,15 +54,12 @@ impl State {
     /// Appends a record to the open WEU of its class. Returns `None` if no WEU is open, or it is
     /// full (it is sealed then).
     fn append(&mut self, ready: &mut Ready<'_>, flash_tag: u64) -> Option<Place> {
-        let class = ready.record.class;
-        let open = self.open[class_index(class)].as_mut()?;
-        let place = open.append(ready);
-        let is_full = open.store.is_full_with_one();
+        let (place, is_full) = self.writer.append(ready)?;
         if place.is_none() {
             self.note_full(ready);
         }
-        if place.is_none() || is_full {
-            self.close_segment(class, flash_tag, true);
+        if is_full {
+            self.close_segment(ready.record.class, flash_tag, true);
         }
         place
     }
@@ -71,24 +67,10 @@ impl State {
     /// Closes the open segment of `class` if it has records. A full WEU closes with it, or any WEU
     /// if `seal` is set.
     pub fn close_segment(&mut self, class: StreamClass, flash_tag: u64, seal: bool) {
-        let Some(open) = &mut self.open[class_index(class)] else { return };
-        let slot = open.slot;
-        let mut room = true;
-        if open.packer.records() > 0 {
-            let (segment_seq, durable) = (self.segment_seq, self.log.area.durable_frame());
-            let identity = SegmentIdentity { flash_tag, segment_seq, durable_frame_seq: Some(durable) };
-            let (segment, more) = open.close(identity);
-            room = more;
-            self.outbox.push(segment.seq);
-            self.segment_seq += 1;
-            self.in_flight.push(segment);
-        }
-        if seal || !room {
-            self.open[class_index(class)] = None;
+        let durable_frame_seq = Some(self.log.area.durable_frame());
+        let identify = |segment_seq| SegmentIdentity { flash_tag, segment_seq, durable_frame_seq };
+        if let Some(slot) = self.writer.close(class, seal, identify) {
             self.design.seal_slot(slot);
-            // If its last segment was written before, no other step clears the bit, and the slot
-            // could never be evicted.
-            self.in_memory[slot.0 as usize] = self.in_flight.has(slot);
         }
     }
 
@@ -96,7 +78,7 @@ impl State {
     /// smaller than a record, it takes as many slots as the record needs.
     fn open_weu(&mut self, ready: &Ready<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
         let (record, class) = (&ready.record, ready.record.class);
-        if self.open[class_index(class)].is_some() {
+        if self.writer.is_open(class) {
             return true;
         }
         let fingerprint = match record.of {
@@ -109,8 +91,7 @@ impl State {
         self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
         rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
-        self.in_memory[slot.0 as usize] = true;
-        self.open[class_index(class)] = Some(OpenWeu::new((slot, generation), class, store, rules));
+        self.writer.open(OpenWeu::new((slot, generation), class, store, rules));
         true
     }
 
@@ -118,10 +99,7 @@ impl State {
     pub fn close_for_commit(&mut self, flash_tag: u64, all: bool) {
         self.decisions.note(|| (Event::Commit { all }, Answer::Done));
         for class in [StreamClass::Clean, StreamClass::Dirty] {
-            let needed = self.open[class_index(class)]
-                .as_ref()
-                .is_some_and(|open| class == StreamClass::Dirty || open.commit_needs_it);
-            if needed || all {
+            if all || self.writer.is_needed(class) {
                 self.close_segment(class, flash_tag, false);
             }
         }
@@ -129,22 +107,7 @@ impl State {
 
     /// Queues a metadata slot for its write.
     pub(crate) fn push_entry(&mut self, entry: &RegionEntry) {
-        let Place { slot, generation, .. } = entry.place;
-        let (seq, data) = (self.segment_seq, IoBuf::new(0).freeze());
-        self.segment_seq += 1;
-        self.in_memory[slot.0 as usize] = true;
-        self.outbox.push(seq);
-        let (is_entry, awaiting) = (true, Vec::new());
-        self.in_flight.push(InFlightSegment {
-            seq,
-            slot,
-            generation,
-            start: 0,
-            data,
-            is_entry,
-            awaiting,
-            failed: false,
-        });
+        self.writer.push_entry(entry);
     }
 }
 
@@ -178,8 +141,8 @@ impl Shared {
                 state.check_flash()?;
                 // A write of a cache that was dropped sends no segment.
                 self.check_open()?;
-                let crowded =
-                    state.in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || state.in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
+                let in_flight = state.writer.in_flight();
+                let crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
                 let unread = match &record.of {
                     RecordOf::Chunk(Some(fingerprint)) => state.design.unread(Question::Content(fingerprint)),
                     RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,

@@ -7,7 +7,7 @@
 //! It does not flush the device; a written segment is volatile until [`flush`](crate::flush) has
 //! run.
 
-use crate::{in_flight::InFlightSegment, shared::Shared, state::State, tickets::Ticket};
+use crate::{segment::writer::ToSend, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
     Lba, SlotId,
     decisions::{Answer, Event},
@@ -17,11 +17,7 @@ use std::sync::{Arc, atomic::Ordering::*};
 
 /// A closed segment, or a metadata slot that changed, on its way to the flash.
 pub(crate) struct Outgoing {
-    seq: u64,
-    slot: SlotId,
-    start: u32,
-    data: SharedBuf,
-    is_entry: bool,
+    what: ToSend,
     /// The slot was freed before a restart: its trim may not have reached the device.
     untrimmed: bool,
     turn: Ticket,
@@ -39,18 +35,15 @@ impl Shared {
     /// The turns are asked for under the lock, so that a slot's segments are written in their
     /// order.
     pub(crate) fn take_outbox(&self, state: &mut State) -> Vec<Outgoing> {
-        let mut outgoing = Vec::with_capacity(state.outbox.len());
-        for seq in std::mem::take(&mut state.outbox) {
-            let Some(segment) = state.in_flight.get(seq) else { continue };
-            let InFlightSegment { slot, start, is_entry, ref data, .. } = *segment;
-            let (data, untrimmed) = (data.clone(), &mut state.untrimmed[slot.0 as usize]);
-            let (turn, untrimmed) = match is_entry {
-                true => (self.region_turn(slot), false),
-                false => (self.slot_turns.ask(Lba(slot.0.into()), 1), std::mem::replace(untrimmed, false)),
+        let outbox = state.writer.take_outbox();
+        let with_turn = |what: ToSend| {
+            let (turn, untrimmed) = match what.is_entry {
+                true => (self.region_turn(what.slot), false),
+                false => (self.slot_turns.ask(Lba(what.slot.0.into()), 1), state.writer.take_untrimmed(what.slot)),
             };
-            outgoing.push(Outgoing { seq, slot, start, data, is_entry, untrimmed, turn });
-        }
-        outgoing
+            Outgoing { what, untrimmed, turn }
+        };
+        outbox.into_iter().map(with_turn).collect()
     }
 
     /// Hands taken segments and metadata slots to the flash device.
@@ -62,7 +55,7 @@ impl Shared {
     }
 
     async fn write_out(self: &Arc<Self>, outgoing: Outgoing) {
-        let Outgoing { seq, slot, start, data, is_entry, untrimmed, turn } = outgoing;
+        let Outgoing { what: ToSend { seq, slot, start, data, is_entry }, untrimmed, turn } = outgoing;
         let _turn = turn.granted().await;
         let bytes = data.len() as u64;
         let result = match is_entry {
@@ -78,16 +71,13 @@ impl Shared {
                     if let Some(entry) = entry {
                         state.design.entry_written(&entry);
                     }
-                    let awaiting = state.in_flight.remove(seq).map(|segment| segment.awaiting);
-                    for entry in awaiting.unwrap_or_default() {
+                    for entry in state.writer.written(seq) {
                         state.log_clean(entry);
                     }
-                    let still = state.in_flight.has(slot) || state.open.iter().flatten().any(|open| open.slot == slot);
-                    state.in_memory[slot.0 as usize] = still;
                 }
                 // The bytes stay readable in RAM; no entry that depends on them ever counts as
                 // durable.
-                Err(_) => state.in_flight.fail(seq),
+                Err(_) => state.writer.fail(seq),
             }
             // Metadata slots that may name the written record.
             self.take_outbox(&mut state)
@@ -117,7 +107,7 @@ impl Shared {
             let written = self.signals.segments.listen();
             {
                 let state = self.state.lock();
-                let mut waiting = state.in_flight.below(seq).peekable();
+                let mut waiting = state.writer.in_flight().below(seq).peekable();
                 if waiting.peek().is_none() {
                     return true;
                 }

@@ -17,19 +17,19 @@ use crate::{
     decision_log::sink::DecisionLog,
     error::EngineError,
     fence::Fence,
-    in_flight::InFlight,
+    fill::insertion::Insertions,
     mode::current::CurrentMode,
     origin_changes::runs::OriginChanges,
     pending_log::PendingLog,
     places::to_format,
     prefetch::buffer::PrefetchBuffer,
-    segment::open::OpenWeu,
+    segment::writer::Writer,
     state_lock::Touched,
     unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
-    Decider, Fingerprint, Lba, NewMapping, Place, SlotId, StreamClass,
+    Decider, Fingerprint, Lba, NewMapping, Place, SlotId,
     decisions::{Answer, Event},
     design::{Deferred, Hit, Question, Use},
     region::RegionEntry,
@@ -37,13 +37,9 @@ use larder_core::{
     streams::Streams,
     versions::Versions,
 };
-use larder_device::{IoError, SharedBuf};
+use larder_device::IoError;
 use larder_format::{LogEntry, WriteMode};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-    time::Duration,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 /// The state of an open cache.
 pub struct State {
@@ -61,16 +57,8 @@ pub struct State {
     pub prefetch: PrefetchBuffer,
     /// The kinds of zeroed parts of chunks.
     pub zeroed_parts: ZeroedParts,
-    /// Open WEUs: clean, dirty.
-    pub open: [Option<OpenWeu>; 2],
-    /// Closed segments whose write is not over, oldest first.
-    pub in_flight: InFlight,
-    /// For each slot, whether a record of it may be in memory only.
-    pub in_memory: Vec<bool>,
-    /// Segments that wait for the flash device.
-    pub outbox: Vec<u64>,
-    /// Number of the next segment.
-    pub segment_seq: u64,
+    /// Records that the flash may lack.
+    pub writer: Writer,
     /// The metadata log's queue.
     pub log: PendingLog,
     /// Clean mappings that wait for a flush of the origin.
@@ -96,22 +84,8 @@ pub struct State {
     pub lost: BTreeMap<u64, u64>,
     /// Damaged or unreadable records: no content is taken for their duplicate.
     pub damaged: DamagedRecords,
-    /// Slots to trim before use, because no record of their trim exists.
-    pub untrimmed: Vec<bool>,
     /// Chunks that wait for insertion.
-    pub insertions: VecDeque<crate::fill::insertion::Insertion>,
-    /// Bytes in `insertions` and in work.
-    pub insertion_bytes: usize,
-    /// Insertion tasks that run.
-    pub insertion_tasks: usize,
-}
-
-/// Returns the index of a class in [`State::open`].
-pub fn class_index(class: StreamClass) -> usize {
-    match class {
-        StreamClass::Clean => 0,
-        StreamClass::Dirty => 1,
-    }
+    pub insertions: Insertions,
 }
 
 fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint: Option<Fingerprint>) -> LogEntry {
@@ -143,7 +117,7 @@ impl State {
         if self.decisions.0.is_some() {
             return None;
         }
-        self.design.hit(lba).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
+        self.design.hit(lba).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 
     /// Returns the metadata slot that names the mapping of `lba`, if a [hit](State::hit) lacks only
@@ -153,7 +127,7 @@ impl State {
             return None;
         }
         let slot = self.design.unread(Question::Address(lba))?;
-        (!self.in_memory[slot.0 as usize]).then_some(slot)
+        (!self.writer.is_in_memory(slot)).then_some(slot)
     }
 
     /// Returns a hit as [`State::hit`] does, by the metadata slot of `slot` as just read.
@@ -161,7 +135,7 @@ impl State {
         if self.decisions.0.is_some() {
             return None;
         }
-        self.design.hit_with(lba, slot, entry).filter(|hit| !self.in_memory[hit.place.slot.0 as usize])
+        self.design.hit_with(lba, slot, entry).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 
     /// Remembers that the record at `place` is damaged, or unreadable by a read of its own.
@@ -241,7 +215,7 @@ impl State {
             }
         };
         if let NewMapping::Duplicate { place } = &new {
-            self.commit_needs(place);
+            self.writer.commit_needs(place);
         }
         let seq = self.log.push(entry);
         self.outdate(lba);
@@ -286,23 +260,8 @@ impl State {
     }
 
     fn await_record(&mut self, place: &Place, entry: LogEntry) {
-        for open in self.open.iter_mut().flatten() {
-            if open.holds(place) {
-                open.awaiting.push(entry);
-                return;
-            }
-        }
-        if let Some(entry) = self.in_flight.await_record(place, entry) {
+        if let Some(entry) = self.writer.await_record(place, entry) {
             self.log_clean(entry);
-        }
-    }
-
-    /// Has the next commit close the segment of `place`, which a dirty mapping names.
-    fn commit_needs(&mut self, place: &Place) {
-        for open in self.open.iter_mut().flatten() {
-            if open.holds(place) {
-                open.commit_needs_it = true;
-            }
         }
     }
 
@@ -318,28 +277,4 @@ impl State {
         }
         mapped
     }
-
-    /// Returns the bytes of the record at `place`, copied or shared, if they are in memory.
-    pub fn in_memory(&self, place: &Place) -> Option<InMemory<'_>> {
-        if !self.in_memory[place.slot.0 as usize] {
-            return None;
-        }
-        let range = place.offset as usize..place.offset as usize + place.stored_len as usize;
-        for open in self.open.iter().flatten() {
-            if open.holds(place) {
-                return open.bytes(range).map(InMemory::Borrowed);
-            }
-        }
-        let segment = self.in_flight.segment_of(place)?;
-        let start = segment.start as usize;
-        Some(InMemory::Shared(segment.data.slice(range.start - start..range.end - start)))
-    }
-}
-
-/// Record bytes that are not on flash yet.
-pub enum InMemory<'a> {
-    /// Bytes of an open segment: to be copied under the lock.
-    Borrowed(&'a [u8]),
-    /// Bytes of a closed segment.
-    Shared(SharedBuf),
 }

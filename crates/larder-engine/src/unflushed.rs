@@ -104,9 +104,7 @@ impl State {
         let mut lost = self.unflushed.take_below(u64::MAX);
         if mode != WriteMode::Back {
             // Their records' completions would insert them here as if no flush had failed.
-            let open = self.open.iter_mut().flatten().map(|open| &mut open.awaiting);
-            lost.extend(open.flat_map(std::mem::take));
-            lost.extend(self.in_flight.take_awaiting());
+            lost.extend(self.writer.take_awaiting());
         }
         for entry in lost {
             match self.still_mapped(&entry) {

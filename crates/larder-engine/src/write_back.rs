@@ -185,7 +185,7 @@ impl Shared {
                     || state.design.held_entries() >= HELD_ENTRIES_MAX && !state.log.entries.is_empty()
                 {
                     Wait::Commit
-                } else if state.in_flight.len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
+                } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
                     Wait::Segments
                 } else if self.too_dirty(&state) {
                     Wait::Destage

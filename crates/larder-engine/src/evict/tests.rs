@@ -53,7 +53,7 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing was freed ahead");
         number += 1;
         let mut state = shared.state.lock();
-        let State { design, in_memory, log, .. } = &mut *state;
+        let State { design, writer, log, .. } = &mut *state;
         let mut fingerprint = Fingerprint([5; 16]);
         fingerprint.0[..8].copy_from_slice(&mix64(number).to_le_bytes());
         let lba = Lba(CHUNKS + number);
@@ -62,7 +62,7 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
             continue;
         }
         let slots = design.in_the_way(lba);
-        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below) && !in_memory[slot.0 as usize];
+        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below) && !writer.is_in_memory(slot);
         if !slots.is_empty() && slots.iter().all(is_free) {
             break (state, lba, slots);
         }
@@ -73,9 +73,9 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
         let pinned = shared.pins.pin(slot, Stripe(0));
         assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being read");
         drop(pinned);
-        state.in_memory[slot.0 as usize] = true;
+        state.writer.set_in_memory(slot, true);
         assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being written");
-        state.in_memory[slot.0 as usize] = false;
+        state.writer.set_in_memory(slot, false);
     }
     assert_eq!(evicted(), before);
     assert!(shared.reuse_freed(&mut state, lba), "nobody uses {slots:?}");
@@ -92,13 +92,13 @@ fn a_slot_that_is_being_written_is_not_freed_ahead() {
     let slots: Vec<SlotId> = state.design.stored_runs().into_iter().map(|(slot, _)| slot).collect();
     assert!(slots.len() > 100, "{} chunks are stored", slots.len());
     let mut freed = 0;
-    for slot in slots.into_iter().filter(|slot| !state.in_memory[slot.0 as usize]).collect::<Vec<_>>() {
+    for slot in slots.into_iter().filter(|slot| !state.writer.is_in_memory(*slot)).collect::<Vec<_>>() {
         state.design.keep(slot);
         let entries = state.log.entries.len();
-        state.in_memory[slot.0 as usize] = true;
+        state.writer.set_in_memory(slot, true);
         assert!(!state.free_ahead(slot), "{slot:?} is being written");
         assert_eq!(state.log.entries.len(), entries);
-        state.in_memory[slot.0 as usize] = false;
+        state.writer.set_in_memory(slot, false);
         if state.free_ahead(slot) {
             assert_eq!(state.log.entries.len(), entries + 1, "the log says it");
             freed += 1;

@@ -1,11 +1,12 @@
-//! A chunk that waits for insertion.
+//! Chunks that wait for insertion.
 //!
-//! Invariants: its bytes are those of its version.
+//! Invariants: the bytes of each are those of its version.
 //!
 //! It does not store them.
 
 use larder_core::Lba;
 use larder_device::SharedBuf;
+use std::collections::VecDeque;
 
 /// The reason for an insertion.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -22,4 +23,46 @@ pub struct Insertion {
     pub(super) version: u32,
     pub(super) data: SharedBuf,
     pub(super) reason: Reason,
+}
+
+/// The chunks that wait for insertion, and the tasks that insert them.
+#[derive(Default)]
+pub struct Insertions {
+    waiting: VecDeque<Insertion>,
+    /// Bytes that wait or are in work.
+    bytes: usize,
+    tasks: usize,
+}
+
+impl Insertions {
+    /// Returns whether so many more bytes would exceed `bytes_max`.
+    pub(super) fn is_full_with(&self, bytes: usize, bytes_max: usize) -> bool {
+        self.bytes + bytes > bytes_max
+    }
+
+    /// Adds an insertion. Returns whether the caller is to begin a task, of `tasks_max` at most.
+    pub(super) fn push(&mut self, insertion: Insertion, tasks_max: usize) -> bool {
+        self.bytes += insertion.data.len();
+        self.waiting.push_back(insertion);
+        let begins = self.tasks < tasks_max;
+        self.tasks += usize::from(begins);
+        begins
+    }
+
+    /// Returns the oldest insertion to a task. Without one, the task is over.
+    pub(super) fn next(&mut self) -> Option<Insertion> {
+        let next = self.waiting.pop_front();
+        self.tasks -= usize::from(next.is_none());
+        next
+    }
+
+    /// Notes that an insertion of so many bytes is over.
+    pub(super) fn done(&mut self, bytes: usize) {
+        self.bytes -= bytes;
+    }
+
+    /// Returns whether no insertion waits or is in work.
+    pub fn are_over(&self) -> bool {
+        self.waiting.is_empty() && self.tasks == 0
+    }
 }

@@ -82,6 +82,10 @@ impl OpenWeu {
         }
     }
 
+    pub(super) fn class(&self) -> StreamClass {
+        self.class
+    }
+
     /// Returns whether `place` is in the open segment.
     pub fn holds(&self, place: &Place) -> bool {
         self.slot == place.slot && self.generation == place.generation && place.offset >= self.packer.start()

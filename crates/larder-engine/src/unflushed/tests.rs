@@ -16,7 +16,7 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
     for number in 0..CHUNKS {
         let fingerprint = cache.shared.codec.fingerprint(&chunk(number)).expect("a whole chunk");
         let Some(place) = state.design.find_duplicate(&fingerprint) else { continue };
-        if state.in_memory[place.slot.0 as usize] {
+        if state.writer.is_in_memory(place.slot) {
             continue;
         }
         state.origin_flushes.note_written();
