@@ -278,7 +278,7 @@ pub(crate) fn check_lba(superblock: &Superblock, lba: u64) -> Result<(), EngineE
     )))
 }
 
-pub(crate) fn place_of(place: &larder_format::Place) -> PlaceDump {
+pub(crate) fn place_of(place: &larder_format::FlashPlace) -> PlaceDump {
     PlaceDump {
         slot: place.slot,
         generation: place.generation,

@@ -9,7 +9,7 @@ use crate::verify::window::{PIECE_BYTES, Window};
 use larder_core::{
     Decider, Fingerprint, Lba, Lookup, Place, SlotId,
     design::ExportedMapping,
-    region::{MetadataSlot, RegionEntry},
+    region::{RegionEntry, RunMetadata},
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_engine::{
@@ -57,7 +57,7 @@ pub(crate) async fn write_unlisted(
 ) -> Result<(), EngineError> {
     let Some(at) = superblock.layout.metadata_slot_offset(place.slot.0) else { return Ok(()) };
     let block = at - at % PIECE_BYTES as u64;
-    let mut metadata = MetadataSlot::EMPTY;
+    let mut metadata = RunMetadata::EMPTY;
     metadata.reset_unlisted(Fingerprint([0; 16]), place.stored_len);
     let entry = RegionEntry { place: *place, metadata };
     let mut bytes = region_window(flash, superblock).bytes(block, PIECE_BYTES).await.to_vec();

@@ -44,14 +44,14 @@ use larder_engine::{
 pub use report::{NOTES_MAX, PROBLEMS_MAX, Problem, VerifyReport};
 pub use salvage::LogGap;
 use salvage::{MetadataDamage, Salvaged, salvage};
-use watched::Watched;
+use watched::WatchedFlash;
 
 /// Checks the cache on `flash`. `progress` gets the slots read and all slots.
 ///
 /// # Errors
 /// No cache to check: no superblock is whole, or it is a newer one. A device that cannot hold it.
 pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport, EngineError> {
-    let watched = Watched::over(flash);
+    let watched = WatchedFlash::over(flash);
     let mut report = check(&watched, progress).await?.report;
     watched.settle(&mut report)?;
     Ok(report)

@@ -40,7 +40,7 @@ const LEN_BITS: u32 = 18;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum EntryKind {
     /// A chunk of zeroes, without a place.
     Zero,
     /// A whole chunk. A base entry was stored for this address; a duplicate points at another
@@ -63,20 +63,20 @@ pub struct Entry {
 }
 
 impl Entry {
-    /// Creates an entry for `lba`; `place` is ignored for [`Kind::Zero`].
-    pub fn new(lba: Lba, kind: Kind, place: Option<&Place>, dirty: bool) -> Self {
+    /// Creates an entry for `lba`; `place` is ignored for [`EntryKind::Zero`].
+    pub fn new(lba: Lba, kind: EntryKind, place: Option<&Place>, dirty: bool) -> Self {
         debug_assert!(lba.0 <= LBA_MASK);
         let mut key_flags = lba.0 & LBA_MASK;
         key_flags |= match kind {
-            Kind::Zero => FLAG_ZERO,
-            Kind::Chunk { duplicate: true } => FLAG_DUPLICATE,
-            Kind::Chunk { duplicate: false } => 0,
-            Kind::Fragment => FLAG_FRAGMENT,
+            EntryKind::Zero => FLAG_ZERO,
+            EntryKind::Chunk { duplicate: true } => FLAG_DUPLICATE,
+            EntryKind::Chunk { duplicate: false } => 0,
+            EntryKind::Fragment => FLAG_FRAGMENT,
         };
         if dirty {
             key_flags |= FLAG_DIRTY;
         }
-        let Some(place) = place.filter(|_| kind != Kind::Zero) else {
+        let Some(place) = place.filter(|_| kind != EntryKind::Zero) else {
             return Entry { key_flags, offset_len_generation: 0, slot: 0, crc: 0 };
         };
         key_flags |= u64::from(place.encoding) << ENCODING_SHIFT;
@@ -92,13 +92,13 @@ impl Entry {
     }
 
     /// Returns the kind of the entry.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> EntryKind {
         if self.key_flags & FLAG_ZERO != 0 {
-            Kind::Zero
+            EntryKind::Zero
         } else if self.key_flags & FLAG_FRAGMENT != 0 {
-            Kind::Fragment
+            EntryKind::Fragment
         } else {
-            Kind::Chunk { duplicate: self.key_flags & FLAG_DUPLICATE != 0 }
+            EntryKind::Chunk { duplicate: self.key_flags & FLAG_DUPLICATE != 0 }
         }
     }
 
@@ -313,19 +313,19 @@ mod tests {
             encoding: 2,
         };
         let lba = Lba(LBA_MASK);
-        for kind in [Kind::Chunk { duplicate: true }, Kind::Chunk { duplicate: false }, Kind::Fragment] {
+        for kind in [EntryKind::Chunk { duplicate: true }, EntryKind::Chunk { duplicate: false }, EntryKind::Fragment] {
             let entry = Entry::new(lba, kind, Some(&place), true);
             assert_eq!((entry.lba(), entry.kind(), entry.dirty()), (lba, kind, true));
             assert_eq!(entry.place(place.generation), place);
             assert_eq!(entry.slot(), Some((place.slot, place.generation)));
         }
-        assert_eq!(Entry::new(lba, Kind::Zero, Some(&place), false).slot(), None);
+        assert_eq!(Entry::new(lba, EntryKind::Zero, Some(&place), false).slot(), None);
     }
 
     #[test]
     fn a_run_is_cut_where_it_has_many_entries() {
         let mut index = LbaIndex::new(0);
-        (0..1000).for_each(|i| _ = index.insert(Entry::new(Lba(i * 7), Kind::Zero, None, false)));
+        (0..1000).for_each(|i| _ = index.insert(Entry::new(Lba(i * 7), EntryKind::Zero, None, false)));
         // A look goes by address over a short run, by entry over a long one.
         for count in [60, 7 * 1000, 1 << 40] {
             let end = (30 + count).min(7 * 1000);
@@ -346,9 +346,9 @@ mod tests {
             tables
         };
         for i in 0..10_000 {
-            assert!(index.insert(Entry::new(Lba(i), Kind::Zero, None, i % 2 == 0)).is_none());
+            assert!(index.insert(Entry::new(Lba(i), EntryKind::Zero, None, i % 2 == 0)).is_none());
         }
-        assert!(index.insert(Entry::new(Lba(7), Kind::Zero, None, true)).is_some());
+        assert!(index.insert(Entry::new(Lba(7), EntryKind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
         let grown = counts_its_bytes(&index);
         let gone: usize = (0..SHARDS_MIN).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();

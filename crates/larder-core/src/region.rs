@@ -33,7 +33,7 @@ pub const fn lbas_max(fingerprint_bytes: usize) -> usize {
 
 /// The content of a metadata slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MetadataSlot {
+pub struct RunMetadata {
     fingerprint: Fingerprint,
     stored_bytes: u32,
     count: u16,
@@ -48,7 +48,7 @@ pub struct RegionEntry {
     /// The place of the chunk's record.
     pub place: Place,
     /// Its content and addresses.
-    pub metadata: MetadataSlot,
+    pub metadata: RunMetadata,
 }
 
 /// The effect of an added address on its list.
@@ -65,10 +65,10 @@ pub enum ListChange {
     Overflows(Lba),
 }
 
-impl MetadataSlot {
+impl RunMetadata {
     /// A slot that was never written.
-    pub const EMPTY: MetadataSlot =
-        MetadataSlot { fingerprint: Fingerprint([0; 16]), stored_bytes: 0, count: 0, oldest: 0, lbas: [0; LBAS_MAX] };
+    pub const EMPTY: RunMetadata =
+        RunMetadata { fingerprint: Fingerprint([0; 16]), stored_bytes: 0, count: 0, oldest: 0, lbas: [0; LBAS_MAX] };
 
     /// Resets the slot to another content, which `lba` refers to.
     pub fn reset(&mut self, fingerprint: Fingerprint, stored_bytes: u32, lba: Lba) {
@@ -77,21 +77,16 @@ impl MetadataSlot {
         self.lbas[0] = lba.0;
     }
 
-    /// Resets as [`MetadataSlot::reset`], to content without an address.
+    /// Resets as [`RunMetadata::reset`], to content without an address.
     pub fn reset_unlisted(&mut self, fingerprint: Fingerprint, stored_bytes: u32) {
         self.reset(fingerprint, stored_bytes, Lba(0));
         self.count = 0;
     }
 
-    /// Builds a slot from [`MetadataSlot::parts`]; `None` for too many addresses or an invalid
+    /// Builds a slot from [`RunMetadata::parts`]; `None` for too many addresses or an invalid
     /// position.
-    pub fn from_parts(
-        fingerprint: Fingerprint,
-        stored_bytes: u32,
-        lbas: &[u64],
-        oldest: usize,
-    ) -> Option<MetadataSlot> {
-        let mut slot = MetadataSlot { fingerprint, stored_bytes, ..MetadataSlot::EMPTY };
+    pub fn from_parts(fingerprint: Fingerprint, stored_bytes: u32, lbas: &[u64], oldest: usize) -> Option<RunMetadata> {
+        let mut slot = RunMetadata { fingerprint, stored_bytes, ..RunMetadata::EMPTY };
         slot.lbas.get_mut(..lbas.len())?.copy_from_slice(lbas);
         (slot.count, slot.oldest) = (lbas.len() as u16, oldest as u16);
         (oldest < lbas.len().max(1)).then_some(slot)
@@ -147,7 +142,7 @@ impl MetadataSlot {
         true
     }
 
-    /// Adds `lba` with the effect that [`MetadataSlot::change`] told for this slot.
+    /// Adds `lba` with the effect that [`RunMetadata::change`] told for this slot.
     pub fn apply(&mut self, lba: Lba, change: ListChange) {
         match change {
             ListChange::Present => {}
@@ -168,7 +163,7 @@ impl MetadataSlot {
     }
 }
 
-const _: () = assert!(size_of::<MetadataSlot>() <= METADATA_SLOT_BYTES as usize);
+const _: () = assert!(size_of::<RunMetadata>() <= METADATA_SLOT_BYTES as usize);
 
 #[cfg(test)]
 mod tests {
@@ -181,9 +176,9 @@ mod tests {
 
     #[test]
     fn a_full_list_loses_the_oldest_first() {
-        let mut slot = MetadataSlot::EMPTY;
+        let mut slot = RunMetadata::EMPTY;
         slot.reset(Fingerprint([7; 16]), 15_000, Lba(0));
-        let add = |slot: &mut MetadataSlot, lba| {
+        let add = |slot: &mut RunMetadata, lba| {
             let change = slot.change(Lba(lba), |other| other.0 == lba + 1000);
             slot.apply(Lba(lba), change);
             change

@@ -19,7 +19,7 @@ mod ssd;
 #[cfg(test)]
 mod tests;
 
-use self::model::{Kind, Model, Nanos, Request};
+use self::model::{Model, Nanos, RequestKind, TimedRequest};
 use crate::{
     BlockDevice, ChangeMark, Completer, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult,
     Runtime, SharedBuf, Standing, WriteFlags, ZeroFlags,
@@ -115,7 +115,7 @@ impl<D: BlockDevice + 'static> Throttled<D> {
 
     fn delayed<T: Send + 'static>(
         &self,
-        (op, kind): (IoOp, Kind),
+        (op, kind): (IoOp, RequestKind),
         offset: u64,
         len: u64,
         start: impl FnOnce(&D) -> IoFuture<T>,
@@ -135,7 +135,7 @@ impl<D: BlockDevice + 'static> Throttled<D> {
 
 impl Clock {
     /// Resolves when the medium would be done with this request.
-    fn submit(self: &Arc<Self>, op: IoOp, kind: Kind, offset: u64, len: u64) -> IoFuture<()> {
+    fn submit(self: &Arc<Self>, op: IoOp, kind: RequestKind, offset: u64, len: u64) -> IoFuture<()> {
         let mut over = Vec::new();
         let (completer, future) = IoFuture::pending();
         {
@@ -149,7 +149,7 @@ impl Clock {
             let id = state.next_id;
             state.next_id += 1;
             state.waiters.insert(id, completer);
-            state.model.submit(now, Request { id, kind, offset, len });
+            state.model.submit(now, TimedRequest { id, kind, offset, len });
         }
         self.settle(over);
         future
@@ -223,16 +223,16 @@ impl<D: BlockDevice + 'static> BlockDevice for Throttled<D> {
 
     fn read(&self, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let len = buf.len() as u64;
-        self.delayed((IoOp::Read, Kind::Read), offset, len, |inner| inner.read(offset, buf))
+        self.delayed((IoOp::Read, RequestKind::Read), offset, len, |inner| inner.read(offset, buf))
     }
 
     fn write(&self, offset: u64, data: SharedBuf, flags: WriteFlags) -> IoFuture<()> {
-        let (len, kind) = (data.len() as u64, Kind::Write { fua: flags.fua });
+        let (len, kind) = (data.len() as u64, RequestKind::Write { fua: flags.fua });
         self.delayed((IoOp::Write, kind), offset, len, |inner| inner.write(offset, data, flags))
     }
 
     fn flush(&self) -> IoFuture<()> {
-        let drained = self.clock.submit(IoOp::Flush, Kind::Flush, 0, 0);
+        let drained = self.clock.submit(IoOp::Flush, RequestKind::Flush, 0, 0);
         let inner = self.inner.clone();
         IoFuture::boxed(async move {
             drained.await?;
@@ -241,11 +241,11 @@ impl<D: BlockDevice + 'static> BlockDevice for Throttled<D> {
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
-        self.delayed((IoOp::Discard, Kind::Discard), offset, len, |inner| inner.discard(offset, len))
+        self.delayed((IoOp::Discard, RequestKind::Discard), offset, len, |inner| inner.discard(offset, len))
     }
 
     fn write_zeroes(&self, offset: u64, len: u64, flags: ZeroFlags) -> IoFuture<()> {
-        let kind = Kind::Write { fua: flags.fua };
+        let kind = RequestKind::Write { fua: flags.fua };
         self.delayed((IoOp::WriteZeroes, kind), offset, len, |inner| inner.write_zeroes(offset, len, flags))
     }
 

@@ -1,4 +1,5 @@
-//! [`Watched`]: a device that knows its unanswered operations, their success, and its standing.
+//! [`WatchedDevice`]: a device that knows its unanswered operations, their success, and its
+//! standing.
 //!
 //! Invariants: an operation that the call does not end counts from then on, until its future ends
 //! or is dropped. Operations pass unchanged; one that ends at once stays so, and costs no look at
@@ -39,7 +40,7 @@ pub struct Oldest {
     pub waiting: usize,
 }
 
-/// The operations under way on a [`Watched`] device. Thread-safe.
+/// The operations under way on a [`WatchedDevice`]. Thread-safe.
 pub struct Watch {
     clock: Arc<dyn Runtime>,
     /// Weak, so that the device closes with its last user.
@@ -171,21 +172,21 @@ fn tells_of_device(kind: IoErrorKind) -> bool {
 }
 
 /// A device whose operations are watched.
-pub struct Watched {
+pub struct WatchedDevice {
     inner: Arc<dyn BlockDevice>,
     watch: Arc<Watch>,
 }
 
-impl Watched {
+impl WatchedDevice {
     /// Watches `inner`, on the clock of `runtime`.
     pub fn new(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> Self {
         let watch = Arc::new(Watch::on(&inner, runtime));
-        Watched { inner, watch }
+        WatchedDevice { inner, watch }
     }
 
     /// Watches `inner`. Returns the device and its watch.
     pub fn over(inner: Arc<dyn BlockDevice>, runtime: Arc<dyn Runtime>) -> (Arc<dyn BlockDevice>, Arc<Watch>) {
-        let watched = Watched::new(inner, runtime);
+        let watched = WatchedDevice::new(inner, runtime);
         let watch = watched.watch();
         (Arc::new(watched), watch)
     }
@@ -206,7 +207,7 @@ impl Watched {
     }
 }
 
-impl BlockDevice for Watched {
+impl BlockDevice for WatchedDevice {
     fn info(&self) -> &DeviceInfo {
         self.inner.info()
     }
@@ -248,7 +249,7 @@ mod tests {
     #[test]
     fn the_oldest_operation_is_known_by_its_age() {
         let runtime = SimRuntime::new(1);
-        let device = Watched::new(SimDevice::new(&runtime, "slow", 1 << 20, 512), runtime.clone());
+        let device = WatchedDevice::new(SimDevice::new(&runtime, "slow", 1 << 20, 512), runtime.clone());
         let watch = device.watch();
         assert_eq!(watch.oldest(), None);
         let (read, began) = (device.read(0, IoBuf::new(512)), runtime.now());
@@ -267,7 +268,7 @@ mod tests {
     #[test]
     fn what_is_over_at_once_stays_so() {
         let runtime = SimRuntime::new(1);
-        let device = Watched::new(Arc::new(RamDevice::new("ram", 1 << 20, 512)), runtime);
+        let device = WatchedDevice::new(Arc::new(RamDevice::new("ram", 1 << 20, 512)), runtime);
         assert!(device.flush().try_ready().is_ok());
         assert_eq!(device.watch().oldest(), None);
     }
@@ -276,7 +277,7 @@ mod tests {
     fn what_fails_is_known_until_it_succeeds() {
         let runtime = SimRuntime::new(1);
         let faulty = Arc::new(Faulty::new(RamDevice::new("ram", 1 << 20, 512)));
-        let device = Watched::new(faulty.clone(), runtime);
+        let device = WatchedDevice::new(faulty.clone(), runtime);
         let watch = device.watch();
         let write = || drop(device.write(0, IoBuf::zeroed(512).freeze(), WriteFlags::default()));
         faulty.plan().fail_next(IoOp::Write, IoErrorKind::NoSpace);

@@ -49,7 +49,7 @@ use larder_device::{
     ZeroFlags,
     driver::block_on,
     runtime::compute,
-    watched::{Watch, Watched},
+    watched::{Watch, WatchedDevice},
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
 use parking_lot::Mutex;
@@ -89,7 +89,7 @@ impl Cache {
     ) -> Result<Cache, EngineError> {
         let watched = |device, watch: &Option<Arc<Watch>>| match watch {
             Some(watch) => (device, watch.clone()),
-            None => Watched::over(device, runtime.clone()),
+            None => WatchedDevice::over(device, runtime.clone()),
         };
         let (flash, flash_watch) = watched(flash, &tuning.flash_watch);
         let (origin, origin_watch) = watched(origin, &tuning.origin_watch);

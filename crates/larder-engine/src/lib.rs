@@ -12,7 +12,6 @@
 //! It does not serve clients, open paths or print.
 
 pub mod advice;
-pub mod asked;
 pub mod batch;
 pub mod cache;
 pub mod checkpoint;
@@ -61,6 +60,7 @@ pub mod refused;
 pub mod region;
 pub mod remains;
 pub mod replay;
+pub mod requested;
 pub mod retune;
 pub mod segment;
 pub mod send;

@@ -8,8 +8,8 @@ use larder_core::{Place, SlotId};
 use larder_format::Encoding;
 
 /// Converts a place to the format's type. Encodings come from the codec, so each code is known.
-pub fn to_format(place: &Place) -> larder_format::Place {
-    larder_format::Place {
+pub fn to_format(place: &Place) -> larder_format::FlashPlace {
+    larder_format::FlashPlace {
         slot: place.slot.0,
         generation: place.generation,
         offset: place.offset,
@@ -20,7 +20,7 @@ pub fn to_format(place: &Place) -> larder_format::Place {
 }
 
 /// Converts a place to the core's type.
-pub fn from_format(place: &larder_format::Place) -> Place {
+pub fn from_format(place: &larder_format::FlashPlace) -> Place {
     Place {
         slot: SlotId(place.slot),
         generation: place.generation,

@@ -33,7 +33,7 @@ impl Replay {
     fn map(
         &mut self,
         lba: u64,
-        place: Option<&larder_format::Place>,
+        place: Option<&larder_format::FlashPlace>,
         new: impl FnOnce() -> NewMapping,
         dirty: Option<u64>,
     ) {
@@ -55,7 +55,7 @@ impl Replay {
     }
 
     /// Notes a record of a mapping: its slot takes data of its class.
-    fn stored(&mut self, place: &larder_format::Place, dirty: bool) {
+    fn stored(&mut self, place: &larder_format::FlashPlace, dirty: bool) {
         if self.design.restore_slot(SlotId(place.slot), place.generation) {
             self.design.restore_class(SlotId(place.slot), if dirty { StreamClass::Dirty } else { StreamClass::Clean });
         }

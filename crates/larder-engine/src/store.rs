@@ -16,12 +16,12 @@ pub(crate) mod slots;
 pub(crate) mod weus;
 
 use crate::{
-    asked::refusal::Refusal,
     config::CreateOptions,
     named_frames::{
         self,
         look::{Look, Named, Naming},
     },
+    requested::refusal::Refusal,
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };

@@ -13,7 +13,7 @@ use crate::checkpoint::{CheckpointCounts, DESIGN_PAGE_BYTES_MAX, checkpoint_byte
 use crate::error::{FormatError, Structure};
 use crate::log::{FRAME_BYTES_MAX, entries_that_fit};
 use crate::metadata_slot::METADATA_SLOT_BYTES;
-use crate::place::Place;
+use crate::place::FlashPlace;
 
 pub use crate::limits::{
     BUCKET_SLOTS_MAX, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, DESIGN_PAGES_MAX, ENTRIES_MIN, LOG_BYTES_MIN,
@@ -270,7 +270,7 @@ impl Layout {
     }
 
     /// Returns true if a record may lie there: in one slot, or, for subchunks, in one bucket.
-    pub fn has_record(&self, place: &Place) -> bool {
+    pub fn has_record(&self, place: &FlashPlace) -> bool {
         let end = u64::from(place.offset) + u64::from(place.stored_len);
         let slots = match self.store() {
             StoreKind::Buckets if place.offset == 0 => self.bucket_slots - place.slot % self.bucket_slots,

@@ -48,7 +48,7 @@ pub use log::{
     traces_of_frame,
 };
 pub use metadata_slot::{LbaList, MetadataSlot};
-pub use place::{Place, Sectors};
+pub use place::{FlashPlace, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};
 pub use superblock::{CheckpointPointer, Chosen, DurableFrame, Origin, OriginState, Superblock, choose};
 pub use text::{DirectoryPath, OriginUri, VolumeName};

@@ -14,7 +14,7 @@
 use crate::codes::Encoding;
 use crate::error::{FormatError, Structure};
 use crate::limits::CHUNKS_MAX;
-use crate::place::Place;
+use crate::place::FlashPlace;
 use crate::wire::{self, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -126,9 +126,9 @@ wire::assert_wire!(
 
 impl MetadataSlot {
     /// Returns the record's place: it begins with its first slot.
-    pub fn place(&self) -> Place {
+    pub fn place(&self) -> FlashPlace {
         let MetadataSlot { slot, generation, crc, stored_len, encoding, .. } = *self;
-        Place { slot, generation, offset: 0, stored_len, crc, encoding }
+        FlashPlace { slot, generation, offset: 0, stored_len, crc, encoding }
     }
 
     /// Returns the bytes of the slot.

@@ -10,7 +10,7 @@ pub type Sectors = [u8; 32];
 
 /// A record on flash, with all that a read and its check need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Place {
+pub struct FlashPlace {
     /// The WEU slot.
     pub slot: u32,
     /// The slot's generation when the record was written.
@@ -25,7 +25,7 @@ pub struct Place {
     pub encoding: Encoding,
 }
 
-impl Place {
+impl FlashPlace {
     /// Returns the identity that the record's checksum covers.
     pub fn identity(&self) -> crate::RecordIdentity {
         crate::RecordIdentity { slot: self.slot, generation: self.generation, offset: self.offset }

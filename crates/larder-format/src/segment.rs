@@ -13,7 +13,7 @@ use crate::checksum::crc32c;
 use crate::codes::{Encoding, WeuClass};
 use crate::error::{FormatError, Structure};
 use crate::limits::{SECTOR_BYTES_MIN, WEU_BYTES_MAX};
-use crate::place::{Place, Sectors};
+use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use crate::{COUNTER_MAX, FORMAT_VERSION};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -89,9 +89,9 @@ pub struct RecordEntry {
 
 impl RecordEntry {
     /// Returns the record's place, in the slot and generation of its segment.
-    pub fn place(&self, slot: u32, generation: u32) -> Place {
+    pub fn place(&self, slot: u32, generation: u32) -> FlashPlace {
         let RecordEntry { encoding, stored_len, offset, crc, .. } = *self;
-        Place { slot, generation, offset, stored_len, crc, encoding }
+        FlashPlace { slot, generation, offset, stored_len, crc, encoding }
     }
 }
 

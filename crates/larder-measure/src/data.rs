@@ -18,7 +18,7 @@ const REPEATS_PERCENT: u64 = 45;
 
 /// The compressibility of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DataKind {
     /// LZ4 halves it, about.
     Text,
     /// Nothing shrinks it.
@@ -34,7 +34,7 @@ pub struct Source {
 
 impl Source {
     /// Makes a source of chunks of `chunk_bytes`. Different seeds give different chunks.
-    pub fn new(kind: Kind, chunk_bytes: usize, seed: u64) -> Source {
+    pub fn new(kind: DataKind, chunk_bytes: usize, seed: u64) -> Source {
         let mut rng = Rng::new(seed);
         let words: Vec<Vec<u8>> = (0..WORDS)
             .map(|_| {
@@ -46,8 +46,8 @@ impl Source {
             .map(|_| {
                 let mut piece = vec![0; PIECE_BYTES];
                 match kind {
-                    Kind::Noise => rng.fill(&mut piece),
-                    Kind::Text => write_text(&mut piece, &words, &mut rng),
+                    DataKind::Noise => rng.fill(&mut piece),
+                    DataKind::Text => write_text(&mut piece, &words, &mut rng),
                 }
                 piece
             })
@@ -118,15 +118,15 @@ mod tests {
     #[test]
     fn text_is_halved_and_noise_is_not() {
         for chunk in [4096, 8192] {
-            let text = lz4_ratio(&Source::new(Kind::Text, chunk, 1));
+            let text = lz4_ratio(&Source::new(DataKind::Text, chunk, 1));
             assert!((1.75..2.25).contains(&text), "{chunk}: {text}");
-            assert!(lz4_ratio(&Source::new(Kind::Noise, chunk, 1)) < 1.01);
+            assert!(lz4_ratio(&Source::new(DataKind::Noise, chunk, 1)) < 1.01);
         }
     }
 
     #[test]
     fn chunks_differ() {
-        let source = Source::new(Kind::Text, 4096, 7);
+        let source = Source::new(DataKind::Text, 4096, 7);
         let (a, b) = (source.piece(0), source.piece(16 * 256));
         assert_eq!(a[8..4096], b[8..4096]);
         assert_ne!(a[..8], b[..8]);

@@ -9,7 +9,7 @@
 use crate::{
     Options,
     caches::options,
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     measure::Res,
     report::{Aim, Row},
 };
@@ -41,13 +41,13 @@ struct Written {
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let mut rows = Vec::new();
     for (chunk, kind, id) in [
-        (4096, Kind::Text, "g4.lz4"),
-        (4096, Kind::Noise, "g4.noise"),
-        (8192, Kind::Text, "g8.lz4"),
-        (8192, Kind::Noise, "g8.noise"),
+        (4096, DataKind::Text, "g4.lz4"),
+        (4096, DataKind::Noise, "g4.noise"),
+        (8192, DataKind::Text, "g8.lz4"),
+        (8192, DataKind::Noise, "g8.noise"),
     ] {
         let written = write(bench, chunk, kind)?;
-        let data = if kind == Kind::Text { "LZ4 2:1" } else { "incompressible" };
+        let data = if kind == DataKind::Text { "LZ4 2:1" } else { "incompressible" };
         let what = format!(
             "random {} KiB writes, chunks alike, FLUSH every {BLOCKS_A_FLUSH}, {data}: flash bytes a byte stored \
              (segments {:.3}, log {:.3}, checkpoints {:.3})",
@@ -61,7 +61,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Ok(rows)
 }
 
-fn write(bench: &Options, chunk: usize, kind: Kind) -> Res<Written> {
+fn write(bench: &Options, chunk: usize, kind: DataKind) -> Res<Written> {
     let sim = SimRuntime::timed(11);
     let flash = Throttled::new(RamDevice::new("flash", FLASH_BYTES, 512), Profile::SataSsd, sim.clone());
     let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());

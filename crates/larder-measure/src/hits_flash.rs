@@ -11,7 +11,7 @@
 use crate::{
     Options,
     caches::{end, filled, only_hits, options, runtime},
-    data::{Kind, Source},
+    data::{DataKind, Source},
     measure::{Res, Side, compare, lanes, time},
     report::{Aim, Row},
 };
@@ -64,7 +64,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 
 fn one_cache(bench: &Options, path: &Path, name: &str, chunk: usize, compression: Compression) -> Res<Vec<Row>> {
     let lz4 = compression == Compression::Lz4;
-    let source = Source::new(if lz4 { Kind::Text } else { Kind::Noise }, chunk, 1);
+    let source = Source::new(if lz4 { DataKind::Text } else { DataKind::Noise }, chunk, 1);
     let open = OpenOptions { direct: true, create_bytes: Some(FLASH_BYTES), ..OpenOptions::default() };
     let flash = Arc::new(FileDevice::open(path, open)?);
     let origin = Arc::new(RamDevice::new("origin", ORIGIN_BYTES, 512));

@@ -9,7 +9,7 @@
 use crate::{
     Options,
     caches::{end, filled, only_hits, options, runtime},
-    data::{Kind, Source},
+    data::{DataKind, Source},
     devices::{FlatRam, Memory},
     measure::{OneCore, Res, Side, compare, time},
     report::{Aim, Row},
@@ -37,7 +37,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 
 fn one_size(bench: &Options, name: &str, chunk: usize) -> Res<Vec<Row>> {
     let _one = OneCore::pin()?;
-    let source = Source::new(Kind::Noise, chunk, 1);
+    let source = Source::new(DataKind::Noise, chunk, 1);
     let flash = Arc::new(FlatRam::new(4 * SET_BYTES, 2 * SET_BYTES)?);
     let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
     let runtime = runtime(0);

@@ -15,7 +15,7 @@
 use crate::{
     Options,
     caches::{end, filled, not_hits, only_hits_since, options, runtime},
-    data::{Kind, Source},
+    data::{DataKind, Source},
     devices::{FlatRam, Memory},
     measure::{Res, median},
     report::Row,
@@ -52,7 +52,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 }
 
 fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory: &[u8]) -> Res<Vec<Row>> {
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 1);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 1);
     let flash = Arc::new(FlatRam::new(4 * SET_BYTES, 2 * SET_BYTES)?);
     let origin = Arc::new(RamDevice::new("origin", 4 * SET_BYTES, 512));
     let runtime = runtime(0);

@@ -9,7 +9,7 @@ use crate::{
     Options,
     alloc::Live,
     caches::{end, no_destaging, options, runtime},
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     devices::Sink,
     measure::Res,
     report::Row,
@@ -47,7 +47,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
 
 /// Returns the mapped chunks, and for each of them the bytes allocated and the bytes of the status.
 fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 9);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 9);
     let flash = Arc::new(Sink::new(FLASH_BYTES, KEPT_BYTES));
     let origin = Arc::new(Sink::new(ORIGIN_BYTES, 0));
     let runtime = runtime(0);

@@ -10,7 +10,7 @@
 use crate::{
     Options,
     caches::{end, options, runtime},
-    data::{Kind, Source},
+    data::{DataKind, Source},
     devices::Made,
     measure::{Res, Sample, Side, compare},
     report::{Aim, Row},
@@ -101,7 +101,7 @@ fn places(reads: usize, seed: u64) -> Vec<u64> {
 
 /// Makes the origin, with the time of a disk or without.
 fn origin(runtime: &Arc<impl Runtime + 'static>, disk: bool) -> Arc<dyn BlockDevice> {
-    let content = Source::new(Kind::Text, CHUNK_BYTES, 5).piece(0).to_vec();
+    let content = Source::new(DataKind::Text, CHUNK_BYTES, 5).piece(0).to_vec();
     let made = Made::new(ORIGIN_BYTES, content);
     if disk { Arc::new(Throttled::new(made, Profile::Hdd7200, runtime.clone())) } else { Arc::new(made) }
 }

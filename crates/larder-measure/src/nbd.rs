@@ -9,7 +9,7 @@
 use crate::{
     Options,
     caches::{end, filled, only_hits, options, runtime},
-    data::{Kind, Source},
+    data::{DataKind, Source},
     measure::{Res, Sample, Side, compare},
     report::{Aim, Row},
 };
@@ -80,7 +80,7 @@ fn measure(bench: &Options, folder: &Path) -> Res<Vec<Row>> {
         ("f.lz4", "8 KiB chunks, LZ4 2:1", 8192, Compression::Lz4),
     ] {
         let ours = folder.join(id);
-        let kind = if compression == Compression::Off { Kind::Noise } else { Kind::Text };
+        let kind = if compression == Compression::Off { DataKind::Noise } else { DataKind::Text };
         let source = Source::new(kind, chunk, 1);
         let flash = Arc::new(RamDevice::new("flash", 4 * SET_BYTES, 512));
         // The cache's volume is larger than the part that is read.

@@ -9,7 +9,7 @@ use crate::measure::{Res, Sample, cpu_time, thread_cpu_time};
 use larder_device::{
     SharedBuf,
     nbd::proto::{
-        CLIENT_FLAGS_BYTES, GREETING_BYTES, REQUEST_BYTES, Request, SIMPLE_REPLY_BYTES, SimpleReply, command,
+        CLIENT_FLAGS_BYTES, GREETING_BYTES, REQUEST_BYTES, SIMPLE_REPLY_BYTES, SimpleReply, WireRequest, command,
         encode_option, handshake_flag, option,
     },
 };
@@ -90,12 +90,13 @@ impl Client {
                 self.send(write)?;
             }
         }
-        self.0.write_all(&Request { command: command::DISC, ..Request::default() }.encode())
+        self.0.write_all(&WireRequest { command: command::DISC, ..WireRequest::default() }.encode())
     }
 
     fn send(&mut self, (offset, data): &WriteOf) -> io::Result<()> {
         let head: [u8; REQUEST_BYTES] =
-            Request { command: command::WRITE, offset: *offset, len: data.len() as u32, ..Request::default() }.encode();
+            WireRequest { command: command::WRITE, offset: *offset, len: data.len() as u32, ..WireRequest::default() }
+                .encode();
         let sent = self.0.write_vectored(&[IoSlice::new(&head), IoSlice::new(data)])?;
         self.0.write_all(head.get(sent..).unwrap_or_default())?;
         self.0.write_all(data.get(sent.saturating_sub(head.len())..).unwrap_or_default())

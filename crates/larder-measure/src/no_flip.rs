@@ -16,7 +16,7 @@
 use crate::{
     Options,
     caches::options,
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     measure::Res,
     report::Row,
 };
@@ -98,7 +98,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
     let flash = Throttled::new(RamDevice::new("flash", FLASH_BYTES, 512), Profile::SataSsd, sim.clone());
     let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());
     let (flash, origin) = (Arc::new(flash), Arc::new(origin));
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 32);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 32);
     let cost = sim.block_on(async {
         let made = CreateOptions { mode: WriteMode::Through, ..options(CHUNK_BYTES, Compression::Off) };
         create(&*flash, ORIGIN_BYTES, &made).await?;
@@ -132,7 +132,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
 fn bare_micros(writes: usize, places: Places, clients: usize) -> Res<f64> {
     let sim = SimRuntime::timed(31);
     let origin = Throttled::new(RamDevice::new("origin", ORIGIN_BYTES, 512), Profile::Hdd7200, sim.clone());
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 32);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 32);
     let took = sim.block_on(write_all(&sim, Arc::new(origin), chunks(places, writes), &source, clients))?;
     sim.kill();
     Ok(micros_a_write(took, clients, writes))

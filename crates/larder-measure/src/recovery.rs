@@ -16,7 +16,7 @@
 use crate::{
     Options,
     caches::{no_destaging, options, runtime},
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     devices::{FlatRam, Sink},
     measure::{Res, Side, compare, lanes, time},
     report::{Aim, Row},
@@ -65,7 +65,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let origin = Arc::new(Sink::new(ORIGIN_BYTES, 0));
     let options = CreateOptions { mode: WriteMode::Through, ..options(CHUNK_BYTES, Compression::Off) };
     block_on(create(&*flash, ORIGIN_BYTES, &options))?;
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 21);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 21);
     let workers = runtime(2);
     let cache = block_on(Cache::open(flash.clone(), origin.clone(), workers.clone(), no_destaging()))?;
     fill(&cache, &source, chunks)?;

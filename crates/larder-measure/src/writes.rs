@@ -9,7 +9,7 @@
 use crate::{
     Options,
     caches::{end, no_destaging, options, runtime},
-    data::{Kind, PIECE_BYTES, Source, lz4_ratio},
+    data::{DataKind, PIECE_BYTES, Source, lz4_ratio},
     devices::FlatRam,
     measure::{Comparison, OneCore, Res, Side, compare, time},
     report::{Aim, Row},
@@ -43,9 +43,9 @@ pub fn unique(bench: &Options) -> Res<Vec<Row>> {
     let _one = OneCore::pin()?;
     let mut rows = Vec::new();
     for (id, kind, request, aim) in [
-        ("d.lz4", Kind::Text, CHUNK_BYTES, true),
-        ("d.lz4.128K", Kind::Text, 128 << 10, false),
-        ("d.noise", Kind::Noise, CHUNK_BYTES, false),
+        ("d.lz4", DataKind::Text, CHUNK_BYTES, true),
+        ("d.lz4.128K", DataKind::Text, 128 << 10, false),
+        ("d.noise", DataKind::Noise, CHUNK_BYTES, false),
     ] {
         let source = Source::new(kind, CHUNK_BYTES, 3);
         let ratio = lz4_ratio(&source);
@@ -104,7 +104,7 @@ fn unique_of(bench: &Options, source: &Source, request: usize, lz4_ratio: f64) -
 /// Measures (e).
 pub fn duplicate(bench: &Options) -> Res<Vec<Row>> {
     let _one = OneCore::pin()?;
-    let source = Source::new(Kind::Text, CHUNK_BYTES, 4);
+    let source = Source::new(DataKind::Text, CHUNK_BYTES, 4);
     let bytes = bench.scaled(2 * ROUND_BYTES);
     let mut rows = Vec::new();
     for (id, request, aim) in [("e", CHUNK_BYTES, true), ("e.128K", 128 << 10, false)] {

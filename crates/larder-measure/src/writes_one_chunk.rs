@@ -16,7 +16,7 @@
 use crate::{
     Options,
     caches::{end, no_destaging, options, runtime},
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     devices::FlatRam,
     measure::{Comparison, Res, Side, compare, lanes, time},
     nbd_writers::{WriteOf, write_all},
@@ -181,7 +181,7 @@ fn over_cache(
     Devices { origin, flash }: Devices,
     measured: impl FnOnce(&Arc<Cache>, &mut dyn FnMut() -> Vec<Vec<SharedBuf>>) -> Res<Comparison>,
 ) -> Res<Comparison> {
-    let source = Source::new(Kind::Noise, CHUNK_BYTES, 7);
+    let source = Source::new(DataKind::Noise, CHUNK_BYTES, 7);
     let mut asked = options(CHUNK_BYTES, Compression::Off);
     asked.mode = mode;
     let runtime = runtime(workers);

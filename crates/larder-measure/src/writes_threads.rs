@@ -15,7 +15,7 @@
 use crate::{
     Options,
     caches::{end, no_destaging, options, runtime},
-    data::{Kind, PIECE_BYTES, Source},
+    data::{DataKind, PIECE_BYTES, Source},
     devices::FlatRam,
     measure::{Res, median},
     report::Row,
@@ -42,14 +42,14 @@ const MIB: f64 = 1_048_576.0;
 struct Load {
     name: &'static str,
     chunk_bytes: usize,
-    kind: Kind,
+    kind: DataKind,
     /// The compression, if the design can have it.
     compression: Compression,
 }
 
 const LOADS: [Load; 2] = [
-    Load { name: "4K", chunk_bytes: 4 << 10, kind: Kind::Noise, compression: Compression::Off },
-    Load { name: "32K", chunk_bytes: 32 << 10, kind: Kind::Text, compression: Compression::Lz4 },
+    Load { name: "4K", chunk_bytes: 4 << 10, kind: DataKind::Noise, compression: Compression::Off },
+    Load { name: "32K", chunk_bytes: 32 << 10, kind: DataKind::Text, compression: Compression::Lz4 },
 ];
 
 /// Runs the measurement.

@@ -19,7 +19,7 @@ mod nitro;
 mod rig;
 
 use crate::{Heading, Lab, PaperReport, StandIn};
-use load::{Figures, Load, on_rig};
+use load::{Load, LoadFigures, on_rig};
 use rig::Plan;
 pub use rig::Time;
 use std::sync::{
@@ -108,7 +108,7 @@ impl Means {
     ///
     /// # Errors
     /// A sentence: the first case that failed.
-    pub fn cases(&self, cases: &[Case]) -> Result<Vec<Figures>, String> {
+    pub fn cases(&self, cases: &[Case]) -> Result<Vec<LoadFigures>, String> {
         self.each(cases, |(plan, load)| on_rig(plan, self.time, load, &self.ending))
     }
 

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::Heading;
 use larder_sim::report::{
     csv_cell,
-    plot::{Chart, Kind, Role, Scale, Series},
+    plot::{Chart, ChartKind, Role, Scale, Series},
 };
 
 /// A range of figures; often both ends are the same.
@@ -131,16 +131,16 @@ impl Table {
             digits.parse().unwrap_or(f64::NAN)
         };
         let at: Vec<f64> = self.columns.iter().map(number).collect();
-        self.chart(title.into(), subtitle.into(), y, Kind::Lines { x }, &at)
+        self.chart(title.into(), subtitle.into(), y, ChartKind::Lines { x }, &at)
     }
 
     /// Draws its figures as bars, a group for each column.
     pub fn bars(&self, title: impl Into<String>, subtitle: impl Into<String>, y: Scale) -> Chart {
         let at: Vec<f64> = (0..self.columns.len()).map(|at| at as f64).collect();
-        self.chart(title.into(), subtitle.into(), y, Kind::Bars(self.columns.clone()), &at)
+        self.chart(title.into(), subtitle.into(), y, ChartKind::Bars(self.columns.clone()), &at)
     }
 
-    fn chart(&self, title: String, subtitle: String, y: Scale, kind: Kind, at: &[f64]) -> Chart {
+    fn chart(&self, title: String, subtitle: String, y: Scale, kind: ChartKind, at: &[f64]) -> Chart {
         let points = |values: &[Option<f64>]| {
             let some = at.iter().zip(values).filter_map(|(x, y)| Some((*x, (*y)?)));
             some.collect::<Vec<(f64, f64)>>()

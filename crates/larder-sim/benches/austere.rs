@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{BLOCK, CHUNK, Request, bench, published, requests, w106};
+use common::{BLOCK, CHUNK, CacheRequest, bench, published, requests, w106};
 use divan::Bencher;
 use larder_core::austere::AustereConfig;
 use larder_sim::{austere::AustereCache, cache::WritePolicy};
@@ -14,7 +14,7 @@ fn main() {
     divan::main();
 }
 
-fn replay(bencher: Bencher<'_, '_>, requests: &[Request], config: AustereConfig, policy: WritePolicy) {
+fn replay(bencher: Bencher<'_, '_>, requests: &[CacheRequest], config: AustereConfig, policy: WritePolicy) {
     bench(bencher, requests, AustereCache::new(config, policy).expect("a cache"));
 }
 

@@ -18,13 +18,13 @@ use std::{collections::HashSet, path::Path, sync::OnceLock};
 
 use divan::{Bencher, counter::ItemsCount};
 use larder_sim::{
-    cache::{Request, WritePolicy},
+    cache::{CacheRequest, WritePolicy},
     lab::LabListener,
     measure::{Measures, Meter},
     origin::{OriginModel, profile::OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
     setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
-    whole::{ClientRequest, ReplayPace, Whole, figures::Figures},
+    whole::{ClientRequest, ReplayPace, Whole, figures::TimedFigures},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 use larder_trace::{FormatId, Op, ReaderOptions};
@@ -32,8 +32,8 @@ use larder_trace::{FormatId, Op, ReaderOptions};
 #[global_allocator]
 static ALLOCATOR: live::Counting = live::Counting;
 
-static W106: OnceLock<Vec<Request>> = OnceLock::new();
-static SYNTHETIC: OnceLock<Vec<Request>> = OnceLock::new();
+static W106: OnceLock<Vec<CacheRequest>> = OnceLock::new();
+static SYNTHETIC: OnceLock<Vec<CacheRequest>> = OnceLock::new();
 
 fn main() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -55,11 +55,11 @@ fn main() {
 /// Prints the peak of the bytes that replays allocate beside the design's final index.
 ///
 /// One figure is for the flash of the bench, one for a flash for the whole trace.
-fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
+fn ram(trace: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<CacheRequest>>) {
     let requests = requests.map_or(&[][..], Vec::as_slice);
     let (mut addresses, mut contents) = (HashSet::new(), HashSet::new());
     for request in requests {
-        if let Request::Read(lba, content) | Request::Write(lba, content) = request {
+        if let CacheRequest::Read(lba, content) | CacheRequest::Write(lba, content) = request {
             addresses.insert(lba.0);
             contents.insert(content.fingerprint.0);
         }
@@ -88,7 +88,7 @@ fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
     }
 }
 
-fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<Request> {
+fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<CacheRequest> {
     let records = larder_trace::open(path, format, ReaderOptions::default()).expect("opens");
     let mut batches = Batches::new(larder_trace::chunks(records, chunk_bytes).expect("a size"), chunk_bytes);
     let mut all = Vec::new();
@@ -100,13 +100,13 @@ fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<Request>
     }
 }
 
-fn replay(setup: &Setup, requests: &[Request]) -> Measures {
+fn replay(setup: &Setup, requests: &[CacheRequest]) -> Measures {
     let mut meter = Meter::new(setup.build(0).expect("a cache"), setup.chunk_bytes, 0);
     requests.chunks(BATCH_REQUESTS).for_each(|batch| meter.take(batch));
     meter.finish()
 }
 
-fn bench(bencher: Bencher<'_, '_>, name: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<Request>>) {
+fn bench(bencher: Bencher<'_, '_>, name: &str, chunk_bytes: u32, chunks: u64, requests: Option<&Vec<CacheRequest>>) {
     let setup = setup(name, chunk_bytes, chunks);
     let requests = requests.map_or(&[][..], Vec::as_slice);
     bencher.counter(ItemsCount::new(requests.len())).bench(|| replay(&setup, requests));
@@ -129,17 +129,17 @@ fn synthetic(bencher: Bencher<'_, '_>, name: &str) {
 /// More than the disk of either trace.
 const ORIGIN_BYTES: u64 = 1 << 40;
 
-fn timed(setup: &Setup, ftl: &FtlKind, requests: &[Request]) -> Figures {
+fn timed(setup: &Setup, ftl: &FtlKind, requests: &[CacheRequest]) -> TimedFigures {
     let Built { cache, drive, .. } = setup.build(0).expect("a cache");
     let origin =
         OriginModel::new(&OriginProfile::named("nvme-ssd").expect("it is one"), ORIGIN_BYTES).expect("it is sound");
     let mut whole = Whole::beside(cache, drive.expect("it was asked for"), ftl, origin).expect("it fits");
     let clients = requests.iter().map(|request| {
         let op = match request {
-            Request::Read(..) => Op::Read,
-            Request::Write(..) => Op::Write,
-            Request::Trim(..) | Request::Forget(..) => Op::Trim,
-            Request::Flush => Op::Flush,
+            CacheRequest::Read(..) => Op::Read,
+            CacheRequest::Write(..) => Op::Write,
+            CacheRequest::Trim(..) | CacheRequest::Forget(..) => Op::Trim,
+            CacheRequest::Flush => Op::Flush,
         };
         Ok(ClientRequest { at: None, op, chunks: vec![*request] })
     });

@@ -5,7 +5,7 @@
 
 mod common;
 
-use common::{BLOCK, CHUNK, Request, bench, published, requests, w106};
+use common::{BLOCK, CHUNK, CacheRequest, bench, published, requests, w106};
 use divan::Bencher;
 use larder_core::{Design, DesignConfig, cd_arc::CdArc, nitro::Nitro, slotted::FlashSize};
 use larder_sim::{
@@ -30,7 +30,7 @@ fn design(name: &str, config: DesignConfig) -> Box<dyn Design> {
     }
 }
 
-fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[Request], sizing: WeuSizing) {
+fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[CacheRequest], sizing: WeuSizing) {
     let options = sizing.options().expect("a size");
     bench(bencher, requests, WeuCache::new(|config| design(name, config), options).expect("a cache"));
 }

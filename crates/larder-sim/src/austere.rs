@@ -25,11 +25,11 @@ use std::ops::Range;
 use larder_core::{
     Fingerprint, Lba,
     austere::{Austere, AustereConfig, AustereError, fp_index::Run},
-    region::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
+    region::{ListChange, METADATA_SLOT_BYTES, RunMetadata},
 };
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, WritePolicy},
+    cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
@@ -44,7 +44,7 @@ pub struct AustereCache {
     policy: WritePolicy,
     region: Region,
     /// The slot that was read last.
-    slot: MetadataSlot,
+    slot: RunMetadata,
     traffic: Traffic,
     wrong_hits: u64,
     siblings_replaced: u64,
@@ -59,7 +59,7 @@ impl AustereCache {
     pub fn new(config: AustereConfig, policy: WritePolicy) -> Result<AustereCache, AustereError> {
         let core = Austere::new(AustereConfig { is_write_back: policy == WritePolicy::Back, ..config })?;
         let region = Region::new(core.contents());
-        let (slot, traffic, destaged) = (MetadataSlot::EMPTY, Traffic::default(), Vec::new());
+        let (slot, traffic, destaged) = (RunMetadata::EMPTY, Traffic::default(), Vec::new());
         let gathering = Gathering::default();
         Ok(AustereCache {
             core,
@@ -102,7 +102,7 @@ impl AustereCache {
     /// Returns the dirty addresses, each with its content, in no useful order.
     pub fn dirty(&self) -> impl Iterator<Item = (Lba, Fingerprint)> + '_ {
         self.core.runs().flat_map(move |run| {
-            let mut slot = MetadataSlot::EMPTY;
+            let mut slot = RunMetadata::EMPTY;
             self.region.read(self.core.key_of(run), &mut slot);
             let dirty: Vec<_> = self.core.dirty_of(run, &slot).map(|lba| (lba, *slot.fingerprint())).collect();
             dirty
@@ -389,9 +389,9 @@ impl ReplayCache for AustereCache {
     }
 
     /// Walks all metadata slots.
-    fn figures(&self) -> Figures {
-        let mut figures = Figures { index_ram_bytes: self.core.ram().bytes() as u64, ..Figures::default() };
-        let mut slot = MetadataSlot::EMPTY;
+    fn figures(&self) -> CacheFigures {
+        let mut figures = CacheFigures { index_ram_bytes: self.core.ram().bytes() as u64, ..CacheFigures::default() };
+        let mut slot = RunMetadata::EMPTY;
         for run in self.core.runs() {
             self.region.read(self.core.key_of(run), &mut slot);
             let mapped = slot.lbas().filter(|&lba| self.core.is_mapped(lba, run)).count() as u64;

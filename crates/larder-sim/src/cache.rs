@@ -56,7 +56,7 @@ impl WritePolicy {
 
 /// The state of a cache at this moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Figures {
+pub struct CacheFigures {
     /// RAM that the indices have allocated, in bytes.
     pub index_ram_bytes: u64,
     /// Addresses that would hit.
@@ -73,7 +73,7 @@ pub struct Figures {
 
 /// A request of a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum CacheRequest {
     /// A client reads the chunk, which has this content.
     Read(Lba, Content),
     /// A client writes this content to the chunk.
@@ -88,7 +88,7 @@ pub enum Request {
     Flush,
 }
 
-const _: () = assert!(size_of::<Request>() == 32, "batches of requests stay in the nearest caches");
+const _: () = assert!(size_of::<CacheRequest>() == 32, "batches of requests stay in the nearest caches");
 
 /// A cache.
 pub trait ReplayCache: Send {
@@ -121,20 +121,20 @@ pub trait ReplayCache: Send {
     ///
     /// One call makes many, so a replay through `dyn ReplayCache` costs no more than one over a
     /// known design.
-    fn replay(&mut self, requests: &[Request], tally: &mut Tally) {
+    fn replay(&mut self, requests: &[CacheRequest], tally: &mut Tally) {
         for request in requests {
             match request {
-                Request::Read(lba, content) => tally.read(self.read(*lba, content)),
-                Request::Write(lba, content) => tally.write(self.write(*lba, content)),
-                Request::Trim(first, count) => {
+                CacheRequest::Read(lba, content) => tally.read(self.read(*lba, content)),
+                CacheRequest::Write(lba, content) => tally.write(self.write(*lba, content)),
+                CacheRequest::Trim(first, count) => {
                     tally.trims += count;
                     self.trim_run(*first, *count);
                 }
-                Request::Forget(first, count) => {
+                CacheRequest::Forget(first, count) => {
                     tally.trims += count;
                     (first.0..first.0 + count).for_each(|lba| self.trim_part(Lba(lba)));
                 }
-                Request::Flush => {
+                CacheRequest::Flush => {
                     tally.flushes += 1;
                     self.flush();
                 }
@@ -146,7 +146,7 @@ pub trait ReplayCache: Send {
     fn traffic(&self) -> Traffic;
 
     /// Returns the state of the cache at this moment.
-    fn figures(&self) -> Figures;
+    fn figures(&self) -> CacheFigures;
 
     /// Turns the gathering of device requests on or off. It begins off.
     ///

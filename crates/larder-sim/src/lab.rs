@@ -11,7 +11,7 @@ use larder_trace::{ChunkRequest, TraceResult};
 
 use crate::{
     bound::{BoundCollector, BoundTrace, Zeroes},
-    cache::{Content, Request},
+    cache::{CacheRequest, Content},
     held::Held,
     replay::Batches,
 };
@@ -22,7 +22,7 @@ const QUEUE_BATCHES: usize = 16;
 /// A listener to the requests of a trace.
 pub trait LabListener: Send {
     /// Takes the next requests.
-    fn take(&mut self, requests: &[Request]);
+    fn take(&mut self, requests: &[CacheRequest]);
 }
 
 /// Reads all of `batches`, on this thread, for `listeners`, on `threads` others.
@@ -51,7 +51,7 @@ pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
             }
         }
         for mut share in shares {
-            let (sender, receiver) = mpsc::sync_channel::<Arc<[Request]>>(QUEUE_BATCHES);
+            let (sender, receiver) = mpsc::sync_channel::<Arc<[CacheRequest]>>(QUEUE_BATCHES);
             senders.push(sender);
             scope.spawn(move || {
                 for batch in receiver {
@@ -60,7 +60,7 @@ pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
             });
         }
         each(batches, |batch| {
-            let batch: Arc<[Request]> = batch.into();
+            let batch: Arc<[CacheRequest]> = batch.into();
             // A thread that is gone has panicked, and the scope passes that on.
             senders.iter().for_each(|sender| drop(sender.send(batch.clone())));
         })
@@ -69,7 +69,7 @@ pub fn broadcast<I: Iterator<Item = TraceResult<ChunkRequest>>>(
 
 fn each<I: Iterator<Item = TraceResult<ChunkRequest>>>(
     batches: &mut Batches<I>,
-    mut take: impl FnMut(&[Request]),
+    mut take: impl FnMut(&[CacheRequest]),
 ) -> TraceResult<()> {
     loop {
         let batch = batches.next_batch()?;
@@ -152,26 +152,26 @@ impl BoundListener {
 }
 
 impl LabListener for BoundListener {
-    fn take(&mut self, requests: &[Request]) {
+    fn take(&mut self, requests: &[CacheRequest]) {
         for request in requests {
             if self.is_too_long {
                 return;
             }
             match request {
-                Request::Read(lba, content) => {
+                CacheRequest::Read(lba, content) => {
                     if self.held.read(lba.0, content) {
                         self.contradictions += 1;
                         self.collector = None;
                     }
                     self.data(content, true);
                 }
-                Request::Write(lba, content) => {
+                CacheRequest::Write(lba, content) => {
                     self.held.write(lba.0, content);
                     self.data(content, false);
                 }
-                Request::Trim(first, count) => self.held.trim(first.0, *count),
-                Request::Forget(first, count) => self.held.forget(first.0, *count),
-                Request::Flush => {}
+                CacheRequest::Trim(first, count) => self.held.trim(first.0, *count),
+                CacheRequest::Forget(first, count) => self.held.forget(first.0, *count),
+                CacheRequest::Flush => {}
             }
         }
     }
@@ -185,10 +185,10 @@ mod tests {
     use larder_trace::{Op, Record, TraceError, chunks};
 
     #[derive(Default)]
-    struct Heard(Vec<Request>);
+    struct Heard(Vec<CacheRequest>);
 
     impl LabListener for Heard {
-        fn take(&mut self, requests: &[Request]) {
+        fn take(&mut self, requests: &[CacheRequest]) {
             self.0.extend(requests);
         }
     }
@@ -249,24 +249,24 @@ mod tests {
     #[test]
     fn a_trace_that_contradicts_itself_has_no_bound() {
         let content = |number: u64| own_content(Lba(number), 4096);
-        let of = |requests: &[Request], warmup, requests_max| {
+        let of = |requests: &[CacheRequest], warmup, requests_max| {
             let mut listener = BoundListener::new(warmup, requests_max);
             listener.take(requests);
             listener.finish()
         };
         let requests = [
-            Request::Write(Lba(1), content(1)),
-            Request::Read(Lba(1), content(2)),
-            Request::Read(Lba(1), content(1)),
-            Request::Trim(Lba(1), 1),
-            Request::Read(Lba(1), content(1)),
+            CacheRequest::Write(Lba(1), content(1)),
+            CacheRequest::Read(Lba(1), content(2)),
+            CacheRequest::Read(Lba(1), content(1)),
+            CacheRequest::Trim(Lba(1), 1),
+            CacheRequest::Read(Lba(1), content(1)),
         ];
         for warmup in [0, 4] {
             assert!(matches!(of(&requests, warmup, 100), Collected::Contradicted(2)));
         }
         assert!(matches!(of(&requests, 0, 3), Collected::TooLong));
         assert!(matches!(of(&requests[..1], 0, 3), Collected::Trace(_)));
-        let forgets = [requests[0], Request::Forget(Lba(1), 1), requests[1]];
+        let forgets = [requests[0], CacheRequest::Forget(Lba(1), 1), requests[1]];
         assert!(matches!(of(&forgets, 0, 3), Collected::Trace(_)));
     }
 }

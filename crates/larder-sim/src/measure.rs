@@ -23,7 +23,7 @@
 use std::time::{Duration, Instant};
 
 use crate::{
-    cache::{Figures, ReplayCache, Request},
+    cache::{CacheFigures, CacheRequest, ReplayCache},
     devices::Requests,
     host::{Host, HostCounts},
     lab::LabListener,
@@ -52,7 +52,7 @@ pub struct Measures {
     /// The cache's traffic, after the warm-up.
     pub traffic: Traffic,
     /// The cache's state at the end.
-    pub figures: Figures,
+    pub figures: CacheFigures,
     /// The measures of the drive beneath, if one was simulated.
     pub drive: Option<DriveMeasures>,
     /// The cache's time for the requests after the warm-up. Reading the trace is not in it.
@@ -159,7 +159,7 @@ impl Measures {
 }
 
 impl LabListener for Meter {
-    fn take(&mut self, requests: &[Request]) {
+    fn take(&mut self, requests: &[CacheRequest]) {
         let counted = if self.warming > 0 { self.warm(requests) } else { requests };
         let began = Instant::now();
         make(&mut *self.cache, &mut self.beneath, counted, &mut self.measures.tally);
@@ -180,7 +180,7 @@ struct Beneath {
 }
 
 /// Makes requests to a cache, and the cache's requests to the drive, if there is one.
-fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[Request], tally: &mut Tally) {
+fn make(cache: &mut dyn ReplayCache, beneath: &mut Option<Beneath>, requests: &[CacheRequest], tally: &mut Tally) {
     let Some(Beneath { host, asked, .. }) = beneath else { return cache.replay(requests, tally) };
     for request in requests {
         if let Some(bytes) = host.next_eviction() {
@@ -238,11 +238,11 @@ impl Meter {
     }
 
     /// Makes the requests of the warm-up, and returns the rest.
-    fn warm<'a>(&mut self, requests: &'a [Request]) -> &'a [Request] {
+    fn warm<'a>(&mut self, requests: &'a [CacheRequest]) -> &'a [CacheRequest] {
         let mut left = self.warming;
         let end = requests.iter().position(|request| {
             let is_over = left == 0;
-            left -= u64::from(!is_over && matches!(request, Request::Read(..) | Request::Write(..)));
+            left -= u64::from(!is_over && matches!(request, CacheRequest::Read(..) | CacheRequest::Write(..)));
             is_over
         });
         let (warming, counted) = requests.split_at(end.unwrap_or(requests.len()));
@@ -282,13 +282,13 @@ mod tests {
         Built { cache: Box::new(cache), flash_bytes: 50_000, data_bytes: 40_000, drive: None }
     }
 
-    fn read(lba: u64) -> Request {
-        Request::Read(Lba(lba), own_content(Lba(lba), 4096))
+    fn read(lba: u64) -> CacheRequest {
+        CacheRequest::Read(Lba(lba), own_content(Lba(lba), 4096))
     }
 
     #[test]
     fn what_came_before_the_warm_up_ended_is_not_counted() {
-        let requests: Vec<Request> = (0..10).chain(0..10).map(read).collect();
+        let requests: Vec<CacheRequest> = (0..10).chain(0..10).map(read).collect();
         for size in [1, 3, 20] {
             let mut meter = Meter::new(built(Lru::new(10).unwrap()), 4096, 12);
             requests.chunks(size).for_each(|some| meter.take(some));
@@ -307,7 +307,14 @@ mod tests {
     #[test]
     fn trims_and_flushes_do_not_shorten_the_warm_up() {
         let mut meter = Meter::new(built(Lru::new(10).unwrap()), 4096, 2);
-        meter.take(&[Request::Flush, read(1), Request::Trim(Lba(5), 3), read(2), Request::Flush, read(1)]);
+        meter.take(&[
+            CacheRequest::Flush,
+            read(1),
+            CacheRequest::Trim(Lba(5), 3),
+            read(2),
+            CacheRequest::Flush,
+            read(1),
+        ]);
         let tally = meter.finish().tally;
         assert_eq!((tally.reads, tally.read_hits, tally.flushes, tally.trims), (1, 1, 1, 0));
     }
@@ -316,9 +323,9 @@ mod tests {
     fn ratios_are_those_of_their_definitions() {
         let shared = own_content(Lba(7), 4096);
         let mut meter = Meter::new(built(DLru::new(4, 10).unwrap()), 4096, 0);
-        let requests: Vec<Request> = (0..6).map(|lba| Request::Write(Lba(lba), shared)).collect();
+        let requests: Vec<CacheRequest> = (0..6).map(|lba| CacheRequest::Write(Lba(lba), shared)).collect();
         meter.take(&requests);
-        meter.take(&[read(20), read(20), Request::Write(Lba(0), own_content(Lba(0), 4096))]);
+        meter.take(&[read(20), read(20), CacheRequest::Write(Lba(0), own_content(Lba(0), 4096))]);
         let measures = meter.finish();
         // Addresses 0 to 5 and 20, three contents; eight chunks came in, three were stored.
         assert_eq!(measures.dedup_ratio(), 7.0 / 3.0);
@@ -330,7 +337,8 @@ mod tests {
         assert_eq!(per_chunk, measures.figures.index_ram_bytes as f64 / 7.0);
         assert_eq!(measures.index_ram_bytes_per_cached_gib(), per_chunk * 262_144.0);
         assert_eq!(Measures::default().dedup_ratio(), 1.0);
-        let figures = Figures { live_chunks: 3, stale_chunks: 1, live_stored_bytes: 4096, ..Figures::default() };
+        let figures =
+            CacheFigures { live_chunks: 3, stale_chunks: 1, live_stored_bytes: 4096, ..CacheFigures::default() };
         let measures = Measures { chunk_bytes: 4096, figures, ..Measures::default() };
         assert_eq!((measures.stale_ratio(), measures.compression_ratio()), (0.25, 3.0));
     }

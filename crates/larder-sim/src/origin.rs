@@ -43,11 +43,11 @@ use larder_ssd::{
     geometry::OutOfRange,
     time::{Nanos, latency::Latencies},
 };
-use profile::{Figures, OriginProfile};
+use profile::{OriginFigures, OriginProfile};
 
 /// The kind of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Kind {
+pub enum RequestKind {
     /// Reads bytes.
     Read,
     /// Writes bytes, and makes them durable.
@@ -60,9 +60,9 @@ pub enum Kind {
 
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
+pub struct OriginRequest {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: RequestKind,
     /// Its first byte; of no meaning for a flush.
     pub offset: u64,
     /// Its bytes; of no meaning for a flush.
@@ -118,17 +118,17 @@ impl Work {
         if whole == 0 { 0.0 } else { self.busy_ns as f64 / whole as f64 }
     }
 
-    fn count(&mut self, request: &Request) {
+    fn count(&mut self, request: &OriginRequest) {
         match request.kind {
-            Kind::Read => {
+            RequestKind::Read => {
                 self.reads += 1;
                 self.bytes_read += request.len;
             }
-            Kind::Write => {
+            RequestKind::Write => {
                 self.writes += 1;
                 self.bytes_written += request.len;
             }
-            Kind::Trim | Kind::Flush => {}
+            RequestKind::Trim | RequestKind::Flush => {}
         }
     }
 }
@@ -136,7 +136,7 @@ impl Work {
 /// A medium that answers requests. It has no clock of its own: its caller tells it the time.
 trait Medium: Send {
     /// Takes a request now; `id` is the caller's name for it. All events until now have happened.
-    fn submit(&mut self, now: Nanos, id: u64, request: Request);
+    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest);
 
     /// Returns the time of the next event, if no more requests come.
     fn next_at(&self) -> Option<Nanos>;
@@ -166,7 +166,7 @@ pub struct OriginModel {
     size_bytes: u64,
     now: Nanos,
     /// The requests that are not over: their kinds, and the times when they were made.
-    pending: HashMap<u64, (Kind, Nanos)>,
+    pending: HashMap<u64, (RequestKind, Nanos)>,
     next_request: u64,
     over: VecDeque<(u64, Nanos)>,
     times: OriginTimes,
@@ -187,10 +187,10 @@ impl OriginModel {
             return Err(OutOfRange::new("size_bytes", size_bytes, range));
         }
         let medium: Box<dyn Medium> = match profile.figures {
-            Figures::Disk(figures) => Box::new(disk::DiskModel::new(figures, size_bytes)),
-            Figures::Raid(figures) => Box::new(raid::Raid::new(figures, size_bytes)),
-            Figures::Flash(figures) => Box::new(Foreseen::new(flash::FlashModel::new(figures))),
-            Figures::Network(figures) => Box::new(Foreseen::new(network::Network::new(figures))),
+            OriginFigures::Disk(figures) => Box::new(disk::DiskModel::new(figures, size_bytes)),
+            OriginFigures::Raid(figures) => Box::new(raid::Raid::new(figures, size_bytes)),
+            OriginFigures::Flash(figures) => Box::new(Foreseen::new(flash::FlashModel::new(figures))),
+            OriginFigures::Network(figures) => Box::new(Foreseen::new(network::Network::new(figures))),
         };
         Ok(OriginModel {
             medium,
@@ -232,10 +232,10 @@ impl OriginModel {
     ///
     /// # Panics
     /// For bytes beyond the origin, or none at all.
-    pub fn submit(&mut self, request: Request) -> u64 {
+    pub fn submit(&mut self, request: OriginRequest) -> u64 {
         let end = request.offset.checked_add(request.len);
         let fits = request.len > 0 && end.is_some_and(|end| end <= self.size_bytes);
-        assert!(request.kind == Kind::Flush || fits, "{request:?} of an origin of {} bytes", self.size_bytes);
+        assert!(request.kind == RequestKind::Flush || fits, "{request:?} of an origin of {} bytes", self.size_bytes);
         let number = self.next_request;
         self.next_request += 1;
         self.pending.insert(number, (request.kind, self.now));
@@ -262,9 +262,9 @@ impl OriginModel {
         for number in over {
             let Some((kind, asked_at)) = self.pending.remove(&number) else { continue };
             match kind {
-                Kind::Read => self.times.reads.add(at - asked_at),
-                Kind::Write => self.times.writes.add(at - asked_at),
-                Kind::Trim | Kind::Flush => {}
+                RequestKind::Read => self.times.reads.add(at - asked_at),
+                RequestKind::Write => self.times.writes.add(at - asked_at),
+                RequestKind::Trim | RequestKind::Flush => {}
             }
             self.times.last_ns = at;
             self.over.push_back((number, at));
@@ -298,7 +298,7 @@ trait Foresees: Send {
 
     /// Takes a request now. Returns its end, and the time in which it has a part at work, which
     /// ends no later.
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>);
+    fn take(&mut self, now: Nanos, request: &OriginRequest) -> (Nanos, Range<Nanos>);
 }
 
 /// A medium that foresees the ends of its requests.
@@ -318,7 +318,7 @@ impl<F: Foresees> Foreseen<F> {
 }
 
 impl<F: Foresees> Medium for Foreseen<F> {
-    fn submit(&mut self, now: Nanos, id: u64, request: Request) {
+    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         self.work.count(&request);
         let (over_at, at_work) = self.of.take(now, &request);
         self.at_work.insert(id, at_work);

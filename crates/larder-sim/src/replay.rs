@@ -15,7 +15,7 @@
 //! It does not take time, or read files.
 
 use crate::{
-    cache::{Content, ReplayCache, Request},
+    cache::{CacheRequest, Content, ReplayCache},
     tally::Tally,
     touched::TouchedPages,
 };
@@ -37,7 +37,7 @@ pub struct Batches<I> {
     has_content: bool,
     /// The first and the last moment, in microseconds.
     times: Option<(u64, u64)>,
-    batch: Vec<Request>,
+    batch: Vec<CacheRequest>,
 }
 
 impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
@@ -64,7 +64,7 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
     ///
     /// # Errors
     /// The trace's first error. The requests before it in the batch are lost.
-    pub fn next_batch(&mut self) -> TraceResult<&[Request]> {
+    pub fn next_batch(&mut self) -> TraceResult<&[CacheRequest]> {
         self.batch.clear();
         while self.batch.len() < BATCH_REQUESTS {
             let Some(request) = self.requests.next() else { break };
@@ -80,17 +80,17 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Batches<I> {
                     self.has_content |= request.content.is_some();
                     let content = content_of(&request, self.chunk_bytes);
                     self.batch.push(match request.op {
-                        Op::Read => Request::Read(lba, content),
-                        _ => Request::Write(lba, content),
+                        Op::Read => CacheRequest::Read(lba, content),
+                        _ => CacheRequest::Write(lba, content),
                     });
                 }
                 Op::Trim => {
                     let parts = self.touched.parts_of(request.lba, request.chunk_count);
                     let is_told = request.is_whole && self.has_content;
-                    let make = if is_told { Request::Trim } else { Request::Forget };
+                    let make = if is_told { CacheRequest::Trim } else { CacheRequest::Forget };
                     self.batch.extend(parts.map(|(first, count)| make(Lba(first), count)));
                 }
-                Op::Flush => self.batch.push(Request::Flush),
+                Op::Flush => self.batch.push(CacheRequest::Flush),
             }
         }
         Ok(&self.batch)
@@ -149,7 +149,7 @@ fn fingerprint_of(halves: [u64; 2]) -> Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{cache::Figures, devices::Requests, traffic::Traffic};
+    use crate::{cache::CacheFigures, devices::Requests, traffic::Traffic};
     use larder_trace::{Provenance, Record, Tag, chunks};
 
     /// Writes its requests down. Even chunks hit.
@@ -183,8 +183,8 @@ mod tests {
             Traffic::default()
         }
 
-        fn figures(&self) -> Figures {
-            Figures::default()
+        fn figures(&self) -> CacheFigures {
+            CacheFigures::default()
         }
 
         fn gather(&mut self, _on: bool) {}

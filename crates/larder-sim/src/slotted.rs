@@ -33,7 +33,7 @@ use larder_core::{
 };
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, WritePolicy},
+    cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
@@ -312,9 +312,9 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         self.traffic
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self) -> CacheFigures {
         let stats = self.design.stats();
-        Figures {
+        CacheFigures {
             index_ram_bytes: stats.ram_bytes + self.decision.ram_bytes() as u64,
             mapped_chunks: stats.mapped_chunks,
             unstored_zero_chunks: 0,

@@ -24,7 +24,7 @@
 //! them. It leaves out the engine's reserve of free slots, which only concurrency needs.
 
 use crate::{
-    cache::{Content, Figures, ReplayCache, WritePolicy},
+    cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     devices::{DeviceAction, Requests, Waits},
     dirty::DirtyChunks,
     traffic::Traffic,
@@ -43,7 +43,7 @@ use larder_format::{
     log::frame_bytes_for,
     superblock::SUPERBLOCK_BYTES,
 };
-use requests::Asked;
+use requests::FlashRequests;
 use segments::{OpenWeu, class_of, index_of};
 use std::{
     collections::{HashMap, VecDeque},
@@ -118,7 +118,7 @@ pub struct WeuCache {
     /// Number of evicted WEUs.
     evictions: u64,
     traffic: Traffic,
-    asked: Asked,
+    asked: FlashRequests,
     /// The slots that the drive would drop next; none if it did not say.
     advised: Range<u32>,
     /// Slots that the drive emptied, in the order in which it did; they are not free yet.
@@ -166,7 +166,7 @@ impl WeuCache {
             destaged_to: Lba(0),
             evictions: 0,
             traffic: Traffic::default(),
-            asked: Asked::new(&options),
+            asked: FlashRequests::new(&options),
             advised: 0..0,
             dropped: VecDeque::new(),
             dirty: DirtyChunks::default(),
@@ -438,7 +438,7 @@ impl ReplayCache for WeuCache {
         self.traffic
     }
 
-    fn figures(&self) -> Figures {
+    fn figures(&self) -> CacheFigures {
         let stats = self.design.stats();
         let mut live: HashMap<(SlotId, u32), u32> = HashMap::new();
         for mapping in (0..self.design.export_pieces()).flat_map(|piece| self.design.export_mappings(piece)) {
@@ -447,7 +447,7 @@ impl ReplayCache for WeuCache {
             }
         }
         let records: u64 = self.records.iter().map(|&records| u64::from(records)).sum();
-        Figures {
+        CacheFigures {
             index_ram_bytes: stats.ram_bytes(),
             mapped_chunks: stats.mapped_chunks,
             unstored_zero_chunks: stats.zero_chunks,

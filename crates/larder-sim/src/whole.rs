@@ -57,7 +57,7 @@ use larder_trace::{Op, TraceError};
 
 pub use clients::{ClientRequest, Clients};
 use devices::Devices;
-use figures::{Figures, Marks};
+use figures::{Marks, TimedFigures};
 pub use pace::{ReplayPace, WholeError};
 use pages::Pages;
 use plan::{Chain, Stage, Task};
@@ -147,7 +147,7 @@ pub struct Whole {
     /// The most bytes that one eviction freed.
     largest: u64,
     asked: Requests,
-    figures: Figures,
+    figures: TimedFigures,
 }
 
 impl Whole {
@@ -190,7 +190,7 @@ impl Whole {
             evicting: BTreeMap::new(),
             largest: 0,
             asked: Requests::default(),
-            figures: Figures::default(),
+            figures: TimedFigures::default(),
         })
     }
 
@@ -245,7 +245,7 @@ impl Whole {
         requests: impl IntoIterator<Item = Result<ClientRequest, TraceError>>,
         pace: ReplayPace,
         warmup: u64,
-    ) -> Result<Figures, WholeError> {
+    ) -> Result<TimedFigures, WholeError> {
         let mut chunks = 0;
         for request in requests {
             let request = request.map_err(WholeError::Trace)?;

@@ -11,7 +11,7 @@ use crate::lines;
 use larder_device::{
     BlockDevice, Runtime,
     threads::ThreadRuntime,
-    watched::{Watch, Watched, again::ask_again_and_again, looks::look_again_and_again},
+    watched::{Watch, WatchedDevice, again::ask_again_and_again, looks::look_again_and_again},
 };
 use larder_engine::{conditions::Watches, tell::Telling};
 use std::{sync::Arc, time::Duration};
@@ -27,7 +27,7 @@ pub fn watched(
     has_ended: impl Fn() -> bool + Send + Sync + 'static,
 ) -> (Arc<dyn BlockDevice>, Option<Arc<Telling>>, Arc<Watch>) {
     let runtime: Arc<dyn Runtime> = runtime.clone();
-    let (device, watch) = Watched::over(origin, runtime.clone());
+    let (device, watch) = WatchedDevice::over(origin, runtime.clone());
     let watches = Watches { flash: None, origin: watch.clone(), hangs_after: timeout };
     let telling = Telling::begin(&lines::of_server(), watches, &runtime);
     let has_ended = Arc::new(has_ended);

@@ -26,9 +26,9 @@ use larder_core::austere::config::SUBCHUNK_BYTES_LEAST;
 use larder_device::{BlockDevice, IoBuf, driver::block_on, file::FileId};
 use larder_engine::{
     CreateOptions, EngineError,
-    asked::Asked,
     create::{create, plan},
     designs,
+    requested::RequestedOptions,
     status::{compression_name, mode_name},
     superblock,
 };
@@ -291,8 +291,8 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
 }
 
 /// Returns the options that may be left to the design.
-fn asked(args: &CreateArgs) -> Asked {
-    Asked {
+fn asked(args: &CreateArgs) -> RequestedOptions {
+    RequestedOptions {
         chunk_bytes: args.chunk,
         weu_bytes: args.weu,
         compression: args.compress.map(Into::into),

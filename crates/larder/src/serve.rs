@@ -41,7 +41,7 @@ use crate::{
 use larder_device::{
     DeviceInfo, Standing,
     driver::{block_on, io_backend},
-    watched::Watched,
+    watched::WatchedDevice,
 };
 use larder_engine::{Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX};
 use larder_format::{Superblock, WriteMode};
@@ -108,9 +108,9 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let held = Held::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
     let (flash_device, flash_watch) =
-        Watched::over(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
+        WatchedDevice::over(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
     let (origin_device, origin_watch) =
-        Watched::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
+        WatchedDevice::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
     let flash_named = (path.display().to_string(), flash_watch.clone());
     let account = Account::of(ending.steps(), Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
     let tuning = Tuning { flash_watch: Some(flash_watch), origin_watch: Some(origin_watch), ..tuning };

@@ -20,7 +20,7 @@ use larder_engine::{
     walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, DesignPage, FrameHeader, LogEntry, LogStart, Place, SlotState, Superblock,
+    CheckpointBlock, CheckpointCounts, DesignPage, FlashPlace, FrameHeader, LogEntry, LogStart, SlotState, Superblock,
     superblock::choose,
 };
 use std::collections::{HashMap, HashSet};
@@ -221,7 +221,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn chunk(&mut self, at: u64, lba: u64, dirty: bool, place: Option<&Place>) {
+    fn chunk(&mut self, at: u64, lba: u64, dirty: bool, place: Option<&FlashPlace>) {
         if lba >= self.chunk_count {
             self.wrong(at, Some(lba), format!("the checkpoint maps chunk {lba}, past the end of the volume"));
         }
@@ -238,7 +238,7 @@ impl<'a> Checker<'a> {
 
     /// Slots are exported before the entries that name them. So an entry with an older generation
     /// than its slot is wrong.
-    fn place(&mut self, at: u64, lba: Option<u64>, place: &Place) {
+    fn place(&mut self, at: u64, lba: Option<u64>, place: &FlashPlace) {
         let whose = lba.map_or("a fingerprint".to_owned(), |lba| format!("chunk {lba}"));
         if let Some(what) = misplaced(place, self.superblock) {
             return self.wrong(at, lba, format!("the checkpoint has {whose} in {what}"));
@@ -256,7 +256,7 @@ impl<'a> Checker<'a> {
 }
 
 /// Returns the fault of an impossible place.
-fn misplaced(place: &Place, superblock: &Superblock) -> Option<String> {
+fn misplaced(place: &FlashPlace, superblock: &Superblock) -> Option<String> {
     let layout = &superblock.layout;
     if place.slot >= layout.slot_count {
         return Some(format!("slot {}, which there is not", place.slot));

@@ -21,7 +21,7 @@ use super::{
     fresh_log::fresh_log,
     moving::{Moved, Mover},
     salvage::{LogGap, Salvaged, salvage},
-    watched::Watched,
+    watched::WatchedFlash,
     window::Window,
 };
 use crate::region;
@@ -115,7 +115,7 @@ pub async fn repair(
     options: &RepairOptions,
     progress: &mut dyn FnMut(u64, u64),
 ) -> Result<RepairReport, EngineError> {
-    let flash = &Watched::over(flash);
+    let flash = &WatchedFlash::over(flash);
     // (1)
     superblock::read(flash).await.map_err(hopeless)?.0.check_writable()?;
     let Checked { report: mut before, found, findings } = check(flash, progress).await.map_err(hopeless)?;

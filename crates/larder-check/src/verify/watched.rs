@@ -28,15 +28,15 @@ struct Seen {
 }
 
 /// A flash under watch.
-pub struct Watched<'a> {
+pub struct WatchedFlash<'a> {
     flash: &'a dyn BlockDevice,
     seen: Arc<Mutex<Seen>>,
 }
 
-impl<'a> Watched<'a> {
+impl<'a> WatchedFlash<'a> {
     /// Watches this flash, before any read.
     pub fn over(flash: &'a dyn BlockDevice) -> Self {
-        Watched { flash, seen: Arc::default() }
+        WatchedFlash { flash, seen: Arc::default() }
     }
 
     /// Returns an error for findings that are the device's errors, and notes the unread bytes in
@@ -102,7 +102,7 @@ impl Seen {
     }
 }
 
-impl BlockDevice for Watched<'_> {
+impl BlockDevice for WatchedFlash<'_> {
     fn info(&self) -> &DeviceInfo {
         self.flash.info()
     }

@@ -4,14 +4,14 @@
 //! Role: an LBA index from LBA-hash to FP-hash ([`lba_index`], §3.1), and an FP index whose slots
 //! are those of the flash ([`fp_index`], §3.1, §3.2). Estimated reference counts choose the
 //! victims ([`sketch`], §3.3). A hash gives the bucket of an entry, and 16 bits of it the slot
-//! there. Full addresses and fingerprints are in the *metadata slots* on flash ([`MetadataSlot`]).
+//! there. Full addresses and fingerprints are in the *metadata slots* on flash ([`RunMetadata`]).
 //!
 //! Each decision is therefore provisional: "probably run `r`; its metadata slot says". The caller
 //! reads that slot and comes back with it. For a chunk, the caller has the following steps, in this
 //! order:
 //!
 //! - **Read.** [`lookup`](Austere::lookup), then read the metadata slot. It is a hit if the slot
-//!   [`has`](MetadataSlot::has) the address: [`touch`](Austere::touch), read the run. Else it is a
+//!   [`has`](RunMetadata::has) the address: [`touch`](Austere::touch), read the run. Else it is a
 //!   miss: read the origin and insert the chunk clean, as a write does.
 //! - **Write or insert.** (1) [`find_content`](Austere::find_content) and read the metadata slot:
 //!   the same fingerprint is a duplicate, another one a collision, whose run is evicted. (2)
@@ -100,7 +100,7 @@ use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
     named::{NamedDesign, Over, OverBuckets},
-    region::{ListChange, METADATA_SLOT_BYTES, MetadataSlot},
+    region::{ListChange, METADATA_SLOT_BYTES, RunMetadata},
     types::{Fingerprint, Lba},
 };
 
@@ -225,7 +225,7 @@ impl Austere {
 
     /// Returns the owner of a displaced mapping: the address in its metadata slot with its
     /// LBA-hash. It must be destaged, unless it is the written or trimmed address itself.
-    pub fn owner(&self, displaced: &Displaced, slot: &MetadataSlot) -> Option<Lba> {
+    pub fn owner(&self, displaced: &Displaced, slot: &RunMetadata) -> Option<Lba> {
         slot.lbas().find(|&lba| self.lba_space.of_lba(lba) == displaced.lba_key)
     }
 
@@ -233,7 +233,7 @@ impl Austere {
     /// leaves the list and [`is_dirty`](Austere::is_dirty) must be destaged first, and
     /// [`clean`](Austere::clean).
     #[inline]
-    pub fn list_change(&self, lba: Lba, slot: &MetadataSlot) -> ListChange {
+    pub fn list_change(&self, lba: Lba, slot: &RunMetadata) -> ListChange {
         let lba_key = self.lba_space.of_lba(lba);
         slot.change(lba, |other| self.lba_space.of_lba(other) == lba_key)
     }
@@ -297,7 +297,7 @@ impl Austere {
     }
 
     /// Returns the addresses in `slot`, the metadata slot of `run`, with a dirty mapping to it.
-    pub fn dirty_of<'a>(&'a self, run: Run, slot: &'a MetadataSlot) -> impl Iterator<Item = Lba> + 'a {
+    pub fn dirty_of<'a>(&'a self, run: Run, slot: &'a RunMetadata) -> impl Iterator<Item = Lba> + 'a {
         slot.lbas().filter(move |&lba| self.config.is_write_back && self.is_dirty(lba, run))
     }
 

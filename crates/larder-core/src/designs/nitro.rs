@@ -22,7 +22,7 @@ mod shared;
 use crate::{
     design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
     fp_index::FpIndex,
-    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex},
+    lba_index::{Entry, EntryKind, GENERATION_MASK, LbaIndex},
     ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
@@ -100,10 +100,10 @@ impl Nitro {
     fn interpret(&self, entry: &Entry) -> Option<Lookup> {
         let at = Self::current(&self.slots, entry)?;
         Some(match (entry.kind(), at) {
-            (Kind::Chunk { duplicate }, Some((_, generation))) => {
+            (EntryKind::Chunk { duplicate }, Some((_, generation))) => {
                 Lookup::Chunk { place: entry.place(generation), duplicate }
             }
-            (Kind::Fragment, Some((_, generation))) => Lookup::Fragment {
+            (EntryKind::Fragment, Some((_, generation))) => Lookup::Fragment {
                 place: entry.place(generation),
                 sectors: self.fragments.get(entry.lba().0).unwrap_or_default(),
             },
@@ -114,7 +114,7 @@ impl Nitro {
     /// Settles the counts for an entry that was just removed from the index. Returns whether it was
     /// live.
     fn forget(&mut self, entry: &Entry) -> bool {
-        if entry.kind() == Kind::Fragment {
+        if entry.kind() == EntryKind::Fragment {
             self.fragments.remove(entry.lba().0);
         }
         match Self::current(&self.slots, entry) {
@@ -174,10 +174,10 @@ impl Mapping for Nitro {
 
     fn map(&mut self, lba: Lba, new: NewMapping, dirty: bool) {
         let (kind, place) = match &new {
-            NewMapping::Unique { place, .. } => (Kind::Chunk { duplicate: false }, Some(place)),
-            NewMapping::Duplicate { place } => (Kind::Chunk { duplicate: true }, Some(place)),
-            NewMapping::Zero => (Kind::Zero, None),
-            NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(place)),
+            NewMapping::Unique { place, .. } => (EntryKind::Chunk { duplicate: false }, Some(place)),
+            NewMapping::Duplicate { place } => (EntryKind::Chunk { duplicate: true }, Some(place)),
+            NewMapping::Zero => (EntryKind::Zero, None),
+            NewMapping::Fragment { place, .. } => (EntryKind::Fragment, Some(place)),
         };
         if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
             self.forget(&old);
@@ -201,7 +201,7 @@ impl Mapping for Nitro {
             _ => None,
         };
         // Back pointers: base entries, as in the WEU header, and dirty duplicates, for evictions.
-        if (dirty || kind != (Kind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
+        if (dirty || kind != (EntryKind::Chunk { duplicate: true })) && self.slots.remember(place.slot, lba, handle) {
             self.compact_back(place.slot);
         }
         self.bound_back_pointers();
@@ -209,7 +209,7 @@ impl Mapping for Nitro {
 
     fn mark_clean(&mut self, lba: Lba) {
         let Some(entry) = self.index.get_mut(lba) else { return };
-        if entry.kind() == Kind::Fragment {
+        if entry.kind() == EntryKind::Fragment {
             self.unmap(lba);
             return;
         }

@@ -5,7 +5,7 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{
     Fingerprint, Lba, Place, SlotId,
     fp_index::{FpHandle, FpIndex},
-    lba_index::{Entry, GENERATION_MASK, Kind, LbaIndex, SHARDS_MIN},
+    lba_index::{Entry, EntryKind, GENERATION_MASK, LbaIndex, SHARDS_MIN},
     packing::{PackingRules, SegmentPacker},
     pages::PageMap,
     ranges::{Advisory, Run, RunMap},
@@ -135,12 +135,16 @@ fn the_lba_index_is_a_hash_map() {
             match rng.below(10) {
                 0..=5 => {
                     let place = place(&mut rng, 1 << 32);
-                    let kinds =
-                        [Kind::Zero, Kind::Fragment, Kind::Chunk { duplicate: true }, Kind::Chunk { duplicate: false }];
+                    let kinds = [
+                        EntryKind::Zero,
+                        EntryKind::Fragment,
+                        EntryKind::Chunk { duplicate: true },
+                        EntryKind::Chunk { duplicate: false },
+                    ];
                     let (kind, dirty) = (kinds[rng.below(4) as usize], rng.chance(50));
                     let entry = Entry::new(Lba(lba), kind, Some(&place), dirty);
                     assert_eq!((entry.lba(), entry.kind(), entry.dirty()), (Lba(lba), kind, dirty));
-                    if kind == Kind::Zero {
+                    if kind == EntryKind::Zero {
                         assert_eq!(entry.slot(), None);
                     } else {
                         assert_eq!(entry.slot(), Some((place.slot, place.generation & GENERATION_MASK)));
@@ -193,7 +197,7 @@ fn the_lba_index_grows_and_shrinks() {
     let empty = index.ram_bytes();
     let mut last = empty;
     for lba in 0..entries {
-        index.insert(Entry::new(Lba(lba), Kind::Zero, None, lba % 100 == 0));
+        index.insert(Entry::new(Lba(lba), EntryKind::Zero, None, lba % 100 == 0));
         if lba % 4096 == 0 {
             assert!(index.ram_bytes() >= last);
             last = index.ram_bytes();

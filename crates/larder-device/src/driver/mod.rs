@@ -24,7 +24,7 @@ mod shared;
 
 pub(crate) use backend::demanded_backend_works;
 pub use backend::{BACKEND_ENV, IoBackend, IoBackendKind, io_backend};
-pub(crate) use op::{Fd, Kind, Op};
+pub(crate) use op::{Fd, Op, OpKind};
 pub(crate) use pool::run as run_blocking;
 pub(crate) use shared::{Message, Shared};
 
@@ -206,18 +206,18 @@ pub fn sleep(after: Duration) -> IoFuture<()> {
 /// loses the bytes received by then. The receiving thread should drop it before it closes the
 /// socket: a cancellation from elsewhere arrives later.
 pub fn recv(fd: RawFd, buf: IoBuf) -> IoFuture<(IoBuf, usize)> {
-    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Recv { buf, id, wait_first: false, to }))
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, OpKind::Recv { buf, id, wait_first: false, to }))
 }
 
 /// Resolves when a socket is readable, or a listening one has a connection. As for [`recv`], a drop
 /// cancels it.
 pub fn readable(fd: RawFd) -> IoFuture<()> {
-    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLIN, id, to }))
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, OpKind::Ready { events: libc::POLLIN, id, to }))
 }
 
 /// Resolves when a socket is writable. As for [`recv`], a drop cancels it.
 pub fn writable(fd: RawFd) -> IoFuture<()> {
-    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, Kind::Ready { events: libc::POLLOUT, id, to }))
+    socket_op(|id, to| Op::new(Fd::Raw(fd), 0, OpKind::Ready { events: libc::POLLOUT, id, to }))
 }
 
 fn socket_op<T: Send + 'static>(op: impl FnOnce(u64, crate::Completer<T>) -> Op) -> IoFuture<T> {

@@ -44,11 +44,11 @@ pub(crate) struct Op {
     pub(crate) fd: Fd,
     pub(crate) offset: u64,
     pub(crate) attempts: u32,
-    pub(crate) kind: Kind,
+    pub(crate) kind: OpKind,
 }
 
 /// The work of an operation.
-pub(crate) enum Kind {
+pub(crate) enum OpKind {
     Read {
         buf: IoBuf,
         done: usize,
@@ -100,15 +100,15 @@ pub(crate) trait Tended: Send + Sync {
 }
 
 impl Op {
-    pub(crate) fn new(fd: Fd, offset: u64, kind: Kind) -> Op {
+    pub(crate) fn new(fd: Fd, offset: u64, kind: OpKind) -> Op {
         Op { fd, offset, attempts: 0, kind }
     }
 
     /// Returns the operation's name for a cancellation; disk operations have none.
     pub(crate) fn cancel_id(&self) -> Option<u64> {
         match &self.kind {
-            Kind::Recv { id, .. } | Kind::Ready { id, .. } => Some(*id),
-            Kind::Tend { driver } => Some(driver.id()),
+            OpKind::Recv { id, .. } | OpKind::Ready { id, .. } => Some(*id),
+            OpKind::Tend { driver } => Some(driver.id()),
             _ => None,
         }
     }
@@ -126,8 +126,8 @@ impl Op {
     /// Returns the events to poll(2) for; 0 for a file operation.
     pub(crate) fn poll_events(&self) -> i16 {
         match &self.kind {
-            Kind::Recv { .. } | Kind::Tend { .. } => libc::POLLIN,
-            Kind::Ready { events, .. } => *events,
+            OpKind::Recv { .. } | OpKind::Tend { .. } => libc::POLLIN,
+            OpKind::Ready { events, .. } => *events,
             _ => 0,
         }
     }
@@ -141,13 +141,13 @@ impl Op {
         let fd = types::Fd(self.fd.raw());
         let offset = self.offset;
         match &mut self.kind {
-            Kind::Read { buf, done, .. } => {
+            OpKind::Read { buf, done, .. } => {
                 let len = entry_len(buf.len() - *done);
                 // SAFETY: `done` is at most the buffer's length.
                 let ptr = unsafe { buf.as_mut_ptr().add(*done) };
                 opcode::Read::new(fd, ptr, len).offset(offset + *done as u64).build()
             }
-            Kind::Write { data, done, dsync, .. } => {
+            OpKind::Write { data, done, dsync, .. } => {
                 let rest = data.get(*done..).unwrap_or_default();
                 let flags = if *dsync { libc::RWF_DSYNC } else { 0 };
                 opcode::Write::new(fd, rest.as_ptr(), entry_len(rest.len()))
@@ -155,13 +155,13 @@ impl Op {
                     .rw_flags(flags)
                     .build()
             }
-            Kind::Sync { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
-            Kind::Allocate { mode, len, .. } => opcode::Fallocate::new(fd, *len).offset(offset).mode(*mode).build(),
-            Kind::Recv { wait_first: true, .. } | Kind::Tend { .. } => {
+            OpKind::Sync { .. } => opcode::Fsync::new(fd).flags(types::FsyncFlags::DATASYNC).build(),
+            OpKind::Allocate { mode, len, .. } => opcode::Fallocate::new(fd, *len).offset(offset).mode(*mode).build(),
+            OpKind::Recv { wait_first: true, .. } | OpKind::Tend { .. } => {
                 opcode::PollAdd::new(fd, libc::POLLIN as u32).build()
             }
-            Kind::Recv { buf, .. } => opcode::Recv::new(fd, buf.as_mut_ptr(), entry_len(buf.len())).build(),
-            Kind::Ready { events, .. } => opcode::PollAdd::new(fd, *events as u32).build(),
+            OpKind::Recv { buf, .. } => opcode::Recv::new(fd, buf.as_mut_ptr(), entry_len(buf.len())).build(),
+            OpKind::Ready { events, .. } => opcode::PollAdd::new(fd, *events as u32).build(),
         }
     }
 
@@ -172,12 +172,12 @@ impl Op {
         let fd = self.fd.raw();
         let offset = self.offset;
         let result = match &mut self.kind {
-            Kind::Read { buf, done, .. } => {
+            OpKind::Read { buf, done, .. } => {
                 let len = buf.len() - *done;
                 // SAFETY: the range from `done` is inside the buffer, which this op owns.
                 unsafe { libc::pread(fd, buf.as_mut_ptr().add(*done).cast(), len, (offset + *done as u64) as i64) }
             }
-            Kind::Write { data, done, dsync, .. } => {
+            OpKind::Write { data, done, dsync, .. } => {
                 let rest = data.get(*done..).unwrap_or_default();
                 let slice = libc::iovec { iov_base: rest.as_ptr().cast_mut().cast(), iov_len: rest.len() };
                 let at = (offset + *done as u64) as i64;
@@ -186,17 +186,17 @@ impl Op {
                 unsafe { libc::pwritev2(fd, &slice, 1, at, flags) }
             }
             // SAFETY: plain calls on a descriptor that this op keeps open.
-            Kind::Sync { .. } => unsafe { libc::fdatasync(fd) as isize },
-            Kind::Allocate { mode, len, .. } => {
+            OpKind::Sync { .. } => unsafe { libc::fdatasync(fd) as isize },
+            OpKind::Allocate { mode, len, .. } => {
                 // SAFETY: as above.
                 unsafe { libc::fallocate(fd, *mode, offset as i64, *len as i64) as isize }
             }
-            Kind::Recv { buf, wait_first, .. } => {
+            OpKind::Recv { buf, wait_first, .. } => {
                 *wait_first = false;
                 // SAFETY: the buffer is this op's own.
                 unsafe { libc::recv(fd, buf.as_mut_ptr().cast(), buf.len(), libc::MSG_DONTWAIT) }
             }
-            Kind::Ready { .. } | Kind::Tend { .. } => 0,
+            OpKind::Ready { .. } | OpKind::Tend { .. } => 0,
         };
         if result < 0 { -std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { result as i32 }
     }
@@ -220,7 +220,7 @@ impl Op {
     /// Takes a result: answers the waiter, or returns the op if it must go on.
     pub(crate) fn finish(mut self, result: i32) -> Option<Op> {
         if result == -libc::EINTR || result == -libc::EAGAIN {
-            if let Kind::Recv { wait_first, .. } = &mut self.kind {
+            if let OpKind::Recv { wait_first, .. } = &mut self.kind {
                 *wait_first = true;
                 return Some(self);
             }
@@ -235,25 +235,25 @@ impl Op {
         }
         let count = result as usize;
         match self.kind {
-            Kind::Read { ref buf, ref mut done, .. } if *done + count < buf.len() => self.resume(count),
-            Kind::Write { ref data, ref mut done, .. } if *done + count < data.len() => self.resume(count),
-            Kind::Recv { ref mut wait_first, .. } if *wait_first => {
+            OpKind::Read { ref buf, ref mut done, .. } if *done + count < buf.len() => self.resume(count),
+            OpKind::Write { ref data, ref mut done, .. } if *done + count < data.len() => self.resume(count),
+            OpKind::Recv { ref mut wait_first, .. } if *wait_first => {
                 *wait_first = false;
                 Some(self)
             }
-            Kind::Read { buf, to, .. } => {
+            OpKind::Read { buf, to, .. } => {
                 to.complete(Ok(buf));
                 None
             }
-            Kind::Write { to, .. } | Kind::Sync { to } | Kind::Allocate { to, .. } | Kind::Ready { to, .. } => {
+            OpKind::Write { to, .. } | OpKind::Sync { to } | OpKind::Allocate { to, .. } | OpKind::Ready { to, .. } => {
                 to.complete(Ok(()));
                 None
             }
-            Kind::Recv { buf, to, .. } => {
+            OpKind::Recv { buf, to, .. } => {
                 to.complete(Ok((buf, count)));
                 None
             }
-            Kind::Tend { driver } => {
+            OpKind::Tend { driver } => {
                 driver.tend();
                 None
             }
@@ -262,7 +262,7 @@ impl Op {
 
     /// Goes on after a short transfer, from the last aligned byte; fails without progress.
     fn resume(mut self, count: usize) -> Option<Op> {
-        if let Kind::Read { done, .. } | Kind::Write { done, .. } = &mut self.kind {
+        if let OpKind::Read { done, .. } | OpKind::Write { done, .. } = &mut self.kind {
             let next = (*done + count) / RESUME_ALIGN * RESUME_ALIGN;
             if next > *done {
                 *done = next;
@@ -277,11 +277,11 @@ impl Op {
 
     fn name(&self) -> (IoOp, u64) {
         match &self.kind {
-            Kind::Read { buf, .. } => (IoOp::Read, buf.len() as u64),
-            Kind::Write { data, .. } => (IoOp::Write, data.len() as u64),
-            Kind::Sync { .. } => (IoOp::Flush, 0),
-            Kind::Allocate { len, name, .. } => (*name, *len),
-            Kind::Recv { .. } | Kind::Ready { .. } | Kind::Tend { .. } => (IoOp::Read, 0),
+            OpKind::Read { buf, .. } => (IoOp::Read, buf.len() as u64),
+            OpKind::Write { data, .. } => (IoOp::Write, data.len() as u64),
+            OpKind::Sync { .. } => (IoOp::Flush, 0),
+            OpKind::Allocate { len, name, .. } => (*name, *len),
+            OpKind::Recv { .. } | OpKind::Ready { .. } | OpKind::Tend { .. } => (IoOp::Read, 0),
         }
     }
 
@@ -296,12 +296,12 @@ impl Op {
 
     fn fail_with(self, error: IoError) {
         match self.kind {
-            Kind::Read { to, .. } => to.complete(Err(error)),
-            Kind::Write { to, .. } | Kind::Sync { to } | Kind::Allocate { to, .. } | Kind::Ready { to, .. } => {
+            OpKind::Read { to, .. } => to.complete(Err(error)),
+            OpKind::Write { to, .. } | OpKind::Sync { to } | OpKind::Allocate { to, .. } | OpKind::Ready { to, .. } => {
                 to.complete(Err(error));
             }
-            Kind::Recv { to, .. } => to.complete(Err(error)),
-            Kind::Tend { driver } => driver.stop_tending(),
+            OpKind::Recv { to, .. } => to.complete(Err(error)),
+            OpKind::Tend { driver } => driver.stop_tending(),
         }
     }
 }

@@ -18,7 +18,7 @@ pub use open::OpenOptions;
 use crate::{
     BlockDevice, ChangeMark, Completer, DeviceInfo, Extent, IoBuf, IoFuture, IoOp, IoResult, SharedBuf, Standing,
     WriteFlags, ZeroFlags,
-    driver::{self, Fd, Kind, Op},
+    driver::{self, Fd, Op, OpKind},
 };
 use std::{
     fs::File,
@@ -114,14 +114,14 @@ impl Inner {
     fn read(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let (to, future) = IoFuture::pending();
         let range = (IoOp::Read, offset, buf.len() as u64);
-        self.submit_inside(range, to, move |to| Kind::Read { buf, done: 0, to });
+        self.submit_inside(range, to, move |to| OpKind::Read { buf, done: 0, to });
         future
     }
 
     fn write(self: &Arc<Self>, offset: u64, data: SharedBuf, dsync: bool) -> IoFuture<()> {
         let (to, future) = IoFuture::pending();
         let range = (IoOp::Write, offset, data.len() as u64);
-        self.submit_inside(range, to, move |to| Kind::Write { data, done: 0, dsync, to });
+        self.submit_inside(range, to, move |to| OpKind::Write { data, done: 0, dsync, to });
         future
     }
 
@@ -130,7 +130,7 @@ impl Inner {
         self: &Arc<Self>,
         (name, offset, len): (IoOp, u64, u64),
         to: Completer<T>,
-        kind: impl FnOnce(Completer<T>) -> Kind + Send + 'static,
+        kind: impl FnOnce(Completer<T>) -> OpKind + Send + 'static,
     ) {
         if !self.needs_look(name, offset, len) {
             return driver::submit(Op::new(self.fd(), offset, kind(to)));
@@ -159,7 +159,7 @@ impl Inner {
 
     fn flush(&self) -> IoFuture<()> {
         let (to, future) = IoFuture::pending();
-        driver::submit(Op::new(self.fd(), 0, Kind::Sync { to }));
+        driver::submit(Op::new(self.fd(), 0, OpKind::Sync { to }));
         future
     }
 }

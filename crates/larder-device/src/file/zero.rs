@@ -11,7 +11,7 @@
 use super::Inner;
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, ZeroFlags,
-    driver::{self, Kind, Op},
+    driver::{self, Op, OpKind},
 };
 use std::{
     os::fd::AsRawFd,
@@ -32,7 +32,7 @@ const ZERO: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
 impl Inner {
     fn allocate(&self, mode: i32, name: IoOp, offset: u64, len: u64) -> IoFuture<()> {
         let (to, future) = IoFuture::pending();
-        driver::submit(Op::new(self.fd(), offset, Kind::Allocate { mode, len, name, to }));
+        driver::submit(Op::new(self.fd(), offset, OpKind::Allocate { mode, len, name, to }));
         future
     }
 }

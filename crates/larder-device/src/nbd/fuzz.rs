@@ -11,8 +11,8 @@ use super::{
     client::{NbdDevice, OPEN_TIMEOUT},
     connect::{NbdUri, Stream, shake_hands},
     proto::{
-        CLIENT_FLAGS_BYTES, Fields, GREETING_MAGIC, OPTION_MAGIC, REQUEST_BYTES, Request, SIMPLE_REPLY_MAGIC, chunk,
-        command, encode_option_reply, info, option, option_reply, transmission_flag,
+        CLIENT_FLAGS_BYTES, Fields, GREETING_MAGIC, OPTION_MAGIC, REQUEST_BYTES, SIMPLE_REPLY_MAGIC, WireRequest,
+        chunk, command, encode_option_reply, info, option, option_reply, transmission_flag,
     },
 };
 use crate::{BlockDevice, IoBuf, IoFuture, IoResult, WriteFlags, ZeroFlags, driver::block_on};
@@ -129,7 +129,7 @@ fn handshake(script: &mut Script<'_>) -> Vec<u8> {
 
 /// A request that the server has received.
 struct Pending {
-    request: Request,
+    request: WireRequest,
     /// The bytes of a correct answer without an error, if one was sent.
     answer: Option<Vec<u8>>,
     is_over: bool,
@@ -189,7 +189,7 @@ impl Server {
         let before = self.pending.len();
         self.receive();
         while let Some(head) = self.received.first_chunk::<REQUEST_BYTES>() {
-            let request = Request::parse(head).expect("the client sends requests");
+            let request = WireRequest::parse(head).expect("the client sends requests");
             let payload = if request.command == command::WRITE { request.len as usize } else { 0 };
             if self.received.len() < REQUEST_BYTES + payload {
                 break;
@@ -270,7 +270,7 @@ impl Server {
 }
 
 /// A request of the client: its future, and its requests on the wire.
-struct Asked {
+struct IssuedRequest {
     result: Waiting,
     first: usize,
     end: usize,
@@ -289,14 +289,14 @@ fn session(device: &Arc<NbdDevice>, is_able: bool, server: &mut Server, script: 
         }
         let result = ask(device, script);
         let first = server.take_requests();
-        asked.push(Asked { result, first, end: server.pending.len() });
+        asked.push(IssuedRequest { result, first, end: server.pending.len() });
         for _ in 0..script.byte() % 4 {
             server.reply(script);
         }
     }
     // A request without an answer by now stays without one.
     let _ = server.stream.shutdown(Shutdown::Both);
-    for Asked { result, first, end } in asked {
+    for IssuedRequest { result, first, end } in asked {
         let pending = &server.pending[first..end];
         let is_unknown = pending.iter().any(|pending| pending.is_unknown);
         let answers: Option<Vec<&Vec<u8>>> = pending.iter().map(|pending| pending.answer.as_ref()).collect();

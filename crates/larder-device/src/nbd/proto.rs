@@ -235,7 +235,7 @@ impl<'a> Fields<'a> {
 
 /// A request as it stands on the wire; a write's payload follows it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Request {
+pub struct WireRequest {
     /// [`command_flag`]s.
     pub flags: u16,
     /// One of [`command`].
@@ -248,14 +248,14 @@ pub struct Request {
     pub len: u32,
 }
 
-impl Request {
+impl WireRequest {
     /// Parses a request's header; `None` for a wrong magic, after which the stream is lost.
-    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
+    pub fn parse(bytes: &[u8; REQUEST_BYTES]) -> Option<WireRequest> {
         let mut fields = Fields(bytes);
         if fields.u32()? != REQUEST_MAGIC {
             return None;
         }
-        Some(Request {
+        Some(WireRequest {
             flags: fields.u16()?,
             command: fields.u16()?,
             cookie: fields.u64()?,
@@ -381,24 +381,25 @@ mod tests {
 
     #[test]
     fn headers_come_back_as_they_were_written() {
-        let request = Request { flags: 3, command: command::TRIM, cookie: 0x0102_0304_0506_0708, offset: 512, len: 99 };
-        assert_eq!(Request::parse(&request.encode()), Some(request));
+        let request =
+            WireRequest { flags: 3, command: command::TRIM, cookie: 0x0102_0304_0506_0708, offset: 512, len: 99 };
+        assert_eq!(WireRequest::parse(&request.encode()), Some(request));
         let reply = SimpleReply { error: errno::ENOSPC, cookie: 77 };
         assert_eq!(SimpleReply::parse(&reply.encode()), Some(reply));
     }
 
     #[test]
     fn a_request_has_the_documented_bytes() {
-        let request = Request { flags: 1, command: 1, cookie: 2, offset: 3, len: 4 };
+        let request = WireRequest { flags: 1, command: 1, cookie: 2, offset: 3, len: 4 };
         let golden = [0x25, 0x60, 0x95, 0x13, 0, 1, 0, 1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 4];
         assert_eq!(request.encode(), golden);
     }
 
     #[test]
     fn a_wrong_magic_is_refused() {
-        let mut bytes = Request::default().encode();
+        let mut bytes = WireRequest::default().encode();
         bytes[0] ^= 1;
-        assert_eq!(Request::parse(&bytes), None);
+        assert_eq!(WireRequest::parse(&bytes), None);
         assert_eq!(SimpleReply::parse(&[0; SIMPLE_REPLY_BYTES]), None);
     }
 

@@ -12,7 +12,7 @@
 
 use super::{
     connect::Stream,
-    proto::{REQUEST_BYTES, Request, SIMPLE_REPLY_BYTES, SimpleReply, command, command_flag, kind_of},
+    proto::{REQUEST_BYTES, SIMPLE_REPLY_BYTES, SimpleReply, WireRequest, command, command_flag, kind_of},
     socket::{self, Direction},
 };
 use crate::{Completer, IoBuf, IoError, IoErrorKind, IoOp, IoResult, SharedBuf};
@@ -105,7 +105,7 @@ impl Table {
         self.next_cookie += 1;
         let cookie = self.next_cookie;
         let Call { flags, command, offset, len, .. } = call;
-        let request = Request { flags, command, cookie, offset, len };
+        let request = WireRequest { flags, command, cookie, offset, len };
         let outgoing = Outgoing { head: request.encode(), data: call.data.take(), sent: 0 };
         self.waiting.insert(cookie, (call, self.written));
         Some(outgoing)
@@ -243,7 +243,7 @@ impl Link {
     /// Says goodbye if nothing is in flight, and closes.
     pub(super) fn close(&self) {
         if !self.gone() && self.table.lock().waiting.is_empty() {
-            let goodbye = Request { command: command::DISC, ..Request::default() };
+            let goodbye = WireRequest { command: command::DISC, ..WireRequest::default() };
             // The server may be gone first, which is as good.
             let _ = socket::send_slices(self.stream.as_fd(), &[IoSlice::new(&goodbye.encode())], false);
         }

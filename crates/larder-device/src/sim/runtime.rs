@@ -9,7 +9,7 @@
 use super::{
     Frozen, SimDevice,
     op::PendingOp,
-    schedule::{Kind, State, Waiting, push},
+    schedule::{EventKind, State, Waiting, push},
 };
 use crate::{
     BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
@@ -350,7 +350,7 @@ impl SimRuntime {
         state.steps += 1;
         let ready_tasks = ready.tasks.len() + usize::from(main_woken);
         let (kind, id, choice) = match state.choose_kind(self.options.schedule, ready_tasks, stop_when_idle) {
-            Kind::Ready => {
+            EventKind::Ready => {
                 let index = state.rng.index(ready_tasks);
                 if index == ready.tasks.len() {
                     (0, u64::MAX, Choice::Main)
@@ -359,7 +359,7 @@ impl SimRuntime {
                     (1, *task.metadata(), Choice::Task(task))
                 }
             }
-            Kind::Op(index) => {
+            EventKind::Op(index) => {
                 let op = state.ops.remove(index);
                 state.now = state.now.max(op.due);
                 let partly = self.options.schedule == Schedule::Chaos && {
@@ -369,16 +369,16 @@ impl SimRuntime {
                 let rng = state.rng.fork();
                 (2, op.id, Choice::Op { op, partly, rng })
             }
-            Kind::Job(index) => {
+            EventKind::Job(index) => {
                 let job = state.jobs.remove(index);
                 (3, job.id, Choice::Job(job.what))
             }
-            Kind::Timer(index) => {
+            EventKind::Timer(index) => {
                 let timer = state.timers.remove(index);
                 state.now = state.now.max(timer.due);
                 (4, timer.id, Choice::Timer(timer.what))
             }
-            Kind::Nothing => return Choice::Nothing,
+            EventKind::Nothing => return Choice::Nothing,
         };
         state.trace = mix64(state.trace ^ mix64(id) ^ (state.now.as_nanos() as u64).rotate_left(3) ^ kind);
         choice

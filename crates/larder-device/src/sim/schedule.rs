@@ -76,7 +76,7 @@ pub(super) fn push<T>(queue: &mut Vec<Waiting<T>>, waiting: Waiting<T>) {
 }
 
 /// The next event; an index into the state's list of its kind.
-pub(super) enum Kind {
+pub(super) enum EventKind {
     Ready,
     Op(usize),
     Job(usize),
@@ -132,20 +132,20 @@ impl State {
     /// Returns the first due of the operations held back and, perhaps, the timers.
     ///
     /// It serves a state in which nothing else can happen.
-    fn first_of_the_late(&mut self, timer: Option<usize>) -> Kind {
+    fn first_of_the_late(&mut self, timer: Option<usize>) -> EventKind {
         let held = (0..self.held.len()).min_by_key(|&index| (self.held[index].due, self.held[index].id));
         match (held, timer) {
             (Some(held), timer) if timer.is_none_or(|timer| self.held[held].due <= self.timers[timer].due) => {
                 let op = self.held.remove(held);
                 self.ops.push(op);
-                Kind::Op(self.ops.len() - 1)
+                EventKind::Op(self.ops.len() - 1)
             }
-            (_, Some(timer)) => Kind::Timer(timer),
-            (_, None) => Kind::Nothing,
+            (_, Some(timer)) => EventKind::Timer(timer),
+            (_, None) => EventKind::Nothing,
         }
     }
 
-    pub(super) fn choose_kind(&mut self, schedule: Schedule, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+    pub(super) fn choose_kind(&mut self, schedule: Schedule, ready_tasks: usize, stop_when_idle: bool) -> EventKind {
         if !self.held.is_empty() {
             self.release_held(schedule);
         }
@@ -155,24 +155,24 @@ impl State {
         }
     }
 
-    fn choose_next(&mut self, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+    fn choose_next(&mut self, ready_tasks: usize, stop_when_idle: bool) -> EventKind {
         if ready_tasks > 0 {
-            return Kind::Ready;
+            return EventKind::Ready;
         }
         if !self.jobs.is_empty() {
-            return Kind::Job(self.rng.index(self.jobs.len()));
+            return EventKind::Job(self.rng.index(self.jobs.len()));
         }
         let op = (0..self.ops.len()).min_by_key(|&index| (self.ops[index].due, self.ops[index].id));
         match (op, self.first_timer()) {
-            (None, Some(timer)) if stop_when_idle && self.timers[timer].due > self.now => Kind::Nothing,
-            (None, Some(timer)) => Kind::Timer(timer),
-            (Some(op), Some(timer)) if self.timers[timer].due < self.ops[op].due => Kind::Timer(timer),
-            (Some(op), _) => Kind::Op(op),
-            (None, None) => Kind::Nothing,
+            (None, Some(timer)) if stop_when_idle && self.timers[timer].due > self.now => EventKind::Nothing,
+            (None, Some(timer)) => EventKind::Timer(timer),
+            (Some(op), Some(timer)) if self.timers[timer].due < self.ops[op].due => EventKind::Timer(timer),
+            (Some(op), _) => EventKind::Op(op),
+            (None, None) => EventKind::Nothing,
         }
     }
 
-    fn choose_any(&mut self, ready_tasks: usize, stop_when_idle: bool) -> Kind {
+    fn choose_any(&mut self, ready_tasks: usize, stop_when_idle: bool) -> EventKind {
         let early_timers = self.bias.early_timers;
         let first_timer = self.first_timer();
         let due = first_timer.filter(|&timer| self.timers[timer].due <= self.now);
@@ -182,7 +182,7 @@ impl State {
         if let Some(timer) = first_timer
             && self.rng.chance(early_timers, 1024)
         {
-            return Kind::Timer(timer);
+            return EventKind::Timer(timer);
         }
         if total == 0 {
             return self.first_of_the_late(first_timer.filter(|_| !stop_when_idle));
@@ -197,11 +197,11 @@ impl State {
             // A poll takes a little time.
             0 => {
                 self.now += Duration::from_nanos(self.rng.below(2000));
-                Kind::Ready
+                EventKind::Ready
             }
-            1 => Kind::Op(self.choose_op()),
-            2 => Kind::Job(self.rng.index(self.jobs.len())),
-            _ => Kind::Timer(due.unwrap_or(0)),
+            1 => EventKind::Op(self.choose_op()),
+            2 => EventKind::Job(self.rng.index(self.jobs.len())),
+            _ => EventKind::Timer(due.unwrap_or(0)),
         }
     }
 

@@ -12,7 +12,7 @@
 //!
 //! It does not fail, remap sectors, or settle longer for writes than for reads.
 
-use super::model::{Kind, Model, Nanos, Request, transfer};
+use super::model::{Model, Nanos, RequestKind, TimedRequest, transfer};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque},
@@ -114,7 +114,7 @@ impl Platter {
 
 #[derive(Clone, Copy)]
 enum Work {
-    Media(Request),
+    Media(TimedRequest),
     Drain { key: (u64, u64), len: u64 },
 }
 
@@ -144,9 +144,9 @@ pub(super) struct Hdd {
     last_was_drain: bool,
     idle_since: Nanos,
     /// Requests for the arm, each with its arrival.
-    queue: VecDeque<(Nanos, Request)>,
+    queue: VecDeque<(Nanos, TimedRequest)>,
     /// Writes for which the cache has no room yet.
-    blocked: VecDeque<Request>,
+    blocked: VecDeque<TimedRequest>,
     flushes: VecDeque<(u64, u64)>,
     /// The write cache: by offset and number, the length.
     dirty: BTreeMap<(u64, u64), u64>,
@@ -190,7 +190,7 @@ impl Hdd {
         now + self.figures.command + transfer(len, self.figures.interface_rate)
     }
 
-    fn read(&mut self, now: Nanos, request: Request) {
+    fn read(&mut self, now: Nanos, request: TimedRequest) {
         let (from, to) = (request.offset, request.offset + request.len);
         let buffered = self.segments.iter().any(|&(start, end)| start <= from && to <= end)
             || self.dirty.range(..=(from, u64::MAX)).next_back().is_some_and(|(key, len)| to <= key.0 + len);
@@ -232,13 +232,13 @@ impl Hdd {
         }
     }
 
-    fn write(&mut self, now: Nanos, request: Request) {
+    fn write(&mut self, now: Nanos, request: TimedRequest) {
         let (from, to) = (request.offset, request.offset + request.len);
         self.segments.retain(|&(start, end)| end <= from || to <= start);
         if self.ahead.as_ref().is_some_and(|ahead| ahead.from < to && from < ahead.until) {
             self.ahead = None;
         }
-        if request.kind == (Kind::Write { fua: true }) {
+        if request.kind == (RequestKind::Write { fua: true }) {
             self.queue.push_back((now, request));
         } else if self.blocked.is_empty() && self.has_room(request.len) {
             self.absorb(now, request);
@@ -251,7 +251,7 @@ impl Hdd {
         self.dirty_bytes == 0 || self.dirty_bytes + len <= self.figures.write_cache_bytes
     }
 
-    fn absorb(&mut self, now: Nanos, request: Request) {
+    fn absorb(&mut self, now: Nanos, request: TimedRequest) {
         self.end(self.over_from_buffer(now, request.len), request.id);
         let same = self.dirty.range((request.offset, 0)..=(request.offset, u64::MAX));
         let drained = match &self.job {
@@ -318,9 +318,9 @@ impl Hdd {
         match job.work {
             Work::Media(request) => {
                 self.head = request.offset + request.len;
-                let overhead = if request.kind == Kind::Read { 0 } else { self.figures.command };
+                let overhead = if request.kind == RequestKind::Read { 0 } else { self.figures.command };
                 self.end(job.ends + overhead, request.id);
-                if request.kind == Kind::Read {
+                if request.kind == RequestKind::Read {
                     let until = (self.head + self.figures.read_ahead_bytes).min(self.size_bytes);
                     self.ahead = Some(Ahead { from: request.offset, head: self.head, since: job.ends, until });
                 }
@@ -360,12 +360,12 @@ fn reached(platter: &Platter, ahead: &Ahead, now: Nanos) -> u64 {
 }
 
 impl Model for Hdd {
-    fn submit(&mut self, now: Nanos, request: Request) {
+    fn submit(&mut self, now: Nanos, request: TimedRequest) {
         self.idle_since = self.idle_since.max(now);
         match request.kind {
-            Kind::Read => self.read(now, request),
-            Kind::Write { .. } => self.write(now, request),
-            Kind::Flush => {
+            RequestKind::Read => self.read(now, request),
+            RequestKind::Write { .. } => self.write(now, request),
+            RequestKind::Flush => {
                 // Number of the newest write in the cache: every write that ended has one.
                 match self.next_number.checked_sub(1) {
                     Some(newest) => self.flushes.push_back((request.id, newest)),
@@ -373,7 +373,7 @@ impl Model for Hdd {
                 }
                 self.end_flushes(now);
             }
-            Kind::Discard => self.end(now + self.figures.command, request.id),
+            RequestKind::Discard => self.end(now + self.figures.command, request.id),
         }
         if self.job.is_none() {
             self.start(now);
@@ -411,7 +411,7 @@ mod tests {
     use crate::rng::Rng;
 
     const SIZE: u64 = 1 << 40;
-    const READ: Request = Request { id: 0, kind: Kind::Read, offset: 0, len: 4096 };
+    const READ: TimedRequest = TimedRequest { id: 0, kind: RequestKind::Read, offset: 0, len: 4096 };
 
     /// Runs the model until nothing waits. Returns the end of each request.
     fn run(disk: &mut Hdd) -> Vec<(Nanos, u64)> {
@@ -447,13 +447,13 @@ mod tests {
     fn the_arm_takes_the_nearest_and_starves_no_request() {
         let mut disk = Hdd::new(HDD_7200, SIZE);
         disk.submit(0, READ);
-        disk.submit(0, Request { id: 1, offset: SIZE - 4096, ..READ });
+        disk.submit(0, TimedRequest { id: 1, offset: SIZE - 4096, ..READ });
         // An endless stream near the head would hold the far request for ever.
         let (mut over, mut next, mut due) = (Vec::new(), 2, 0);
         while over.iter().all(|&(_, id)| id != 1) {
             disk.advance(due, &mut over);
             while next < over.len() as u64 + 8 {
-                disk.submit(due, Request { id: next, offset: next << 20, len: 1 << 20, ..READ });
+                disk.submit(due, TimedRequest { id: next, offset: next << 20, len: 1 << 20, ..READ });
                 next += 1;
             }
             due = disk.next_due().expect("a request waits");
@@ -470,7 +470,7 @@ mod tests {
         for id in 1..100 {
             now += 1_000_000;
             disk.advance(now, &mut Vec::new());
-            disk.submit(now, Request { id, offset: id * 4096, ..READ });
+            disk.submit(now, TimedRequest { id, offset: id * 4096, ..READ });
             let over = run(&mut disk);
             assert!(over.len() == 1 && over[0].0 - now < 200_000, "{over:?} from {now}");
         }
@@ -479,9 +479,9 @@ mod tests {
     #[test]
     fn a_flush_does_not_wait_for_later_writes() {
         let mut disk = Hdd::new(HDD_7200, SIZE);
-        let write = |id, offset| Request { id, kind: Kind::Write { fua: false }, offset, len: 4096 };
+        let write = |id, offset| TimedRequest { id, kind: RequestKind::Write { fua: false }, offset, len: 4096 };
         disk.submit(0, write(0, 1 << 30));
-        disk.submit(0, Request { id: 1, kind: Kind::Flush, offset: 0, len: 0 });
+        disk.submit(0, TimedRequest { id: 1, kind: RequestKind::Flush, offset: 0, len: 0 });
         for id in 2..500 {
             disk.submit(0, write(id, (id * 7919 % 1000) << 30));
         }

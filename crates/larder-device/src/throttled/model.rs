@@ -15,7 +15,7 @@ pub(super) fn transfer(bytes: u64, rate: u64) -> Nanos {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum RequestKind {
     Read,
     Write {
         fua: bool,
@@ -26,17 +26,17 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Request {
+pub(super) struct TimedRequest {
     /// The caller's name for it.
     pub(super) id: u64,
-    pub(super) kind: Kind,
+    pub(super) kind: RequestKind,
     pub(super) offset: u64,
     pub(super) len: u64,
 }
 
 pub(super) trait Model: Send {
     /// Takes a request at time `now`. The caller has called [`Model::advance`] for `now` before.
-    fn submit(&mut self, now: Nanos, request: Request);
+    fn submit(&mut self, now: Nanos, request: TimedRequest);
 
     /// Returns the time of the next event without further submissions.
     ///

@@ -8,7 +8,7 @@
 
 use super::{
     hdd::{Hdd, HddFigures},
-    model::{Kind, Model, Nanos, Request},
+    model::{Model, Nanos, RequestKind, TimedRequest},
 };
 use std::collections::HashMap;
 
@@ -103,11 +103,11 @@ impl Raid5 {
         }
     }
 
-    fn submit_parts(&mut self, now: Nanos, id: u64, kind: Kind, parts: &[Part]) {
+    fn submit_parts(&mut self, now: Nanos, id: u64, kind: RequestKind, parts: &[Part]) {
         for part in parts {
             self.next_part += 1;
             self.parts.insert(self.next_part, id);
-            let request = Request { id: self.next_part, kind, offset: part.offset, len: part.len };
+            let request = TimedRequest { id: self.next_part, kind, offset: part.offset, len: part.len };
             self.disks[part.disk as usize].submit(now, request);
         }
     }
@@ -125,20 +125,20 @@ impl Raid5 {
         }
         let (then, fua) = (std::mem::take(&mut progress.then), progress.fua);
         progress.left = then.len();
-        self.submit_parts(now, id, Kind::Write { fua }, &then);
+        self.submit_parts(now, id, RequestKind::Write { fua }, &then);
     }
 }
 
 impl Model for Raid5 {
-    fn submit(&mut self, now: Nanos, request: Request) {
+    fn submit(&mut self, now: Nanos, request: TimedRequest) {
         let every_disk = || (0..DISKS).map(|disk| Part { disk, offset: 0, len: 0 }).collect();
         let (kind, parts, then, fua) = match request.kind {
-            Kind::Read => (Kind::Read, parts_of_read(request.offset, request.len), Vec::new(), false),
-            Kind::Write { fua } => match parts_of_write(request.offset, request.len) {
-                (reads, writes) if reads.is_empty() => (Kind::Write { fua }, writes, Vec::new(), fua),
-                (reads, writes) => (Kind::Read, reads, writes, fua),
+            RequestKind::Read => (RequestKind::Read, parts_of_read(request.offset, request.len), Vec::new(), false),
+            RequestKind::Write { fua } => match parts_of_write(request.offset, request.len) {
+                (reads, writes) if reads.is_empty() => (RequestKind::Write { fua }, writes, Vec::new(), fua),
+                (reads, writes) => (RequestKind::Read, reads, writes, fua),
             },
-            kind @ (Kind::Flush | Kind::Discard) => (kind, every_disk(), Vec::new(), false),
+            kind @ (RequestKind::Flush | RequestKind::Discard) => (kind, every_disk(), Vec::new(), false),
         };
         self.requests.insert(request.id, Progress { left: parts.len(), then, fua });
         self.submit_parts(now, request.id, kind, &parts);

@@ -7,7 +7,7 @@
 //!
 //! It does not collect garbage, wear out, or slow down when full.
 
-use super::model::{Kind, Model, Nanos, Request, transfer};
+use super::model::{Model, Nanos, RequestKind, TimedRequest, transfer};
 use std::{cmp::Reverse, collections::BinaryHeap};
 
 /// The figures of a flash drive: times in nanoseconds, rates in bytes a second.
@@ -88,13 +88,13 @@ impl Ssd {
 }
 
 impl Model for Ssd {
-    fn submit(&mut self, now: Nanos, request: Request) {
+    fn submit(&mut self, now: Nanos, request: TimedRequest) {
         let over = match request.kind {
-            Kind::Read => self.read(now, request.len),
-            Kind::Write { fua: false } => self.write(now, request.len),
-            Kind::Write { fua: true } => self.write(now, request.len) + self.figures.flush_latency,
-            Kind::Flush => now.max(self.last_write_over) + self.figures.flush_latency,
-            Kind::Discard => now + self.figures.discard_latency,
+            RequestKind::Read => self.read(now, request.len),
+            RequestKind::Write { fua: false } => self.write(now, request.len),
+            RequestKind::Write { fua: true } => self.write(now, request.len) + self.figures.flush_latency,
+            RequestKind::Flush => now.max(self.last_write_over) + self.figures.flush_latency,
+            RequestKind::Discard => now + self.figures.discard_latency,
         };
         self.ends.push(Reverse((over, request.id)));
     }

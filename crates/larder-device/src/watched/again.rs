@@ -98,7 +98,7 @@ mod tests {
         faulty::{FOR_EVER, Fault, Faulty},
         ram::RamDevice,
         sim::SimRuntime,
-        watched::Watched,
+        watched::WatchedDevice,
     };
     use std::sync::atomic::{AtomicBool, Ordering::*};
 
@@ -106,7 +106,7 @@ mod tests {
     fn a_failing_device_is_asked_for_reads_alone_at_growing_pauses() {
         let runtime = SimRuntime::new(1);
         let faulty = Arc::new(Faulty::new(RamDevice::new("ram", 1 << 20, 4096)));
-        let device = Watched::new(faulty.clone(), runtime.clone());
+        let device = WatchedDevice::new(faulty.clone(), runtime.clone());
         let (watch, ended) = (device.watch(), Arc::new(AtomicBool::new(false)));
         let has_ended = ended.clone();
         let asking = ask_again_and_again(Arc::downgrade(&watch), runtime.clone(), move || has_ended.load(Acquire));

@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::{
         BlockDevice, DeviceInfo, IoBuf, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, sim::SimRuntime,
-        watched::Watched,
+        watched::WatchedDevice,
     };
     use parking_lot::Mutex;
 
@@ -176,7 +176,7 @@ mod tests {
     fn a_look_that_hangs_has_an_age_and_keeps_no_caller() {
         let runtime = SimRuntime::new(1);
         let device = Arc::new(Hanging { ram: RamDevice::new("ram", 1 << 20, 512), looks: Mutex::default() });
-        let watched = Watched::new(device.clone(), runtime.clone());
+        let watched = WatchedDevice::new(device.clone(), runtime.clone());
         let watch = watched.watch();
         let wait = |millis: u64| drop(runtime.block_on(runtime.delay(Duration::from_millis(millis))));
         runtime.spawn(Box::pin(look_again_and_again(Arc::downgrade(&watch), runtime.clone(), || false)));

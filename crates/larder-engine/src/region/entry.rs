@@ -18,7 +18,7 @@ pub fn decode(bytes: &[u8], flash_tag: u64, slot: SlotId) -> Option<RegionEntry>
     let found = MetadataSlot::decode(bytes, flash_tag, slot.0).ok()?;
     let fingerprint = Fingerprint(found.fingerprint);
     let (lbas, oldest) = (found.lbas.as_slice(), found.lbas.oldest());
-    let metadata = region::MetadataSlot::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
+    let metadata = region::RunMetadata::from_parts(fingerprint, found.stored_len, lbas, oldest)?;
     Some(RegionEntry { place: crate::places::from_format(&found.place()), metadata })
 }
 

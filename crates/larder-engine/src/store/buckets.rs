@@ -8,13 +8,13 @@
 
 use super::{Store, slots::shares_all};
 use crate::{
-    asked::refusal::Refusal,
     config::CreateOptions,
     designs::{self, DesignLayout},
     named_frames::look::Look,
     named_frames::look::Named,
     named_frames::{self},
     recover::ENGINE_SLOT_BYTES,
+    requested::refusal::Refusal,
     walk::Reader,
 };
 use larder_core::{

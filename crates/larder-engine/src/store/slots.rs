@@ -12,7 +12,7 @@
 //! [`Placed`](larder_core::slotted::Placed) has its data slots take turns in those of the flash.
 
 use super::Store;
-use crate::{asked::refusal::Refusal, config::CreateOptions, designs};
+use crate::{config::CreateOptions, designs, requested::refusal::Refusal};
 use larder_core::{
     named::OverSlots,
     nitro,

@@ -8,11 +8,11 @@
 
 use super::{RECORD_BATCH_MAX, Store};
 use crate::{
-    asked::refusal::Refusal,
     config::CreateOptions,
     named_frames::look::Look,
     named_frames::look::Named,
     named_frames::{self},
+    requested::refusal::Refusal,
     segment::record::{SegmentHome, SegmentIdentity},
     segment::weu_class,
     walk::Reader,

@@ -4,7 +4,7 @@
 
 use crate::codes::{Encoding, SlotState, WeuClass};
 use crate::error::{FormatError, Structure};
-use crate::place::{Place, Sectors};
+use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -34,7 +34,7 @@ pub struct MappingEntry {
     /// The chunk's number on the origin.
     pub lba: u64,
     /// Its record; `None` when it is all zeroes and has none.
-    pub place: Option<Place>,
+    pub place: Option<FlashPlace>,
     /// True if the origin lacks it.
     pub dirty: bool,
     /// True if the record was stored for another chunk or an older write. Never set on a zero
@@ -48,7 +48,7 @@ pub struct FragmentEntry {
     /// The chunk's number on the origin.
     pub lba: u64,
     /// Its record.
-    pub place: Place,
+    pub place: FlashPlace,
     /// True if the origin lacks them.
     pub dirty: bool,
     /// The sectors that the record holds.
@@ -78,7 +78,7 @@ pub struct FingerprintEntry {
     /// The fingerprint.
     pub fingerprint: [u8; 16],
     /// The record.
-    pub place: Place,
+    pub place: FlashPlace,
 }
 
 /// An entry that has a form on flash.
@@ -300,7 +300,7 @@ impl WireEntry for FingerprintEntry {
     }
 
     fn from_raw(raw: &RawFingerprint) -> Result<Self, FormatError> {
-        let place = Place {
+        let place = FlashPlace {
             slot: raw.slot.get(),
             generation: raw.generation.get(),
             offset: raw.offset.get(),
@@ -312,7 +312,7 @@ impl WireEntry for FingerprintEntry {
     }
 }
 
-fn mapping_to_raw(lba: u64, place: &Place, flags: u8) -> RawMapping {
+fn mapping_to_raw(lba: u64, place: &FlashPlace, flags: u8) -> RawMapping {
     RawMapping {
         lba: Le64::new(lba),
         slot: Le32::new(place.slot),
@@ -327,8 +327,8 @@ fn mapping_to_raw(lba: u64, place: &Place, flags: u8) -> RawMapping {
     }
 }
 
-fn mapping_place(raw: &RawMapping) -> Result<Place, FormatError> {
-    plausible(Place {
+fn mapping_place(raw: &RawMapping) -> Result<FlashPlace, FormatError> {
+    plausible(FlashPlace {
         slot: raw.slot.get(),
         generation: raw.generation.get(),
         offset: raw.offset.get(),
@@ -342,7 +342,7 @@ fn encoding(code: u8) -> Result<Encoding, FormatError> {
     Encoding::from_code(code).ok_or_else(|| invalid("an unknown encoding"))
 }
 
-fn plausible(place: Place) -> Result<Place, FormatError> {
+fn plausible(place: FlashPlace) -> Result<FlashPlace, FormatError> {
     if place.is_plausible() { Ok(place) } else { Err(invalid("a record that leaves its WEU")) }
 }
 

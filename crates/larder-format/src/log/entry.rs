@@ -5,7 +5,7 @@
 use super::LOG_ENTRY_BYTES;
 use crate::codes::{Encoding, WriteMode};
 use crate::error::{FormatError, Structure};
-use crate::place::{Place, Sectors};
+use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -19,7 +19,7 @@ pub enum LogEntry {
         /// The chunk.
         lba: u64,
         /// The record.
-        place: Place,
+        place: FlashPlace,
         /// True if the origin lacks it.
         dirty: bool,
         /// True if the record was there before, stored for another chunk or an older write.
@@ -39,7 +39,7 @@ pub enum LogEntry {
         /// The chunk.
         lba: u64,
         /// The record.
-        place: Place,
+        place: FlashPlace,
         /// True if the origin lacks them.
         dirty: bool,
         /// The sectors in the record.
@@ -147,7 +147,7 @@ impl RawEntry {
         RawEntry { flags: if advisory { self.flags | FLAG_ADVISORY } else { self.flags }, ..self }
     }
 
-    fn at(self, place: &Place) -> Self {
+    fn at(self, place: &FlashPlace) -> Self {
         RawEntry {
             crc: Le32::new(place.crc),
             slot: Le32::new(place.slot),
@@ -169,9 +169,9 @@ impl RawEntry {
         (u64::from_le_bytes(first), u64::from_le_bytes(second))
     }
 
-    fn place(&self) -> Result<Place, FormatError> {
+    fn place(&self) -> Result<FlashPlace, FormatError> {
         let encoding = Encoding::from_code(self.encoding).ok_or_else(|| invalid("an unknown encoding"))?;
-        let place = Place {
+        let place = FlashPlace {
             slot: self.slot.get(),
             generation: self.generation.get(),
             offset: self.offset.get(),

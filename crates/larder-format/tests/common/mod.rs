@@ -10,8 +10,8 @@ pub const UUID: [u8; 16] =
 pub const TAG: u64 = 0xa7a6_a5a4_a3a2_a1a0;
 pub const FINGERPRINT: [u8; 16] =
     [0x10, 0x11, 0x12, 0x13, 0x14, 0x15, 0x16, 0x17, 0x18, 0x19, 0x1a, 0x1b, 0x1c, 0x1d, 0x1e, 0x1f];
-pub const PLACE: Place =
-    Place { slot: 5, generation: 2, offset: 8256, stored_len: 700, crc: 0xdead_beef, encoding: Encoding::Lz4 };
+pub const PLACE: FlashPlace =
+    FlashPlace { slot: 5, generation: 2, offset: 8256, stored_len: 700, crc: 0xdead_beef, encoding: Encoding::Lz4 };
 pub const FRAME_START: FrameStart = FrameStart {
     flash_tag: TAG,
     frame_seq: 41,
@@ -345,9 +345,9 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    pub fn place(&mut self) -> Place {
+    pub fn place(&mut self) -> FlashPlace {
         let stored_len = 1 + self.below(layout::CHUNK_BYTES_MAX.into()) as u32;
-        Place {
+        FlashPlace {
             slot: self.u32(),
             generation: self.u32(),
             offset: self.below(u64::from(layout::WEU_BYTES_MAX - stored_len) + 1) as u32,

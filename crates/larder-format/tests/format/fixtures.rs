@@ -271,7 +271,7 @@ fn metadata_slot_bytes_are_those_of_version_1() {
         let bytes = fixture(name);
         assert_eq!(MetadataSlot::decode(&bytes, TAG, slot.slot).as_ref(), Ok(&slot), "{name}");
         assert_eq!(slot.encode().as_slice(), bytes, "{name}");
-        let place = Place { slot: slot.slot, offset: 0, stored_len: 19_000, ..PLACE };
+        let place = FlashPlace { slot: slot.slot, offset: 0, stored_len: 19_000, ..PLACE };
         assert_eq!(slot.place(), place);
     }
 }

@@ -254,7 +254,7 @@ fn records_outside_the_room_for_payloads_are_refused() {
 fn places_that_no_record_can_have_are_refused() {
     let (chunk_max, weu_max) = (layout::CHUNK_BYTES_MAX, layout::WEU_BYTES_MAX);
     let plausible = |offset, stored_len| {
-        let place = Place { offset, stored_len, ..PLACE };
+        let place = FlashPlace { offset, stored_len, ..PLACE };
         let map = LogEntry::Map { lba: 1, place, dirty: true, duplicate: false, fingerprint: [0; 16] };
         let frame = encode_frame(&FRAME_START, &[map], 512).unwrap();
         let fingerprint = FingerprintEntry { fingerprint: [0; 16], place };
@@ -289,7 +289,7 @@ fn metadata_slots() {
             durable_frame_seq: random.counter(),
         };
         assert_eq!((slot.lbas.as_slice(), slot.lbas.oldest()), (&lbas[..], oldest), "seed {}", random.seed);
-        assert_eq!(slot.place(), Place { offset: 0, ..place }, "seed {}", random.seed);
+        assert_eq!(slot.place(), FlashPlace { offset: 0, ..place }, "seed {}", random.seed);
         let mut bytes = slot.encode().to_vec();
         // Bytes behind a slot do not matter.
         bytes.extend(random.bytes::<9>());

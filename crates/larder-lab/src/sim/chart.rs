@@ -8,7 +8,7 @@ use larder::{
 };
 use larder_sim::report::{
     METRICS, Row, common_options,
-    plot::{Chart, Kind, Role, Scale, Series},
+    plot::{Chart, ChartKind, Role, Scale, Series},
     plotted, short_names,
 };
 use std::collections::BTreeSet;
@@ -89,7 +89,7 @@ pub fn of_designs(rows: &[Row], metric: &str) -> Outcome<Chart> {
         x_label: "Design".to_owned(),
         y_label: label_of(metric).to_owned(),
         y: Scale::Linear,
-        kind: Kind::Bars(short_names(rows)),
+        kind: ChartKind::Bars(short_names(rows)),
         series,
     })
 }
@@ -185,7 +185,7 @@ pub fn of_sweep(rows: &[Row], metric: &str) -> Outcome<Chart> {
         x_label: along.label.to_owned(),
         y_label: label_of(metric).to_owned(),
         y: Scale::Linear,
-        kind: Kind::Lines { x },
+        kind: ChartKind::Lines { x },
         series,
     })
 }

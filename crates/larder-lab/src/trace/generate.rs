@@ -35,7 +35,7 @@ const SECOND_US: f64 = 1e6;
 
 /// A generator that is no profile.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum GenerateKind {
     Zipf,
     RandomReads,
     BootStorm,
@@ -43,31 +43,39 @@ enum Kind {
     Restore,
 }
 
-impl Kind {
-    const ALL: [Kind; 5] = [Kind::Zipf, Kind::RandomReads, Kind::BootStorm, Kind::Snapshots, Kind::Restore];
+impl GenerateKind {
+    const ALL: [GenerateKind; 5] = [
+        GenerateKind::Zipf,
+        GenerateKind::RandomReads,
+        GenerateKind::BootStorm,
+        GenerateKind::Snapshots,
+        GenerateKind::Restore,
+    ];
 
     fn name(self) -> &'static str {
         match self {
-            Kind::Zipf => "zipf",
-            Kind::RandomReads => "random-reads",
-            Kind::BootStorm => "boot-storm",
-            Kind::Snapshots => "snapshots",
-            Kind::Restore => "restore",
+            GenerateKind::Zipf => "zipf",
+            GenerateKind::RandomReads => "random-reads",
+            GenerateKind::BootStorm => "boot-storm",
+            GenerateKind::Snapshots => "snapshots",
+            GenerateKind::Restore => "restore",
         }
     }
 
     /// Returns the source of its figures.
     fn source(self) -> &'static str {
         match self {
-            Kind::Zipf => {
+            GenerateKind::Zipf => {
                 "AustereCache 5.1, synthetic traces: 128 MiB of 5 GiB, Zipf 1.0, half of the writes duplicates"
             }
-            Kind::RandomReads => "Nitro 6.2 and Figure 7: working set 1 to 10 times the cache, deduplication 1 to 10",
-            Kind::BootStorm => {
+            GenerateKind::RandomReads => {
+                "Nitro 6.2 and Figure 7: working set 1 to 10 times the cache, deduplication 1 to 10"
+            }
+            GenerateKind::BootStorm => {
                 "Nitro 5.2 and 6.2: 60 machines, 90% of the distinct contents in all of them, addresses shifted by 0 to 15%"
             }
-            Kind::Snapshots => "Nitro 5.2, restore trace: 100 days of 38 GiB, 2.3% overwritten in a day",
-            Kind::Restore => "Nitro 5.2 and 6.3: the snapshots, and each read back in requests of 512 KiB",
+            GenerateKind::Snapshots => "Nitro 5.2, restore trace: 100 days of 38 GiB, 2.3% overwritten in a day",
+            GenerateKind::Restore => "Nitro 5.2 and 6.3: the snapshots, and each read back in requests of 512 KiB",
         }
     }
 }
@@ -82,7 +90,7 @@ pub fn run(args: &GenerateArgs) -> Outcome {
     }
     let name = args.kind.as_deref().unwrap_or_default();
     let path = args.output.as_deref().unwrap_or(Path::new(""));
-    let kind = Kind::ALL.into_iter().find(|kind| kind.name() == name);
+    let kind = GenerateKind::ALL.into_iter().find(|kind| kind.name() == name);
     let profile = PROFILES.into_iter().find(|profile| profile.name == name);
     if kind.is_none() && profile.is_none() {
         return Err(Failure::Usage(format!(
@@ -105,16 +113,16 @@ pub fn run(args: &GenerateArgs) -> Outcome {
 
 /// Returns the names, with the sources of their figures.
 fn list() -> String {
-    let kinds = Kind::ALL.map(|kind| (kind.name(), kind.source()));
+    let kinds = GenerateKind::ALL.map(|kind| (kind.name(), kind.source()));
     let profiles = PROFILES.iter().map(|profile| (profile.name, profile.source));
     kinds.into_iter().chain(profiles).map(|(name, source)| format!("{name:<20}{source}\n")).collect()
 }
 
 /// Refuses options without a meaning for the kind; a profile is no kind.
-fn check_usage(args: &GenerateArgs, kind: Option<Kind>) -> Outcome {
-    use Kind::{BootStorm, RandomReads, Restore, Snapshots, Zipf};
+fn check_usage(args: &GenerateArgs, kind: Option<GenerateKind>) -> Outcome {
+    use GenerateKind::{BootStorm, RandomReads, Restore, Snapshots, Zipf};
     let shape = &args.shape;
-    let belongs: [(&str, bool, &[Kind]); 22] = [
+    let belongs: [(&str, bool, &[GenerateKind]); 22] = [
         ("--requests", shape.requests.is_some(), &[Zipf, RandomReads]),
         ("--disk", shape.disk.is_some(), &[Zipf, BootStorm, Snapshots, Restore]),
         ("--working-set", shape.working_set.is_some(), &[Zipf]),
@@ -196,13 +204,13 @@ fn of_profile(profile: Profile, args: &GenerateArgs) -> TraceResult<Records> {
     Ok(Box::new(ProfileTrace::new(profile, args.scale, compress(args), args.seed)?))
 }
 
-fn records(kind: Kind, args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
+fn records(kind: GenerateKind, args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
     Ok(match kind {
-        Kind::Zipf => Box::new(ZipfTrace::new(zipf(args))?),
-        Kind::RandomReads => Box::new(RandomReads::new(random_reads(args))?),
-        Kind::BootStorm => boot_storm(args, watch)?,
-        Kind::Snapshots => Box::new(Snapshots::new(snapshots(args))?),
-        Kind::Restore => restore(args, watch)?,
+        GenerateKind::Zipf => Box::new(ZipfTrace::new(zipf(args))?),
+        GenerateKind::RandomReads => Box::new(RandomReads::new(random_reads(args))?),
+        GenerateKind::BootStorm => boot_storm(args, watch)?,
+        GenerateKind::Snapshots => Box::new(Snapshots::new(snapshots(args))?),
+        GenerateKind::Restore => restore(args, watch)?,
     })
 }
 

@@ -9,7 +9,7 @@ use larder_device::{
     sim::{Schedule, SimOptions, SimRuntime},
     throttled::{Profile as Throttle, Throttled},
 };
-use larder_sim::origin::{Kind, OriginModel, Request, profile::OriginProfile};
+use larder_sim::origin::{OriginModel, OriginRequest, RequestKind, profile::OriginProfile};
 
 const SIZE: u64 = 1 << 40;
 const REQUESTS: u64 = 400;
@@ -23,15 +23,15 @@ fn mixed(seed: u64) -> u64 {
 }
 
 /// Returns random and sequential requests, a third of them writes.
-fn requests() -> Vec<Request> {
+fn requests() -> Vec<OriginRequest> {
     let mut next = 0;
     (1..=REQUESTS)
         .map(|number| {
             let len = 4096 << (mixed(number) % 5);
             let offset = if number % 4 == 0 { next } else { mixed(!number) % (SIZE / 4096 - 64) * 4096 };
             next = offset + len;
-            let kind = if number % 3 == 0 { Kind::Write } else { Kind::Read };
-            Request { kind, offset, len }
+            let kind = if number % 3 == 0 { RequestKind::Write } else { RequestKind::Read };
+            OriginRequest { kind, offset, len }
         })
         .collect()
 }
@@ -45,10 +45,10 @@ fn on_device(profile: Throttle) -> Vec<u64> {
     let device = Throttled::new(RamDevice::new("origin", SIZE, 4096), profile, runtime.clone());
     let took = runtime.block_on(async {
         let mut took = Vec::new();
-        for Request { kind, offset, len } in requests() {
+        for OriginRequest { kind, offset, len } in requests() {
             let began = runtime.now();
             match kind {
-                Kind::Write => {
+                RequestKind::Write => {
                     let data = IoBuf::zeroed(len as usize).freeze();
                     device.write(offset, data, WriteFlags { fua: true }).await.expect("written");
                 }
@@ -90,7 +90,7 @@ fn both_models_of_a_medium_take_as_long() {
         // flush.
         let compared = requests().into_iter().zip(device.iter().zip(&origin));
         let compared: Vec<(u64, u64)> = compared
-            .filter(|(request, _)| !reads_only || request.kind == Kind::Read)
+            .filter(|(request, _)| !reads_only || request.kind == RequestKind::Read)
             .map(|(_, (device, origin))| (*device, *origin))
             .collect();
         let mean = |of: fn(&(u64, u64)) -> u64| compared.iter().map(of).sum::<u64>() as f64 / compared.len() as f64;

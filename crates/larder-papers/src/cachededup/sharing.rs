@@ -24,7 +24,7 @@ const MISSES: &str = "Total miss ratio (%)";
 const WRITES: &str = "Writes to flash (% of requests)";
 
 /// A design, its least number of addresses for each chunk, and the number of entries then on flash.
-struct Kind {
+struct WorkloadKind {
     name: &'static str,
     design: &'static str,
     least_addresses: f64,
@@ -33,12 +33,12 @@ struct Kind {
     published: [f64; 2],
 }
 
-const KINDS: [Kind; 2] = [
-    Kind { name: "D-LRU", design: "d-lru", least_addresses: 1.0, least_entries: 2.0, published: [0.73, 0.33] },
-    Kind { name: "D-ARC", design: "d-arc", least_addresses: 2.0, least_entries: 3.0, published: [0.55, 0.51] },
+const KINDS: [WorkloadKind; 2] = [
+    WorkloadKind { name: "D-LRU", design: "d-lru", least_addresses: 1.0, least_entries: 2.0, published: [0.73, 0.33] },
+    WorkloadKind { name: "D-ARC", design: "d-arc", least_addresses: 2.0, least_entries: 3.0, published: [0.55, 0.51] },
 ];
 
-impl Kind {
+impl WorkloadKind {
     /// Makes a flash of so many bytes. Its metadata exceeds the least by so many percent of the
     /// data.
     fn setup(&self, flash_bytes: f64, extra_percent: f64) -> Result<Setup, String> {

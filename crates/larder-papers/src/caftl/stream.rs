@@ -38,7 +38,7 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct PageRequest {
     at: Nanos,
     kind: Kind,
     first: u32,
@@ -48,7 +48,7 @@ struct Asked {
 /// See the module.
 #[derive(Debug, Default)]
 pub struct PageStream {
-    asked: Vec<Asked>,
+    asked: Vec<PageRequest>,
     contents: Vec<Option<larder_core::Fingerprint>>,
     /// A bit a page: the trace read, wrote or trimmed it.
     touched: Vec<u64>,
@@ -141,7 +141,7 @@ impl PageStream {
             {
                 last.pages += 1;
             }
-            _ => self.asked.push(Asked { at, kind, first, pages }),
+            _ => self.asked.push(PageRequest { at, kind, first, pages }),
         }
         Ok(())
     }
@@ -193,7 +193,7 @@ impl PageStream {
     /// Returns the requests to a drive of so many logical pages, with their times.
     pub fn requests(&self, logical_pages: u32) -> impl Iterator<Item = (Nanos, DriveRequest)> {
         self.asked.iter().map(move |asked| {
-            let Asked { at, kind, first, pages } = *asked;
+            let PageRequest { at, kind, first, pages } = *asked;
             let range: Range<u32> = first.min(logical_pages)..(first + pages).min(logical_pages);
             let request = match kind {
                 Kind::Read => DriveRequest::Read(range),

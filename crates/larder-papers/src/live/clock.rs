@@ -10,7 +10,7 @@
 
 use super::{
     Case, Clocks, LiveRun, Means, Source,
-    load::{Figures, Load, before, on_rig, request},
+    load::{Load, LoadFigures, before, on_rig, request},
     rig::{CacheOf, Plan, Time, Volume},
 };
 use crate::{Comparison, Heading, Lab, PaperReport, Span, Table, request::PaperRequest};
@@ -97,16 +97,16 @@ fn requests(scale: f64) -> Result<Vec<PaperRequest>, String> {
 const WRITES: &str = "Write response time (us)";
 
 /// A figure of a load.
-type Figure = (&'static str, fn(&Figures) -> f64);
+type Figure = (&'static str, fn(&LoadFigures) -> f64);
 
 const FIGURES: [Figure; 4] = [
-    ("IOPS", Figures::iops),
-    ("Response time of all (us)", Figures::mean_us),
+    ("IOPS", LoadFigures::iops),
+    ("Response time of all (us)", LoadFigures::mean_us),
     ("Read response time (us)", |figures| figures.reads.mean_us().unwrap_or(f64::NAN)),
     (WRITES, |figures| figures.writes.mean_us().unwrap_or(f64::NAN)),
 ];
 
-fn report(names: &[&'static str], on_virtual: &[Figures], on_real: &[Figures]) -> PaperReport {
+fn report(names: &[&'static str], on_virtual: &[LoadFigures], on_real: &[LoadFigures]) -> PaperReport {
     let mut report = PaperReport::default();
     for (label, of) in FIGURES {
         let mut absolute = Table::new("As measured", label, "Cache", names);

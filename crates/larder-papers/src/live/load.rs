@@ -76,7 +76,7 @@ impl Times {
 
 /// The results of a load.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Figures {
+pub struct LoadFigures {
     /// Reads.
     pub reads: Times,
     /// Writes.
@@ -93,7 +93,7 @@ pub struct Figures {
     pub verified: u64,
 }
 
-impl Figures {
+impl LoadFigures {
     /// Returns the reads and writes a second.
     pub fn iops(&self) -> f64 {
         (self.reads.requests + self.writes.requests) as f64 / self.elapsed.as_secs_f64().max(1e-9)
@@ -106,7 +106,7 @@ impl Figures {
 
     /// Returns the mean time of a read or write, in microseconds.
     pub fn mean_us(&self) -> f64 {
-        let Figures { reads, writes, .. } = self;
+        let LoadFigures { reads, writes, .. } = self;
         (reads.sum + writes.sum).as_secs_f64() * 1e6 / (reads.requests + writes.requests).max(1) as f64
     }
 
@@ -126,7 +126,7 @@ impl Figures {
 ///
 /// # Errors
 /// A sentence: a request that failed, a wrong block, a signal.
-pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
+pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Result<LoadFigures, String> {
     let rig = Rig::new(plan, time)?;
     let figures = make(&rig, load, ending);
     rig.end();
@@ -140,23 +140,23 @@ pub fn on_rig(plan: &Plan, time: Time, load: &Load, ending: &AtomicBool) -> Resu
 ///
 /// # Errors
 /// As [`on_rig`].
-pub fn side_by_side(plan: &Plan, time: Time, loads: &[Load], ending: &AtomicBool) -> Result<Figures, String> {
+pub fn side_by_side(plan: &Plan, time: Time, loads: &[Load], ending: &AtomicBool) -> Result<LoadFigures, String> {
     let rig = Rig::new(plan, time)?;
     let figures = make_side_by_side(&rig, loads, ending);
     rig.end();
     figures
 }
 
-fn make_side_by_side(rig: &Rig, loads: &[Load], ending: &AtomicBool) -> Result<Figures, String> {
+fn make_side_by_side(rig: &Rig, loads: &[Load], ending: &AtomicBool) -> Result<LoadFigures, String> {
     let runtime = rig.runtime();
     let counts = || rig.cache().map_or(CounterValues::default(), |cache| cache.status().counts);
     let (before, began) = (counts(), runtime.now());
     let mut clients: Vec<Making> = loads.iter().map(|load| Making::new(rig, load.block_bytes)).collect();
     let making = clients.iter_mut().zip(loads).map(|(client, load)| client.all(None, load, ending));
     let of_each = rig.run(all_of(making));
-    let mut all = Figures::default();
+    let mut all = LoadFigures::default();
     for figures in of_each {
-        let Figures { reads, writes, bytes, verified, .. } = figures?;
+        let LoadFigures { reads, writes, bytes, verified, .. } = figures?;
         all.reads.join(reads);
         all.writes.join(writes);
         all.bytes += bytes;
@@ -186,14 +186,14 @@ async fn all_of<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 ///
 /// # Errors
 /// As [`on_rig`].
-pub fn make(rig: &Rig, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
+pub fn make(rig: &Rig, load: &Load, ending: &AtomicBool) -> Result<LoadFigures, String> {
     let mut making = Making::new(rig, load.block_bytes);
     let mut figures = rig.run(making.all(rig.cache(), load, ending))?;
     figures.elapsed = figures.elapsed.max(Duration::from_nanos(1));
     something(figures)
 }
 
-fn something(figures: Figures) -> Result<Figures, String> {
+fn something(figures: LoadFigures) -> Result<LoadFigures, String> {
     match figures.reads.requests + figures.writes.requests {
         0 => Err("nothing is left to measure: choose a larger scale".to_owned()),
         _ => Ok(figures),
@@ -230,7 +230,7 @@ pub struct Making {
     blocks: Blocks,
     flights: Vec<Flight>,
     scratch: Vec<u8>,
-    figures: Figures,
+    figures: LoadFigures,
     failed: Option<String>,
 }
 
@@ -243,7 +243,7 @@ impl Making {
             blocks: Blocks::new(block_bytes.into()),
             flights: Vec::new(),
             scratch: vec![0; block_bytes as usize],
-            figures: Figures::default(),
+            figures: LoadFigures::default(),
             failed: None,
         }
     }
@@ -252,8 +252,13 @@ impl Making {
     ///
     /// # Errors
     /// As [`on_rig`].
-    pub async fn all(&mut self, counting: Option<&Cache>, load: &Load, ending: &AtomicBool) -> Result<Figures, String> {
-        self.figures = Figures::default();
+    pub async fn all(
+        &mut self,
+        counting: Option<&Cache>,
+        load: &Load,
+        ending: &AtomicBool,
+    ) -> Result<LoadFigures, String> {
+        self.figures = LoadFigures::default();
         let counts = || counting.map_or(CounterValues::default(), |cache| cache.status().counts);
         let mut before = counts();
         let mut began = self.runtime.now();
@@ -499,7 +504,7 @@ mod tests {
         Load { requests: Arc::new(requests), block_bytes: CHUNK, outstanding, warmup, settles: true }
     }
 
-    fn figures(volume: Volume, requests: &[PaperRequest]) -> Figures {
+    fn figures(volume: Volume, requests: &[PaperRequest]) -> LoadFigures {
         let load = load(requests.to_vec(), 4);
         on_rig(&plan(volume, requests), Time::Virtual, &load, &AtomicBool::new(false)).expect("measured")
     }
@@ -539,15 +544,16 @@ mod tests {
             let together = side_by_side(&plan, Time::Virtual, &loads, &AtomicBool::new(false)).expect("measured");
             let one_after_the_other = Load { warmup: 0, settles: false, ..load(all.clone(), 1) };
             let serial = on_rig(&plan, Time::Virtual, &one_after_the_other, &AtomicBool::new(false)).expect("measured");
-            let of =
-                |figures: &Figures| (figures.reads.requests, figures.writes.requests, figures.bytes, figures.verified);
+            let of = |figures: &LoadFigures| {
+                (figures.reads.requests, figures.writes.requests, figures.bytes, figures.verified)
+            };
             assert_eq!(of(&together), of(&serial));
             assert_eq!(together.reads.requests + together.writes.requests, 1200);
             assert_eq!(together.read_chunks, serial.read_chunks);
             if matches!(volume, Volume::Disk) {
                 // One always waits while the disk is busy with the other; requests of one client
                 // never wait for each other.
-                let under_way = |figures: &Figures| {
+                let under_way = |figures: &LoadFigures| {
                     (figures.reads.sum + figures.writes.sum).as_secs_f64() / figures.elapsed.as_secs_f64()
                 };
                 assert!((1.8..=2.0).contains(&under_way(&together)), "{together:?}");

@@ -21,7 +21,7 @@ use larder_sim::{
     origin::{self, OriginModel},
     report::plot::{Chart, Scale},
     setup::{Granularity, Options, Setup},
-    whole::{ClientRequest, Clients, ReplayPace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+    whole::{ClientRequest, Clients, ReplayPace, Whole, drive::fitted, figures::TimedFigures, uncached::Uncached},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 
@@ -233,7 +233,7 @@ fn requests(lab: &Lab<'_>, at: usize) -> Result<(Vec<ClientRequest>, u64), Strin
 }
 
 /// The result of a case, and the timed figures of the drive beneath it.
-type Found = (Point, Option<Figures>);
+type Found = (Point, Option<TimedFigures>);
 
 fn all(cases: &[Case<'_>], threads: usize) -> Result<Vec<Found>, String> {
     let next = Mutex::new(cases.iter().enumerate());
@@ -284,7 +284,7 @@ fn one(case: &Case<'_>) -> Result<Found, String> {
 }
 
 fn shares(title: &str, found: &[Found]) -> String {
-    let share = |figures: &Figures| {
+    let share = |figures: &TimedFigures| {
         let amplified = figures.write_amplification.unwrap_or(1.0);
         let drive = 100.0 * figures.drive_utilisation.unwrap_or(0.0);
         format!("{drive:.0}% and {:.0}%, {amplified:.2}", 100.0 * figures.origin_utilisation)

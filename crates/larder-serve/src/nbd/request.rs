@@ -11,7 +11,7 @@
 #![deny(clippy::indexing_slicing)]
 
 use super::{export::Export, handshake::Negotiated, limits::PAYLOAD_SKIP_BYTES_MAX};
-use larder_device::nbd::proto::{REQUEST_BYTES, Request, command, command_flag as flag, errno};
+use larder_device::nbd::proto::{REQUEST_BYTES, WireRequest, command, command_flag as flag, errno};
 
 /// The meaning of the bytes at the front of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +80,7 @@ pub enum Action {
 /// Parses the front of `input`.
 pub fn parse(input: &[u8], export: &Export, agreed: Negotiated) -> Parsed {
     let Some((header, _)) = input.split_first_chunk::<REQUEST_BYTES>() else { return Parsed::More };
-    let Some(request) = Request::parse(header) else { return Parsed::Broken };
+    let Some(request) = WireRequest::parse(header) else { return Parsed::Broken };
     if request.command == command::DISC {
         return Parsed::Goodbye;
     }
@@ -95,8 +95,8 @@ pub fn parse(input: &[u8], export: &Export, agreed: Negotiated) -> Parsed {
     Parsed::Request(Incoming { cookie: request.cookie, action, payload_bytes })
 }
 
-fn check(request: &Request, export: &Export, agreed: Negotiated) -> Result<Action, u32> {
-    let Request { flags, command, offset, len, .. } = *request;
+fn check(request: &WireRequest, export: &Export, agreed: Negotiated) -> Result<Action, u32> {
+    let WireRequest { flags, command, offset, len, .. } = *request;
     let allowed = match command {
         command::READ => flag::DF,
         command::WRITE | command::TRIM | command::FLUSH => flag::FUA,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     fn act(command: u16, flags: u16, offset: u64, len: u32) -> Parsed {
-        let request = Request { flags, command, cookie: 9, offset, len };
+        let request = WireRequest { flags, command, cookie: 9, offset, len };
         parse(&request.encode(), &export(), Negotiated { structured: true, allocation: false })
     }
 
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn a_request_is_not_guessed_from_its_first_bytes() {
-        let bytes = Request { len: 512, ..Request::default() }.encode();
+        let bytes = WireRequest { len: 512, ..WireRequest::default() }.encode();
         for n in 0..bytes.len() {
             assert_eq!(parse(&bytes[..n], &export(), Negotiated::default()), Parsed::More);
         }

@@ -2,7 +2,7 @@
 
 use crate::common::{Served, go_data, serve_ram};
 use larder_device::{
-    nbd::proto::{Request, command, encode_option, option},
+    nbd::proto::{WireRequest, command, encode_option, option},
     rng::Rng,
 };
 use larder_serve::nbd::fuzz;
@@ -16,7 +16,7 @@ fn session() -> Vec<u8> {
     encode_option(&mut bytes, option::SET_META_CONTEXT, &crate::common::contexts("disk", &["base:allocation"]));
     encode_option(&mut bytes, option::GO, &go_data("disk", &[3]));
     for (i, command) in [command::WRITE, command::READ, command::TRIM, command::BLOCK_STATUS].into_iter().enumerate() {
-        let request = Request { command, cookie: i as u64, offset: 512, len: 512, flags: 0 };
+        let request = WireRequest { command, cookie: i as u64, offset: 512, len: 512, flags: 0 };
         bytes.extend_from_slice(&request.encode());
         if command == command::WRITE {
             bytes.extend_from_slice(&[7; 512]);

@@ -6,8 +6,8 @@ use larder_device::{
     nbd::{
         NbdDevice,
         proto::{
-            OPTION_REPLY_HEADER_BYTES, REQUEST_BYTES, Request, SIMPLE_REPLY_BYTES, SimpleReply, encode_option, option,
-            option_reply, parse_option_reply,
+            OPTION_REPLY_HEADER_BYTES, REQUEST_BYTES, SIMPLE_REPLY_BYTES, SimpleReply, WireRequest, encode_option,
+            option, option_reply, parse_option_reply,
         },
     },
     ram::RamDevice,
@@ -166,7 +166,7 @@ impl<S: Read + Write> Raw<S> {
     }
 
     pub fn request(&mut self, command: u16, flags: u16, cookie: u64, offset: u64, len: u32, payload: &[u8]) {
-        let mut bytes = Request { flags, command, cookie, offset, len }.encode().to_vec();
+        let mut bytes = WireRequest { flags, command, cookie, offset, len }.encode().to_vec();
         assert_eq!(bytes.len(), REQUEST_BYTES);
         bytes.extend_from_slice(payload);
         self.send(&bytes);

@@ -10,7 +10,7 @@ use larder_device::{
     BlockDevice, IoBuf, WriteFlags,
     driver::block_on,
     nbd::{
-        proto::{REQUEST_BYTES, Request, command},
+        proto::{REQUEST_BYTES, WireRequest, command},
         socket::Keepalive,
     },
     ram::RamDevice,
@@ -61,7 +61,7 @@ fn fill_windows(raw: &mut Raw<TcpStream>, data: &[u8]) -> (u64, Vec<u8>) {
     let mut whole = 0;
     loop {
         let request =
-            Request { flags: 0, command: command::WRITE, cookie: 8 + whole, offset: 32 << 20, len: MIB as u32 };
+            WireRequest { flags: 0, command: command::WRITE, cookie: 8 + whole, offset: 32 << 20, len: MIB as u32 };
         let mut left = [request.encode().to_vec(), data.to_vec()].concat();
         assert_eq!(left.len(), REQUEST_BYTES + MIB as usize);
         let since = Instant::now();

@@ -19,7 +19,7 @@ pub const BLOCK: u32 = 4096;
 const REQUESTS: usize = 1 << 19;
 
 /// A request: true if it reads, its address, and the content there afterwards.
-pub type Request = (bool, Lba, Content);
+pub type CacheRequest = (bool, Lba, Content);
 
 /// Returns the path of a trace beside the checkout, or prints a line and returns `None`.
 pub fn trace(name: &str) -> Option<PathBuf> {
@@ -33,7 +33,7 @@ pub fn trace(name: &str) -> Option<PathBuf> {
 }
 
 /// Returns the references of w106, each a read of content of its own.
-pub fn w106() -> Option<Vec<Request>> {
+pub fn w106() -> Option<Vec<CacheRequest>> {
     let path = trace("cloudphysics/w106.trace.xz")?;
     let records = larder_trace::open(&path, Some(FormatId::BlockIds), ReaderOptions::default());
     let chunks = larder_trace::chunks(records.expect("opens"), BLOCK).expect("a size of chunks");
@@ -42,7 +42,7 @@ pub fn w106() -> Option<Vec<Request>> {
 }
 
 /// Returns the trace of the generator of AustereCache's authors.
-pub fn published() -> Option<Vec<Request>> {
+pub fn published() -> Option<Vec<CacheRequest>> {
     let path = trace("austere-synthetic/syn-rw7to3-dup50.txt.zst")?;
     let request = |record: TraceResult<Record>| {
         let record = record.expect("a record");
@@ -55,7 +55,7 @@ pub fn published() -> Option<Vec<Request>> {
 }
 
 /// Makes all requests, and returns the number of hits.
-pub fn replay(cache: &mut impl ReplayCache, requests: &[Request]) -> u64 {
+pub fn replay(cache: &mut impl ReplayCache, requests: &[CacheRequest]) -> u64 {
     let mut hits = 0;
     for (is_read, lba, content) in requests {
         hits += u64::from(if *is_read { cache.read(*lba, content) } else { cache.write(*lba, content) });
@@ -64,7 +64,7 @@ pub fn replay(cache: &mut impl ReplayCache, requests: &[Request]) -> u64 {
 }
 
 /// Replays the requests over and over, so that the cache is warm.
-pub fn bench(bencher: Bencher<'_, '_>, requests: &[Request], mut cache: impl ReplayCache) {
+pub fn bench(bencher: Bencher<'_, '_>, requests: &[CacheRequest], mut cache: impl ReplayCache) {
     bencher.counter(ItemsCount::new(requests.len())).bench_local(|| replay(&mut cache, requests));
 }
 
@@ -72,7 +72,7 @@ pub fn bench(bencher: Bencher<'_, '_>, requests: &[Request], mut cache: impl Rep
 ///
 /// Addresses follow a Zipf distribution of constant 1.0 over `chunks`. There are seven writes to
 /// three reads, and half of the writes have a content of another address.
-pub fn requests(chunks: u64) -> Vec<Request> {
+pub fn requests(chunks: u64) -> Vec<CacheRequest> {
     let mut sum = 0.0;
     let cumulative: Vec<f64> = (1..=chunks)
         .map(|rank| {

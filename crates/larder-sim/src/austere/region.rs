@@ -21,7 +21,7 @@ use hashbrown::HashTable;
 use larder_core::{
     Fingerprint, Lba,
     austere::keys::{Key, KeySpace},
-    region::{ListChange, MetadataSlot},
+    region::{ListChange, RunMetadata},
     types::mix,
 };
 
@@ -132,7 +132,7 @@ impl Region {
 
     /// Reads the slot of the content with this FP-hash into `slot`. Returns false if there is none.
     #[inline]
-    pub fn read(&self, key: Key, slot: &mut MetadataSlot) -> bool {
+    pub fn read(&self, key: Key, slot: &mut RunMetadata) -> bool {
         let Some(i) = self.find(key) else { return false };
         let cell = self.arena.get(i);
         slot.reset(self.arena.fingerprint(i), (cell[LINK] >> 32) as u32, Lba(cell[OLDEST]));
@@ -141,7 +141,7 @@ impl Region {
     }
 
     /// Writes `slot`, over that of a content with the same FP-hash if there is one.
-    pub fn write(&mut self, slot: &MetadataSlot) {
+    pub fn write(&mut self, slot: &RunMetadata) {
         let key = self.contents.of_content(slot.fingerprint());
         let (first, is_new) = match self.find(key) {
             Some(i) => {
@@ -210,8 +210,8 @@ mod tests {
         Fingerprint((u128::from(mix(number)) << 64 | u128::from(number)).to_le_bytes())
     }
 
-    fn slot_of(number: u64, lbas: impl Iterator<Item = u64>) -> MetadataSlot {
-        let mut slot = MetadataSlot::EMPTY;
+    fn slot_of(number: u64, lbas: impl Iterator<Item = u64>) -> RunMetadata {
+        let mut slot = RunMetadata::EMPTY;
         for (at, lba) in lbas.enumerate() {
             match at {
                 0 => slot.reset(fingerprint(number), number as u32 % 5000, Lba(lba)),
@@ -221,7 +221,7 @@ mod tests {
         slot
     }
 
-    fn same(a: &MetadataSlot, b: &MetadataSlot) -> bool {
+    fn same(a: &RunMetadata, b: &RunMetadata) -> bool {
         (a.fingerprint(), a.stored_bytes()) == (b.fingerprint(), b.stored_bytes()) && a.lbas().eq(b.lbas())
     }
 
@@ -231,8 +231,8 @@ mod tests {
         // slot.
         let contents = KeySpace::new(64, 3);
         let mut region = Region::new(contents);
-        let mut model: HashMap<Key, MetadataSlot> = HashMap::new();
-        let mut read = MetadataSlot::EMPTY;
+        let mut model: HashMap<Key, RunMetadata> = HashMap::new();
+        let mut read = RunMetadata::EMPTY;
         for step in 0..60_000u64 {
             let bits = mix(step);
             let (number, count) = (bits % 900, 1 + (bits >> 20) % 100);

@@ -16,7 +16,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Ends, Kind, Medium, Request, Work, platter::Platter, profile::DiskFigures, transfer_ns};
+use super::{Ends, Medium, OriginRequest, RequestKind, Work, platter::Platter, profile::DiskFigures, transfer_ns};
 use larder_ssd::time::Nanos;
 
 /// Ranges that the buffer remembers.
@@ -26,7 +26,7 @@ pub const SEGMENTS_MAX: usize = 16;
 struct Waiting {
     since: Nanos,
     id: u64,
-    request: Request,
+    request: OriginRequest,
     /// Its beginning on the spiral.
     turns: f64,
 }
@@ -34,7 +34,7 @@ struct Waiting {
 struct Job {
     ends: Nanos,
     id: u64,
-    request: Request,
+    request: OriginRequest,
 }
 
 /// The head's way behind a read, on which it reads ahead.
@@ -85,12 +85,12 @@ impl DiskModel {
         now + self.figures.command_ns + transfer_ns(len, self.figures.interface_bytes_per_second)
     }
 
-    fn wait(&mut self, now: Nanos, id: u64, request: Request) {
+    fn wait(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         let turns = self.platter.turns_to(request.offset);
         self.queue.push_back(Waiting { since: now, id, request, turns });
     }
 
-    fn read(&mut self, now: Nanos, id: u64, request: Request) {
+    fn read(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         let (from, to) = (request.offset, request.offset + request.len);
         if self.segments.iter().any(|&(start, end)| start <= from && to <= end) {
             return self.ends.add(self.over_from_buffer(now, request.len), id);
@@ -136,7 +136,7 @@ impl DiskModel {
         }
     }
 
-    fn write(&mut self, now: Nanos, id: u64, request: Request) {
+    fn write(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         let (from, to) = (request.offset, request.offset + request.len);
         self.segments.retain(|&(start, end)| end <= from || to <= start);
         if self.ahead.as_ref().is_some_and(|ahead| ahead.from < to && from < ahead.until) {
@@ -165,10 +165,10 @@ impl DiskModel {
     }
 
     fn end(&mut self, job: &Job) {
-        let Request { kind, offset, len } = job.request;
+        let OriginRequest { kind, offset, len } = job.request;
         self.head = offset + len;
         match kind {
-            Kind::Read => {
+            RequestKind::Read => {
                 let until = (self.head + self.figures.read_ahead_bytes).min(self.size_bytes);
                 self.ahead = Some(Ahead { from: offset, head: self.head, since: job.ends, until });
                 self.ends.add(job.ends, job.id);
@@ -185,12 +185,12 @@ fn reached(platter: &Platter, ahead: &Ahead, now: Nanos) -> u64 {
 }
 
 impl Medium for DiskModel {
-    fn submit(&mut self, now: Nanos, id: u64, request: Request) {
+    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         self.work.count(&request);
         match request.kind {
-            Kind::Read => self.read(now, id, request),
-            Kind::Write => self.write(now, id, request),
-            Kind::Trim | Kind::Flush => self.ends.add(now + self.figures.command_ns, id),
+            RequestKind::Read => self.read(now, id, request),
+            RequestKind::Write => self.write(now, id, request),
+            RequestKind::Trim | RequestKind::Flush => self.ends.add(now + self.figures.command_ns, id),
         }
         if self.job.is_none() {
             self.start(now);

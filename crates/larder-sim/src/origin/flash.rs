@@ -10,7 +10,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
-use super::{Foresees, Kind, Request, profile::FlashFigures, transfer_ns};
+use super::{Foresees, OriginRequest, RequestKind, profile::FlashFigures, transfer_ns};
 use larder_ssd::time::Nanos;
 
 /// See the module.
@@ -59,11 +59,11 @@ impl Foresees for FlashModel {
     /// Both directions of the interface: it bounds a drive, in commands or in bytes.
     const PARTS: u64 = 2;
 
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>) {
+    fn take(&mut self, now: Nanos, request: &OriginRequest) -> (Nanos, Range<Nanos>) {
         match request.kind {
-            Kind::Read => self.read(now, request.len),
-            Kind::Write => self.write(now, request.len),
-            Kind::Trim | Kind::Flush => (now + self.figures.command_ns, now..now),
+            RequestKind::Read => self.read(now, request.len),
+            RequestKind::Write => self.write(now, request.len),
+            RequestKind::Trim | RequestKind::Flush => (now + self.figures.command_ns, now..now),
         }
     }
 }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::{Foresees, Kind, Request, profile::NetworkFigures, transfer_ns};
+use super::{Foresees, OriginRequest, RequestKind, profile::NetworkFigures, transfer_ns};
 use larder_ssd::time::Nanos;
 
 /// See the module.
@@ -30,14 +30,14 @@ impl Foresees for Network {
     /// The gate.
     const PARTS: u64 = 1;
 
-    fn take(&mut self, now: Nanos, request: &Request) -> (Nanos, Range<Nanos>) {
+    fn take(&mut self, now: Nanos, request: &OriginRequest) -> (Nanos, Range<Nanos>) {
         let NetworkFigures { read_ns, write_ns, operations_per_second, operation_bytes, bytes_per_second } =
             self.figures;
         let ns = match request.kind {
-            Kind::Read => read_ns,
-            Kind::Write => write_ns,
+            RequestKind::Read => read_ns,
+            RequestKind::Write => write_ns,
             // The network alone.
-            Kind::Trim | Kind::Flush => return (now + write_ns, now..now),
+            RequestKind::Trim | RequestKind::Flush => return (now + write_ns, now..now),
         };
         let operations = transfer_ns(request.len.div_ceil(operation_bytes), operations_per_second);
         let passes = operations.max(transfer_ns(request.len, bytes_per_second));

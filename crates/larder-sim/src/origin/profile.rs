@@ -100,7 +100,7 @@ pub struct NetworkFigures {
 
 /// The figures of an origin, by its medium.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figures {
+pub enum OriginFigures {
     /// One rotating disk.
     Disk(DiskFigures),
     /// Several, as RAID 5 or 6.
@@ -119,7 +119,7 @@ pub struct OriginProfile {
     /// The medium, and the source of its figures.
     pub about: &'static str,
     /// The figures.
-    pub figures: Figures,
+    pub figures: OriginFigures,
 }
 
 /// The disk of all profiles with disks.
@@ -143,23 +143,33 @@ pub const PROFILES: &[OriginProfile] = &[
         about: "a 3.5-inch SATA disk of 7,200 turns a minute, its write cache off. Mean seek of 8.5 ms and latency of 4.17 ms: \
                 Hitachi's specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 \
                 MB/s outside and 100 MB/s inside, 0.1 ms a command but a read by the arm, 2 MiB read ahead; 32 commands queued are NCQ's",
-        figures: Figures::Disk(DISK_7200),
+        figures: OriginFigures::Disk(DISK_7200),
     },
     OriginProfile {
         name: "raid5-7200",
         about: "five such disks as RAID 5, in stripe units of 64 KiB, no cache of its own",
-        figures: Figures::Raid(RaidFigures { disks: 5, parity_disks: 1, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
+        figures: OriginFigures::Raid(RaidFigures {
+            disks: 5,
+            parity_disks: 1,
+            stripe_unit_bytes: 64 << 10,
+            disk: DISK_7200,
+        }),
     },
     OriginProfile {
         name: "raid6-7200",
         about: "six such disks as RAID 6, in stripe units of 64 KiB, no cache of its own: as much data as raid5-7200",
-        figures: Figures::Raid(RaidFigures { disks: 6, parity_disks: 2, stripe_unit_bytes: 64 << 10, disk: DISK_7200 }),
+        figures: OriginFigures::Raid(RaidFigures {
+            disks: 6,
+            parity_disks: 2,
+            stripe_unit_bytes: 64 << 10,
+            disk: DISK_7200,
+        }),
     },
     OriginProfile {
         name: "sata-ssd",
         about: "a SATA SSD for consumers: Samsung's data sheet of the 860 EVO has 550 and 520 MB/s, random reads of 4 KiB 10,000 a \
                 second at depth 1 and 98,000 at depth 32, writes 42,000 at depth 1",
-        figures: Figures::Flash(FlashFigures {
+        figures: OriginFigures::Flash(FlashFigures {
             read_ns: 90_000,
             write_ns: 14_000,
             command_ns: 10_000,
@@ -172,7 +182,7 @@ pub const PROFILES: &[OriginProfile] = &[
         name: "nvme-ssd",
         about: "an NVMe SSD for consumers: Samsung's data sheet of the 970 EVO has 3,400 and 2,500 MB/s, random reads of 4 KiB \
                 15,000 a second at depth 1 and 500,000 at depth 128, writes 50,000 at depth 1",
-        figures: Figures::Flash(FlashFigures {
+        figures: OriginFigures::Flash(FlashFigures {
             read_ns: 66_000,
             write_ns: 18_000,
             command_ns: 2_000,
@@ -185,7 +195,7 @@ pub const PROFILES: &[OriginProfile] = &[
         name: "network",
         about: "a network volume with the baseline of Amazon EBS gp3 (\"Amazon EBS volume types\"): 3,000 operations of at most 256 KiB \
                 a second, 125 MiB/s. Its latency is documented as single-digit milliseconds; the smallest is taken, 1 ms",
-        figures: Figures::Network(NetworkFigures {
+        figures: OriginFigures::Network(NetworkFigures {
             read_ns: 1_000_000,
             write_ns: 1_000_000,
             operations_per_second: 3_000,
@@ -278,10 +288,10 @@ impl OriginProfile {
     /// The first figure outside its range.
     pub fn check(&self) -> Result<(), OutOfRange> {
         match &self.figures {
-            Figures::Disk(figures) => figures.check(),
-            Figures::Raid(figures) => figures.check(),
-            Figures::Flash(figures) => figures.check(),
-            Figures::Network(figures) => figures.check(),
+            OriginFigures::Disk(figures) => figures.check(),
+            OriginFigures::Raid(figures) => figures.check(),
+            OriginFigures::Flash(figures) => figures.check(),
+            OriginFigures::Network(figures) => figures.check(),
         }
     }
 }

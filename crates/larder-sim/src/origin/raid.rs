@@ -19,7 +19,7 @@
 
 use hashbrown::HashMap;
 
-use super::{Kind, Medium, Request, Work, disk::DiskModel, profile::RaidFigures};
+use super::{Medium, OriginRequest, RequestKind, Work, disk::DiskModel, profile::RaidFigures};
 use larder_ssd::time::Nanos;
 
 /// A part of a request: bytes of one disk.
@@ -142,10 +142,10 @@ impl Raid {
         }
     }
 
-    fn submit_parts(&mut self, now: Nanos, id: u64, kind: Kind, parts: &[RaidPart]) {
+    fn submit_parts(&mut self, now: Nanos, id: u64, kind: RequestKind, parts: &[RaidPart]) {
         for &RaidPart { disk, offset, len } in parts {
             self.parts.insert(self.next_part, id);
-            self.disks[disk as usize].submit(now, self.next_part, Request { kind, offset, len });
+            self.disks[disk as usize].submit(now, self.next_part, OriginRequest { kind, offset, len });
             self.next_part += 1;
         }
     }
@@ -163,21 +163,21 @@ impl Raid {
             return over.push(id);
         }
         progress.left = then.len();
-        self.submit_parts(now, id, Kind::Write, &then);
+        self.submit_parts(now, id, RequestKind::Write, &then);
     }
 }
 
 impl Medium for Raid {
-    fn submit(&mut self, now: Nanos, id: u64, request: Request) {
-        let Request { kind, offset, len } = request;
+    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest) {
+        let OriginRequest { kind, offset, len } = request;
         let on_all = || (0..self.rows.disks).map(|disk| RaidPart { disk, offset: 0, len: 0 }).collect();
         let (kind, parts, then) = match kind {
-            Kind::Read => (kind, self.rows.of_read(offset, len), Vec::new()),
-            Kind::Write => match self.rows.of_write(offset, len) {
-                (reads, writes) if reads.is_empty() => (Kind::Write, writes, Vec::new()),
-                (reads, writes) => (Kind::Read, reads, writes),
+            RequestKind::Read => (kind, self.rows.of_read(offset, len), Vec::new()),
+            RequestKind::Write => match self.rows.of_write(offset, len) {
+                (reads, writes) if reads.is_empty() => (RequestKind::Write, writes, Vec::new()),
+                (reads, writes) => (RequestKind::Read, reads, writes),
             },
-            Kind::Trim | Kind::Flush => (kind, on_all(), Vec::new()),
+            RequestKind::Trim | RequestKind::Flush => (kind, on_all(), Vec::new()),
         };
         self.requests.insert(id, Progress { left: parts.len(), then });
         self.submit_parts(now, id, kind, &parts);

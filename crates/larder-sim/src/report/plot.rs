@@ -65,7 +65,7 @@ pub enum Scale {
 
 /// The form of a chart.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Kind {
+pub enum ChartKind {
     /// A line with markers for each series.
     Lines {
         /// The steps of the horizontal axis.
@@ -119,7 +119,7 @@ pub struct Chart {
     /// The steps of the vertical axis.
     pub y: Scale,
     /// The form.
-    pub kind: Kind,
+    pub kind: ChartKind,
     /// The plotted series.
     pub series: Vec<Series>,
 }
@@ -172,7 +172,7 @@ impl Chart {
         for series in &mut chart.series {
             let fits = |value: f64, scale| value.is_finite() && (scale == Scale::Linear || value > 0.0);
             series.points.retain(|(x, y)| fits(*x, x_scale) && fits(*y, self.y));
-            if !matches!(self.kind, Kind::Bars(_)) {
+            if !matches!(self.kind, ChartKind::Bars(_)) {
                 series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
             }
         }
@@ -181,8 +181,8 @@ impl Chart {
 
     fn x_scale(&self) -> Scale {
         match self.kind {
-            Kind::Lines { x } => x,
-            Kind::Bars(_) => Scale::Linear,
+            ChartKind::Lines { x } => x,
+            ChartKind::Bars(_) => Scale::Linear,
         }
     }
 
@@ -203,7 +203,7 @@ impl Chart {
 
     /// Returns the pixels across at least.
     fn width_px(&self) -> u32 {
-        let Kind::Bars(names) = &self.kind else { return 0 };
+        let ChartKind::Bars(names) = &self.kind else { return 0 };
         let bars = BAR_PX_MIN * (names.len() * self.bars_a_group()) as u32;
         let chart = 2 * MARGIN_PX + Y_AXIS_PX + self.legend_px() + bars;
         chart.max(2 * MARGIN_PX + Labels::key_column_px(names))
@@ -221,7 +221,7 @@ impl Chart {
 
     /// Returns the groups' names, and their labels in a picture of this width.
     fn labels(&self, width: u32) -> Option<(&[String], Labels)> {
-        let Kind::Bars(names) = &self.kind else { return None };
+        let ChartKind::Bars(names) = &self.kind else { return None };
         let body = width.saturating_sub(2 * MARGIN_PX);
         Some((names, Labels::of(names, body.saturating_sub(Y_AXIS_PX + self.legend_px()), body)))
     }
@@ -390,7 +390,7 @@ impl Chart {
     }
 
     fn legend(&self, area: &Area<'_>) -> Result<(), DrawingError> {
-        let is_bars = matches!(self.kind, Kind::Bars(_));
+        let is_bars = matches!(self.kind, ChartKind::Bars(_));
         let mut y = 14;
         for (series, look) in self.series.iter().zip(looks(&self.series)) {
             match series.role {

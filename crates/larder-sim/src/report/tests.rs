@@ -2,7 +2,7 @@
 
 use super::{table::table, *};
 use crate::{
-    cache::{Figures, WritePolicy},
+    cache::{CacheFigures, WritePolicy},
     setup::{FlashAmount, Options, ReplayDesign},
     tally::Tally,
     traffic::Traffic,
@@ -24,12 +24,12 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
         warmup_requests: 5,
         tally: Tally { reads: 100, read_hits, writes: 50, write_hits: 25, trims: 3, flushes: 2 },
         traffic: Traffic { flash_data_bytes_written: 7 << 20, chunks_stored: 1792, ..Traffic::default() },
-        figures: Figures {
+        figures: CacheFigures {
             index_ram_bytes: 1 << 19,
             mapped_chunks: 512,
             live_chunks: 256,
             live_stored_bytes: 1 << 19,
-            ..Figures::default()
+            ..CacheFigures::default()
         },
         elapsed: Duration::from_millis(500),
         drive: None,

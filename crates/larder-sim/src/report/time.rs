@@ -8,7 +8,7 @@
 use serde_json::{Value, json};
 
 use super::Row;
-use crate::whole::{ReplayPace, figures::Figures};
+use crate::whole::{ReplayPace, figures::TimedFigures};
 use larder_ssd::time::latency::Latencies;
 
 /// Keys of a row with time, behind all others, in the order of a CSV file.
@@ -60,12 +60,12 @@ pub fn has_time(row: &Row) -> bool {
 }
 
 /// Adds the keys of time to a row.
-pub fn add(row: &mut Row, origin: &str, pace: ReplayPace, figures: &Figures) {
+pub fn add(row: &mut Row, origin: &str, pace: ReplayPace, figures: &TimedFigures) {
     let (pace, outstanding) = match pace {
         ReplayPace::Own => ("own", None),
         ReplayPace::Full(outstanding) => ("full", Some(outstanding)),
     };
-    let Figures { reads, writes, flushes, drive, .. } = figures;
+    let TimedFigures { reads, writes, flushes, drive, .. } = figures;
     // Without time there is no share.
     let has_elapsed = figures.elapsed_ns > 0;
     let keys = json!({

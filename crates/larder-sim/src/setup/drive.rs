@@ -144,7 +144,7 @@ impl PartialEq for DriveSetup {
 
 /// The kind of number that a field takes within its range.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum FieldKind {
     Any,
     Whole,
     PowerOfTwo,
@@ -155,12 +155,12 @@ struct Field {
     name: &'static str,
     /// The least and the most.
     range: (f64, f64),
-    kind: Kind,
+    kind: FieldKind,
     set: fn(&mut DriveSetup, f64),
 }
 
 const fn whole(name: &'static str, range: (f64, f64), set: fn(&mut DriveSetup, f64)) -> Field {
-    Field { name, range, kind: Kind::Whole, set }
+    Field { name, range, kind: FieldKind::Whole, set }
 }
 
 const COUNT: (f64, f64) = (1.0, u32::MAX as f64);
@@ -194,13 +194,13 @@ const FIELDS: &[Field] = &[
     Field {
         name: "page_bytes",
         range: (*PAGE_BYTES.start() as f64, *PAGE_BYTES.end() as f64),
-        kind: Kind::PowerOfTwo,
+        kind: FieldKind::PowerOfTwo,
         set: |drive, value| drive.profile.geometry.page_bytes = value as u32,
     },
     Field {
         name: "over_provisioning_percent",
         range: (0.0, OVER_PROVISIONING_PERCENT_MAX),
-        kind: Kind::Any,
+        kind: FieldKind::Any,
         set: |drive, value| {
             drive.profile.geometry.over_provisioning_percent = value;
             drive.keeps_spare = true;
@@ -209,7 +209,7 @@ const FIELDS: &[Field] = &[
     Field {
         name: "collection_threshold_percent",
         range: (0.0, 99.0),
-        kind: Kind::Any,
+        kind: FieldKind::Any,
         set: |drive, value| drive.profile.collection_threshold_percent = value,
     },
     whole("rated_cycles", COUNT, |drive, value| drive.profile.rated_cycles = value as u32),
@@ -229,9 +229,9 @@ impl Field {
     /// Refuses a value of another kind, or outside the range.
     fn check(&self, value: f64, (least, most): (f64, f64)) -> Result<(), String> {
         let (words, is_kind) = match self.kind {
-            Kind::Any => ("", true),
-            Kind::Whole => ("a whole number ", value.fract() == 0.0),
-            Kind::PowerOfTwo => ("a power of two ", value.fract() == 0.0 && (value as u64).is_power_of_two()),
+            FieldKind::Any => ("", true),
+            FieldKind::Whole => ("a whole number ", value.fract() == 0.0),
+            FieldKind::PowerOfTwo => ("a power of two ", value.fract() == 0.0 && (value as u64).is_power_of_two()),
         };
         if is_kind && (least..=most).contains(&value) {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Setups that are built, and setups that are refused.
 
 use super::*;
-use crate::{cache::Request, lab::LabListener, measure::Meter, replay::own_content};
+use crate::{cache::CacheRequest, lab::LabListener, measure::Meter, replay::own_content};
 use larder_core::Lba;
 use std::collections::BTreeSet;
 
@@ -173,9 +173,9 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
                 let mixed = larder_core::types::mix(step);
                 let (lba, content) = (Lba(mixed % (3 * chunks)), own_content(Lba(mixed >> 32), CHUNK));
                 let request = match mixed >> 20 & 7 {
-                    0 => Request::Trim(lba, 1),
-                    1..3 => Request::Read(lba, content),
-                    _ => Request::Write(lba, content),
+                    0 => CacheRequest::Trim(lba, 1),
+                    1..3 => CacheRequest::Read(lba, content),
+                    _ => CacheRequest::Write(lba, content),
                 };
                 meter.take(&[request]);
             }
@@ -198,7 +198,7 @@ fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
         assert!(before > ram * 9 / 10, "{before} of {ram} bytes: nothing is set aside");
         for step in 0..6 * entries {
             let lba = larder_core::types::mix(step) % entries;
-            meter.take(&[Request::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
+            meter.take(&[CacheRequest::Write(Lba(lba), own_content(Lba(lba / 14), CHUNK))]);
         }
         let told = meter.finish().figures.index_ram_bytes;
         println!("{ram}: {before} bytes at first, then {told}");
@@ -233,9 +233,9 @@ fn designs_in_weus_keep_to_a_ram_budget_too() {
                 let number = if mixed >> 40 & 3 == 0 { mixed >> 32 & 0x3ff } else { mixed >> 32 };
                 let (lba, content) = (Lba(mixed % 100_000), own_content(Lba(number), CHUNK));
                 let request = match mixed >> 20 & 15 {
-                    0 => Request::Trim(lba, 1),
-                    1..6 => Request::Read(lba, content),
-                    _ => Request::Write(lba, content),
+                    0 => CacheRequest::Trim(lba, 1),
+                    1..6 => CacheRequest::Read(lba, content),
+                    _ => CacheRequest::Write(lba, content),
                 };
                 meter.take(&[request]);
                 if step % 50_000 == 0 {
@@ -268,9 +268,9 @@ fn designs_that_remember_what_they_replaced_have_ghost_hits() {
     for design in DESIGNS {
         let built = setup(design.name, FlashAmount::DataChunks(4000)).build(0).expect("chunks");
         let mut meter = Meter::new(built, CHUNK, 0);
-        let read = |lba| Request::Read(Lba(lba), own_content(Lba(lba), CHUNK));
+        let read = |lba| CacheRequest::Read(Lba(lba), own_content(Lba(lba), CHUNK));
         // Some are used twice, so that ARC keeps ghosts of the others.
-        let requests: Vec<Request> = (0..1000).chain(0..1000).chain(1000..7000).map(read).collect();
+        let requests: Vec<CacheRequest> = (0..1000).chain(0..1000).chain(1000..7000).map(read).collect();
         meter.take(&requests);
         let ghosts = |meter: &Meter| meter.cache().traffic().ghost_hits;
         assert_eq!(ghosts(&meter), 0, "{}: nothing that was replaced was asked for", design.name);

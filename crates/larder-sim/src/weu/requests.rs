@@ -29,7 +29,7 @@ use larder_format::{
 use std::ops::Range;
 
 /// Requests, and their places on the flash.
-pub(super) struct Asked {
+pub(super) struct FlashRequests {
     gathering: Gathering,
     checkpoint_area_bytes: u64,
     log_offset: u64,
@@ -45,11 +45,11 @@ pub(super) struct Asked {
     raw: [Vec<RawChunk>; 2],
 }
 
-impl Asked {
-    pub fn new(options: &WeuOptions) -> Asked {
+impl FlashRequests {
+    pub fn new(options: &WeuOptions) -> FlashRequests {
         let weu_bytes = u64::from(options.rules.weu_bytes.max(1));
         let log_offset = METADATA_OFFSET + 2 * options.checkpoint_area_bytes;
-        Asked {
+        FlashRequests {
             gathering: Gathering::default(),
             checkpoint_area_bytes: options.checkpoint_area_bytes,
             log_offset,

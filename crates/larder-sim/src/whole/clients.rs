@@ -9,7 +9,7 @@
 use larder_core::Lba;
 use larder_trace::{ChunkRequest, Op, TraceError, TraceResult};
 
-use crate::{cache::Request, replay::content_of, touched::TouchedPages};
+use crate::{cache::CacheRequest, replay::content_of, touched::TouchedPages};
 use larder_ssd::time::Nanos;
 
 /// 292 years: later requests of a trace are made then, and as long remains for the work under way.
@@ -23,7 +23,7 @@ pub struct ClientRequest {
     /// Its kind.
     pub op: Op,
     /// Its requests to the cache: chunks, or a trim of several, or a flush.
-    pub chunks: Vec<Request>,
+    pub chunks: Vec<CacheRequest>,
 }
 
 /// See the module.
@@ -49,22 +49,22 @@ impl<I: Iterator<Item = TraceResult<ChunkRequest>>> Clients<I> {
         }
     }
 
-    fn add(&mut self, chunk: &ChunkRequest, into: &mut Vec<Request>) {
+    fn add(&mut self, chunk: &ChunkRequest, into: &mut Vec<CacheRequest>) {
         let lba = Lba(chunk.lba);
         match chunk.op {
             Op::Read | Op::Write => {
                 self.touched.add(chunk.lba);
                 self.has_content |= chunk.content.is_some();
                 let content = content_of(chunk, self.chunk_bytes);
-                let make = if chunk.op == Op::Read { Request::Read } else { Request::Write };
+                let make = if chunk.op == Op::Read { CacheRequest::Read } else { CacheRequest::Write };
                 into.push(make(lba, content));
             }
             Op::Trim => {
-                let make = if chunk.is_whole && self.has_content { Request::Trim } else { Request::Forget };
+                let make = if chunk.is_whole && self.has_content { CacheRequest::Trim } else { CacheRequest::Forget };
                 let parts = self.touched.parts_of(chunk.lba, chunk.chunk_count);
                 into.extend(parts.map(|(first, count)| make(Lba(first), count)));
             }
-            Op::Flush => into.push(Request::Flush),
+            Op::Flush => into.push(CacheRequest::Flush),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
     devices::Requests,
     dirty::{DirtyPages, Dirtying, TooDirty},
     host::Host,
-    origin::{self, Kind, OriginModel},
+    origin::{self, OriginModel, RequestKind},
 };
 use larder_ssd::{
     geometry::OutOfRange,
@@ -34,7 +34,7 @@ pub(super) struct Devices {
     on_drive: HashMap<u64, Place>,
     on_origin: HashMap<u64, (Place, bool)>,
     /// Writes of destaging that wait for their turn.
-    destaging: VecDeque<(Place, origin::Request)>,
+    destaging: VecDeque<(Place, origin::OriginRequest)>,
     destaging_now: usize,
     /// The dirty pages, if the drive drops clean ones.
     dirty: Option<DirtyPages>,
@@ -131,7 +131,7 @@ impl Devices {
                 }
                 self.on_drive.insert(number, place);
             }
-            Step::Origin(request) => match destages && request.kind == Kind::Write {
+            Step::Origin(request) => match destages && request.kind == RequestKind::Write {
                 true => {
                     self.destaging.push_back((place, request));
                     self.destage(now);
@@ -150,7 +150,7 @@ impl Devices {
         }
     }
 
-    fn ask_origin(&mut self, now: Nanos, place: Place, request: origin::Request, destages: bool) {
+    fn ask_origin(&mut self, now: Nanos, place: Place, request: origin::OriginRequest, destages: bool) {
         self.origin.advance_to(now);
         let number = self.origin.submit(request);
         self.on_origin.insert(number, (place, destages));

@@ -26,7 +26,7 @@ pub(super) struct Marks {
 
 /// See the module.
 #[derive(Clone, Debug, Default)]
-pub struct Figures {
+pub struct TimedFigures {
     /// Reads, each a request of the trace.
     pub reads: Latencies,
     /// Writes.
@@ -52,7 +52,7 @@ pub struct Figures {
     began: Marks,
 }
 
-impl Figures {
+impl TimedFigures {
     /// Returns the reads and writes a second; 0 of none.
     pub fn iops(&self) -> f64 {
         let requests = self.reads.count() + self.writes.count();
@@ -60,7 +60,7 @@ impl Figures {
     }
 
     pub(super) fn begin(&mut self, marks: Marks) {
-        *self = Figures { began: marks, ..Figures::default() };
+        *self = TimedFigures { began: marks, ..TimedFigures::default() };
     }
 
     pub(super) fn answered(&mut self, op: Op, took: Nanos) {

@@ -34,7 +34,7 @@ const JOINED_BYTES_MAX: u64 = 1 << 20;
 #[derive(Clone, Debug)]
 pub(super) enum Step {
     Drive(larder_ssd::time::DriveRequest),
-    Origin(origin::Request),
+    Origin(origin::OriginRequest),
 }
 
 /// Steps, one after the other.
@@ -117,16 +117,16 @@ fn makes_room(request: &DeviceRequest) -> bool {
 }
 
 /// Returns the origin's request if it is all of a chain.
-fn single_mut(chain: &mut Chain) -> Option<&mut origin::Request> {
+fn single_mut(chain: &mut Chain) -> Option<&mut origin::OriginRequest> {
     match chain.make_contiguous() {
         [Step::Origin(only)] => Some(only),
         _ => None,
     }
 }
 
-fn joins(last: &origin::Request, next: &origin::Request) -> bool {
+fn joins(last: &origin::OriginRequest, next: &origin::OriginRequest) -> bool {
     let is_neighbour = last.kind == next.kind && last.offset + last.len == next.offset;
-    is_neighbour && next.kind != origin::Kind::Flush && last.len + next.len <= JOINED_BYTES_MAX
+    is_neighbour && next.kind != origin::RequestKind::Flush && last.len + next.len <= JOINED_BYTES_MAX
 }
 
 /// The way from requests to steps.
@@ -154,14 +154,14 @@ impl Steps<'_> {
     }
 }
 
-fn of_origin(request: &DeviceRequest) -> origin::Request {
+fn of_origin(request: &DeviceRequest) -> origin::OriginRequest {
     let kind = match request.action {
-        DeviceAction::Read => origin::Kind::Read,
-        DeviceAction::Write => origin::Kind::Write,
-        DeviceAction::Trim => origin::Kind::Trim,
-        DeviceAction::Flush => origin::Kind::Flush,
+        DeviceAction::Read => origin::RequestKind::Read,
+        DeviceAction::Write => origin::RequestKind::Write,
+        DeviceAction::Trim => origin::RequestKind::Trim,
+        DeviceAction::Flush => origin::RequestKind::Flush,
     };
-    origin::Request { kind, offset: request.start, len: request.len }
+    origin::OriginRequest { kind, offset: request.start, len: request.len }
 }
 
 /// Background steps, as they come.
@@ -172,7 +172,7 @@ struct Ordered {
     /// The steps before the last flush or trim.
     task: Task,
     flash: Stage,
-    to_origin: Vec<origin::Request>,
+    to_origin: Vec<origin::OriginRequest>,
 }
 
 impl Ordered {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use larder_core::Lba;
 
 use crate::{
-    cache::{Content, Figures, ReplayCache},
+    cache::{CacheFigures, Content, ReplayCache},
     devices::{Device, DeviceAction, Gathering, Requests, Waits},
     traffic::Traffic,
 };
@@ -68,8 +68,8 @@ impl ReplayCache for Uncached {
         self.traffic
     }
 
-    fn figures(&self) -> Figures {
-        Figures::default()
+    fn figures(&self) -> CacheFigures {
+        CacheFigures::default()
     }
 
     fn gather(&mut self, on: bool) {

@@ -14,7 +14,7 @@ use larder_core::{
 };
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, Figures, ReplayCache, WritePolicy},
+    cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     traffic::Traffic,
 };
 
@@ -247,8 +247,8 @@ impl Model {
         was_cached
     }
 
-    fn figures(&mut self) -> Figures {
-        let mut figures = Figures::default();
+    fn figures(&mut self) -> CacheFigures {
+        let mut figures = CacheFigures::default();
         for chunk in self.chunks.concat() {
             let maps = |lba: &&Lba| self.mapping(**lba).is_some_and(|m| m.fingerprint == chunk.fingerprint);
             let mapped = chunk.lbas.iter().filter(maps).count() as u64;
@@ -312,7 +312,7 @@ fn compare(seed: u64) {
         assert_eq!(cache.destaged(), model.destaged, "step {step}");
         if step % 100 == 0 {
             cache.core().check();
-            let figures = Figures { index_ram_bytes: 0, ..cache.figures() };
+            let figures = CacheFigures { index_ram_bytes: 0, ..cache.figures() };
             assert_eq!(figures, model.figures(), "step {step}");
             let runs: Vec<_> = cache.core().runs().map(|run| (run.first, run.count)).collect();
             let bucket = |(i, bucket): (usize, &Vec<Chunk>)| {

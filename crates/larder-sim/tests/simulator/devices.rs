@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
-    cache::{Content, Request, WritePolicy},
+    cache::{CacheRequest, Content, WritePolicy},
     devices::{Device, DeviceAction, Requests, Waits},
     setup::{DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
     tally::Tally,
@@ -52,7 +52,7 @@ fn setups(policy: WritePolicy, flash: FlashAmount) -> Vec<Setup> {
 }
 
 /// Returns reads, writes, trims and flushes of a disk, each read with the disk's content.
-fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
+fn workload(rng: &mut Rng, count: u64) -> Vec<CacheRequest> {
     let chunks = 6000 + rng.below(4000);
     let mut disk: Vec<u64> = (0..chunks).map(|_| rng.below(9000)).collect();
     (0..count)
@@ -62,19 +62,19 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
                 0 => {
                     let count = (1 + rng.below(20)).min(chunks - at);
                     disk[at as usize..(at + count) as usize].fill(0);
-                    Request::Trim(Lba(at), count)
+                    CacheRequest::Trim(Lba(at), count)
                 }
                 1 => {
                     // The content is unknown then, but a later read tells.
                     disk[at as usize] = 20_000 + step;
-                    Request::Forget(Lba(at), 1)
+                    CacheRequest::Forget(Lba(at), 1)
                 }
-                2 => Request::Flush,
+                2 => CacheRequest::Flush,
                 kind if kind < 20 => {
                     disk[at as usize] = rng.below(9000);
-                    Request::Write(Lba(at), content(disk[at as usize]))
+                    CacheRequest::Write(Lba(at), content(disk[at as usize]))
                 }
-                _ => Request::Read(Lba(at), content(disk[at as usize])),
+                _ => CacheRequest::Read(Lba(at), content(disk[at as usize])),
             }
         })
         .collect()
@@ -137,7 +137,7 @@ fn asked(traffic: &Traffic) -> [u64; 6] {
     ]
 }
 
-fn check(setup: &Setup, requests: &[Request]) {
+fn check(setup: &Setup, requests: &[CacheRequest]) {
     let label = format!("{}, {}", setup.label(), setup.policy.name());
     let mut cache = setup.build(0).unwrap_or_else(|why| panic!("{label}: {why}")).cache;
     let mut alone = setup.build(0).unwrap_or_else(|why| panic!("{label}: {why}")).cache;
@@ -149,7 +149,7 @@ fn check(setup: &Setup, requests: &[Request]) {
         let hits = tally.read_hits;
         cache.replay(std::slice::from_ref(request), &mut tally);
         cache.take_requests(&mut gathered);
-        if let Request::Read(lba, content) = request {
+        if let CacheRequest::Read(lba, content) = request {
             let client = || gathered.iter().filter(|asked| asked.waits == Waits::Client);
             let data = client().find(|asked| asked.device == Device::Flash && asked.metadata_bytes == 0);
             let known = data.and_then(|data| shadow.raw.get(&data.start)).filter(|_| tally.read_hits > hits);

@@ -7,7 +7,7 @@
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
-    cache::{Content, Request, WritePolicy},
+    cache::{CacheRequest, Content, WritePolicy},
     devices::Requests,
     lab::LabListener,
     measure::Meter,
@@ -37,15 +37,15 @@ fn clients(rng: &mut Rng, count: u64, most: u64, chunk_bytes: u32, bytes: u64) -
             let first = if rng.chance(50) { rng.skewed(chunks) } else { rng.below(chunks) };
             let run = first..(first + 1 + rng.below(most)).min(chunks);
             let (op, asked) = match rng.below(40) {
-                0 => (Op::Trim, Vec::from([Request::Trim(Lba(run.start), run.end - run.start)])),
-                1 => (Op::Flush, Vec::from([Request::Flush])),
+                0 => (Op::Trim, Vec::from([CacheRequest::Trim(Lba(run.start), run.end - run.start)])),
+                1 => (Op::Flush, Vec::from([CacheRequest::Flush])),
                 2..10 => {
-                    let read = |lba: u64| Request::Read(Lba(lba), content(lba, chunk_bytes));
+                    let read = |lba: u64| CacheRequest::Read(Lba(lba), content(lba, chunk_bytes));
                     (Op::Read, run.map(read).collect())
                 }
                 _ => {
                     made += 1;
-                    let write = |lba: u64| Request::Write(Lba(lba), content(lba + made * 7919, chunk_bytes));
+                    let write = |lba: u64| CacheRequest::Write(Lba(lba), content(lba + made * 7919, chunk_bytes));
                     (Op::Write, run.map(write).collect())
                 }
             };

@@ -8,7 +8,7 @@ use std::ops::Range;
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
-    cache::{Content, Request, WritePolicy},
+    cache::{CacheRequest, Content, WritePolicy},
     devices::{Device, DeviceAction, Requests},
     lab::LabListener,
     measure::{DriveMeasures, Measures, Meter},
@@ -31,19 +31,19 @@ fn content(number: u64) -> Content {
 }
 
 /// Returns reads, writes, trims and flushes, of few contents.
-fn workload(rng: &mut Rng, count: u64) -> Vec<Request> {
+fn workload(rng: &mut Rng, count: u64) -> Vec<CacheRequest> {
     let mut disk: Vec<u64> = (0..6000).map(|_| 1 + rng.below(5000)).collect();
     (0..count)
         .map(|_| {
             let at = if rng.chance(50) { rng.skewed(6000) } else { rng.below(6000) };
             match rng.below(40) {
-                0 => Request::Trim(Lba(at), (1 + rng.below(20)).min(6000 - at)),
-                1 => Request::Flush,
+                0 => CacheRequest::Trim(Lba(at), (1 + rng.below(20)).min(6000 - at)),
+                1 => CacheRequest::Flush,
                 kind if kind < 20 => {
                     disk[at as usize] = 1 + rng.below(5000);
-                    Request::Write(Lba(at), content(disk[at as usize]))
+                    CacheRequest::Write(Lba(at), content(disk[at as usize]))
                 }
-                _ => Request::Read(Lba(at), content(disk[at as usize])),
+                _ => CacheRequest::Read(Lba(at), content(disk[at as usize])),
             }
         })
         .collect()
@@ -56,7 +56,7 @@ fn drive(profile: &str, ftl: &'static FtlKind) -> Option<DriveSetup> {
     Some(drive.with("buffer_bytes", f64::from(256 << 10)).expect("a number"))
 }
 
-fn replayed(setup: &Setup, requests: &[Request]) -> Measures {
+fn replayed(setup: &Setup, requests: &[CacheRequest]) -> Measures {
     let built = setup.build(0).unwrap_or_else(|why| panic!("{}: {why}", setup.label()));
     let mut meter = Meter::new(built, CHUNK, 0);
     requests.chunks(1000).for_each(|some| meter.take(some));
@@ -265,13 +265,13 @@ fn parts_of_pages_wait_for_the_rest_of_them() {
 
 /// Returns reads, and a few writes, of chunks with different contents. They are skewed, over three
 /// times the cache.
-fn mostly_reads(count: u64) -> Vec<Request> {
+fn mostly_reads(count: u64) -> Vec<CacheRequest> {
     let mut rng = Rng::new(3);
     (0..count)
         .map(|_| {
             let at = if rng.chance(70) { rng.below(6000) } else { rng.below(40_000) };
             let of = content(1 + at);
-            if rng.chance(10) { Request::Write(Lba(at), of) } else { Request::Read(Lba(at), of) }
+            if rng.chance(10) { CacheRequest::Write(Lba(at), of) } else { CacheRequest::Read(Lba(at), of) }
         })
         .collect()
 }

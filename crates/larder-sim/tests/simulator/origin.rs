@@ -6,8 +6,10 @@ use std::collections::BTreeMap;
 
 use crate::common::{Rng, for_seeds};
 use larder_sim::origin::{
-    Kind, OriginModel, Request,
-    profile::{DISK_7200, DiskFigures, Figures, FlashFigures, NetworkFigures, OriginProfile, PROFILES, RaidFigures},
+    OriginModel, OriginRequest, RequestKind,
+    profile::{
+        DISK_7200, DiskFigures, FlashFigures, NetworkFigures, OriginFigures, OriginProfile, PROFILES, RaidFigures,
+    },
     raid::Rows,
 };
 use larder_ssd::time::Nanos;
@@ -15,24 +17,24 @@ use larder_ssd::time::Nanos;
 const SIZE: u64 = 1 << 40;
 const TURN: Nanos = 60_000_000_000 / 7200;
 
-fn read(offset: u64, len: u64) -> Request {
-    Request { kind: Kind::Read, offset, len }
+fn read(offset: u64, len: u64) -> OriginRequest {
+    OriginRequest { kind: RequestKind::Read, offset, len }
 }
 
-fn write(offset: u64, len: u64) -> Request {
-    Request { kind: Kind::Write, offset, len }
+fn write(offset: u64, len: u64) -> OriginRequest {
+    OriginRequest { kind: RequestKind::Write, offset, len }
 }
 
 fn origin(name: &str) -> OriginModel {
     OriginModel::new(&OriginProfile::named(name).expect("it is one"), SIZE).expect("it is sound")
 }
 
-fn of(figures: Figures) -> OriginModel {
+fn of(figures: OriginFigures) -> OriginModel {
     OriginModel::new(&OriginProfile { name: "test", about: "for a test", figures }, SIZE).expect("it is sound")
 }
 
 /// Makes each request as soon as fewer than `outstanding` are under way.
-fn full_load(origin: &mut OriginModel, outstanding: usize, requests: impl IntoIterator<Item = Request>) {
+fn full_load(origin: &mut OriginModel, outstanding: usize, requests: impl IntoIterator<Item = OriginRequest>) {
     for request in requests {
         while origin.in_flight() >= outstanding && origin.step() {}
         origin.submit(request);
@@ -41,7 +43,12 @@ fn full_load(origin: &mut OriginModel, outstanding: usize, requests: impl IntoIt
 }
 
 /// Makes the requests at random moments, at a mean rate of `per_second`.
-fn poisson(origin: &mut OriginModel, rng: &mut Rng, per_second: f64, requests: impl IntoIterator<Item = Request>) {
+fn poisson(
+    origin: &mut OriginModel,
+    rng: &mut Rng,
+    per_second: f64,
+    requests: impl IntoIterator<Item = OriginRequest>,
+) {
     let mut at = origin.now() as f64;
     for request in requests {
         let uniform = (rng.below(1 << 53) + 1) as f64 / (1u64 << 53) as f64;
@@ -80,11 +87,11 @@ fn streams_go_at_the_rate_of_their_place() {
     // With one request at a time, the next is there when the head is: reading ahead makes up for
     // the command.
     for (first, rate) in [(0, 180e6), (SIZE - (257 << 20), 100e6)] {
-        for (kind, outstanding) in [(Kind::Read, 1), (Kind::Read, 4), (Kind::Write, 2)] {
+        for (kind, outstanding) in [(RequestKind::Read, 1), (RequestKind::Read, 4), (RequestKind::Write, 2)] {
             let mut disk = origin("hdd-7200");
             full_load(&mut disk, 1, [read(first, 4096)]);
             let began = disk.now();
-            let requests = (1..2048).map(|at| Request { kind, offset: first + at * (128 << 10), len: 128 << 10 });
+            let requests = (1..2048).map(|at| OriginRequest { kind, offset: first + at * (128 << 10), len: 128 << 10 });
             full_load(&mut disk, outstanding, requests);
             let found = (2047u64 * (128 << 10)) as f64 * 1e9 / (disk.now() - began) as f64;
             assert_near(found, rate, 2.0, &format!("{kind:?} from {first}, {outstanding} at a time (bytes/s)"));
@@ -104,7 +111,7 @@ fn a_queue_shortens_the_way_and_starves_no_request() {
     let mut rng = Rng::new(2);
     let offsets = anywhere(&mut rng, 4000);
     let per_second = |depth| {
-        let mut disk = of(Figures::Disk(DiskFigures { queue_depth: depth, ..DISK_7200 }));
+        let mut disk = of(OriginFigures::Disk(DiskFigures { queue_depth: depth, ..DISK_7200 }));
         full_load(&mut disk, 32, offsets.iter().map(|&offset| read(offset, 4096)));
         (4000.0 * 1e9 / disk.now() as f64, disk.times().reads.max_ns())
     };
@@ -126,7 +133,7 @@ fn a_disks_queue_is_as_long_as_the_formula_says() {
     let mean = 8_500_000.0 + turn / 2.0 + sweep;
     let variance = slope * slope * (1.0 / 3.0 - 64.0 / 225.0) + turn * turn / 12.0;
     for load in [0.3, 0.6, 0.8] {
-        let mut disk = of(Figures::Disk(figures));
+        let mut disk = of(OriginFigures::Disk(figures));
         let mut rng = Rng::new(20_264);
         let offsets = anywhere(&mut rng, 200_000);
         let rate = load / mean;
@@ -156,12 +163,12 @@ fn gates_are_queues_of_one_constant_service() {
         write_bytes_per_second: 1_000_000_000,
         channels: 4096,
     };
-    type Make = fn(u64, u64) -> Request;
+    type Make = fn(u64, u64) -> OriginRequest;
     let cases: [(_, Make, _); 4] = [
-        (Figures::Network(network), read, 1_000_000.0),
-        (Figures::Network(network), write, 2_000_000.0),
-        (Figures::Flash(flash), read, 1_000.0),
-        (Figures::Flash(flash), write, 5_000.0),
+        (OriginFigures::Network(network), read, 1_000_000.0),
+        (OriginFigures::Network(network), write, 2_000_000.0),
+        (OriginFigures::Flash(flash), read, 1_000.0),
+        (OriginFigures::Flash(flash), write, 5_000.0),
     ];
     for (figures, make, beside) in cases {
         for load in [0.3, 0.6, 0.8] {
@@ -181,7 +188,7 @@ fn gates_are_queues_of_one_constant_service() {
 fn caps_and_data_sheets_are_kept() {
     let mut rng = Rng::new(3);
     let offsets = anywhere(&mut rng, 30_000);
-    let per_second = |name, outstanding, make: fn(u64, u64) -> Request, len| {
+    let per_second = |name, outstanding, make: fn(u64, u64) -> OriginRequest, len| {
         let mut origin = origin(name);
         full_load(&mut origin, outstanding, offsets.iter().map(|&at| make(at.min(SIZE - len), len)));
         offsets.len() as f64 * 1e9 / origin.now() as f64
@@ -263,45 +270,47 @@ fn a_small_write_waits_for_its_reads_and_then_a_turn() {
     assert!(mean > least && mean < 1.4 * least, "{mean} for {least} and more");
 }
 
-fn random_requests(rng: &mut Rng, count: usize) -> Vec<(Nanos, Request)> {
+fn random_requests(rng: &mut Rng, count: usize) -> Vec<(Nanos, OriginRequest)> {
     let mut at = 0;
     (0..count)
         .map(|_| {
             let scale = rng.below(26);
             at += rng.below(1 << scale);
             let kind = match rng.below(20) {
-                0..=9 => Kind::Read,
-                10..=17 => Kind::Write,
-                18 => Kind::Trim,
-                _ => Kind::Flush,
+                0..=9 => RequestKind::Read,
+                10..=17 => RequestKind::Write,
+                18 => RequestKind::Trim,
+                _ => RequestKind::Flush,
             };
             let scale = rng.below(12);
             let len = (1 + rng.skewed(1 << scale)) * 512;
             let offset = rng.skewed(SIZE / 512 - (1 << 13)) * 512;
-            (at, Request { kind, offset, len })
+            (at, OriginRequest { kind, offset, len })
         })
         .collect()
 }
 
 /// Returns the requests' work on the parts of an origin: (reads, writes, bytes read, bytes
 /// written).
-fn expected_work(profile: &OriginProfile, requests: &[(Nanos, Request)]) -> [u64; 4] {
+fn expected_work(profile: &OriginProfile, requests: &[(Nanos, OriginRequest)]) -> [u64; 4] {
     let rows = match profile.figures {
-        Figures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, .. }) => {
+        OriginFigures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, .. }) => {
             Some(Rows { disks, parity: parity_disks, unit_bytes: stripe_unit_bytes })
         }
         _ => None,
     };
     let mut work = [0; 4];
-    for (_, Request { kind, offset, len }) in requests {
+    for (_, OriginRequest { kind, offset, len }) in requests {
         let (reads, writes) = match (kind, &rows) {
-            (Kind::Read, Some(rows)) => (rows.of_read(*offset, *len).iter().map(|part| part.len).collect(), vec![]),
-            (Kind::Write, Some(rows)) => {
+            (RequestKind::Read, Some(rows)) => {
+                (rows.of_read(*offset, *len).iter().map(|part| part.len).collect(), vec![])
+            }
+            (RequestKind::Write, Some(rows)) => {
                 let (reads, writes) = rows.of_write(*offset, *len);
                 (reads.iter().map(|part| part.len).collect(), writes.iter().map(|part| part.len).collect())
             }
-            (Kind::Read, None) => (vec![*len], vec![]),
-            (Kind::Write, None) => (vec![], vec![*len]),
+            (RequestKind::Read, None) => (vec![*len], vec![]),
+            (RequestKind::Write, None) => (vec![], vec![*len]),
             _ => (vec![], vec![]),
         };
         let found = [reads.len() as u64, writes.len() as u64, reads.iter().sum(), writes.iter().sum()];
@@ -313,21 +322,25 @@ fn expected_work(profile: &OriginProfile, requests: &[(Nanos, Request)]) -> [u64
 /// Returns the least time that a request can take, with any queue. It is the time of its bytes
 /// alone on the way to or from the medium, and the latencies of every request. A disk may have the
 /// data of a read in its buffer.
-fn least_ns(profile: &OriginProfile, request: &Request) -> Nanos {
+fn least_ns(profile: &OriginProfile, request: &OriginRequest) -> Nanos {
     let bytes_ns = |rate: u64| request.len * 1_000_000_000 / rate;
     match (profile.figures, request.kind) {
-        (Figures::Disk(disk), Kind::Read) => bytes_ns(disk.interface_bytes_per_second).min(bytes_ns(180_000_001)),
+        (OriginFigures::Disk(disk), RequestKind::Read) => {
+            bytes_ns(disk.interface_bytes_per_second).min(bytes_ns(180_000_001))
+        }
         // The bytes end where the head was at most one rounding ago.
-        (Figures::Disk(disk), Kind::Write) => bytes_ns(disk.outer_bytes_per_second + 1_000) + disk.command_ns - 1_000,
-        (Figures::Flash(flash), Kind::Read) => {
+        (OriginFigures::Disk(disk), RequestKind::Write) => {
+            bytes_ns(disk.outer_bytes_per_second + 1_000) + disk.command_ns - 1_000
+        }
+        (OriginFigures::Flash(flash), RequestKind::Read) => {
             flash.read_ns + flash.command_ns.max(bytes_ns(flash.read_bytes_per_second))
         }
-        (Figures::Flash(flash), Kind::Write) => {
+        (OriginFigures::Flash(flash), RequestKind::Write) => {
             flash.write_ns + flash.command_ns.max(bytes_ns(flash.write_bytes_per_second))
         }
-        (Figures::Network(network), Kind::Read) => network.read_ns + bytes_ns(network.bytes_per_second),
-        (Figures::Network(network), Kind::Write) => network.write_ns + bytes_ns(network.bytes_per_second),
-        (Figures::Raid(raid), Kind::Write) => raid.disk.command_ns,
+        (OriginFigures::Network(network), RequestKind::Read) => network.read_ns + bytes_ns(network.bytes_per_second),
+        (OriginFigures::Network(network), RequestKind::Write) => network.write_ns + bytes_ns(network.bytes_per_second),
+        (OriginFigures::Raid(raid), RequestKind::Write) => raid.disk.command_ns,
         _ => 0,
     }
 }
@@ -380,7 +393,7 @@ fn what_cannot_hold_is_refused_with_field_and_range() {
     let disk = |change: fn(&mut DiskFigures)| {
         let mut figures = DISK_7200;
         change(&mut figures);
-        refused(Figures::Disk(figures))
+        refused(OriginFigures::Disk(figures))
     };
     assert_eq!(disk(|disk| disk.rpm = 0), "rpm is 0, but has to be from 1000 to 60000");
     assert_eq!(disk(|disk| disk.seek_track_ns = 0), "seek_track_ns is 0, but has to be from 1 to 10000000000");
@@ -390,24 +403,24 @@ fn what_cannot_hold_is_refused_with_field_and_range() {
     assert!(disk(|disk| disk.command_ns = 0).starts_with("command_ns is 0"));
     assert!(disk(|disk| disk.queue_depth = 0).starts_with("queue_depth is 0, but has to be from 1"));
     let raid = |disks, parity_disks, stripe_unit_bytes| {
-        refused(Figures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, disk: DISK_7200 }))
+        refused(OriginFigures::Raid(RaidFigures { disks, parity_disks, stripe_unit_bytes, disk: DISK_7200 }))
     };
     assert_eq!(raid(0, 1, 65536), "disks is 0, but has to be from 3 to 256");
     assert_eq!(raid(3, 2, 65536), "disks is 3, but has to be from 4 to 256");
     assert_eq!(raid(5, 0, 65536), "parity_disks is 0, but has to be from 1 to 2");
     assert_eq!(raid(5, 1, 0), "stripe_unit_bytes is 0, but has to be from 512 to 1073741824");
     assert_eq!(raid(5, 1, 1000), "stripe_unit_bytes is 1000, but has to be a multiple of 512");
-    let Figures::Flash(flash) = OriginProfile::named("sata-ssd").expect("it is one").figures else {
+    let OriginFigures::Flash(flash) = OriginProfile::named("sata-ssd").expect("it is one").figures else {
         panic!("it is flash")
     };
-    assert!(refused(Figures::Flash(FlashFigures { read_ns: 0, ..flash })).starts_with("read_ns is 0"));
-    assert!(refused(Figures::Flash(FlashFigures { channels: 0, ..flash })).starts_with("channels is 0"));
-    let Figures::Network(network) = OriginProfile::named("network").expect("it is one").figures else {
+    assert!(refused(OriginFigures::Flash(FlashFigures { read_ns: 0, ..flash })).starts_with("read_ns is 0"));
+    assert!(refused(OriginFigures::Flash(FlashFigures { channels: 0, ..flash })).starts_with("channels is 0"));
+    let OriginFigures::Network(network) = OriginProfile::named("network").expect("it is one").figures else {
         panic!("it is one")
     };
     let without = NetworkFigures { operations_per_second: 0, ..network };
-    assert!(refused(Figures::Network(without)).starts_with("operations_per_second is 0"));
-    assert!(refused(Figures::Network(NetworkFigures { write_ns: 0, ..network })).starts_with("write_ns is 0"));
+    assert!(refused(OriginFigures::Network(without)).starts_with("operations_per_second is 0"));
+    assert!(refused(OriginFigures::Network(NetworkFigures { write_ns: 0, ..network })).starts_with("write_ns is 0"));
     for size in [0, u64::MAX] {
         let told = OriginModel::new(&PROFILES[0], size).map(|_| ()).expect_err("refused").to_string();
         assert!(told.starts_with(&format!("size_bytes is {size}, but has to be from 1 to")), "{told}");

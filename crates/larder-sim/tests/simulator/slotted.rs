@@ -12,7 +12,7 @@ use larder_core::{
     slotted::{METADATA_PAGE_BYTES, Slotted},
 };
 use larder_sim::{
-    cache::{Content, Figures, ReplayCache, WritePolicy},
+    cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     replay::own_content,
     slotted::SlottedCache,
     traffic::Traffic,
@@ -70,7 +70,7 @@ proptest! {
 }
 
 /// Replays more requests than two chunks hold, under each policy: reads, writes, origin, flash.
-fn replay(mut cache: impl ReplayCache) -> (Vec<bool>, Traffic, Figures) {
+fn replay(mut cache: impl ReplayCache) -> (Vec<bool>, Traffic, CacheFigures) {
     let hits = vec![
         cache.write(Lba(1), &content(10)),
         cache.read(Lba(1), &content(10)),

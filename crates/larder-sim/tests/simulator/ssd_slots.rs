@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use crate::common::Rng;
 use larder_core::Lba;
 use larder_sim::{
-    cache::{Request, WritePolicy},
+    cache::{CacheRequest, WritePolicy},
     devices::{Device, DeviceAction, Requests},
     lab::LabListener,
     measure::Meter,
@@ -160,12 +160,12 @@ fn setup_of_extents(ftl: &str, lba_entries: u64, only_data: bool) -> Setup {
     }
 }
 
-fn read(address: u64, content: u64) -> Request {
-    Request::Read(Lba(address), own_content(Lba(content), EXTENT_BYTES))
+fn read(address: u64, content: u64) -> CacheRequest {
+    CacheRequest::Read(Lba(address), own_content(Lba(content), EXTENT_BYTES))
 }
 
 /// Returns the drive's counts after the first quarter of the requests.
-fn erasures(ftl: &str, lba_entries: u64, requests: &[Request]) -> DriveCounts {
+fn erasures(ftl: &str, lba_entries: u64, requests: &[CacheRequest]) -> DriveCounts {
     let mut meter = Meter::new(cache_of_extents(ftl, lba_entries), EXTENT_BYTES, requests.len() as u64 / 4);
     meter.take(requests);
     meter.finish().drive.expect("a drive").counts
@@ -190,7 +190,7 @@ fn a_cache_fills_what_its_drive_dropped_from_the_beginning() {
 #[test]
 fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
     let mut rng = Rng::new(20_304);
-    let write = |lba: u64, number: u64| Request::Write(Lba(lba), own_content(Lba(number), EXTENT_BYTES));
+    let write = |lba: u64, number: u64| CacheRequest::Write(Lba(lba), own_content(Lba(number), EXTENT_BYTES));
     let requests: Vec<_> = (0..12 * EXTENTS).map(|number| write(rng.below(3 * EXTENTS), number)).collect();
     for policy in [WritePolicy::Through, WritePolicy::Back] {
         for ftl in ["flashtier", "flashtier-lru"] {
@@ -207,7 +207,7 @@ fn a_cache_whose_metadata_is_on_the_drive_fills_what_that_dropped_too() {
 }
 
 /// Returns reads of 16384 addresses, two of which have one content each.
-fn random_reads() -> Vec<Request> {
+fn random_reads() -> Vec<CacheRequest> {
     const SEED: u64 = 20_303;
     println!("seed {SEED}");
     let mut rng = Rng::new(SEED);
@@ -216,7 +216,7 @@ fn random_reads() -> Vec<Request> {
 }
 
 /// Returns the extents that were trimmed and not written since: in the mean, and at most.
-fn trimmed(lba_entries: u64, requests: &[Request]) -> (f64, usize) {
+fn trimmed(lba_entries: u64, requests: &[CacheRequest]) -> (f64, usize) {
     let mut cache = cache_of_extents("page-trim", lba_entries).cache;
     cache.gather(true);
     let (mut asked, mut tally, mut unwritten) = (Requests::default(), Tally::default(), BTreeSet::new());

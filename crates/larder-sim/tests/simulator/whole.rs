@@ -6,16 +6,16 @@
 use crate::common::{Rng, for_seeds};
 use larder_core::{Fingerprint, Lba};
 use larder_sim::{
-    cache::{Content, ReplayCache, Request, WritePolicy},
+    cache::{CacheRequest, Content, ReplayCache, WritePolicy},
     lab::LabListener,
     measure::Meter,
     origin::{
         OriginModel,
-        profile::{Figures as Medium, NetworkFigures, OriginProfile},
+        profile::{NetworkFigures, OriginFigures as Medium, OriginProfile},
     },
     setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
-    whole::{ClientRequest, ReplayPace, Whole, drive::fitted, figures::Figures, uncached::Uncached},
+    whole::{ClientRequest, ReplayPace, Whole, drive::fitted, figures::TimedFigures, uncached::Uncached},
 };
 use larder_ssd::{
     geometry::DriveGeometry,
@@ -80,23 +80,28 @@ fn uncached(origin: OriginModel) -> Whole {
     Whole::new(Box::new(Uncached::new(CHUNK)), None, origin).expect("nothing has to fit")
 }
 
-fn client(at: Nanos, op: Op, chunks: Vec<Request>) -> ClientRequest {
+fn client(at: Nanos, op: Op, chunks: Vec<CacheRequest>) -> ClientRequest {
     ClientRequest { at: Some(at), op, chunks }
 }
 
 fn read(at: Nanos, lba: u64) -> ClientRequest {
-    client(at, Op::Read, vec![Request::Read(Lba(lba), content(lba))])
+    client(at, Op::Read, vec![CacheRequest::Read(Lba(lba), content(lba))])
 }
 
 fn write(at: Nanos, lba: u64) -> ClientRequest {
-    client(at, Op::Write, vec![Request::Write(Lba(lba), content(lba))])
+    client(at, Op::Write, vec![CacheRequest::Write(Lba(lba), content(lba))])
 }
 
 fn flush(at: Nanos) -> ClientRequest {
-    client(at, Op::Flush, vec![Request::Flush])
+    client(at, Op::Flush, vec![CacheRequest::Flush])
 }
 
-fn run(whole: &mut Whole, requests: impl IntoIterator<Item = ClientRequest>, pace: ReplayPace, warmup: u64) -> Figures {
+fn run(
+    whole: &mut Whole,
+    requests: impl IntoIterator<Item = ClientRequest>,
+    pace: ReplayPace,
+    warmup: u64,
+) -> TimedFigures {
     whole.run(requests.into_iter().map(Ok), pace, warmup).unwrap_or_else(|why| panic!("{why}"))
 }
 
@@ -113,7 +118,7 @@ fn without_a_cache_a_request_is_the_origins() {
 
 #[test]
 fn neighbours_of_one_request_are_one_request_of_the_origin() {
-    let chunks = (10..18).map(|lba| Request::Read(Lba(lba), content(lba))).collect();
+    let chunks = (10..18).map(|lba| CacheRequest::Read(Lba(lba), content(lba))).collect();
     let figures = run(&mut uncached(network()), [client(0, Op::Read, chunks)], ReplayPace::Own, 0);
     assert_eq!((figures.origin.reads, figures.origin.bytes_read), (1, 8 * u64::from(CHUNK)));
     assert_eq!((figures.reads.mean_ns(), figures.tally.reads), ((GATE + LATENCY) as f64, 8));
@@ -222,16 +227,16 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<ClientRequest> {
             match rng.below(40) {
                 0 => {
                     disk[run.start as usize..run.end as usize].fill(0);
-                    client(at, Op::Trim, vec![Request::Trim(Lba(run.start), run.end - run.start)])
+                    client(at, Op::Trim, vec![CacheRequest::Trim(Lba(run.start), run.end - run.start)])
                 }
                 1 => flush(at),
                 kind if kind < 20 => {
                     run.clone().for_each(|lba| disk[lba as usize] = 1 + rng.below(9000));
-                    let write = |lba: u64| Request::Write(Lba(lba), content(disk[lba as usize]));
+                    let write = |lba: u64| CacheRequest::Write(Lba(lba), content(disk[lba as usize]));
                     client(at, Op::Write, run.map(write).collect())
                 }
                 _ => {
-                    let read = |lba: u64| Request::Read(Lba(lba), content(disk[lba as usize]));
+                    let read = |lba: u64| CacheRequest::Read(Lba(lba), content(disk[lba as usize]));
                     client(at, Op::Read, run.map(read).collect())
                 }
             }
@@ -266,7 +271,7 @@ fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
                 assert!(shares.iter().all(|share| (0.0..=1.0).contains(share)), "{}: {shares:?}", design.name);
                 assert!(origin.reads.count() <= traffic.origin_chunks_read, "neighbours are joined, none is made up");
                 let again = run().0;
-                let summary = |figures: &Figures| {
+                let summary = |figures: &TimedFigures| {
                     (figures.elapsed_ns, figures.reads.mean_ns(), figures.writes.mean_ns(), figures.origin)
                 };
                 assert_eq!(summary(&figures), summary(&again), "{}: the same takes the same time", design.name);
@@ -341,7 +346,7 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
         while first < 24_000 {
             let run = first..first + 1 + rng.below(64);
             first = run.end;
-            let read = |at: u64| Request::Read(Lba(at % 6000), content(at % 6000));
+            let read = |at: u64| CacheRequest::Read(Lba(at % 6000), content(at % 6000));
             requests.push(client(0, Op::Read, run.map(read).collect()));
         }
         let geometry = DriveGeometry { over_provisioning_percent: 7.0, ..profile().geometry };

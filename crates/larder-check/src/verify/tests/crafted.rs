@@ -6,8 +6,8 @@ use crate::verify::repair::{RepairOptions, RepairReport, repair};
 use larder_device::BlockDevice;
 use larder_engine::offline::to_format;
 use larder_format::{
-    CheckpointBlock, CheckpointEncoder, DesignPage, Encoding, FingerprintEntry, FragmentEntry, FrameHeader, FrameStart,
-    LogEntry, MappingEntry, Place, RecordContent, RecordEntry, RecordIdentity, SlotEntry, SlotState, Superblock,
+    CheckpointBlock, CheckpointEncoder, DesignPage, Encoding, FingerprintEntry, FlashPlace, FragmentEntry, FrameHeader,
+    FrameStart, LogEntry, MappingEntry, RecordContent, RecordEntry, RecordIdentity, SlotEntry, SlotState, Superblock,
     WeuClass, ZeroRange,
     checkpoint::CHECKPOINT_HEADER_BYTES,
     encode_frame, record_crc,
@@ -115,7 +115,7 @@ fn retable(flash: &RamDevice, slot: u32, edit: impl FnOnce(&mut Vec<RecordEntry>
     put(flash, start, &weu);
 }
 
-fn place_of(flash: &RamDevice, lba: u64) -> Place {
+fn place_of(flash: &RamDevice, lba: u64) -> FlashPlace {
     let found = block_on(recovered(flash)).expect("recovered");
     match found.design.peek(Lba(lba)) {
         Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => to_format(&place),
@@ -151,7 +151,7 @@ fn a_checkpoint_that_names_chunks_wrongly() {
         let twice = entries.mappings[0];
         entries.mappings.push(twice);
         entries.mappings.push(MappingEntry { lba: 1 << 30, place: None, dirty: true, duplicate: false });
-        let nowhere = Place { slot: 999, ..entries.fragments[0].place };
+        let nowhere = FlashPlace { slot: 999, ..entries.fragments[0].place };
         entries.fragments.push(FragmentEntry { lba: 500, place: nowhere, ..entries.fragments[0] });
     });
     found(
@@ -217,7 +217,7 @@ fn log_entries_that_make_no_sense() {
             LogEntry::SlotFreed { slot: 999, generation: 0 },
             LogEntry::Map {
                 lba: 3,
-                place: Place { slot: 999, ..place },
+                place: FlashPlace { slot: 999, ..place },
                 dirty: true,
                 duplicate: false,
                 fingerprint: [0; 16],
@@ -342,13 +342,13 @@ fn records_that_overlap() {
     let layout = superblock_of(&flash).layout;
     let start = layout.slot_offset(outer.slot).expect("a slot");
     let weu = block_on(flash.read(start, IoBuf::new(layout.weu_bytes as usize))).expect("read");
-    let inner = Place { offset: outer.offset + 100, stored_len: 512, encoding: Encoding::Raw, ..outer };
+    let inner = FlashPlace { offset: outer.offset + 100, stored_len: 512, encoding: Encoding::Raw, ..outer };
     let identity = RecordIdentity { slot: inner.slot, generation: inner.generation, offset: inner.offset };
     let crc = record_crc(identity, 0, &weu[inner.offset as usize..][..512]);
     recraft(&flash, |entries| {
         let mut sectors = [0; 32];
         sectors[0] = 1;
-        entries.fragments.push(FragmentEntry { lba: 600, place: Place { crc, ..inner }, dirty: true, sectors });
+        entries.fragments.push(FragmentEntry { lba: 600, place: FlashPlace { crc, ..inner }, dirty: true, sectors });
     });
     let done = found(&flash, &["two records that are in use overlap"]);
     assert!(done.records_moved > 0 && !done.loses_data());

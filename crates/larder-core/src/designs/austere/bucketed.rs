@@ -51,7 +51,7 @@ use super::{Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys
 use crate::{
     design::{Deferred, DesignConfig, Lookup, Question, Wanted},
     named::DesignLayout,
-    region::{MetadataSlot, RegionEntry},
+    region::{RegionEntry, RunMetadata},
     types::{Fingerprint, Lba, Place, SlotId, mix},
 };
 use ahead::Ahead;
@@ -255,7 +255,7 @@ impl Bucketed {
         let is_there = self.entry_of(run).is_some_and(|entry| entry.place == *place)
             || self.exact.in_slot(place.slot).any(|lba| is_its(self.exact.get(lba)));
         if is_there && !self.retired.contains(&place.slot) {
-            let mut metadata = MetadataSlot::EMPTY;
+            let mut metadata = RunMetadata::EMPTY;
             metadata.reset_unlisted(spoiled_content(place.slot), place.stored_len);
             self.entries.change(place.slot, RegionEntry { place: *place, metadata });
         }
@@ -345,7 +345,7 @@ impl Bucketed {
             // The content's own bucket had no room.
             return self.put_unshared(lba, place);
         }
-        let mut metadata = MetadataSlot::EMPTY;
+        let mut metadata = RunMetadata::EMPTY;
         metadata.reset(*fingerprint, place.stored_len, lba);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
         // The log has a write before any sharer of the run, but a sharer may precede a clean chunk.
@@ -426,7 +426,7 @@ impl Bucketed {
         let content = contents().find(|content| self.indices.core.find_content(content).is_some_and(is_here));
         let Some(content) = content else { return Deferred::nothing() };
         // The flash still has an older chunk's entry there, whose FP-hash may be the same.
-        let mut metadata = MetadataSlot::EMPTY;
+        let mut metadata = RunMetadata::EMPTY;
         metadata.reset_unlisted(content, place.stored_len);
         self.entries.change(place.slot, RegionEntry { place: *place, metadata });
         self.map_in_core(lba, &content)

@@ -6,7 +6,7 @@
 
 use super::Nitro;
 use crate::{
-    lba_index::{Entry, GENERATION_MASK, Kind},
+    lba_index::{Entry, EntryKind, GENERATION_MASK},
     types::{Lba, SlotId},
 };
 
@@ -23,7 +23,7 @@ impl Nitro {
             return Vec::new();
         }
         let shard = self.index.shard(self.zero_sweep_at);
-        let zeroes = shard.filter(|entry| entry.kind() == Kind::Zero && !entry.dirty());
+        let zeroes = shard.filter(|entry| entry.kind() == EntryKind::Zero && !entry.dirty());
         let chosen: Vec<Lba> = zeroes.map(Entry::lba).take(max).collect();
         if chosen.len() < max {
             self.zero_sweep_at = (self.zero_sweep_at + 1) % self.index.shard_count();

@@ -87,7 +87,7 @@ fn a_write_that_was_cut_short_goes_on_where_it_stopped() {
             // have written all of them.
             let shown = Shown { file: file.clone(), before: before.clone() };
             let (to, future): (_, IoFuture<()>) = IoFuture::pending();
-            let kind = Kind::Write { data: IoBuf::copy_of(&data).freeze(), done: 0, dsync: number % 2 == 0, to };
+            let kind = OpKind::Write { data: IoBuf::copy_of(&data).freeze(), done: 0, dsync: number % 2 == 0, to };
             let mut op = Op::new(Fd::Shared(file.clone()), OFFSET, kind);
             let mut done = 0;
             for &cut in cuts {
@@ -129,7 +129,7 @@ fn a_read_that_was_cut_short_goes_on_where_it_stopped() {
             let content = noise(3, FILE_BYTES);
             let (_scratch, file) = Scratch::new("cut-read", way, &content);
             let (to, future): (_, IoFuture<IoBuf>) = IoFuture::pending();
-            let op = Op::new(Fd::Shared(file), OFFSET, Kind::Read { buf: IoBuf::zeroed(LEN), done: 0, to });
+            let op = Op::new(Fd::Shared(file), OFFSET, OpKind::Read { buf: IoBuf::zeroed(LEN), done: 0, to });
             in_pieces(op, way, cuts);
             let found = block_on(future).expect("it is read");
             assert!(found[..] == content[OFFSET as usize..OFFSET as usize + LEN], "{way:?}, {cuts:?}");
@@ -142,7 +142,7 @@ fn a_read_that_was_cut_short_goes_on_where_it_stopped() {
 fn a_transfer_of_nothing_fails() {
     let (_scratch, file) = Scratch::new("cut-nothing", Way::Call, &noise(4, FILE_BYTES));
     let (to, future): (_, IoFuture<IoBuf>) = IoFuture::pending();
-    let op = Op::new(Fd::Shared(file), OFFSET, Kind::Read { buf: IoBuf::zeroed(LEN), done: 0, to });
+    let op = Op::new(Fd::Shared(file), OFFSET, OpKind::Read { buf: IoBuf::zeroed(LEN), done: 0, to });
     assert!(op.finish(100).is_none(), "it is over");
     let error = block_on(future).expect_err("less than a sector was read");
     assert_eq!((error.kind, error.op), (IoErrorKind::Io, IoOp::Read));

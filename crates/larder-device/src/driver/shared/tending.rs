@@ -12,7 +12,7 @@ use super::{
     super::{
         background,
         io::{Io, Outcome},
-        op::{Fd, Kind, Op, Tended},
+        op::{Fd, Op, OpKind, Tended},
         pool,
     },
     Shared,
@@ -67,7 +67,7 @@ impl Shared {
         if let Some(fd) = fd
             && !self.tended.swap(true, Ordering::SeqCst)
         {
-            background::start(Op::new(Fd::Raw(fd), 0, Kind::Tend { driver: self.clone() }));
+            background::start(Op::new(Fd::Raw(fd), 0, OpKind::Tend { driver: self.clone() }));
         }
     }
 
@@ -159,7 +159,7 @@ impl Tended for Shared {
         if let (true, Some(fd)) = (left > 0, fd)
             && !self.tended.swap(true, Ordering::SeqCst)
         {
-            background::start(Op::new(Fd::Raw(fd), 0, Kind::Tend { driver: self.clone() }));
+            background::start(Op::new(Fd::Raw(fd), 0, OpKind::Tend { driver: self.clone() }));
         }
     }
 

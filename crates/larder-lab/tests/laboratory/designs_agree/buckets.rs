@@ -42,7 +42,7 @@ use larder_device::{
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create, decision_log::DecisionLog, designs};
 use larder_sim::{
     austere::AustereCache,
-    cache::{Content, ReplayCache, Request, WritePolicy},
+    cache::{CacheRequest, Content, ReplayCache, WritePolicy},
     traffic::Traffic,
 };
 use parking_lot::Mutex;
@@ -168,29 +168,29 @@ impl Engine {
     }
 
     /// Makes a request, and waits until all its consequences are done.
-    fn make(&self, request: &Request) {
+    fn make(&self, request: &CacheRequest) {
         let Engine { runtime, cache, layout, .. } = self;
         let chunk = layout.chunk_bytes as usize;
         let at = |lba: &Lba| lba.0 * chunk as u64;
         let failed = match request {
-            Request::Read(lba, content) => {
+            CacheRequest::Read(lba, content) => {
                 let read = runtime.block_on(cache.read(at(lba), IoBuf::new(chunk)));
                 if let Ok(read) = &read {
                     assert!(read[..] == packed_bytes_of(content, chunk)[..], "{request:?} reads something else");
                 }
                 read.err().map(|error| error.to_string())
             }
-            Request::Write(lba, content) => {
+            CacheRequest::Write(lba, content) => {
                 let data = IoBuf::copy_of(&packed_bytes_of(content, chunk)).freeze();
                 let written = runtime.block_on(cache.write(at(lba), data, WriteFlags::default()));
                 written.err().map(|error| error.to_string())
             }
-            Request::Trim(lba, count) => {
+            CacheRequest::Trim(lba, count) => {
                 let trimmed = cache.zero(at(lba), count * chunk as u64, ZeroFlags::default());
                 runtime.block_on(trimmed).err().map(|error| error.to_string())
             }
-            Request::Forget(..) => None,
-            Request::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
+            CacheRequest::Forget(..) => None,
+            CacheRequest::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
         };
         assert_eq!(failed, None, "{request:?}");
         runtime.block_on(cache.settle());
@@ -304,10 +304,10 @@ impl Simulated {
     }
 
     /// Makes a request.
-    fn make(&mut self, request: &Request) {
+    fn make(&mut self, request: &CacheRequest) {
         let engines = |content: &Content| self.told.get(&content.fingerprint).copied().unwrap_or(*content);
         match request {
-            Request::Read(lba, content) => {
+            CacheRequest::Read(lba, content) => {
                 let (content, named) = (engines(content), self.cache.core().lookup(*lba));
                 if let Some(run) = named {
                     self.remembered.look_up(run.first);
@@ -321,7 +321,7 @@ impl Simulated {
                     self.inserted(&content, same, &before);
                 }
             }
-            Request::Write(lba, content) => {
+            CacheRequest::Write(lba, content) => {
                 let content = engines(content);
                 let (same, before) = (self.cache.core().find_content(&content.fingerprint), self.cache.traffic());
                 let siblings = self.cache.siblings_replaced();
@@ -333,9 +333,9 @@ impl Simulated {
                     self.inserted(&content, same, &before);
                 }
             }
-            Request::Trim(lba, count) => self.cache.trim_run(*lba, *count),
-            Request::Forget(..) => {}
-            Request::Flush => self.cache.flush(),
+            CacheRequest::Trim(lba, count) => self.cache.trim_run(*lba, *count),
+            CacheRequest::Forget(..) => {}
+            CacheRequest::Flush => self.cache.flush(),
         }
     }
 
@@ -378,7 +378,7 @@ struct Outcome {
     packed: u64,
 }
 
-fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
+fn agree_on(what: &str, run: &Run<'_>, requests: &[CacheRequest]) -> Outcome {
     let engine = Engine::new(run);
     let mut simulated = Simulated::new(engine.layout, run.policy);
     let slot_bytes = engine.layout.subchunk_bytes;
@@ -387,7 +387,7 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
     for (number, request) in requests.iter().enumerate() {
         let at = || format!("{what}: request {number}, {request:?}");
         engine.make(request);
-        if let Request::Read(_, content) | Request::Write(_, content) = request {
+        if let CacheRequest::Read(_, content) | CacheRequest::Write(_, content) = request {
             for (fingerprint, stored) in std::mem::take(&mut *engine.inserted.lock()) {
                 outcome.packed += u64::from(stored.is_some_and(|stored| stored.bytes <= run.chunk as u32 - slot_bytes));
                 simulated.learn(content, fingerprint, stored);
@@ -405,7 +405,7 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
             WriteMode::Back => assert!(all_reads >= simulated.looks, "{}: {all_reads} metadata reads", at()),
             _ => assert_eq!(all_reads, simulated.looks, "{}: metadata reads of the simulator", at()),
         }
-        outcome.reads += u64::from(matches!(request, Request::Read(..)));
+        outcome.reads += u64::from(matches!(request, CacheRequest::Read(..)));
         (outcome.counts, outcome.region_reads) = (counts, region_reads);
     }
     assert_eq!(simulated.cache.wrong_hits(), 0, "{what}");
@@ -418,7 +418,7 @@ fn agree_on(what: &str, run: &Run<'_>, requests: &[Request]) -> Outcome {
 }
 
 /// Compares both in each write mode.
-fn agree_in_modes(what: &str, run: &Run<'_>, requests: &[Request]) -> Vec<Outcome> {
+fn agree_in_modes(what: &str, run: &Run<'_>, requests: &[CacheRequest]) -> Vec<Outcome> {
     let in_mode = |(mode, policy)| agree_on(&format!("{what}, {mode:?}"), &Run { mode, policy, ..*run }, requests);
     MODES.map(in_mode).into()
 }
@@ -427,7 +427,7 @@ fn agree_in_modes(what: &str, run: &Run<'_>, requests: &[Request]) -> Vec<Outcom
 fn agree_on_drawn(seed: u64, compression: Compression, chunk: usize) {
     let mut requests = drawn(seed);
     for request in &mut requests {
-        if let Request::Read(_, content) | Request::Write(_, content) = request {
+        if let CacheRequest::Read(_, content) | CacheRequest::Write(_, content) = request {
             // Some do not compress.
             let stored = 1 + mix64(u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[i])))
                 % (chunk as u64 * 5 / 4);
@@ -479,12 +479,12 @@ fn addresses_and_contents_of_one_hash_decide_alike() {
     let lba_of = |lba: Lba| Lba(addresses[lba.0 as usize % addresses.len()]);
     for request in &mut requests {
         match request {
-            Request::Read(lba, _) | Request::Trim(lba, _) => *lba = lba_of(*lba),
-            Request::Write(lba, content) => {
+            CacheRequest::Read(lba, _) | CacheRequest::Trim(lba, _) => *lba = lba_of(*lba),
+            CacheRequest::Write(lba, content) => {
                 let number = u64::from_le_bytes(std::array::from_fn(|i| content.fingerprint.0[i]));
                 (*lba, *content) = (lba_of(*lba), content_of(contents[number as usize % contents.len()]));
             }
-            Request::Forget(..) | Request::Flush => {}
+            CacheRequest::Forget(..) | CacheRequest::Flush => {}
         }
     }
     let held = settled(&mut requests);

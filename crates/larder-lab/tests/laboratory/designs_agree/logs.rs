@@ -24,7 +24,7 @@ use larder_device::{
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create, decision_log::DecisionLog, designs};
 use larder_format::StoreKind;
 use larder_sim::{
-    cache::{Content, Request},
+    cache::{CacheRequest, Content},
     decisions::{Decided, DecisionReplay, replay},
 };
 use parking_lot::Mutex;
@@ -123,10 +123,10 @@ fn drawn(seed: u64, chunk: usize) -> Vec<Asked> {
 }
 
 /// Returns the requests of a trace, with neighbours joined to one.
-fn joined(requests: &[Request]) -> Vec<Asked> {
-    let lba_of = |request: &Request| match request {
-        Request::Read(lba, _) | Request::Write(lba, _) | Request::Trim(lba, _) => Some(lba.0),
-        Request::Forget(..) | Request::Flush => None,
+fn joined(requests: &[CacheRequest]) -> Vec<Asked> {
+    let lba_of = |request: &CacheRequest| match request {
+        CacheRequest::Read(lba, _) | CacheRequest::Write(lba, _) | CacheRequest::Trim(lba, _) => Some(lba.0),
+        CacheRequest::Forget(..) | CacheRequest::Flush => None,
     };
     let mut len = 0;
     let runs = requests.chunk_by(move |a, b| {
@@ -141,16 +141,16 @@ fn joined(requests: &[Request]) -> Vec<Asked> {
     let asked = runs.map(|run| {
         let offset = lba_of(&run[0]).unwrap_or_default() * CHUNK as u64;
         match run[0] {
-            Request::Read(..) => Asked::Read(offset, run.len() * CHUNK),
-            Request::Write(..) => {
+            CacheRequest::Read(..) => Asked::Read(offset, run.len() * CHUNK),
+            CacheRequest::Write(..) => {
                 let chunks = run.iter().filter_map(|request| match request {
-                    Request::Write(_, content) => Some(*content),
+                    CacheRequest::Write(_, content) => Some(*content),
                     _ => None,
                 });
                 Asked::Write(offset, Written::Chunks(chunks.collect()), false)
             }
-            Request::Trim(..) => Asked::Trim(offset, (run.len() * CHUNK) as u64),
-            Request::Forget(..) | Request::Flush => Asked::Flush,
+            CacheRequest::Trim(..) => Asked::Trim(offset, (run.len() * CHUNK) as u64),
+            CacheRequest::Forget(..) | CacheRequest::Flush => Asked::Flush,
         }
     });
     asked.collect()

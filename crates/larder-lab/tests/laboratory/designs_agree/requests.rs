@@ -6,7 +6,7 @@ use larder_core::{Fingerprint, Lba};
 use larder_device::rng::{Rng, mix64};
 use larder_engine::WriteMode;
 use larder_sim::{
-    cache::{Content, Request},
+    cache::{CacheRequest, Content},
     replay::Batches,
 };
 use larder_trace::{ChunkRequest, FormatId, ReaderOptions, RechunkOptions, Rechunker, TraceResult};
@@ -92,7 +92,7 @@ const TRACES: [Trace; 21] = [
 /// Returns each real trace's name and first chunks, of `chunk` bytes.
 ///
 /// Without a folder of traces it returns none, and says so.
-pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<Request>)> {
+pub fn of_traces(chunk: usize) -> impl Iterator<Item = (String, Vec<CacheRequest>)> {
     let found = folder();
     if found.is_none() {
         println!("skipped: the real traces (no folder shared/traces beside the checkout)");
@@ -155,23 +155,23 @@ pub fn compressible(seed: u64, chunk: usize, stored: usize) -> Vec<u8> {
 /// Draws addresses and contents, few of them frequent, as in a Zipf distribution.
 ///
 /// The requests are writes, reads and trims.
-pub fn drawn(seed: u64) -> Vec<Request> {
+pub fn drawn(seed: u64) -> Vec<CacheRequest> {
     let mut rng = Rng::new(seed);
     let skewed = |rng: &mut Rng, n: u64| (n as f64).powf(rng.below(1 << 20) as f64 / f64::from(1 << 20)) as u64 % n;
     let requests = (0..REQUESTS).map(|_| {
         let lba = Lba(mix64(skewed(&mut rng, CHUNKS)) % CHUNKS);
         match rng.below(100) {
-            0..55 => Request::Read(lba, Content { fingerprint: Content::ZEROES, stored_bytes: CHUNK as u32 }),
-            55..57 => Request::Trim(lba, 1),
-            _ => Request::Write(lba, content_of(skewed(&mut rng, 900))),
+            0..55 => CacheRequest::Read(lba, Content { fingerprint: Content::ZEROES, stored_bytes: CHUNK as u32 }),
+            55..57 => CacheRequest::Trim(lba, 1),
+            _ => CacheRequest::Write(lba, content_of(skewed(&mut rng, 900))),
         }
     });
     requests.collect()
 }
 
 /// Returns true if the mode caches some of them: writes alone go around the cache in write-around.
-pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
-    mode != WriteMode::Around || requests.iter().any(|request| matches!(request, Request::Read(..)))
+pub fn caches_some(mode: WriteMode, requests: &[CacheRequest]) -> bool {
+    mode != WriteMode::Around || requests.iter().any(|request| matches!(request, CacheRequest::Read(..)))
 }
 
 /// Returns the first chunks of a trace, of `chunk` bytes, after the skipped ones.
@@ -180,7 +180,7 @@ pub fn caches_some(mode: WriteMode, requests: &[Request]) -> bool {
 /// to chunks. Larger ones, which cannot be divided, are taken for chunks as they are, stored in as
 /// much less. In a trace of addresses alone, all accesses to a chunk are one. If the trace is
 /// missing, it returns nothing and says so.
-fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Request> {
+fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<CacheRequest> {
     let (path, block) = (traces.join(trace.path), trace.block_bytes.unwrap_or(chunk));
     if !path.is_file() {
         println!("skipped: the trace {}", trace.path);
@@ -198,7 +198,7 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
     // the first.
     let mut stored: HashMap<Fingerprint, u32> = HashMap::new();
     for request in &mut requests {
-        if let Request::Read(_, content) | Request::Write(_, content) = request {
+        if let CacheRequest::Read(_, content) | CacheRequest::Write(_, content) = request {
             let bytes = content.stored_bytes as usize;
             let bytes = if block > chunk { (bytes * chunk).div_ceil(block) } else { bytes };
             content.stored_bytes = *stored.entry(content.fingerprint).or_insert(bytes as u32);
@@ -208,7 +208,7 @@ fn of_trace(traces: &Path, trace: &Trace, count: usize, chunk: usize) -> Vec<Req
     requests
 }
 
-fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usize, count: usize) -> Vec<Request> {
+fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usize, count: usize) -> Vec<CacheRequest> {
     let mut batches = Batches::new(chunks, chunk as u32);
     let mut numbers: HashMap<Lba, u64> = HashMap::new();
     let mut number = |lba: Lba| {
@@ -223,14 +223,14 @@ fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usiz
         }
         for request in batch {
             match *request {
-                Request::Read(lba, content) => requests.push(Request::Read(number(lba), content)),
-                Request::Write(lba, content) => requests.push(Request::Write(number(lba), content)),
-                Request::Trim(first, count) => {
-                    requests.extend((first.0..first.0 + count).map(|lba| Request::Trim(number(Lba(lba)), 1)));
+                CacheRequest::Read(lba, content) => requests.push(CacheRequest::Read(number(lba), content)),
+                CacheRequest::Write(lba, content) => requests.push(CacheRequest::Write(number(lba), content)),
+                CacheRequest::Trim(first, count) => {
+                    requests.extend((first.0..first.0 + count).map(|lba| CacheRequest::Trim(number(Lba(lba)), 1)));
                 }
-                Request::Flush => requests.push(Request::Flush),
+                CacheRequest::Flush => requests.push(CacheRequest::Flush),
                 // The trace does not tell the content after that.
-                Request::Forget(..) => {}
+                CacheRequest::Forget(..) => {}
             }
         }
     }
@@ -241,7 +241,7 @@ fn first_of(chunks: impl Iterator<Item = TraceResult<ChunkRequest>>, chunk: usiz
 /// Settles the reads on the volume's content, and returns the first content.
 ///
 /// That is the last write, or the content of the first read.
-pub fn settled(requests: &mut [Request]) -> Vec<Content> {
+pub fn settled(requests: &mut [CacheRequest]) -> Vec<Content> {
     let mut before: Vec<Option<Content>> = Vec::new();
     let mut now: HashMap<Lba, Content> = HashMap::new();
     let mut set = |lba: Lba, content: Option<Content>| {
@@ -253,22 +253,22 @@ pub fn settled(requests: &mut [Request]) -> Vec<Content> {
     };
     for request in requests {
         match request {
-            Request::Read(lba, content) => match now.get(lba) {
+            CacheRequest::Read(lba, content) => match now.get(lba) {
                 Some(known) => *content = *known,
                 None => {
                     set(*lba, Some(*content));
                     now.insert(*lba, *content);
                 }
             },
-            Request::Write(lba, content) => {
+            CacheRequest::Write(lba, content) => {
                 set(*lba, None);
                 now.insert(*lba, *content);
             }
-            Request::Trim(lba, _) => {
+            CacheRequest::Trim(lba, _) => {
                 set(*lba, None);
                 now.insert(*lba, content_of(0));
             }
-            Request::Forget(..) | Request::Flush => {}
+            CacheRequest::Forget(..) | CacheRequest::Flush => {}
         }
     }
     before.into_iter().map(|content| content.unwrap_or_else(|| content_of(0))).collect()

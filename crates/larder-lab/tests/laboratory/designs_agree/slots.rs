@@ -30,7 +30,7 @@ use larder_engine::{
     designs::{self, EngineDesign},
 };
 use larder_sim::{
-    cache::{Content, ReplayCache, Request, WritePolicy},
+    cache::{CacheRequest, Content, ReplayCache, WritePolicy},
     slotted::SlottedCache,
 };
 use std::{sync::Arc, time::Duration};
@@ -87,17 +87,17 @@ struct Simulated<D> {
 }
 
 impl<D: Slotted> Simulated<D> {
-    fn make(&mut self, request: &Request) {
+    fn make(&mut self, request: &CacheRequest) {
         match request {
-            Request::Read(lba, content) => self.read_hits += u64::from(self.cache.read(*lba, content)),
-            Request::Write(lba, content) => {
+            CacheRequest::Read(lba, content) => self.read_hits += u64::from(self.cache.read(*lba, content)),
+            CacheRequest::Write(lba, content) => {
                 self.cache.write(*lba, content);
                 // As the engine does after each request.
                 self.cache.clean(*lba);
             }
-            Request::Trim(lba, count) => self.cache.trim_run(*lba, *count),
-            Request::Forget(..) => {}
-            Request::Flush => self.cache.flush(),
+            CacheRequest::Trim(lba, count) => self.cache.trim_run(*lba, *count),
+            CacheRequest::Forget(..) => {}
+            CacheRequest::Flush => self.cache.flush(),
         }
     }
 
@@ -154,28 +154,28 @@ impl Engine {
     }
 
     /// Makes a request, and waits until all its background work is over.
-    fn make(&mut self, request: &Request) {
+    fn make(&mut self, request: &CacheRequest) {
         let Engine { runtime, cache, .. } = &*self;
         let at = |lba: &Lba| lba.0 * CHUNK as u64;
         let failed = match request {
-            Request::Read(lba, content) => {
+            CacheRequest::Read(lba, content) => {
                 let read = runtime.block_on(cache.read(at(lba), IoBuf::new(CHUNK)));
                 if let Ok(read) = &read {
                     assert!(read[..] == bytes_of(content)[..], "{request:?} reads something else");
                 }
                 read.err().map(|error| error.to_string())
             }
-            Request::Write(lba, content) => {
+            CacheRequest::Write(lba, content) => {
                 let data = IoBuf::copy_of(&bytes_of(content)).freeze();
                 let written = runtime.block_on(cache.write(at(lba), data, WriteFlags::default()));
                 written.err().map(|error| error.to_string())
             }
-            Request::Trim(lba, count) => {
+            CacheRequest::Trim(lba, count) => {
                 let trimmed = cache.zero(at(lba), count * CHUNK as u64, ZeroFlags::default());
                 runtime.block_on(trimmed).err().map(|error| error.to_string())
             }
-            Request::Forget(..) => None,
-            Request::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
+            CacheRequest::Forget(..) => None,
+            CacheRequest::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
         };
         assert_eq!(failed, None, "{request:?}");
         runtime.block_on(cache.settle());
@@ -186,8 +186,8 @@ impl Engine {
         let changed = cache.status().metadata_entries_changed - self.entries;
         self.entries += changed;
         self.pages.change(changed);
-        let is_dirty = self.mode == WriteMode::Back && matches!(request, Request::Write(..)) && changed > 0;
-        if is_dirty || matches!(request, Request::Flush) {
+        let is_dirty = self.mode == WriteMode::Back && matches!(request, CacheRequest::Write(..)) && changed > 0;
+        if is_dirty || matches!(request, CacheRequest::Flush) {
             self.pages.write();
         }
     }
@@ -208,7 +208,7 @@ fn agrees_on<D: Slotted + 'static>(
     name: &str,
     what: &str,
     slots: u64,
-    mut requests: Vec<Request>,
+    mut requests: Vec<CacheRequest>,
     make: impl Fn(FlashSize) -> D,
 ) {
     let design = designs::named(name).expect("the engine runs it");

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 /// The index's work for a request of one chunk.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Asked {
+pub struct IndexTimes {
     /// The time to find the address, and for a write its content.
     pub lookup: Duration,
     /// The time to insert it, the cost of room included.
@@ -61,7 +61,7 @@ impl Index {
     ///
     /// # Errors
     /// A sentence: the design finds no room.
-    pub fn ask(&mut self, lba: u64, is_write: bool, content: u128, stored_len: u32) -> Result<Asked, String> {
+    pub fn ask(&mut self, lba: u64, is_write: bool, content: u128, stored_len: u32) -> Result<IndexTimes, String> {
         let (lba, fingerprint) = (Lba(lba), Fingerprint(content.to_le_bytes()));
         self.region.inform(&mut self.design, Question::Address(lba));
         self.region.inform(&mut self.design, Question::Content(&fingerprint));
@@ -70,7 +70,7 @@ impl Index {
         let duplicate = if is_write || found == Lookup::Miss { self.design.find_duplicate(&fingerprint) } else { None };
         let lookup = began.elapsed();
         if !is_write && found != Lookup::Miss {
-            return Ok(Asked { lookup, ..Asked::default() });
+            return Ok(IndexTimes { lookup, ..IndexTimes::default() });
         }
         let began = Instant::now();
         if !self.design.has_room(1) {
@@ -88,7 +88,7 @@ impl Index {
         }
         let update = began.elapsed();
         self.region.write(&mut self.design);
-        Ok(Asked { lookup, update, is_new: is_write && duplicate.is_none() })
+        Ok(IndexTimes { lookup, update, is_new: is_write && duplicate.is_none() })
     }
 
     fn place(&mut self, wanted: &Wanted) -> Result<Place, String> {

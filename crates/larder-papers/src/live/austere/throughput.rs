@@ -7,7 +7,7 @@
 
 use super::super::{
     Case, Means,
-    load::{Figures, Load, before},
+    load::{Load, LoadFigures, before},
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
@@ -55,12 +55,12 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
         let mut hits = Table::new(title, "Read hit ratio (%)", x_label, &columns);
         let names = std::iter::once("no cache").chain(variants.iter().map(|variant| variant.name));
         for (variant, name) in names.enumerate() {
-            let line = |of: fn(&Figures) -> Option<f64>| -> Vec<Option<f64>> {
+            let line = |of: fn(&LoadFigures) -> Option<f64>| -> Vec<Option<f64>> {
                 (0..columns.len()).map(|column| at(first + column, variant).and_then(of)).collect()
             };
             throughput.push(name, line(|figures| Some(figures.mib_per_s())));
             if variant > 0 {
-                hits.push(name, line(Figures::hit_percent));
+                hits.push(name, line(LoadFigures::hit_percent));
             }
         }
         let subtitle = "One request at a time; caches of half of the working set before a 7,200 rpm disk";

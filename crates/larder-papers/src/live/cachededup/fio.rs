@@ -8,7 +8,7 @@
 
 use super::super::{
     Case, Means,
-    load::{Figures, Load, before, on_rig},
+    load::{Load, LoadFigures, before, on_rig},
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
@@ -37,19 +37,19 @@ const REPEATS: usize = 5;
 
 /// The measured operation.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum LoadKind {
     ColdReads,
     WarmReads,
     Writes,
 }
 
-const KINDS: [(Kind, &str); 3] =
-    [(Kind::ColdReads, "reads, cold"), (Kind::WarmReads, "reads, warm"), (Kind::Writes, "writes")];
+const KINDS: [(LoadKind, &str); 3] =
+    [(LoadKind::ColdReads, "reads, cold"), (LoadKind::WarmReads, "reads, warm"), (LoadKind::Writes, "writes")];
 
 /// Runs Figure 10: one job, 1 GB.
 pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let label = "Latency (us)";
-    let table = measured(means, 1, 1 << 30, label, Figures::mean_us)?;
+    let table = measured(means, 1, 1 << 30, label, LoadFigures::mean_us)?;
     let added = |kind: &str, pair: [&str; 2]| {
         let [with, without] = pair.map(|name| of(&table, kind, name));
         let ours = with.zip(without).map(|(with, without)| Span::at(with - without));
@@ -70,7 +70,7 @@ pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
 
 /// Runs Figure 11: eight jobs, 512 MB each.
 pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
-    let table = measured(means, 8, 8 * (512 << 20), "Throughput (MiB/s)", Figures::mib_per_s)?;
+    let table = measured(means, 8, 8 * (512 << 20), "Throughput (MiB/s)", LoadFigures::mib_per_s)?;
     let kept = |kind: &str, pair: [&str; 2]| {
         let [with, without] = pair.map(|name| of(&table, kind, name));
         let ours = with.zip(without).map(|(with, without)| Span::at(with / without));
@@ -104,7 +104,7 @@ fn measured(
     jobs: usize,
     bytes: u64,
     label: &str,
-    of: impl Fn(&Figures) -> f64 + Sync,
+    of: impl Fn(&LoadFigures) -> f64 + Sync,
 ) -> Result<Table, String> {
     let blocks = ((bytes as f64 * means.scale) as u64 / u64::from(CHUNK_BYTES)).max(8);
     let designs = designs();
@@ -118,8 +118,8 @@ fn measured(
         let cases: Vec<Case> =
             designs.iter().map(|(_, design)| case(kind, design, jobs, blocks)).collect::<Result<_, _>>()?;
         let found = means.each(&cases, |(plan, load)| {
-            let repeats = if kind == Kind::ColdReads { 1 } else { REPEATS };
-            let mut best: Option<Figures> = None;
+            let repeats = if kind == LoadKind::ColdReads { 1 } else { REPEATS };
+            let mut best: Option<LoadFigures> = None;
             for _ in 0..repeats {
                 let figures = on_rig(plan, means.time, load, &means.ending)?;
                 best = Some(best.filter(|best| best.elapsed <= figures.elapsed).unwrap_or(figures));
@@ -131,16 +131,16 @@ fn measured(
     Ok(table)
 }
 
-fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, String> {
-    let blocks = if kind == Kind::ColdReads { blocks.min(COLD_MAX) } else { blocks };
-    let op = if kind == Kind::Writes { Op::Write } else { Op::Read };
+fn case(kind: LoadKind, design: &str, jobs: usize, blocks: u64) -> Result<Case, String> {
+    let blocks = if kind == LoadKind::ColdReads { blocks.min(COLD_MAX) } else { blocks };
+    let op = if kind == LoadKind::Writes { Op::Write } else { Op::Read };
     let apart = DISK_BYTES / u64::from(CHUNK_BYTES) / blocks;
     let mut places: Vec<u64> = (0..blocks).collect();
     let mut rng = Rng::new(SEED);
     rng.shuffle(&mut places);
     let mut requests: Vec<PaperRequest> = places.iter().map(|place| request(op, *place, apart)).collect();
     let mut warmup = 0;
-    if kind == Kind::WarmReads {
+    if kind == LoadKind::WarmReads {
         // A quick origin fills the cache; the measured requests do not reach it.
         warmup = requests.len();
         rng.shuffle(&mut places);
@@ -150,7 +150,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
     let data_bytes = CACHE_BYTES_MIN.max(2 * blocks * u64::from(CHUNK_BYTES));
     let plan = Plan {
         volume: Volume::Cached(cache(design, data_bytes)?),
-        disk: if kind == Kind::WarmReads { Profile::Nvme } else { DISK },
+        disk: if kind == LoadKind::WarmReads { Profile::Nvme } else { DISK },
         flash: FLASH,
         disk_bytes: DISK_BYTES,
         block_bytes: CHUNK_BYTES,
@@ -162,7 +162,7 @@ fn case(kind: Kind, design: &str, jobs: usize, blocks: u64) -> Result<Case, Stri
         block_bytes: CHUNK_BYTES,
         outstanding: jobs,
         warmup,
-        settles: kind == Kind::WarmReads,
+        settles: kind == LoadKind::WarmReads,
     };
     Ok((plan, load))
 }

@@ -15,7 +15,7 @@
 use super::super::{
     Case, Means,
     disk::DiskContent,
-    load::{Figures, Load, before, requests, requests_with, side_by_side},
+    load::{Load, LoadFigures, before, requests, requests_with, side_by_side},
     rig::{Plan, Volume},
 };
 use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
@@ -107,7 +107,7 @@ pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
 }
 
 /// A figure of a load.
-type Figure = (&'static str, fn(&Figures) -> Option<f64>);
+type Figure = (&'static str, fn(&LoadFigures) -> Option<f64>);
 
 const LATENCY: Figure = ("I/O latency (us)", |figures| Some(figures.mean_us()));
 const FIGURES: [Figure; 5] = [
@@ -115,7 +115,7 @@ const FIGURES: [Figure; 5] = [
     ("Read latency (us)", |figures| figures.reads.mean_us()),
     ("Write latency (us)", |figures| figures.writes.mean_us()),
     ("IOPS", |figures| Some(figures.iops())),
-    ("Read hit ratio (%)", Figures::hit_percent),
+    ("Read hit ratio (%)", LoadFigures::hit_percent),
 ];
 
 /// LRU's place among the cases of a trace.
@@ -136,7 +136,7 @@ struct Row {
     name: String,
     title: String,
     /// The figures of each volume.
-    found: Vec<Figures>,
+    found: Vec<LoadFigures>,
 }
 
 /// Returns the tables, beside the statements of the paper's text.

@@ -11,7 +11,7 @@
 
 use super::super::{
     Case, Means,
-    load::{Figures, Load, before, on_rig, requests},
+    load::{Load, LoadFigures, before, on_rig, requests},
     rig::{CacheOf, Plan, Volume},
 };
 use super::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
@@ -115,8 +115,8 @@ fn cases(
 }
 
 /// Runs each case, the rounds one after the other, so that a disturbed round disturbs all cases.
-fn quickest(cases: &[Case], means: &Means) -> Result<Vec<Figures>, String> {
-    let mut best: Vec<Option<Figures>> = vec![None; cases.len()];
+fn quickest(cases: &[Case], means: &Means) -> Result<Vec<LoadFigures>, String> {
+    let mut best: Vec<Option<LoadFigures>> = vec![None; cases.len()];
     for _ in 0..REPEATS {
         let round = means.each(cases, |(plan, load)| on_rig(plan, means.time, load, &means.ending))?;
         for (best, figures) in best.iter_mut().zip(round) {
@@ -128,7 +128,7 @@ fn quickest(cases: &[Case], means: &Means) -> Result<Vec<Figures>, String> {
     Ok(best.into_iter().flatten().collect())
 }
 
-fn report(found: &[Figures]) -> PaperReport {
+fn report(found: &[LoadFigures]) -> PaperReport {
     let names: Vec<&str> = VARIANTS.iter().map(|variant| variant.name).collect();
     let mut times = Table::new("Boot storm", "Read response time over that without a cache", "Variant", &names);
     let mut absolute =
@@ -137,11 +137,11 @@ fn report(found: &[Figures]) -> PaperReport {
     let mut misses = None;
     for (name, found) in ["0% hits", "100% hits"].into_iter().zip(found.chunks(VARIANTS.len() + 1)) {
         let Some((base, found)) = found.split_first() else { continue };
-        let over = |figures: &Figures| Some(figures.reads.mean_us()? / base.reads.mean_us()?);
+        let over = |figures: &LoadFigures| Some(figures.reads.mean_us()? / base.reads.mean_us()?);
         times.push(name, found.iter().map(over));
         misses = misses.or(Span::over(found.iter().filter_map(over)));
         absolute.push(name, std::iter::once(base).chain(found).map(|figures| figures.reads.mean_us()));
-        ratios.push(name, found.iter().map(Figures::hit_percent));
+        ratios.push(name, found.iter().map(LoadFigures::hit_percent));
     }
     for (variant, published) in VARIANTS.iter().zip(PUBLISHED_HITS) {
         times.publish("100% hits", variant.name, published);

@@ -11,7 +11,7 @@
 
 use super::super::{
     Case, Means,
-    load::{Figures, Load, before, requests},
+    load::{Load, LoadFigures, before, requests},
     rig::{Plan, Volume},
 };
 use super::{DISK, EXTENT, EXTENT_BYTES, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
@@ -54,7 +54,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     Ok(table.report(lab, &of_all, &of_profiles))
 }
 
-fn point(figures: &Figures) -> Point {
+fn point(figures: &LoadFigures) -> Point {
     Point { iops: figures.iops(), read_us: figures.reads.mean_us(), hit_percent: figures.hit_percent() }
 }
 

@@ -15,7 +15,7 @@ fn lines() -> Chart {
         x_label: "Flash (MiB)".to_owned(),
         y_label: "Read hit ratio (%)".to_owned(),
         y: Scale::Linear,
-        kind: Kind::Lines { x: Scale::Log },
+        kind: ChartKind::Lines { x: Scale::Log },
         series: vec![
             series("lru", 0.5, false),
             series("arc", 0.6, false),
@@ -38,7 +38,7 @@ fn bars() -> Chart {
         role: if is_reference { Role::Reference } else { Role::Measured },
     };
     Chart {
-        kind: Kind::Bars(["webvm", "homes", "mail"].map(str::to_owned).to_vec()),
+        kind: ChartKind::Bars(["webvm", "homes", "mail"].map(str::to_owned).to_vec()),
         series: vec![
             series("lru", &[31.4, 20.0, 55.5], false),
             series("d-arc", &[44.0, 33.27, 81.0], false),
@@ -149,7 +149,7 @@ fn designs_with_options_have_names_that_are_whole_and_apart() {
             .collect();
         let points = (0..count).map(|at| (at as f64, 1000.0 + at as f64)).collect();
         let chart = Chart {
-            kind: Kind::Bars(names.clone()),
+            kind: ChartKind::Bars(names.clone()),
             series: vec![Series { name: "hits".to_owned(), points, role: Role::Measured }],
             ..bars()
         };

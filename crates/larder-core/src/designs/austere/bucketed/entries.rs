@@ -18,7 +18,7 @@
 //! It does not read or write the region, and leaves durability to the caller.
 
 use crate::{
-    region::{ListChange, MetadataSlot, RegionEntry},
+    region::{ListChange, RegionEntry, RunMetadata},
     types::{Lba, SlotId},
 };
 use hashbrown::{HashMap, HashSet};
@@ -64,7 +64,7 @@ struct Known {
     /// The entry to write, if the flash has another.
     to_write: Option<Arc<RegionEntry>>,
     /// The list without held addresses, and the number of held ones, if there are any.
-    settled: Option<(Box<MetadataSlot>, usize)>,
+    settled: Option<(Box<RunMetadata>, usize)>,
     /// Its number in [`Entries::read`]: the newest for its slot.
     read: u64,
 }
@@ -155,7 +155,7 @@ impl Entries {
     /// Adds `lba` to the list of `slot`, whose entry is known; on flash after it is settled.
     ///
     /// `change` returns the effect of adding it to a list.
-    pub fn share(&mut self, slot: SlotId, lba: Lba, until: Until, change: impl Fn(&MetadataSlot) -> ListChange) {
+    pub fn share(&mut self, slot: SlotId, lba: Lba, until: Until, change: impl Fn(&RunMetadata) -> ListChange) {
         let early = self.early.get(&slot).copied().filter(|&early| early != lba);
         let Some(known) = self.known.get_mut(&slot) else { return };
         let Some(now) = &known.entry else { return };
@@ -219,7 +219,7 @@ impl Entries {
     }
 
     /// Adds a held `lba` to the list on flash. `change` is as for [`Entries::share`].
-    pub fn settle(&mut self, lba: Lba, change: impl Fn(&MetadataSlot) -> ListChange) {
+    pub fn settle(&mut self, lba: Lba, change: impl Fn(&RunMetadata) -> ListChange) {
         let Some(slot) = self.unhold(lba) else { return };
         if self.early.get(&slot) == Some(&lba) {
             // The flash has it.
@@ -316,7 +316,7 @@ impl Entries {
     pub fn ram_bytes(&self) -> usize {
         let lists = self.known.values().filter(|known| known.settled.is_some()).count();
         self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
-            + lists * size_of::<MetadataSlot>()
+            + lists * size_of::<RunMetadata>()
             + self.read.capacity() * size_of::<(u64, SlotId)>()
             + (self.changed.capacity() + self.is_changed.capacity()) * size_of::<SlotId>()
             // B-trees that are half full.
@@ -384,13 +384,13 @@ mod tests {
     const SLOT: SlotId = SlotId(8);
 
     /// Addresses whose numbers differ by tens are siblings.
-    fn change(lba: u64) -> impl Fn(&MetadataSlot) -> ListChange {
+    fn change(lba: u64) -> impl Fn(&RunMetadata) -> ListChange {
         move |list| list.change(Lba(lba), |other| other.0 % 10 == lba % 10)
     }
 
     /// Returns entries with a run that was stored for address 1.
     fn entries() -> Entries {
-        let mut metadata = MetadataSlot::EMPTY;
+        let mut metadata = RunMetadata::EMPTY;
         metadata.reset(Fingerprint([7; 16]), 100, Lba(1));
         let place = Place { slot: SLOT, generation: 3, offset: 0, stored_len: 100, crc: 0, encoding: 0 };
         let mut entries = Entries::default();

@@ -8,16 +8,16 @@
 pub(crate) mod refusal;
 
 use crate::{
-    asked::refusal::Refusal,
     config::CreateOptions,
     designs::{DESIGNS, EngineDesign, names_of},
     error::EngineError,
+    requested::refusal::Refusal,
 };
 use larder_format::Compression;
 
 /// Options of a new cache that may be left to its design.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked {
+pub struct RequestedOptions {
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
     /// Bytes of a WEU.
@@ -30,11 +30,11 @@ pub struct Asked {
     pub fp_index_percent: Option<u8>,
 }
 
-impl From<&CreateOptions> for Asked {
+impl From<&CreateOptions> for RequestedOptions {
     /// Converts all options. A full FP index counts as not asked for, because a design has it by
     /// itself.
-    fn from(options: &CreateOptions) -> Asked {
-        Asked {
+    fn from(options: &CreateOptions) -> RequestedOptions {
+        RequestedOptions {
             chunk_bytes: options.chunk_bytes,
             weu_bytes: Some(options.weu_bytes),
             compression: Some(options.compression),
@@ -50,7 +50,7 @@ impl EngineDesign {
     /// # Errors
     /// One sentence on the options that the design cannot have, with the designs that take all
     /// asked options, if any.
-    pub fn options(&self, asked: &Asked) -> Result<CreateOptions, EngineError> {
+    pub fn options(&self, asked: &RequestedOptions) -> Result<CreateOptions, EngineError> {
         match self.look_at(asked) {
             Ok(options) => Ok(options),
             Err(Refusal { why, instead }) => {
@@ -66,10 +66,10 @@ impl EngineDesign {
     /// # Errors
     /// As [`EngineDesign::options`].
     pub fn check(&self, options: &CreateOptions) -> Result<(), EngineError> {
-        self.options(&Asked::from(options)).map(|_| ())
+        self.options(&RequestedOptions::from(options)).map(|_| ())
     }
 
-    fn look_at(&self, asked: &Asked) -> Result<CreateOptions, Refusal> {
+    fn look_at(&self, asked: &RequestedOptions) -> Result<CreateOptions, Refusal> {
         if asked.fp_index_percent.is_some() && !self.can_share() {
             return Err(Refusal::new("does not deduplicate, and has no FP index", "leave its size out"));
         }
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     /// All askable options, in all combinations.
-    fn all() -> impl Iterator<Item = Asked> {
+    fn all() -> impl Iterator<Item = RequestedOptions> {
         let chunks = [4 << 10, 8 << 10, 32 << 10];
         let weus = [None, Some(8 << 10), Some(1 << 20)];
         let compressions = [None, Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd)];
@@ -102,8 +102,9 @@ mod tests {
             weus.into_iter().flat_map(move |weu_bytes| {
                 compressions.into_iter().flat_map(move |compression| {
                     dedups.into_iter().flat_map(move |dedup| {
-                        let asked = Asked { chunk_bytes, weu_bytes, compression, dedup, fp_index_percent: None };
-                        percents.into_iter().map(move |fp_index_percent| Asked { fp_index_percent, ..asked })
+                        let asked =
+                            RequestedOptions { chunk_bytes, weu_bytes, compression, dedup, fp_index_percent: None };
+                        percents.into_iter().map(move |fp_index_percent| RequestedOptions { fp_index_percent, ..asked })
                     })
                 })
             })
