@@ -288,7 +288,7 @@ impl Shared {
             }
             let (idle, crowded) = {
                 let state = self.state.lock();
-                let (used, crowded) = (state.log.area.used_percent(), self.log_is_crowded(&state));
+                let (used, crowded) = (state.log.area().used_percent(), self.log_is_crowded(&state));
                 let due = used >= DUE_PERCENT || crowded && self.checkpoint_helps(&state);
                 (!due || state.flash_failed.is_some(), crowded && state.flash_failed.is_none())
             };
@@ -304,7 +304,7 @@ impl Shared {
                 wanted.await;
                 continue;
             }
-            self.state.lock().log.checkpoint_tries += 1;
+            self.state.lock().log.try_checkpoint();
             match self.checkpoint(false).await {
                 Ok(()) => (tries, refused) = (0, None),
                 Err(error) => {
@@ -347,10 +347,7 @@ impl Shared {
             EngineError::Flash(_) => {}
             // A failed flush of the origin, a checkpoint that is too large, or the cache's end: not
             // the flash's fault.
-            error => {
-                let mut state = self.state.lock();
-                state.log.checkpoint_failed = Some((state.log.checkpoint_tries, error));
-            }
+            error => self.state.lock().log.checkpoint_fails(error),
         }
     }
 
@@ -386,7 +383,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.design.checkpoint_begins();
             state.unlogged.export_begins();
-            (state.log.area.position(), state.log.first_seq)
+            (state.log.area().position(), state.log.first_seq())
         };
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
@@ -435,8 +432,7 @@ impl Shared {
         // (6)
         {
             let mut state = self.state.lock();
-            state.log.area.free_before(&position);
-            state.log.checkpoint_failed = None;
+            state.log.checkpoint_is_durable(&position);
             state.design.checkpoint_is_durable();
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);

@@ -229,7 +229,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         );
         add("origin_doubtful", Severity::Warning, what);
     }
-    if let Some((_, error)) = &state.log.checkpoint_failed {
+    if let Some(error) = state.log.last_checkpoint_error() {
         let what = format!("the last checkpoint failed ({error}); it is tried again");
         add("checkpoint_failing", Severity::Warning, what);
     }

@@ -358,7 +358,7 @@ impl Shared {
             let state = self.state.lock();
             // Each destaged chunk adds an entry; the commit keeps the waiting ones within their
             // limit.
-            let many = state.log.entries.len() >= self.pending_entries_max();
+            let many = state.log.len() >= self.pending_entries_max();
             if many { state.log.next_seq() } else { newest + 1 }
         };
         match self.commit(upto).await {
@@ -367,7 +367,7 @@ impl Shared {
                 let state = self.state.lock();
                 // Data that is not durable may have an older clean copy on flash: only the fence
                 // keeps that away.
-                let durable = state.log.durable_below.saturating_sub(1);
+                let durable = state.log.durable_below().saturating_sub(1);
                 Ok(if state.fence.is_up() { newest } else { newest.min(durable) })
             }
             Err(_) => Err(()),

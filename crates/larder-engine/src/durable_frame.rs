@@ -32,7 +32,7 @@ impl Shared {
 
     /// Returns the newest frame that is durable.
     pub(crate) fn durable_frame(&self) -> u64 {
-        self.state.lock().log.area.durable_frame()
+        self.state.lock().log.area().durable_frame()
     }
 
     /// Returns once the frame of this number is durable.

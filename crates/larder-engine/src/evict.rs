@@ -156,7 +156,7 @@ impl Shared {
         if self.log_is_crowded(state) {
             return self.signals.checkpoint_wanted.notify();
         }
-        let waiting = self.pending_entries_max().saturating_sub(state.log.entries.len());
+        let waiting = self.pending_entries_max().saturating_sub(state.log.len());
         let max = waiting.min(self.pending_entries_max() / DROPPED_SHARE);
         let dropped = state.design.drop_clean_zeroes(all, max);
         state.decisions.note(|| (Event::Drop { all, max: max as u64 }, Answer::Count(dropped.len() as u64)));
@@ -262,8 +262,9 @@ impl Shared {
     pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
         let State { design, writer, log, .. } = &mut *state;
         let slots = design.in_the_way(lba);
-        let mut can_go =
-            |slot| design.is_freed(slot, log.durable_below) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot);
+        let mut can_go = |slot| {
+            design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot)
+        };
         if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
             return false;
         }

@@ -76,7 +76,7 @@ impl Shared {
             let checkpointed = self.signals.checkpointed.listen();
             {
                 let state = self.state.lock();
-                if state.log.durable_below >= upto {
+                if state.log.durable_below() >= upto {
                     return Ok(());
                 }
                 if let Some(error) = &state.flash_failed {
@@ -101,7 +101,7 @@ impl Shared {
     pub async fn commit_everything(self: &Arc<Self>, use_reserve: bool) -> Result<(), EngineError> {
         let (goal, asked) = {
             let state = self.state.lock();
-            (state.log.clean_closed + 1, state.log.asked_now())
+            (state.log.clean_closed() + 1, state.log.asked_now())
         };
         // The segments' clean mappings are logged once they are written. That is after the start of
         // the commit that closed them, so one more commit makes those entries durable.
@@ -110,7 +110,7 @@ impl Shared {
             let checkpointed = self.signals.checkpointed.listen();
             {
                 let state = self.state.lock();
-                if state.log.clean_closed > goal {
+                if state.log.clean_closed() > goal {
                     break;
                 }
                 if let Some(error) = &state.flash_failed {
@@ -127,8 +127,8 @@ impl Shared {
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
     pub(crate) fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
-        if let Some(error) = state.log.error.clone().filter(|_| state.log.commits > asked.commits) {
-            return Err(EngineError::Io(error));
+        if let Some(error) = state.log.commit_error(asked) {
+            return Err(EngineError::Io(error.clone()));
         }
         if !use_reserve
             && self.commit_is_crowded(state)
@@ -136,7 +136,7 @@ impl Shared {
         {
             return Err(error);
         }
-        if state.log.ended { Err(EngineError::Closed) } else { Ok(()) }
+        if state.log.has_ended() { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Asks the committer for a commit of the entries below `upto`.
@@ -145,12 +145,7 @@ impl Shared {
     }
 
     fn request(&self, upto: u64, close_clean: bool, use_reserve: bool) {
-        let mut state = self.state.lock();
-        let upto = upto.min(state.log.next_seq());
-        state.log.wanted_below = state.log.wanted_below.max(upto);
-        state.log.close_clean |= close_clean;
-        state.log.use_reserve |= use_reserve;
-        drop(state);
+        self.state.lock().log.request(upto, close_clean, use_reserve);
         self.signals.commit_wanted.notify();
     }
 
@@ -165,15 +160,13 @@ impl Shared {
                 let state = self.state.lock();
                 // The checkpoint that frees the log has the rest of it, and commits the entries
                 // that wait by then.
-                let crowded = self.commit_is_crowded(&state) && !state.log.use_reserve;
-                let log = &state.log;
-                let wanted = log.wanted_below > log.durable_below || log.close_clean || log.lacks_frame();
+                let crowded = self.commit_is_crowded(&state) && !state.log.may_use_reserve();
                 // Entries without a waiting task are not tried again and again, and do not keep a
                 // cache from ending.
-                let (entries, held) = (state.log.entries.len(), state.design.held_entries());
+                let (entries, held) = (state.log.len(), state.design.held_entries());
                 let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && held >= HELD_ENTRIES_MAX / 2;
                 let many = is_full && !failed && !self.life.is_committer_alone();
-                ((wanted || many) && !state.log.dead, crowded)
+                ((state.log.is_requested() || many) && !state.log.is_dead(), crowded)
             };
             if work && crowded && !self.is_closing() {
                 self.signals.checkpoint_wanted.notify();
@@ -183,15 +176,8 @@ impl Shared {
                 failed = result.is_err();
                 {
                     let mut state = self.state.lock();
-                    state.log.commits += 1;
-                    state.log.error = result.err();
-                    if failed {
-                        state.log.wanted_below = 0;
-                        state.log.close_clean = false;
-                        state.log.use_reserve = false;
-                        state.log.frame_wanted = 0;
-                    }
-                    if state.log.area.used_percent() >= 50 {
+                    state.log.end_commit(result);
+                    if state.log.area().used_percent() >= 50 {
                         self.signals.checkpoint_wanted.notify();
                     }
                 }
@@ -199,7 +185,7 @@ impl Shared {
                 self.signals.committed.notify();
             } else if self.life.is_committer_alone() {
                 // The last task to end: the others may still need commits.
-                self.state.lock().log.ended = true;
+                self.state.lock().log.end();
                 self.signals.committed.notify();
                 return;
             } else {
@@ -213,12 +199,9 @@ impl Shared {
         // (1)
         let (count, first_seq, segments_below, closed_clean, names_records) = {
             let mut state = self.state.lock();
-            let all = std::mem::replace(&mut state.log.close_clean, false);
-            state.log.use_reserve = false;
+            let all = state.log.begin_commit();
             state.close_for_commit(self.geometry.flash_tag, all);
-            let count = state.log.entries.len();
-            let records = state.log.entries.iter().any(names_record);
-            (count, state.log.first_seq, state.writer.next_seq(), all, records)
+            (state.log.len(), state.log.first_seq(), state.writer.next_seq(), all, state.log.has_any(names_record))
         };
         // (2)
         self.send_segments();
@@ -241,7 +224,7 @@ impl Shared {
         // Metadata slots that waited for the commit.
         self.send_segments();
         if closed_clean {
-            self.state.lock().log.clean_closed += 1;
+            self.state.lock().log.clean_is_closed();
         }
         Ok(())
     }
@@ -259,11 +242,7 @@ impl Shared {
         if let Some(error) = &state.flash_failed {
             return Err(error.clone());
         }
-        state.log.area.advance(bytes);
-        state.log.previous_crc = crc;
-        state.log.entries.drain(..entries);
-        state.log.first_seq += entries as u64;
-        state.log.durable_below = state.log.first_seq;
+        state.log.frame_is_durable(bytes, entries, crc);
         state.note_committed();
         Ok(entries)
     }
@@ -298,31 +277,31 @@ impl Shared {
             return Err(error);
         }
         let sector = layout.sector_bytes;
-        let mut entries_max = layout.frame_entries_max().min(count).min(state.log.entries.len());
+        let mut entries_max = layout.frame_entries_max().min(count).min(state.log.len());
         // The frame fills the end of the region: bytes that it skips are lost until a checkpoint
         // frees them.
-        let before_end = entries_that_fit(state.log.area.before_end() / u64::from(sector) * u64::from(sector));
+        let before_end = entries_that_fit(state.log.area().before_end() / u64::from(sector) * u64::from(sector));
         if (1..entries_max).contains(&before_end) {
             entries_max = before_end;
         }
         let bytes = frame_bytes_for(entries_max, sector);
-        let position = state.log.area.position();
+        let position = state.log.area().position();
         // A checkpoint makes room. It needs commits itself, and writers keep a quarter of the log
         // free for them. Only a checkpoint that fails again and again leads to a full log.
         let full = || {
             IoError::new(IoErrorKind::NoSpace, IoOp::Write, 0, 0)
                 .with_detail("the metadata log is full, and no checkpoint could be written")
         };
-        let offset = state.log.area.place(bytes as u64).ok_or_else(full)?;
+        let offset = state.log.area().place(bytes as u64).ok_or_else(full)?;
         let start = FrameStart {
             flash_tag: self.geometry.flash_tag,
             frame_seq: position.frame_seq,
             first_entry_seq,
             durable_frame_seq: position.frame_seq.saturating_sub(1),
-            previous_crc: state.log.previous_crc,
+            previous_crc: state.log.previous_crc(),
         };
-        debug_assert_eq!(state.log.first_seq, first_entry_seq);
-        let entries: Vec<LogEntry> = state.log.entries.iter().take(entries_max).copied().collect();
+        debug_assert_eq!(state.log.first_seq(), first_entry_seq);
+        let entries = state.log.first(entries_max);
         drop(state);
         let mut buf = IoBuf::new(bytes);
         encode_frame_into(&start, &entries, sector, &mut buf).expect("a frame of at most the largest size encodes");
@@ -374,7 +353,7 @@ impl Shared {
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
                 let clean_waits = state.writer.has_awaiting_in_open();
-                let any = clean_waits || !state.log.entries.is_empty();
+                let any = clean_waits || !state.log.is_empty();
                 (any && state.flash_failed.is_none(), clean_waits, state.log.next_seq())
             };
             if due {

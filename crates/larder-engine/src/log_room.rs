@@ -66,7 +66,7 @@ impl State {
     /// Returns the entries that come into the log without another request, those in its queue among
     /// them.
     fn waiting(&self) -> usize {
-        self.log.entries.len() + self.unflushed.len() + self.writer.awaiting()
+        self.log.len() + self.unflushed.len() + self.writer.awaiting()
     }
 }
 
@@ -86,7 +86,7 @@ impl Shared {
     fn is_crowded_with(&self, state: &State, waiting: usize) -> bool {
         let bytes = frame_bytes_for(waiting + self.reserved(), self.geometry.layout.sector_bytes) as u64;
         // No entry comes into the log of a flash that failed, and no task waits for it.
-        !state.log.dead && state.log.area.position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
+        !state.log.is_dead() && state.log.area().position().used_bytes + bytes > self.log_share(LOG_USED_PERCENT_MAX)
     }
 
     /// Returns the entries for which room is reserved.
@@ -101,7 +101,7 @@ impl Shared {
     /// leaves room for the entries to come.
     pub fn commit_is_crowded(&self, state: &State) -> bool {
         let used = self.used_once_committed(state);
-        let later = (state.waiting() - state.log.entries.len() + self.reserved()) * LOG_ENTRY_BYTES;
+        let later = (state.waiting() - state.log.len() + self.reserved()) * LOG_ENTRY_BYTES;
         used > self.log_share(LOG_USED_PERCENT_MAX) || used + later as u64 > self.log_share(LOG_TAKEN_PERCENT_MAX)
     }
 
@@ -115,8 +115,8 @@ impl Shared {
 
     /// Returns the bytes of the log in use once its queue is committed.
     fn used_once_committed(&self, state: &State) -> u64 {
-        let bytes = frame_bytes_for(state.log.entries.len(), self.geometry.layout.sector_bytes) as u64;
-        state.log.area.position().used_bytes + bytes
+        let bytes = frame_bytes_for(state.log.len(), self.geometry.layout.sector_bytes) as u64;
+        state.log.area().position().used_bytes + bytes
     }
 
     fn log_share(&self, percent: u64) -> u64 {
@@ -194,7 +194,7 @@ impl Shared {
                     return Ok(decided);
                 }
                 // A checkpoint that failed before this call is tried again first.
-                if let Some(error) = state.log.checkpoint_error(*asked.get_or_insert(state.log.checkpoint_tries)) {
+                if let Some(error) = state.log.checkpoint_error(*asked.get_or_insert(state.log.checkpoint_tries())) {
                     return Err(error);
                 }
             }

@@ -87,7 +87,7 @@ impl Shared {
                 state.log.push(LogEntry::Invalidate { lba: change.first.0, chunk_count: change.count });
             }
             // An eviction or a failed write may have forgotten a mapping already, and not durably.
-            let upto = Some(state.log.forgets_below).filter(|&upto| upto > state.log.durable_below);
+            let upto = state.log.forgets_below();
             Some((change, upto))
         };
         let (change, upto) = self.with_log_room(forget).await?;

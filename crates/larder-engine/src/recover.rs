@@ -48,10 +48,7 @@ use larder_core::{
 use larder_device::{BlockDevice, DeviceInfo};
 use larder_format::{CheckpointCounts, Layout, Superblock};
 pub use recovered::{Recovered, RecoveryReport};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -287,25 +284,7 @@ pub async fn recover_by(
         prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),
         zeroed_parts: ZeroedParts::default(),
         writer: Writer::new(slot_count, next_seq),
-        log: PendingLog {
-            entries: VecDeque::new(),
-            first_seq: next_seq,
-            durable_below: next_seq,
-            forgets_below: 0,
-            wanted_below: 0,
-            close_clean: false,
-            use_reserve: false,
-            frame_wanted: 0,
-            clean_closed: 0,
-            commits: 0,
-            ended: false,
-            error: None,
-            area,
-            previous_crc,
-            dead: false,
-            checkpoint_tries: 0,
-            checkpoint_failed: None,
-        },
+        log: PendingLog::new(next_seq, area, previous_crc),
         unflushed: Unflushed::default(),
         unlogged: Unlogged::default(),
         origin_changes: OriginChanges::default(),

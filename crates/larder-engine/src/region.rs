@@ -88,7 +88,7 @@ impl State {
     /// Notes that the log durably has the entries below `log.durable_below`.
     pub fn note_committed(&mut self) {
         if self.design.held_entries() > 0 {
-            let upto = self.log.durable_below;
+            let upto = self.log.durable_below();
             self.decisions.note(|| (Event::Committed { upto }, Answer::Done));
             self.design.committed(upto);
             self.note_changed_entries();
@@ -205,7 +205,7 @@ impl Shared {
             let state = self.state.lock();
             let entry = state.design.entry_to_write(slot);
             state.note_slot(Event::Taken { segment }, entry.as_ref().map(|_| slot));
-            (entry, state.log.area.durable_frame())
+            (entry, state.log.area().durable_frame())
         };
         if let Some(entry) = &entry {
             self.write_block(slot, &entry::encode(entry, self.geometry.flash_tag, durable_frame)).await?;

@@ -44,7 +44,7 @@ impl Shared {
             if counts.flash_read_errors > since.flash_read_errors {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }
-            match (&state.flash_failed, &state.log.checkpoint_failed) {
+            match (&state.flash_failed, state.log.last_checkpoint_error()) {
                 (Some(error), _) if !state.fence.is_up() => {
                     let why = match &state.fence {
                         Fence::Refused(why) => format!(": {why}"),
@@ -54,7 +54,7 @@ impl Shared {
                         "the flash failed ({error}), and without a fence what was not durable there is not written past it{why}"
                     ));
                 }
-                (None, Some((_, error))) => reasons.push(format!("the flash takes no checkpoint ({error})")),
+                (None, Some(error)) => reasons.push(format!("the flash takes no checkpoint ({error})")),
                 _ => {}
             }
         }

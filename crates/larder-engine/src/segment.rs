@@ -67,7 +67,7 @@ impl State {
     /// Closes the open segment of `class` if it has records. A full WEU closes with it, or any WEU
     /// if `seal` is set.
     pub fn close_segment(&mut self, class: StreamClass, flash_tag: u64, seal: bool) {
-        let durable_frame_seq = Some(self.log.area.durable_frame());
+        let durable_frame_seq = Some(self.log.area().durable_frame());
         let identify = |segment_seq| SegmentIdentity { flash_tag, segment_seq, durable_frame_seq };
         if let Some(slot) = self.writer.close(class, seal, identify) {
             self.design.seal_slot(slot);

@@ -204,7 +204,7 @@ impl Status {
             metadata_entries_changed: stats.metadata_entries_changed,
             slots_free: stats.slots_free,
             slots: layout.slot_count.into(),
-            log_used_percent: state.log.area.used_percent(),
+            log_used_percent: state.log.area().used_percent(),
             warm_restart: recovery.checkpoint_mappings + recovery.log_entries > 0,
             recovery: *recovery,
             counts,

@@ -43,7 +43,7 @@ impl State {
     /// If the origin may lose the original, the entry waits for a flush.
     pub fn log_clean(&mut self, entry: LogEntry) {
         match self.still_mapped(&entry) {
-            Some(lba) if self.origin_matters() && !self.log.dead => self.unflushed.insert(lba, entry),
+            Some(lba) if self.origin_matters() && !self.log.is_dead() => self.unflushed.insert(lba, entry),
             still => self.log_settled(entry, still.is_some()),
         }
     }

@@ -175,14 +175,14 @@ impl Shared {
             let wait = {
                 let mut state = self.state.lock();
                 state.check_flash()?;
-                let tries = *tries.get_or_insert(state.log.checkpoint_tries);
+                let tries = *tries.get_or_insert(state.log.checkpoint_tries());
                 if self.log_is_crowded(&state) {
                     if let Some(error) = state.log.checkpoint_error(tries) {
                         return Err(error);
                     }
                     Wait::Log
-                } else if state.log.entries.len() >= self.pending_entries_max()
-                    || state.design.held_entries() >= HELD_ENTRIES_MAX && !state.log.entries.is_empty()
+                } else if state.log.len() >= self.pending_entries_max()
+                    || state.design.held_entries() >= HELD_ENTRIES_MAX && !state.log.is_empty()
                 {
                     Wait::Commit
                 } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {

@@ -62,7 +62,7 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
             continue;
         }
         let slots = design.in_the_way(lba);
-        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below) && !writer.is_in_memory(slot);
+        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot);
         if !slots.is_empty() && slots.iter().all(is_free) {
             break (state, lba, slots);
         }
@@ -94,13 +94,13 @@ fn a_slot_that_is_being_written_is_not_freed_ahead() {
     let mut freed = 0;
     for slot in slots.into_iter().filter(|slot| !state.writer.is_in_memory(*slot)).collect::<Vec<_>>() {
         state.design.keep(slot);
-        let entries = state.log.entries.len();
+        let entries = state.log.len();
         state.writer.set_in_memory(slot, true);
         assert!(!state.free_ahead(slot), "{slot:?} is being written");
-        assert_eq!(state.log.entries.len(), entries);
+        assert_eq!(state.log.len(), entries);
         state.writer.set_in_memory(slot, false);
         if state.free_ahead(slot) {
-            assert_eq!(state.log.entries.len(), entries + 1, "the log says it");
+            assert_eq!(state.log.len(), entries + 1, "the log says it");
             freed += 1;
         }
     }

@@ -24,7 +24,7 @@ pub struct Recovered {
 impl Recovered {
     /// Returns the end of the log: the place of the next frame, and the number of its first entry.
     pub fn log_end(&self) -> (LogStart, u64) {
-        let position = self.state.log.area.position();
+        let position = self.state.log.area().position();
         let start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
         (start, self.state.log.next_seq())
     }

@@ -25,10 +25,10 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
         // It may be freed already, and stays so until the log says otherwise.
         state.free_ahead(place.slot);
         assert!(state.design.is_freed(place.slot, u64::MAX));
-        let logged = state.log.entries.len();
+        let logged = state.log.len();
         state.origin_flushes.note_durable();
         state.origin_was_flushed(u64::MAX, u64::MAX);
-        assert_eq!(state.log.entries.len(), logged + 1, "the mapping");
+        assert_eq!(state.log.len(), logged + 1, "the mapping");
         assert!(!state.design.is_freed(place.slot, u64::MAX), "{:?} has a chunk behind what frees it", place.slot);
         tried += 1;
     }
