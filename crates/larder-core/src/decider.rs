@@ -142,9 +142,17 @@ impl<D: Design + ?Sized> Decider<D> {
 
     /// Forgets the mappings of a run, which reads as zeroes until the origin is zeroed. Parts in a
     /// trimmed run have no mappings and cost nothing.
+    ///
+    /// A restart of a provisional design forgets the whole run, because a checkpoint may hold a run
+    /// that an earlier frame of the log trims later. The trim removed the mappings of other
+    /// addresses with the same hash, and the log does not list them. A lookup would find such a
+    /// mapping after a write to its address.
     pub fn trim(&mut self, run: Run) {
-        let untrimmed = self.ledger.untrimmed(run.first, run.count);
-        self.design.trim(run.first, run.count, &untrimmed);
+        let forgotten = match self.is_provisional && self.ledger.is_restoring() {
+            true => vec![(run.first, run.count)],
+            false => self.ledger.untrimmed(run.first, run.count),
+        };
+        forgotten.into_iter().for_each(|(first, count)| self.design.unmap_run(first, count));
         self.ledger.trim(run);
     }
 

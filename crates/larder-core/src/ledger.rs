@@ -183,6 +183,11 @@ impl Ledger {
         old.for_each(|(lba, number)| self.list(lba, number));
     }
 
+    /// Returns whether a restart is under way.
+    pub fn is_restoring(&self) -> bool {
+        self.is_restoring
+    }
+
     /// Ends a restart, [settled](Ledger::settle).
     pub fn end_restore(&mut self, is_dirty: impl Fn(Lba) -> bool) {
         self.settle(is_dirty);

@@ -61,12 +61,9 @@ pub trait Mapping {
         self.unmap(lba)
     }
 
-    /// Forgets a run of chunks of any length.
-    fn unmap_run(&mut self, first: Lba, count: u64);
-
-    /// Forgets a run that reads as zeroes from now on. Only its `untrimmed` parts have mappings.
-    fn trim(&mut self, _first: Lba, _count: u64, untrimmed: &[(Lba, u64)]) {
-        untrimmed.iter().for_each(|&(first, count)| self.unmap_run(first, count));
+    /// Forgets a run of chunks of any length, and all memory of its addresses.
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.unmap_each(first, count, &|_| true);
     }
 
     /// [Unmaps](Mapping::unmap) each leaving address of a run of any length, at the cost of its
@@ -89,7 +86,7 @@ pub trait Mapping {
         !self.mapped_in(first, count).is_empty()
     }
 
-    /// Returns how many of `count` chunks from `first` one short [`Mapping::trim`] takes. At most
+    /// Returns how many of `count` chunks from `first` one short trim takes. At most
     /// `mapped_max` of them are mapped.
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
         self.mapped_in(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)

@@ -228,14 +228,6 @@ impl Mapping for Nitro {
         self.index.remove(lba).is_some_and(|entry| self.forget(&entry))
     }
 
-    fn unmap_run(&mut self, first: Lba, count: u64) {
-        for lba in self.mapped_in(first, count) {
-            if let Some(entry) = self.index.remove(lba) {
-                self.forget(&entry);
-            }
-        }
-    }
-
     fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
         self.index.in_run(first, count)
     }

@@ -400,9 +400,9 @@ fn methods_of(file: &str, name: &str) -> (usize, usize) {
 /// The seam between decisions and engine does not widen.
 #[test]
 fn a_design_knows_few_methods() {
-    const KNOWN_MAX: usize = 50;
+    const KNOWN_MAX: usize = 49;
     const REMEMBERED_MAX: usize = 5;
-    const WRITTEN_MAX: usize = 31;
+    const WRITTEN_MAX: usize = 30;
     let parts = [
         ("design.rs", "Design"),
         ("design/mapping.rs", "Mapping"),

@@ -150,13 +150,6 @@ impl Mapping for Placed {
         self.mappings.mapped_in(first, count)
     }
 
-    fn trim(&mut self, first: Lba, count: u64, untrimmed: &[(Lba, u64)]) {
-        if let Some(restoring) = &mut self.restoring {
-            restoring.logged.forget(first, count);
-        }
-        untrimmed.iter().for_each(|&(first, count)| self.unmap_run(first, count));
-    }
-
     fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
         let count = self.mappings.trim_span(first, count, mapped_max);
         self.design.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)

@@ -119,17 +119,6 @@ impl Mapping for Bucketed {
         self.has_any(first, count)
     }
 
-    /// A restart forgets the whole run, because a checkpoint may hold a run that an earlier frame
-    /// of the log trims later. The trim removed the mappings of other addresses with the same
-    /// LBA-hash, and the log does not list them. A lookup would find such a mapping after a write
-    /// to its address.
-    fn trim(&mut self, first: Lba, count: u64, untrimmed: &[(Lba, u64)]) {
-        match self.is_restoring {
-            true => self.forget_run(first, count),
-            false => untrimmed.iter().for_each(|&(first, count)| self.forget_run(first, count)),
-        }
-    }
-
     fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
         // A trim searches the indices for each address.
         count.min(TRIMMED_AT_ONCE)
