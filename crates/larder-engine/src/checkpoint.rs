@@ -1,7 +1,8 @@
 //! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a
 //! restart is short.
 //!
-//! In order: (1) The position of the log is noted, while no entry is between decision and queue.
+//! In order: (1) The position of the log is noted, and the export begins, while no entry is
+//! between decision and queue.
 //! (2) Slots, mappings, fragments, trimmed runs, fingerprints and the design's other data are
 //! exported piece by piece. Operations go on meanwhile. The pieces go to the area that the last
 //! checkpoint does not use. (3) In write-through and write-around the origin is flushed: pieces
@@ -125,7 +126,8 @@ impl AreaWriter<'_> {
     }
 }
 
-/// Writes the blocks of a checkpoint of `design`, piece by piece. Returns their header.
+/// Writes the blocks of a checkpoint of `design`, piece by piece. Returns their header. The caller
+/// has begun the export when it noted the position of the log.
 ///
 /// Each call of `design` locks it for one piece, or for some small ones. The fingerprints of
 /// `damaged` records are left out: a restart must not find their content either. `history` gives
@@ -151,7 +153,6 @@ pub async fn write_blocks<D: DerefMut<Target = Decider>>(
     };
     let CheckpointTarget { checkpoint_id, log_start, entry_seq, .. } = *target;
     let mut encoder = CheckpointEncoder::new(geometry.flash_tag, checkpoint_id, log_start, entry_seq);
-    design().begin_export();
     let next_slots = || design().next_slots();
     while let Some(slots) = next_slots() {
         for (slot, generation, state, class) in slots {
@@ -381,7 +382,7 @@ impl Shared {
         // (1)
         let (position, entry_seq) = {
             let mut state = self.state.lock();
-            state.design.checkpoint_begins();
+            state.design.begin_export();
             state.unlogged.export_begins();
             (state.log.area().position(), state.log.first_seq())
         };
@@ -433,7 +434,7 @@ impl Shared {
         {
             let mut state = self.state.lock();
             state.log.checkpoint_is_durable(&position);
-            state.design.checkpoint_is_durable();
+            state.design.export_is_durable();
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);
         self.signals.checkpointed.notify();

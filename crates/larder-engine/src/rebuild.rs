@@ -87,6 +87,7 @@ pub async fn write_whole(
     target: &CheckpointTarget,
     mut design: Decider,
 ) -> Result<CheckpointPointer, EngineError> {
+    design.begin_export();
     let history = history::whole(&mut design);
     let design = Mutex::new(design);
     let damaged = DamagedRecords::default();

@@ -38,9 +38,8 @@ passed_on! {
     Slots: fn release_slot(slot: SlotId);
     Slots: fn sweep() -> usize;
     Slots: fn drop_clean_zeroes(all: bool, max: usize) -> Vec<Lba>;
-    Persist: fn checkpoint_begins();
-    Persist: fn checkpoint_is_durable();
     Persist: fn begin_export();
+    Persist: fn export_is_durable();
     Persist: fn next_slots() -> Option<Vec<ExportedSlot>>;
     Persist: fn next_fingerprints() -> Option<Vec<(Fingerprint, Place)>>;
     Persist: fn restore_class(slot: SlotId, class: StreamClass);

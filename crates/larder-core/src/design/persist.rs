@@ -12,23 +12,19 @@ use crate::{
 
 /// The parts that a checkpoint exports and a restart restores.
 pub trait Persist {
-    /// Begins a checkpoint; later log entries are replayed over it. A checkpoint that had begun
-    /// before failed.
-    fn checkpoint_begins(&mut self) {}
+    /// Begins a checkpoint: an export piece by piece, while the design goes on. Later log entries
+    /// are replayed over it. At most one export runs; one that had begun before failed.
+    fn begin_export(&mut self);
 
-    /// Ends the last checkpoint as durable. Entries that waited for the log at its beginning are
-    /// committed.
-    fn checkpoint_is_durable(&mut self) {}
+    /// Ends the last export as a durable checkpoint. Entries that waited for the log at its
+    /// beginning are committed.
+    fn export_is_durable(&mut self) {}
 
     /// Counts the pieces of [`Persist::export_mappings`].
     fn export_pieces(&self) -> usize;
 
     /// Returns one piece of the live mappings.
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping>;
-
-    /// Begins an export of slots and fingerprints, piece by piece while the design goes on. At most
-    /// one export runs.
-    fn begin_export(&mut self);
 
     /// Returns the next slots in the order of [`Persist::export_slots`]; `None` at the end. Each
     /// slot comes once, in its state at that moment.

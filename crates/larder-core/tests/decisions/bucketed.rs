@@ -560,7 +560,7 @@ impl World {
 
     /// Begins a checkpoint; the log from here on is replayed over it, and its parts come later.
     fn checkpoint_begins(&mut self) {
-        self.design.checkpoint_begins();
+        self.design.begin_export();
         self.making = Some(Making { begun: self.log.len(), exact: None, pages: None });
     }
 
@@ -583,7 +583,7 @@ impl World {
         self.checkpoint = Some(Checkpoint { pages, exact });
         self.log.drain(..begun);
         self.committed.log = self.log.len();
-        self.design.checkpoint_is_durable();
+        self.design.export_is_durable();
         self.note("checkpoint");
     }
 

@@ -510,8 +510,8 @@ fn a_run_of_any_length_costs_what_is_mapped_in_it() {
             assert!((0..LBAS).all(|lba| world.design.peek(Lba(lba)) == Lookup::Miss), "{}", made.0);
             // A checkpoint has none of it any more.
             (0..3).for_each(|_| {
-                world.design().checkpoint_begins();
-                world.design().checkpoint_is_durable();
+                world.design().begin_export();
+                world.design().export_is_durable();
             });
             assert!(!world.design().unmap_each(Lba(0), LONG, Leaving::All), "{}", made.0);
         });

@@ -361,8 +361,8 @@ fn who_overwrites_what_is_remembered_is_told_to_log_it() {
         for is_told in [looks, looks, false] {
             assert_eq!(cache.design.is_forgetting_logged(left, 1), is_told, "{name}");
             assert_eq!(cache.design.suspend(left), is_told);
-            cache.design.checkpoint_begins();
-            cache.design.checkpoint_is_durable();
+            cache.design.begin_export();
+            cache.design.export_is_durable();
         }
         // A write around the cache forgets its address, and logs that once.
         if let Some(&lba) = ghosts.last() {

@@ -400,7 +400,7 @@ fn methods_of(file: &str, name: &str) -> (usize, usize) {
 /// The seam between decisions and engine does not widen.
 #[test]
 fn a_design_knows_few_methods() {
-    const KNOWN_MAX: usize = 49;
+    const KNOWN_MAX: usize = 48;
     const REMEMBERED_MAX: usize = 5;
     const WRITTEN_MAX: usize = 30;
     let parts = [

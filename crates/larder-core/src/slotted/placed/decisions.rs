@@ -240,6 +240,7 @@ impl Persist for Placed {
     }
 
     fn begin_export(&mut self) {
+        self.lost.checkpoint_begins();
         self.mappings.begin_export();
         self.exported = 0;
         self.held_since = Numbers::default();
@@ -280,11 +281,7 @@ impl Persist for Placed {
         }
     }
 
-    fn checkpoint_begins(&mut self) {
-        self.lost.checkpoint_begins();
-    }
-
-    fn checkpoint_is_durable(&mut self) {
+    fn export_is_durable(&mut self) {
         self.lost.checkpoint_is_durable();
     }
 

@@ -192,7 +192,9 @@ impl Persist for Bucketed {
         Vec::new()
     }
 
-    fn begin_export(&mut self) {}
+    fn begin_export(&mut self) {
+        self.indices.lost.lock().checkpoint_begins();
+    }
 
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
         None
@@ -202,11 +204,7 @@ impl Persist for Bucketed {
         None
     }
 
-    fn checkpoint_begins(&mut self) {
-        self.indices.lost.lock().checkpoint_begins();
-    }
-
-    fn checkpoint_is_durable(&mut self) {
+    fn export_is_durable(&mut self) {
         self.indices.lost.lock().checkpoint_is_durable();
     }
 
