@@ -80,7 +80,7 @@ pub(crate) async fn restore_uses(flash: &dyn BlockDevice, superblock: &Superbloc
     let mut region = region_window(flash, superblock);
     for slot in (0..superblock.layout.slot_count).map(SlotId) {
         if let Some(entry) = entry_at(&mut region, superblock, slot).await {
-            design.restore_slot(slot, entry.place.generation);
+            design.restore_slot(slot, entry.place.generation, None);
         }
     }
     true

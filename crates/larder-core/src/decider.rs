@@ -19,7 +19,7 @@ use crate::{
     design::{Deferred, Design, DesignStats, DirtyCounts, Hit, Leaving, Lookup, NewMapping},
     ledger::Ledger,
     ranges::Run,
-    types::{Lba, SlotId},
+    types::{Lba, SlotId, StreamClass},
 };
 use std::ops::Deref;
 
@@ -210,9 +210,9 @@ impl<D: Design + ?Sized> Decider<D> {
     }
 
     /// Recovery: restores a slot as [`Persist::restore_slot`](crate::design::Persist::restore_slot).
-    pub fn restore_slot(&mut self, slot: SlotId, generation: u32) -> bool {
+    pub fn restore_slot(&mut self, slot: SlotId, generation: u32, class: Option<StreamClass>) -> bool {
         let Decider { ledger, design, .. } = self;
-        design.restore_slot(slot, generation, &mut |lba| _ = ledger.forget(lba))
+        design.restore_slot(slot, generation, class, &mut |lba| _ = ledger.forget(lba))
     }
 
     /// Recovery: frees a slot as [`Persist::restore_freed`](crate::design::Persist::restore_freed).

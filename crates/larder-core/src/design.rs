@@ -27,7 +27,9 @@ pub use memory::{Ghost, Memory};
 pub use persist::Persist;
 pub use provisional::Provisional;
 pub use slots::Slots;
-pub use words::{DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, Use, Victim, Wanted};
+pub use words::{
+    DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, ToldBy, Use, Victim, Wanted,
+};
 
 /// A caching design. Threads share it for the calls that change nothing.
 pub trait Design: Mapping + Slots + Persist + Send + Sync {

@@ -13,7 +13,11 @@ use crate::{
     recover::new_design,
 };
 use larder_core::{
-    Decider, Fingerprint, Lookup, NewMapping, Place, design::ExportedMapping, history, ranges::Run, slots::SlotState,
+    Decider, Fingerprint, Lookup, NewMapping, Place,
+    design::{ExportedMapping, ToldBy},
+    history,
+    ranges::Run,
+    slots::SlotState,
 };
 use larder_device::BlockDevice;
 use larder_format::{CheckpointPointer, Superblock};
@@ -39,10 +43,7 @@ pub fn rebuild(
             // A slot that was never used has had no generation yet.
             SlotState::Free | SlotState::Retired if generation == 0 => {}
             SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation.wrapping_sub(1)),
-            _ => {
-                design.restore_slot(slot, generation);
-                design.restore_class(slot, class);
-            }
+            _ => _ = design.restore_slot(slot, generation, Some(class)),
         }
     }
     for page in 0..old.page_count() {
@@ -58,7 +59,7 @@ pub fn rebuild(
     old.export_runs().into_iter().filter(|run| keep_run(run)).for_each(|run| design.trim(run));
     for (fingerprint, place) in old.export_fingerprints() {
         if keep_fingerprint(&fingerprint, &place) {
-            design.restore_fingerprint(&fingerprint, &place);
+            design.restore_fingerprint(&fingerprint, &place, ToldBy::Checkpoint);
         }
     }
     Ok(design)

@@ -11,7 +11,9 @@
 //! It does not read; [`walk`](crate::walk) does.
 
 use crate::places::from_format;
-use larder_core::{Decider, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, history::Trust, ranges::Run};
+use larder_core::{
+    Decider, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, design::ToldBy, history::Trust, ranges::Run,
+};
 use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass, ZeroRange};
 
 /// Entries whose chunks are looked up before any of them is applied.
@@ -47,7 +49,7 @@ impl Replay {
             Some(place) if !self.layout.has_record(place) => {
                 self.design.unmap(lba);
             }
-            Some(place) if !self.design.restore_slot(SlotId(place.slot), place.generation) => {
+            Some(place) if !self.design.restore_slot(SlotId(place.slot), place.generation, None) => {
                 self.design.unmap(lba);
             }
             _ => self.design.map(lba, new(), dirty),
@@ -56,9 +58,8 @@ impl Replay {
 
     /// Notes a record of a mapping: its slot takes data of its class.
     fn stored(&mut self, place: &larder_format::FlashPlace, dirty: bool) {
-        if self.design.restore_slot(SlotId(place.slot), place.generation) {
-            self.design.restore_class(SlotId(place.slot), if dirty { StreamClass::Dirty } else { StreamClass::Clean });
-        }
+        let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
+        self.design.restore_slot(SlotId(place.slot), place.generation, Some(class));
     }
 
     fn trim(&mut self, run: Run) {
@@ -115,7 +116,7 @@ impl Replay {
                     self.stored(place, *dirty);
                 }
                 if let (true, Some(fingerprint)) = (*duplicate, known) {
-                    self.design.restore_duplicate(&fingerprint, &core);
+                    self.design.restore_fingerprint(&fingerprint, &core, ToldBy::Log);
                 }
             }
             LogEntry::MapZero { lba, dirty } => self.map(*lba, None, || NewMapping::Zero, dirty.then_some(seq)),
@@ -175,9 +176,8 @@ impl Replay {
                             }
                         }
                         _ => {
-                            if self.design.restore_slot(SlotId(slot.slot), slot.generation) {
-                                self.design.restore_class(SlotId(slot.slot), stream_class(slot.class));
-                            }
+                            let class = Some(stream_class(slot.class));
+                            self.design.restore_slot(SlotId(slot.slot), slot.generation, class);
                         }
                     }
                 }
@@ -222,7 +222,8 @@ impl Replay {
             }
             CheckpointBlock::Fingerprints(fingerprints) => {
                 for entry in fingerprints {
-                    self.design.restore_fingerprint(&Fingerprint(entry.fingerprint), &from_format(&entry.place));
+                    let (fingerprint, place) = (Fingerprint(entry.fingerprint), from_format(&entry.place));
+                    self.design.restore_fingerprint(&fingerprint, &place, ToldBy::Checkpoint);
                 }
             }
             CheckpointBlock::DesignPages(pages) => {

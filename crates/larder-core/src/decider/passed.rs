@@ -7,7 +7,7 @@
 
 use super::Decider;
 use crate::{
-    design::{Design, Mapping, Persist, Slots, Use, Victim},
+    design::{Design, Mapping, Persist, Slots, ToldBy, Use, Victim},
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -42,7 +42,5 @@ passed_on! {
     Persist: fn export_is_durable();
     Persist: fn next_slots() -> Option<Vec<ExportedSlot>>;
     Persist: fn next_fingerprints() -> Option<Vec<(Fingerprint, Place)>>;
-    Persist: fn restore_class(slot: SlotId, class: StreamClass);
-    Persist: fn restore_fingerprint(fingerprint: &Fingerprint, place: &Place);
-    Persist: fn restore_duplicate(fingerprint: &Fingerprint, place: &Place);
+    Persist: fn restore_fingerprint(fingerprint: &Fingerprint, place: &Place, told_by: ToldBy);
 }

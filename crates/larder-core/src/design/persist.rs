@@ -4,7 +4,7 @@
 //!
 //! It does not know their form on flash.
 
-use super::ExportedMapping;
+use super::{ExportedMapping, ToldBy};
 use crate::{
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -52,23 +52,23 @@ pub trait Persist {
     /// Ends recovery. Trimmed addresses read as zeroes, and have no mapping.
     fn end_restore(&mut self, is_trimmed: &dyn Fn(Lba) -> bool);
 
-    /// Recovery: says that `slot` holds data of `generation`. Returns false if that is impossible,
-    /// or if the slot has moved on.
+    /// Recovery: says that `slot` holds data of `generation`, and of this class if it is told. A
+    /// design may keep all data together.
     ///
-    /// `ended` hears of each dirty address whose mapping ends with an older generation.
-    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool;
-
-    /// Recovery: says that the restored `slot` holds data of this class. A design may keep all data
-    /// together.
-    fn restore_class(&mut self, _slot: SlotId, _class: StreamClass) {}
+    /// Returns false if that is impossible, or if the slot has moved on. `ended` hears of each
+    /// dirty address whose mapping ends with an older generation.
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        class: Option<StreamClass>,
+        ended: &mut dyn FnMut(Lba),
+    ) -> bool;
 
     /// Recovery: says that `slot` was freed at `generation`. `ended` hears as in
     /// [`Persist::restore_slot`].
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba));
 
     /// Recovery: makes `fingerprint` the content of `place`, and the most recent one.
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place);
-
-    /// Recovery: as [`Persist::restore_fingerprint`], for a log, which often repeats a content.
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place);
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, told_by: ToldBy);
 }

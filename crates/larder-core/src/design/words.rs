@@ -134,3 +134,12 @@ pub enum Leaving {
     /// Those that the origin has.
     Clean,
 }
+
+/// The source of a restored fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ToldBy {
+    /// A checkpoint, which has each content once, and the mappings elsewhere.
+    Checkpoint,
+    /// A log, which often repeats a content. The entry has just mapped a duplicate of it.
+    Log,
+}

@@ -8,6 +8,7 @@ use larder_core::{
     arc::Arc,
     d_arc::DArc,
     d_lru::DLru,
+    design::ToldBy,
     history::{Draft, PAGE_BYTES, Trust},
     lru::Lru,
     slots::SlotState,
@@ -51,8 +52,7 @@ pub fn reopen<D: Design + ?Sized>(old: &Decider<D>, design: &mut Decider<D>, his
             SlotState::Free | SlotState::Retired if generation == 0 => {}
             SlotState::Free | SlotState::Retired => design.restore_freed(slot, generation - 1),
             _ => {
-                assert!(design.restore_slot(slot, generation));
-                design.restore_class(slot, class);
+                assert!(design.restore_slot(slot, generation, Some(class)));
             }
         }
     }
@@ -68,7 +68,7 @@ pub fn reopen<D: Design + ?Sized>(old: &Decider<D>, design: &mut Decider<D>, his
     }
     old.export_runs().into_iter().for_each(|run| design.trim(run));
     for (fingerprint, place) in old.export_fingerprints() {
-        design.restore_fingerprint(&fingerprint, &place);
+        design.restore_fingerprint(&fingerprint, &place, ToldBy::Checkpoint);
     }
     for (number, page) in history.chunks(PAGE_BYTES).enumerate() {
         assert!(design.restore_page(number, page), "page {number}");

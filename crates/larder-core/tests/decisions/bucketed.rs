@@ -13,7 +13,7 @@
 use larder_core::{
     Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     austere::{AustereConfig, Bucketed, bucketed::BucketedConfig},
-    design::{Hit, Mapping, Persist, Question, Slots, Wanted},
+    design::{Hit, Mapping, Persist, Question, Slots, ToldBy, Wanted},
     ranges::Run,
     region::RegionEntry,
     types::mix,
@@ -675,7 +675,7 @@ impl World {
                 Logged::Map(lba, new, content, seq) => {
                     design.map(*lba, *new, *seq);
                     if let (NewMapping::Duplicate { place }, Some(content)) = (new, content) {
-                        design.restore_duplicate(content, place);
+                        design.restore_fingerprint(content, place, ToldBy::Log);
                     }
                 }
                 Logged::Unmap(lba) => design.unmap_run(*lba, 1),

@@ -180,7 +180,7 @@ fn nothing_is_remembered_of_what_recovery_found_gone() {
     let place = |slot| Place { slot: SlotId(slot), generation: 0, offset: 0, stored_len: 1000, crc: 0, encoding: 1 };
     cache.design.begin_restore(0, 0);
     for slot in 0..2 {
-        assert!(cache.design.restore_slot(SlotId(slot), 0));
+        assert!(cache.design.restore_slot(SlotId(slot), 0, None));
         let new = NewMapping::Unique { place: place(slot), fingerprint: Some(fingerprint(slot.into())) };
         cache.design.map(Lba(slot.into()), new, None);
     }
@@ -240,7 +240,7 @@ fn what_recovery_finds_dirty_waits_apart() {
     let config = DesignConfig { slot_count: 4, mappings_max: 2, fp_entries_max: 10 };
     let mut design = Decider::new(Box::new(CdArc::new(config)));
     design.begin_restore(6, 0);
-    assert!(design.restore_slot(SlotId(1), 7));
+    assert!(design.restore_slot(SlotId(1), 7, None));
     for (lba, seq) in [(0, None), (1, None), (2, Some(1)), (3, None), (4, Some(2)), (5, Some(3)), (4, None)] {
         let place = Place { slot: SlotId(1), generation: 7, offset: lba as u32, stored_len: 1, crc: 0, encoding: 1 };
         design.map(Lba(lba), NewMapping::Unique { place, fingerprint: None }, seq);
@@ -276,7 +276,7 @@ fn what_was_mapped_before_a_restart_is_remembered_as_far_as_the_lists_go() {
     let config = DesignConfig { slot_count: 4, mappings_max: 9, fp_entries_max: 10 };
     let mut design = Decider::new(Box::new(CdArc::new(config)));
     design.begin_restore(9, 0);
-    assert!(design.restore_slot(SlotId(1), 7));
+    assert!(design.restore_slot(SlotId(1), 7, None));
     for lba in 0..9 {
         let place = Place { slot: SlotId(1), generation: 7, offset: lba as u32, stored_len: 1, crc: 0, encoding: 1 };
         design.map(Lba(lba), NewMapping::Unique { place, fingerprint: None }, None);

@@ -14,7 +14,7 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     cd_arc::CdArc,
-    design::{Mapping, Slots},
+    design::{Mapping, Slots, ToldBy},
     nitro::Nitro,
     ranges::{Advisory, Run},
     slots::SlotState,
@@ -544,7 +544,7 @@ impl<D: Driven> World<D> {
                 SlotState::Free | SlotState::Retired if generation == 0 => {}
                 SlotState::Free | SlotState::Retired => new.restore_freed(slot, generation - 1),
                 SlotState::Open | SlotState::Sealed | SlotState::Evicting => {
-                    assert!(new.restore_slot(slot, generation));
+                    assert!(new.restore_slot(slot, generation, None));
                     order.push(slot.0);
                 }
             }
@@ -578,7 +578,7 @@ impl<D: Driven> World<D> {
         let expected: Vec<_> = self.known.iter().map(|known| (fingerprint_of(known.content), known.place)).collect();
         assert_eq!(exported, expected, "fingerprints with live places, least recent first");
         for (fingerprint, place) in &exported {
-            new.restore_fingerprint(fingerprint, place);
+            new.restore_fingerprint(fingerprint, place, ToldBy::Checkpoint);
         }
         new.end_restore();
         self.fp_evictions = 0;
@@ -696,7 +696,7 @@ impl<D: Driven> World<D> {
         match self.rng.below(10) {
             0..=5 if self.design.has_room(1) => {
                 let lba = self.any_lba();
-                assert_eq!(self.design.restore_slot(SlotId(slot), generation), !older);
+                assert_eq!(self.design.restore_slot(SlotId(slot), generation, None), !older);
                 if older {
                     let had = self.lose(lba);
                     assert_eq!(self.design.unmap(Lba(lba)), had);
@@ -752,7 +752,7 @@ impl<D: Driven> World<D> {
                 if self.config.fp_entries_max == 0 || self.known.iter().any(|k| k.content != content && known(k)) {
                     return;
                 }
-                self.design.restore_fingerprint(&fingerprint_of(content), &place);
+                self.design.restore_fingerprint(&fingerprint_of(content), &place, ToldBy::Checkpoint);
                 if place.generation == self.slots[place.slot.0 as usize].generation {
                     self.records.insert(record, Some(content));
                     self.learn(content, place);
@@ -760,7 +760,7 @@ impl<D: Driven> World<D> {
             }
             8 => {
                 let beyond = SlotId(self.slots.len() as u32 + self.rng.below(3) as u32);
-                assert!(!self.design.restore_slot(beyond, generation));
+                assert!(!self.design.restore_slot(beyond, generation, None));
                 self.design.restore_freed(beyond, generation);
             }
             _ => {
@@ -817,8 +817,8 @@ fn a_fresh_cache_takes_any_generation_first() {
     for generation in [0, 1, (1 << 24) - 1, 1 << 24, (1 << 31) - 1, 1 << 31, (1 << 31) + 1, u32::MAX - 1, u32::MAX] {
         let config = DesignConfig { slot_count: 2, mappings_max: 10, fp_entries_max: 10 };
         let mut nitro = Decider::new(Box::new(Nitro::new(config)));
-        assert!(nitro.restore_slot(SlotId(1), generation), "{generation:#x}");
-        assert!(!nitro.restore_slot(SlotId(1), generation.wrapping_sub(1)));
+        assert!(nitro.restore_slot(SlotId(1), generation, None), "{generation:#x}");
+        assert!(!nitro.restore_slot(SlotId(1), generation.wrapping_sub(1), None));
         let place = Place { slot: SlotId(1), generation, offset: 64, stored_len: 9, crc: 3, encoding: 1 };
         nitro.map(Lba(5), NewMapping::Unique { place, fingerprint: Some(fingerprint_of(1)) }, None);
         nitro.map(Lba(6), NewMapping::Duplicate { place }, None);

@@ -400,9 +400,9 @@ fn methods_of(file: &str, name: &str) -> (usize, usize) {
 /// The seam between decisions and engine does not widen.
 #[test]
 fn a_design_knows_few_methods() {
-    const KNOWN_MAX: usize = 48;
+    const KNOWN_MAX: usize = 46;
     const REMEMBERED_MAX: usize = 5;
-    const WRITTEN_MAX: usize = 30;
+    const WRITTEN_MAX: usize = 29;
     let parts = [
         ("design.rs", "Design"),
         ("design/mapping.rs", "Mapping"),

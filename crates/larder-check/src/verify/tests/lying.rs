@@ -4,7 +4,7 @@
 use super::*;
 use larder_core::{
     Decider, Design, Fingerprint, NewMapping, Place, SlotId, StreamClass,
-    design::{DesignStats, ExportedMapping, Mapping, Persist, Slots, Victim},
+    design::{DesignStats, ExportedMapping, Mapping, Persist, Slots, ToldBy, Victim},
     ledger::Ledger,
     ranges::Run,
     slots::{ExportedSlot, SlotState},
@@ -137,10 +137,6 @@ impl Persist for Liar {
         unreachable!("{LOOKED_AT}")
     }
 
-    fn restore_duplicate(&mut self, _: &Fingerprint, _: &Place) {
-        unreachable!("{LOOKED_AT}")
-    }
-
     fn export_pieces(&self) -> usize {
         self.0.export_pieces()
     }
@@ -185,11 +181,7 @@ impl Persist for Liar {
         unreachable!("{LOOKED_AT}")
     }
 
-    fn restore_slot(&mut self, _: SlotId, _: u32, _: &mut dyn FnMut(Lba)) -> bool {
-        unreachable!("{LOOKED_AT}")
-    }
-
-    fn restore_class(&mut self, _: SlotId, _: StreamClass) {
+    fn restore_slot(&mut self, _: SlotId, _: u32, _: Option<StreamClass>, _: &mut dyn FnMut(Lba)) -> bool {
         unreachable!("{LOOKED_AT}")
     }
 
@@ -197,7 +189,7 @@ impl Persist for Liar {
         unreachable!("{LOOKED_AT}")
     }
 
-    fn restore_fingerprint(&mut self, _: &Fingerprint, _: &Place) {
+    fn restore_fingerprint(&mut self, _: &Fingerprint, _: &Place, _: ToldBy) {
         unreachable!("{LOOKED_AT}")
     }
 }

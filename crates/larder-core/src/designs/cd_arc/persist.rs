@@ -6,7 +6,7 @@
 
 use super::{CdArc, Restoring};
 use crate::{
-    design::{ExportedMapping, Persist},
+    design::{ExportedMapping, Persist, ToldBy},
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -55,14 +55,16 @@ impl Persist for CdArc {
         self.put_restored(restoring, is_trimmed);
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
-        let is_restored = self.nitro.restore_slot(slot, generation, ended);
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        class: Option<StreamClass>,
+        ended: &mut dyn FnMut(Lba),
+    ) -> bool {
+        let is_restored = self.nitro.restore_slot(slot, generation, class, ended);
         self.note_generation(slot);
         is_restored
-    }
-
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
-        self.nitro.restore_class(slot, class);
     }
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
@@ -70,11 +72,7 @@ impl Persist for CdArc {
         self.note_generation(slot);
     }
 
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.nitro.restore_fingerprint(fingerprint, place);
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.nitro.restore_duplicate(fingerprint, place);
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, told_by: ToldBy) {
+        self.nitro.restore_fingerprint(fingerprint, place, told_by);
     }
 }

@@ -6,7 +6,7 @@
 
 use super::Nitro;
 use crate::{
-    design::{ExportedMapping, Persist},
+    design::{ExportedMapping, Persist, ToldBy},
     lba_index::Entry,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -58,16 +58,22 @@ impl Persist for Nitro {
         self.restoring = false;
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        class: Option<StreamClass>,
+        ended: &mut dyn FnMut(Lba),
+    ) -> bool {
         if !self.slots.can_be_at(slot, generation) {
             return false;
         }
         self.settle_restored(slot, generation, ended);
-        self.slots.restore(slot, generation)
-    }
-
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
-        self.slots.restore_class(slot, class);
+        let is_restored = self.slots.restore(slot, generation);
+        if let Some(class) = class.filter(|_| is_restored) {
+            self.slots.restore_class(slot, class);
+        }
+        is_restored
     }
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
@@ -77,23 +83,16 @@ impl Persist for Nitro {
         }
     }
 
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        if !self.restoring {
-            return self.restore_duplicate(fingerprint, place);
-        }
-        if self.slots.generation_for_new(place.slot) == Some(place.generation)
-            && let Some(handle) = self.fingerprints.insert_later(fingerprint, place)
-        {
-            self.slots.remember_fingerprint(place.slot, handle);
-        }
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        // A log often names the same record: a repetition makes it recent, without a back pointer.
-        if self.slots.generation_for_new(place.slot) == Some(place.generation)
-            && let Some(handle) = self.fingerprints.restore(fingerprint, place)
-        {
-            self.slots.remember_fingerprint(place.slot, handle);
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, told_by: ToldBy) {
+        if self.slots.generation_for_new(place.slot) == Some(place.generation) {
+            let handle = match told_by {
+                ToldBy::Checkpoint if self.restoring => self.fingerprints.insert_later(fingerprint, place),
+                // A repetition makes the content recent, without a back pointer.
+                _ => self.fingerprints.restore(fingerprint, place),
+            };
+            if let Some(handle) = handle {
+                self.slots.remember_fingerprint(place.slot, handle);
+            }
         }
         if !self.restoring {
             self.fingerprints.settle();

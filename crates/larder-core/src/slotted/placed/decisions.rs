@@ -9,8 +9,8 @@
 use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
 use crate::{
     design::{
-        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, Use, Victim,
-        unmap_some,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, ToldBy, Use,
+        Victim, unmap_some,
     },
     slots::{ExportedSlot, SlotState},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -285,26 +285,24 @@ impl Persist for Placed {
         self.lost.checkpoint_is_durable();
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) -> bool {
-        self.mappings.restore_slot(slot, generation, ended)
-    }
-
-    fn restore_class(&mut self, slot: SlotId, class: StreamClass) {
-        self.mappings.restore_class(slot, class);
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        class: Option<StreamClass>,
+        ended: &mut dyn FnMut(Lba),
+    ) -> bool {
+        self.mappings.restore_slot(slot, generation, class, ended)
     }
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
         self.mappings.restore_freed(slot, generation, ended);
     }
 
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _: ToldBy) {
         if let Some(restoring) = self.restoring.as_mut().filter(|_| self.dedup) {
             restoring.told.insert(place.slot, Held::new(place, fingerprint));
         }
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.restore_fingerprint(fingerprint, place);
     }
 }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     design::{
-        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Provisional, Slots, Use,
-        Victim,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Provisional, Slots, ToldBy,
+        Use, Victim,
     },
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -219,7 +219,13 @@ impl Persist for Bucketed {
         self.untold = None;
     }
 
-    fn restore_slot(&mut self, slot: SlotId, generation: u32, _ended: &mut dyn FnMut(Lba)) -> bool {
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        _class: Option<StreamClass>,
+        _ended: &mut dyn FnMut(Lba),
+    ) -> bool {
         let is_there = (slot.0 as usize) < self.indices.core.slot_count();
         if is_there {
             self.generation = self.generation.max(generation.wrapping_add(1));
@@ -235,13 +241,12 @@ impl Persist for Bucketed {
         }
     }
 
-    /// Restores a fingerprint of the metadata region; a checkpoint has none.
-    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        self.restore(None, fingerprint, place);
-    }
-
-    fn restore_duplicate(&mut self, fingerprint: &Fingerprint, place: &Place) {
-        let lba = self.untold.take();
+    /// Restores a fingerprint of the log, or of the metadata region; a checkpoint has none.
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, told_by: ToldBy) {
+        let lba = match told_by {
+            ToldBy::Checkpoint => None,
+            ToldBy::Log => self.untold.take(),
+        };
         self.restore(lba, fingerprint, place);
     }
 }
