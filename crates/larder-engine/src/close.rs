@@ -94,7 +94,7 @@ impl Shared {
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
         let failed = {
             let mut state = self.state.lock();
-            state.design.keep_all();
+            state.keep_all_freed();
             state.flash_failed.is_some()
         };
         let mut result = match flushed {

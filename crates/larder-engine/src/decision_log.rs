@@ -96,7 +96,7 @@ impl State {
         let found = self.find_duplicate(&fingerprint);
         let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
         self.decisions.note(|| (Event::Look { fingerprint }, answer));
-        found.is_some() || self.design.unread(Question::Content(&fingerprint)).is_some()
+        found.is_some() || self.unread(Question::Content(&fingerprint)).is_some()
     }
 
     /// Notes the mapping of `lba` to `new`, with the content `fingerprint`.

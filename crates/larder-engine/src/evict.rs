@@ -6,16 +6,15 @@
 //! (6) It is free. A crash before (3) leaves the slot as it was. A crash after it leaves a slot
 //! whose trim may be missing: it is trimmed before its next use.
 //!
-//! A chunk that fits in a few slots only, as in buckets, needs room before it comes. Slots that
-//! will likely have to go are *freed ahead*, with (1) to (3). Their mappings stay until the slot is
-//! needed ([`Provisional::free_ahead`](larder_core::Provisional::free_ahead)).
+//! Slots that will likely have to go take (1) to (3) in the same batch
+//! ([`freeing`](crate::region::freeing)).
 //!
 //! Invariants: (3) makes durable every mapping that displaced one of this slot, so no mapping that
 //! a crash would bring back is overwritten. A few slots are kept free, so that writers seldom wait.
 //!
 //! It does not choose; the design does.
 
-use crate::{shared::Shared, state::State, sync::either};
+use crate::{region::freeing::AHEAD_MAX, shared::Shared, state::State, sync::either};
 use larder_core::{
     Lba, SlotId, StreamClass,
     decisions::{Answer, Event},
@@ -26,9 +25,6 @@ use std::{
     time::Duration,
 };
 
-/// Slots that are freed ahead with one commit. A writer that waits for room waits for their dirty
-/// chunks, too.
-const AHEAD_MAX: usize = 32;
 /// Chunks destaged at once.
 const DESTAGE_MAX: usize = 256;
 /// Divisor of the entries that may wait for the log. It gives the limit of entries that leave the
@@ -72,7 +68,7 @@ impl Shared {
                 let mut state = self.state.lock();
                 self.drop_zeroes(&mut state, false);
                 let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
-                (missing, !state.design.has_room(self.room_wanted()), state.design.is_freeing_due())
+                (missing, !state.design.has_room(self.room_wanted()), state.is_freeing_due())
             };
             if short == 0 && !crowded && !is_freeing_due {
                 self.evict_finds_dirty.store(false, Release);
@@ -172,7 +168,7 @@ impl Shared {
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
         let Ok(room) = self.reserve_batch(count + AHEAD_MAX).await else { return 0 };
         let mut victims = Vec::new();
-        let likely = self.state.lock().design.likely_victims(AHEAD_MAX);
+        let likely = self.state.lock().likely_to_go();
         {
             let mut state = self.state.lock();
             while victims.len() < count {
@@ -247,47 +243,6 @@ impl Shared {
             self.signals.room.notify();
         }
         freed.len() + ahead
-    }
-
-    /// Does (2) for slots that likely have to go, whose mappings stay. Returns the number of these
-    /// slots.
-    fn free_ahead(&self, likely: &[SlotId]) -> usize {
-        likely.iter().filter(|&&slot| self.state.lock().free_ahead(slot)).count()
-    }
-
-    /// Evicts the records in the way of a record, if all were freed ahead and are unused. Returns
-    /// whether it did.
-    ///
-    /// It does (4) to (6) at once.
-    pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
-        let State { design, writer, log, .. } = &mut *state;
-        let slots = design.in_the_way(lba);
-        let mut can_go = |slot| {
-            design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot)
-        };
-        if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
-            return false;
-        }
-        design.reuse(&slots);
-        state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
-        slots.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
-        self.counters.evicted_weus.fetch_add(slots.len() as u64, Relaxed);
-        true
-    }
-}
-
-impl State {
-    /// Logs that a slot is free, which holds once the entry is durable. Returns whether it logged
-    /// that.
-    pub(crate) fn free_ahead(&mut self, slot: SlotId) -> bool {
-        // The mappings of a write under way would be logged behind this entry.
-        if self.writer.is_in_memory(slot) {
-            return false;
-        }
-        let seq = self.log.next_seq();
-        let Some(generation) = self.design.free_ahead(slot, seq) else { return false };
-        self.log.push_freed_ahead(slot, generation);
-        true
     }
 }
 

@@ -14,7 +14,6 @@ use crate::{
     decision_log::sink::Asker,
     fill::insertion::{Insertion, Reason},
     prepare::Prepared,
-    region::HELD_ENTRIES_MAX,
     segment::record::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
@@ -28,8 +27,7 @@ impl Shared {
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
         let (begin, drain, close) = {
             let mut state = self.state.lock();
-            let drain = state.unflushed.len() >= self.pending_entries_max() / 2
-                || state.design.held_entries() >= HELD_ENTRIES_MAX / 2;
+            let drain = state.unflushed.len() >= self.pending_entries_max() / 2 || state.holds_many();
             let close = self.many_wait_for_records(&state);
             let full = state.insertions.is_full_with(data.len(), self.live.get().insert_queue_bytes_max);
             if full || !self.may_insert(&state) {

@@ -20,8 +20,7 @@
 //! acknowledged as durable until a later commit of the same entries succeeds.
 
 use crate::{
-    error::EngineError, pending_log::Asked, region::HELD_ENTRIES_MAX, shared::Shared, state::State, sync::either,
-    unflushed::waiting::Asker,
+    error::EngineError, pending_log::Asked, shared::Shared, state::State, sync::either, unflushed::waiting::Asker,
 };
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
@@ -163,8 +162,8 @@ impl Shared {
                 let crowded = self.commit_is_crowded(&state) && !state.log.may_use_reserve();
                 // Entries without a waiting task are not tried again and again, and do not keep a
                 // cache from ending.
-                let (entries, held) = (state.log.len(), state.design.held_entries());
-                let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && held >= HELD_ENTRIES_MAX / 2;
+                let entries = state.log.len();
+                let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && state.holds_many();
                 let many = is_full && !failed && !self.life.is_committer_alone();
                 ((state.log.is_requested() || many) && !state.log.is_dead(), crowded)
             };

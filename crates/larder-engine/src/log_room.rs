@@ -20,8 +20,8 @@
 pub(crate) mod reservations;
 
 use crate::{
-    error::EngineError, log_room::reservations::Reservations, pending_log::PENDING_ENTRIES_MAX,
-    region::HELD_ENTRIES_MAX, shared::Shared, state::State, sync::either,
+    error::EngineError, log_room::reservations::Reservations, pending_log::PENDING_ENTRIES_MAX, shared::Shared,
+    state::State, sync::either,
 };
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::Ordering::*;
@@ -127,7 +127,7 @@ impl Shared {
     pub fn may_insert(&self, state: &State) -> bool {
         let waiting = state.waiting();
         waiting < self.pending_entries_max()
-            && state.design.held_entries() < HELD_ENTRIES_MAX
+            && !state.holds_too_many()
             && !self.is_crowded_with(state, waiting)
             && state.flash_failed.is_none()
             && !self.is_closing()

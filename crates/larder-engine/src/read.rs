@@ -119,7 +119,7 @@ impl Shared {
                 // All questions precede the first lookup: a lookup uses up the slots that were
                 // read, and another chunk with the same content needs them.
                 let question = |(want, plan): (&Want, &Option<Plan>)| match plan {
-                    None => state.design.unread(Question::Address(want.lba)),
+                    None => state.unread(Question::Address(want.lba)),
                     Some(_) => None,
                 };
                 let questions: Vec<_> = wants.iter().zip(&plans).map(question).collect();
@@ -371,7 +371,7 @@ impl Shared {
                     if forget {
                         state.invalidate(want.lba);
                     }
-                    match state.design.unread(Question::Address(want.lba)) {
+                    match state.unread(Question::Address(want.lba)) {
                         None => self.plan_known(&mut state, want, true),
                         // A mapping that is still to be confirmed is clean.
                         Some(_) => Plan::Wait,

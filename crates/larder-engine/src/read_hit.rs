@@ -85,7 +85,7 @@ impl Shared {
             let is_on_flash = |place: &Place| !state.writer.is_in_memory(place.slot);
             let found = state.design.peek(lba);
             let is_hit = matches!(&found, Lookup::Chunk { place, .. } if is_on_flash(place));
-            if !is_hit || state.design.unread(Question::Address(lba)).is_some() {
+            if !is_hit || state.unread(Question::Address(lba)).is_some() {
                 return None;
             }
             match self.lookup(state, lba, want().asker()) {
@@ -151,7 +151,7 @@ impl Shared {
                 Some(hit)
             }
             None => {
-                state.design.tell(slot, entry.clone().map(Arc::new));
+                state.tell(slot, entry.clone());
                 None
             }
         };

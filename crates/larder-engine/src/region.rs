@@ -16,19 +16,19 @@
 //! its turn ends. So no design is told of a slot that was written over meanwhile. A block that is
 //! read, changed and written back loses no neighbour's change.
 //!
-//! It does not decide, or know dirty data.
+//! It does not decide, or know dirty data. It leaves answers that lack a metadata slot to `looks`,
+//! addresses that are named later to `held`, and slots freed ahead to `freeing`. No other file of
+//! the engine asks a design as a provisional one.
 //!
 //! [`Provisional::unread`]: larder_core::Provisional::unread
 
 pub(crate) mod entry;
+pub(crate) mod freeing;
+mod held;
+mod looks;
 
 use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
-use larder_core::{
-    Fingerprint, Lba, Place, SlotId,
-    decisions::{Answer, Event},
-    design::Question,
-    region::RegionEntry,
-};
+use larder_core::{Fingerprint, SlotId, decisions::Event, design::Question, region::RegionEntry};
 use larder_device::{IoBuf, IoFuture, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;
 use std::{
@@ -43,10 +43,6 @@ pub(crate) const INFORMED_MAX: usize = 64;
 /// requests of several chunks together. It is half of the remembered ones, so requests seldom push
 /// out each other's. A slot that is pushed out is read again.
 const AHEAD_MAX: usize = 128;
-
-/// Limit of addresses that wait until a metadata slot names them on flash: some 3 MiB of RAM.
-/// Beyond it, writers wait for a commit, and insertion stops.
-pub(crate) const HELD_ENTRIES_MAX: usize = 4096;
 
 /// A request's part of the slots that may be read ahead of their use.
 pub(crate) struct Ahead {
@@ -75,24 +71,9 @@ impl State {
         }
     }
 
-    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that its mapping is
-    /// gone.
-    pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
-        if self.design.held_at(lba) == Some(place.slot) {
-            self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
-            self.design.settle(lba, is_durable);
-            self.note_changed_entries();
-        }
-    }
-
-    /// Notes that the log durably has the entries below `log.durable_below`.
-    pub fn note_committed(&mut self) {
-        if self.design.held_entries() > 0 {
-            let upto = self.log.durable_below();
-            self.decisions.note(|| (Event::Committed { upto }, Answer::Done));
-            self.design.committed(upto);
-            self.note_changed_entries();
-        }
+    /// Notes that a metadata slot is on flash in this form.
+    pub(crate) fn note_entry_written(&mut self, entry: &Arc<RegionEntry>) {
+        self.design.entry_written(entry);
     }
 }
 
@@ -100,7 +81,7 @@ impl Shared {
     /// Reads the metadata slots that the design needs before it can answer `question`.
     pub(crate) async fn inform(self: &Arc<Self>, question: Question<'_>) {
         loop {
-            let Some(slot) = self.state.lock().design.unread(question) else { return };
+            let Some(slot) = self.state.lock().unread(question) else { return };
             self.inform_of_block(&[slot]).await;
         }
     }
@@ -110,7 +91,7 @@ impl Shared {
     pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
         let unread: Vec<SlotId> = {
             let state = self.state.lock();
-            contents.iter().filter_map(|content| state.design.unread(Question::Content(content))).collect()
+            contents.iter().filter_map(|content| state.unread(Question::Content(content))).collect()
         };
         self.inform_of(&unread).await
     }
@@ -163,8 +144,7 @@ impl Shared {
         {
             let mut state = self.state.lock();
             entries.into_iter().for_each(|(slot, entry)| {
-                state.note_told(slot, entry.as_ref());
-                state.design.tell(slot, entry.map(Arc::new));
+                state.tell(slot, entry);
             });
         }
         drop(turn);

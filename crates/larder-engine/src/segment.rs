@@ -144,7 +144,7 @@ impl Shared {
                 let in_flight = state.writer.in_flight();
                 let crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
                 let unread = match &record.of {
-                    RecordOf::Chunk(Some(fingerprint)) => state.design.unread(Question::Content(fingerprint)),
+                    RecordOf::Chunk(Some(fingerprint)) => state.unread(Question::Content(fingerprint)),
                     RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,
                 };
                 if unread.is_none() {
@@ -211,7 +211,7 @@ impl Shared {
         if !has_room {
             return None;
         }
-        if state.design.free_slots() < self.free_slots_wanted() || state.design.is_freeing_due() {
+        if state.design.free_slots() < self.free_slots_wanted() || state.is_freeing_due() {
             self.signals.evict_wanted.notify();
         }
         state.append(ready, self.geometry.flash_tag)

@@ -69,7 +69,7 @@ impl Shared {
                 Ok(entry) => {
                     state.decisions.note(|| (Event::Written { segment: seq }, Answer::Count(bytes)));
                     if let Some(entry) = entry {
-                        state.design.entry_written(&entry);
+                        state.note_entry_written(&entry);
                     }
                     for entry in state.writer.written(seq) {
                         state.log_clean(entry);

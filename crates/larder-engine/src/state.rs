@@ -29,10 +29,9 @@ use crate::{
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
-    Decider, Fingerprint, Lba, NewMapping, Place, SlotId,
+    Decider, Fingerprint, Lba, NewMapping, Place,
     decisions::{Answer, Event},
-    design::{Deferred, Hit, Question, Use},
-    region::RegionEntry,
+    design::{Deferred, Hit, Use},
     slots::SlotState,
     streams::Streams,
     versions::Versions,
@@ -120,30 +119,11 @@ impl State {
         self.design.hit(lba).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 
-    /// Returns the metadata slot that names the mapping of `lba`, if a [hit](State::hit) lacks only
-    /// that.
-    pub fn unread_hit(&self, lba: Lba) -> Option<SlotId> {
-        if self.decisions.0.is_some() {
-            return None;
-        }
-        let slot = self.design.unread(Question::Address(lba))?;
-        (!self.writer.is_in_memory(slot)).then_some(slot)
-    }
-
-    /// Returns a hit as [`State::hit`] does, by the metadata slot of `slot` as just read.
-    pub fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
-        if self.decisions.0.is_some() {
-            return None;
-        }
-        self.design.hit_with(lba, slot, entry).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
-    }
-
     /// Remembers that the record at `place` is damaged, or unreadable by a read of its own.
     pub fn note_damaged(&mut self, place: &Place) {
         self.note_fault();
         self.damaged.note(place);
-        self.design.spoil(place);
-        self.note_changed_entries();
+        self.hide(place);
     }
 
     /// Returns the place of a sound record with this content that may take another reference.

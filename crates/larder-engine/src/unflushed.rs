@@ -53,7 +53,7 @@ impl State {
         if let LogEntry::Map { lba, place, .. } = &entry {
             self.settle(Lba(*lba), &from_format(place), is_mapped);
             if is_mapped {
-                self.design.keep(SlotId(place.slot));
+                self.keep_freed(SlotId(place.slot));
             }
         }
         if let LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } = entry

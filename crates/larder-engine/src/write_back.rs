@@ -18,7 +18,7 @@ use crate::{
     prepare::Prepared,
     read::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
-    region::{Ahead, HELD_ENTRIES_MAX},
+    region::Ahead,
     segment::IN_FLIGHT_SEGMENTS_MAX,
     segment::record::{NewRecord, Payload, RecordOf},
     shared::Shared,
@@ -182,7 +182,7 @@ impl Shared {
                     }
                     Wait::Log
                 } else if state.log.len() >= self.pending_entries_max()
-                    || state.design.held_entries() >= HELD_ENTRIES_MAX && !state.log.is_empty()
+                    || state.holds_too_many() && !state.log.is_empty()
                 {
                     Wait::Commit
                 } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {

@@ -1,0 +1,86 @@
+//! Slots that are freed ahead of their need.
+//!
+//! A chunk that fits in a few slots only, as in buckets, needs room before it comes. The evictor
+//! cleans slots that will likely have to go, and logs that they are free. Their mappings stay and
+//! hit until the slot is needed
+//! ([`Provisional::free_ahead`](larder_core::Provisional::free_ahead)). The numbers are the steps
+//! of [`evict`](crate::evict).
+//!
+//! Invariants: a slot is reused only when its entry is durable and the slot is not in use. No later
+//! entry of the log names a freed slot: a mapping there keeps it.
+//!
+//! It does not choose; the design does.
+
+use crate::{shared::Shared, state::State};
+use larder_core::{
+    Lba, SlotId,
+    decisions::{Answer, Event},
+};
+use std::sync::atomic::Ordering::*;
+
+/// Slots that are freed ahead with one commit. A writer that waits for room waits for their dirty
+/// chunks, too.
+pub(crate) const AHEAD_MAX: usize = 32;
+
+impl State {
+    /// Returns whether enough slots will likely go to be worth a commit.
+    pub(crate) fn is_freeing_due(&self) -> bool {
+        self.design.is_freeing_due()
+    }
+
+    /// Returns slots that will likely have to go, about [`AHEAD_MAX`] at most.
+    pub(crate) fn likely_to_go(&mut self) -> Vec<SlotId> {
+        self.design.likely_victims(AHEAD_MAX)
+    }
+
+    /// Logs that a slot is free, which holds once the entry is durable. Returns whether it logged
+    /// that.
+    pub(crate) fn free_ahead(&mut self, slot: SlotId) -> bool {
+        // The mappings of a write under way would be logged behind this entry.
+        if self.writer.is_in_memory(slot) {
+            return false;
+        }
+        let seq = self.log.next_seq();
+        let Some(generation) = self.design.free_ahead(slot, seq) else { return false };
+        self.log.push_freed_ahead(slot, generation);
+        true
+    }
+
+    /// Keeps `slot`: the log is about to map a chunk there.
+    pub(crate) fn keep_freed(&mut self, slot: SlotId) {
+        self.design.keep(slot);
+    }
+
+    /// Keeps all slots, at an orderly end.
+    pub(crate) fn keep_all_freed(&mut self) {
+        self.design.keep_all();
+    }
+}
+
+impl Shared {
+    /// Does (2) for slots that likely have to go, whose mappings stay. Returns the number of these
+    /// slots.
+    pub(crate) fn free_ahead(&self, likely: &[SlotId]) -> usize {
+        likely.iter().filter(|&&slot| self.state.lock().free_ahead(slot)).count()
+    }
+
+    /// Evicts the records in the way of a record, if all were freed ahead and are unused. Returns
+    /// whether it did.
+    ///
+    /// It does (4) to (6) at once.
+    pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
+        let State { design, writer, log, .. } = &mut *state;
+        let slots = design.in_the_way(lba);
+        let mut can_go = |slot| {
+            design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot)
+        };
+        if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
+            return false;
+        }
+        design.reuse(&slots);
+        state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
+        slots.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
+        self.counters.evicted_weus.fetch_add(slots.len() as u64, Relaxed);
+        true
+    }
+}

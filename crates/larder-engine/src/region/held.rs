@@ -1,0 +1,50 @@
+//! Addresses that no metadata slot may name on flash yet.
+//!
+//! After a crash a metadata slot must name no more than the log or the origin has. So the design
+//! holds a new address until the log durably has its mapping, or the origin its content.
+//!
+//! Invariants: the RAM for held addresses is bounded, because writers wait for commits.
+//!
+//! It does not write the metadata slots.
+
+use crate::state::State;
+use larder_core::{
+    Lba, Place,
+    decisions::{Answer, Event},
+};
+
+/// Limit of held addresses: some 3 MiB of RAM. Beyond it, writers wait for a commit, and insertion
+/// stops.
+const HELD_MAX: usize = 4096;
+
+impl State {
+    /// Returns whether a commit is due for the held addresses.
+    pub(crate) fn holds_many(&self) -> bool {
+        self.design.held_entries() >= HELD_MAX / 2
+    }
+
+    /// Returns whether no more addresses may be held.
+    pub(crate) fn holds_too_many(&self) -> bool {
+        self.design.held_entries() >= HELD_MAX
+    }
+
+    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that its mapping is
+    /// gone.
+    pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
+        if self.design.held_at(lba) == Some(place.slot) {
+            self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
+            self.design.settle(lba, is_durable);
+            self.note_changed_entries();
+        }
+    }
+
+    /// Notes that the log durably has the entries below `log.durable_below`.
+    pub fn note_committed(&mut self) {
+        if self.design.held_entries() > 0 {
+            let upto = self.log.durable_below();
+            self.decisions.note(|| (Event::Committed { upto }, Answer::Done));
+            self.design.committed(upto);
+            self.note_changed_entries();
+        }
+    }
+}
