@@ -53,7 +53,7 @@ use watched::WatchedFlash;
 pub async fn verify(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> Result<VerifyReport, EngineError> {
     let watched = WatchedFlash::over(flash);
     let mut report = check(&watched, progress).await?.report;
-    watched.settle(&mut report)?;
+    watched.conclude(&mut report)?;
     Ok(report)
 }
 
@@ -114,7 +114,7 @@ pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, Engin
         superblock,
         damaged_twin: repair,
         geometry,
-        settled_without_dirty: false,
+        clean_by_mode: false,
         log_end,
         design: state.design,
         damage: MetadataDamage::default(),

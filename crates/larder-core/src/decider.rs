@@ -7,7 +7,7 @@
 //! own answers come before those of the design: they include trimmed runs, which read as zeroes.
 //!
 //! Invariants: a chunk is in the ledger exactly while its mapping is dirty. In a restart that
-//! holds from [`Decider::settle_dirty`] to the next change. No mapped address is in a trimmed run.
+//! holds from [`Decider::confirm_dirty`] to the next change. No mapped address is in a trimmed run.
 //!
 //! It does not choose: the design does.
 
@@ -184,7 +184,7 @@ impl<D: Design + ?Sized> Decider<D> {
     /// Marks `lba` clean if `seq` is still its newest sequence number, because the origin has it.
     /// Forgets a fragment then. Returns whether it became clean.
     pub fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
-        self.settle_dirty();
+        self.confirm_dirty();
         let is_newest = self.ledger.clean(lba, seq);
         if is_newest {
             self.design.mark_clean(lba);
@@ -198,15 +198,15 @@ impl<D: Design + ?Sized> Decider<D> {
     }
 
     /// Begins recovery and makes room for so many mappings and fingerprints. From now on, dirty
-    /// state is known only after [`Decider::settle_dirty`].
+    /// state is known only after [`Decider::confirm_dirty`].
     pub fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.ledger.begin_restore();
         self.design.begin_restore(mappings, fingerprints);
     }
 
     /// Recovery: makes dirty state known.
-    pub fn settle_dirty(&mut self) {
-        self.ledger.settle(|lba| self.design.is_dirty(lba));
+    pub fn confirm_dirty(&mut self) {
+        self.ledger.confirm(|lba| self.design.is_dirty(lba));
     }
 
     /// Recovery: restores a slot as [`Persist::restore_slot`](crate::design::Persist::restore_slot).

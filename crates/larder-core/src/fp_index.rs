@@ -223,7 +223,7 @@ impl FpIndex {
 
     fn find(&mut self, fingerprint: &Fingerprint) -> Option<u32> {
         let at = self.shard_of(&fingerprint.0);
-        self.settle_shard(at);
+        self.merge_shard(at);
         let slab = &self.slab;
         let found = self.shards.get(at)?.table.find(hash_of(&fingerprint.0), |&i| slab[i].fingerprint == fingerprint.0);
         found.copied()
@@ -296,7 +296,7 @@ impl FpIndex {
     pub fn insert_later(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
         if self.len() >= self.entries_max {
             // Waiting duplicates count twice; they must not evict an entry.
-            self.settle();
+            self.merge_waiting();
             return self.insert(fingerprint, place);
         }
         let i = self.add(fingerprint, place);
@@ -309,8 +309,8 @@ impl FpIndex {
     /// Recovery: inserts as [`FpIndex::insert_later`]. If `fingerprint` is visibly known at `place`
     /// already, it becomes the most recent instead, and the answer is `None`.
     pub fn restore(&mut self, fingerprint: &Fingerprint, place: &Place) -> Option<FpHandle> {
-        let settled = self.shards.get(self.shard_of(&fingerprint.0)).is_some_and(|shard| shard.waiting.is_empty());
-        if settled && let Some(i) = self.find(fingerprint) {
+        let is_merged = self.shards.get(self.shard_of(&fingerprint.0)).is_some_and(|shard| shard.waiting.is_empty());
+        if is_merged && let Some(i) = self.find(fingerprint) {
             let entry = &self.slab[i];
             let is_here = (entry.packed >> 40) as u32 == place.generation & GENERATION_MASK
                 && Self::place_of(entry, place.generation) == *place;
@@ -323,29 +323,29 @@ impl FpIndex {
     }
 
     /// Moves all waiting entries into the tables.
-    pub fn settle(&mut self) {
+    pub fn merge_waiting(&mut self) {
         if self.waiting > 0 {
-            (0..self.shards.len()).for_each(|at| self.settle_shard(at));
+            (0..self.shards.len()).for_each(|at| self.merge_shard(at));
         }
     }
 
     /// Moves the waiting entries of one shard into its table, the next shard with each call.
-    pub fn settle_some(&mut self) {
+    pub fn merge_some(&mut self) {
         if self.waiting > 0 {
-            self.settle_shard(self.sweep_at);
+            self.merge_shard(self.sweep_at);
             self.sweep_at = (self.sweep_at + 1) % self.shards.len().max(1);
         }
     }
 
     #[inline]
-    fn settle_shard(&mut self, at: usize) {
+    fn merge_shard(&mut self, at: usize) {
         if self.waiting > 0 && self.shards.get(at).is_some_and(|shard| !shard.waiting.is_empty()) {
-            self.settle_waiting(at);
+            self.merge_waiting_of(at);
         }
     }
 
     #[cold]
-    fn settle_waiting(&mut self, at: usize) {
+    fn merge_waiting_of(&mut self, at: usize) {
         let Some(shard) = self.shards.get_mut(at) else { return };
         let (waiting, mut superseded) = (std::mem::take(&mut shard.waiting), Vec::new());
         let slab = &self.slab;
@@ -423,7 +423,7 @@ impl FpIndex {
     fn remove_at(&mut self, i: u32) -> bool {
         let fingerprint = self.slab[i].fingerprint;
         let shard = self.shard_of(&fingerprint);
-        self.settle_shard(shard);
+        self.merge_shard(shard);
         if let Ok(found) = self.shards[shard].table.find_entry(hash_of(&fingerprint), |&other| other == i) {
             found.remove();
             self.len -= 1;
@@ -526,14 +526,14 @@ mod tests {
                 waiting.insert_later(&fp(content), &place(slot, step)).expect("deduplication is on");
                 assert!(waiting.len() <= entries_max);
                 match state % 97 {
-                    0 => waiting.settle(),
-                    1..9 => waiting.settle_some(),
+                    0 => waiting.merge_waiting(),
+                    1..9 => waiting.merge_some(),
                     _ => {}
                 }
             }
             let all = |index: &FpIndex| index.iter_oldest_first().collect::<Vec<_>>();
             assert_eq!(all(&waiting), all(&plain), "{contents} contents in {entries_max} entries");
-            waiting.settle();
+            waiting.merge_waiting();
             assert_eq!(all(&waiting), all(&plain), "in the tables");
             assert_eq!(waiting.len(), plain.len());
             for content in 0..contents as u32 {
@@ -613,7 +613,7 @@ mod tests {
             let all: Vec<_> = index.iter_oldest_first().map(|(fingerprint, _)| fingerprint.0).collect();
             let distinct: HashSet<_> = all.iter().collect();
             assert_eq!(all.len(), distinct.len(), "each content once");
-            index.settle();
+            index.merge_waiting();
             assert_eq!(all.len(), index.len());
         }
     }
@@ -625,12 +625,12 @@ mod tests {
             assert!(index.restore(&fp(i), &place(i, 1)).is_some());
         }
         assert!(index.restore(&fp(0), &place(0, 1)).is_some(), "nobody sees yet that it waits");
-        index.settle();
+        index.merge_waiting();
         assert!(index.restore(&fp(0), &place(0, 1)).is_none(), "at this very place");
         assert!(index.restore(&fp(1), &place(1, 2)).is_some(), "at another");
         let order: Vec<_> = index.iter_oldest_first().map(|(fingerprint, _)| fingerprint).collect();
         assert_eq!(order, [fp(2), fp(0), fp(1)]);
-        index.settle();
+        index.merge_waiting();
         assert_eq!(index.len(), 3);
     }
 

@@ -55,14 +55,14 @@ pub enum EntryKind {
 
 /// One entry, 24 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LbaEntry {
     key_flags: u64,
     offset_len_generation: u64,
     slot: u32,
     crc: u32,
 }
 
-impl Entry {
+impl LbaEntry {
     /// Creates an entry for `lba`; `place` is ignored for [`EntryKind::Zero`].
     pub fn new(lba: Lba, kind: EntryKind, place: Option<&Place>, dirty: bool) -> Self {
         debug_assert!(lba.0 <= LBA_MASK);
@@ -77,13 +77,13 @@ impl Entry {
             key_flags |= FLAG_DIRTY;
         }
         let Some(place) = place.filter(|_| kind != EntryKind::Zero) else {
-            return Entry { key_flags, offset_len_generation: 0, slot: 0, crc: 0 };
+            return LbaEntry { key_flags, offset_len_generation: 0, slot: 0, crc: 0 };
         };
         key_flags |= u64::from(place.encoding) << ENCODING_SHIFT;
         let packed = u64::from(place.offset)
             | u64::from(place.stored_len) << OFFSET_BITS
             | u64::from(place.generation & GENERATION_MASK) << (OFFSET_BITS + LEN_BITS);
-        Entry { key_flags, offset_len_generation: packed, slot: place.slot.0, crc: place.crc }
+        LbaEntry { key_flags, offset_len_generation: packed, slot: place.slot.0, crc: place.crc }
     }
 
     /// Returns the address.
@@ -135,7 +135,7 @@ impl Entry {
 /// The index.
 pub struct LbaIndex {
     /// A power of two of shards.
-    shards: Vec<HashTable<Entry>>,
+    shards: Vec<HashTable<LbaEntry>>,
     len: usize,
     /// Bytes of all tables, counted as they change. A status request cannot ask thousands of
     /// tables.
@@ -177,11 +177,11 @@ impl LbaIndex {
 
     /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<Entry>>() + self.table_bytes
+        self.shards.capacity() * size_of::<HashTable<LbaEntry>>() + self.table_bytes
     }
 
     /// Changes a table's size and updates the count of its bytes.
-    fn resize(table_bytes: &mut usize, table: &mut HashTable<Entry>, change: impl FnOnce(&mut HashTable<Entry>)) {
+    fn resize(table_bytes: &mut usize, table: &mut HashTable<LbaEntry>, change: impl FnOnce(&mut HashTable<LbaEntry>)) {
         *table_bytes -= table.allocation_size();
         change(table);
         *table_bytes += table.allocation_size();
@@ -201,7 +201,7 @@ impl LbaIndex {
 
     /// Returns the entry for `lba`.
     #[inline]
-    pub fn get(&self, lba: Lba) -> Option<&Entry> {
+    pub fn get(&self, lba: Lba) -> Option<&LbaEntry> {
         let hash = hash_of(lba);
         self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
     }
@@ -214,14 +214,14 @@ impl LbaIndex {
     }
 
     /// Returns the entry for `lba`, for a change of its flags.
-    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut Entry> {
+    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut LbaEntry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
     }
 
     /// Inserts `entry`; returns the replaced entry of its address.
-    pub fn insert(&mut self, entry: Entry) -> Option<Entry> {
+    pub fn insert(&mut self, entry: LbaEntry) -> Option<LbaEntry> {
         let hash = hash_of(entry.lba());
         let at = self.shard_of(hash);
         let shard = &mut self.shards[at];
@@ -245,7 +245,7 @@ impl LbaIndex {
         if count <= passed / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
         }
-        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(Entry::lba));
+        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(LbaEntry::lba));
         let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
         inside.sort_unstable();
         inside
@@ -261,7 +261,7 @@ impl LbaIndex {
     }
 
     /// Removes the entry for `lba`.
-    pub fn remove(&mut self, lba: Lba) -> Option<Entry> {
+    pub fn remove(&mut self, lba: Lba) -> Option<LbaEntry> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         match self.shards[at].find_entry(hash, |entry| entry.lba() == lba) {
@@ -274,7 +274,7 @@ impl LbaIndex {
     }
 
     /// Removes entries of `shard` that `keep` refuses; returns how many.
-    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&Entry) -> bool) -> usize {
+    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&LbaEntry) -> bool) -> usize {
         let shards = self.shards.len();
         let table = &mut self.shards[shard % shards];
         let before = table.len();
@@ -290,7 +290,7 @@ impl LbaIndex {
     }
 
     /// Returns the entries of `shard`, in no useful order.
-    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &Entry> {
+    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &LbaEntry> {
         let table = &self.shards[shard % self.shards.len()];
         // A scan of all shards of a small index would wait for the memory of many empty tables.
         (!table.is_empty()).then(|| table.iter()).into_iter().flatten()
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn entries_are_24_bytes_and_keep_every_field() {
-        assert_eq!(size_of::<Entry>(), 24);
+        assert_eq!(size_of::<LbaEntry>(), 24);
         let place = Place {
             slot: SlotId(u32::MAX),
             generation: 0x0012_3456,
@@ -314,18 +314,18 @@ mod tests {
         };
         let lba = Lba(LBA_MASK);
         for kind in [EntryKind::Chunk { duplicate: true }, EntryKind::Chunk { duplicate: false }, EntryKind::Fragment] {
-            let entry = Entry::new(lba, kind, Some(&place), true);
+            let entry = LbaEntry::new(lba, kind, Some(&place), true);
             assert_eq!((entry.lba(), entry.kind(), entry.dirty()), (lba, kind, true));
             assert_eq!(entry.place(place.generation), place);
             assert_eq!(entry.slot(), Some((place.slot, place.generation)));
         }
-        assert_eq!(Entry::new(lba, EntryKind::Zero, Some(&place), false).slot(), None);
+        assert_eq!(LbaEntry::new(lba, EntryKind::Zero, Some(&place), false).slot(), None);
     }
 
     #[test]
     fn a_run_is_cut_where_it_has_many_entries() {
         let mut index = LbaIndex::new(0);
-        (0..1000).for_each(|i| _ = index.insert(Entry::new(Lba(i * 7), EntryKind::Zero, None, false)));
+        (0..1000).for_each(|i| _ = index.insert(LbaEntry::new(Lba(i * 7), EntryKind::Zero, None, false)));
         // A look goes by address over a short run, by entry over a long one.
         for count in [60, 7 * 1000, 1 << 40] {
             let end = (30 + count).min(7 * 1000);
@@ -346,9 +346,9 @@ mod tests {
             tables
         };
         for i in 0..10_000 {
-            assert!(index.insert(Entry::new(Lba(i), EntryKind::Zero, None, i % 2 == 0)).is_none());
+            assert!(index.insert(LbaEntry::new(Lba(i), EntryKind::Zero, None, i % 2 == 0)).is_none());
         }
-        assert!(index.insert(Entry::new(Lba(7), EntryKind::Zero, None, true)).is_some());
+        assert!(index.insert(LbaEntry::new(Lba(7), EntryKind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
         let grown = counts_its_bytes(&index);
         let gone: usize = (0..SHARDS_MIN).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();

@@ -4,7 +4,7 @@
 //! same for each design, so a design has none of it.
 //!
 //! A restart maps chunks in no order. Listing each at once would take longer than the rest of a
-//! mapping, so the ledger defers them until it is [settled](Ledger::settle).
+//! mapping, so the ledger defers them until it is [confirmed](Ledger::confirm).
 //!
 //! Invariants: an address is dirty, or in a trimmed run, or neither. Dirty chunks and runs are in
 //! the order of their addresses. The RAM of a dirty chunk is bounded ([`DIRTY_BYTES_MAX`]), and so
@@ -148,13 +148,13 @@ impl Ledger {
         self.listed.ram_bytes() + deferred + self.trimmed.ram_bytes()
     }
 
-    /// Begins a restart. From now on, dirty chunks are known only after [`Ledger::settle`].
+    /// Begins a restart. From now on, dirty chunks are known only after [`Ledger::confirm`].
     pub fn begin_restore(&mut self) {
         self.is_restoring = true;
     }
 
     /// Lists the deferred chunks that `is_dirty` confirms, each with its newest number.
-    pub fn settle(&mut self, is_dirty: impl Fn(Lba) -> bool) {
+    pub fn confirm(&mut self, is_dirty: impl Fn(Lba) -> bool) {
         if self.deferred.is_empty() {
             return;
         }
@@ -188,9 +188,9 @@ impl Ledger {
         self.is_restoring
     }
 
-    /// Ends a restart, [settled](Ledger::settle).
+    /// Ends a restart, [confirmed](Ledger::confirm).
     pub fn end_restore(&mut self, is_dirty: impl Fn(Lba) -> bool) {
-        self.settle(is_dirty);
+        self.confirm(is_dirty);
         self.is_restoring = false;
     }
 
@@ -236,7 +236,7 @@ mod tests {
                 ledger.write(Lba(lba), seq, lba == 3);
             }
             assert_eq!(ledger.seq(Lba(7)), None);
-            ledger.settle(|lba| lba != Lba(9));
+            ledger.confirm(|lba| lba != Lba(9));
             assert_eq!(ledger.dirty_from(Lba(0), 3), [(Lba(3), 3), (Lba(7), 4), (Lba(1000), 6)]);
             assert_eq!((ledger.counts().chunks, ledger.counts().fragments), (3 + before.max(1) - 1, 1));
             ledger.write(Lba(4), 7, true);

@@ -151,7 +151,7 @@ impl Clock {
             state.waiters.insert(id, completer);
             state.model.submit(now, TimedRequest { id, kind, offset, len });
         }
-        self.settle(over);
+        self.complete_all(over);
         future
     }
 
@@ -172,11 +172,11 @@ impl Clock {
             state.timer.take_if(|timer| *timer == due);
             state.advance(now, &mut over);
         }
-        self.settle(over);
+        self.complete_all(over);
     }
 
     /// Tells waiters, outside the lock, and sets a timer for the next ones.
-    fn settle(self: &Arc<Self>, over: Vec<Completer<()>>) {
+    fn complete_all(self: &Arc<Self>, over: Vec<Completer<()>>) {
         over.into_iter().for_each(|completer| completer.complete(Ok(())));
         let (due, now) = (self.next_timer(), self.now());
         if let Some(due) = due {

@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 pub(crate) use waiting::Pending;
-use waiting::Waiting;
+use waiting::WaitingOps;
 
 /// The operation that waits longest for its answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub struct Watch {
     clock: Arc<dyn Runtime>,
     /// Weak, so that the device closes with its last user.
     device: Weak<dyn BlockDevice>,
-    waiting: Waiting,
+    waiting: WaitingOps,
     health: Arc<Health>,
     looks: Mutex<Looks>,
 }
@@ -124,7 +124,13 @@ impl Watch {
     /// Returns a watch over a device, which knows of no operation but its own looks.
     fn on(device: &Arc<dyn BlockDevice>, clock: Arc<dyn Runtime>) -> Self {
         let health = Arc::<Health>::default();
-        Watch { clock, device: Arc::downgrade(device), waiting: Waiting::new(&health), health, looks: Mutex::default() }
+        Watch {
+            clock,
+            device: Arc::downgrade(device),
+            waiting: WaitingOps::new(&health),
+            health,
+            looks: Mutex::default(),
+        }
     }
 
     /// Returns the operation that waits longest; `None` without any.

@@ -9,7 +9,7 @@
 //! It does not wait; the caller joins these operations with others.
 
 use crate::{
-    record::{Held, HeldRecord, ReadingRecord, window},
+    record::{HeldBytes, HeldRecord, ReadingRecord, window},
     shared::Shared,
 };
 use larder_device::{IoBuf, IoFuture};
@@ -39,11 +39,11 @@ impl Shared {
         let mut windows: Vec<(u64, u64, usize)> = Vec::new();
         for (about, HeldRecord { place, bytes }) in held {
             let (operation, pin, skip) = match bytes {
-                Held::Memory(bytes) => {
+                HeldBytes::Memory(bytes) => {
                     operations.push(IoFuture::ready(Ok(bytes.into_iobuf())));
                     (operations.len() - 1, None, 0)
                 }
-                Held::Flash(pin) => {
+                HeldBytes::Flash(pin) => {
                     let (offset, len, skip) = window(&self.geometry, &place);
                     windows.push((offset, len as u64, records.len()));
                     (0, Some(pin), skip)

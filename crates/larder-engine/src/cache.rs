@@ -242,8 +242,8 @@ impl Cache {
 
     /// Waits until the offered insertions are stored, without an eviction. It is for tests and
     /// benches that count.
-    pub async fn settle(&self) {
-        self.shared.settle().await;
+    pub async fn wait_for_insertions(&self) {
+        self.shared.wait_for_insertions().await;
     }
 
     /// Returns the write mode.

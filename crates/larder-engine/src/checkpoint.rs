@@ -365,7 +365,7 @@ impl Shared {
     fn add_to_history(&self, draft: &mut Draft) -> bool {
         let mut state = self.state.lock();
         let State { design, origin_changes, .. } = &mut *state;
-        design.export_history(draft, &|lba| origin_changes.is_unsettled(lba))
+        design.export_history(draft, &|lba| origin_changes.forbids_clean_copy(lba))
     }
 
     /// Writes a checkpoint; with `clean_shutdown`, one that marks a clean end.

@@ -85,7 +85,7 @@ impl Shared {
         self.life.drain();
         // It counts from here on, because the cache may be dropped meanwhile.
         let finishing = Finishing::begin(self);
-        self.settle().await;
+        self.wait_for_insertions().await;
         let flushed = self.flush(asker).await;
         // All tasks but the committer end before the last checkpoint, because no write may follow
         // its mark.
@@ -131,7 +131,7 @@ impl Shared {
     }
 
     /// Waits until offered insertions are stored.
-    pub(crate) async fn settle(&self) {
+    pub(crate) async fn wait_for_insertions(&self) {
         loop {
             let inserted = self.signals.inserted.listen();
             if self.state.lock().insertions.are_over() {

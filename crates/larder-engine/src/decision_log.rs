@@ -16,7 +16,7 @@
 pub(crate) mod sink;
 
 use crate::{
-    decision_log::sink::Asker,
+    decision_log::sink::LookupCause,
     geometry::Geometry,
     segment::open::Ready,
     segment::record::{NewRecord, RecordOf},
@@ -38,11 +38,13 @@ fn stored(place: &Place) -> Stored {
 }
 
 /// Returns whether a lookup found the wanted data: for a fragment, the sectors of the read.
-fn answer_of(found: &Lookup, asker: Asker) -> Answer {
-    match (found, asker) {
+fn answer_of(found: &Lookup, cause: LookupCause) -> Answer {
+    match (found, cause) {
         (Lookup::Miss, _) => Answer::Miss,
         (Lookup::Zero, _) => Answer::Zero,
-        (Lookup::Fragment { sectors, .. }, Asker::Read(first, end)) if !sectors.has_all(first, end) => Answer::Miss,
+        (Lookup::Fragment { sectors, .. }, LookupCause::Read(first, end)) if !sectors.has_all(first, end) => {
+            Answer::Miss
+        }
         (Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. }, _) => Answer::Hit(place.into()),
     }
 }
@@ -78,13 +80,13 @@ impl State {
 
     /// Notes a lookup of `lba`.
     #[inline]
-    pub(crate) fn note_lookup(&self, lba: Lba, asker: Asker, found: &Lookup, held_back: bool) {
+    pub(crate) fn note_lookup(&self, lba: Lba, cause: LookupCause, found: &Lookup, held_back: bool) {
         self.decisions.note(|| {
-            let event = match asker {
-                Asker::Read(first, end) => Event::Read { lba, first: first as u16, end: end as u16, held_back },
-                Asker::Merge => Event::Merge { lba, held_back },
+            let event = match cause {
+                LookupCause::Read(first, end) => Event::Read { lba, first: first as u16, end: end as u16, held_back },
+                LookupCause::Merge => Event::Merge { lba, held_back },
             };
-            (event, answer_of(found, asker))
+            (event, answer_of(found, cause))
         });
     }
 

@@ -29,7 +29,7 @@ use crate::{
     shared::Shared,
     standing::nameless,
     state::State,
-    sync::{Counted, Listener, either},
+    sync::{Counted, Notified, either},
 };
 use larder_core::{Lba, ranges::Run};
 use std::{
@@ -98,7 +98,7 @@ impl Shared {
     }
 
     /// Waits at a limit for the next destage, without a delay by the rate.
-    pub(crate) async fn wait_for_destage(&self, destaged: Listener<'_>) {
+    pub(crate) async fn wait_for_destage(&self, destaged: Notified<'_>) {
         let _counted = Counted::new(&self.waiting_for_destage);
         self.ask_for_destage(Wanted::Now);
         destaged.await;
@@ -115,7 +115,7 @@ impl Shared {
     }
 
     /// Pauses for the destage rate, until a destage is urgent or the pace changes.
-    async fn pause_for_rate(&self, pause: Duration, pace: Listener<'_>) {
+    async fn pause_for_rate(&self, pause: Duration, pace: Notified<'_>) {
         let urged = self.signals.destage_urged.listen();
         if !self.destage_urgent(&self.state.lock()) {
             either(self.runtime.delay(pause), either(urged, pace)).await;

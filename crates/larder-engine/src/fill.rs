@@ -11,7 +11,7 @@
 pub(crate) mod insertion;
 
 use crate::{
-    decision_log::sink::Asker,
+    decision_log::sink::LookupCause,
     fill::insertion::{Insertion, Reason},
     prepare::Prepared,
     segment::record::{NewRecord, RecordOf},
@@ -59,21 +59,21 @@ impl Shared {
     ///
     /// An address that the design replaced is mapped again here, as a fill would map it. That needs
     /// its content to be stored still, and the origin to have it for sure.
-    pub(crate) fn lookup(&self, state: &mut State, lba: Lba, asker: Asker) -> Lookup {
+    pub(crate) fn lookup(&self, state: &mut State, lba: Lba, cause: LookupCause) -> Lookup {
         let found = state.design.lookup(lba);
         if found != Lookup::Miss {
-            state.note_lookup(lba, asker, &found, false);
+            state.note_lookup(lba, cause, &found, false);
             return found;
         }
         let remembered = state.design.remembered(lba);
         let held_back = remembered.is_some()
-            && (state.origin_changes.is_unsettled(lba) || !self.may_insert(state) || !self.index_has_room(state));
+            && (state.origin_changes.forbids_clean_copy(lba) || !self.may_insert(state) || !self.index_has_room(state));
         let found = remembered.filter(|_| !held_back).and_then(|fingerprint| map_again(state, lba, fingerprint));
         if found.is_some() {
             self.keep_room(state);
         }
         let found = found.unwrap_or(Lookup::Miss);
-        state.note_lookup(lba, asker, &found, held_back);
+        state.note_lookup(lba, cause, &found, held_back);
         found
     }
 
@@ -96,7 +96,7 @@ impl Shared {
             state.flash_failed.is_none()
                 && state.versions.get(lba) == version
                 && match (state.design.peek(lba), reason) {
-                    (Lookup::Miss, Reason::Clean) => !state.origin_changes.is_unsettled(lba),
+                    (Lookup::Miss, Reason::Clean) => !state.origin_changes.forbids_clean_copy(lba),
                     // The chunk becomes dirty as a whole: the origin gets it again.
                     (Lookup::Fragment { .. }, Reason::CompletedFragment) => !state.origin_changes.is_changing(lba),
                     _ => false,

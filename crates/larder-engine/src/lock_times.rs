@@ -13,15 +13,15 @@ static NANOSECONDS: AtomicU64 = AtomicU64::new(0);
 static TIMES: AtomicU64 = AtomicU64::new(0);
 
 /// A lock that is held from now until this is dropped.
-pub(crate) struct Held(Instant);
+pub(crate) struct TimedLock(Instant);
 
-impl Held {
-    pub(crate) fn new() -> Held {
-        Held(Instant::now())
+impl TimedLock {
+    pub(crate) fn new() -> TimedLock {
+        TimedLock(Instant::now())
     }
 }
 
-impl Drop for Held {
+impl Drop for TimedLock {
     fn drop(&mut self) {
         NANOSECONDS.fetch_add(self.0.elapsed().as_nanos() as u64, Relaxed);
         TIMES.fetch_add(1, Relaxed);

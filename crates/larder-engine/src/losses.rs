@@ -1,6 +1,6 @@
 //! Ranges of a volume, in bytes, for reports of damage.
 //!
-//! Invariants: sorted and joined once [`Ranges::settle`] was called; all are counted,
+//! Invariants: sorted and joined once [`Ranges::join`] was called; all are counted,
 //! [`RANGES_MAX`] are told.
 //!
 //! It leaves the fate of the ranges to the fields that hold them.
@@ -35,7 +35,7 @@ impl Ranges {
     }
 
     /// Sorts and joins the ranges.
-    pub fn settle(&mut self) {
+    pub fn join(&mut self) {
         self.0.sort_unstable_by_key(|range| range.offset);
         self.0.dedup_by(|next, kept| {
             let end = kept.offset + kept.bytes;
@@ -89,7 +89,7 @@ mod tests {
         for (offset, bytes) in [(100, 10), (110, 5), (0, 50), (40, 20), (200, 0)] {
             ranges.add(offset, bytes);
         }
-        ranges.settle();
+        ranges.join();
         let all: Vec<_> = ranges.all().iter().map(|range| (range.offset, range.bytes)).collect();
         assert_eq!(all, [(0, 60), (100, 15)]);
         assert_eq!(ranges.bytes(), 75);

@@ -75,8 +75,8 @@ impl Shared {
                 let Some(data) = &data else { continue };
                 // While a write changes the chunk on the origin, a read of the origin may show
                 // passing content.
-                let is_settled = state.versions.get(lba) == version && !state.origin_changes.is_changing(lba);
-                if is_settled && !state.is_cached(lba) {
+                let is_current = state.versions.get(lba) == version && !state.origin_changes.is_changing(lba);
+                if is_current && !state.is_cached(lba) {
                     let start = i * chunk;
                     // The piece is a copy, so that one hot chunk does not hold a whole run's
                     // memory.

@@ -150,7 +150,7 @@ impl Shared {
     /// Decides for a chunk whose lookup needs no metadata slot.
     fn plan_known(self: &Arc<Self>, state: &mut State, want: &Want, sequential: bool) -> Plan {
         let version = state.versions.get(want.lba);
-        match self.lookup(state, want.lba, want.asker()) {
+        match self.lookup(state, want.lba, want.cause()) {
             Lookup::Zero => Plan::Zero,
             Lookup::Chunk { place, .. } => Plan::Record(self.hold(state, place)),
             Lookup::Fragment { place, sectors } => Plan::Fragment { record: self.hold(state, place), sectors, version },

@@ -88,7 +88,7 @@ impl Shared {
             if !is_hit || state.unread(Question::Address(lba)).is_some() {
                 return None;
             }
-            match self.lookup(state, lba, want().asker()) {
+            match self.lookup(state, lba, want().cause()) {
                 Lookup::Chunk { place, .. } => Some(hit(place)),
                 _ => None,
             }

@@ -49,11 +49,11 @@ impl Drop for Pin {
 pub struct HeldRecord {
     /// Place of the record.
     pub place: Place,
-    pub(crate) bytes: Held,
+    pub(crate) bytes: HeldBytes,
 }
 
 /// The bytes of a held record.
-pub(crate) enum Held {
+pub(crate) enum HeldBytes {
     /// In memory.
     Memory(SharedBuf),
     /// In a slot that stays as it is meanwhile.
@@ -73,9 +73,9 @@ impl Shared {
     /// Holds the record at `place`, which the caller just looked up under the same lock.
     pub fn hold(self: &Arc<Self>, state: &State, place: Place) -> HeldRecord {
         let bytes = match state.writer.bytes_at(&place) {
-            Some(InMemory::Borrowed(bytes)) => Held::Memory(IoBuf::copy_of(bytes).freeze()),
-            Some(InMemory::Shared(bytes)) => Held::Memory(bytes),
-            None => Held::Flash(self.pin(place.slot)),
+            Some(InMemory::Borrowed(bytes)) => HeldBytes::Memory(IoBuf::copy_of(bytes).freeze()),
+            Some(InMemory::Shared(bytes)) => HeldBytes::Memory(bytes),
+            None => HeldBytes::Flash(self.pin(place.slot)),
         };
         HeldRecord { place, bytes }
     }
@@ -101,10 +101,10 @@ impl Shared {
     /// bytes.
     pub fn start_read(&self, held: HeldRecord) -> (IoFuture<IoBuf>, ReadingRecord) {
         match held.bytes {
-            Held::Memory(bytes) => {
+            HeldBytes::Memory(bytes) => {
                 (IoFuture::ready(Ok(bytes.into_iobuf())), ReadingRecord { place: held.place, pin: None, skip: 0 })
             }
-            Held::Flash(pin) => {
+            HeldBytes::Flash(pin) => {
                 let (offset, len, skip) = window(&self.geometry, &held.place);
                 (
                     self.read_data(self.stripes.mine(), offset, IoBuf::new(len)),
@@ -149,7 +149,7 @@ impl ReadingRecord {
     pub(crate) fn again(self) -> HeldRecord {
         let ReadingRecord { place, pin, .. } = self;
         let pin = pin.expect("only a read of flash fails, and it holds its slot");
-        HeldRecord { place, bytes: Held::Flash(pin) }
+        HeldRecord { place, bytes: HeldBytes::Flash(pin) }
     }
 
     /// Returns the record's payload in the bytes that were read, if it passes its check.

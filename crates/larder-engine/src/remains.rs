@@ -70,7 +70,7 @@ impl Shared {
         for &lba in state.lost.keys() {
             ranges.add(self.geometry.offset_of(Lba(lba)), self.geometry.chunk_len(Lba(lba)) as u64);
         }
-        ranges.settle();
+        ranges.join();
         let told = ranges.all().iter().take(RANGES_TOLD_MAX);
         let mut told: Vec<String> = told.map(|range| format!("{} bytes at {}", range.bytes, range.offset)).collect();
         if ranges.all().len() > RANGES_TOLD_MAX {

@@ -140,7 +140,7 @@ impl Replay {
     }
 
     fn clean(&mut self, lba: u64, count: u64, map_seq: u64) {
-        self.design.settle_dirty();
+        self.design.confirm_dirty();
         let end = lba.saturating_add(count).min(self.chunk_count);
         // A mapping that a checkpoint calls dirty carries sequence number 0: any mark that follows
         // is for it.

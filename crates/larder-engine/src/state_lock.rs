@@ -100,7 +100,7 @@ struct AllStripes<'a, N>([Option<MutexGuard<'a, Touches<N>>>; STRIPES_MAX]);
 /// The state, for one thread.
 pub struct StateGuard<'a, T: Touched> {
     #[cfg(feature = "lock-times")]
-    _held: crate::lock_times::Held,
+    _held: crate::lock_times::TimedLock,
     lock: &'a StateLock<T>,
     looks: MutexGuard<'a, Looks>,
 }
@@ -113,7 +113,7 @@ impl<'a, T: Touched> StateGuard<'a, T> {
     fn new(lock: &'a StateLock<T>, looks: MutexGuard<'a, Looks>) -> Self {
         StateGuard {
             #[cfg(feature = "lock-times")]
-            _held: crate::lock_times::Held::new(),
+            _held: crate::lock_times::TimedLock::new(),
             lock,
             looks,
         }

@@ -2,7 +2,7 @@
 //! run twice at once. [`Counted`] counts the tasks at some work, and [`join_all`] runs operations
 //! side by side.
 //!
-//! Invariants: a [`Listener`] made before a condition was checked never misses a change made after
+//! Invariants: a [`Notified`] made before a condition was checked never misses a change made after
 //! the check.
 //!
 //! It does not block a thread.
@@ -34,15 +34,15 @@ pub struct Notify {
 }
 
 /// A wait for the first change after its making.
-pub struct Listener<'a> {
+pub struct Notified<'a> {
     notify: &'a Notify,
     epoch: u64,
 }
 
 impl Notify {
     /// Returns a listener for the next change. Make it, check the condition, then wait.
-    pub fn listen(&self) -> Listener<'_> {
-        Listener { notify: self, epoch: self.epoch.load(Acquire) }
+    pub fn listen(&self) -> Notified<'_> {
+        Notified { notify: self, epoch: self.epoch.load(Acquire) }
     }
 
     /// Tells every listener.
@@ -56,7 +56,7 @@ impl Notify {
     }
 }
 
-impl Future for Listener<'_> {
+impl Future for Notified<'_> {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {

@@ -10,7 +10,9 @@
 //!
 //! It does not decide where chunks go.
 
-use crate::{decision_log::sink::Asker, error::EngineError, fill::insertion::Reason, shared::Shared, sync::Counted};
+use crate::{
+    decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared, sync::Counted,
+};
 use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
@@ -128,7 +130,7 @@ impl Shared {
         self.inform(Question::Address(lba)).await;
         let held = {
             let mut state = self.state.lock();
-            match self.lookup(&mut state, lba, Asker::Merge) {
+            match self.lookup(&mut state, lba, LookupCause::Merge) {
                 Lookup::Zero => None,
                 Lookup::Chunk { place, .. } => Some(self.hold(&state, place)),
                 _ => return None,

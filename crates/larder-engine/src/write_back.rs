@@ -12,7 +12,7 @@
 //! It does not wait for durability; FLUSH and FUA do.
 
 use crate::{
-    decision_log::sink::Asker,
+    decision_log::sink::LookupCause,
     error::EngineError,
     log_room::Reserved,
     prepare::Prepared,
@@ -295,7 +295,7 @@ impl Shared {
         self.inform(Question::Address(lba)).await;
         let base = {
             let mut state = self.state.lock();
-            match self.lookup(&mut state, lba, Asker::Merge) {
+            match self.lookup(&mut state, lba, LookupCause::Merge) {
                 Lookup::Zero => Base::Zero,
                 Lookup::Chunk { place, .. } => Base::Chunk(self.hold(&state, place)),
                 Lookup::Fragment { place, sectors } => Base::Fragment(self.hold(&state, place), sectors),

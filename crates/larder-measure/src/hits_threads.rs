@@ -121,7 +121,7 @@ fn clean_chunks(cache: &Cache) -> Res<Vec<u64>> {
             }
         }
         // A miss inserts a chunk, which may have evicted another.
-        block_on(cache.settle());
+        block_on(cache.wait_for_insertions());
         if kept.len() == groups.len() {
             return Ok(groups.into_iter().flat_map(|group| group * GROUP..(group + 1) * GROUP).collect());
         }

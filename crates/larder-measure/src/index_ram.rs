@@ -66,11 +66,11 @@ fn filled(chunks: usize, copies: u64, mode: WriteMode) -> Res<(u64, f64, f64)> {
         cache_write(&cache, at as u64, source.piece(number as u64))?;
         // A later write may share a version with a chunk that waits to be inserted, and outdate it.
         if mode == WriteMode::Through {
-            block_on(cache.settle());
+            block_on(cache.wait_for_insertions());
         }
     }
     block_on(async {
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         cache.flush().await?;
         cache.checkpoint().await
     })?;

@@ -105,7 +105,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
         let cache = Arc::new(Cache::open(flash, origin, sim.clone(), Tuning::default()).await?);
         for at in (0..SET_BYTES).step_by(PIECE_BYTES) {
             cache.write(at, source.piece(at / CHUNK_BYTES as u64).freeze(), WriteFlags::default()).await?;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
         }
         cache.set_mode(mode).await?;
         cache.flush().await?;
@@ -113,7 +113,7 @@ fn measured(writes: usize, mode: WriteMode, places: Places, clients: usize, from
         let places: Vec<u64> = chunks(places, writes).into_iter().map(|chunk| from + chunk).collect();
         let before = cache.status().counts;
         let took = write_all(&sim, cache.clone(), places, &source, clients).await?;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         // Mappings of the written data become durable in their own time.
         sim.delay(Duration::from_secs(3)).await?;
         let after = cache.status().counts;

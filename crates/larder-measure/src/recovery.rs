@@ -88,7 +88,7 @@ fn fill(cache: &Cache, source: &Source, chunks: usize) -> Res<()> {
         let piece = source.piece(content as u64).freeze();
         block_on(cache.write((number * PIECE_BYTES) as u64, piece, WriteFlags::default()))?;
         // A later write may share a version with a chunk that waits to be inserted, and outdate it.
-        block_on(cache.settle());
+        block_on(cache.wait_for_insertions());
     }
     block_on(cache.set_mode(WriteMode::Back))?;
     write_at_random(cache, source, (chunks, chunks / DIRTY_SHARE), 1)?;

@@ -101,14 +101,14 @@ pub struct Means {
 }
 
 /// A rig and its load.
-pub type Case = (Plan, Load);
+pub type LiveCase = (Plan, Load);
 
 impl Means {
     /// Runs each case, in any order. Returns the results in the cases' order.
     ///
     /// # Errors
     /// A sentence: the first case that failed.
-    pub fn cases(&self, cases: &[Case]) -> Result<Vec<LoadFigures>, String> {
+    pub fn cases(&self, cases: &[LiveCase]) -> Result<Vec<LoadFigures>, String> {
         self.each(cases, |(plan, load)| on_rig(plan, self.time, load, &self.ending))
     }
 

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use larder_core::{
     Fingerprint, Lba,
-    austere::{Austere, AustereConfig, AustereError, fp_index::Run},
+    austere::{Austere, AustereConfig, AustereError, fp_index::SlotRun},
     region::{ListChange, METADATA_SLOT_BYTES, RunMetadata},
 };
 
@@ -148,7 +148,7 @@ impl AustereCache {
     }
 
     /// Adds an address to a stored content.
-    fn share(&mut self, lba: Lba, fingerprint: &Fingerprint, run: Run, is_dirty: bool) {
+    fn share(&mut self, lba: Lba, fingerprint: &Fingerprint, run: SlotRun, is_dirty: bool) {
         self.load(run);
         let change = self.core.list_change(lba, &self.slot);
         if let ListChange::Replaces(old) | ListChange::Overflows(old) = change
@@ -193,7 +193,7 @@ impl AustereCache {
     /// Frees a run, whose metadata slot was read if mappings may be dirty.
     ///
     /// The chunk of `overwritten` gets new content right now.
-    fn evict(&mut self, run: Run, overwritten: Option<Lba>) {
+    fn evict(&mut self, run: SlotRun, overwritten: Option<Lba>) {
         if self.policy == WritePolicy::Back {
             self.load(run);
             for lba in self.slot.clone().lbas() {
@@ -216,7 +216,7 @@ impl AustereCache {
     }
 
     /// Destages `lba`, which maps to `run`, whose metadata slot was loaded.
-    fn destage(&mut self, lba: Lba, run: Run) {
+    fn destage(&mut self, lba: Lba, run: SlotRun) {
         self.count_data_read(run);
         self.traffic.origin_chunks_written += 1;
         self.gather_origin(DeviceAction::Write, lba);
@@ -226,7 +226,7 @@ impl AustereCache {
     }
 
     /// Tells that the data of `lba` is in this run now, and dirty or not.
-    fn tell(&mut self, lba: Lba, run: Run, is_dirty: bool) {
+    fn tell(&mut self, lba: Lba, run: SlotRun, is_dirty: bool) {
         if self.dirty.is_on() {
             let start = self.data_start(run);
             let place = is_dirty.then_some(start..start + self.run_bytes(run));
@@ -254,27 +254,27 @@ impl AustereCache {
 
     /// Puts the metadata slot of a run in use into `slot`.
     #[inline]
-    fn load(&mut self, run: Run) {
+    fn load(&mut self, run: SlotRun) {
         let is_there = self.region.read(self.core.key_of(run), &mut self.slot);
         debug_assert!(is_there, "a run in use has a metadata slot");
     }
 
     /// Loads the slot and counts the read, since the cache itself reads it from flash.
     #[inline]
-    fn read_slot(&mut self, run: Run) {
+    fn read_slot(&mut self, run: SlotRun) {
         self.count_metadata_read(run);
         self.load(run);
     }
 
     #[inline]
-    fn count_metadata_read(&mut self, run: Run) {
+    fn count_metadata_read(&mut self, run: SlotRun) {
         self.traffic.flash_metadata_bytes_read += SLOT_BYTES;
         if self.gathering.is_on() {
             self.gathering.add_metadata(DeviceAction::Read, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
         }
     }
 
-    fn count_metadata_written(&mut self, run: Run) {
+    fn count_metadata_written(&mut self, run: SlotRun) {
         self.traffic.flash_metadata_bytes_written += SLOT_BYTES;
         if self.gathering.is_on() {
             self.gathering.add_metadata(DeviceAction::Write, u64::from(run.first) * SLOT_BYTES, SLOT_BYTES);
@@ -282,7 +282,7 @@ impl AustereCache {
     }
 
     #[inline]
-    fn count_data_read(&mut self, run: Run) {
+    fn count_data_read(&mut self, run: SlotRun) {
         self.traffic.flash_data_bytes_read += self.run_bytes(run);
         if self.gathering.is_on() {
             self.gathering.add(Device::Flash, DeviceAction::Read, self.data_start(run), self.run_bytes(run));
@@ -291,7 +291,7 @@ impl AustereCache {
 
     /// Notes that a chunk is stored in `run`.
     #[cold]
-    fn gather_chunk(&mut self, content: &Content, run: Run) {
+    fn gather_chunk(&mut self, content: &Content, run: SlotRun) {
         let (start, chunk_bytes) = (self.data_start(run), self.core.config().chunk_bytes);
         let raw = RawChunk { start, len: chunk_bytes, fingerprint: content.fingerprint };
         let is_raw = content.stored_bytes >= chunk_bytes;
@@ -308,12 +308,12 @@ impl AustereCache {
     }
 
     /// Returns the beginning of the subchunks of a run on the flash.
-    fn data_start(&self, run: Run) -> u64 {
+    fn data_start(&self, run: SlotRun) -> u64 {
         let subchunk = u64::from(self.core.config().subchunk_bytes);
         self.core.slot_count() as u64 * SLOT_BYTES + u64::from(run.first) * subchunk
     }
 
-    fn run_bytes(&self, run: Run) -> u64 {
+    fn run_bytes(&self, run: SlotRun) -> u64 {
         u64::from(run.count) * u64::from(self.core.config().subchunk_bytes)
     }
 }
@@ -432,7 +432,7 @@ impl ReplayCache for AustereCache {
         let longest = u64::from(self.core.slots_for(self.core.config().chunk_bytes));
         for first in metadata.chain(data.start.saturating_sub(longest - 1)..data.end) {
             let run = self.core.run_from(first as u32);
-            let is_dropped = |run: &Run| {
+            let is_dropped = |run: &SlotRun| {
                 let lies = self.data_start(*run)..self.data_start(*run) + self.run_bytes(*run);
                 let slot = first * SLOT_BYTES;
                 (lies.start < bytes.end && bytes.start < lies.end)

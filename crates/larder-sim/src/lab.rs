@@ -12,7 +12,7 @@ use larder_trace::{ChunkRequest, TraceResult};
 use crate::{
     bound::{BoundCollector, BoundTrace, Zeroes},
     cache::{CacheRequest, Content},
-    held::Held,
+    known_contents::KnownContents,
     replay::Batches,
 };
 
@@ -100,7 +100,7 @@ pub enum Collected {
 pub struct BoundListener {
     /// `None` once collecting has ended.
     collector: Option<BoundCollector>,
-    held: Held,
+    held: KnownContents,
     contradictions: u64,
     is_too_long: bool,
     warming: u64,
@@ -112,7 +112,7 @@ impl BoundListener {
     pub fn new(warmup_requests: u64, requests_max: u64) -> BoundListener {
         BoundListener {
             collector: Some(BoundCollector::new(Zeroes::Free)),
-            held: Held::default(),
+            held: KnownContents::default(),
             contradictions: 0,
             is_too_long: false,
             warming: warmup_requests,
@@ -132,7 +132,7 @@ impl BoundListener {
     fn give_up(&mut self) {
         self.is_too_long = true;
         self.collector = None;
-        self.held = Held::default();
+        self.held = KnownContents::default();
     }
 
     fn data(&mut self, content: &Content, is_read: bool) {

@@ -308,13 +308,13 @@ impl Whole {
     fn step(&mut self) -> bool {
         let Some(next) = self.devices.step() else { return false };
         self.now = next;
-        self.settle();
+        self.take_finished();
         self.begin_what_may();
         true
     }
 
     /// Takes all finished steps from the devices.
-    fn settle(&mut self) {
+    fn take_finished(&mut self) {
         while let Some((task, chain)) = self.devices.take_over(self.now) {
             self.go_on(task, chain);
         }
@@ -327,7 +327,7 @@ impl Whole {
             && let Some(made) = self.made.pop_front()
         {
             self.begin(&made);
-            self.settle();
+            self.take_finished();
         }
     }
 

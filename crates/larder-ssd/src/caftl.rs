@@ -38,7 +38,7 @@ use super::{
     op::{Cause, OpSink, PageSource},
     space::{Space, SpaceOptions, WriteStream},
 };
-use books::{Books, Owner};
+use books::{Books, PageOwner};
 use counts::{CaftlCounts, DeviceRam};
 use digest::Digest;
 use hashbrown::HashMap;
@@ -180,7 +180,7 @@ impl Caftl {
     fn append(
         &mut self,
         stream: WriteStream,
-        owner: Owner,
+        owner: PageOwner,
         source: PageSource,
         cause: Cause,
         sink: &mut dyn OpSink,
@@ -192,11 +192,11 @@ impl Caftl {
         ppa
     }
 
-    fn owner(&self, ppa: Ppa) -> Owner {
+    fn owner(&self, ppa: Ppa) -> PageOwner {
         self.books.owner(self.space.array().owner(ppa))
     }
 
-    fn set_owner(&mut self, ppa: Ppa, owner: Owner) {
+    fn set_owner(&mut self, ppa: Ppa, owner: PageOwner) {
         let word = self.books.word(owner);
         self.space.flash_mut().set_owner(ppa, word);
         self.books.pages.touch(ppa, true);
@@ -205,7 +205,7 @@ impl Caftl {
     /// Gives the page of `lpn` a VBA.
     fn share(&mut self, lpn: Lpn, ppa: Ppa) -> Vba {
         let vba = self.books.maps.make_shared(lpn, ppa, &mut self.books.log);
-        self.set_owner(ppa, Owner::Shared(vba));
+        self.set_owner(ppa, PageOwner::Shared(vba));
         self.books.counts.pages_shared += 1;
         vba
     }
@@ -239,7 +239,7 @@ impl Caftl {
             assert!(self.books.is_mapped(owner, ppa), "page {} is where {owner:?} says", ppa.0);
             valid += 1;
             let metadata_page = self.books.pages.metadata_page(ppa);
-            if !matches!(owner, Owner::Internal(_)) && self.books.pages.is_complete(metadata_page) {
+            if !matches!(owner, PageOwner::Internal(_)) && self.books.pages.is_complete(metadata_page) {
                 assert!(self.books.pages.is_known(ppa), "page {} is fingerprinted", ppa.0);
             }
         }
@@ -306,7 +306,7 @@ impl Ftl for Caftl {
         for lpn in pages.map(Lpn) {
             let released = self.books.maps.unmap(lpn, &mut self.books.log);
             self.released(released);
-            self.settle(sink);
+            self.catch_up(sink);
         }
     }
 
@@ -314,7 +314,7 @@ impl Ftl for Caftl {
     fn flush(&mut self, sink: &mut dyn OpSink) {
         if !self.options.capacitor {
             // The log comes last: settling adds to it.
-            self.settle(sink);
+            self.catch_up(sink);
             self.write_log(sink);
         }
     }

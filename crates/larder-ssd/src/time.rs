@@ -52,7 +52,7 @@ use buffer::Buffer;
 use events::{Event, Events};
 use filling::Filling;
 use handing::HandedOver;
-use lanes::{FlashJob, LaneStep, Lanes, Owner};
+use lanes::{FlashJob, JobOwner, LaneStep, Lanes};
 use latency::OperationTimes;
 use stripes::BusyStripes;
 
@@ -128,7 +128,7 @@ pub struct Drive {
     /// Pages whose programs are not over.
     filling: Filling,
     /// The layer has nothing left to do on its own.
-    is_settled: bool,
+    is_at_rest: bool,
     reads_in_turn: bool,
     over: VecDeque<(u64, Nanos)>,
     evicted: BTreeSet<Lpn>,
@@ -169,7 +169,7 @@ impl Drive {
             hashing: VecDeque::new(),
             programs_ahead: 0,
             filling: Filling::default(),
-            is_settled: true,
+            is_at_rest: true,
             reads_in_turn: false,
             over: VecDeque::new(),
             evicted: BTreeSet::new(),
@@ -247,7 +247,7 @@ impl Drive {
     pub fn submit(&mut self, request: DriveRequest) -> u64 {
         let number = self.next_request;
         self.next_request += 1;
-        self.is_settled = false;
+        self.is_at_rest = false;
         let pending = |kind, left, pages| Pending { kind, asked_at: self.now, left, pages };
         match request {
             DriveRequest::Read(pages) => {
@@ -325,7 +325,7 @@ impl Drive {
                 self.step();
             }
             let is_quiet = self.events.is_empty() && self.requests.is_empty() && self.buffer.is_empty();
-            if !is_quiet || self.now >= at || self.is_settled || !self.work_alone() {
+            if !is_quiet || self.now >= at || self.is_at_rest || !self.work_alone() {
                 break;
             }
         }
@@ -341,7 +341,7 @@ impl Drive {
     fn work_alone(&mut self) -> bool {
         let mut ops = Vec::new();
         let used = self.ftl.idle(IDLE_BUDGET, &mut |op: &FlashOp| ops.push(*op));
-        self.is_settled = used == 0;
+        self.is_at_rest = used == 0;
         if used > 0 {
             self.hash_and_program(HandedOver { ops, ..HandedOver::default() });
         }
@@ -404,12 +404,12 @@ impl Drive {
             }
         }
         match job.owner {
-            Owner::Nobody => {}
-            Owner::Request(request) => match self.requests.get(&request).map(|pending| pending.kind) {
+            JobOwner::Nobody => {}
+            JobOwner::Request(request) => match self.requests.get(&request).map(|pending| pending.kind) {
                 Some(Kind::Flush) => self.one_less(request),
                 _ => self.link(request, true),
             },
-            Owner::Frame { lpn, batch } => {
+            JobOwner::Frame { lpn, batch } => {
                 self.programs_ahead -= 1;
                 self.buffer.release(Lpn(lpn), batch);
             }

@@ -195,7 +195,7 @@ impl WeuAligned {
             let (block, _) = self.page_of(place, at);
             self.flash.program(block, page.lpn.0, PageSource::Host(page.lpn, page.content), Cause::Host, sink);
         }
-        self.settle(unit, place);
+        self.map_unit(unit, place);
         self.recency.put(unit);
     }
 
@@ -204,7 +204,7 @@ impl WeuAligned {
         block.0 / self.unit_blocks
     }
 
-    fn settle(&mut self, unit: u32, place: u32) {
+    fn map_unit(&mut self, unit: u32, place: u32) {
         self.map[unit as usize] = place;
         self.holds[place as usize] = unit;
     }
@@ -264,7 +264,7 @@ impl WeuAligned {
             }
         }
         let unit = std::mem::replace(&mut self.holds[from as usize], NONE);
-        self.settle(unit, to);
+        self.map_unit(unit, to);
         self.erase(from, Cause::WearLevelling, sink);
     }
 }

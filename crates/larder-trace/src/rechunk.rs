@@ -32,7 +32,7 @@ mod first;
 use std::ops::Range;
 
 pub use self::compose::Unknown;
-use self::{block::Block, compose::Rules, disk::Disk, first::First};
+use self::{block::Block, compose::Rules, disk::Disk, first::FirstContent};
 use crate::{
     chunk::{ChunkRequest, Pieces, check_chunk_bytes},
     error::{Position, TraceError, TraceErrorKind, TraceResult},
@@ -155,7 +155,7 @@ fn other_block(record: &Record, block_bytes: u64) -> TraceError {
 pub struct Rechunker {
     options: RechunkOptions,
     grain: Grain,
-    first: First,
+    first: FirstContent,
 }
 
 impl Rechunker {
@@ -163,7 +163,7 @@ impl Rechunker {
     pub fn new(options: RechunkOptions) -> TraceResult<Rechunker> {
         check_chunk_bytes(options.chunk_bytes)?;
         let grain = Grain { block_bytes: 0, block_shift: 0, chunk_bytes: options.chunk_bytes, has_sizes: false };
-        Ok(Rechunker { options, grain, first: First::default() })
+        Ok(Rechunker { options, grain, first: FirstContent::default() })
     }
 
     /// Runs pass 1: learns the content of the disk before the trace.

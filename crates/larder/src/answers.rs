@@ -9,7 +9,7 @@ use crate::{
     client,
     detach::detach,
     flush::flush,
-    held::{self, Held},
+    held::{self, HeldFlash},
     lines, set,
     state_record::StateRecord,
     status::Report,
@@ -52,7 +52,7 @@ pub struct Served {
     /// The path of its flash.
     pub flash: PathBuf,
     /// The file or device of its flash.
-    pub held: Held,
+    pub held: HeldFlash,
     /// The superblock of its opening.
     pub superblock: Superblock,
     /// Ends the process in order.
@@ -113,7 +113,7 @@ impl Bare {
         let why = fence.as_deref().unwrap_or("it was served without its flash");
         let missing = format!("degraded: the flash is missing, and the fence is up ({why})");
         match request {
-            held::REQUEST => Held {
+            held::REQUEST => HeldFlash {
                 flash: flash.clone(),
                 flash_named: self.record.flash_named.clone(),
                 id: None,
@@ -183,7 +183,7 @@ impl Served {
         match request.split_once(' ').unwrap_or((request, "")) {
             (held::REQUEST, "") => {
                 let unlinked = self.looked(self.cache.flash_watch()) == Standing::Unlinked;
-                Held { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
+                HeldFlash { works: !self.cache.status().degraded, unlinked, ..self.held.clone() }.to_json()
             }
             ("status", "") => {
                 let connections = connections_of(&self.servers);
@@ -233,7 +233,7 @@ mod tests {
         let (wake, mut woken) = UnixStream::pair().unwrap();
         let (superblock, _) = block_on(superblock::read(&*flash)).unwrap();
         let cache = Arc::new(open().unwrap());
-        let held = Held {
+        let held = HeldFlash {
             flash: "/flash".into(),
             flash_named: "/flash".into(),
             id: Some("device 7:0".into()),
@@ -249,7 +249,7 @@ mod tests {
             wake,
             long: AtomicUsize::new(0),
         };
-        let which = || serde_json::from_value::<Held>(served.answer(held::REQUEST, true).expect("an answer"));
+        let which = || serde_json::from_value::<HeldFlash>(served.answer(held::REQUEST, true).expect("an answer"));
         assert_eq!(which().expect("what is held"), held);
         cache.write_at(0, &[7; 8192]).unwrap();
         flash.plan().fail_range(IoOp::Write, 0..4096, IoErrorKind::Io, FOR_EVER);

@@ -28,7 +28,7 @@ pub const REQUEST: &str = "which";
 
 /// The flash that a server holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Held {
+pub struct HeldFlash {
     /// The path of the flash at its opening.
     pub flash: String,
     /// The same path as it was named.
@@ -42,10 +42,10 @@ pub struct Held {
     pub unlinked: bool,
 }
 
-impl Held {
+impl HeldFlash {
     /// Describes a flash that this process opened.
-    pub fn of(flash: &Flash) -> Held {
-        Held {
+    pub fn of(flash: &Flash) -> HeldFlash {
+        HeldFlash {
             flash: absolute(&flash.path),
             flash_named: named(&flash.path),
             id: flash.id.map(|id| id.to_string()),
@@ -79,7 +79,7 @@ pub enum Server {
     /// Its server answered this.
     Answered(Value),
     /// The server of another file or device with the same UUID.
-    OfAnother(Held),
+    OfAnother(HeldFlash),
     /// No server.
     None,
 }
@@ -94,7 +94,7 @@ pub fn ask(flash_uuid: &[u8; 16], path: &Path, id: Option<FileId>, request: &str
     let Some(mut server) = client::Client::connect(flash_uuid)? else { return Ok(Server::None) };
     // Over one connection, which is one server's.
     let told = server.ask(REQUEST)?;
-    let held: Held = serde_json::from_value(told)
+    let held: HeldFlash = serde_json::from_value(told)
         .map_err(|error| Failure::failed(format_args!("the server does not say which flash it holds: {error}")))?;
     match held.is_meant(path, id) {
         true => server.ask(request).map(Server::Answered),
@@ -116,7 +116,7 @@ pub fn find(path: &Path, id: Option<FileId>) -> Option<[u8; 16]> {
             output::note(&format!("{} does not answer, and may be the one of {}", server.name(), path.display()));
             continue;
         };
-        let Ok(held) = serde_json::from_value::<Held>(told) else { continue };
+        let Ok(held) = serde_json::from_value::<HeldFlash>(told) else { continue };
         if id.is_some() && id.map(|id| id.to_string()) == held.id {
             return Some(uuid);
         }
@@ -128,7 +128,7 @@ pub fn find(path: &Path, id: Option<FileId>) -> Option<[u8; 16]> {
 }
 
 /// Returns the sentence for a command that names one flash while the one of `held` is served.
-pub fn refused_copy(path: &Path, held: &Held) -> Failure {
+pub fn refused_copy(path: &Path, held: &HeldFlash) -> Failure {
     let (path, flash, at) = (path.display(), &held.flash, absolute(path));
     Failure::failed(match held.id {
         Some(_) if *flash == at => format!(
@@ -147,9 +147,9 @@ pub fn refused_copy(path: &Path, held: &Held) -> Failure {
 mod tests {
     use super::*;
 
-    fn held(id: Option<FileId>, works: bool) -> Held {
+    fn held(id: Option<FileId>, works: bool) -> HeldFlash {
         let id = id.map(|id| id.to_string());
-        Held { flash: "/dev/sdb".into(), flash_named: "/dev/disk/by-id/x".into(), id, works, unlinked: false }
+        HeldFlash { flash: "/dev/sdb".into(), flash_named: "/dev/disk/by-id/x".into(), id, works, unlinked: false }
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
             assert_eq!(held(id, works).is_meant(path, found), meant, "{id:?} {works} {path:?} {found:?}");
         }
         // Another file was moved over it.
-        let unlinked = Held { unlinked: true, ..held(file(7), true) };
+        let unlinked = HeldFlash { unlinked: true, ..held(file(7), true) };
         assert!(unlinked.is_meant(served, file(8)) && !unlinked.is_meant(elsewhere, file(8)));
     }
 
@@ -186,7 +186,7 @@ mod tests {
     fn what_is_held_reads_back() {
         for held in [held(Some(FileId::File { device: 0x801, inode: 9 }), true), held(None, false)] {
             let told = held.to_json().expect("plain values");
-            assert_eq!(serde_json::from_value::<Held>(told).expect("the same"), held);
+            assert_eq!(serde_json::from_value::<HeldFlash>(told).expect("the same"), held);
         }
     }
 }

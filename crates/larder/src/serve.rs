@@ -25,7 +25,7 @@ use crate::{
     ending::Ending,
     error::{Failure, Outcome},
     flash::{Access, Flash, note_open_to_others, open_flash, refuse_detached},
-    held::Held,
+    held::HeldFlash,
     lasting::{flash_standing, outlives},
     later::LaterDevice,
     lines,
@@ -105,7 +105,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
         output::note("ended before the cache was opened");
         return Ok(());
     }
-    let held = Held::of(&flash);
+    let held = HeldFlash::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
     let (flash_device, flash_watch) =
         WatchedDevice::over(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());

@@ -132,7 +132,7 @@ impl Life {
         let end = self.runtime.block_on(walk::log(&*self.flash, &superblock, start, &mut |_, _, _| {}));
         self.step_frames.push(end.expect("a log").next_frame_seq);
         act(self);
-        self.runtime.block_on(self.cache.settle());
+        self.runtime.block_on(self.cache.wait_for_insertions());
         self.runtime.block_on(self.cache.flush()).expect("flushed");
     }
 

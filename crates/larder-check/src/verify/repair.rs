@@ -124,7 +124,7 @@ pub async fn repair(
         Some(found) if !findings.newer.is_empty() && found.damage.gaps.is_empty() => Some(salvage(flash, true).await?),
         found => found,
     };
-    flash.settle(&mut before)?;
+    flash.conclude(&mut before)?;
     let Some(found) = found else {
         let what = before.problems.iter().rfind(|problem| problem.kind == "recovery");
         let what = what.map_or("its metadata cannot be read", |problem| problem.what.as_str());
@@ -236,7 +236,7 @@ async fn repaired(
     report.log_gaps.clone_from(&found.damage.gaps);
     // Twins that agree on a mode without dirty data were written when there was none. Dirty data
     // before a gap was destaged then, and the origin may have been written since.
-    report.suspect_dropped = options.drop_suspect || found.settled_without_dirty;
+    report.suspect_dropped = options.drop_suspect || found.clean_by_mode;
     let is_suspect = |seq: Option<u64>| seq.is_some_and(|seq| seq < found.suspect_below);
     let mut waiting: Waiting = BTreeMap::new();
     let drop_suspect = report.suspect_dropped;
@@ -289,7 +289,7 @@ async fn repaired(
     free_unused(&findings.damaged_slots, &mut design);
     unknown(found, &design, report);
     for ranges in [&mut report.lost, &mut report.suspect, &mut report.unknown] {
-        ranges.settle();
+        ranges.join();
     }
     Ok(design)
 }
@@ -463,7 +463,7 @@ fn free_unused(slots: &BTreeSet<u32>, design: &mut Decider) {
 fn unknown(found: &Salvaged, design: &Decider, report: &mut RepairReport) {
     let Some(certain) = &found.certain else { return };
     let dirty = design.dirty_counts();
-    if found.settled_without_dirty && dirty.chunks + dirty.runs == 0 {
+    if found.clean_by_mode && dirty.chunks + dirty.runs == 0 {
         // The origin has all data.
         return;
     }

@@ -110,7 +110,7 @@ pub struct Salvaged {
     /// Mappings, slots, runs, fingerprints.
     pub design: Decider,
     /// Both twins agree on a mode without dirty data: when they were written, there was none.
-    pub settled_without_dirty: bool,
+    pub clean_by_mode: bool,
     /// The lost metadata.
     pub damage: MetadataDamage,
     /// Dirty mappings and trimmed runs with a lower sequence number are suspect.
@@ -155,9 +155,9 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
     let boundary = log_end.0.offset_in_log.next_multiple_of(geometry.layout.sector_bytes.max(1).into());
     log_end.0.offset_in_log = boundary.min(superblock.layout.log_bytes);
     let certain = salvage.certain();
-    salvage.replay.design.settle_dirty();
+    salvage.replay.design.confirm_dirty();
     salvage.replay.design.end_restore();
-    salvage.settle_slots().await;
+    salvage.inspect_slots().await;
     let Salvage { replay, damage, suspect_below, named_frame, .. } = salvage;
     let Replay { mut design, .. } = replay;
     if !damage.gaps.is_empty() {
@@ -165,13 +165,13 @@ pub async fn salvage(flash: &dyn BlockDevice, end_is_lost: bool) -> Result<Salva
             rebuild(&superblock, &geometry, &design, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
         design.forget_clean(&|_| true);
     }
-    let settled_without_dirty = agree && superblock.mode != WriteMode::Back;
+    let clean_by_mode = agree && superblock.mode != WriteMode::Back;
     Ok(Salvaged {
         superblock,
         damaged_twin: repair,
         geometry,
         design,
-        settled_without_dirty,
+        clean_by_mode,
         damage,
         suspect_below,
         certain,
@@ -405,7 +405,7 @@ impl Salvage<'_> {
     }
 
     /// Looks at the content of slots that may have been used again without any entry.
-    async fn settle_slots(&mut self) {
+    async fn inspect_slots(&mut self) {
         let gaps = !self.damage.gaps.is_empty();
         if !gaps && !self.damage.loses_slots() {
             return;

@@ -44,7 +44,7 @@ impl<'a> WatchedFlash<'a> {
     ///
     /// # Errors
     /// Those of the device.
-    pub fn settle(&self, report: &mut VerifyReport) -> Result<(), EngineError> {
+    pub fn conclude(&self, report: &mut VerifyReport) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {
             return Err(error.clone().into());

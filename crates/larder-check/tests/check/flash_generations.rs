@@ -139,7 +139,7 @@ fn lived(design: DesignId, is_orderly: bool) -> (Vec<u8>, Vec<u8>) {
             Act::Trim(at, len) => world.trim(at, len),
             Act::Read(at, len) => {
                 world.read(at, len as usize);
-                world.settle();
+                world.wait_for_insertions();
             }
             Act::Flush => world.flush(),
             Act::Destage => assert!(world.destage_all(), "the origin takes all"),

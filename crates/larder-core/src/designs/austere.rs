@@ -93,9 +93,9 @@ pub mod sketch;
 pub use bucketed::Bucketed;
 use bucketed::{BucketedConfig, census::scaled};
 pub use config::{AustereConfig, AustereError};
-use fp_index::{FpIndex, Run};
+use fp_index::{FpHashIndex, SlotRun};
 use keys::{Key, KeySpace};
-use lba_index::{Change, Entry, HeldBucket, LbaIndex};
+use lba_index::{Change, HeldBucket, LbaHashEntry, LbaHashIndex};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
@@ -119,15 +119,15 @@ pub const DESIGN: NamedDesign = NamedDesign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Displaced {
     /// The run of its content; the metadata slot of `run.first` must be read.
-    pub run: Run,
+    pub run: SlotRun,
     lba_key: Key,
 }
 
 /// A run to evict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Victim {
+pub struct VictimRun {
     /// The run.
-    pub run: Run,
+    pub run: SlotRun,
     /// True if mappings to it may be dirty. [`Austere::dirty_of`] its metadata slot must then be
     /// destaged.
     pub may_be_dirty: bool,
@@ -138,8 +138,8 @@ pub struct Austere {
     config: AustereConfig,
     lba_space: KeySpace,
     fp_space: KeySpace,
-    lba_index: LbaIndex,
-    fp_index: FpIndex,
+    lba_index: LbaHashIndex,
+    fp_index: FpHashIndex,
     sketch: Sketch,
 }
 
@@ -150,7 +150,7 @@ impl Austere {
         let lba_space = KeySpace::new(lba_buckets, config.prefix_bits);
         let fp_space = KeySpace::new(fp_buckets, config.prefix_bits);
         let slots = config.bucket_slots as usize;
-        let lba_index = LbaIndex::new(lba_space, slots, fp_space.bits(), config.is_write_back);
+        let lba_index = LbaHashIndex::new(lba_space, slots, fp_space.bits(), config.is_write_back);
         let large_bytes_max = config.large_counts_bytes_max.map_or(u64::MAX, |bytes| {
             // A larger table could never fill.
             bytes.min(Sketch::large_bytes_max(lba_index.references_max()))
@@ -160,7 +160,7 @@ impl Austere {
             lba_space,
             fp_space,
             lba_index,
-            fp_index: FpIndex::new(fp_space, slots),
+            fp_index: FpHashIndex::new(fp_space, slots),
             sketch: Sketch::new(lba_buckets * config.bucket_slots, large_bytes_max),
         })
     }
@@ -184,7 +184,7 @@ impl Austere {
     /// Returns the probable run of `lba` (§3.1, read path). It is a hit if the metadata slot of
     /// `first` has `lba`.
     #[inline]
-    pub fn lookup(&self, lba: Lba) -> Option<Run> {
+    pub fn lookup(&self, lba: Lba) -> Option<SlotRun> {
         let entry = self.lba_index.find(self.lba_space.of_lba(lba))?;
         self.fp_index.find(entry.fp_key)
     }
@@ -199,7 +199,7 @@ impl Austere {
     /// the metadata slot of `first` has its fingerprint. Otherwise the run collides with it, and
     /// must be evicted before the content is stored.
     #[inline]
-    pub fn find_content(&self, fingerprint: &Fingerprint) -> Option<Run> {
+    pub fn find_content(&self, fingerprint: &Fingerprint) -> Option<SlotRun> {
         self.fp_index.find(self.fp_space.of_content(fingerprint))
     }
 
@@ -274,17 +274,17 @@ impl Austere {
 
     /// Returns the runs to evict so that this content finds `count` consecutive free slots (§3.3).
     /// They have the lowest estimated reference counts in the bucket. None if there is room.
-    pub fn victims(&self, fingerprint: &Fingerprint, count: u32) -> impl Iterator<Item = Victim> + use<> {
+    pub fn victims(&self, fingerprint: &Fingerprint, count: u32) -> impl Iterator<Item = VictimRun> + use<> {
         let is_write_back = self.config.is_write_back;
         let fp_key = self.fp_space.of_content(fingerprint);
         self.recount_if_wanted();
         let victims = self.fp_index.victims(fp_key, count, |_, key| self.sketch.estimate(key));
-        victims.map(move |(run, is_referenced)| Victim { run, may_be_dirty: is_write_back && is_referenced })
+        victims.map(move |(run, is_referenced)| VictimRun { run, may_be_dirty: is_write_back && is_referenced })
     }
 
     /// Returns as [`Austere::victims`], for any content of a bucket. `special` gives the count of
     /// references for some runs, by first slot.
-    pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(u32) -> Option<u32>) -> Vec<Run> {
+    pub fn victims_in(&self, bucket: u32, count: u32, special: impl Fn(u32) -> Option<u32>) -> Vec<SlotRun> {
         self.recount_if_wanted();
         let references = |first, key| special(first).unwrap_or_else(|| self.sketch.estimate(key));
         let victims = self.fp_index.victims(self.fp_space.key(bucket as usize, 0), count, references);
@@ -297,19 +297,19 @@ impl Austere {
     }
 
     /// Returns the addresses in `slot`, the metadata slot of `run`, with a dirty mapping to it.
-    pub fn dirty_of<'a>(&'a self, run: Run, slot: &'a RunMetadata) -> impl Iterator<Item = Lba> + 'a {
+    pub fn dirty_of<'a>(&'a self, run: SlotRun, slot: &'a RunMetadata) -> impl Iterator<Item = Lba> + 'a {
         slot.lbas().filter(move |&lba| self.config.is_write_back && self.is_dirty(lba, run))
     }
 
     /// Returns whether `lba`, which the metadata slot of `run` lists, is mapped to it and dirty.
-    pub fn is_dirty(&self, lba: Lba, run: Run) -> bool {
+    pub fn is_dirty(&self, lba: Lba, run: SlotRun) -> bool {
         let entry = self.lba_index.find(self.lba_space.of_lba(lba));
         entry.is_some_and(|entry| entry.is_dirty && entry.fp_key == self.fp_index.key_of(run))
     }
 
     /// Returns whether `lba`, which the metadata slot of `run` lists, is mapped to it, and so a
     /// hit.
-    pub fn is_mapped(&self, lba: Lba, run: Run) -> bool {
+    pub fn is_mapped(&self, lba: Lba, run: SlotRun) -> bool {
         let entry = self.lba_index.find(self.lba_space.of_lba(lba));
         entry.is_some_and(|entry| entry.fp_key == self.fp_index.key_of(run))
     }
@@ -320,28 +320,28 @@ impl Austere {
     }
 
     /// Frees a run. Mappings to it miss, and stay until they are replaced, as in the paper.
-    pub fn evict(&self, run: Run) {
+    pub fn evict(&self, run: SlotRun) {
         self.fp_index.clear(run);
     }
 
     /// Takes the first `count` consecutive free slots for this content. Returns `None` while
     /// [`victims`](Austere::victims) names one.
-    pub fn store(&self, fingerprint: &Fingerprint, count: u32) -> Option<Run> {
+    pub fn store(&self, fingerprint: &Fingerprint, count: u32) -> Option<SlotRun> {
         self.fp_index.store(self.fp_space.of_content(fingerprint), count)
     }
 
     /// Returns the run in use that begins at this slot.
-    pub fn run_from(&self, first: u32) -> Option<Run> {
+    pub fn run_from(&self, first: u32) -> Option<SlotRun> {
         self.fp_index.run_from(first)
     }
 
     /// Returns the run of an FP-hash.
-    pub fn run_of_key(&self, fp_key: Key) -> Option<Run> {
+    pub fn run_of_key(&self, fp_key: Key) -> Option<SlotRun> {
         self.fp_index.find(fp_key)
     }
 
     /// Returns whether a search for this content finds the run.
-    pub fn is_run_of(&self, run: Run, fingerprint: &Fingerprint) -> bool {
+    pub fn is_run_of(&self, run: SlotRun, fingerprint: &Fingerprint) -> bool {
         self.fp_index.key_of(run) == self.fp_space.of_content(fingerprint)
     }
 
@@ -349,14 +349,14 @@ impl Austere {
     /// and any other run of this FP-hash. Returns false and changes nothing if the content cannot
     /// be there.
     pub fn restore(&self, fingerprint: &Fingerprint, first: u32, count: u32) -> bool {
-        self.fp_index.replace(self.fp_space.of_content(fingerprint), Run { first, count })
+        self.fp_index.replace(self.fp_space.of_content(fingerprint), SlotRun { first, count })
     }
 
     /// Restart: reserves `count` slots from `first` on for `lba`, also in a wrong bucket. A search
     /// finds it as no content. If the slots are not in one bucket, or no FP-hash is left there, the
     /// older mapping of `lba` is forgotten. Returns as [`map`](Austere::map).
     pub fn reserve(&self, lba: Lba, first: u32, count: u32) -> Change {
-        let Some(fp_key) = self.fp_index.reserve(Run { first, count }) else {
+        let Some(fp_key) = self.fp_index.reserve(SlotRun { first, count }) else {
             self.forget(lba);
             return Change::default();
         };
@@ -380,12 +380,13 @@ impl Austere {
 
     /// Counts the mappings to stored contents that `is_counted` confirms. If the LBA index has more
     /// than `looked_max` slots, a sample of as many, spread evenly, is scaled up.
-    pub fn mappings_where(&self, looked_max: u64, is_counted: impl Fn(Key, Run) -> bool) -> u64 {
+    pub fn mappings_where(&self, looked_max: u64, is_counted: impl Fn(Key, SlotRun) -> bool) -> u64 {
         let buckets = self.lba_space.buckets();
         let most = (looked_max / u64::from(self.config.bucket_slots)).max(1) as usize;
         let step = buckets.div_ceil(most);
         let entries = (0..buckets).step_by(step).flat_map(|bucket| self.lba_index.entries_in(bucket));
-        let is_one = |entry: &Entry| self.fp_index.find(entry.fp_key).is_some_and(|run| is_counted(entry.lba_key, run));
+        let is_one =
+            |entry: &LbaHashEntry| self.fp_index.find(entry.fp_key).is_some_and(|run| is_counted(entry.lba_key, run));
         let count = entries.filter(|(entry, _)| is_one(entry)).count() as u64;
         scaled(count, buckets as u64, buckets.div_ceil(step) as u64)
     }
@@ -411,12 +412,12 @@ impl Austere {
     }
 
     /// Returns the FP-hash of the content in a run in use. No other run has it.
-    pub fn key_of(&self, run: Run) -> Key {
+    pub fn key_of(&self, run: SlotRun) -> Key {
         self.fp_index.key_of(run)
     }
 
     /// Returns all runs in use.
-    pub fn runs(&self) -> impl Iterator<Item = Run> + '_ {
+    pub fn runs(&self) -> impl Iterator<Item = SlotRun> + '_ {
         self.fp_index.all_runs().map(|(run, _)| run)
     }
 
@@ -464,7 +465,7 @@ impl Austere {
         }
     }
 
-    fn dirty_place(&self, entry: &Entry) -> Option<Displaced> {
+    fn dirty_place(&self, entry: &LbaHashEntry) -> Option<Displaced> {
         let run = if entry.is_dirty { self.fp_index.find(entry.fp_key) } else { None };
         run.map(|run| Displaced { run, lba_key: entry.lba_key })
     }

@@ -58,7 +58,7 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
-use restored::Restoring;
+use restored::RestoringLists;
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";
@@ -85,7 +85,7 @@ pub struct CdArc {
     /// The last found content: the next mapped duplicate has it.
     found: Option<(Place, Fingerprint)>,
     /// The state of a recovery.
-    restoring: Option<Restoring>,
+    restoring: Option<RestoringLists>,
 }
 
 impl CdArc {

@@ -22,7 +22,7 @@ mod shared;
 use crate::{
     design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
     fp_index::FpIndex,
-    lba_index::{Entry, EntryKind, GENERATION_MASK, LbaIndex},
+    lba_index::{EntryKind, GENERATION_MASK, LbaEntry, LbaIndex},
     ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
@@ -90,14 +90,14 @@ impl Nitro {
 
     /// Returns the entry's slot and full generation; `None` if it is stale. Zeroes are never stale.
     #[inline]
-    fn current(slots: &SlotTable, entry: &Entry) -> Option<Option<(SlotId, u32)>> {
+    fn current(slots: &SlotTable, entry: &LbaEntry) -> Option<Option<(SlotId, u32)>> {
         let Some((slot, generation_low)) = entry.slot() else { return Some(None) };
         let generation = slots.generation(slot)?;
         (generation & GENERATION_MASK == generation_low).then_some(Some((slot, generation)))
     }
 
     #[inline]
-    fn interpret(&self, entry: &Entry) -> Option<Lookup> {
+    fn interpret(&self, entry: &LbaEntry) -> Option<Lookup> {
         let at = Self::current(&self.slots, entry)?;
         Some(match (entry.kind(), at) {
             (EntryKind::Chunk { duplicate }, Some((_, generation))) => {
@@ -113,7 +113,7 @@ impl Nitro {
 
     /// Settles the counts for an entry that was just removed from the index. Returns whether it was
     /// live.
-    fn forget(&mut self, entry: &Entry) -> bool {
+    fn forget(&mut self, entry: &LbaEntry) -> bool {
         if entry.kind() == EntryKind::Fragment {
             self.fragments.remove(entry.lba().0);
         }
@@ -179,7 +179,7 @@ impl Mapping for Nitro {
             NewMapping::Zero => (EntryKind::Zero, None),
             NewMapping::Fragment { place, .. } => (EntryKind::Fragment, Some(place)),
         };
-        if let Some(old) = self.index.insert(Entry::new(lba, kind, place, dirty)) {
+        if let Some(old) = self.index.insert(LbaEntry::new(lba, kind, place, dirty)) {
             self.forget(&old);
         }
         self.live += 1;
@@ -221,7 +221,7 @@ impl Mapping for Nitro {
     }
 
     fn is_dirty(&self, lba: Lba) -> bool {
-        self.index.get(lba).is_some_and(Entry::dirty)
+        self.index.get(lba).is_some_and(LbaEntry::dirty)
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
@@ -293,7 +293,7 @@ impl Slots for Nitro {
         let slots = &self.slots;
         let gone = self.index.sweep_shard(shard, |entry| Self::current(slots, entry).is_some());
         self.swept += gone as u64;
-        self.fingerprints.settle_some();
+        self.fingerprints.merge_some();
         gone
     }
 

@@ -33,7 +33,7 @@ impl FpIndex {
     /// one for each shard with waiting entries: settling a shard removes some.
     pub fn walk(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
         if self.walk_begins && self.waiting > 0 {
-            self.settle_some();
+            self.merge_some();
             return Some(Vec::new());
         }
         if std::mem::take(&mut self.walk_begins) {

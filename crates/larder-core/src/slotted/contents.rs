@@ -68,14 +68,14 @@ impl Orphans {
 
 /// The content of an address.
 #[derive(Clone, Copy)]
-pub(crate) struct Mapping {
+pub(crate) struct MappedContent {
     content: u32,
     /// Neighbours among the dirty addresses of the content.
     dirty_before: u32,
     dirty_after: u32,
 }
 
-const UNMAPPED: Mapping = Mapping { content: NONE, dirty_before: NONE, dirty_after: NONE };
+const UNMAPPED: MappedContent = MappedContent { content: NONE, dirty_before: NONE, dirty_after: NONE };
 
 struct Content {
     fingerprint: [u8; 16],
@@ -91,7 +91,7 @@ struct Content {
 
 /// See the module.
 pub(crate) struct Metadata<const LISTS: usize> {
-    pub addresses: Addresses<Mapping, LISTS>,
+    pub addresses: Addresses<MappedContent, LISTS>,
     table: HashTable<u32>,
     contents: Vec<Content>,
     free: u32,
@@ -306,13 +306,13 @@ impl<const LISTS: usize> Metadata<LISTS> {
         if !self.addresses.set_dirty(i, is_dirty) {
             return false;
         }
-        let Mapping { content, dirty_before, dirty_after } = self.addresses.payload(i);
+        let MappedContent { content, dirty_before, dirty_after } = self.addresses.payload(i);
         if is_dirty {
             let first = std::mem::replace(&mut self.contents[content as usize].dirty, i);
             if first != NONE {
                 self.addresses.payload_mut(first).dirty_before = i;
             }
-            *self.addresses.payload_mut(i) = Mapping { content, dirty_before: NONE, dirty_after: first };
+            *self.addresses.payload_mut(i) = MappedContent { content, dirty_before: NONE, dirty_after: first };
         } else {
             if dirty_after != NONE {
                 self.addresses.payload_mut(dirty_after).dirty_before = dirty_before;

@@ -168,18 +168,18 @@ impl SlotHeap {
         self.uses[self.heap[at] as usize].stamp
     }
 
-    fn settle(&mut self, at: usize) {
+    fn note_position(&mut self, at: usize) {
         self.uses[self.heap[at] as usize].at = at as u32;
     }
 
     fn swap(&mut self, a: usize, b: usize) {
         self.heap.swap(a, b);
-        self.settle(a);
-        self.settle(b);
+        self.note_position(a);
+        self.note_position(b);
     }
 
     fn rise(&mut self, mut at: usize) {
-        self.settle(at);
+        self.note_position(at);
         while at > 0 && self.stamp((at - 1) / 2) > self.stamp(at) {
             self.swap((at - 1) / 2, at);
             at = (at - 1) / 2;

@@ -55,7 +55,7 @@ use crate::{
     walk::Numbers,
 };
 use outliving::is_unshared;
-use restored::Restoring;
+use restored::RestoringSlots;
 use std::collections::{BTreeSet, VecDeque};
 
 /// No data slot, or no flash slot.
@@ -73,7 +73,7 @@ const HELD_BACK_MAX: u64 = SPARES_MAX + 128;
 
 /// The content of a data slot, and its place.
 #[derive(Clone, Copy)]
-struct Held {
+struct SlotContent {
     fingerprint: [u8; 16],
     slot: u32,
     generation: u32,
@@ -81,12 +81,12 @@ struct Held {
     stored_len: u32,
 }
 
-const NOTHING: Held = Held { fingerprint: [0; 16], slot: NONE, generation: 0, crc: 0, stored_len: 0 };
+const NOTHING: SlotContent = SlotContent { fingerprint: [0; 16], slot: NONE, generation: 0, crc: 0, stored_len: 0 };
 
-impl Held {
+impl SlotContent {
     fn new(place: &Place, fingerprint: &Fingerprint) -> Self {
         let Place { slot, generation, crc, stored_len, .. } = *place;
-        Held { fingerprint: fingerprint.0, slot: slot.0, generation, crc, stored_len }
+        SlotContent { fingerprint: fingerprint.0, slot: slot.0, generation, crc, stored_len }
     }
 
     fn is_at(&self, place: &Place) -> bool {
@@ -94,7 +94,7 @@ impl Held {
     }
 
     fn place(&self) -> Place {
-        let Held { slot, generation, crc, stored_len, .. } = *self;
+        let SlotContent { slot, generation, crc, stored_len, .. } = *self;
         Place { slot: SlotId(slot), generation, offset: 0, stored_len, crc, encoding: 0 }
     }
 }
@@ -105,7 +105,7 @@ pub struct Placed {
     /// The mappings, without an FP index: the design knows contents.
     mappings: Nitro,
     /// Contents by data slot.
-    held: Vec<Held>,
+    held: Vec<SlotContent>,
     /// The data slot of each flash slot, or [`NONE`].
     owner: Vec<u32>,
     /// Flash slots whose content the design released, in that order.
@@ -124,7 +124,7 @@ pub struct Placed {
     /// Number of metadata entries that decisions changed.
     entries_changed: u64,
     /// The state of a recovery.
-    restoring: Option<Restoring>,
+    restoring: Option<RestoringSlots>,
     /// Number of data slots that an export has passed; all without an export.
     exported: usize,
     /// Data slots with new content since the export began.
@@ -170,7 +170,7 @@ pub fn of_slots<D: Slotted + 'static>(
 pub const fn slots_bytes_max() -> u64 {
     // A bit for each slot of an export, in a set that may have grown to twice its need: less than a
     // byte.
-    (size_of::<Held>() + size_of::<u32>() + 2 * size_of::<SlotId>() + 1) as u64
+    (size_of::<SlotContent>() + size_of::<u32>() + 2 * size_of::<SlotId>() + 1) as u64
 }
 
 /// Maximum bytes of RAM for each mapping, beside those of the mappings. An address to forget, or to
@@ -243,7 +243,7 @@ impl Placed {
     }
 
     /// Returns the design's data of `lba`, if that is valid.
-    fn known(&self, lba: Lba) -> Option<&Held> {
+    fn known(&self, lba: Lba) -> Option<&SlotContent> {
         let slot = self.design.lookup(lba)?;
         let held = self.held.get(slot.0 as usize).filter(|held| held.slot != NONE)?;
         (!self.suspended.contains(&lba)).then_some(held)
@@ -263,7 +263,7 @@ impl Placed {
     fn hold(&mut self, slot: ChunkSlot, place: &Place, fingerprint: &Fingerprint) {
         self.release(slot);
         if let Some(held) = self.held.get_mut(slot.0 as usize) {
-            *held = Held::new(place, fingerprint);
+            *held = SlotContent::new(place, fingerprint);
             self.owner[place.slot.0 as usize] = slot.0;
             if self.exported < self.held.len() {
                 self.held_since.add(slot.0);
@@ -282,7 +282,7 @@ impl Placed {
     }
 
     /// Executes the design's decision. `new` is the record that was stored or found for the put.
-    fn settle(&mut self, new: Option<(&Place, &Fingerprint)>) {
+    fn execute(&mut self, new: Option<(&Place, &Fingerprint)>) {
         let decision = std::mem::take(&mut self.decision);
         self.entries_changed += decision.changed.len() as u64;
         for &slot in &decision.freed {
@@ -324,14 +324,14 @@ impl Placed {
             self.note_lost(lba);
         }
         self.design.put(lba, fingerprint, is_dirty, &mut self.decision);
-        self.settle(Some((place, fingerprint)));
+        self.execute(Some((place, fingerprint)));
     }
 
     fn forget(&mut self, lba: Lba) {
         self.suspended.remove(&lba);
         self.evicted.remove(&lba);
         if self.design.forget(lba, &mut self.decision) {
-            self.settle(None);
+            self.execute(None);
         }
     }
 

@@ -6,7 +6,7 @@ use larder_core::{
     austere::{
         Austere, AustereConfig, AustereError, AustereRam,
         keys::{Key, KeySpace},
-        lba_index::LbaIndex,
+        lba_index::LbaHashIndex,
         sketch::Sketch,
     },
     region::LBAS_MAX,
@@ -167,7 +167,7 @@ fn the_lba_index_keeps_order_and_counts() {
         let slots = rng.one_of(&[2usize, 3, 8, 127, 128]);
         let fp_bits = rng.one_of(&[16u32, 17, 33, 48]);
         let space = KeySpace::new(1 + rng.below(4) as u32, rng.one_of(&[1, 2, 16]));
-        let index = LbaIndex::new(space, slots, fp_bits, true);
+        let index = LbaHashIndex::new(space, slots, fp_bits, true);
         // As wide as keys are few: estimates are exact.
         let sketch = Sketch::new(1 << 20, u64::MAX);
         let mut model: Vec<ModelBucket> = vec![vec![None; slots]; space.buckets()];
@@ -230,7 +230,7 @@ fn changes_by_several_threads_lose_nothing() {
         let mut rng = Rng::new(seed);
         let space = KeySpace::new(64, 16);
         let width = 64 * 128;
-        let index = LbaIndex::new(space, 128, 20, false);
+        let index = LbaHashIndex::new(space, 128, 20, false);
         let sketch = Sketch::new(width, u64::MAX);
         // With few contents, counts are near 15, and beyond, all the time.
         let contents = rng.one_of(&[20, 600, 4000]);
@@ -371,7 +371,7 @@ fn counts_that_were_lost_for_want_of_room_come_back() {
         let mut rng = Rng::new(seed);
         let space = KeySpace::new(1 + rng.below(6) as u32, 16);
         let width = (space.buckets() * 128) as u32;
-        let (index, twin) = (LbaIndex::new(space, 128, 20, false), LbaIndex::new(space, 128, 20, false));
+        let (index, twin) = (LbaHashIndex::new(space, 128, 20, false), LbaHashIndex::new(space, 128, 20, false));
         let (scant, ample) = (Sketch::new(width, rng.one_of(&[0, 40, 200, 800, 3000])), Sketch::new(width, u64::MAX));
         let fp = |number: u64| Key(larder_core::types::mix(number) & 0xf_ffff);
         let contents = 1 + rng.below(60);

@@ -681,7 +681,7 @@ impl World {
                 Logged::Unmap(lba) => design.unmap_run(*lba, 1),
                 Logged::Trim(run) => design.trim(*run),
                 Logged::Clean(lba, seq) => {
-                    design.settle_dirty();
+                    design.confirm_dirty();
                     if design.dirty_seq(*lba).is_some_and(|now| now <= *seq) {
                         let now = design.dirty_seq(*lba).unwrap_or_default();
                         design.mark_clean(*lba, now);

@@ -140,7 +140,7 @@ fn the_weu_that_lost_its_last_address_first_goes_first_also_after_an_opening() {
         let mut cache = Cache::new(5, 40, 2);
         if is_opened {
             cache.design.begin_restore(0, 0);
-            cache.design.settle_dirty();
+            cache.design.confirm_dirty();
             cache.design.end_restore();
         }
         (0..7).for_each(|lba| assert!(!cache.read(lba)));
@@ -245,7 +245,7 @@ fn what_recovery_finds_dirty_waits_apart() {
         let place = Place { slot: SlotId(1), generation: 7, offset: lba as u32, stored_len: 1, crc: 0, encoding: 1 };
         design.map(Lba(lba), NewMapping::Unique { place, fingerprint: None }, seq);
     }
-    design.settle_dirty();
+    design.confirm_dirty();
     assert!(design.mark_clean(Lba(5), 3));
     design.end_restore();
     design.check();

@@ -1,7 +1,7 @@
 //! The ledger against a plain model: a vector with the state of each chunk.
 //!
 //! Writes, trims and marks with right and stale numbers follow, for single chunks and for runs. A
-//! restart defers chunks, and settles them at times. Each step compares every answer.
+//! restart defers chunks, and confirms them at times. Each step compares every answer.
 //!
 //! The model knows no order, no pages and no deferral.
 
@@ -101,7 +101,7 @@ impl World {
                 self.ledger.end_restore(World::is_dirty(&self.model));
                 self.is_restoring = false;
             }
-            _ if self.is_restoring => self.ledger.settle(World::is_dirty(&self.model)),
+            _ if self.is_restoring => self.ledger.confirm(World::is_dirty(&self.model)),
             _ => {}
         }
     }
@@ -109,7 +109,7 @@ impl World {
     /// Marks a chunk clean, under its number or a stale one.
     fn mark_clean(&mut self, lba: u64) {
         if self.is_restoring {
-            self.ledger.settle(World::is_dirty(&self.model));
+            self.ledger.confirm(World::is_dirty(&self.model));
         }
         let seq = match self.seq_of(lba) {
             Some(seq) if self.rng.chance(70) => seq,

@@ -5,7 +5,7 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{
     Fingerprint, Lba, Place, SlotId,
     fp_index::{FpHandle, FpIndex},
-    lba_index::{Entry, EntryKind, GENERATION_MASK, LbaIndex, SHARDS_MIN},
+    lba_index::{EntryKind, GENERATION_MASK, LbaEntry, LbaIndex, SHARDS_MIN},
     packing::{PackingRules, SegmentPacker},
     pages::PageMap,
     ranges::{Advisory, Run, RunMap},
@@ -129,7 +129,7 @@ fn the_lba_index_is_a_hash_map() {
         let keys = [1, 50, 3000][rng.below(3) as usize];
         let base = if rng.chance(50) { 0 } else { (1 << 40) - keys };
         let mut index = LbaIndex::new([0, 20_000_000][rng.below(2) as usize]);
-        let mut model: HashMap<u64, Entry> = HashMap::new();
+        let mut model: HashMap<u64, LbaEntry> = HashMap::new();
         for _ in 0..20_000 {
             let lba = base + rng.below(keys);
             match rng.below(10) {
@@ -142,7 +142,7 @@ fn the_lba_index_is_a_hash_map() {
                         EntryKind::Chunk { duplicate: false },
                     ];
                     let (kind, dirty) = (kinds[rng.below(4) as usize], rng.chance(50));
-                    let entry = Entry::new(Lba(lba), kind, Some(&place), dirty);
+                    let entry = LbaEntry::new(Lba(lba), kind, Some(&place), dirty);
                     assert_eq!((entry.lba(), entry.kind(), entry.dirty()), (Lba(lba), kind, dirty));
                     if kind == EntryKind::Zero {
                         assert_eq!(entry.slot(), None);
@@ -174,10 +174,10 @@ fn the_lba_index_is_a_hash_map() {
             assert_eq!(index.get(Lba(lba)), model.get(&lba));
             assert_eq!((index.len(), index.is_empty()), (model.len(), model.is_empty()));
         }
-        let mut all: Vec<Entry> = (0..index.shard_count()).flat_map(|shard| index.shard(shard).copied()).collect();
-        all.sort_by_key(Entry::lba);
-        let mut expected: Vec<Entry> = model.values().copied().collect();
-        expected.sort_by_key(Entry::lba);
+        let mut all: Vec<LbaEntry> = (0..index.shard_count()).flat_map(|shard| index.shard(shard).copied()).collect();
+        all.sort_by_key(LbaEntry::lba);
+        let mut expected: Vec<LbaEntry> = model.values().copied().collect();
+        expected.sort_by_key(LbaEntry::lba);
         assert_eq!(all, expected, "every entry is in exactly one shard");
     });
 }
@@ -197,7 +197,7 @@ fn the_lba_index_grows_and_shrinks() {
     let empty = index.ram_bytes();
     let mut last = empty;
     for lba in 0..entries {
-        index.insert(Entry::new(Lba(lba), EntryKind::Zero, None, lba % 100 == 0));
+        index.insert(LbaEntry::new(Lba(lba), EntryKind::Zero, None, lba % 100 == 0));
         if lba % 4096 == 0 {
             assert!(index.ram_bytes() >= last);
             last = index.ram_bytes();
@@ -211,7 +211,7 @@ fn the_lba_index_grows_and_shrinks() {
     let mean = entries as usize / SHARDS_MIN;
     assert!(sizes.iter().all(|&size| size > mean * 3 / 4 && size < mean * 5 / 4), "shards are of one size: {sizes:?}");
     for shard in 0..SHARDS_MIN {
-        index.sweep_shard(shard, Entry::dirty);
+        index.sweep_shard(shard, LbaEntry::dirty);
     }
     assert_eq!(index.len() as u64, entries.div_ceil(100));
     let small = index.ram_bytes() - empty;

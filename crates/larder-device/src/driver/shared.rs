@@ -235,7 +235,7 @@ impl Shared {
     }
 
     /// Answers the waiters, and starts unfinished operations again.
-    fn settle(&self, outcome: &mut Outcome) {
+    fn deliver(&self, outcome: &mut Outcome) {
         for (op, result) in outcome.done.drain(..) {
             if let Some(op) = op.finish(result) {
                 self.start(op);
@@ -301,7 +301,7 @@ impl Shared {
         io.take_due(&mut outcome);
         self.outstanding.store(io.outstanding(), Ordering::Relaxed);
         drop(io);
-        self.settle(&mut outcome);
+        self.deliver(&mut outcome);
         *self.outcome.lock() = outcome;
     }
 }

@@ -13,7 +13,7 @@
 use super::{
     connect::{self, NbdUri, Opened},
     proto::{command, command_flag, transmission_flag as flag},
-    transfer::{Call, IN_FLIGHT_MAX, Link, Waiting},
+    transfer::{Call, IN_FLIGHT_MAX, Link, Waiter},
 };
 use crate::{
     BlockDevice, DeviceInfo, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags,
@@ -303,7 +303,7 @@ impl Remote {
     fn read(self: &Arc<Self>, offset: u64, buf: IoBuf) -> IoFuture<IoBuf> {
         let (completer, future) = IoFuture::pending();
         let len = buf.len() as u32;
-        let to = Waiting::Read(buf, completer);
+        let to = Waiter::Read(buf, completer);
         self.call(Call { command: command::READ, flags: 0, offset, len, data: None, to });
         future
     }
@@ -317,7 +317,7 @@ impl Remote {
         data: Option<SharedBuf>,
     ) -> IoFuture<()> {
         let (completer, future) = IoFuture::pending();
-        self.call(Call { command, flags, offset, len, data, to: Waiting::Done(completer) });
+        self.call(Call { command, flags, offset, len, data, to: Waiter::Done(completer) });
         future
     }
 
@@ -357,7 +357,7 @@ impl Remote {
                 let remote = self.clone();
                 let thread = std::thread::Builder::new().name("nbd-connect".into());
                 if thread.spawn(move || remote.connect_again()).is_err() {
-                    self.settle(Err(connect::failed("no thread could be started to connect again")));
+                    self.end_attempt(Err(connect::failed("no thread could be started to connect again")));
                 }
             }
             _ => {
@@ -377,11 +377,11 @@ impl Remote {
             }
             Link::start(opened.stream)
         });
-        self.settle(link);
+        self.end_attempt(link);
     }
 
     /// Ends an attempt to connect; the calls that waited for it go on, or fail.
-    fn settle(&self, link: IoResult<Arc<Link>>) {
+    fn end_attempt(&self, link: IoResult<Arc<Link>>) {
         let mut state = self.state.lock();
         let next = match (&link, &state.connection) {
             (Ok(link), _) if !state.closed => Connection::Up(link.clone()),

@@ -271,12 +271,12 @@ impl Server {
 
 /// A request of the client: its future, and its requests on the wire.
 struct IssuedRequest {
-    result: Waiting,
+    result: WaitedFor,
     first: usize,
     end: usize,
 }
 
-enum Waiting {
+enum WaitedFor {
     Read(IoFuture<IoBuf>),
     Done(IoFuture<()>),
 }
@@ -301,7 +301,7 @@ fn session(device: &Arc<NbdDevice>, is_able: bool, server: &mut Server, script: 
         let is_unknown = pending.iter().any(|pending| pending.is_unknown);
         let answers: Option<Vec<&Vec<u8>>> = pending.iter().map(|pending| pending.answer.as_ref()).collect();
         match result {
-            Waiting::Read(future) => match (wait(future), answers) {
+            WaitedFor::Read(future) => match (wait(future), answers) {
                 (Ok(bytes), Some(answers)) => {
                     let sent: Vec<u8> = answers.into_iter().flatten().copied().collect();
                     assert!(sent == bytes[..], "a read gives other bytes than came");
@@ -314,7 +314,7 @@ fn session(device: &Arc<NbdDevice>, is_able: bool, server: &mut Server, script: 
                 }
                 (Err(_), None) => {}
             },
-            Waiting::Done(future) => {
+            WaitedFor::Done(future) => {
                 let is_done = wait(future).is_ok();
                 assert!(!is_done || is_unknown || answers.is_some(), "a request succeeds that was not answered");
             }
@@ -326,7 +326,7 @@ fn wait<T>(future: IoFuture<T>) -> IoResult<T> {
     block_on(future)
 }
 
-fn ask(device: &Arc<NbdDevice>, script: &mut Script<'_>) -> Waiting {
+fn ask(device: &Arc<NbdDevice>, script: &mut Script<'_>) -> WaitedFor {
     let info = device.info();
     let sector = u64::from(info.sector_bytes);
     let choice = script.byte();
@@ -337,13 +337,13 @@ fn ask(device: &Arc<NbdDevice>, script: &mut Script<'_>) -> Waiting {
     };
     let fua = choice & 16 != 0;
     match choice % 8 {
-        0..=2 => Waiting::Read(device.read(offset, IoBuf::new(len as usize))),
-        3 => Waiting::Done(device.write(offset, IoBuf::zeroed(len as usize).freeze(), WriteFlags { fua })),
-        4 => Waiting::Done(device.flush()),
-        5 => Waiting::Done(device.discard(offset, len << (choice >> 5))),
+        0..=2 => WaitedFor::Read(device.read(offset, IoBuf::new(len as usize))),
+        3 => WaitedFor::Done(device.write(offset, IoBuf::zeroed(len as usize).freeze(), WriteFlags { fua })),
+        4 => WaitedFor::Done(device.flush()),
+        5 => WaitedFor::Done(device.discard(offset, len << (choice >> 5))),
         _ => {
             let flags = ZeroFlags { fua, no_hole: choice & 32 != 0, fast_only: choice & 64 != 0 };
-            Waiting::Done(device.write_zeroes(offset, len, flags))
+            WaitedFor::Done(device.write_zeroes(offset, len, flags))
         }
     }
 }

@@ -38,11 +38,11 @@ pub(super) struct Call {
     pub(super) len: u32,
     /// A write's payload.
     pub(super) data: Option<SharedBuf>,
-    pub(super) to: Waiting,
+    pub(super) to: Waiter,
 }
 
 /// The waiter of a request.
-pub(super) enum Waiting {
+pub(super) enum Waiter {
     /// A read and the buffer for its data.
     Read(IoBuf, Completer<IoBuf>),
     /// Anything else.
@@ -65,8 +65,8 @@ impl Call {
         let error = IoError::new(kind, op_of(self.command), self.offset, u64::from(self.len));
         let error = if why.is_empty() { error } else { error.with_detail(why) };
         match self.to {
-            Waiting::Read(_, to) => to.complete(Err(error)),
-            Waiting::Done(to) => to.complete(Err(error)),
+            Waiter::Read(_, to) => to.complete(Err(error)),
+            Waiter::Done(to) => to.complete(Err(error)),
         }
     }
 }
@@ -306,8 +306,8 @@ impl Link {
             return Ok(true);
         }
         match call.to {
-            Waiting::Done(to) => to.complete(Ok(())),
-            Waiting::Read(mut buf, to) => match stream.read_exact(&mut buf) {
+            Waiter::Done(to) => to.complete(Ok(())),
+            Waiter::Read(mut buf, to) => match stream.read_exact(&mut buf) {
                 Ok(()) => to.complete(Ok(buf)),
                 Err(error) => {
                     let gone = IoError::new(IoErrorKind::Gone, IoOp::Read, call.offset, u64::from(call.len));

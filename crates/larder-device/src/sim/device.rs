@@ -23,7 +23,7 @@ use super::{
     SimRuntime,
     image::Medium,
     mischief::{Mischief, Mischiefs},
-    op::{Op, PendingOp},
+    op::{PendingOp, SimOp},
     pages::{Change, Content, SECTOR_BYTES},
 };
 use crate::{
@@ -310,7 +310,7 @@ impl SimDevice {
         what: IoOp,
         offset: u64,
         len: u64,
-        make: impl FnOnce(Option<Mischief>, Completer<T>) -> Op,
+        make: impl FnOnce(Option<Mischief>, Completer<T>) -> SimOp,
     ) -> IoFuture<T> {
         self.meter.count(what, len);
         let checked = if what == IoOp::Flush { Ok(()) } else { self.info.check(what, offset, len) };
@@ -338,7 +338,7 @@ impl SimDevice {
                 Some(Mischief::Misdirect(to)) => vec![Change { offset: to.min(self.info.size_bytes - len), ..change }],
                 _ => vec![change],
             };
-            Op::Change { what, rest, fua, split: false, place: (offset, len), done }
+            SimOp::Change { what, rest, fua, split: false, place: (offset, len), done }
         })
     }
 }
@@ -355,7 +355,7 @@ impl BlockDevice for SimDevice {
                 Some(Mischief::Misread(seed)) => Some(seed),
                 _ => None,
             };
-            Op::Read { offset, buf, filled: Vec::new(), misread, done }
+            SimOp::Read { offset, buf, filled: Vec::new(), misread, done }
         })
     }
 
@@ -366,7 +366,7 @@ impl BlockDevice for SimDevice {
 
     fn flush(&self) -> IoFuture<()> {
         let upto = self.medium.lock().next_change();
-        self.submit(IoOp::Flush, 0, 0, |_, done| Op::Flush { upto, done })
+        self.submit(IoOp::Flush, 0, 0, |_, done| SimOp::Flush { upto, done })
     }
 
     fn discard(&self, offset: u64, len: u64) -> IoFuture<()> {
@@ -383,6 +383,6 @@ impl BlockDevice for SimDevice {
     }
 
     fn extents(&self, offset: u64, len: u64) -> IoFuture<Vec<Extent>> {
-        self.submit(IoOp::Extents, offset, len, |_, done| Op::Extents { offset, len, done })
+        self.submit(IoOp::Extents, offset, len, |_, done| SimOp::Extents { offset, len, done })
     }
 }

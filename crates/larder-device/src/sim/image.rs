@@ -149,7 +149,7 @@ impl Medium {
         self.log.push_back(Entry { number: self.next_change, change, pages, forgotten: false });
         self.next_change += 1;
         while self.log.len() > LOG_CHANGES_MAX || (self.log_bytes > LOG_BYTES_MAX && self.log.len() > 1) {
-            self.settle_oldest();
+            self.make_oldest_durable();
         }
     }
 
@@ -235,7 +235,7 @@ impl Medium {
         let forgotten = self.log.iter().take_while(|entry| entry.forgotten).count();
         while self.log.get(forgotten).is_some_and(|entry| entry.number < upto) {
             if forgotten == 0 {
-                self.settle_oldest();
+                self.make_oldest_durable();
             } else {
                 return self.flush_behind(forgotten, upto);
             }
@@ -245,8 +245,8 @@ impl Medium {
     /// Does the same, but keeps the `forgotten` oldest.
     fn flush_behind(&mut self, forgotten: usize, upto: u64) {
         let end = self.log.iter().take_while(|entry| entry.number < upto).count();
-        let settled: Vec<Entry> = self.log.drain(forgotten..end).collect();
-        for Entry { number, change, pages, .. } in settled {
+        let durable: Vec<Entry> = self.log.drain(forgotten..end).collect();
+        for Entry { number, change, pages, .. } in durable {
             self.holed -= u64::from(change.is_hole());
             self.durable.apply(&change);
             for page in pages {
@@ -307,7 +307,7 @@ impl Medium {
         }
     }
 
-    fn settle_oldest(&mut self) {
+    fn make_oldest_durable(&mut self) {
         let Some(Entry { change, pages, .. }) = self.log.pop_front() else { return };
         self.log_bytes -= change.len;
         self.holed -= u64::from(change.is_hole());

@@ -16,12 +16,12 @@ use std::{ops::Range, sync::Arc};
 /// An operation that was submitted and has not completed.
 pub(super) struct PendingOp {
     pub(super) device: Arc<SimDevice>,
-    pub(super) op: Op,
+    pub(super) op: SimOp,
     /// The planned failure, decided at submission.
     pub(super) fate: IoResult<()>,
 }
 
-pub(super) enum Op {
+pub(super) enum SimOp {
     Read { offset: u64, buf: IoBuf, filled: Vec<Range<usize>>, misread: Option<u64>, done: Completer<IoBuf> },
     Change { what: IoOp, rest: Vec<Change>, fua: bool, split: bool, place: (u64, u64), done: Completer<()> },
     Flush { upto: u64, done: Completer<()> },
@@ -41,7 +41,7 @@ impl PendingOp {
         }
         let mut medium = device.medium.lock();
         match op {
-            Op::Read { offset, mut buf, filled, misread, done } => {
+            SimOp::Read { offset, mut buf, filled, misread, done } => {
                 if filled.is_empty() {
                     medium.read(offset, &mut buf);
                 } else {
@@ -56,7 +56,7 @@ impl PendingOp {
                 }
                 done.complete(fate.map(|()| buf));
             }
-            Op::Change { rest, fua, done, .. } => {
+            SimOp::Change { rest, fua, done, .. } => {
                 match &fate {
                     Ok(()) if fua => rest.iter().for_each(|change| medium.change_durably(change)),
                     Ok(()) => rest.into_iter().for_each(|change| medium.change(change)),
@@ -70,7 +70,7 @@ impl PendingOp {
                 drop(medium);
                 done.complete(fate);
             }
-            Op::Flush { upto, done } => {
+            SimOp::Flush { upto, done } => {
                 if fate.is_ok() {
                     medium.flush(upto);
                 } else {
@@ -79,7 +79,7 @@ impl PendingOp {
                 drop(medium);
                 done.complete(fate);
             }
-            Op::Extents { offset, len, done } => {
+            SimOp::Extents { offset, len, done } => {
                 let extents = medium.extents(offset, len);
                 drop(medium);
                 done.complete(fate.map(|()| extents));
@@ -94,7 +94,7 @@ impl PendingOp {
         let tear_bytes = medium.tear_bytes();
         let many_atoms = |change: &Change| change.atoms(tear_bytes).count() > 1;
         match &mut self.op {
-            Op::Read { offset, buf, filled, .. } if filled.is_empty() => {
+            SimOp::Read { offset, buf, filled, .. } if filled.is_empty() => {
                 let all = Change { offset: *offset, len: buf.len() as u64, content: Content::Zeroes };
                 if !many_atoms(&all) {
                     return false;
@@ -108,7 +108,7 @@ impl PendingOp {
             }
             // Not with FUA: a later completed write could lie between the two moments. The final
             // durable step would cover it again.
-            Op::Change { rest, fua: false, split, .. } if !*split && rest.iter().any(many_atoms) => {
+            SimOp::Change { rest, fua: false, split, .. } if !*split && rest.iter().any(many_atoms) => {
                 *split = true;
                 let whole = std::mem::take(rest);
                 for change in whole {
@@ -125,7 +125,7 @@ impl PendingOp {
     /// Returns the changes that the operation may still make.
     pub(super) fn changes(&self) -> &[Change] {
         match &self.op {
-            Op::Change { rest, .. } => rest,
+            SimOp::Change { rest, .. } => rest,
             _ => &[],
         }
     }
@@ -134,7 +134,7 @@ impl PendingOp {
     ///
     /// It takes effect in full, in part, or not at all.
     pub(super) fn abandon(self, rng: &mut Rng) {
-        if let Op::Change { rest, .. } = self.op {
+        if let SimOp::Change { rest, .. } = self.op {
             leave_behind(&mut self.device.medium.lock(), rest, rng);
         }
     }
@@ -161,13 +161,13 @@ pub(super) fn leave_behind(medium: &mut Medium, rest: Vec<Change>, rng: &mut Rng
     }
 }
 
-impl Op {
+impl SimOp {
     fn place(&self) -> (IoOp, u64, u64) {
         match self {
-            Op::Read { offset, buf, .. } => (IoOp::Read, *offset, buf.len() as u64),
-            Op::Change { what, place, .. } => (*what, place.0, place.1),
-            Op::Flush { .. } => (IoOp::Flush, 0, 0),
-            Op::Extents { offset, len, .. } => (IoOp::Extents, *offset, *len),
+            SimOp::Read { offset, buf, .. } => (IoOp::Read, *offset, buf.len() as u64),
+            SimOp::Change { what, place, .. } => (*what, place.0, place.1),
+            SimOp::Flush { .. } => (IoOp::Flush, 0, 0),
+            SimOp::Extents { offset, len, .. } => (IoOp::Extents, *offset, *len),
         }
     }
 }

@@ -9,7 +9,7 @@
 use super::{
     Frozen, SimDevice,
     op::PendingOp,
-    schedule::{EventKind, State, Waiting, push},
+    schedule::{EventKind, Scheduled, State, push},
 };
 use crate::{
     BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
@@ -76,7 +76,7 @@ struct Ready {
 enum Choice {
     Main,
     Task(Runnable<u64>),
-    Op { op: Waiting<PendingOp>, partly: bool, rng: Rng },
+    Op { op: Scheduled<PendingOp>, partly: bool, rng: Rng },
     Job(Job),
     Timer(Completer<()>),
     Stop,
@@ -317,9 +317,9 @@ impl SimRuntime {
                     drop(state);
                     drop(task);
                 }
-                Choice::Op { op: Waiting { id, due, what }, partly, mut rng } => {
+                Choice::Op { op: Scheduled { id, due, what }, partly, mut rng } => {
                     if let Some(what) = what.deliver(partly, &mut rng) {
-                        self.state.lock().ops.push(Waiting { id, due, what });
+                        self.state.lock().ops.push(Scheduled { id, due, what });
                     }
                 }
                 Choice::Job(job) => job(),

@@ -30,18 +30,18 @@ pub(super) struct State {
     pub(super) trace: u64,
     pub(super) next_id: u64,
     pub(super) tasks: BTreeMap<u64, Task<(), u64>>,
-    pub(super) ops: Vec<Waiting<PendingOp>>,
+    pub(super) ops: Vec<Scheduled<PendingOp>>,
     /// Operations held back until they are due, or until nothing else is left to happen.
-    pub(super) held: Vec<Waiting<PendingOp>>,
-    pub(super) jobs: Vec<Waiting<Job>>,
-    pub(super) timers: Vec<Waiting<Completer<()>>>,
+    pub(super) held: Vec<Scheduled<PendingOp>>,
+    pub(super) jobs: Vec<Scheduled<Job>>,
+    pub(super) timers: Vec<Scheduled<Completer<()>>>,
     pub(super) devices: Vec<Weak<SimDevice>>,
     pub(super) driving: bool,
     pub(super) closed: bool,
 }
 
 /// An event to be delivered, by default at `due`.
-pub(super) struct Waiting<T> {
+pub(super) struct Scheduled<T> {
     pub(super) id: u64,
     pub(super) due: Duration,
     pub(super) what: T,
@@ -70,7 +70,7 @@ impl Bias {
     }
 }
 
-pub(super) fn push<T>(queue: &mut Vec<Waiting<T>>, waiting: Waiting<T>) {
+pub(super) fn push<T>(queue: &mut Vec<Scheduled<T>>, waiting: Scheduled<T>) {
     assert!(queue.len() < WAITING_MAX, "over {WAITING_MAX} things wait: a runaway");
     queue.push(waiting);
 }
@@ -108,9 +108,9 @@ impl State {
         }
     }
 
-    pub(super) fn wait_for<T>(&mut self, latency: Duration, what: T) -> Waiting<T> {
+    pub(super) fn wait_for<T>(&mut self, latency: Duration, what: T) -> Scheduled<T> {
         self.next_id += 1;
-        Waiting { id: self.next_id, due: self.now.saturating_add(latency), what }
+        Scheduled { id: self.next_id, due: self.now.saturating_add(latency), what }
     }
 
     pub(super) fn stop_reached(&self) -> bool {

@@ -80,12 +80,12 @@ impl Drop for Pending {
 }
 
 /// The operations that wait. Thread-safe.
-pub(super) struct Waiting([Arc<Lane>; LANES]);
+pub(super) struct WaitingOps([Arc<Lane>; LANES]);
 
-impl Waiting {
+impl WaitingOps {
     /// Returns no operations; their results are noted in `health`.
     pub(super) fn new(health: &Arc<Health>) -> Self {
-        Waiting(array::from_fn(|_| Arc::new(Lane { entries: Mutex::default(), health: health.clone() })))
+        WaitingOps(array::from_fn(|_| Arc::new(Lane { entries: Mutex::default(), health: health.clone() })))
     }
 
     /// Notes an operation that begins `now`.
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn operations_of_many_threads_are_known_until_they_end_elsewhere() {
-        let (waiting, second) = (Waiting::new(&Arc::default()), Duration::from_secs(1));
+        let (waiting, second) = (WaitingOps::new(&Arc::default()), Duration::from_secs(1));
         let begin = |number: u32| (waiting.begin(IoOp::Write, (number + 2) * second), number);
         let begun: Vec<_> = thread::scope(|scope| {
             let begin = &begin;
@@ -144,7 +144,8 @@ mod tests {
             drop(pending);
         }
         assert_eq!(oldest(50), None);
-        let memory = |waiting: &Waiting| waiting.0.iter().map(|lane| lane.entries.lock().entries.len()).sum::<usize>();
+        let memory =
+            |waiting: &WaitingOps| waiting.0.iter().map(|lane| lane.entries.lock().entries.len()).sum::<usize>();
         let before = memory(&waiting);
         (0..1000).for_each(|_| drop(waiting.begin(IoOp::Read, second)));
         assert!(memory(&waiting) <= before + 1, "entries are used again");

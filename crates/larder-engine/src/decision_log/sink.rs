@@ -1,4 +1,4 @@
-//! The sink of decisions, and the askers of a lookup.
+//! The sink of decisions, and the causes of a lookup.
 //!
 //! Invariants: without a sink nothing is noted.
 //!
@@ -21,9 +21,9 @@ impl fmt::Debug for DecisionLog {
     }
 }
 
-/// The request behind a lookup of an address.
+/// The request that looks an address up.
 #[derive(Clone, Copy, Debug)]
-pub enum Asker {
+pub enum LookupCause {
     /// A read of these sectors of the chunk, `first..end`.
     Read(usize, usize),
     /// A write of a part of the chunk.

@@ -93,8 +93,8 @@ impl Shared {
     ///
     /// A failure shows in the state of the fence, and the next look at the flash tries again.
     pub(crate) fn fence_in_background(self: &Arc<Self>) {
-        let is_settled = matches!(self.state.lock().fence, Fence::Rising | Fence::Up { is_destaged: true });
-        if self.tuning.fence.0.is_some() && !is_settled {
+        let is_decided = matches!(self.state.lock().fence, Fence::Rising | Fence::Up { is_destaged: true });
+        if self.tuning.fence.0.is_some() && !is_decided {
             let this = self.clone();
             self.spawn_counted(async move {
                 if this.ensure_fence().await.is_ok() {

@@ -30,7 +30,7 @@ pub struct OriginChanges {
 
 impl OriginChanges {
     /// Returns whether a clean copy of the chunk, as the origin shows it, must not be mapped.
-    pub fn is_unsettled(&self, lba: Lba) -> bool {
+    pub fn forbids_clean_copy(&self, lba: Lba) -> bool {
         self.all_doubtful || self.is_changing(lba) || self.doubtful.get(lba).is_some()
     }
 

@@ -4,7 +4,7 @@
 //!
 //! It does not read.
 
-use crate::decision_log::sink::Asker;
+use crate::decision_log::sink::LookupCause;
 use larder_core::{Lba, types::SECTOR_BYTES};
 
 /// One chunk of a request: the bytes of the chunk and their position in the reply.
@@ -20,7 +20,7 @@ pub(crate) struct Want {
 }
 
 impl Want {
-    pub(crate) fn asker(&self) -> Asker {
-        Asker::Read(self.from / SECTOR_BYTES, (self.from + self.len) / SECTOR_BYTES)
+    pub(crate) fn cause(&self) -> LookupCause {
+        LookupCause::Read(self.from / SECTOR_BYTES, (self.from + self.len) / SECTOR_BYTES)
     }
 }

@@ -373,8 +373,8 @@ impl World {
         self.run(self.cache().discard(offset, len)).unwrap_or_else(|error| panic!("trim: {error}"));
     }
 
-    pub fn settle(&self) {
-        self.run(self.cache().settle());
+    pub fn wait_for_insertions(&self) {
+        self.run(self.cache().wait_for_insertions());
     }
 
     pub fn destage_all(&self) -> bool {

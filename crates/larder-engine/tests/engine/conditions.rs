@@ -367,7 +367,7 @@ fn checkpoint_failing() {
     let scene = Scene::new(WriteMode::Through, |_| {});
     let rewrite = |round: u64| {
         scene.write(round % 256..round % 256 + 1);
-        scene.world.settle();
+        scene.world.wait_for_insertions();
     };
     let mut round = 0;
     while scene.world.status().log_used_percent < 45 {
@@ -388,7 +388,7 @@ fn checkpoint_failing() {
             assert!(!design::fills_weus(design::chosen()), "{error}");
             break;
         }
-        scene.world.settle();
+        scene.world.wait_for_insertions();
     }
     scene.raised("checkpoint_failing");
     scene.world.origin.sim.plan().clear();

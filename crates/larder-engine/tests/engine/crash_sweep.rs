@@ -205,7 +205,7 @@ fn crash_sweep_write_through_evictions() {
         Box::pin(async move {
             for i in 0..12 {
                 client.put(i * 8 * LONG, 8 * LONG, 1_000_000 + 10_000 * i as u32).await;
-                client.cache.settle().await;
+                client.cache.wait_for_insertions().await;
             }
             client.flush().await;
             let evicted = client.counts().evicted_weus;
@@ -213,7 +213,7 @@ fn crash_sweep_write_through_evictions() {
             for i in 0..4 {
                 client.put(100 * LONG + i * 6 * LONG, 6 * LONG, 2_000_000 + 10_000 * i as u32).await;
                 client.put((8 * i + 1) * LONG, LONG, 3_000_000 + 10_000 * i as u32).await;
-                client.cache.settle().await;
+                client.cache.wait_for_insertions().await;
                 client.check((8 * i + 1) * LONG, 2 * LONG).await;
             }
             client.flush().await;
@@ -229,7 +229,7 @@ fn crash_sweep_zeroes_that_are_dropped() {
         Box::pin(async move {
             for at in (0..client.sectors / LONG).step_by(8) {
                 client.check(at * LONG, 8 * LONG).await;
-                client.cache.settle().await;
+                client.cache.wait_for_insertions().await;
             }
             client.sweep_from_here();
             for i in 0..8 {
@@ -237,7 +237,7 @@ fn crash_sweep_zeroes_that_are_dropped() {
             }
             client.flush().await;
             client.check(64 * LONG, 24 * LONG).await;
-            client.cache.settle().await;
+            client.cache.wait_for_insertions().await;
         })
     });
     zeroes.origin_bytes = 640 * LONG as u64 * 512;
@@ -323,20 +323,20 @@ fn cached_overwrites<'a>(client: &'a Client<'a>) -> Run<'a> {
         client.put(0, 6 * CHUNK, 1001).await;
         client.flush().await;
         client.check(0, 6 * CHUNK).await;
-        client.cache.settle().await;
+        client.cache.wait_for_insertions().await;
         // Durable clean copies of all of it.
         client.checkpoint().await;
         client.sweep_from_here();
         client.put(0, CHUNK, 2001).await;
         client.put(CHUNK + 1, 3, 2101).await;
         client.check(0, 3 * CHUNK).await;
-        client.cache.settle().await;
+        client.cache.wait_for_insertions().await;
         client.put_durably(2 * CHUNK, CHUNK, 2201).await;
-        client.cache.settle().await;
+        client.cache.wait_for_insertions().await;
         client.put(2 * CHUNK, CHUNK, 3001).await;
         client.flush().await;
         client.check(0, 6 * CHUNK).await;
-        client.cache.settle().await;
+        client.cache.wait_for_insertions().await;
         client.checkpoint().await;
         client.trim(3 * CHUNK, CHUNK + 3).await;
         // A duplicate of another chunk's content.

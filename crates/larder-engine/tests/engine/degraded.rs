@@ -130,7 +130,7 @@ fn without_their_flash_write_through_and_around_keep_serving() {
             let mut world = World::new(seed, setup);
             let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
             work(&world, &mut twin, &mut rng, 80);
-            world.settle();
+            world.wait_for_insertions();
             world.flash.sim.set_gone(true);
             work(&world, &mut twin, &mut rng, 200);
             assert!(world.status().degraded && has(&world, "flash_gone") && fence.is_up());
@@ -383,7 +383,7 @@ fn without_a_fence_writes_fail_and_the_flash_stays_good() {
             let mut world = World::new(seed, setup);
             let (mut rng, mut twin) = (Rng::new(seed), Twin::new());
             work(&world, &mut twin, &mut rng, 80);
-            world.settle();
+            world.wait_for_insertions();
             world.flush();
             world.flash.sim.set_gone(true);
             // Any request to the flash shows that it is gone.
@@ -429,7 +429,7 @@ fn a_crash_while_a_fenced_flash_is_emptied_loses_nothing() {
             let mut rng = Rng::new(seed);
             let mut twin = Twin::new();
             work(&world, &mut twin, &mut rng, 60);
-            world.settle();
+            world.wait_for_insertions();
             world.flush();
             world.flash.sim.set_gone(true);
             work(&world, &mut twin, &mut rng, 60);
@@ -544,7 +544,7 @@ fn a_flush_past_the_flash_reaches_the_origin() {
             // The flash refuses the segment of a clean chunk. No chunk is dirty, and no entry
             // waits.
             world.read(0, CHUNK);
-            world.settle();
+            world.wait_for_insertions();
             // The order of completions decides how much time the tries take.
             let fails = (0..12).any(|_| {
                 world.runtime.run_for(Duration::from_secs(5));
@@ -597,7 +597,7 @@ fn after_an_unseen_failure(seed: u64) -> World {
     let (setup, _) = fenced_setup(WriteMode::Through);
     let world = World::new(seed, setup);
     world.write(0, &noise(1, CHUNK));
-    world.settle();
+    world.wait_for_insertions();
     world.origin.sim.fail_next(IoOp::Flush, IoErrorKind::Io);
     // The chunk's clean mapping waits for the origin's flush, which fails.
     let _ = world.run(world.cache().checkpoint());
@@ -682,7 +682,7 @@ fn what_the_origin_may_have_forgotten_is_not_cached_for_good() {
             world.write(at(2) + 512, &noise(102, 512));
             for _ in 0..2 {
                 (0..8).for_each(|lba| drop(world.read(at(lba), CHUNK)));
-                world.settle();
+                world.wait_for_insertions();
             }
             world.flush();
             assert!(world.slot_of(1).is_some(), "{mode:?}: what was rewritten is cached again");

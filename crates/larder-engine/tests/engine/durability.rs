@@ -144,10 +144,10 @@ fn warm_up(world: &World) -> Vec<(u64, Vec<u8>)> {
             content.push((lba, data));
         }
         if i % 8 == 0 {
-            world.settle();
+            world.wait_for_insertions();
         }
     }
-    world.settle();
+    world.wait_for_insertions();
     content
 }
 
@@ -232,7 +232,7 @@ fn a_crash_restarts_warm() {
         let missed = misses(&world, &content);
         assert!(missed <= 2 * open_weu, "{missed} of {} chunks were forgotten", content.len());
         // Forgotten chunks are inserted again, and some are duplicates.
-        world.settle();
+        world.wait_for_insertions();
         // Content that was known is known, whether clean or dirty.
         assert_eq!(known_again(&world), known_again_wanted());
     });

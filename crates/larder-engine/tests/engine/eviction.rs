@@ -41,7 +41,7 @@ fn touch(world: &World, lba: u64) -> bool {
 fn touch_content(world: &World, lba: u64, content: u64) -> bool {
     let before = world.origin_reads();
     assert_same(&world.read(at(lba), CHUNK), &noise(content, CHUNK), "a chunk");
-    world.settle();
+    world.wait_for_insertions();
     world.origin_reads() == before
 }
 
@@ -71,7 +71,7 @@ fn zeroes_that_a_full_index_dropped_stay_dropped_after_a_crash() {
     assert!(world.layout().mappings_max < chunks / 4, "the index has room for most zeroes");
     for read in 0..READS {
         assert!(world.read(read * MIB, MIB as usize).iter().all(|&byte| byte == 0), "the origin has zeroes alone");
-        world.settle();
+        world.wait_for_insertions();
         world.flush();
     }
     let content = |read: u64| noise(read, MIB as usize);
@@ -331,7 +331,7 @@ fn a_stale_duplicate_reads_from_the_origin() {
         assert!(!touch(&world, 0));
         let before = world.origin_reads();
         assert_same(&world.read(at(3000), CHUNK), &noise(0, CHUNK), "the duplicate");
-        world.settle();
+        world.wait_for_insertions();
         assert_eq!(world.origin_reads(), before + 1);
         let slot = world.slot_of(0).expect("cached");
         if !design::shares_content(design::chosen()) {
@@ -354,7 +354,7 @@ fn a_stale_duplicate_reads_from_the_origin() {
         assert_same(&world.read(at(3000), CHUNK), &noise(0, CHUNK), "the stale duplicate");
         assert_eq!(world.origin_reads(), before + 1, "its record is gone: the origin has it");
         assert_eq!(world.status().counts.corrupt_records, 0, "a stale entry is known by its generation");
-        world.settle();
+        world.wait_for_insertions();
         let cached = if is_bucketed() {
             // Its status also counts addresses of content that may have gone; the metadata slots
             // list only present content.
@@ -388,7 +388,7 @@ fn many_stale_duplicates_never_read_as_what_took_their_place() {
             let lba = rng.below(2048);
             assert_same(&world.read(at(lba), CHUNK), &noise(content(lba), CHUNK), "a chunk");
             if i % 32 == 0 {
-                world.settle();
+                world.wait_for_insertions();
             }
         }
         let status = world.status();
@@ -426,7 +426,7 @@ fn dirty_and_clean_chunks_lie_in_weus_of_their_own() {
                 world.flush();
             }
         }
-        world.settle();
+        world.wait_for_insertions();
         dirty.extend(dirty_lbas.iter().map(|&lba| world.slot_of(lba).expect("a dirty chunk is cached")));
         clean.extend(clean_lbas.iter().filter_map(|&lba| world.slot_of(lba)));
         assert!(dirty.len() > 3 && clean.len() > 3);
@@ -514,7 +514,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
             for number in 0..SAME {
                 world.read(at(number * 2731 % SAME), SMALL);
                 if number % 64 == 0 {
-                    world.settle();
+                    world.wait_for_insertions();
                 }
             }
             // A chunk that finds the index full is not stored, and comes again.
@@ -524,10 +524,10 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
                 }
                 world.read(at(SAME + number * 2731 % OTHERS), SMALL);
                 if number % 16 == 0 {
-                    world.settle();
+                    world.wait_for_insertions();
                 }
             }
-            world.settle();
+            world.wait_for_insertions();
             let counts = world.status().counts;
             assert!(counts.evicted_weus > 0, "{} in {mode:?}: {counts:?}", design.name);
             // If the log were full for good, none of this would return.
@@ -561,7 +561,7 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
             world.flush();
             for lba in (100..1500).take_while(|_| world.slot_of(0).is_some()) {
                 world.write(at(lba), &noise(lba, CHUNK));
-                world.settle();
+                world.wait_for_insertions();
             }
             assert!(world.slot_of(0).is_none(), "{}: it is evicted", design.name);
             world.flush();
@@ -574,7 +574,7 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
             world.crash();
             world.open();
             world.write(at(1), &old);
-            world.settle();
+            world.wait_for_insertions();
             assert_same(&world.read(at(0), CHUNK), &[&new[..512], &old[512..]].concat(), design.name);
         });
     }

@@ -129,7 +129,7 @@ async fn step(cache: &Cache, model: &mut Model, mode: WriteMode, step: usize) {
         6 => trim(cache, model, CHUNK, 3 * CHUNK).await,
         7 => {
             put(cache, model, 20 * CHUNK, 2, content).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             flush(cache, model).await;
         }
         _ => {

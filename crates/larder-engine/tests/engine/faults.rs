@@ -30,7 +30,7 @@ fn clean_chunks(seed: u64) -> World {
         world.fill_origin(at(lba), &noise(lba, CHUNK));
         world.read(at(lba), CHUNK);
     }
-    world.settle();
+    world.wait_for_insertions();
     // In memory no more.
     world.close();
     world.open();
@@ -108,7 +108,7 @@ fn a_damaged_clean_record_is_detected_and_read_from_the_origin() {
         assert_eq!(world.origin_reads(), before + 2);
         assert_eq!(world.status().counts.corrupt_records, 2);
         assert_eq!((world.status().lost_chunks, world.status().health.as_str()), (0, "ok"));
-        world.settle();
+        world.wait_for_insertions();
     });
 }
 
@@ -369,12 +369,12 @@ fn clean_data_that_cannot_be_read_is_filled_into_another_place() {
         // The first read finds that out, the second misses.
         for _ in 0..2 {
             assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the origin");
-            world.settle();
+            world.wait_for_insertions();
         }
         let before = (world.origin_reads(), world.status().counts.flash_read_errors);
         for _ in 0..3 {
             assert_same(&world.read(at(4), CHUNK), &noise(4, CHUNK), "from the flash");
-            world.settle();
+            world.wait_for_insertions();
         }
         if design::is_bucketed(design::chosen()) {
             // Its bucket has no other place until others have been used: the origin goes on to
@@ -434,7 +434,7 @@ fn an_origin_that_fails_in_a_prefetch_fails_one_read_at_most() {
         for lba in 0..10 {
             assert_same(&world.read(at(lba), CHUNK), &noise(lba, CHUNK), "the stream");
         }
-        world.settle();
+        world.wait_for_insertions();
         world.origin.sim.fail_range(IoOp::Read, at(20)..at(40), IoErrorKind::Io, 1);
         let mut failed = 0;
         for lba in 10..64 {

@@ -26,7 +26,7 @@ fn insertions_that_wait_for_the_origin_have_it_flushed() {
     let world = world(2048 * MIB);
     for n in 0..12_000u64 {
         world.write(at(n * 3), &text(n, CHUNK));
-        world.settle();
+        world.wait_for_insertions();
     }
     let counts = world.status().counts;
     println!("{} inserted, {} dropped", counts.inserted_chunks, counts.insertions_dropped);
@@ -39,7 +39,7 @@ fn an_address_that_gets_the_same_content_again_stays_listed() {
     let content = text(1, CHUNK);
     for lba in [10, 10, 20] {
         world.write(at(lba), &content);
-        world.settle();
+        world.wait_for_insertions();
     }
     world.flush();
     world.runtime.run_for(std::time::Duration::from_millis(500));

@@ -217,7 +217,7 @@ fn a_switch_away_from_write_back_brings_kept_trims_to_the_origin() {
             assert_eq!((status.kept_trim_bytes, status.trimmed_bytes, status.mode), (0, 0, mode_name(mode)));
             assert_same(&world.origin.sim.peek_durable(0, len), &twin.bytes(0, len), "the origin");
             world.read(64 * CHUNK, 8 * CHUNK as usize);
-            world.settle();
+            world.wait_for_insertions();
             world.origin.take_events();
             let hits = world.status().counts.read_hits;
             world.trim(64 * CHUNK, 8 * CHUNK);

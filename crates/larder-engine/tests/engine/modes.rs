@@ -104,18 +104,18 @@ fn write_around_inserts_nothing_and_invalidates() {
         let world = World::new(seed, setup(WriteMode::Around));
         let (old, new) = (noise(1, CHUNK), noise(2, CHUNK));
         world.write(0, &old);
-        world.settle();
+        world.wait_for_insertions();
         assert_eq!(world.status().counts.inserted_chunks, 0);
         assert_same(&world.read(0, CHUNK), &old, "the miss");
         assert_eq!(world.origin_reads(), 1, "a write was not inserted");
-        world.settle();
+        world.wait_for_insertions();
         assert_eq!(world.status().counts.inserted_chunks, 1, "a read is");
         assert_same(&world.read(0, CHUNK), &old, "the hit");
         assert_eq!(world.origin_reads(), 1);
         world.write(0, &new);
         assert_same(&world.read(0, CHUNK), &new, "after the second write");
         assert_eq!(world.origin_reads(), 2, "the write forgot the cached copy");
-        world.settle();
+        world.wait_for_insertions();
         world.write(1024, &old[..1024]);
         assert_same(&world.read(1024, 1024), &old[..1024], "after a partial write");
         assert_same(&world.read(0, 1024), &new[..1024], "beside a partial write");
@@ -129,19 +129,19 @@ fn write_through_inserts_what_it_writes() {
         let world = World::new(seed, setup(WriteMode::Through));
         let mut content = noise(1, CHUNK);
         world.write(0, &content);
-        world.settle();
+        world.wait_for_insertions();
         assert_same(&world.read(0, CHUNK), &content, "the chunk");
         assert_eq!(world.origin_reads(), 0, "a write is inserted");
         assert_same(&world.origin.sim.peek(0, CHUNK), &content, "the origin has it before the write is over");
         // A part of a cached chunk keeps it cached.
         content[2048..3072].copy_from_slice(&noise(2, 1024));
         world.write(2048, &content[2048..3072]);
-        world.settle();
+        world.wait_for_insertions();
         assert_same(&world.read(0, CHUNK), &content, "the merged chunk");
         assert_eq!(world.origin_reads(), 0);
         // A part of an uncached chunk does not.
         world.write(10 * CHUNK as u64, &content[..512]);
-        world.settle();
+        world.wait_for_insertions();
         assert_eq!(world.status().counts.fragments_written, 0, "write-through keeps no fragments");
         assert_same(&world.read(10 * CHUNK as u64, 512), &content[..512], "the part");
         assert_eq!(world.origin_reads(), 1);
@@ -162,7 +162,7 @@ fn no_stale_copy_comes_back_after_a_crash() {
                 twin.write(number * CHUNK as u64, &noise(number, CHUNK));
                 world.read(number * CHUNK as u64, CHUNK);
             }
-            world.settle();
+            world.wait_for_insertions();
             world.run(world.cache().checkpoint()).expect("a checkpoint");
             for number in 100..130 {
                 let (offset, len) = random_run(&mut rng, 30 * CHUNK as u64, 32);

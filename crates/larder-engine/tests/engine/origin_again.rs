@@ -26,7 +26,7 @@ fn a_failed_read_is_asked_again_until_one_succeeds() {
         scene.write(0..8);
         scene.world.flush();
         (0..8).for_each(|lba| drop(scene.world.read(lba * CHUNK as u64, CHUNK)));
-        scene.world.settle();
+        scene.world.wait_for_insertions();
         origin.plan().fail_range(IoOp::Read, FAR..FAR + 1, IoErrorKind::Io, u64::MAX);
         scene.world.try_read(FAR, CHUNK).expect_err("the origin's");
         let reads = origin.counters();

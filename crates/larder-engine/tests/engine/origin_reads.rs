@@ -128,7 +128,7 @@ fn a_read_of_the_rest_completes_a_fragment_with_one_origin_read() {
         let expected = twin.bytes(at, CHUNK as usize);
         assert_same(&world.read(at, CHUNK as usize), &expected, "the first read");
         assert_eq!(world.origin_reads(), 1, "the rest is one read of the origin");
-        world.settle();
+        world.wait_for_insertions();
         let hits = world.status().counts.read_hits;
         assert_same(&world.read(at, CHUNK as usize), &expected, "the second read");
         assert_same(&world.read(at + 4096, 4096), &expected[4096..], "a part of it");
@@ -178,7 +178,7 @@ fn a_partial_write_into_a_cached_chunk_needs_no_origin() {
         let world = World::new(seed, Setup::default());
         let mut twin = filled(&world);
         world.read(0, CHUNK as usize);
-        world.settle();
+        world.wait_for_insertions();
         assert_eq!(world.origin_reads(), 1);
         let data = noise(3, SECTOR);
         world.write(1536, &data);

@@ -53,7 +53,7 @@ fn indices_of_buckets_have_half_of_their_budget() {
                 for lba in 0..600 {
                     let data = IoBuf::copy_of(&content(lba).repeat(chunk_bytes as usize / CHUNK)).freeze();
                     cache.write(lba * u64::from(chunk_bytes), data, WriteFlags::default()).await.expect("it works");
-                    cache.settle().await;
+                    cache.wait_for_insertions().await;
                 }
                 let status = cache.status();
                 let bytes = status.index_ram_bytes - status.dirty_list_ram_bytes;
@@ -194,7 +194,7 @@ fn a_budget_has_room_for_all_addresses_of_the_slots_that_it_leaves() {
             for lba in 0..CHUNKS {
                 let data = IoBuf::copy_of(&content(lba % 3)).freeze();
                 cache.write(lba * CHUNK as u64, data, WriteFlags::default()).await.expect("it works");
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 let counts = cache.status().counts;
                 let inserted = counts.stored_records + counts.duplicate_chunks;
                 assert_eq!(

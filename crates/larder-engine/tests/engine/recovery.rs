@@ -216,7 +216,7 @@ fn use_it(world: &World, rng: &mut Rng, count: usize) {
         }
     }
     world.flush();
-    world.settle();
+    world.wait_for_insertions();
     // Clean mappings become durable in their own time.
     world.runtime.run_for(Duration::from_secs(2));
     world.runtime.run_until_idle();
@@ -430,7 +430,7 @@ fn hit_ratio(world: &World, seed: u64, reads: usize) -> f64 {
         let rank = (rng.unit() * rng.unit() * rng.unit() * READ_CHUNKS as f64) as u64;
         world.read(at(rank * 2), CHUNK);
     }
-    world.settle();
+    world.wait_for_insertions();
     1.0 - (world.origin_reads() - before) as f64 / reads as f64
 }
 

@@ -77,7 +77,7 @@ fn copies_that_reads_bring_in_are_stored_once_too() {
                 let from = chunk * CHUNK;
                 assert_same(&world.read(offset + from as u64, CHUNK), &image[from..from + CHUNK], "a miss");
             }
-            world.settle();
+            world.wait_for_insertions();
             stored.push(world.status().counts.stored_bytes);
         }
         let bytes = (chunks * CHUNK) as u64;
@@ -98,7 +98,7 @@ fn zeroes_are_stored_nowhere_or_as_any_content() {
             // The same for the origin's zeroes.
             assert!(world.read(lba * CHUNK as u64, CHUNK).iter().all(|&b| b == 0));
         }
-        world.settle();
+        world.wait_for_insertions();
         world.flush();
         let after = world.status();
         let chunks = 64 + 3;

@@ -52,7 +52,7 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
                 content[lba as usize] = 0;
                 world.trim(offset, CHUNK as u64);
             }
-            22..25 => world.settle(),
+            22..25 => world.wait_for_insertions(),
             _ => {
                 let expected = match content[lba as usize] {
                     0 => vec![0; CHUNK],
@@ -65,11 +65,11 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
         }
         origin_reads.push(world.origin_reads());
     }
-    world.settle();
+    world.wait_for_insertions();
     // This flush releases all that waits for one of the origin: its own moment would depend on
     // time.
     world.flush();
-    world.settle();
+    world.wait_for_insertions();
     let status = world.status();
     let counts = status.counts;
     assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");

@@ -32,7 +32,7 @@ fn scan(world: &World) {
             assert_same(&world.read(offset, READ), expected, "a read of a stream");
         }
     }
-    world.settle();
+    world.wait_for_insertions();
 }
 
 fn filled(seed: u64, setup: Setup) -> World {
@@ -97,7 +97,7 @@ fn what_is_read_twice_while_it_is_there_is_inserted() {
             let offset = step * CHUNK as u64;
             assert_same(&world.read(offset, CHUNK), &noise(step, CHUNK), "a second read");
         }
-        world.settle();
+        world.wait_for_insertions();
         let inserted = world.status().counts.inserted_chunks - before;
         assert!(inserted >= 38, "{inserted} of 40 chunks that were read twice were inserted");
         let reads = world.origin_reads();
@@ -119,7 +119,7 @@ fn random_reads_are_inserted_and_read_nothing_ahead() {
         for lba in order {
             world.read(lba * CHUNK as u64, CHUNK);
         }
-        world.settle();
+        world.wait_for_insertions();
         let counts = world.status().counts;
         assert_eq!((counts.inserted_chunks, counts.prefetched_chunks), (1000, 0));
         assert_eq!(counts.origin_bytes_read, 1000 * CHUNK as u64);
@@ -180,7 +180,7 @@ fn under_overload_insertions_are_dropped_and_reads_go_on() {
                 .collect()));
         }
         drop(cache);
-        world.settle();
+        world.wait_for_insertions();
         let counts = world.status().counts;
         assert!(counts.insertions_dropped > 0);
         assert_eq!(counts.insertions_dropped + counts.inserted_chunks + counts.insertions_stale, 320);

@@ -212,7 +212,7 @@ fn a_trim_of_a_huge_device_looks_at_mapped_chunks_alone() {
             world.fill_origin(number << 40, &noise(number, 3 * CHUNK));
             assert_same(&world.read(number << 40, 3 * CHUNK), &noise(number, 3 * CHUNK), "a read");
         }
-        world.settle();
+        world.wait_for_insertions();
         if mode == WriteMode::Back {
             world.write(7 << 40, &noise(77, CHUNK));
             world.flash.sim.plan().add(Fault { op: None, range: None, kind: IoErrorKind::Gone, times: FOR_EVER });

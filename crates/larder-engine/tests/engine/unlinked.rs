@@ -267,7 +267,7 @@ fn a_copy_in_the_place_of_a_flash_without_a_name_is_not_believed() {
                 world.write(0, &noise(1, 8 * CHUNK));
                 assert!(world.destage_all());
                 world.read(0, 8 * CHUNK);
-                world.settle();
+                world.wait_for_insertions();
                 world.flush();
                 let copy = world.flash.sim.peek_durable(0, world.setup.flash_bytes as usize);
                 world.write(0, &noise(2, 8 * CHUNK));

@@ -80,7 +80,7 @@ impl Client {
                     let found = self.world.read(at(lba), CHUNK);
                     assert_same(&found, &content(self.holds[lba as usize]), "a read");
                     hits.push(self.world.origin_reads() == before);
-                    self.world.settle();
+                    self.world.wait_for_insertions();
                 }
             }
         }

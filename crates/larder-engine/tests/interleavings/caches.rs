@@ -115,7 +115,7 @@ fn images(design: DesignId, mode: WriteMode) -> &'static Images {
             }
             cache.write_at(chunk * CHUNK, &data).expect("written");
             cache.read_at(chunk * CHUNK, &mut data).expect("read");
-            driver::block_on(cache.settle());
+            driver::block_on(cache.wait_for_insertions());
         }
         assert!(driver::block_on(cache.destage_all()), "the origin takes all");
         cache.close_blocking().expect("a clean end");

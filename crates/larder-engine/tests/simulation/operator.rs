@@ -48,7 +48,7 @@ impl Desk {
             OperatorOp::Checkpoint => cache.checkpoint().await.map_err(|error| error.to_string()),
             OperatorOp::SetMode(mode) => cache.set_mode(mode).await.map_err(|error| error.to_string()),
             OperatorOp::Settle => {
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 Ok(())
             }
             OperatorOp::Close => {

@@ -42,8 +42,8 @@ use std::{
 use super::{
     counts::{Counting, Counts, between},
     pace::Pace,
-    report::{About, Latencies, Report, Tally, Verified},
-    requests::{Requests, Trace},
+    report::{About, BenchReport, Latencies, Tally, Verified},
+    requests::{Trace, TraceRequests},
 };
 use larder_papers::{
     blocks::{Blocks, Expected},
@@ -82,7 +82,7 @@ pub fn run(args: &BenchReplayArgs) -> Outcome {
 
 /// A replay that came to its end.
 struct Replayed {
-    report: Report,
+    report: BenchReport,
     /// The sentence on the first wrong block.
     first_wrong: Option<String>,
 }
@@ -163,7 +163,7 @@ fn measure(
     block_on(device.flush())
         .map_err(|error| Failure::failed(format_args!("{target}: the last flush failed: {error}")))?;
     if let Counting::Here(cache) = counting {
-        block_on(cache.settle());
+        block_on(cache.wait_for_insertions());
     }
     // (4)
     let counts = between(&replay.measured.before, &counting.now()?);
@@ -178,7 +178,7 @@ fn measure(
         contradictions: replay.blocks.contradictions,
     };
     let Measured { tally, latencies, late, .. } = &replay.measured;
-    let report = Report::new(about, tally, &replay.verified, latencies, late, counts);
+    let report = BenchReport::new(about, tally, &replay.verified, latencies, late, counts);
     Ok(Replayed { report, first_wrong: replay.first_wrong })
 }
 
@@ -275,7 +275,7 @@ struct Replay<'a> {
 
 impl Replay<'_> {
     /// Runs step (2): all requests, to their ends.
-    async fn all(&mut self, requests: &mut Requests<'_, '_>) -> Outcome {
+    async fn all(&mut self, requests: &mut TraceRequests<'_, '_>) -> Outcome {
         let mut next = self.fetch(requests)?;
         let begin = Instant::now();
         let first_us = next.as_ref().and_then(|request| request.time_us).unwrap_or_default();
@@ -327,7 +327,7 @@ impl Replay<'_> {
     }
 
     /// Returns the next request with any work, checked.
-    fn fetch(&self, requests: &mut Requests<'_, '_>) -> Outcome<Option<PaperRequest>> {
+    fn fetch(&self, requests: &mut TraceRequests<'_, '_>) -> Outcome<Option<PaperRequest>> {
         let info = self.device.info();
         for request in requests {
             let mut request = request?;

@@ -88,7 +88,7 @@ pub struct Verified {
 
 /// The report.
 #[derive(Serialize)]
-pub struct Report {
+pub struct BenchReport {
     trace: String,
     content: &'static str,
     target: String,
@@ -140,7 +140,7 @@ pub struct About {
     pub contradictions: u64,
 }
 
-impl Report {
+impl BenchReport {
     /// Makes the report: the latencies of reads, writes, trims and flushes, and the lateness.
     pub fn new(
         about: About,
@@ -149,14 +149,14 @@ impl Report {
         latencies: &[Latencies; 4],
         late: &Latencies,
         counts: Counts,
-    ) -> Report {
+    ) -> BenchReport {
         let seconds = tally.elapsed.as_secs_f64();
         let per_second = |number: u64| if seconds > 0.0 { number as f64 / seconds } else { 0.0 };
         let [reads, writes, trims, flushes] = tally.requests;
         let [read_bytes, write_bytes] = tally.bytes;
         let [read, write, trim, flush] = latencies;
         let requests = reads + writes + trims + flushes;
-        Report {
+        BenchReport {
             trace: about.trace,
             content: about.content,
             target: about.target,

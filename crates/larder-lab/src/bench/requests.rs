@@ -52,9 +52,9 @@ impl<'a> Trace<'a> {
     ///
     /// # Errors
     /// A sentence.
-    pub fn requests(&self, what: &'static str, bytes_max: u64) -> Outcome<Requests<'a, '_>> {
+    pub fn requests(&self, what: &'static str, bytes_max: u64) -> Outcome<TraceRequests<'a, '_>> {
         let records = self.source.records(what).map_err(|error| self.source.explain(&error))?;
-        Ok(Requests {
+        Ok(TraceRequests {
             trace: self,
             records,
             next: None,
@@ -72,7 +72,7 @@ impl<'a> Trace<'a> {
 }
 
 /// Requests of a trace, from [`Trace::requests`].
-pub struct Requests<'a, 't> {
+pub struct TraceRequests<'a, 't> {
     trace: &'t Trace<'a>,
     records: Records,
     next: Option<Record>,
@@ -82,7 +82,7 @@ pub struct Requests<'a, 't> {
     provenance: Option<Provenance>,
 }
 
-impl Requests<'_, '_> {
+impl TraceRequests<'_, '_> {
     /// Returns the source of the content so far; of several sources, the farthest from a real disk.
     pub fn provenance(&self) -> Option<Provenance> {
         self.provenance
@@ -149,7 +149,7 @@ impl Requests<'_, '_> {
     }
 }
 
-impl Iterator for Requests<'_, '_> {
+impl Iterator for TraceRequests<'_, '_> {
     type Item = Outcome<PaperRequest>;
 
     fn next(&mut self) -> Option<Self::Item> {

@@ -104,12 +104,12 @@ impl<'a> Source<'a> {
     ///
     /// # Errors
     /// The trace's.
-    pub fn requests(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<Requests> {
+    pub fn requests(&self, what: impl Into<Cow<'static, str>>) -> TraceResult<ChunkRequests> {
         self.pass(what, true)
     }
 
     /// Returns the facts of the trace, after `requests` have ended.
-    pub fn facts(&self, requests: Requests) -> TraceFacts {
+    pub fn facts(&self, requests: ChunkRequests) -> TraceFacts {
         let content = requests.provenance.map(|provenance| match self.format {
             // Content of either kind is written in it, and it has no place for a label.
             FormatId::Austere => "unlabelled",
@@ -131,7 +131,7 @@ impl<'a> Source<'a> {
         explain(error, self.file)
     }
 
-    fn pass(&self, what: impl Into<Cow<'static, str>>, with_content: bool) -> TraceResult<Requests> {
+    fn pass(&self, what: impl Into<Cow<'static, str>>, with_content: bool) -> TraceResult<ChunkRequests> {
         let chunk_bytes = self.chunk_bytes;
         let inner = if self.block_bytes.is_some_and(|bytes| bytes != u64::from(chunk_bytes)) {
             let unknown = match self.unknown {
@@ -149,7 +149,7 @@ impl<'a> Source<'a> {
         } else {
             Inner::Plain(Box::new(chunks(self.records(what)?, chunk_bytes)?))
         };
-        Ok(Requests { inner, provenance: None })
+        Ok(ChunkRequests { inner, provenance: None })
     }
 
     /// Returns the records themselves, with requested content; `what` names the pass for people.
@@ -213,12 +213,12 @@ enum Inner {
 }
 
 /// The requests of one pass.
-pub struct Requests {
+pub struct ChunkRequests {
     inner: Inner,
     provenance: Option<Provenance>,
 }
 
-impl Iterator for Requests {
+impl Iterator for ChunkRequests {
     type Item = TraceResult<ChunkRequest>;
 
     #[inline]

@@ -25,7 +25,7 @@ use std::{fs, path::Path};
 use super::{
     Use, failure, open,
     watch::Watch,
-    written::{self, Lines, Report},
+    written::{self, Lines, WrittenReport},
 };
 
 type Records = Box<dyn Iterator<Item = TraceResult<Record>>>;
@@ -164,7 +164,7 @@ fn check_usage(args: &GenerateArgs, kind: Option<GenerateKind>) -> Outcome {
     }
 }
 
-fn write(records: TraceResult<Records>, args: &GenerateArgs, out: OutFile, watch: &Watch) -> Outcome<Report> {
+fn write(records: TraceResult<Records>, args: &GenerateArgs, out: OutFile, watch: &Watch) -> Outcome<WrittenReport> {
     let path = out.path().to_owned();
     let input = args.shape.boot.as_deref().or(args.shape.days_from.as_deref());
     let explain = |error: &_| failure(error, input, Some(&path));

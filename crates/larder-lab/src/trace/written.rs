@@ -43,7 +43,7 @@ impl ToFormat {
 
 /// The report of a written trace.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct WrittenReport {
     /// The file.
     pub output: String,
     /// Its format.
@@ -85,7 +85,7 @@ pub fn write(
     lines: Lines,
     out: OutFile,
     explain: impl Fn(&TraceError) -> Failure,
-) -> Outcome<Report> {
+) -> Outcome<WrittenReport> {
     let mut requests = 0;
     let mut last = None;
     let mut provenance: Option<Provenance> = None;
@@ -100,7 +100,7 @@ pub fn write(
     }
     let output = out.path().display().to_string();
     let bytes = out.commit()?;
-    Ok(Report {
+    Ok(WrittenReport {
         output,
         format: to.name(),
         bytes,
@@ -130,7 +130,7 @@ fn write_as(
     }
 }
 
-impl Report {
+impl WrittenReport {
     /// Tells people, or a program. Prints a note if the label of made-up content is lost.
     ///
     /// # Errors

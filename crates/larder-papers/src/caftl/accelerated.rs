@@ -9,7 +9,7 @@ use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, OF_SAMPLES, WORKLOAD, compared,
     latency::{Both, increase, means},
     publish,
-    runs::{Case, RunOutcome, run},
+    runs::{DriveCase, RunOutcome, run},
     span, titles,
 };
 use crate::{Comparison, Lab, PaperReport, Span, Table};
@@ -25,19 +25,20 @@ fn speedup(ours: f64, plain: f64) -> Option<f64> {
     (ours > 0.0).then(|| plain / ours)
 }
 
-fn case(options: CaftlOptions) -> Case {
-    Case::caftl(options, BUFFER_MIB)
+fn case(options: CaftlOptions) -> DriveCase {
+    DriveCase::caftl(options, BUFFER_MIB)
 }
 
 /// Runs CAFTL without acceleration, then each of these.
 fn outcomes(lab: &Lab<'_>, at: usize, others: &[CaftlOptions]) -> Result<Vec<RunOutcome>, String> {
-    let cases: Vec<Case> = std::iter::once(CaftlOptions::default()).chain(others.iter().copied()).map(case).collect();
+    let cases: Vec<DriveCase> =
+        std::iter::once(CaftlOptions::default()).chain(others.iter().copied()).map(case).collect();
     run(lab, at, &cases)
 }
 
 /// Adds the speedups of these over CAFTL without acceleration, if reads wait their turn.
 fn queue_up(lab: &Lab<'_>, at: usize, options: &[CaftlOptions], both: &mut Both) -> Result<(), String> {
-    let cases: Vec<Case> =
+    let cases: Vec<DriveCase> =
         std::iter::once(&CaftlOptions::default()).chain(options).map(|options| case(*options).in_turn()).collect();
     let outcomes = run(lab, at, &cases)?;
     if let Some((plain, faster)) = outcomes.split_first() {
@@ -235,7 +236,7 @@ pub(super) fn fig17(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut both = Both::new(names.len());
     let mut removed: [Vec<Option<f64>>; 2] = Default::default();
     for at in 0..titles.len() {
-        let cases = [case(CaftlOptions::accelerated()), case(CaftlOptions::default()), Case::baseline(BUFFER_MIB)];
+        let cases = [case(CaftlOptions::accelerated()), case(CaftlOptions::default()), DriveCase::baseline(BUFFER_MIB)];
         let outcomes = run(lab, at, &cases)?;
         let Some((baseline, caftl)) = outcomes.split_last() else { continue };
         both.push(caftl.iter().map(|caftl| (caftl, baseline)), increase);

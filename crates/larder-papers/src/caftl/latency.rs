@@ -6,7 +6,7 @@
 
 use super::{
     OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish,
-    runs::{Case, RunOutcome, run},
+    runs::{DriveCase, RunOutcome, run},
     span, titles,
 };
 use crate::{Lab, PaperReport, Span, Table};
@@ -78,9 +78,9 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut in_turn = Both::new(1);
     let mut baselines: Vec<Vec<(f64, f64)>> = vec![Vec::new(); names.len()];
     for at in 0..titles.len() {
-        let pair = |mib| [Case::caftl(CaftlOptions::default(), mib), Case::baseline(mib)];
-        let cases: Vec<Case> =
-            BUFFERS_MIB.into_iter().flat_map(pair).chain(pair(BUFFERS_MIB[0]).map(Case::in_turn)).collect();
+        let pair = |mib| [DriveCase::caftl(CaftlOptions::default(), mib), DriveCase::baseline(mib)];
+        let cases: Vec<DriveCase> =
+            BUFFERS_MIB.into_iter().flat_map(pair).chain(pair(BUFFERS_MIB[0]).map(DriveCase::in_turn)).collect();
         let outcomes = run(lab, at, &cases)?;
         let pairs = outcomes.as_chunks::<2>().0;
         both.push(pairs.iter().map(|[caftl, baseline]| (caftl, baseline)), increase);
@@ -126,9 +126,10 @@ pub(super) fn fig11(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let names = CLOCKS_MHZ.map(|mhz| format!("{mhz} MHz"));
     let mut both = Both::new(names.len());
     for at in 0..titles.len() {
-        let caftl =
-            CLOCKS_MHZ.map(|mhz| Case { hz: mhz * 1_000_000, ..Case::caftl(CaftlOptions::default(), 16) }).into_iter();
-        let cases: Vec<Case> = caftl.chain([Case::baseline(16)]).collect();
+        let caftl = CLOCKS_MHZ
+            .map(|mhz| DriveCase { hz: mhz * 1_000_000, ..DriveCase::caftl(CaftlOptions::default(), 16) })
+            .into_iter();
+        let cases: Vec<DriveCase> = caftl.chain([DriveCase::baseline(16)]).collect();
         let outcomes = run(lab, at, &cases)?;
         let Some((baseline, caftl)) = outcomes.split_last() else { continue };
         both.push(caftl.iter().map(|caftl| (caftl, baseline)), increase);

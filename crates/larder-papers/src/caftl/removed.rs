@@ -9,7 +9,7 @@ use super::{
     OF_DRIVES, OF_GENERATED, OF_SAMPLES, WORKLOAD, compared,
     content::duplicate_writes,
     publish,
-    runs::{Case, RunOutcome, run, searched},
+    runs::{DriveCase, RunOutcome, run, searched},
     span,
     stream::PageStream,
     titles,
@@ -56,8 +56,8 @@ fn forgetful() -> [CaftlOptions; 2] {
 
 /// Runs the baseline, then all of these.
 fn outcomes(lab: &Lab<'_>, at: usize, all: &[CaftlOptions]) -> Result<Vec<RunOutcome>, String> {
-    let cases: Vec<Case> = std::iter::once(Case::baseline(BUFFER_MIB))
-        .chain(all.iter().map(|options| Case::caftl(*options, BUFFER_MIB)))
+    let cases: Vec<DriveCase> = std::iter::once(DriveCase::baseline(BUFFER_MIB))
+        .chain(all.iter().map(|options| DriveCase::caftl(*options, BUFFER_MIB)))
         .collect();
     run(lab, at, &cases)
 }

@@ -23,7 +23,7 @@ use larder_ssd::{
 
 /// A drive.
 #[derive(Clone, Copy, Debug)]
-pub struct Case {
+pub struct DriveCase {
     /// The options of CAFTL; `None` is the baseline.
     pub caftl: Option<CaftlOptions>,
     /// The write buffer.
@@ -37,20 +37,20 @@ pub struct Case {
 /// MiB in bytes.
 pub const MIB: u64 = 1 << 20;
 
-impl Case {
+impl DriveCase {
     /// Makes a case without CAFTL, with 934 MHz, and so many MB of buffer.
-    pub fn baseline(buffer_mib: u64) -> Case {
-        Case { caftl: None, buffer_bytes: buffer_mib * MIB, hz: 934_000_000, in_turn: false }
+    pub fn baseline(buffer_mib: u64) -> DriveCase {
+        DriveCase { caftl: None, buffer_bytes: buffer_mib * MIB, hz: 934_000_000, in_turn: false }
     }
 
     /// Makes reads wait their turn.
-    pub fn in_turn(self) -> Case {
-        Case { in_turn: true, ..self }
+    pub fn in_turn(self) -> DriveCase {
+        DriveCase { in_turn: true, ..self }
     }
 
     /// Makes a case with CAFTL.
-    pub fn caftl(options: CaftlOptions, buffer_mib: u64) -> Case {
-        Case { caftl: Some(options), ..Case::baseline(buffer_mib) }
+    pub fn caftl(options: CaftlOptions, buffer_mib: u64) -> DriveCase {
+        DriveCase { caftl: Some(options), ..DriveCase::baseline(buffer_mib) }
     }
 }
 
@@ -90,12 +90,12 @@ impl RunOutcome {
 ///
 /// # Errors
 /// A sentence.
-pub fn run(lab: &Lab<'_>, at: usize, cases: &[Case]) -> Result<Vec<RunOutcome>, String> {
+pub fn run(lab: &Lab<'_>, at: usize, cases: &[DriveCase]) -> Result<Vec<RunOutcome>, String> {
     let stream = PageStream::of(lab, at)?;
     lab.each(cases, |case| one(&stream, case))
 }
 
-fn one(stream: &PageStream, case: &Case) -> Result<RunOutcome, String> {
+fn one(stream: &PageStream, case: &DriveCase) -> Result<RunOutcome, String> {
     let mut profile = stream.profile()?;
     profile.buffer_bytes = case.buffer_bytes;
     profile.controller.hz = case.hz;
@@ -123,7 +123,7 @@ fn one(stream: &PageStream, case: &Case) -> Result<RunOutcome, String> {
 }
 
 /// Makes the layer, with the pages that the trace reads first.
-fn prepared(stream: &PageStream, case: &Case, profile: &DriveProfile) -> Result<Box<dyn Ftl>, String> {
+fn prepared(stream: &PageStream, case: &DriveCase, profile: &DriveProfile) -> Result<Box<dyn Ftl>, String> {
     let collection_threshold_percent = profile.collection_threshold_percent;
     let space = SpaceOptions { collection_threshold_percent, ..SpaceOptions::default() };
     let page = |&lpn: &u32| PageWrite { lpn: Lpn(lpn), content: None };

@@ -9,7 +9,7 @@
 //! It does not belong to a paper; there are no published figures of it.
 
 use super::{
-    Case, Clocks, LiveRun, Means, Source,
+    Clocks, LiveCase, LiveRun, Means, Source,
     load::{Load, LoadFigures, before, on_rig, request},
     rig::{CacheOf, Plan, Time, Volume},
 };
@@ -52,7 +52,7 @@ fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
         block_bytes: CHUNK_BYTES,
         outstanding: OUTSTANDING,
         warmup: requests.len() / 3,
-        settles: false,
+        drains: false,
         requests: requests.clone(),
     };
     let plan = Plan {
@@ -65,7 +65,7 @@ fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
         workers: 2,
     };
     let mut names = vec!["no cache"];
-    let mut cases: Vec<Case> = vec![(plan.clone(), load.clone())];
+    let mut cases: Vec<LiveCase> = vec![(plan.clone(), load.clone())];
     for design in DESIGNS {
         names.push(design.name);
         let volume = Volume::Cached(CacheOf::named(design.name, CHUNK_BYTES, CACHE_BYTES)?);

@@ -46,7 +46,7 @@ pub struct Load {
     /// The number of first requests that are made and verified, and not measured.
     pub warmup: usize,
     /// All reads of the warm-up are on flash before the measurement.
-    pub settles: bool,
+    pub drains: bool,
 }
 
 /// Requests of one kind.
@@ -264,8 +264,8 @@ impl Making {
         let mut began = self.runtime.now();
         for (number, request) in load.requests.iter().enumerate() {
             if number == load.warmup {
-                if load.settles {
-                    self.settle(counting).await;
+                if load.drains {
+                    self.drain(counting).await;
                 }
                 before = counts();
                 began = self.runtime.now();
@@ -291,12 +291,12 @@ impl Making {
     }
 
     /// Waits until all requests have ended, and their content is on flash.
-    async fn settle(&mut self, cache: Option<&Cache>) {
+    async fn drain(&mut self, cache: Option<&Cache>) {
         while !self.flights.is_empty() {
             self.wait().await;
         }
         if let Some(cache) = cache {
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             if let Err(error) = cache.flush().await {
                 self.failed.get_or_insert(format!("the flush after the warm-up failed: {error}"));
             }
@@ -501,7 +501,7 @@ mod tests {
 
     fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
         let warmup = requests.len() / 2;
-        Load { requests: Arc::new(requests), block_bytes: CHUNK, outstanding, warmup, settles: true }
+        Load { requests: Arc::new(requests), block_bytes: CHUNK, outstanding, warmup, drains: true }
     }
 
     fn figures(volume: Volume, requests: &[PaperRequest]) -> LoadFigures {
@@ -540,9 +540,9 @@ mod tests {
         let all = both.concat();
         for volume in [Volume::Disk, Volume::Cached(CacheOf::named("d-lru", CHUNK, 4 << 20).expect("a cache"))] {
             let plan = Plan { disk_bytes: 2 << 30, ..plan(volume, &all) };
-            let loads = both.clone().map(|requests| Load { warmup: 0, settles: false, ..load(requests, 1) });
+            let loads = both.clone().map(|requests| Load { warmup: 0, drains: false, ..load(requests, 1) });
             let together = side_by_side(&plan, Time::Virtual, &loads, &AtomicBool::new(false)).expect("measured");
-            let one_after_the_other = Load { warmup: 0, settles: false, ..load(all.clone(), 1) };
+            let one_after_the_other = Load { warmup: 0, drains: false, ..load(all.clone(), 1) };
             let serial = on_rig(&plan, Time::Virtual, &one_after_the_other, &AtomicBool::new(false)).expect("measured");
             let of = |figures: &LoadFigures| {
                 (figures.reads.requests, figures.writes.requests, figures.bytes, figures.verified)

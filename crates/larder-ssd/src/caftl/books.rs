@@ -31,7 +31,7 @@ use crate::{
 
 /// The content of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
+pub(super) enum PageOwner {
     /// The content of one logical page.
     Page(Lpn),
     /// The content of all logical pages that refer to the VBA.
@@ -66,37 +66,37 @@ pub(super) struct Books {
 
 impl Books {
     /// Decodes an owner word.
-    pub fn owner(&self, word: u32) -> Owner {
+    pub fn owner(&self, word: u32) -> PageOwner {
         if word & NOT_A_PAGE == 0 {
-            return Owner::Page(Lpn(word));
+            return PageOwner::Page(Lpn(word));
         }
         // VBAs are at most as many as logical pages: their numbers end there, and those of own
         // pages begin.
         let number = word & !NOT_A_PAGE;
         match number.checked_sub(self.maps.logical_pages()) {
-            None => Owner::Shared(Vba(number)),
-            Some(id) => Owner::Internal(id),
+            None => PageOwner::Shared(Vba(number)),
+            Some(id) => PageOwner::Internal(id),
         }
     }
 
     /// Encodes an owner word.
-    pub fn word(&self, owner: Owner) -> u32 {
+    pub fn word(&self, owner: PageOwner) -> u32 {
         match owner {
-            Owner::Page(lpn) => lpn.0,
-            Owner::Shared(vba) => NOT_A_PAGE | vba.0,
-            Owner::Internal(id) => NOT_A_PAGE | (self.maps.logical_pages() + id),
+            PageOwner::Page(lpn) => lpn.0,
+            PageOwner::Shared(vba) => NOT_A_PAGE | vba.0,
+            PageOwner::Internal(id) => NOT_A_PAGE | (self.maps.logical_pages() + id),
         }
     }
 
     /// Makes the store's entry for a page of data, by its owner.
-    pub fn entry(&self, digest: Digest, ppa: Ppa, owner: Owner) -> StoreEntry {
+    pub fn entry(&self, digest: Digest, ppa: Ppa, owner: PageOwner) -> StoreEntry {
         match owner {
-            Owner::Page(_) => StoreEntry { digest, location: Location::page(ppa), reference: 1 },
-            Owner::Shared(vba) => {
+            PageOwner::Page(_) => StoreEntry { digest, location: Location::page(ppa), reference: 1 },
+            PageOwner::Shared(vba) => {
                 let reference = reference(self.maps.shared(vba).references);
                 StoreEntry { digest, location: Location::shared(vba), reference }
             }
-            Owner::Internal(_) => panic!("page {} is none of data", ppa.0),
+            PageOwner::Internal(_) => panic!("page {} is none of data", ppa.0),
         }
     }
 
@@ -118,7 +118,7 @@ impl Books {
         let ppa = self.maps.shared(vba).ppa;
         if self.pages.is_stored(ppa) {
             let StoreEntry { digest, location, reference } =
-                self.entry(self.pages.digest(ppa), ppa, Owner::Shared(vba));
+                self.entry(self.pages.digest(ppa), ppa, PageOwner::Shared(vba));
             self.store.change(digest, location, reference);
         }
     }
@@ -147,11 +147,11 @@ impl Books {
     }
 
     /// Returns true if the maps, or the list of the layer's own pages, have `owner` on `ppa`.
-    pub fn is_mapped(&self, owner: Owner, ppa: Ppa) -> bool {
+    pub fn is_mapped(&self, owner: PageOwner, ppa: Ppa) -> bool {
         match owner {
-            Owner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),
-            Owner::Shared(vba) => self.maps.shared(vba).ppa == ppa,
-            Owner::Internal(id) => self.own.is_at(id, ppa),
+            PageOwner::Page(lpn) => self.maps.location(lpn).at() == Some(At::Page(ppa)),
+            PageOwner::Shared(vba) => self.maps.shared(vba).ppa == ppa,
+            PageOwner::Internal(id) => self.own.is_at(id, ppa),
         }
     }
 }
@@ -187,7 +187,7 @@ impl Relocate for Books {
 
     fn pay_page(&mut self, at: Ppa) -> u32 {
         let id = self.put_journal(at);
-        self.word(Owner::Internal(id))
+        self.word(PageOwner::Internal(id))
     }
 
     /// The fingerprint store is large on any drive.
@@ -197,13 +197,13 @@ impl Relocate for Books {
 
     fn prefetch_move(&self, owner: u32, from: Ppa) {
         match self.owner(owner) {
-            Owner::Page(lpn) => {
+            PageOwner::Page(lpn) => {
                 self.maps.prefetch(lpn);
                 // The store's entry of a shared page names its VBA, and stays.
                 self.prefetch_change(from);
             }
-            Owner::Shared(vba) => self.maps.prefetch_shared(vba),
-            Owner::Internal(_) => {}
+            PageOwner::Shared(vba) => self.maps.prefetch_shared(vba),
+            PageOwner::Internal(_) => {}
         }
     }
 
@@ -211,9 +211,9 @@ impl Relocate for Books {
         self.reused(to);
         let owner = self.owner(owner);
         match owner {
-            Owner::Page(lpn) => self.maps.page_moved(lpn, to, &mut self.log),
-            Owner::Shared(vba) => self.maps.shared_moved(vba, to, &mut self.log),
-            Owner::Internal(id) => {
+            PageOwner::Page(lpn) => self.maps.page_moved(lpn, to, &mut self.log),
+            PageOwner::Shared(vba) => self.maps.shared_moved(vba, to, &mut self.log),
+            PageOwner::Internal(id) => {
                 self.own.moved(id, to);
                 self.pages.forget(to);
                 return;
@@ -232,7 +232,7 @@ impl Relocate for Books {
         self.pages.touch(to, true);
         if self.pages.is_stored(from) {
             self.hand_over(from, to);
-            if let Owner::Page(_) = owner {
+            if let PageOwner::Page(_) = owner {
                 self.store.change(digest, Location::page(to), 1);
             }
         }

@@ -12,7 +12,7 @@
 
 use super::{
     Caftl,
-    books::Owner,
+    books::PageOwner,
     digest::Digest,
     entry::StoreEntry,
     location::{At, Location},
@@ -108,7 +108,7 @@ impl Caftl {
         if let Some(entry) = found
             && self.refer(page.lpn, &entry)
         {
-            self.settle(sink);
+            self.catch_up(sink);
             return true;
         }
         self.program(page, digest, true, sink);
@@ -148,13 +148,13 @@ impl Caftl {
                 }
                 PageState::Invalid => {
                     self.space.revalidate(ppa);
-                    self.set_owner(ppa, Owner::Page(lpn));
+                    self.set_owner(ppa, PageOwner::Page(lpn));
                     self.books.store.change(entry.digest, Location::page(ppa), 1);
                     self.books.counts.revalidated += 1;
                     self.books.maps.map(lpn, ppa, &mut self.books.log)
                 }
                 PageState::Valid => {
-                    let Owner::Page(first) = self.owner(ppa) else { panic!("page {} has one logical page", ppa.0) };
+                    let PageOwner::Page(first) = self.owner(ppa) else { panic!("page {} has one logical page", ppa.0) };
                     if first == lpn {
                         self.books.counts.same_content += 1;
                         Released::Nothing
@@ -174,7 +174,8 @@ impl Caftl {
     /// Programs a page of the host.
     fn program(&mut self, page: &PageWrite, digest: Digest, is_known: bool, sink: &mut dyn OpSink) {
         let PageWrite { lpn, content } = *page;
-        let ppa = self.append(WriteStream::Host, Owner::Page(lpn), PageSource::Host(lpn, content), Cause::Host, sink);
+        let ppa =
+            self.append(WriteStream::Host, PageOwner::Page(lpn), PageSource::Host(lpn, content), Cause::Host, sink);
         // The prefetched fingerprint has come by now.
         if let Some(At::Page(old)) = self.books.maps.location(lpn).at() {
             self.books.prefetch_change(old);
@@ -185,10 +186,10 @@ impl Caftl {
         let released = self.books.maps.map(lpn, ppa, &mut self.books.log);
         self.released(released);
         if is_known {
-            let entry = self.books.entry(digest, ppa, Owner::Page(lpn));
+            let entry = self.books.entry(digest, ppa, PageOwner::Page(lpn));
             self.books.remember(entry, ppa);
         }
-        self.settle(sink);
+        self.catch_up(sink);
     }
 
     fn digest(&mut self, page: &PageWrite) -> Digest {

@@ -30,7 +30,7 @@ use std::{
 
 use hashbrown::HashMap;
 
-use super::{Caftl, books::Owner, digest::Digest, location::Vba, maps::Released};
+use super::{Caftl, books::PageOwner, digest::Digest, location::Vba, maps::Released};
 use crate::{
     geometry::Ppa,
     op::{Cause, Hash, OpSink},
@@ -121,10 +121,10 @@ impl Caftl {
     fn go_on(&mut self, budget: u64, sink: &mut dyn OpSink) -> u64 {
         let before = self.operations();
         while self.operations() - before < budget && self.step(sink) {
-            self.settle(sink);
+            self.catch_up(sink);
         }
         self.join_vbas();
-        self.settle(sink);
+        self.catch_up(sink);
         self.operations() - before
     }
 
@@ -188,7 +188,7 @@ impl Caftl {
     }
 
     fn is_data(&self, ppa: Ppa) -> bool {
-        self.space.array().is_valid(ppa) && !matches!(self.owner(ppa), Owner::Internal(_))
+        self.space.array().is_valid(ppa) && !matches!(self.owner(ppa), PageOwner::Internal(_))
     }
 
     /// Fingerprints a page of a metadata page; sets its bit if none is left.
@@ -233,10 +233,10 @@ impl Caftl {
     fn coalesce(&mut self, one: Ppa, other: Ppa) -> Ppa {
         debug_assert_eq!(self.books.pages.digest(one), self.books.pages.digest(other));
         let (lpn, gone, vba, kept) = match (self.owner(one), self.owner(other)) {
-            (Owner::Page(lpn), Owner::Shared(vba)) => (lpn, one, vba, other),
-            (Owner::Shared(vba), Owner::Page(lpn)) => (lpn, other, vba, one),
-            (Owner::Page(lpn), Owner::Page(first)) => (lpn, one, self.share(first, other), other),
-            (Owner::Shared(vba), Owner::Shared(into)) => {
+            (PageOwner::Page(lpn), PageOwner::Shared(vba)) => (lpn, one, vba, other),
+            (PageOwner::Shared(vba), PageOwner::Page(lpn)) => (lpn, other, vba, one),
+            (PageOwner::Page(lpn), PageOwner::Page(first)) => (lpn, one, self.share(first, other), other),
+            (PageOwner::Shared(vba), PageOwner::Shared(into)) => {
                 let (vba, into) = (self.out_of_line.last_joined(vba), self.out_of_line.last_joined(into));
                 if vba != into {
                     self.out_of_line.joins.insert(vba, into);
@@ -292,7 +292,7 @@ impl Caftl {
         let more: Vec<Sorted> = known.map(|ppa| (self.books.pages.digest(ppa), ppa)).collect();
         if !more.is_empty() {
             self.books.pages.touch(first, false);
-            self.settle(sink);
+            self.catch_up(sink);
         }
         self.out_of_line.gathered.extend(more);
         let next = next + 1;

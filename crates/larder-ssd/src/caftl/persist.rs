@@ -2,7 +2,7 @@
 //!
 //! See CAFTL sections 3.3.2 and 3.3.3.
 //!
-//! Role: [`Caftl::settle`] does the operations that a change made necessary. It brings metadata
+//! Role: [`Caftl::catch_up`] does the operations that a change made necessary. It brings metadata
 //! pages into RAM and programs those that give way. It programs a full log as a page of the
 //! journal, and writes the tables out when the journal is long enough.
 //!
@@ -16,7 +16,7 @@
 
 use super::{
     Caftl,
-    books::{Books, Owner},
+    books::{Books, PageOwner},
     own::{Body, NONE},
 };
 use crate::{
@@ -36,7 +36,7 @@ struct Covered {
 
 impl Caftl {
     /// Does the operations that changes have made necessary.
-    pub(super) fn settle(&mut self, sink: &mut dyn OpSink) {
+    pub(super) fn catch_up(&mut self, sink: &mut dyn OpSink) {
         loop {
             if let Some((metadata_page, changes)) = self.books.pages.next_wanted() {
                 self.bring_in(metadata_page, changes, sink);
@@ -63,7 +63,7 @@ impl Caftl {
     fn program_put(&mut self, cause: Cause, put: impl FnOnce(&mut Books, Ppa) -> u32, sink: &mut dyn OpSink) -> u32 {
         let place = self.space.make_room(WriteStream::Internal, &mut self.books, sink);
         let id = put(&mut self.books, self.space.page_at(place));
-        let word = self.books.word(Owner::Internal(id));
+        let word = self.books.word(PageOwner::Internal(id));
         self.space.program(place, word, PageSource::Internal, cause, sink);
         id
     }

@@ -21,12 +21,12 @@ use super::{
 };
 
 /// The place of an entry: bucket, and place in it.
-pub(super) type At = (usize, usize);
+pub(super) type EntryPlace = (usize, usize);
 
 /// The result of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    At(At),
+    At(EntryPlace),
     No,
 }
 
@@ -109,7 +109,7 @@ impl Segment {
         (Found::No, compared)
     }
 
-    pub fn entry(&self, (bucket, place): At) -> StoreEntry {
+    pub fn entry(&self, (bucket, place): EntryPlace) -> StoreEntry {
         self.buckets[bucket].entry(place)
     }
 
@@ -140,7 +140,7 @@ impl Segment {
     }
 
     /// Finds the bucket whose turn it is, and the place at which the search for its coldest begins.
-    fn next_to_give_way(&self) -> Option<At> {
+    fn next_to_give_way(&self) -> Option<EntryPlace> {
         let turn = self.turn as usize;
         let bucket = turn.checked_rem(self.buckets.len())?;
         let first = (turn / self.buckets.len()).checked_rem(self.buckets[bucket].len())?;
@@ -227,14 +227,14 @@ impl Segment {
     }
 
     /// Changes an entry; returns true if it is hotter then.
-    pub fn change(&mut self, (bucket, place): At, location: Location, reference: u8) -> bool {
+    pub fn change(&mut self, (bucket, place): EntryPlace, location: Location, reference: u8) -> bool {
         let is_hotter = self.buckets[bucket].change(place, location, reference);
         self.changes += u32::from(is_hotter);
         is_hotter
     }
 
     /// Removes an entry; returns true if its bucket went, too, because it was the last.
-    pub fn remove(&mut self, (bucket, place): At) -> (StoreEntry, bool) {
+    pub fn remove(&mut self, (bucket, place): EntryPlace) -> (StoreEntry, bool) {
         let Some(entry) = self.buckets[bucket].remove(place) else { panic!("an entry at its place") };
         self.len -= 1;
         let is_empty = self.buckets[bucket].is_empty();

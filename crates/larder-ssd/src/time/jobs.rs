@@ -6,7 +6,7 @@
 //! It leaves hashing to the controller.
 
 use super::{
-    lanes::{FlashJob, LaneWork, Link, Owner},
+    lanes::{FlashJob, JobOwner, LaneWork, Link},
     stripes::BusyStripes,
 };
 use crate::{
@@ -27,8 +27,8 @@ pub fn of(
     each: &mut impl FnMut(FlashJob),
 ) {
     let owner_of = |at: usize| match awaited {
-        Some((which, request)) if which == at => Owner::Request(request),
-        _ => Owner::Nobody,
+        Some((which, request)) if which == at => JobOwner::Request(request),
+        _ => JobOwner::Nobody,
     };
     let mut linked = None;
     for (at, op) in ops.iter().enumerate() {
@@ -58,7 +58,7 @@ pub fn of(
             }
             FlashOp::Program { ppa, source, .. } => {
                 let owner = match (source, batch) {
-                    (PageSource::Host(lpn, _), Some(batch)) => Owner::Frame { lpn: lpn.0, batch },
+                    (PageSource::Host(lpn, _), Some(batch)) => JobOwner::Frame { lpn: lpn.0, batch },
                     _ => owner_of(at),
                 };
                 let work = if is_copied_back(with_last) { LaneWork::CopyBack } else { LaneWork::Program };
@@ -83,7 +83,7 @@ fn erasure(stripes: &BusyStripes, block: BlockId) -> impl Iterator<Item = FlashJ
     let job = move |plane| FlashJob {
         plane,
         work,
-        owner: Owner::Nobody,
+        owner: JobOwner::Nobody,
         goes_first: false,
         feeds: None,
         needs: None,

@@ -43,7 +43,7 @@ pub enum LaneWork {
 
 /// The party that waits for a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Owner {
+pub enum JobOwner {
     /// No party: the drive's own affairs.
     Nobody,
     /// The request with this number, for one page.
@@ -74,7 +74,7 @@ pub struct FlashJob {
     /// The work.
     pub work: LaneWork,
     /// The party that waits for it.
-    pub owner: Owner,
+    pub owner: JobOwner,
     /// True if the job goes before all jobs without this.
     pub goes_first: bool,
     /// The link of a read that a program needs.

@@ -21,7 +21,7 @@ use std::{fmt, str::FromStr};
 
 use super::{
     SECTOR_BYTES,
-    rows::{COLUMNS_MAX, Column, Field, First, Layout, Ops, Rows, SECOND_NS},
+    rows::{COLUMNS_MAX, Column, Field, FirstRow, Layout, Ops, Rows, SECOND_NS},
 };
 use crate::{error::TraceError, sink::Regions};
 
@@ -79,7 +79,7 @@ pub(crate) fn rows(columns: &Columns) -> Rows {
     let layout = Layout {
         columns: all,
         separator,
-        first: First::MayLackNumbers { is_parted: columns.separator.is_some() },
+        first: FirstRow::MayLackNumbers { is_parted: columns.separator.is_some() },
         missing: Some(MISSING),
         end: None,
         len_bytes: columns.len_bytes,

@@ -21,7 +21,7 @@
 
 use super::{
     SECTOR_BYTES,
-    rows::{COLUMNS_MAX, Column, Field, Fields, First, Layout, Ops, Rows, SECOND_NS, most_frequent},
+    rows::{COLUMNS_MAX, Column, Field, Fields, FirstRow, Layout, Ops, Rows, SECOND_NS, most_frequent},
 };
 use crate::{error::Complaint, sink::Regions};
 
@@ -32,7 +32,7 @@ const MARKS: [&[u8]; 4] = [b"time", b"op", b"size", b"lbn"];
 pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     let block_bytes = block_bytes.map_or(SECTOR_BYTES, u64::from);
     let end = Some("no more columns than the header names");
-    let first = First::IsHeader { block_bytes, columns };
+    let first = FirstRow::IsHeader { block_bytes, columns };
     let missing = Some("as many columns as the header names");
     let layout = Layout { columns: Vec::new(), separator: None, first, missing, end, len_bytes: block_bytes };
     Rows::new(layout, Regions::few())

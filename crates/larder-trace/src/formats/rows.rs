@@ -131,7 +131,7 @@ type ColumnsOf = fn(&[u8], u64) -> Result<(Option<u8>, Vec<Column>), Complaint>;
 
 /// The kinds of a first row, beside a request.
 #[derive(Clone, Copy)]
-pub(crate) enum First {
+pub(crate) enum FirstRow {
     /// A header, if it is one; the columns are known.
     MayBeHeader(fn(&[u8]) -> bool),
     /// The header that names the columns; a block number counts in blocks of `block_bytes`.
@@ -147,7 +147,7 @@ pub(crate) struct Layout {
     pub columns: Vec<Column>,
     /// The separator; `None` for blanks.
     pub separator: Option<u8>,
-    pub first: First,
+    pub first: FirstRow,
     /// The complaint about a row with fewer columns; `None` takes the complaint of the missing
     /// column.
     pub missing: Option<&'static str>,
@@ -174,7 +174,7 @@ impl Rows {
 
     /// Makes a parser of exactly these columns, separated by commas, perhaps under a header.
     pub fn of(columns: &[Column], is_header: fn(&[u8]) -> bool, end: Option<&'static str>, devices: Regions) -> Rows {
-        let first = First::MayBeHeader(is_header);
+        let first = FirstRow::MayBeHeader(is_header);
         let layout =
             Layout { columns: columns.to_vec(), separator: Some(b','), first, missing: None, end, len_bytes: 0 };
         Rows::new(layout, devices)
@@ -183,12 +183,12 @@ impl Rows {
     /// Returns whether the first row is a header.
     fn begin(&mut self, line: &[u8]) -> Result<bool, Complaint> {
         let is_header = match self.layout.first {
-            First::MayBeHeader(is_header) => is_header(line),
-            First::IsHeader { block_bytes, columns } => {
+            FirstRow::MayBeHeader(is_header) => is_header(line),
+            FirstRow::IsHeader { block_bytes, columns } => {
                 (self.layout.separator, self.layout.columns) = columns(line, block_bytes)?;
                 true
             }
-            First::MayLackNumbers { is_parted } => {
+            FirstRow::MayLackNumbers { is_parted } => {
                 if !is_parted {
                     self.layout.separator = most_frequent(line);
                 }

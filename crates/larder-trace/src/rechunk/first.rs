@@ -1,4 +1,4 @@
-//! The content of a disk before a trace, as pass 1 finds it: [`First`].
+//! The content of a disk before a trace, as pass 1 finds it: [`FirstContent`].
 //!
 //! It keeps only touched blocks: a [`Block`] for each block that is read or written, and the runs
 //! of trimmed blocks. Blocks are in the order of their first accesses. A lookup has to find only
@@ -25,7 +25,7 @@ use crate::{
 
 /// See the module.
 #[derive(Default)]
-pub(super) struct First {
+pub(super) struct FirstContent {
     /// The place in `blocks` of each page's first block.
     table: HashTable<u32>,
     blocks: Vec<Block>,
@@ -37,7 +37,7 @@ pub(super) struct First {
     untrimmed: Range<u64>,
 }
 
-impl First {
+impl FirstContent {
     /// Takes an access of a block. `make` gives its content before, if this is the first access.
     /// `None` if 32 bits do not count the blocks.
     #[inline]
@@ -100,7 +100,7 @@ impl First {
 
     /// Returns all blocks that were read or written, sorted by number.
     pub fn into_sorted(self) -> Vec<Block> {
-        let First { table, mut blocks, trimmed, .. } = self;
+        let FirstContent { table, mut blocks, trimmed, .. } = self;
         drop((table, trimmed));
         blocks.sort_unstable_by_key(Block::number);
         blocks

@@ -47,7 +47,7 @@ mod provisional;
 pub mod ram;
 mod wishes;
 
-use super::{Austere, AustereConfig, AustereError, fp_index::Run as SlotRun, keys::Key, pages::pages_max};
+use super::{Austere, AustereConfig, AustereError, fp_index::SlotRun, keys::Key, pages::pages_max};
 use crate::{
     design::{Deferred, DesignConfig, Lookup, Question, Wanted},
     named::DesignLayout,

@@ -21,7 +21,7 @@ use super::{
     keys::{Key, KeySpace},
     parts::{Division, Parts},
 };
-pub(super) use part::Part;
+pub(super) use part::FpPart;
 use std::ops::DerefMut;
 
 /// Minimum slots of a part, so that a part's own memory is a sixtieth.
@@ -29,7 +29,7 @@ const PART_SLOTS_MIN: usize = 4096;
 
 /// Consecutive slots of one bucket with a chunk. The metadata slot of `first` is the chunk's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct SlotRun {
     /// Number of the first slot.
     pub first: u32,
     /// Number of slots, one for each subchunk.
@@ -37,21 +37,21 @@ pub struct Run {
 }
 
 /// The index.
-pub struct FpIndex {
+pub struct FpHashIndex {
     space: KeySpace,
     slots: usize,
-    parts: Parts<Part>,
+    parts: Parts<FpPart>,
 }
 
 fn division(buckets: usize, slots: usize) -> Division {
     Division { buckets, slots, part_slots_min: PART_SLOTS_MIN }
 }
 
-impl FpIndex {
+impl FpHashIndex {
     /// Creates an index with buckets of `slots` slots, 128 at most.
-    pub fn new(space: KeySpace, slots: usize) -> FpIndex {
-        let part = |first, count| Part::new(space, first, count, slots);
-        FpIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
+    pub fn new(space: KeySpace, slots: usize) -> FpHashIndex {
+        let part = |first, count| FpPart::new(space, first, count, slots);
+        FpHashIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
     }
 
     /// Counts the slots.
@@ -61,17 +61,17 @@ impl FpIndex {
 
     /// Counts the free slots.
     pub fn free_count(&self) -> u64 {
-        self.slot_count() as u64 - self.parts.sum(Part::used_count)
+        self.slot_count() as u64 - self.parts.sum(FpPart::used_count)
     }
 
     /// Counts the runs in use.
     pub fn run_count(&self) -> u64 {
-        self.parts.sum(Part::run_count)
+        self.parts.sum(FpPart::run_count)
     }
 
     /// Returns the run of an FP-hash.
     #[inline]
-    pub fn find(&self, fp_key: Key) -> Option<Run> {
+    pub fn find(&self, fp_key: Key) -> Option<SlotRun> {
         self.parts.lock(self.space.bucket(fp_key)).find(fp_key)
     }
 
@@ -88,17 +88,17 @@ impl FpIndex {
     /// Gives an FP-hash without a run the first `count` consecutive free slots of its bucket.
     ///
     /// The bucket's hand moves behind them. Returns `None` when the bucket has no such slots.
-    pub fn store(&self, fp_key: Key, count: u32) -> Option<Run> {
+    pub fn store(&self, fp_key: Key, count: u32) -> Option<SlotRun> {
         self.parts.lock(self.space.bucket(fp_key)).store(fp_key, count)
     }
 
     /// Frees the slots of `run`.
-    pub fn clear(&self, run: Run) {
+    pub fn clear(&self, run: SlotRun) {
         self.parts.lock(self.bucket_of(run.first)).clear(run);
     }
 
     /// Returns the run in use that begins at slot `first`.
-    pub fn run_from(&self, first: u32) -> Option<Run> {
+    pub fn run_from(&self, first: u32) -> Option<SlotRun> {
         let bucket = self.bucket_of(first);
         (bucket < self.space.buckets()).then(|| self.parts.lock(bucket).run_from(first))?
     }
@@ -107,7 +107,7 @@ impl FpIndex {
     /// hash.
     ///
     /// Returns false if the slots are not all in the bucket of the hash.
-    pub fn replace(&self, fp_key: Key, run: Run) -> bool {
+    pub fn replace(&self, fp_key: Key, run: SlotRun) -> bool {
         self.parts.lock(self.space.bucket(fp_key)).replace(fp_key, run)
     }
 
@@ -115,25 +115,25 @@ impl FpIndex {
     ///
     /// It replaces other runs there. Returns `None` if the slots are not in one bucket, or every
     /// hash of the bucket has a run.
-    pub fn reserve(&self, run: Run) -> Option<Key> {
+    pub fn reserve(&self, run: SlotRun) -> Option<Key> {
         let bucket = self.bucket_of(run.first);
         (bucket < self.space.buckets()).then(|| self.parts.lock(bucket).reserve(run))?
     }
 
     /// Returns the FP-hash of a run.
-    pub fn key_of(&self, run: Run) -> Key {
+    pub fn key_of(&self, run: SlotRun) -> Key {
         self.parts.lock(self.bucket_of(run.first)).key_of(run)
     }
 
     /// Returns all runs, in order, each with its hash.
-    pub fn all_runs(&self) -> impl Iterator<Item = (Run, Key)> + '_ {
+    pub fn all_runs(&self) -> impl Iterator<Item = (SlotRun, Key)> + '_ {
         let runs_in = |bucket| self.parts.lock(bucket).runs_in(bucket).collect::<Vec<_>>();
         (0..self.space.buckets()).flat_map(runs_in)
     }
 
     /// Returns the bytes of the parts of so many buckets of so many slots, without the slots.
     pub fn parts_bytes(buckets: usize, slots: usize) -> usize {
-        Parts::<Part>::bytes_for(division(buckets, slots))
+        Parts::<FpPart>::bytes_for(division(buckets, slots))
     }
 
     /// Returns the bytes that the index has allocated.
@@ -147,7 +147,7 @@ impl FpIndex {
     }
 
     /// Locks the part of a bucket for a moment.
-    pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = Part> + '_ {
+    pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = FpPart> + '_ {
         self.parts.lock(bucket)
     }
 

@@ -16,28 +16,28 @@ use super::{
     parts::{Division, HeldPart, Parts},
     sketch::Sketch,
 };
-pub(super) use part::Part;
+pub(super) use part::LbaPart;
 use std::ops::DerefMut;
 
 /// Minimum slots of a part, so that a part's own memory is a fiftieth.
 const PART_SLOTS_MIN: usize = 1024;
 
 /// The index.
-pub struct LbaIndex {
+pub struct LbaHashIndex {
     space: KeySpace,
     slots: usize,
-    parts: Parts<Part>,
+    parts: Parts<LbaPart>,
 }
 
 /// A lock of the part of an LBA-hash: other users of that part wait until this is dropped.
 pub struct HeldBucket {
-    part: HeldPart<Part>,
+    part: HeldPart<LbaPart>,
     lba_key: Key,
 }
 
 /// A valid slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Entry {
+pub struct LbaHashEntry {
     /// The LBA-hash.
     pub lba_key: Key,
     /// The FP-hash.
@@ -51,7 +51,7 @@ pub struct Entry {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Change {
     /// The entry that left for it: its own old one, or another that the index lost.
-    pub left: Option<Entry>,
+    pub left: Option<LbaHashEntry>,
     /// The FP-hash of an entry that is not recent any more.
     pub demoted: Option<Key>,
 }
@@ -61,7 +61,7 @@ fn division(buckets: usize, slots: usize) -> Division {
 }
 
 impl HeldBucket {
-    /// Maps the held LBA-hash as [`LbaIndex::map`].
+    /// Maps the held LBA-hash as [`LbaHashIndex::map`].
     pub fn map(&mut self, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         self.part.map(self.lba_key, fp_key, is_dirty, sketch)
     }
@@ -72,12 +72,12 @@ impl HeldBucket {
     }
 }
 
-impl LbaIndex {
+impl LbaHashIndex {
     /// Creates an index with buckets of `slots` slots (128 at most). An FP-hash has `fp_bits` bits
     /// (48 at most).
-    pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaIndex {
-        let part = |first, count| Part::new(space, first, count, (slots, fp_bits, has_dirty));
-        LbaIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
+    pub fn new(space: KeySpace, slots: usize, fp_bits: u32, has_dirty: bool) -> LbaHashIndex {
+        let part = |first, count| LbaPart::new(space, first, count, (slots, fp_bits, has_dirty));
+        LbaHashIndex { space, slots, parts: Parts::new(division(space.buckets(), slots), part) }
     }
 
     /// Holds the part of an LBA-hash.
@@ -87,12 +87,12 @@ impl LbaIndex {
 
     /// Returns the entry of an LBA-hash.
     #[inline]
-    pub fn find(&self, lba_key: Key) -> Option<Entry> {
+    pub fn find(&self, lba_key: Key) -> Option<LbaHashEntry> {
         self.parts.lock(self.space.bucket(lba_key)).find(lba_key)
     }
 
     /// Returns the least recent entry of a full bucket, which must go for a new one of `lba_key`.
-    pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
+    pub fn last_of_full(&self, lba_key: Key) -> Option<LbaHashEntry> {
         self.parts.lock(self.space.bucket(lba_key)).last_of_full(lba_key)
     }
 
@@ -121,7 +121,7 @@ impl LbaIndex {
 
     /// Counts the entries.
     pub fn valid_count(&self) -> u64 {
-        self.parts.sum(Part::valid_count)
+        self.parts.sum(LbaPart::valid_count)
     }
 
     /// Removes all entries, and their references.
@@ -137,13 +137,13 @@ impl LbaIndex {
     }
 
     /// Returns all entries, by bucket and recency, with a flag for the recent half.
-    pub fn entries(&self) -> impl Iterator<Item = (Entry, bool)> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = (LbaHashEntry, bool)> + '_ {
         (0..self.space.buckets()).flat_map(move |bucket| self.entries_in(bucket))
     }
 
     /// Returns the entries of a bucket.
-    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + use<> {
-        let entries: Vec<(Entry, bool)> = self.parts.lock(bucket).entries_in(bucket).collect();
+    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (LbaHashEntry, bool)> + use<> {
+        let entries: Vec<(LbaHashEntry, bool)> = self.parts.lock(bucket).entries_in(bucket).collect();
         entries.into_iter()
     }
 
@@ -159,17 +159,17 @@ impl LbaIndex {
     /// a recent entry and one for another. Each part adds two for an entry that comes before
     /// another leaves.
     pub fn references_max(&self) -> u64 {
-        LbaIndex::references_of(self.space.buckets() as u64, self.slots as u64)
+        LbaHashIndex::references_of(self.space.buckets() as u64, self.slots as u64)
     }
 
-    /// Returns as [`LbaIndex::references_max`], for so many buckets of so many slots.
+    /// Returns as [`LbaHashIndex::references_max`], for so many buckets of so many slots.
     pub fn references_of(buckets: u64, slots: u64) -> u64 {
         buckets * (slots + slots / 2) + 2 * division(buckets as usize, slots as usize).parts() as u64
     }
 
     /// Returns the bytes of the parts of so many buckets of so many slots, without the slots.
     pub fn parts_bytes(buckets: usize, slots: usize) -> usize {
-        Parts::<Part>::bytes_for(division(buckets, slots))
+        Parts::<LbaPart>::bytes_for(division(buckets, slots))
     }
 
     /// Returns the bytes that the index has allocated.
@@ -183,7 +183,7 @@ impl LbaIndex {
     }
 
     /// Locks the part of a bucket for a moment.
-    pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = Part> + '_ {
+    pub(super) fn part_of(&self, bucket: usize) -> impl DerefMut<Target = LbaPart> + '_ {
         self.parts.lock(bucket)
     }
 }

@@ -192,7 +192,7 @@ fn set_slots(mask: u128) -> impl Iterator<Item = usize> {
     (0..u128::BITS as usize).filter(move |slot| mask >> slot & 1 == 1)
 }
 
-impl lba_index::Part {
+impl lba_index::LbaPart {
     fn export_bucket(&self, bucket: usize, is_forgotten: impl Fn(Key) -> bool, bytes: &mut Vec<u8>) {
         let kept = set_slots(self.valid_of(bucket)).filter(|&slot| !is_forgotten(self.slot(bucket, slot).0));
         let valid = kept.fold(0u128, |valid, slot| valid | 1 << slot);
@@ -217,7 +217,7 @@ impl lba_index::Part {
     }
 }
 
-impl fp_index::Part {
+impl fp_index::FpPart {
     fn export_bucket(&self, bucket: usize, is_freed: impl Fn(u32) -> bool, bytes: &mut Vec<u8>) {
         let valid = self.valid_but(bucket, is_freed);
         bytes.extend_from_slice(&valid.to_le_bytes());

@@ -65,7 +65,7 @@ struct Known {
 
 /// The addresses of T1 and T2 in a slot.
 #[derive(Clone, Copy, Default)]
-struct Held {
+struct SlotCount {
     generation: u32,
     /// Number of these addresses.
     count: u32,
@@ -76,7 +76,7 @@ struct Held {
 /// See the module.
 pub(super) struct Lists {
     addresses: Addresses<Known, LISTS>,
-    held: Vec<Held>,
+    held: Vec<SlotCount>,
     /// Slots that lost their last address in T1 and T2, in that order; some may have one again, or
     /// be gone.
     unheld: VecDeque<u32>,
@@ -96,7 +96,7 @@ impl Lists {
             addresses_max.saturating_mul(NODES_AN_ADDRESS as u64).saturating_add(2).min(u64::from(u32::MAX) - 1);
         Lists {
             addresses: Addresses::new(nodes_max as usize),
-            held: vec![Held::default(); slot_count as usize],
+            held: vec![SlotCount::default(); slot_count as usize],
             unheld: VecDeque::new(),
             data_chunks: addresses_max / 2,
             extra: addresses_max % 2,
@@ -436,7 +436,7 @@ impl Lists {
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        let slots = self.held.capacity() * size_of::<Held>() + self.unheld.capacity() * size_of::<u32>();
+        let slots = self.held.capacity() * size_of::<SlotCount>() + self.unheld.capacity() * size_of::<u32>();
         self.addresses.ram_bytes() + slots
     }
 

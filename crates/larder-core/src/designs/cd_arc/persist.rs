@@ -4,7 +4,7 @@
 //!
 //! It does not know their form on flash.
 
-use super::{CdArc, Restoring};
+use super::{CdArc, RestoringLists};
 use crate::{
     design::{ExportedMapping, Persist, ToldBy},
     slots::ExportedSlot,
@@ -41,7 +41,7 @@ impl Persist for CdArc {
     }
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = Some(Restoring::default());
+        self.restoring = Some(RestoringLists::default());
         self.nitro.begin_restore(mappings, fingerprints);
     }
 

@@ -26,7 +26,7 @@ use std::collections::HashMap;
 
 /// The input of a recovery so far.
 #[derive(Default)]
-pub(super) struct Restoring {
+pub(super) struct RestoringLists {
     /// Pieces of the history.
     pub pages: Pages,
     /// True after an orderly end without later changes.
@@ -97,7 +97,7 @@ impl CdArc {
     }
 
     /// Ends recovery: lays the history, if there is one, over the mappings.
-    pub(super) fn put_restored(&mut self, mut restoring: Restoring, is_trimmed: &dyn Fn(Lba) -> bool) {
+    pub(super) fn put_restored(&mut self, mut restoring: RestoringLists, is_trimmed: &dyn Fn(Lba) -> bool) {
         // A log tells an old content of an address, without later writes of its origin while it was
         // unmapped.
         self.lists.forget_ghosts();

@@ -8,14 +8,14 @@
 //! It leaves their use to `forget`.
 
 use super::Nitro;
-use crate::{lba_index::Entry, slots::SlotState, types::SlotId};
+use crate::{lba_index::LbaEntry, slots::SlotState, types::SlotId};
 
 impl Nitro {
     /// Drops a slot's back pointers that lead nowhere.
     pub(super) fn compact_back(&mut self, slot: SlotId) {
         let Nitro { index, fingerprints, slots, restoring, .. } = self;
         let Some(generation) = slots.generation(slot) else { return };
-        let live = |lba| index.get(lba).and_then(Entry::slot).is_some_and(|(at, _)| at == slot);
+        let live = |lba| index.get(lba).and_then(LbaEntry::slot).is_some_and(|(at, _)| at == slot);
         // Restored fingerprints are in order only at the end.
         slots.compact_back(slot, live, |handle| *restoring || fingerprints.leads_to(handle, slot, generation));
     }

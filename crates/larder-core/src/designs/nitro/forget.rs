@@ -6,7 +6,7 @@
 
 use super::Nitro;
 use crate::{
-    lba_index::{Entry, EntryKind, GENERATION_MASK},
+    lba_index::{EntryKind, GENERATION_MASK, LbaEntry},
     types::{Lba, SlotId},
 };
 
@@ -24,7 +24,7 @@ impl Nitro {
         }
         let shard = self.index.shard(self.zero_sweep_at);
         let zeroes = shard.filter(|entry| entry.kind() == EntryKind::Zero && !entry.dirty());
-        let chosen: Vec<Lba> = zeroes.map(Entry::lba).take(max).collect();
+        let chosen: Vec<Lba> = zeroes.map(LbaEntry::lba).take(max).collect();
         if chosen.len() < max {
             self.zero_sweep_at = (self.zero_sweep_at + 1) % self.index.shard_count();
         }
@@ -37,7 +37,7 @@ impl Nitro {
         let here = (slot, generation & GENERATION_MASK);
         let back: Vec<_> = self.slots.remembered(slot).collect();
         for (lba, handle) in back {
-            if self.index.get(lba).and_then(Entry::slot) == Some(here)
+            if self.index.get(lba).and_then(LbaEntry::slot) == Some(here)
                 && let Some(entry) = self.index.remove(lba)
             {
                 self.forget(&entry);
@@ -55,7 +55,7 @@ impl Nitro {
     /// as in an eviction. A log frees no slot with dirty data, but replay over a newer checkpoint
     /// passes through states that never were. Dirty mappings of such a state die, too. They are
     /// always remembered, so none needs a search.
-    pub(super) fn settle_restored(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
+    pub(super) fn restore_generation(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
         let (_, generation, _, _) = self.slots.describe(slot);
         if generation != next {
             self.forget_remembered(slot, generation, ended);

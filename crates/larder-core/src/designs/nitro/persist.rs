@@ -7,7 +7,7 @@
 use super::Nitro;
 use crate::{
     design::{ExportedMapping, Persist, ToldBy},
-    lba_index::Entry,
+    lba_index::LbaEntry,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
@@ -18,7 +18,7 @@ impl Persist for Nitro {
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        let live = |entry: &Entry| {
+        let live = |entry: &LbaEntry| {
             Some(ExportedMapping { lba: entry.lba(), lookup: self.interpret(entry)?, dirty: entry.dirty() })
         };
         self.index.shard(piece).filter_map(live).collect()
@@ -68,7 +68,7 @@ impl Persist for Nitro {
         if !self.slots.can_be_at(slot, generation) {
             return false;
         }
-        self.settle_restored(slot, generation, ended);
+        self.restore_generation(slot, generation, ended);
         let is_restored = self.slots.restore(slot, generation);
         if let Some(class) = class.filter(|_| is_restored) {
             self.slots.restore_class(slot, class);
@@ -78,7 +78,7 @@ impl Persist for Nitro {
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
         if self.slots.can_be_at(slot, generation) {
-            self.settle_restored(slot, generation.wrapping_add(1), ended);
+            self.restore_generation(slot, generation.wrapping_add(1), ended);
             self.slots.restore_freed(slot, generation);
         }
     }
@@ -95,7 +95,7 @@ impl Persist for Nitro {
             }
         }
         if !self.restoring {
-            self.fingerprints.settle();
+            self.fingerprints.merge_waiting();
         }
     }
 }

@@ -8,7 +8,7 @@
 use super::Nitro;
 use crate::{
     design::Victim,
-    lba_index::Entry,
+    lba_index::LbaEntry,
     slots::SlotState,
     types::{Fingerprint, Lba, Place, SlotId},
 };
@@ -33,7 +33,7 @@ impl Nitro {
         if dirty_refs == 0 {
             return Vec::new();
         }
-        let is_dirty_here = |entry: &Entry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
+        let is_dirty_here = |entry: &LbaEntry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
         let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
         let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
         found.sort_unstable();

@@ -6,7 +6,7 @@
 //!
 //! It leaves their agreement to `placed.rs`.
 
-use super::{Held, NONE, Placed, Restoring, SETS_BYTES_MAX, unshared};
+use super::{NONE, Placed, RestoringSlots, SETS_BYTES_MAX, SlotContent, unshared};
 use crate::{
     design::{
         Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, ToldBy, Use,
@@ -24,7 +24,7 @@ impl Mapping for Placed {
             return Lookup::Miss;
         }
         if found != Lookup::Miss && self.known(lba).is_some() && self.design.read(lba, &mut self.decision).is_some() {
-            self.settle(None);
+            self.execute(None);
         }
         found
     }
@@ -265,7 +265,7 @@ impl Persist for Placed {
     }
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
-        self.restoring = Some(Restoring::default());
+        self.restoring = Some(RestoringSlots::default());
         self.mappings.begin_restore(mappings, fingerprints);
     }
 
@@ -301,7 +301,7 @@ impl Persist for Placed {
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _: ToldBy) {
         if let Some(restoring) = self.restoring.as_mut().filter(|_| self.dedup) {
-            restoring.told.insert(place.slot, Held::new(place, fingerprint));
+            restoring.told.insert(place.slot, SlotContent::new(place, fingerprint));
         }
     }
 }
@@ -316,7 +316,7 @@ impl Design for Placed {
         if self.design.looks_at_content() {
             stats.fp_index_entries = design.live_slots + design.stale_slots;
         }
-        stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<Held>()) as u64
+        stats.slot_table_ram_bytes += (self.held.capacity() * size_of::<SlotContent>()) as u64
             + (self.owner.capacity() * size_of::<u32>()) as u64
             + (self.let_go.capacity() * size_of::<SlotId>() + self.lost.ram_bytes() + self.held_since.ram_bytes())
                 as u64

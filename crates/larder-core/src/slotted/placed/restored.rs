@@ -16,7 +16,7 @@
 //! It leaves checkpoints, and the way the cache ended, to the caller.
 
 use super::{
-    ChunkSlot, Held, NONE, NOTHING, Placed,
+    ChunkSlot, NONE, NOTHING, Placed, SlotContent,
     outliving::{Logged, is_unshared, unknown},
     unshared,
 };
@@ -32,9 +32,9 @@ use std::{collections::BTreeMap, ops::Range};
 
 /// The input of a recovery so far.
 #[derive(Default)]
-pub(super) struct Restoring {
+pub(super) struct RestoringSlots {
     /// The contents of the flash slots.
-    pub told: BTreeMap<SlotId, Held>,
+    pub told: BTreeMap<SlotId, SlotContent>,
     /// Pieces of the history.
     pages: Pages,
     /// The entries of the log behind the checkpoint, by address.
@@ -48,24 +48,24 @@ struct Found {
     /// The position of its slot in the order of uses.
     rank: usize,
     lba: Option<Lba>,
-    held: Held,
+    held: SlotContent,
     is_dirty: bool,
 }
 
-impl Restoring {
+impl RestoringSlots {
     /// Notes a mapping of an address, with its content if it is known.
     pub fn map(&mut self, lba: Lba, known: Option<(Place, Option<Fingerprint>)>) {
         if let Some((place, Some(fingerprint))) = known {
-            self.told.insert(place.slot, Held::new(&place, &fingerprint));
+            self.told.insert(place.slot, SlotContent::new(&place, &fingerprint));
         }
         let held = known.and_then(|(place, _)| self.told.get(&place.slot).filter(|held| held.is_at(&place)));
         self.logged.map(lba, held.map(|held| Fingerprint(held.fingerprint)));
     }
 
-    fn held(&self, place: &Place) -> Held {
+    fn held(&self, place: &Place) -> SlotContent {
         let told = self.told.get(&place.slot).filter(|held| held.is_at(place));
         let fingerprint = told.map_or_else(|| unshared(place), |held| Fingerprint(held.fingerprint));
-        Held::new(place, &fingerprint)
+        SlotContent::new(place, &fingerprint)
     }
 }
 
@@ -108,7 +108,8 @@ impl Placed {
 
     /// Returns contents and places of these data slots that addresses may share, except `without`.
     pub(super) fn known_among(&self, slots: Range<usize>, without: &Numbers) -> Vec<(Fingerprint, Place)> {
-        let shared = |held: &Held| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
+        let shared =
+            |held: &SlotContent| self.dedup && held.slot != NONE && !is_unshared(&Fingerprint(held.fingerprint));
         let held = slots.clone().zip(self.held.get(slots).unwrap_or_default());
         let told = held.filter(|(slot, held)| shared(held) && !without.has(*slot as u32));
         told.map(|(_, held)| (Fingerprint(held.fingerprint), held.place())).collect()
@@ -125,7 +126,7 @@ impl Placed {
     }
 
     /// Puts the recovered data into the design.
-    pub(super) fn put_restored(&mut self, mut restoring: Restoring, is_trimmed: &dyn Fn(Lba) -> bool) {
+    pub(super) fn put_restored(&mut self, mut restoring: RestoringSlots, is_trimmed: &dyn Fn(Lba) -> bool) {
         let slots = self.mappings.export_slots();
         let found = self.found(&restoring, &slots);
         let history = std::mem::take(&mut restoring.pages).history(&shape_of(&*self.design));
@@ -142,7 +143,7 @@ impl Placed {
             let Some(lba) = lba else {
                 if self.owner[place.slot.0 as usize] == NONE {
                     self.design.put_content(&fingerprint, &mut self.decision);
-                    self.settle(Some((&place, &fingerprint)));
+                    self.execute(Some((&place, &fingerprint)));
                 }
                 continue;
             };
@@ -167,7 +168,7 @@ impl Placed {
 
     /// Returns the mappings, and content without addresses, in the order of their slots' uses. The
     /// content is limited to the most recently used that has room beside the mappings.
-    fn found(&self, restoring: &Restoring, slots: &[(SlotId, u32, SlotState, StreamClass)]) -> Vec<Found> {
+    fn found(&self, restoring: &RestoringSlots, slots: &[(SlotId, u32, SlotState, StreamClass)]) -> Vec<Found> {
         let mut rank = vec![0; self.owner.len()];
         for (at, (slot, ..)) in slots.iter().enumerate() {
             rank[slot.0 as usize] = at;
@@ -190,7 +191,7 @@ impl Placed {
             let held = restoring.told.get(slot).filter(|held| held.generation == *generation)?;
             (*state == SlotState::Sealed && !is_mapped[slot.0 as usize]).then_some(*held)
         });
-        let orphan = |held: Held| Found { rank: rank[held.slot as usize], lba: None, held, is_dirty: false };
+        let orphan = |held: SlotContent| Found { rank: rank[held.slot as usize], lba: None, held, is_dirty: false };
         found.extend(orphans.take(room).map(orphan));
         found.sort_unstable_by_key(|found| (found.rank, found.lba));
         found
@@ -202,7 +203,7 @@ impl Placed {
         &mut self,
         history: &History,
         found: &[Found],
-        restoring: &Restoring,
+        restoring: &RestoringSlots,
         is_trimmed: &dyn Fn(Lba) -> bool,
     ) -> bool {
         let mut in_slot = vec![NOTHING; self.owner.len()];
@@ -255,8 +256,8 @@ impl Placed {
 
     /// Returns the contents of the history's data slots that are still there, least recently used
     /// first.
-    fn data_of(&self, history: &History, in_slot: &[Held]) -> Vec<Held> {
-        let mut data: Vec<(u64, Held)> = Vec::new();
+    fn data_of(&self, history: &History, in_slot: &[SlotContent]) -> Vec<SlotContent> {
+        let mut data: Vec<(u64, SlotContent)> = Vec::new();
         let mut is_named = vec![false; self.owner.len()];
         for used in &history.data {
             let is_there = self.mappings.slot(used.slot) == Some((SlotState::Sealed, used.generation));
@@ -268,7 +269,7 @@ impl Placed {
                 // It takes up a slot, and no search finds it.
                 NONE => {
                     let place = Place { slot: used.slot, generation: used.generation, ..NOTHING.place() };
-                    Held::new(&place, &unshared(&place))
+                    SlotContent::new(&place, &unshared(&place))
                 }
                 _ => known,
             };
@@ -279,7 +280,7 @@ impl Placed {
     }
 
     /// Gives a content to a data slot of the restored design, if the slot is empty.
-    fn hold_restored(&mut self, slot: Option<ChunkSlot>, held: Held) {
+    fn hold_restored(&mut self, slot: Option<ChunkSlot>, held: SlotContent) {
         if let Some(slot) = slot
             && let Some(of_slot) = self.held.get_mut(slot.0 as usize).filter(|of_slot| of_slot.slot == NONE)
             && self.owner[held.slot as usize] == NONE

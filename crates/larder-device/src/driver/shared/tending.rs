@@ -39,7 +39,7 @@ impl Shared {
         let is_here = io.cancel(id, &mut outcome);
         self.outstanding.store(io.outstanding(), Ordering::Relaxed);
         drop(io);
-        self.settle(&mut outcome);
+        self.deliver(&mut outcome);
         if !is_here {
             background::cancel_for(self, id);
         }

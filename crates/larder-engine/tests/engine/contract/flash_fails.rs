@@ -53,7 +53,7 @@ fn written_while_the_flash_fails(before: &[u32], other: &[u32], sector: u32, kee
         cache.flush().await.expect("flushed");
         // A clean chunk for a checkpoint to write: no dirty data waits when the flash fails.
         read(&cache, 40 * CHUNK, CHUNK).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         flash.hold(IoOp::Read);
         let writing = cache.clone();
         let acknowledged = Arc::new(parking_lot::Mutex::new(None));

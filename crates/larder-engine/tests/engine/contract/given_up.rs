@@ -254,7 +254,7 @@ fn contract_abandoned_cache_waits_for_a_close_that_was_given_up() {
         rt.block_on(async {
             let cache = open_on(&world, world.flash.clone(), origin.clone(), &rt).await;
             fill(&cache).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             write(&cache, 0, &stamps(7001, CHUNK), false).await;
             origin.hold(IoOp::Flush);
             drop_when(&rt, cache.close(), || origin.waiting() > 0).await;

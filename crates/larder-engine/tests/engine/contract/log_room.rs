@@ -88,10 +88,10 @@ fn contract_a_failed_origin_flush_does_not_fill_the_log() {
         for chunk in 0..15_000 {
             write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
             if chunk % 64 == 63 {
-                cache.settle().await;
+                cache.wait_for_insertions().await;
             }
         }
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         assert!(cache.status().logical_bytes_cached > 4096 * 4096, "there were to be many");
         world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);
         cache.flush().await.expect_err("the flush that fails");
@@ -154,7 +154,7 @@ fn contract_one_failed_checkpoint_write_fails_no_write_through() {
             for chunk in 0..1000 {
                 write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
                 expect(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK)).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 if chunk % 200 == 199 {
                     cache.flush().await.unwrap();
                     cache.checkpoint().await.unwrap();
@@ -299,7 +299,7 @@ fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
         for chunk in 0..1000 {
             write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             if chunk % 200 == 199 {
                 cache.flush().await.expect("flushed");
                 cache.checkpoint().await.expect("a checkpoint");
@@ -550,11 +550,11 @@ fn contract_many_write_throughs_at_once_behind_a_slow_commit_end() {
         for chunk in 0..clients {
             write(&cache, chunk * CHUNK, &[1001 + 2 * chunk as u32; CHUNK], false).await;
             if chunk % 64 == 63 {
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 cache.flush().await.expect("flushed");
             }
         }
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         cache.flush().await.expect("flushed");
         cache.checkpoint().await.expect("a checkpoint");
         cache.checkpoint().await.expect("a checkpoint");
@@ -783,7 +783,7 @@ fn contract_a_crowd_of_rewrites_leaves_the_log_room() {
             for chunk in 0..REWRITES {
                 write(&cache, chunk * CHUNK, &stamps(1001 + 100 * chunk as u32, CHUNK), false).await;
                 if chunk % 64 == 63 {
-                    cache.settle().await;
+                    cache.wait_for_insertions().await;
                 }
             }
             cache.flush().await.expect("flushed");

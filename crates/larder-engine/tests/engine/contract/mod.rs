@@ -89,7 +89,7 @@ fn contract_retried_write_through_leaves_no_stale_copy() {
     rt.block_on(async {
         let cache = world.open(&rt).await;
         write(&cache, 0, &stamps(1001, CHUNK), false).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         cache.checkpoint().await.unwrap();
         assert!(cache.slot_of(larder_core::Lba(0)).is_some(), "cached");
         // The commit that removes the copy fails for longer than the retries of a refused write.
@@ -122,7 +122,7 @@ fn contract_write_through_during_an_eviction_leaves_no_stale_copy() {
         let put = async |cache: &Cache, i: usize| {
             let content = 1_000_000 + i as u32 * 64;
             write(cache, i * CHUNK, &stamps(content, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
         };
         let cached = |lba: u64| cache.slot_of(larder_core::Lba(lba)).is_some();
         let mut next = 0;
@@ -138,7 +138,7 @@ fn contract_write_through_during_an_eviction_leaves_no_stale_copy() {
         spawn(&rt, async move {
             for i in next..chunks {
                 write(&filling, i * CHUNK, &stamps(1_000_000 + i as u32 * 64, CHUNK), false).await;
-                filling.settle().await;
+                filling.wait_for_insertions().await;
             }
         });
         until(&rt, "the eviction of the first chunk", || !cached(0)).await;
@@ -172,7 +172,7 @@ fn contract_trim_of_a_cached_volume_fits_the_log() {
             // Few contents: all of the volume is cached.
             write(&cache, i * CHUNK, &stamps(1001 + 100 * (i as u32 % 7), CHUNK), false).await;
         }
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         for i in 0..3 {
             zero(&cache, 0, world.sectors, ZeroFlags::default()).await;
             cache.checkpoint().await.unwrap();

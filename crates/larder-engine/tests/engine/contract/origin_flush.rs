@@ -30,9 +30,9 @@ fn committing_world(mode: WriteMode) -> (World, Arc<SimRuntime>) {
 /// Writes a chunk, and reads it: it is cached in both modes.
 async fn put(cache: &Cache, chunk: usize, stamps: &[u32]) {
     write(cache, chunk * CHUNK, stamps, false).await;
-    cache.settle().await;
+    cache.wait_for_insertions().await;
     read(cache, chunk * CHUNK, CHUNK).await;
-    cache.settle().await;
+    cache.wait_for_insertions().await;
 }
 
 fn is_cached(cache: &Cache, chunk: u64) -> bool {
@@ -251,7 +251,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
             // One content, so that no copy waits for its segment; and each chunk once, so that the
             // log does not fill up.
             write(&cache, chunk * CHUNK, &stamps(1001, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
         }
         let cached = (0..chunks as u64).filter(|&chunk| is_cached(&cache, chunk)).count();
         let most = (world.layout().log_bytes / 64 / 8) as usize;
@@ -263,7 +263,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         let mut made = 0;
         for chunk in 0..chunks {
             read(&cache, chunk * CHUNK, CHUNK).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             made += usize::from(is_cached(&cache, chunk as u64));
         }
         assert!(made > most + 100, "only {made} copies are made when the origin flushes again");
@@ -289,7 +289,7 @@ fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
         for chunk in 0..chunks {
             // One content: all of the volume is cached.
             write(&cache, chunk * CHUNK, &stamps(1001, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
         }
         cache.checkpoint().await.expect("the origin is well");
         world.origin.plan().add(Fault { op: Some(IoOp::Flush), range: None, kind: IoErrorKind::Io, times: FOR_EVER });
@@ -322,13 +322,13 @@ async fn fill(cache: &Cache) {
     let mut filled = 0;
     while cache.status().counts.evicted_weus == 0 && filled < 2300 {
         write(cache, (100 + filled) * CHUNK, &noise(filled), false).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         filled += 1;
     }
     cache.flush().await.expect("flushed");
     for number in (0..filled).rev().take(filled / 4) {
         read(cache, (100 + number) * CHUNK, CHUNK).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
     }
 }
 
@@ -353,7 +353,7 @@ fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
             let slot_of = |number: usize| cache.slot_of(Lba(2000 + number as u64));
             for number in 0..300 {
                 write(&cache, (2000 + number) * CHUNK, &noise(9000 + number), false).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 if slot_of(number) != slot_of(0) {
                     break;
                 }
@@ -362,18 +362,18 @@ fn contract_what_is_remembered_of_a_doubtful_chunk_is_not_mapped_again() {
             // Written, and replaced before a flush of the origin; then that flush fails.
             origin.hold(IoOp::Flush);
             write(&cache, 0, &stamps(9_000, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             for number in (0..1590).take_while(|_| is_cached(&cache, 0)) {
                 write(&cache, (2500 + number) * CHUNK, &noise(5000 + number), false).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
             }
             assert!(!is_cached(&cache, 0), "it was not replaced");
             // The same content, elsewhere: mapped again before the failure is known, or after it.
             let again = async || {
                 write(&cache, CHUNK, &stamps(9_000, CHUNK), false).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 read(&cache, 0, CHUNK).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
             };
             if is_before {
                 again().await;

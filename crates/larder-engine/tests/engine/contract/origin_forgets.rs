@@ -226,7 +226,7 @@ fn contract_copy_of_what_was_forgotten_does_not_come_back_where_the_design_let_g
             let mut next = 0;
             while next == 0 || is_cached(0) {
                 write(&cache, next * CHUNK, &same, false).await;
-                cache.settle().await;
+                cache.wait_for_insertions().await;
                 if next % 100 == 99 {
                     cache.flush().await.unwrap();
                     cache.checkpoint().await.unwrap();
@@ -236,13 +236,13 @@ fn contract_copy_of_what_was_forgotten_does_not_come_back_where_the_design_let_g
             cache.flush().await.unwrap();
             cache.checkpoint().await.unwrap();
             write(&cache, next * CHUNK, &stamps(1001, CHUNK), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             assert!(is_cached(next));
             for chunk in (0..next).filter(|&chunk| is_cached(chunk)) {
                 read(&cache, chunk * CHUNK, CHUNK).await;
             }
             write(&cache, (next + 1) * CHUNK, &same, false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             assert!(!is_cached(next), "the design was to let go of it");
             rt.delay(Duration::from_secs(1)).await.unwrap();
             world.origin.fail_next(IoOp::Flush, IoErrorKind::Io);

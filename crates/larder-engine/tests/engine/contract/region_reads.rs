@@ -36,16 +36,16 @@ fn over_buckets(rt: &Arc<SimRuntime>, mode: WriteMode, sector_bytes: usize) -> W
 async fn fill(cache: &Cache, first: usize, content: impl Fn(usize) -> u32) {
     for chunk in 0..CHUNKS {
         write(cache, (first + chunk) * CHUNK, &stamps(content(chunk), CHUNK), false).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
     }
     for other in 0..OTHERS {
         let chunk = 100 + other;
         write(cache, chunk * CHUNK, &stamps(1_000_001 + 100 * chunk as u32, CHUNK), false).await;
-        cache.settle().await;
+        cache.wait_for_insertions().await;
     }
     cache.flush().await.expect("flushed");
     cache.destage_all().await;
-    cache.settle().await;
+    cache.wait_for_insertions().await;
 }
 
 fn each(chunk: usize) -> u32 {
@@ -165,12 +165,12 @@ async fn filled(world: &World, rt: &Arc<SimRuntime>, chunks: usize) -> Arc<Cache
     for chunk in 0..chunks {
         write(&cache, chunk * CHUNK, &stamps(each(chunk), CHUNK), false).await;
         if chunk % 16 == 0 {
-            cache.settle().await;
+            cache.wait_for_insertions().await;
         }
     }
-    cache.settle().await;
+    cache.wait_for_insertions().await;
     cache.flush().await.expect("flushed");
-    cache.settle().await;
+    cache.wait_for_insertions().await;
     rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
     cache
 }

@@ -59,7 +59,7 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
         rt.delay(Duration::from_millis(50)).await.expect("a delay ends");
         flash.release();
         cache.flush().await.expect("flushed");
-        cache.settle().await;
+        cache.wait_for_insertions().await;
         // This makes the clean record's log entry durable, in any form.
         write(&cache, (X + 9) * CHUNK, &stamps(9001, CHUNK), false).await;
         cache.flush().await.expect("flushed");

@@ -24,9 +24,9 @@ fn commits(cache: &Cache) -> u64 {
 /// Writes chunk 0, and reads it: it is cached in both modes.
 async fn put(cache: &Cache, content: u32) {
     write(cache, 0, &stamps(content, CHUNK), false).await;
-    cache.settle().await;
+    cache.wait_for_insertions().await;
     read(cache, 0, CHUNK).await;
-    cache.settle().await;
+    cache.wait_for_insertions().await;
     assert!(is_cached(cache, 0), "{content}");
 }
 
@@ -43,7 +43,7 @@ fn contract_overwrite_of_an_unlogged_copy_costs_no_commit() {
                 put(&cache, 1001 + 100 * number).await;
                 if number % 7 == 0 {
                     write(&cache, 3, &[900_001 + number], false).await;
-                    cache.settle().await;
+                    cache.wait_for_insertions().await;
                 }
                 if number % 9 == 0 {
                     zero(&cache, 0, CHUNK, ZeroFlags::default()).await;
@@ -155,7 +155,7 @@ fn contract_unlogged_copy_beside_an_undurable_eviction_leaves_no_stale_copy() {
         let mut next = 0;
         while cache.status().slots_free > 3 {
             write(&cache, next * CHUNK, &content(next), false).await;
-            cache.settle().await;
+            cache.wait_for_insertions().await;
             next += 1;
         }
         cache.checkpoint().await.unwrap();
@@ -166,7 +166,7 @@ fn contract_unlogged_copy_beside_an_undurable_eviction_leaves_no_stale_copy() {
         spawn(&rt, async move {
             for chunk in next..chunks {
                 write(&filling, chunk * CHUNK, &content(chunk), false).await;
-                filling.settle().await;
+                filling.wait_for_insertions().await;
             }
         });
         until(&rt, "the eviction of the first chunk", || !is_cached(&cache, 0)).await;

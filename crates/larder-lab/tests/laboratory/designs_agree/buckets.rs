@@ -31,7 +31,7 @@ use super::requests::{CHUNK, caches_some, content_of, drawn, of_traces, packed_b
 use larder_codec::Codec;
 use larder_core::{
     Fingerprint, Lba,
-    austere::{AustereConfig, fp_index::Run as SlotRun},
+    austere::{AustereConfig, fp_index::SlotRun},
     decisions::{Event, NewContent, Stored},
 };
 use larder_device::{
@@ -193,7 +193,7 @@ impl Engine {
             CacheRequest::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
         };
         assert_eq!(failed, None, "{request:?}");
-        runtime.block_on(cache.settle());
+        runtime.block_on(cache.wait_for_insertions());
         match self.mode {
             WriteMode::Back => assert!(runtime.block_on(cache.destage_all())),
             // A clean chunk is named on flash when the origin has it.

@@ -297,7 +297,7 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
         }
         follower.follow(&cache, &format!("{what}, round {number}"));
     }
-    runtime.block_on(cache.settle());
+    runtime.block_on(cache.wait_for_insertions());
     runtime.block_on(cache.close()).expect("it closes");
     follower.follow(&cache, what);
     let written = ledger.check(&cache, what);

@@ -178,7 +178,7 @@ impl Engine {
             CacheRequest::Flush => runtime.block_on(cache.flush()).err().map(|error| error.to_string()),
         };
         assert_eq!(failed, None, "{request:?}");
-        runtime.block_on(cache.settle());
+        runtime.block_on(cache.wait_for_insertions());
         if self.mode == WriteMode::Back {
             assert!(runtime.block_on(cache.destage_all()));
         }

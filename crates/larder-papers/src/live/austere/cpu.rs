@@ -154,13 +154,8 @@ fn median(times: &[f64]) -> f64 {
 fn media(means: &Means) -> Result<[f64; 2], String> {
     let all = synthetic(1.0, 0.0, 1e9, MEDIA_WRITES)?;
     let initial = before(&all, CHUNK_BYTES);
-    let load = Load {
-        requests: Arc::new(all),
-        block_bytes: CHUNK_BYTES,
-        outstanding: 1,
-        warmup: MEDIA_WARMUP,
-        settles: false,
-    };
+    let load =
+        Load { requests: Arc::new(all), block_bytes: CHUNK_BYTES, outstanding: 1, warmup: MEDIA_WARMUP, drains: false };
     let mut times = [0.0; 2];
     for (time, volume) in times.iter_mut().zip([Volume::Flash, Volume::Disk]) {
         let plan = Plan {

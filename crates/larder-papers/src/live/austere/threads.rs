@@ -116,5 +116,5 @@ fn make(rig: &Rig, requests: &[PaperRequest], threads: usize, means: &Means) -> 
 }
 
 fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
-    Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, settles: false }
+    Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, drains: false }
 }

@@ -6,7 +6,7 @@
 //! It does not choose the ratios by the paper: its text has only 7:3, 1:9 and 50%, and ranges.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     load::{Load, LoadFigures, before},
     rig::{Plan, Volume},
 };
@@ -81,11 +81,11 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     Ok(PaperReport { tables, comparisons, words, charts })
 }
 
-fn cases_of(scale: f64, (dedup, write_to_read): (f64, f64)) -> Result<Vec<Case>, String> {
+fn cases_of(scale: f64, (dedup, write_to_read): (f64, f64)) -> Result<Vec<LiveCase>, String> {
     let requests = synthetic(scale, dedup, write_to_read, (REQUESTS * scale) as u64)?;
     let warmup = requests.len() / 4;
     let initial = before(&requests, CHUNK_BYTES);
-    let load = Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding: 1, warmup, settles: false };
+    let load = Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding: 1, warmup, drains: false };
     let mut volumes = vec![Volume::Disk];
     for variant in variants() {
         volumes.push(Volume::Cached(variant.cache(cache_bytes(scale))?));

@@ -7,7 +7,7 @@
 //! It does not run the benchmark `fio` itself, which would need a block device of the kernel.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     load::{Load, LoadFigures, before, on_rig},
     rig::{Plan, Volume},
 };
@@ -115,7 +115,7 @@ fn measured(
         designs.iter().map(|(name, _)| name),
     );
     for (kind, name) in KINDS {
-        let cases: Vec<Case> =
+        let cases: Vec<LiveCase> =
             designs.iter().map(|(_, design)| case(kind, design, jobs, blocks)).collect::<Result<_, _>>()?;
         let found = means.each(&cases, |(plan, load)| {
             let repeats = if kind == LoadKind::ColdReads { 1 } else { REPEATS };
@@ -131,7 +131,7 @@ fn measured(
     Ok(table)
 }
 
-fn case(kind: LoadKind, design: &str, jobs: usize, blocks: u64) -> Result<Case, String> {
+fn case(kind: LoadKind, design: &str, jobs: usize, blocks: u64) -> Result<LiveCase, String> {
     let blocks = if kind == LoadKind::ColdReads { blocks.min(COLD_MAX) } else { blocks };
     let op = if kind == LoadKind::Writes { Op::Write } else { Op::Read };
     let apart = DISK_BYTES / u64::from(CHUNK_BYTES) / blocks;
@@ -162,7 +162,7 @@ fn case(kind: LoadKind, design: &str, jobs: usize, blocks: u64) -> Result<Case, 
         block_bytes: CHUNK_BYTES,
         outstanding: jobs,
         warmup,
-        settles: kind == LoadKind::WarmReads,
+        drains: kind == LoadKind::WarmReads,
     };
     Ok((plan, load))
 }

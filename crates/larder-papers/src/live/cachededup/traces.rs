@@ -13,7 +13,7 @@
 //! none.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     disk::DiskContent,
     load::{Load, LoadFigures, before, requests, requests_with, side_by_side},
     rig::{Plan, Volume},
@@ -177,7 +177,7 @@ fn plan(volume: Volume, disk_bytes: u64, initial: DiskContent) -> Plan {
 }
 
 fn load(requests: Vec<PaperRequest>, outstanding: usize) -> Load {
-    Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, settles: false }
+    Load { requests: Arc::new(requests), block_bytes: CHUNK_BYTES, outstanding, warmup: 0, drains: false }
 }
 
 fn how() -> How {
@@ -201,7 +201,7 @@ fn spread(requests: &mut [PaperRequest], base: u64, times: u64) {
 }
 
 /// Returns the cases of one trace, each volume for itself.
-fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
+fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<LiveCase>, String> {
     let data_bytes = data_bytes(lab.survey(at, &how())?.working_set_chunks);
     let mut found = requests(lab.requests(at, &how())?, CHUNK_BYTES, |chunk| chunk)?;
     let end = end_of(&found);

@@ -8,7 +8,7 @@
 //! It does not write, as the paper.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     load::{Load, before, request},
     rig::{Plan, Volume},
 };
@@ -93,7 +93,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     Ok(PaperReport { tables, comparisons, words, charts })
 }
 
-fn point(volume: Volume, cache_bytes: u64, size: f64, ratio: f64) -> Result<Case, String> {
+fn point(volume: Volume, cache_bytes: u64, size: f64, ratio: f64) -> Result<LiveCase, String> {
     let extent = u64::from(EXTENT_BYTES);
     let chunks = ((cache_bytes as f64 * size) as u64 / extent).max(1);
     let (random, measured) = (chunks as usize, (chunks as usize).clamp(*READS.start(), *READS.end()));
@@ -127,7 +127,7 @@ fn point(volume: Volume, cache_bytes: u64, size: f64, ratio: f64) -> Result<Case
         initial,
         workers: 1,
     };
-    Ok((plan, Load { requests: Arc::new(requests), block_bytes: EXTENT_BYTES, outstanding: 1, warmup, settles: false }))
+    Ok((plan, Load { requests: Arc::new(requests), block_bytes: EXTENT_BYTES, outstanding: 1, warmup, drains: false }))
 }
 
 fn comparisons(tables: &[Table]) -> Vec<Comparison> {

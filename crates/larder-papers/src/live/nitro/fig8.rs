@@ -10,7 +10,7 @@
 //! quick one.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     load::{Load, LoadFigures, before, on_rig, requests},
     rig::{CacheOf, Plan, Volume},
 };
@@ -87,16 +87,11 @@ fn cases(
     requests: Vec<PaperRequest>,
     warmup: usize,
     data_bytes: u64,
-) -> Result<Vec<Case>, String> {
+) -> Result<Vec<LiveCase>, String> {
     let end = requests.iter().map(|request| request.offset + request.len).max().unwrap_or(0);
     let initial = before(&requests, BLOCK_BYTES);
-    let load = Load {
-        requests: Arc::new(requests),
-        block_bytes: BLOCK_BYTES,
-        outstanding: OUTSTANDING,
-        warmup,
-        settles: true,
-    };
+    let load =
+        Load { requests: Arc::new(requests), block_bytes: BLOCK_BYTES, outstanding: OUTSTANDING, warmup, drains: true };
     let mut volumes = vec![base];
     for variant in VARIANTS {
         let cache = CacheOf { chunk_bytes: BLOCK_BYTES, prefetch: false, ..variant.cache(data_bytes)? };
@@ -115,7 +110,7 @@ fn cases(
 }
 
 /// Runs each case, the rounds one after the other, so that a disturbed round disturbs all cases.
-fn quickest(cases: &[Case], means: &Means) -> Result<Vec<LoadFigures>, String> {
+fn quickest(cases: &[LiveCase], means: &Means) -> Result<Vec<LoadFigures>, String> {
     let mut best: Vec<Option<LoadFigures>> = vec![None; cases.len()];
     for _ in 0..REPEATS {
         let round = means.each(cases, |(plan, load)| on_rig(plan, means.time, load, &means.ending))?;

@@ -10,7 +10,7 @@
 //! loss takes it: the flash has the writes with the next FLUSH, or within a second.
 
 use super::super::{
-    Case, Means,
+    LiveCase, Means,
     load::{Load, LoadFigures, before, requests},
     rig::{Plan, Volume},
 };
@@ -59,7 +59,7 @@ fn point(figures: &LoadFigures) -> Point {
 }
 
 /// Returns the cases: warm, without a cache and with each; then cold.
-fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
+fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<LiveCase>, String> {
     let how = how(EXTENT_BYTES);
     let data_bytes = cache_extents(lab, at, 2.0)? * u64::from(EXTENT_BYTES);
     let chunks = lab.requests(at, &how)?;
@@ -87,7 +87,7 @@ fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<Case>, String> {
             block_bytes: EXTENT_BYTES,
             outstanding: OUTSTANDING,
             warmup,
-            settles: false,
+            drains: false,
         };
         let disk_bytes = DISK_BYTES_MIN.max(end * apart + run_bytes * apart);
         cases.extend(volumes.iter().map(|volume| {

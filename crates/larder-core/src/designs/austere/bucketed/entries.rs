@@ -78,7 +78,7 @@ impl Known {
 
 /// A held or early address.
 #[derive(Clone, Copy)]
-struct Held {
+struct HeldAddress {
     slot: SlotId,
     until: Until,
 }
@@ -95,7 +95,7 @@ pub struct Entries {
     /// The same slots as a set.
     is_changed: HashSet<SlotId>,
     /// Held and early addresses.
-    held: BTreeMap<Lba, Held>,
+    held: BTreeMap<Lba, HeldAddress>,
     /// Addresses among them that wait for a commit.
     by_commit: BTreeSet<(u64, Lba)>,
     /// Number of those that are not early, and keep their slot's entry in memory.
@@ -149,7 +149,7 @@ impl Entries {
     /// Lists `lba` early for its new run in `slot`, until it is settled.
     pub fn list_early(&mut self, slot: SlotId, lba: Lba, until: Until) {
         self.early.insert(slot, lba);
-        self.hold(lba, Held { slot, until });
+        self.hold(lba, HeldAddress { slot, until });
     }
 
     /// Adds `lba` to the list of `slot`, whose entry is known; on flash after it is settled.
@@ -163,7 +163,7 @@ impl Entries {
         if in_memory == ListChange::Present && known.settled.is_none() {
             // The flash has it; an early one waits again.
             if self.early.get(&slot) == Some(&lba) {
-                self.hold(lba, Held { slot, until });
+                self.hold(lba, HeldAddress { slot, until });
             }
             return;
         }
@@ -203,7 +203,7 @@ impl Entries {
             self.push_changed(slot);
         }
         match is_held {
-            true => self.hold(lba, Held { slot, until }),
+            true => self.hold(lba, HeldAddress { slot, until }),
             false => self.end_if_settled(slot),
         }
     }
@@ -320,12 +320,12 @@ impl Entries {
             + self.read.capacity() * size_of::<(u64, SlotId)>()
             + (self.changed.capacity() + self.is_changed.capacity()) * size_of::<SlotId>()
             // B-trees that are half full.
-            + 2 * self.held.len() * size_of::<(Lba, Held)>()
+            + 2 * self.held.len() * size_of::<(Lba, HeldAddress)>()
             + 2 * self.by_commit.len() * size_of::<(u64, Lba)>()
             + 2 * self.early.len() * size_of::<(SlotId, Lba)>()
     }
 
-    fn hold(&mut self, lba: Lba, held: Held) {
+    fn hold(&mut self, lba: Lba, held: HeldAddress) {
         self.held.insert(lba, held);
         if let Until::Committed(seq) = held.until {
             self.by_commit.insert((seq, lba));

@@ -5,7 +5,7 @@
 //! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
 use super::{
-    super::fp_index::Run as SlotRun,
+    super::fp_index::SlotRun,
     Bucketed, HEAD_PAGES, Wish,
     decisions::hit_at,
     entries::{EntryState, Until},

@@ -7,7 +7,7 @@
 
 use super::{ahead::Ahead, entries};
 use crate::austere::{
-    AustereConfig, config::AustereError, fp_index::FpIndex, keys::KeySpace, lba_index::LbaIndex, sketch::Sketch,
+    AustereConfig, config::AustereError, fp_index::FpHashIndex, keys::KeySpace, lba_index::LbaHashIndex, sketch::Sketch,
 };
 use crate::lost::Lost;
 
@@ -27,12 +27,12 @@ pub fn ram_bytes_max(config: &AustereConfig) -> Result<u64, AustereError> {
     let slots = u64::from(config.bucket_slots);
     let (fp_slots, entries) = (u64::from(fp_buckets) * slots, u64::from(lba_buckets) * slots);
     let fp_hash_bits = u64::from(KeySpace::new(fp_buckets, config.prefix_bits).bits());
-    let fp_parts = FpIndex::parts_bytes(fp_buckets as usize, config.bucket_slots as usize) as u64;
+    let fp_parts = FpHashIndex::parts_bytes(fp_buckets as usize, config.bucket_slots as usize) as u64;
     let fp_index = fp_slots * PREFIX_BYTES + u64::from(fp_buckets) * (FLAGS_BYTES + HAND_BYTES) + fp_parts;
     let hashes = (slots * fp_hash_bits).div_ceil(u64::from(u64::BITS)) * size_of::<u64>() as u64;
-    let lba_parts = LbaIndex::parts_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
+    let lba_parts = LbaHashIndex::parts_bytes(lba_buckets as usize, config.bucket_slots as usize) as u64;
     let lba_index = entries * PREFIX_BYTES + u64::from(lba_buckets) * (hashes + FLAGS_BYTES) + lba_parts;
-    let large = Sketch::large_bytes_max(LbaIndex::references_of(u64::from(lba_buckets), slots));
+    let large = Sketch::large_bytes_max(LbaHashIndex::references_of(u64::from(lba_buckets), slots));
     let large = config.large_counts_bytes_max.map_or(large, |bytes| bytes.min(large));
     Ok(fp_index
         + lba_index

@@ -10,14 +10,14 @@
 //!
 //! It does not know the other buckets.
 
-use super::Run;
+use super::SlotRun;
 use crate::austere::keys::{Key, KeySpace, equal_mask, low_bits};
 
 /// Maximum slots of a bucket: a bit of 128 for each.
 const SLOTS_MAX: usize = 128;
 
 /// See the module.
-pub struct Part {
+pub struct FpPart {
     space: KeySpace,
     /// The first bucket's number.
     first: usize,
@@ -30,11 +30,11 @@ pub struct Part {
     runs: u64,
 }
 
-impl Part {
+impl FpPart {
     /// Creates a part of so many buckets from `first` on, each of so many slots.
-    pub fn new(space: KeySpace, first: usize, buckets: usize, slots: usize) -> Part {
+    pub fn new(space: KeySpace, first: usize, buckets: usize, slots: usize) -> FpPart {
         let (prefixes, valid, hands) = (vec![0; buckets * slots], vec![0; buckets], vec![0; buckets]);
-        Part { space, first, slots, prefixes: prefixes.into(), valid: valid.into(), hands: hands.into(), runs: 0 }
+        FpPart { space, first, slots, prefixes: prefixes.into(), valid: valid.into(), hands: hands.into(), runs: 0 }
     }
 
     /// Counts the slots in use.
@@ -66,7 +66,7 @@ impl Part {
 
     /// Returns the run of an FP-hash.
     #[inline]
-    pub fn find(&self, fp_key: Key) -> Option<Run> {
+    pub fn find(&self, fp_key: Key) -> Option<SlotRun> {
         let bucket = self.space.bucket(fp_key);
         let prefixes = self.prefixes(bucket);
         let mask = equal_mask(prefixes, self.space.prefix(fp_key)) & self.valid(bucket);
@@ -76,7 +76,7 @@ impl Part {
     /// Gives an FP-hash the first `count` consecutive free slots of its bucket.
     ///
     /// The hand moves behind them. Returns `None` when the bucket has no such slots.
-    pub fn store(&mut self, fp_key: Key, count: u32) -> Option<Run> {
+    pub fn store(&mut self, fp_key: Key, count: u32) -> Option<SlotRun> {
         let bucket = self.space.bucket(fp_key);
         let starts = starts_of(self.free(fp_key), count);
         let run = (starts != 0).then(|| self.run(bucket, starts.trailing_zeros() as usize, count))?;
@@ -151,7 +151,7 @@ impl Part {
     }
 
     /// Gives the slots of `run`, which are free and in the bucket of `fp_key`, to that hash.
-    fn set(&mut self, fp_key: Key, run: Run) {
+    fn set(&mut self, fp_key: Key, run: SlotRun) {
         let bucket = self.space.bucket(fp_key);
         let mask = self.mask(run);
         assert!(self.valid(bucket) & mask == 0 && self.bucket_of(run) == bucket, "the slots of a new chunk are free");
@@ -162,14 +162,14 @@ impl Part {
     }
 
     /// Frees the slots of `run`.
-    pub fn clear(&mut self, run: Run) {
+    pub fn clear(&mut self, run: SlotRun) {
         let (bucket, mask) = (self.bucket_of(run), self.mask(run));
         self.runs -= u64::from(self.valid(bucket) & mask != 0);
         self.valid[bucket - self.first] &= !mask;
     }
 
     /// Returns the run in use that begins at slot `first`.
-    pub fn run_from(&self, first: u32) -> Option<Run> {
+    pub fn run_from(&self, first: u32) -> Option<SlotRun> {
         let (bucket, slot) = (first as usize / self.slots, first as usize % self.slots);
         if self.valid(bucket) >> slot & 1 == 0 {
             return None;
@@ -182,7 +182,7 @@ impl Part {
     /// hash.
     ///
     /// Returns false if the slots are not all in the bucket of the hash.
-    pub fn replace(&mut self, fp_key: Key, run: Run) -> bool {
+    pub fn replace(&mut self, fp_key: Key, run: SlotRun) -> bool {
         let bucket = self.space.bucket(fp_key);
         let slot = (run.first as usize).wrapping_sub(bucket * self.slots);
         let is_inside = slot < self.slots && run.count > 0 && run.count as usize <= self.slots - slot;
@@ -190,8 +190,8 @@ impl Part {
             return false;
         }
         let mask = self.mask(run);
-        let gone = |(other, key): &(Run, Key)| self.mask(*other) & mask != 0 || *key == fp_key;
-        let gone: Vec<Run> = self.runs_in(bucket).filter(gone).map(|(other, _)| other).collect();
+        let gone = |(other, key): &(SlotRun, Key)| self.mask(*other) & mask != 0 || *key == fp_key;
+        let gone: Vec<SlotRun> = self.runs_in(bucket).filter(gone).map(|(other, _)| other).collect();
         gone.into_iter().for_each(|other| self.clear(other));
         self.set(fp_key, run);
         true
@@ -201,7 +201,7 @@ impl Part {
     ///
     /// It replaces other runs there. Returns `None` if the slots are not in one bucket, or every
     /// hash of the bucket has a run.
-    pub fn reserve(&mut self, run: Run) -> Option<Key> {
+    pub fn reserve(&mut self, run: SlotRun) -> Option<Key> {
         let bucket = self.bucket_of(run);
         let is_here =
             |key: Key| self.space.bucket(key) == bucket && self.find(key).is_none_or(|other| other.first == run.first);
@@ -210,7 +210,7 @@ impl Part {
     }
 
     /// Returns the FP-hash of a run.
-    pub fn key_of(&self, run: Run) -> Key {
+    pub fn key_of(&self, run: SlotRun) -> Key {
         self.space.key(self.bucket_of(run), self.prefixes[run.first as usize - self.first * self.slots])
     }
 
@@ -237,7 +237,7 @@ impl Part {
 
     /// Returns all runs of a bucket, in order, each with its hash.
     #[inline]
-    pub fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (Run, Key)> + '_ {
+    pub fn runs_in(&self, bucket: usize) -> impl Iterator<Item = (SlotRun, Key)> + '_ {
         let mut left = self.valid(bucket);
         std::iter::from_fn(move || {
             if left == 0 {
@@ -252,7 +252,7 @@ impl Part {
 
     /// Returns the run that begins at slot `slot` of a bucket.
     #[inline]
-    fn run_at(&self, bucket: usize, slot: usize) -> Run {
+    fn run_at(&self, bucket: usize, slot: usize) -> SlotRun {
         let prefixes = self.prefixes(bucket);
         let valid = (self.valid(bucket) >> slot).trailing_ones() as usize;
         let same = prefixes[slot..].iter().take(valid).take_while(|&&other| other == prefixes[slot]);
@@ -265,16 +265,16 @@ impl Part {
     }
 
     #[inline]
-    fn run(&self, bucket: usize, slot: usize, count: u32) -> Run {
-        Run { first: (bucket * self.slots + slot) as u32, count }
+    fn run(&self, bucket: usize, slot: usize, count: u32) -> SlotRun {
+        SlotRun { first: (bucket * self.slots + slot) as u32, count }
     }
 
     #[inline]
-    fn bucket_of(&self, run: Run) -> usize {
+    fn bucket_of(&self, run: SlotRun) -> usize {
         run.first as usize / self.slots
     }
 
-    fn mask(&self, run: Run) -> u128 {
+    fn mask(&self, run: SlotRun) -> u128 {
         low_bits(run.count as usize) << (run.first as usize % self.slots)
     }
 }
@@ -300,15 +300,15 @@ impl Victims {
 }
 
 impl Iterator for Victims {
-    type Item = (Run, bool);
+    type Item = (SlotRun, bool);
 
-    fn next(&mut self) -> Option<(Run, bool)> {
+    fn next(&mut self) -> Option<(SlotRun, bool)> {
         let slot = bits(self.starts).next()?;
         self.starts &= self.starts - 1;
         // A run ends with its slots, or before the next run.
         let next = if self.starts == 0 { u128::BITS } else { self.starts.trailing_zeros() };
         let count = (self.slots >> slot).trailing_ones().min(next - slot as u32);
-        Some((Run { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
+        Some((SlotRun { first: self.bucket_first + slot as u32, count }, self.referenced >> slot & 1 == 1))
     }
 }
 

@@ -8,14 +8,14 @@
 //!
 //! It does not know the other buckets.
 
-use super::{Change, Entry};
+use super::{Change, LbaHashEntry};
 use crate::austere::{
     keys::{Key, KeySpace, equal_mask, low_bits},
     sketch::Sketch,
 };
 
 /// See the module.
-pub struct Part {
+pub struct LbaPart {
     space: KeySpace,
     /// The first bucket's number.
     first: usize,
@@ -32,13 +32,18 @@ pub struct Part {
     dirty: Box<[u128]>,
 }
 
-impl Part {
+impl LbaPart {
     /// Creates a part of so many buckets from `first` on.
     ///
     /// Each has so many slots, for FP-hashes of so many bits, with dirty flags or without.
-    pub fn new(space: KeySpace, first: usize, buckets: usize, (slots, fp_bits, has_dirty): (usize, u32, bool)) -> Part {
+    pub fn new(
+        space: KeySpace,
+        first: usize,
+        buckets: usize,
+        (slots, fp_bits, has_dirty): (usize, u32, bool),
+    ) -> LbaPart {
         let bucket_words = (slots * fp_bits as usize).div_ceil(64);
-        Part {
+        LbaPart {
             space,
             first,
             slots,
@@ -60,7 +65,7 @@ impl Part {
 
     /// Returns the entry of an LBA-hash.
     #[inline]
-    pub fn find(&self, lba_key: Key) -> Option<Entry> {
+    pub fn find(&self, lba_key: Key) -> Option<LbaHashEntry> {
         let bucket = self.bucket(lba_key);
         let prefixes = &self.prefixes[bucket * self.slots..][..self.slots];
         let mask = equal_mask(prefixes, self.space.prefix(lba_key)) & self.valid[bucket];
@@ -68,7 +73,7 @@ impl Part {
     }
 
     /// Returns the least recent entry of a full bucket, which must go for a new one of `lba_key`.
-    pub fn last_of_full(&self, lba_key: Key) -> Option<Entry> {
+    pub fn last_of_full(&self, lba_key: Key) -> Option<LbaHashEntry> {
         let bucket = self.bucket(lba_key);
         (self.valid[bucket] == low_bits(self.slots)).then(|| self.entry(bucket, self.slots - 1))
     }
@@ -76,7 +81,7 @@ impl Part {
     /// Makes `entry`, as found, the most recent of its bucket. Returns the FP-hash that is not
     /// recent any more, if there is one.
     #[inline]
-    pub fn promote(&mut self, entry: &Entry, sketch: &Sketch) -> Option<Key> {
+    pub fn promote(&mut self, entry: &LbaHashEntry, sketch: &Sketch) -> Option<Key> {
         if entry.slot == 0 {
             return None;
         }
@@ -103,7 +108,7 @@ impl Part {
     ///
     /// It replaces `old`, its entry as found, else fills the first free slot, else replaces the
     /// least recent entry.
-    fn put(&mut self, lba_key: Key, old: Option<Entry>, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
+    fn put(&mut self, lba_key: Key, old: Option<LbaHashEntry>, fp_key: Key, is_dirty: bool, sketch: &Sketch) -> Change {
         let bucket = self.bucket(lba_key);
         let leaving = old.or_else(|| self.last_of_full(lba_key));
         // Additions come first, so a count is 0 in between only if it is 0 in the end.
@@ -119,7 +124,7 @@ impl Part {
     }
 
     /// Removes `entry`, as found. Its slot stays in place, invalid.
-    pub fn remove(&mut self, entry: &Entry, sketch: &Sketch) {
+    pub fn remove(&mut self, entry: &LbaHashEntry, sketch: &Sketch) {
         let bucket = self.bucket(entry.lba_key);
         self.valid[bucket] &= !(1 << entry.slot);
         self.uncount(entry, sketch);
@@ -145,7 +150,7 @@ impl Part {
     }
 
     /// Returns the entries of a bucket.
-    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (Entry, bool)> + '_ {
+    pub fn entries_in(&self, bucket: usize) -> impl Iterator<Item = (LbaHashEntry, bool)> + '_ {
         let bucket = bucket - self.first;
         let valid = self.valid[bucket];
         let slots = (0..self.slots).filter(move |slot| valid >> slot & 1 == 1);
@@ -207,8 +212,8 @@ impl Part {
     }
 
     #[inline]
-    fn entry(&self, bucket: usize, slot: usize) -> Entry {
-        Entry {
+    fn entry(&self, bucket: usize, slot: usize) -> LbaHashEntry {
+        LbaHashEntry {
             lba_key: self.space.key(self.first + bucket, self.prefixes[bucket * self.slots + slot]),
             fp_key: self.fp_hash(bucket, slot),
             is_dirty: self.dirty.get(bucket).is_some_and(|dirty| dirty >> slot & 1 == 1),
@@ -216,7 +221,7 @@ impl Part {
         }
     }
 
-    fn uncount(&self, entry: &Entry, sketch: &Sketch) {
+    fn uncount(&self, entry: &LbaHashEntry, sketch: &Sketch) {
         sketch.take(entry.fp_key);
         if entry.slot < self.recent {
             sketch.take(entry.fp_key);

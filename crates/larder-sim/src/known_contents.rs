@@ -29,14 +29,14 @@ const UNKNOWN: Digest = Digest::MAX;
 
 /// See the module.
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct KnownContents {
     /// Goes before `trimmed`.
     chunks: HashMap<u64, Digest>,
     /// Runs of trimmed chunks: the first, and the one after the last. They do not touch.
     trimmed: BTreeMap<u64, u64>,
 }
 
-impl Held {
+impl KnownContents {
     /// Takes a read of `content`. Returns true if it contradicts earlier requests.
     pub fn read(&mut self, lba: u64, content: &Content) -> bool {
         let found = digest_of(content);
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_chunk_holds_what_was_written_or_trimmed_or_first_read() {
-        let mut held = Held::default();
+        let mut held = KnownContents::default();
         assert_eq!([7, 7, 8, 7].map(|n| held.read(1, &content(n))), [false, false, true, false]);
         held.write(1, &content(8));
         assert_eq!([7, 7, 8].map(|n| held.read(1, &content(n))), [true, true, false]);
@@ -122,7 +122,7 @@ mod tests {
     fn it_is_what_a_map_of_all_chunks_says() {
         const CHUNKS: u64 = 40;
         for seed in 0..50 {
-            let mut held = Held::default();
+            let mut held = KnownContents::default();
             let mut model: HashMap<u64, u64> = HashMap::new();
             for step in 0..400 {
                 let bits = mix(seed << 32 | step);
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn no_fingerprint_is_needed_beyond_its_beginning() {
         let mut fingerprint = Fingerprint([1; 16]);
-        let mut held = Held::default();
+        let mut held = KnownContents::default();
         assert!(!held.read(0, &Content { fingerprint, stored_bytes: 1 }));
         fingerprint.0[7] = 2;
         assert!(held.read(0, &Content { fingerprint, stored_bytes: 1 }));
