@@ -11,7 +11,6 @@
 pub(crate) mod insertion;
 
 use crate::{
-    decision_log::sink::LookupCause,
     fill::insertion::{Insertion, Reason},
     prepare::Prepared,
     segment::record::{NewRecord, RecordOf},
@@ -53,28 +52,6 @@ impl Shared {
             let this = self.clone();
             self.spawn_counted(async move { this.insert_all().await });
         }
-    }
-
-    /// Looks up the mapping of `lba`, which counts as a use.
-    ///
-    /// An address that the design replaced is mapped again here, as a fill would map it. That needs
-    /// its content to be stored still, and the origin to have it for sure.
-    pub(crate) fn lookup(&self, state: &mut State, lba: Lba, cause: LookupCause) -> Lookup {
-        let found = state.design.lookup(lba);
-        if found != Lookup::Miss {
-            state.note_lookup(lba, cause, &found, false);
-            return found;
-        }
-        let remembered = state.design.remembered(lba);
-        let held_back = remembered.is_some()
-            && (state.origin_changes.forbids_clean_copy(lba) || !self.may_insert(state) || !self.index_has_room(state));
-        let found = remembered.filter(|_| !held_back).and_then(|fingerprint| map_again(state, lba, fingerprint));
-        if found.is_some() {
-            self.keep_room(state);
-        }
-        let found = found.unwrap_or(Lookup::Miss);
-        state.note_lookup(lba, cause, &found, held_back);
-        found
     }
 
     async fn insert_all(self: Arc<Self>) {
@@ -180,19 +157,12 @@ impl Shared {
         self.may_insert(state) && self.index_has_room(state)
     }
 
-    fn index_has_room(&self, state: &State) -> bool {
+    /// Returns whether the index has room for one more chunk, and wakes the evictor if not.
+    pub(crate) fn index_has_room(&self, state: &State) -> bool {
         let room = state.design.has_room(self.room_wanted());
         if !room {
             self.signals.evict_wanted.notify();
         }
         room
     }
-}
-
-/// Maps an address that the design replaced to its content, if that is still stored.
-fn map_again(state: &mut State, lba: Lba, fingerprint: Fingerprint) -> Option<Lookup> {
-    let place = state.find_duplicate(&fingerprint)?;
-    state.prefetch.remove(lba);
-    state.map_clean(lba, NewMapping::Duplicate { place }, Some(fingerprint));
-    Some(Lookup::Chunk { place, duplicate: true })
 }

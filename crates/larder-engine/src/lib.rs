@@ -39,6 +39,7 @@ pub(crate) mod lifecycle;
 pub mod lock_times;
 pub mod log_area;
 pub mod log_room;
+pub(crate) mod lookup;
 pub(crate) mod losses;
 pub mod mode;
 pub(crate) mod named_frames;

@@ -6,6 +6,7 @@
 //! Invariants: bytes that fail their check never reach the caller. A read takes no ticket. For each
 //! sector it sees a write that completed before it began, or one that overlaps it in time.
 
+mod again;
 pub(crate) mod want;
 
 use crate::{
@@ -22,7 +23,7 @@ use crate::{
     sync::join_all,
 };
 use larder_core::{Lba, Lookup, Place, SectorMap, design::Question, types::SECTOR_BYTES};
-use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
+use larder_device::{IoBuf, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
 /// Tries of one chunk with a record that was replaced, is damaged, or that the flash fails to read.
@@ -37,8 +38,28 @@ enum Plan {
     Copy { data: SharedBuf },
     Record(HeldRecord),
     Fragment { record: HeldRecord, sectors: SectorMap, version: u32 },
-    Origin { version: u32, sequential: bool },
+    Origin(Miss),
     Wait,
+}
+
+/// A chunk that the origin has to give.
+#[derive(Clone, Copy)]
+enum Miss {
+    /// It is offered as of this version.
+    Offered { version: u32 },
+    /// A sequential stream misses it: it is offered as of this version if nothing reads ahead.
+    Sequential { version: u32 },
+    /// Its record could not be read. It is not offered.
+    Damaged,
+}
+
+/// A chunk whose record could not be read.
+struct Unread {
+    /// The index of the wanted chunk.
+    index: usize,
+    place: Place,
+    /// The device failed, so the record was not checked.
+    has_failed: bool,
 }
 
 impl Shared {
@@ -157,7 +178,8 @@ impl Shared {
             Lookup::Miss => {
                 let (first, end) = (want.from / SECTOR_BYTES, (want.from + want.len) / SECTOR_BYTES);
                 match state.prefetch.read(want.lba, first, end) {
-                    Prefetched::No => Plan::Origin { version, sequential },
+                    Prefetched::No if sequential => Plan::Origin(Miss::Sequential { version }),
+                    Prefetched::No => Plan::Origin(Miss::Offered { version }),
                     Prefetched::Coming => Plan::Wait,
                     Prefetched::Here { data, again } => {
                         self.counters.prefetch_hits.fetch_add(1, Relaxed);
@@ -174,10 +196,25 @@ impl Shared {
         }
     }
 
+    /// Carries the plans out, and reads damaged records again.
     async fn execute(self: &Arc<Self>, wants: &[Want], plans: Vec<Plan>, buf: &mut IoBuf) -> Result<(), EngineError> {
         self.counters.note_chunks(self.stripes.mine(), wants.len() as u64);
+        for unread in self.carry_out(wants, plans, buf).await? {
+            self.read_damaged(&wants[unread.index], unread, buf).await?;
+        }
+        Ok(())
+    }
+
+    /// Carries out a plan for each wanted chunk: flash and origin side by side. Returns the chunks
+    /// whose records could not be read.
+    async fn carry_out(
+        self: &Arc<Self>,
+        wants: &[Want],
+        plans: Vec<Plan>,
+        buf: &mut IoBuf,
+    ) -> Result<Vec<Unread>, EngineError> {
         let mut held: Vec<(WantedRecord, HeldRecord)> = Vec::new();
-        let mut missed: Vec<(usize, u32, bool)> = Vec::new();
+        let mut missed: Vec<(usize, Miss)> = Vec::new();
         for (i, plan) in plans.into_iter().enumerate() {
             let want = &wants[i];
             match plan {
@@ -190,71 +227,79 @@ impl Shared {
                 }
                 Plan::Record(record) => held.push(((i, None), record)),
                 Plan::Fragment { record, sectors, version } => held.push(((i, Some((sectors, version))), record)),
-                Plan::Origin { version, sequential } => missed.push((i, version, sequential)),
+                Plan::Origin(miss) => missed.push((i, miss)),
                 Plan::Wait => unreachable!("a plan is made when nothing is waited for"),
             }
         }
-        // Adjacent chunks become one read of the origin, whole chunks each, side by side with the
-        // flash.
-        let mut runs: Vec<&[(usize, u32, bool)]> = Vec::new();
-        let mut rest = missed.as_slice();
-        while !rest.is_empty() {
-            let len = 1 + rest.windows(2).take_while(|pair| pair[0].0 + 1 == pair[1].0).count();
-            let (run, more) = rest.split_at(len);
-            runs.push(run);
-            rest = more;
-        }
         let (mut operations, records) = self.start_batch(held);
         let origin_from = operations.len();
-        for run in &runs {
-            let (first, last) = (&wants[run[0].0], &wants[run[run.len() - 1].0]);
-            let start = self.geometry.offset_of(first.lba);
-            let end = self.geometry.offset_of(last.lba) + self.geometry.chunk_len(last.lba) as u64;
-            operations.push(self.read_origin(start, IoBuf::new((end - start) as usize)));
-        }
+        // Adjacent chunks become one read of the origin, whole chunks each.
+        let runs: Vec<_> = missed.chunk_by(|(one, _), (next, _)| one + 1 == *next).collect();
+        operations.extend(runs.iter().map(|run| self.read_run(wants, run)));
         let mut results = join_all(operations).await;
         let origin = results.split_off(origin_from);
         for (result, run) in origin.into_iter().zip(&runs) {
             self.take_missed(wants, run, &result?.freeze(), buf);
         }
-        for BatchRecord { about: (i, fragment), operation, reading: record } in records {
-            let want = &wants[i];
-            let result = &results[operation];
-            let failed = result.is_err();
-            let done = match (result, fragment) {
-                (Ok(bytes), None) => self.take_chunk(want, &record, bytes, buf) && self.count_hit(want),
-                (Ok(bytes), Some((sectors, version))) => {
-                    self.take_fragment(want, &record, bytes, sectors, version, buf).await?
-                }
-                (Err(error), _) => {
-                    self.note_flash_read_error(error);
-                    false
-                }
-            };
-            if done {
-                continue;
+        let mut unread = Vec::new();
+        for record in records {
+            let (index, place) = (record.about.0, record.reading.place);
+            let result = &results[record.operation];
+            if !self.take_record(&wants[index], record, result, buf).await? {
+                unread.push(Unread { index, place, has_failed: result.is_err() });
             }
-            let place = record.place;
-            drop(record);
-            self.read_damaged(want, place, failed, buf).await?;
         }
-        Ok(())
+        Ok(unread)
+    }
+
+    /// Begins to read a run of missed chunks from the origin.
+    fn read_run(self: &Arc<Self>, wants: &[Want], run: &[(usize, Miss)]) -> IoFuture<IoBuf> {
+        let (first, last) = (&wants[run[0].0], &wants[run[run.len() - 1].0]);
+        let start = self.geometry.offset_of(first.lba);
+        let end = self.geometry.offset_of(last.lba) + self.geometry.chunk_len(last.lba) as u64;
+        self.read_origin(start, IoBuf::new((end - start) as usize))
+    }
+
+    /// Takes a chunk or a fragment from the bytes that were read. Returns false if they are
+    /// damaged, or the device failed.
+    async fn take_record(
+        self: &Arc<Self>,
+        want: &Want,
+        record: BatchRecord<WantedRecord>,
+        result: &IoResult<IoBuf>,
+        buf: &mut IoBuf,
+    ) -> Result<bool, EngineError> {
+        let BatchRecord { about: (_, fragment), reading, .. } = record;
+        match (result, fragment) {
+            (Ok(bytes), None) => Ok(self.take_chunk(want, &reading, bytes, buf) && self.count_hit(want)),
+            (Ok(bytes), Some((sectors, version))) => {
+                self.take_fragment(want, &reading, bytes, sectors, version, buf).await
+            }
+            (Err(error), _) => {
+                self.note_flash_read_error(error);
+                Ok(false)
+            }
+        }
     }
 
     /// Copies the chunks that a miss read from the origin, and offers them.
-    fn take_missed(self: &Arc<Self>, wants: &[Want], run: &[(usize, u32, bool)], data: &SharedBuf, buf: &mut IoBuf) {
+    fn take_missed(self: &Arc<Self>, wants: &[Want], run: &[(usize, Miss)], data: &SharedBuf, buf: &mut IoBuf) {
         let base = self.geometry.offset_of(wants[run[0].0].lba);
-        for &(i, version, sequential) in run {
+        for &(i, miss) in run {
             let want = &wants[i];
             let start = (self.geometry.offset_of(want.lba) - base) as usize;
             buf[want.at..want.at + want.len].copy_from_slice(&data[start + want.from..start + want.from + want.len]);
             self.counters.read_misses.fetch_add(1, Relaxed);
-            if sequential && self.live.prefetches() {
-                // The stream's own reads are as much of a scan as the chunks that were prefetched
-                // for it.
-                self.counters.scan_bypassed_chunks.fetch_add(1, Relaxed);
-                continue;
-            }
+            let version = match miss {
+                Miss::Damaged => continue,
+                Miss::Sequential { .. } if self.live.prefetches() => {
+                    // The stream's own reads are as much of a scan as the chunks that were
+                    // prefetched for it.
+                    self.counters.scan_bypassed_chunks.fetch_add(1, Relaxed);
+                    continue;
+                }
+                Miss::Offered { version } | Miss::Sequential { version } => version,
+            };
             let chunk = IoBuf::copy_of(&data[start..start + self.geometry.chunk_len(want.lba)]).freeze();
             self.offer(want.lba, version, chunk, Reason::Clean);
         }
@@ -314,116 +359,6 @@ impl Shared {
             self.offer(want.lba, version, chunk.freeze(), Reason::CompletedFragment);
         }
         Ok(true)
-    }
-
-    /// Serves a chunk whose record could not be read.
-    ///
-    /// A mapping that changed meanwhile is looked up again. Clean data comes from the origin. Dirty
-    /// data is lost, and the read fails.
-    async fn read_damaged(
-        self: &Arc<Self>,
-        want: &Want,
-        place: Place,
-        failed: bool,
-        buf: &mut IoBuf,
-    ) -> Result<(), EngineError> {
-        let (mut bad, mut failed) = (place, failed);
-        for attempt in 0.. {
-            self.inform(Question::Address(want.lba)).await;
-            let plan = {
-                let mut state = self.state.lock();
-                let same = match state.design.peek(want.lba) {
-                    Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => place == bad,
-                    _ => false,
-                };
-                let dirty = state.design.dirty_seq(want.lba);
-                let mut forget = false;
-                if failed {
-                    if same && attempt > 0 {
-                        state.note_damaged(&bad);
-                    }
-                    // A record that the device fails to read is tried again by itself: the first
-                    // read may have included a broken neighbour. Then the origin has the data, if
-                    // it is clean, or was destaged meanwhile.
-                    match dirty {
-                        None if same && attempt > 0 => forget = true,
-                        Some(_) if attempt >= TRIES_MAX => break,
-                        _ => {}
-                    }
-                } else {
-                    // A dirty record that fails its check is read again: the first read may have
-                    // been wrong.
-                    state.note_damaged(&bad);
-                    if same && (dirty.is_none() || attempt > 0) {
-                        self.counters.corrupt_records.fetch_add(1, Relaxed);
-                        if let Some(seq) = dirty {
-                            state.lost.insert(want.lba.0, seq);
-                            return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
-                        }
-                        forget = true;
-                    }
-                }
-                if forget && self.log_is_crowded(&state) {
-                    // The next read of the chunk forgets it.
-                    self.signals.checkpoint_wanted.notify();
-                    Plan::Origin { version: state.versions.get(want.lba), sequential: true }
-                } else {
-                    if forget {
-                        state.invalidate(want.lba);
-                    }
-                    match state.unread(Question::Address(want.lba)) {
-                        None => self.plan_known(&mut state, want, true),
-                        // A mapping that is still to be confirmed is clean.
-                        Some(_) => Plan::Wait,
-                    }
-                }
-            };
-            let reply = &mut buf[want.at..want.at + want.len];
-            match plan {
-                Plan::Zero => {
-                    reply.fill(0);
-                    return Ok(());
-                }
-                Plan::Copy { data } => {
-                    reply.copy_from_slice(&data[want.from..want.from + want.len]);
-                    return Ok(());
-                }
-                Plan::Wait | Plan::Origin { .. } => {
-                    let start = self.geometry.offset_of(want.lba);
-                    let chunk = self.read_origin(start, IoBuf::new(self.geometry.chunk_len(want.lba))).await?;
-                    reply.copy_from_slice(&chunk[want.from..want.from + want.len]);
-                    self.counters.read_misses.fetch_add(1, Relaxed);
-                    return Ok(());
-                }
-                Plan::Record(record) => {
-                    bad = record.place;
-                    let (future, record) = self.start_read(record);
-                    let result = future.await;
-                    failed = result.is_err();
-                    let _ = result.as_ref().inspect_err(|error| self.note_flash_read_error(error));
-                    if let Ok(bytes) = result
-                        && self.take_chunk(want, &record, &bytes, buf)
-                    {
-                        self.count_hit(want);
-                        return Ok(());
-                    }
-                }
-                Plan::Fragment { record, sectors, version } => {
-                    bad = record.place;
-                    let (future, record) = self.start_read(record);
-                    let result = future.await;
-                    failed = result.is_err();
-                    let _ = result.as_ref().inspect_err(|error| self.note_flash_read_error(error));
-                    if let Ok(bytes) = result
-                        && self.take_fragment(want, &record, &bytes, sectors, version, buf).await?
-                    {
-                        return Ok(());
-                    }
-                }
-            }
-        }
-        let (offset, len) = (self.geometry.offset_of(want.lba) + want.from as u64, want.len as u64);
-        Err(IoError::new(IoErrorKind::Io, IoOp::Read, offset, len).with_detail("the flash device keeps failing").into())
     }
 
     /// Reads from the origin, widened to its alignment if that is coarser than 512 bytes.

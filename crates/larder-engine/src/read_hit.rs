@@ -32,7 +32,11 @@ use crate::{
     state::State,
     stripes::Stripe,
 };
-use larder_core::{Lba, Lookup, Place, SlotId, design::Question, region::RegionEntry};
+use larder_core::{
+    Lba, Lookup, Place, SlotId,
+    design::{Question, Use},
+    region::RegionEntry,
+};
 use larder_device::{IoBuf, IoFuture, IoResult};
 use std::sync::Arc;
 
@@ -53,57 +57,83 @@ pub(crate) enum Found<'a> {
     Unread(SlotId),
 }
 
+/// A read inside one chunk, as its client asked for it.
+struct ShortRead<'a> {
+    stripe: Stripe,
+    offset: u64,
+    lba: Lba,
+    /// First byte in the chunk.
+    from: usize,
+    buf: &'a IoBuf,
+}
+
+impl ShortRead<'_> {
+    fn want(&self) -> Want {
+        Want { lba: self.lba, from: self.from, at: 0, len: self.buf.len() }
+    }
+}
+
 impl Shared {
     /// Looks a chunk up; a hit counts as a use.
     pub(crate) fn start_hit(&self, stripe: Stripe, offset: u64, buf: &IoBuf) -> Option<Found<'_>> {
+        let read = self.short_read(stripe, offset, buf)?;
+        self.state.look(stripe, |state| self.find_beside_others(state, &read), |state| self.find_alone(state, &read))
+    }
+
+    /// Returns the read if it stays inside one chunk.
+    #[inline]
+    fn short_read<'a>(&self, stripe: Stripe, offset: u64, buf: &'a IoBuf) -> Option<ShortRead<'a>> {
         let chunk = self.geometry.chunk_bytes;
         let from = (offset % chunk as u64) as usize;
-        if buf.is_empty() || from + buf.len() > chunk {
+        let is_short = !buf.is_empty() && from + buf.len() <= chunk;
+        is_short.then(|| ShortRead { stripe, offset, lba: Lba(offset / chunk as u64), from, buf })
+    }
+
+    /// Looks a chunk up under the shared lock. A hit leaves its use behind.
+    #[inline]
+    fn find_beside_others(&self, state: &State, read: &ShortRead<'_>) -> Option<(Found<'_>, Option<Use>)> {
+        if self.follows_stream(state, read) {
             return None;
         }
-        let lba = Lba(offset / chunk as u64);
-        let is_inside = from > 0 && self.live.prefetches();
-        let goes_on = |state: &State| is_inside && state.streams.go_on_at(offset);
-        let want = || Want { lba, from, at: 0, len: buf.len() };
-        let hit = |place: Place| Found::Hit(self.pinned_hit(place, stripe, want(), buf));
-        let unread = |state: &State| state.unread_hit(lba).map(Found::Unread);
-        let shared = |state: &State| match state.hit(lba) {
-            _ if goes_on(state) => None,
-            Some(found) => Some((hit(found.place), Some(found.used))),
-            None => unread(state).map(|found| (found, None)),
-        };
-        let alone = |state: &mut State| {
-            if goes_on(state) {
-                return None;
-            }
-            let unread = unread(state);
-            if unread.is_some() {
-                return unread;
-            }
-            // A read that goes the long way is looked up there: a lookup here would be a second
-            // use.
-            let is_on_flash = |place: &Place| !state.writer.is_in_memory(place.slot);
-            let found = state.design.peek(lba);
-            let is_hit = matches!(&found, Lookup::Chunk { place, .. } if is_on_flash(place));
-            if !is_hit || state.unread(Question::Address(lba)).is_some() {
-                return None;
-            }
-            match self.lookup(state, lba, want().cause()) {
-                Lookup::Chunk { place, .. } => Some(hit(place)),
-                _ => None,
-            }
-        };
-        self.state.look(stripe, shared, alone)
+        match state.hit(read.lba) {
+            Some(hit) => Some((Found::Hit(self.pinned_hit(hit.place, read)), Some(hit.used))),
+            None => state.unread_hit(read.lba).map(|slot| (Found::Unread(slot), None)),
+        }
+    }
+
+    /// Looks a chunk up under the exclusive lock.
+    fn find_alone(&self, state: &mut State, read: &ShortRead<'_>) -> Option<Found<'_>> {
+        if self.follows_stream(state, read) {
+            return None;
+        }
+        if let Some(slot) = state.unread_hit(read.lba) {
+            return Some(Found::Unread(slot));
+        }
+        // A read that goes the long way is looked up there: a lookup here would be a second use.
+        if !is_hit_on_flash(state, read.lba) || state.unread(Question::Address(read.lba)).is_some() {
+            return None;
+        }
+        match self.lookup(state, read.lba, read.want().cause()) {
+            Lookup::Chunk { place, .. } => Some(Found::Hit(self.pinned_hit(place, read))),
+            _ => None,
+        }
+    }
+
+    /// Returns whether the read goes on with a sequential stream inside a chunk.
+    #[inline]
+    fn follows_stream(&self, state: &State, read: &ShortRead<'_>) -> bool {
+        read.from > 0 && self.live.prefetches() && state.streams.go_on_at(read.offset)
     }
 
     /// Pins a hit's slot, under the state's lock, shared or not.
-    fn pinned_hit(&self, place: Place, stripe: Stripe, want: Want, buf: &IoBuf) -> Hit<'_> {
+    fn pinned_hit(&self, place: Place, read: &ShortRead<'_>) -> Hit<'_> {
         let (chunk, align) = (self.geometry.chunk_bytes, self.geometry.flash_align);
-        let is_direct = buf.len() == chunk
+        let is_direct = read.buf.len() == chunk
             && place.encoding == 0
             && place.stored_len as usize == chunk
             && (place.offset as usize).is_multiple_of(align)
-            && (buf.as_ptr() as usize).is_multiple_of(align);
+            && (read.buf.as_ptr() as usize).is_multiple_of(align);
+        let (stripe, want) = (read.stripe, read.want());
         Hit { place, pin: self.pins.pin(place.slot, stripe), want, stripe, is_direct }
     }
 
@@ -137,12 +167,10 @@ impl Shared {
         offset: u64,
         buf: &IoBuf,
     ) -> Option<Hit<'_>> {
-        let chunk = self.geometry.chunk_bytes as u64;
-        let (lba, from) = (Lba(offset / chunk), (offset % chunk) as usize);
+        let read = self.short_read(stripe, offset, buf)?;
         let look = |state: &State| {
-            let found = state.hit_with(lba, slot, entry.as_ref()?)?;
-            let want = Want { lba, from, at: 0, len: buf.len() };
-            Some((self.pinned_hit(found.place, stripe, want, buf), found.used))
+            let found = state.hit_with(read.lba, slot, entry.as_ref()?)?;
+            Some((self.pinned_hit(found.place, &read), found.used))
         };
         let shared = |state: &State| look(state).map(|(hit, used)| (hit, Some(used)));
         let alone = |state: &mut State| match look(state) {
@@ -260,5 +288,13 @@ impl Shared {
                 })
             }
         }
+    }
+}
+
+/// Returns whether the address is a chunk whose record is on flash, and not in memory.
+fn is_hit_on_flash(state: &State, lba: Lba) -> bool {
+    match state.design.peek(lba) {
+        Lookup::Chunk { place, .. } => !state.writer.is_in_memory(place.slot),
+        _ => false,
     }
 }

@@ -25,7 +25,7 @@ use crate::{
     sync::Counted,
 };
 use larder_core::{
-    Place, StreamClass,
+    Place, SlotId, StreamClass,
     decisions::{Answer, Event},
     design::{Deferred, Question, Wanted},
     packing::PackingRules,
@@ -48,6 +48,20 @@ pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
         StreamClass::Clean => WeuClass::Clean,
         StreamClass::Dirty => WeuClass::Dirty,
     }
+}
+
+/// The outcome of one try to store a record.
+enum Storing<'r, R> {
+    /// It is stored, or not wanted any more.
+    Over(R),
+    /// The design has to know this metadata slot first.
+    Unread(SlotId),
+    /// It is new, and this chunk is not encoded yet.
+    Unencoded(&'r [u8]),
+    /// Too many segments wait for the flash.
+    Crowded,
+    /// No slot is free.
+    NoRoom,
 }
 
 impl State {
@@ -129,64 +143,74 @@ impl Shared {
         self: &Arc<Self>,
         record: NewRecord<'_>,
         mut still_wanted: impl FnMut(&mut State, &mut Deferred) -> Option<R>,
-        decide: impl FnOnce(&mut State, Place, &mut Deferred) -> R,
+        mut decide: impl FnMut(&mut State, Place, &mut Deferred) -> R,
     ) -> Result<R, EngineError> {
         let encoded = OnceCell::new();
         let mut ready = self.ready(record, record.payload);
         loop {
             let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
-            let (unread, is_ready, crowded) = {
-                let mut state = self.state.lock();
-                state.check_flash()?;
-                // A write of a cache that was dropped sends no segment.
-                self.check_open()?;
-                let in_flight = state.writer.in_flight();
-                let crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
-                let unread = match &record.of {
-                    RecordOf::Chunk(Some(fingerprint)) => state.unread(Question::Content(fingerprint)),
-                    RecordOf::Chunk(None) | RecordOf::Fragment(_) => None,
-                };
-                if unread.is_none() {
-                    let mut later = Deferred::nothing();
-                    if let Some(answer) = still_wanted(&mut state, &mut later) {
-                        self.stored(state, later);
-                        return Ok(answer);
-                    }
-                    if let Some(ready) = &mut ready
-                        && let Some(place) = self.place(&mut state, ready, crowded)
-                    {
-                        let answer = decide(&mut state, place, &mut later);
-                        self.stored(state, later);
-                        return Ok(answer);
-                    }
+            match self.try_to_store(&record, &mut ready, &mut still_wanted, &mut decide)? {
+                Storing::Over(answer) => return Ok(answer),
+                Storing::Unread(slot) => self.inform_of_block(&[slot]).await,
+                Storing::Unencoded(chunk) => {
+                    // The content is not known any more, or another content has its hash.
+                    let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
+                    ready = self.ready(record, Payload::of(encoded, chunk));
                 }
-                (unread, ready.is_some(), crowded)
-            };
-            if let Some(slot) = unread {
-                self.inform_of_block(&[slot]).await;
-                continue;
-            }
-            if let (false, Payload::Known(chunk)) = (is_ready, record.payload) {
-                // The content is not known any more, or another content has its hash.
-                let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
-                ready = self.ready(record, Payload::of(encoded, chunk));
-                continue;
-            }
-            self.send_segments();
-            if !crowded {
-                self.refuse_if_draining()?;
-            }
-            if crowded {
-                written.await;
-            } else {
-                self.counters.slot_waits.fetch_add(1, Relaxed);
-                // A clean record that waits holds up no client.
-                let _counted = (record.class == StreamClass::Dirty).then(|| Counted::new(&self.waiting_for_room));
-                self.signals.evict_wanted.notify();
-                room.await;
+                Storing::Crowded => {
+                    self.send_segments();
+                    written.await;
+                }
+                Storing::NoRoom => {
+                    self.send_segments();
+                    self.refuse_if_draining()?;
+                    self.counters.slot_waits.fetch_add(1, Relaxed);
+                    // A clean record that waits holds up no client.
+                    let _counted = (record.class == StreamClass::Dirty).then(|| Counted::new(&self.waiting_for_room));
+                    self.signals.evict_wanted.notify();
+                    room.await;
+                }
             }
         }
+    }
+
+    /// Appends a record if it can, or tells the lack. It takes the lock once.
+    fn try_to_store<'r, R>(
+        self: &Arc<Self>,
+        record: &NewRecord<'r>,
+        ready: &mut Option<Ready<'_>>,
+        still_wanted: &mut impl FnMut(&mut State, &mut Deferred) -> Option<R>,
+        decide: &mut impl FnMut(&mut State, Place, &mut Deferred) -> R,
+    ) -> Result<Storing<'r, R>, EngineError> {
+        let mut state = self.state.lock();
+        state.check_flash()?;
+        // A write of a cache that was dropped sends no segment.
+        self.check_open()?;
+        if let RecordOf::Chunk(Some(fingerprint)) = &record.of
+            && let Some(slot) = state.unread(Question::Content(fingerprint))
+        {
+            return Ok(Storing::Unread(slot));
+        }
+        let in_flight = state.writer.in_flight();
+        let is_crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
+        let mut later = Deferred::nothing();
+        if let Some(answer) = still_wanted(&mut state, &mut later) {
+            self.stored(state, later);
+            return Ok(Storing::Over(answer));
+        }
+        if let Some(ready) = ready
+            && let Some(place) = self.place(&mut state, ready, is_crowded)
+        {
+            let answer = decide(&mut state, place, &mut later);
+            self.stored(state, later);
+            return Ok(Storing::Over(answer));
+        }
+        Ok(match record.payload {
+            Payload::Known(chunk) if ready.is_none() => Storing::Unencoded(chunk),
+            _ if is_crowded => Storing::Crowded,
+            _ => Storing::NoRoom,
+        })
     }
 
     /// Returns `record` with this payload, if that is encoded.
