@@ -7,9 +7,9 @@
 //! dirty data is being destaged) → retired (its mappings are gone, its generation has moved on)
 //! → free, once that is durable and the slot trimmed.
 //!
-//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the LRU list, and only free ones on
-//! the free list. The generation moves on exactly when a slot retires, so an older mapping never
-//! matches again.
+//! Invariants: `dirty_refs <= refs`. Only sealed slots are on the list by last use, and only free
+//! ones on the free list. The generation moves on exactly when a slot retires, so an older mapping
+//! never matches again.
 //!
 //! It leaves the removal of mappings to the design that owns the index.
 
@@ -18,12 +18,12 @@ mod export;
 use crate::{
     design::Use,
     fp_index::FpHandle,
+    recency::{Linked, NONE, Neighbours, Recency},
     types::{Lba, SlotId, StreamClass},
 };
 use export::Export;
 pub use export::ExportedSlot;
 
-const NONE: u32 = u32::MAX;
 /// Back pointers of a slot below which it is never compacted.
 const BACK_COMPACT_MIN: u32 = 4096;
 /// Slots below which the table is in a processor's caches anyway.
@@ -61,10 +61,9 @@ struct Slot {
     unheard: bool,
     refs: u32,
     dirty_refs: u32,
-    /// Neighbours on the LRU list. A free slot's neighbours are on the free list: `older` the next,
-    /// `newer` the previous.
-    newer: u32,
-    older: u32,
+    /// Neighbours on the list by last use. A free slot's neighbours are on the free list: `older` is
+    /// the next, `newer` the previous.
+    beside: Neighbours,
     /// Back pointers that the last compaction kept.
     back_kept: u32,
     /// Index up to which all back pointers have a fingerprint.
@@ -79,8 +78,8 @@ pub struct SlotTable {
     /// no time.
     free: u32,
     free_count: usize,
-    newest: u32,
-    oldest: u32,
+    /// Sealed slots.
+    by_use: Recency,
     /// Back pointers of all slots together, and their capacity.
     back_len: usize,
     back_capacity: usize,
@@ -100,8 +99,7 @@ impl SlotTable {
             unheard: true,
             refs: 0,
             dirty_refs: 0,
-            newer: NONE,
-            older: NONE,
+            beside: Neighbours::ALONE,
             back_kept: 0,
             without_fp_from: 0,
             back: Vec::new(),
@@ -110,8 +108,7 @@ impl SlotTable {
             slots: (0..count).map(|_| slot()).collect(),
             free: NONE,
             free_count: 0,
-            newest: NONE,
-            oldest: NONE,
+            by_use: Recency::default(),
             back_len: 0,
             back_capacity: 0,
             export: Export::default(),
@@ -189,15 +186,15 @@ impl SlotTable {
         self.back_capacity -= entry.back.capacity();
         entry.back.shrink_to_fit();
         self.back_capacity += entry.back.capacity();
-        self.link_newest(slot.0);
+        self.by_use.link(&mut self.slots, slot.0);
     }
 
     /// Makes `slot` the most recent after a read or a new reference.
     #[inline]
     pub fn touch(&mut self, slot: SlotId) {
-        if self.newest != slot.0 && self.slots[slot.0 as usize].state == SlotState::Sealed {
+        if self.by_use.newest() != slot.0 && self.slots[slot.0 as usize].state == SlotState::Sealed {
             self.unlink(slot.0);
-            self.link_newest(slot.0);
+            self.by_use.link(&mut self.slots, slot.0);
         }
     }
 
@@ -207,18 +204,18 @@ impl SlotTable {
             return;
         }
         let slot = |i: u32| self.slots.get(i as usize);
-        let neighbours = |hit: &Use| slot(hit.slot.0).map_or((NONE, NONE), |slot| (slot.newer, slot.older));
-        let read = uses.iter().map(neighbours).fold(0, |sum, (newer, older)| sum ^ newer ^ older);
+        let neighbours = |hit: &Use| slot(hit.slot.0).map_or(Neighbours::ALONE, |slot| slot.beside);
+        let read = uses.iter().map(neighbours).fold(0, |sum, beside| sum ^ beside.newer ^ beside.older);
         std::hint::black_box(read);
-        let beside = uses.iter().map(neighbours).flat_map(|(newer, older)| [slot(newer), slot(older)]);
-        std::hint::black_box(beside.flatten().fold(0, |sum, slot| sum ^ slot.newer));
+        let beside = uses.iter().map(neighbours).flat_map(|beside| [slot(beside.newer), slot(beside.older)]);
+        std::hint::black_box(beside.flatten().fold(0, |sum, slot| sum ^ slot.beside.newer));
     }
 
     /// Returns the least recently used sealed slot that `busy` does not name.
     pub fn oldest_but(&self, mut busy: impl FnMut(SlotId) -> bool) -> Option<SlotId> {
-        let mut at = self.oldest;
+        let mut at = self.by_use.oldest();
         while at != NONE && busy(SlotId(at)) {
-            at = self.slots[at as usize].newer;
+            at = self.slots[at as usize].beside.newer;
         }
         (at != NONE).then_some(SlotId(at))
     }
@@ -239,7 +236,7 @@ impl SlotTable {
         // A slot of any other state is on a list already, or must not join this one.
         if entry.state == SlotState::Evicting {
             entry.state = SlotState::Sealed;
-            self.link_newest(slot.0);
+            self.by_use.link(&mut self.slots, slot.0);
         }
     }
 
@@ -295,7 +292,7 @@ impl SlotTable {
         if another {
             self.forget_refs(slot);
         }
-        self.link_newest(slot.0);
+        self.by_use.link(&mut self.slots, slot.0);
         true
     }
 
@@ -429,47 +426,40 @@ impl SlotTable {
 
     fn link_free(&mut self, i: u32) {
         let next = std::mem::replace(&mut self.free, i);
-        self.slots[i as usize].newer = NONE;
-        self.slots[i as usize].older = next;
+        self.slots[i as usize].beside = Neighbours { newer: NONE, older: next };
         if let Some(slot) = self.slots.get_mut(next as usize) {
-            slot.newer = i;
+            slot.beside.newer = i;
         }
         self.free_count += 1;
     }
 
     fn unlink_free(&mut self, i: u32) {
-        let (before, next) = (self.slots[i as usize].newer, self.slots[i as usize].older);
-        match self.slots.get_mut(before as usize) {
-            Some(slot) => slot.older = next,
-            None => self.free = next,
+        let left = self.slots[i as usize].beside;
+        match self.slots.get_mut(left.newer as usize) {
+            Some(slot) => slot.beside.older = left.older,
+            None => self.free = left.older,
         }
-        if let Some(slot) = self.slots.get_mut(next as usize) {
-            slot.newer = before;
+        if let Some(slot) = self.slots.get_mut(left.older as usize) {
+            slot.beside.newer = left.newer;
         }
         self.free_count -= 1;
     }
 
     fn unlink(&mut self, i: u32) {
-        let (newer, older) = (self.slots[i as usize].newer, self.slots[i as usize].older);
-        self.export.unlinks(i, newer);
-        match self.slots.get_mut(newer as usize) {
-            Some(slot) => slot.older = older,
-            None => self.newest = older,
-        }
-        match self.slots.get_mut(older as usize) {
-            Some(slot) => slot.newer = newer,
-            None => self.oldest = newer,
-        }
+        let left = self.by_use.unlink(&mut self.slots, i);
+        self.export.unlinks(i, left.newer);
+    }
+}
+
+impl Linked for Slot {
+    #[inline]
+    fn neighbours(&self) -> Neighbours {
+        self.beside
     }
 
-    fn link_newest(&mut self, i: u32) {
-        let before = std::mem::replace(&mut self.newest, i);
-        self.slots[i as usize].newer = NONE;
-        self.slots[i as usize].older = before;
-        match self.slots.get_mut(before as usize) {
-            Some(slot) => slot.newer = i,
-            None => self.oldest = i,
-        }
+    #[inline]
+    fn neighbours_mut(&mut self) -> &mut Neighbours {
+        &mut self.beside
     }
 }
 

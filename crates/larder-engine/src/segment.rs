@@ -1,7 +1,7 @@
-//! Open WEUs and their segments: appending records in RAM, closing segments, handing them to the
+//! Open slots and their segments: appending records in RAM, closing segments, handing them to the
 //! flash.
 //!
-//! A WEU's buffer is allocated once. Each closed segment is split off it and written without a
+//! A slot's buffer is allocated once. Each closed segment is split off it and written without a
 //! copy, while readers share it until the write is over.
 //!
 //! Invariants: a closed segment never changes. A slot is sealed when no useful room is left in it,
@@ -16,7 +16,7 @@ pub(crate) mod writer;
 
 use crate::{
     error::EngineError,
-    segment::open::{OpenWeu, Ready},
+    segment::open::{OpenSlot, Ready},
     segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity},
     shared::Shared,
     state::State,
@@ -65,7 +65,7 @@ enum Storing<'r, R> {
 }
 
 impl State {
-    /// Appends a record to the open WEU of its class. Returns `None` if no WEU is open, or it is
+    /// Appends a record to the open slot of its class. Returns `None` if no slot is open, or it is
     /// full (it is sealed then).
     fn append(&mut self, ready: &mut Ready<'_>, flash_tag: u64) -> Option<Place> {
         let (place, is_full) = self.writer.append(ready)?;
@@ -78,8 +78,8 @@ impl State {
         place
     }
 
-    /// Closes the open segment of `class` if it has records. A full WEU closes with it, or any WEU
-    /// if `seal` is set.
+    /// Closes the open segment of `class` if it has records. A full slot closes with it, or any if
+    /// `seal` is set.
     pub fn close_segment(&mut self, class: StreamClass, flash_tag: u64, seal: bool) {
         let durable_frame_seq = Some(self.log.area().durable_frame());
         let identify = |segment_seq| SegmentIdentity { flash_tag, segment_seq, durable_frame_seq };
@@ -88,9 +88,9 @@ impl State {
         }
     }
 
-    /// Opens a WEU for `record` if none of its class is open and a slot is free. If WEUs are
-    /// smaller than a record, it takes as many slots as the record needs.
-    fn open_weu(&mut self, ready: &Ready<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
+    /// Opens a slot for `record` if none of its class is open and a slot is free. If slots are
+    /// smaller than a record, it opens as many as the record needs.
+    fn open_slot(&mut self, ready: &Ready<'_>, store: &'static dyn Store, mut rules: PackingRules) -> bool {
         let (record, class) = (&ready.record, ready.record.class);
         if self.writer.is_open(class) {
             return true;
@@ -105,7 +105,7 @@ impl State {
         self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
         rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
-        self.writer.open(OpenWeu::new((slot, generation), class, store, rules));
+        self.writer.open(OpenSlot::new((slot, generation), class, store, rules));
         true
     }
 
@@ -131,7 +131,7 @@ impl Shared {
         self.geometry.store.packing(&self.geometry.layout)
     }
 
-    /// Appends a record to a WEU of its class, and decides with `decide` under the same lock.
+    /// Appends a record to a slot of its class, and decides with `decide` under the same lock.
     ///
     /// It waits for a slot if none is free. It asks `still_wanted` before each try, while the flash
     /// works.
@@ -220,7 +220,7 @@ impl Shared {
         Some(Ready::new(record, encoding, payload, self.geometry.store.is_full_with_one().then_some(unit)))
     }
 
-    /// Appends a record, opening a WEU for it if need be and the flash is not crowded. One lock
+    /// Appends a record, opening a slot for it if need be and the flash is not crowded. One lock
     /// covers both: a slot for one record is for this one.
     fn place(&self, state: &mut State, ready: &mut Ready<'_>, crowded: bool) -> Option<Place> {
         if let Some(place) = state.append(ready, self.geometry.flash_tag) {
@@ -230,8 +230,8 @@ impl Shared {
             return None;
         }
         let (store, rules) = (self.geometry.store, self.packing_rules());
-        let has_room = state.open_weu(ready, store, rules)
-            || self.reuse_freed(state, ready.record.lba) && state.open_weu(ready, store, rules);
+        let has_room = state.open_slot(ready, store, rules)
+            || self.reuse_freed(state, ready.record.lba) && state.open_slot(ready, store, rules);
         if !has_room {
             return None;
         }

@@ -54,10 +54,10 @@ impl SlotTable {
         let mut order = Vec::with_capacity(self.slots.len());
         let all = || 0..self.count();
         order.extend(all().filter(|&i| self.state(SlotId(i)) == SlotState::Evicting).map(|i| self.exported(i)));
-        let mut at = self.oldest;
+        let mut at = self.by_use.oldest();
         while let Some(slot) = self.slots.get(at as usize) {
             order.push(self.exported(at));
-            at = slot.newer;
+            at = slot.beside.newer;
         }
         let has_no_age = |&i: &u32| !matches!(self.state(SlotId(i)), SlotState::Sealed | SlotState::Evicting);
         order.extend(all().filter(has_no_age).map(|i| self.exported(i)));
@@ -80,11 +80,11 @@ impl SlotTable {
                 export.stage = Stage::Evicting(numbers.end);
                 if numbers.end == self.slots.len() {
                     export.stage = Stage::Listed;
-                    export.walk.begin(self.oldest, self.slots.len());
+                    export.walk.begin(self.by_use.oldest(), self.slots.len());
                 }
                 numbers.map(|i| i as u32).filter(|&i| self.state(SlotId(i)) == SlotState::Evicting).collect()
             }
-            Stage::Listed => export.walk.next(|i| self.slots[i as usize].newer).unwrap_or_else(|| {
+            Stage::Listed => export.walk.next(|i| self.slots[i as usize].beside.newer).unwrap_or_else(|| {
                 export.stage = Stage::Others(0);
                 Vec::new()
             }),

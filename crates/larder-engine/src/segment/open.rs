@@ -1,4 +1,4 @@
-//! An open WEU: records are appended to its segment until that closes.
+//! An open slot: records are appended to its segment until that closes.
 //!
 //! Invariants: the records lie in their order, and the bytes behind them are zeroes.
 //!
@@ -45,14 +45,14 @@ impl<'a> Ready<'a> {
     }
 }
 
-/// A WEU that is open for records.
-pub struct OpenWeu {
+/// A slot that is open for records.
+pub struct OpenSlot {
     pub(crate) slot: SlotId,
     generation: u32,
     class: StreamClass,
     pub(super) packer: SegmentPacker,
     pub(super) store: &'static dyn Store,
-    /// The rest of the WEU from the open segment's start on.
+    /// The rest of the slot from the open segment's start on.
     buf: IoBuf,
     records: Vec<RecordEntry>,
     /// Clean mappings into the open segment.
@@ -61,15 +61,15 @@ pub struct OpenWeu {
     pub commit_needs_it: bool,
 }
 
-impl OpenWeu {
+impl OpenSlot {
     /// Opens a slot.
     pub(super) fn new(
         (slot, generation): (SlotId, u32),
         class: StreamClass,
         store: &'static dyn Store,
         rules: PackingRules,
-    ) -> OpenWeu {
-        OpenWeu {
+    ) -> OpenSlot {
+        OpenSlot {
             slot,
             generation,
             class,
@@ -91,7 +91,7 @@ impl OpenWeu {
         self.slot == place.slot && self.generation == place.generation && place.offset >= self.packer.start()
     }
 
-    /// Returns the bytes of `range` of the WEU.
+    /// Returns the bytes of `range` of the slot.
     pub fn bytes(&self, range: Range<usize>) -> Option<&[u8]> {
         let start = self.packer.start() as usize;
         self.buf.get(range.start.checked_sub(start)?..range.end.checked_sub(start)?)
@@ -138,7 +138,7 @@ impl OpenWeu {
         })
     }
 
-    /// Closes the open segment. Returns it, and whether the WEU has room for another.
+    /// Closes the open segment. Returns it, and whether the slot has room for another.
     pub(super) fn close(&mut self, identity: SegmentIdentity) -> (InFlightSegment, bool) {
         let start = self.packer.start();
         let bytes = (self.packer.closed_end() - start) as usize;

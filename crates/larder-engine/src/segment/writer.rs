@@ -1,4 +1,4 @@
-//! The records that the flash may lack: in open WEUs, and in closed segments until their write is
+//! The records that the flash may lack: in open slots, and in closed segments until their write is
 //! over.
 //!
 //! Invariants: a slot is in memory while it is open, or a segment or the metadata slot of it is
@@ -9,7 +9,7 @@
 use crate::{
     in_flight::{InFlight, InFlightSegment},
     segment::{
-        open::{OpenWeu, Ready},
+        open::{OpenSlot, Ready},
         record::SegmentIdentity,
     },
 };
@@ -17,10 +17,10 @@ use larder_core::{Place, SlotId, StreamClass, region::RegionEntry};
 use larder_device::{IoBuf, SharedBuf};
 use larder_format::LogEntry;
 
-/// Open WEUs, segments in flight, and the outbox.
+/// Open slots, segments in flight, and the outbox.
 pub struct Writer {
     /// Clean, dirty.
-    open: [Option<OpenWeu>; 2],
+    open: [Option<OpenSlot>; 2],
     in_flight: InFlight,
     /// Numbers of the segments that wait for the flash device.
     outbox: Vec<u64>,
@@ -83,26 +83,26 @@ impl Writer {
         self.in_memory[slot.0 as usize] = is_in_memory;
     }
 
-    /// Returns whether a WEU of this class is open.
+    /// Returns whether a slot of this class is open.
     pub fn is_open(&self, class: StreamClass) -> bool {
         self.open[index(class)].is_some()
     }
 
     /// Returns whether a commit must close the open segment of this class.
     pub fn is_needed(&self, class: StreamClass) -> bool {
-        let needs = |open: &OpenWeu| class == StreamClass::Dirty || open.commit_needs_it;
+        let needs = |open: &OpenSlot| class == StreamClass::Dirty || open.commit_needs_it;
         self.open[index(class)].as_ref().is_some_and(needs)
     }
 
-    /// Takes over a WEU that was just opened.
-    pub(super) fn open(&mut self, weu: OpenWeu) {
-        self.in_memory[weu.slot.0 as usize] = true;
-        let class = index(weu.class());
-        self.open[class] = Some(weu);
+    /// Takes over a slot that was just opened.
+    pub(super) fn open(&mut self, open: OpenSlot) {
+        self.in_memory[open.slot.0 as usize] = true;
+        let class = index(open.class());
+        self.open[class] = Some(open);
     }
 
-    /// Appends a record to the open WEU of its class. Returns its place, and whether the WEU is
-    /// full. Without an open WEU it returns `None`.
+    /// Appends a record to the open slot of its class. Returns its place, and whether the slot is
+    /// full. Without an open slot it returns `None`.
     pub(super) fn append(&mut self, ready: &mut Ready<'_>) -> Option<(Option<Place>, bool)> {
         let open = self.open[index(ready.record.class)].as_mut()?;
         let place = open.append(ready);
@@ -110,7 +110,7 @@ impl Writer {
     }
 
     /// Closes the open segment of a class if it has records, under the identity that `identify`
-    /// gives its number. Returns the slot if the WEU is closed with it: it is full, or `seal` is
+    /// gives its number. Returns the slot if it is closed, too: it is full, or `seal` is
     /// set.
     pub(super) fn close(
         &mut self,
@@ -238,7 +238,7 @@ impl Writer {
     }
 }
 
-/// Returns the index of a class among the open WEUs.
+/// Returns the index of a class among the open slots.
 fn index(class: StreamClass) -> usize {
     match class {
         StreamClass::Clean => 0,
