@@ -65,6 +65,8 @@ pub struct OverSlots {
 pub struct OverBuckets {
     /// Makes an empty design, or returns an error for an impossible layout.
     pub make: MakeBucketed,
+    /// Returns an error for an impossible layout of so many slots.
+    pub check: fn(&DesignLayout, u64) -> Result<(), LayoutError>,
 }
 
 /// The constructor of an empty design over buckets.
@@ -87,6 +89,17 @@ pub struct DesignLayout {
 }
 
 impl NamedDesign {
+    /// Checks that it can be made for a layout of so many slots, without its tables.
+    ///
+    /// # Errors
+    /// As [`NamedDesign::make`].
+    pub fn check(&self, layout: &DesignLayout, slots: u64) -> Result<(), LayoutError> {
+        match self.over {
+            Over::Buckets(buckets) => (buckets.check)(layout, slots),
+            Over::Weus(_) | Over::Slots(_) => Ok(()),
+        }
+    }
+
     /// Makes an empty cache.
     ///
     /// # Errors

@@ -156,6 +156,11 @@ impl Watch {
         if self.is_well() { None } else { self.health.errors.lock().failing[LOOK].clone() }
     }
 
+    /// Returns whether the last write failed.
+    pub fn fails_writes(&self) -> bool {
+        !self.is_well() && self.health.errors.lock().failing[WRITE].is_some()
+    }
+
     /// Returns whether no kind of operation fails.
     fn is_well(&self) -> bool {
         !self.health.is_ill.load(Acquire)

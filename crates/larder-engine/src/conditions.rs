@@ -32,6 +32,8 @@ impl Shared {
             self.counters.origin_errors.fetch_add(1, Relaxed);
             self.conditions_changed();
             self.ask_origin_again();
+            // Its writes may be the only question to the origin.
+            self.signals.destage_wanted.notify();
         }
     }
 

@@ -137,6 +137,8 @@ pub struct Tuning {
     /// Limit of the wait of writes for which the flash has no space; after it the flash counts as
     /// failed. With `None`, they wait as long as the shortage lasts.
     pub flash_full_timeout: Option<Duration>,
+    /// Limit of the wait of an orderly end for the origin's change mark.
+    pub mark_wait_max: Duration,
     /// The listener to conditions: the cache reports each one when it is raised and when it is
     /// over.
     pub listener: Listener,
@@ -171,6 +173,7 @@ impl Default for Tuning {
             origin_watch: None,
             flash_watch: None,
             flash_full_timeout: None,
+            mark_wait_max: Duration::from_secs(5),
             listener: Listener::default(),
             progress: None,
             decisions: DecisionLog::default(),

@@ -67,6 +67,8 @@ pub fn plan(
         }
         error => error,
     })?;
+    let chunk_count = origin_bytes.div_ceil(u64::from(options.chunk_bytes));
+    design.check_layout(&designs::layout_of(&layout, chunk_count), layout.slot_count.into())?;
     Ok(Superblock {
         sequence: 1,
         flash_uuid: options.flash_uuid,
@@ -168,6 +170,16 @@ pub async fn create(
 mod tests {
     use super::*;
     use crate::designs::DESIGNS;
+
+    #[test]
+    fn a_layout_that_no_opening_takes_is_refused() {
+        let design = DESIGNS.iter().find(|design| design.name == "austere").expect("the design");
+        let mut options = CreateOptions { design: design.id, chunk_bytes: 4096, ..CreateOptions::default() };
+        design.fit(&mut options);
+        let refused = plan(1200 << 30, 4096, 1500 << 30, &options).expect_err("too many entries").to_string();
+        assert!(refused.contains("1084655616 LBA entries are too many"), "{refused}");
+        assert!(plan(1100 << 30, 4096, 1500 << 30, &options).is_ok());
+    }
 
     /// For any asked size, a cache of the named size is made, and a cache of one slot less is not.
     #[test]

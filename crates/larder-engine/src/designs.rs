@@ -79,6 +79,14 @@ impl EngineDesign {
         self.store.index_bytes_max(chunk_bytes)
     }
 
+    /// Checks a layout of so many slots.
+    ///
+    /// # Errors
+    /// As [`EngineDesign::make`].
+    pub fn check_layout(&self, layout: &DesignLayout, slots: u64) -> Result<(), EngineError> {
+        self.design.check(layout, slots).map_err(|error| EngineError::Invalid(error.to_string()))
+    }
+
     /// Returns an empty cache.
     ///
     /// # Errors

@@ -122,15 +122,18 @@ impl Shared {
         }
     }
 
-    /// Returns whether the low watermark is passed.
+    /// Returns whether the low watermark is passed, or the origin is to be asked for a write.
     fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
         if self.loses_flash(state) {
             // All readable data must reach the origin.
             return dirty.chunks > state.lost.len() as u64 || self.owed(state).runs > 0;
         }
-        self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
-            || self.owed(state).runs >= self.geometry.zero_ranges_max / 4
+        // A write is the only question to an origin whose writes fail: its success ends that.
+        let owed = self.owed(state);
+        self.origin_watch.fails_writes() && (owed.chunks > state.lost.len() as u64 || owed.runs > 0)
+            || self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
+            || owed.runs >= self.geometry.zero_ranges_max / 4
             || self.kept_runs_to_give(state) > 0
             || self.too_dirty(state)
     }

@@ -93,7 +93,7 @@ pub struct Raised {
     pub dirty_bytes: u64,
     /// The number of the flash's newest superblock then; 0 if the note tells none.
     pub superblock_sequence: u64,
-    /// The origin has all data that the flash calls dirty ([`FenceKeeper::note_destaged`]).
+    /// The origin has all data that the flash calls dirty ([`Note::Destaged`]).
     pub is_destaged: bool,
 }
 

@@ -23,7 +23,7 @@ impl Shared {
     ///
     /// # Errors
     /// Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode
-    /// without dirty data is in force then. Only its note is missing; setting it again notes it.
+    /// without dirty data is in force then. Only its note is missing, and is tried again.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
         let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
@@ -54,8 +54,18 @@ impl Shared {
         held: Ticket,
         _switching: (Switching, Ticket),
     ) -> Result<(), EngineError> {
-        self.switch_to(mode, asker, held).await?;
-        if mode == WriteMode::Back { Ok(()) } else { self.note_mode(mode).await }
+        let switched = self.switch_to(mode, asker, held).await;
+        let noted = match mode {
+            WriteMode::Back => switched,
+            _ => {
+                switched?;
+                self.note_mode(mode).await
+            }
+        };
+        if noted.is_err() {
+            self.note_mode_in_background();
+        }
+        noted
     }
 
     /// Makes the mode in force durable, if it may not be.

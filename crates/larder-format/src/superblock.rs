@@ -11,8 +11,10 @@
 //! number.
 
 mod noted;
+mod twins;
 
 pub use noted::{DurableFrame, OriginState};
+pub use twins::{Chosen, choose};
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
@@ -111,17 +113,6 @@ pub struct Superblock {
     pub log_start: LogStart,
     /// The sequence number of the first entry at `log_start`.
     pub entry_seq_next: u64,
-}
-
-/// The better twin.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Chosen {
-    /// Its fields.
-    pub superblock: Superblock,
-    /// Number of this twin: 0 for A, 1 for B.
-    pub twin: usize,
-    /// The other twin, if it is damaged, older or different, and is to be written again.
-    pub repair: Option<usize>,
 }
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -446,29 +437,6 @@ impl Superblock {
             log_start: LogStart { offset_in_log: raw.log_start_offset.get(), frame_seq: raw.log_start_frame_seq.get() },
             entry_seq_next: raw.entry_seq_next.get(),
         })
-    }
-}
-
-/// Returns the newest valid twin of the two, given the bytes of each.
-///
-/// # Errors
-/// - When neither is valid, the more telling of their two errors.
-/// - [`FormatError::NewerVersion`] when either twin says so: then a newer Larder left the other
-///   twin behind.
-/// - [`FormatError::Foreign`] when both are valid but of different flashes: a creation that did not
-///   finish.
-pub fn choose(a: &[u8], b: &[u8]) -> Result<Chosen, FormatError> {
-    match (Superblock::decode(a), Superblock::decode(b)) {
-        (Err(newer @ FormatError::NewerVersion { .. }), _) | (_, Err(newer @ FormatError::NewerVersion { .. })) => {
-            Err(newer)
-        }
-        (Ok(a), Ok(b)) if a.flash_uuid != b.flash_uuid => Err(FormatError::Foreign(STRUCTURE)),
-        (Ok(a), Ok(b)) if a == b => Ok(Chosen { superblock: a, twin: 0, repair: None }),
-        (Ok(a), Ok(b)) if b.sequence > a.sequence => Ok(Chosen { superblock: b, twin: 1, repair: Some(0) }),
-        (Ok(a), _) => Ok(Chosen { superblock: a, twin: 0, repair: Some(1) }),
-        (Err(_), Ok(b)) => Ok(Chosen { superblock: b, twin: 1, repair: Some(0) }),
-        (Err(FormatError::BadMagic(_) | FormatError::Truncated { .. }), Err(b)) => Err(b),
-        (Err(a), Err(_)) => Err(a),
     }
 }
 

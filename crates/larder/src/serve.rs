@@ -219,6 +219,8 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
         durable_writes: args.durable_writes,
         origin_timeout: args.origin_limits.origin_timeout,
         flash_full_timeout: args.flash_full_timeout,
+        // The rest of the end has the other half.
+        mark_wait_max: Tuning::default().mark_wait_max.min(end_timeout(args) / 2),
         trim: args.trim.into(),
         listener: lines::of_server(),
         ..Tuning::default()

@@ -19,7 +19,7 @@ use serde_json::json;
 /// Runs the command.
 ///
 /// # Errors
-/// One sentence; then the old mode stays.
+/// One sentence, which says the mode from then on.
 pub fn run(args: &SetArgs) -> Outcome {
     let name = mode_name(args.mode.into());
     if let Reached::Alone(flash) =
@@ -43,11 +43,15 @@ pub fn run(args: &SetArgs) -> Outcome {
 pub fn set_mode(cache: &Cache, name: &str) -> client::Reply {
     let mode = ModeArg::from_str(name, false)
         .map_err(|_| format!("no mode is called {name}: write write-back, write-through or write-around"))?;
-    let (mode, stays) = (WriteMode::from(mode), "the mode stays as it was");
+    let mode = WriteMode::from(mode);
+    let stays = || match cache.mode() == mode {
+        true => format!("the mode is {name} from now on, and its note is missing and tried again"),
+        false => "the mode stays as it was".to_owned(),
+    };
     // In the other modes the origin is said to be complete.
     if mode != WriteMode::Back && mode != cache.mode() {
-        refuse_unlinked_origin(cache).map_err(|why| format!("{stays}: {why}"))?;
+        refuse_unlinked_origin(cache).map_err(|why| format!("{}: {why}", stays()))?;
     }
-    block_on(cache.set_mode(mode)).map_err(|error| format!("{stays}: {error}"))?;
+    block_on(cache.set_mode(mode)).map_err(|error| format!("{}: {error}", stays()))?;
     Ok(json!({ "mode": mode_name(cache.mode()) }))
 }

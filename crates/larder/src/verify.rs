@@ -28,7 +28,8 @@ use larder_device::driver::block_on;
 use std::{io::IsTerminal, path::Path};
 
 /// The text that replaces "nothing is lost" after a crash.
-const UNCONFIRMED: &str = "that the log was whole to its end cannot be confirmed, for the last end was no orderly one";
+const UNCONFIRMED: &str =
+    "that the log was whole to its end cannot be confirmed, for no two superblocks say that the last end was orderly";
 
 /// Runs the command.
 ///

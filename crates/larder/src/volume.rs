@@ -21,7 +21,7 @@ use crate::{
     run_dir::RUN_DIR_ENV,
     state_dir::StateDir,
     steps::Steps,
-    waiting::saying_why,
+    waiting::{saying_which, saying_why},
 };
 use larder_device::{
     IoErrorKind, Runtime,
@@ -139,7 +139,8 @@ impl StateArgs<'_> {
     /// # Errors
     /// A sentence.
     pub fn apply(&self, flash: &Flash, tuning: Tuning) -> Outcome<Tuning> {
-        let state = StateDir::open(self.dir, &flash.path, &flash.superblock, self.adopt)?;
+        let open = || StateDir::open(self.dir, &flash.path, &flash.superblock, self.adopt);
+        let state = saying_which("the state directory", open)?;
         let state = state.map(|state| match self.steps {
             Some(steps) => state.among(steps),
             None => state,

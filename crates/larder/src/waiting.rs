@@ -18,6 +18,9 @@ use std::{
 /// The wait before a command asks for the reason, and the pause between two such questions.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
+/// The warnings that may keep a request waiting: a switch of the mode waits for its note.
+const KEEPS_NOTES: [&str; 1] = ["superblock_unnoted"];
+
 /// The longest time in which the server tells its status.
 const STATUS_TIME_MAX: Duration = Duration::from_secs(2);
 
@@ -81,7 +84,9 @@ fn why(flash_uuid: &[u8; 16]) -> Vec<(String, String)> {
 fn reasons(status: &Value) -> impl Iterator<Item = (String, String)> {
     let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let keeps = conditions.iter().filter(move |condition| text(condition, "severity") == "degraded");
+    let keeps = conditions.iter().filter(move |condition| {
+        text(condition, "severity") == "degraded" || KEEPS_NOTES.contains(&text(condition, "name").as_str())
+    });
     keeps.map(move |condition| (text(condition, "name"), text(condition, "what"))).collect::<Vec<_>>().into_iter()
 }
 
@@ -95,8 +100,11 @@ mod tests {
         let status = json!({ "conditions": [
             { "name": "origin_hangs", "severity": "degraded", "what": "the origin hangs" },
             { "name": "switching_mode", "severity": "notice", "what": "the mode is being switched" },
+            { "name": "superblock_repaired", "severity": "warning", "what": "a twin was damaged" },
+            { "name": "superblock_unnoted", "severity": "warning", "what": "the state directory hangs" },
         ] });
-        assert_eq!(reasons(&status).collect::<Vec<_>>(), [("origin_hangs".to_owned(), "the origin hangs".to_owned())]);
+        let names: Vec<String> = reasons(&status).map(|(name, _)| name).collect();
+        assert_eq!(names, ["origin_hangs", "superblock_unnoted"]);
         assert_eq!(reasons(&Value::Null).count(), 0);
     }
 }

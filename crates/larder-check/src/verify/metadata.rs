@@ -352,8 +352,12 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
         }
         None => format!("neither the superblock nor anything in a {} names a frame as durable", report.slot),
     };
+    let why = match report.clean_shutdown {
+        true => "one superblock alone says that the last end was orderly",
+        false => "the last end was no orderly one",
+    };
     report.note(format!(
-        "the end of the log cannot be confirmed, for the last end was no orderly one: frame {} is the last that is there, and \
+        "the end of the log cannot be confirmed, for {why}: frame {} is the last that is there, and \
          {named}; frames that were lost behind both, and what was flushed with them, would leave no trace",
         report.log_frame_last
     ));

@@ -112,6 +112,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes for each address that it has room for, and metadata on flash",
     over: Over::Buckets(OverBuckets {
         make: |config, layout| Ok(Box::new(Bucketed::new(BucketedConfig::of(config, layout))?)),
+        check: |layout, slots| Ok(AustereConfig::of_layout(layout, slots).buckets().map(drop)?),
     }),
 };
 

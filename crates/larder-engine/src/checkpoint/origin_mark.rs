@@ -8,21 +8,18 @@
 
 use crate::{shared::Shared, sync::either};
 use larder_device::ChangeMark;
-use std::time::Duration;
-
-/// The time that an end waits for the mark.
-const WAIT_MAX: Duration = Duration::from_secs(5);
 
 impl Shared {
     /// Returns the origin's mark for the superblock of an orderly end. A missing one is told at
     /// once, for no later look may come.
     pub(super) async fn mark_of_origin(&self) -> Option<ChangeMark> {
+        let wait_max = self.tuning.mark_wait_max;
         let (asked, mut answer) = (self.origin.change_mark(), None);
-        either(async { answer = Some(asked.await) }, self.runtime.delay(WAIT_MAX)).await;
+        either(async { answer = Some(asked.await) }, self.runtime.delay(wait_max)).await;
         let why = match answer {
             Some(Ok(mark)) => return mark,
             Some(Err(error)) => error.to_string(),
-            None => format!("it has not answered for {} s", WAIT_MAX.as_secs()),
+            None => format!("it has not answered for {:.1} s", wait_max.as_secs_f32()),
         };
         self.missing_mark.note(why);
         self.tell_conditions_now();

@@ -28,6 +28,8 @@ struct NotesState {
     asked: u64,
     /// The keeper refused the last note, for this reason.
     refused: Option<String>,
+    /// The keeper has another mode than the cache.
+    owes_mode: bool,
 }
 
 /// The task that makes notes, until it is over or dropped.
@@ -69,6 +71,17 @@ impl Notes {
         state.refused = None;
     }
 
+    /// Notes that the keeper has this number, and the mode.
+    pub fn keep_mode(&self, sequence: u64) {
+        self.keep(sequence);
+        self.state.lock().owes_mode = false;
+    }
+
+    /// Notes that the keeper lacks the mode in force.
+    pub fn owe_mode(&self) {
+        self.state.lock().owes_mode = true;
+    }
+
     /// Notes that the keeper refused a note, for this reason.
     pub fn refuse(&self, why: String) {
         self.state.lock().refused = Some(why);
@@ -97,17 +110,18 @@ impl Notes {
 }
 
 impl NoteTask<'_> {
-    /// Returns the number to note: the newest one, unless the keeper has it or `is_closing`. Then
-    /// the task is over, and the next number begins another one.
-    pub fn next(&mut self, newest: impl Fn() -> u64, is_closing: impl Fn() -> bool) -> Option<u64> {
+    /// Returns the number to note, and whether the mode goes with it. The number is the newest one,
+    /// unless the keeper has both or `is_closing`. Then the task is over, and the next number
+    /// begins another one.
+    pub fn next(&mut self, newest: impl Fn() -> u64, is_closing: impl Fn() -> bool) -> Option<(u64, bool)> {
         let mut state = self.notes.state.lock();
         let sequence = newest();
-        if state.noted >= sequence || is_closing() {
+        if state.noted >= sequence && !state.owes_mode || is_closing() {
             // Under the lock: a number that comes from here on finds no task.
             (state.is_busy, self.is_over) = (false, true);
             return None;
         }
-        Some(sequence)
+        Some((sequence, state.owes_mode))
     }
 }
 

@@ -17,6 +17,7 @@ use crate::{
     fence::{FenceKeeper, Note},
     shared::Shared,
 };
+use larder_core::Lba;
 use larder_device::IoFuture;
 use larder_format::{Superblock, WriteMode};
 use std::{sync::Arc, time::Duration};
@@ -53,11 +54,15 @@ impl Shared {
     async fn note_until_newest(&self, keeper: Arc<dyn FenceKeeper>) {
         let mut task = self.notes.task();
         let newest = || self.superblock.durable_sequence();
-        while let Some(sequence) = task.next(newest, || self.is_closing()) {
-            match self.note_with(&keeper, Note::Newest(sequence)).await {
+        while let Some((sequence, with_mode)) = task.next(newest, || self.is_closing()) {
+            let noted = match with_mode {
+                true => self.note_mode_in_turn().await,
+                false => self.note_with(&keeper, Note::Newest(sequence)).await.map_err(EngineError::State),
+            };
+            match noted {
                 Ok(()) => self.notes.keep(sequence),
                 Err(why) => {
-                    self.notes.refuse(why);
+                    self.notes.refuse(why.to_string());
                     self.conditions_changed();
                     let _ = self.unless_closing(self.runtime.delay(RETRY)).await;
                 }
@@ -84,8 +89,20 @@ impl Shared {
         let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };
         let sequence = self.superblock.durable_sequence();
         self.note_with(keeper, Note::Mode(mode, sequence)).await.map_err(EngineError::State)?;
-        self.notes.keep(sequence);
+        self.notes.keep_mode(sequence);
         Ok(())
+    }
+
+    /// Tells the keeper the mode in force, and lets no switch begin meanwhile.
+    async fn note_mode_in_turn(&self) -> Result<(), EngineError> {
+        let _turn = self.mode_switches.ask(Lba(0), 1).granted().await;
+        self.note_mode(self.mode.get()).await
+    }
+
+    /// Has the mode in force noted in the background, because the keeper may have another one.
+    pub(crate) fn note_mode_in_background(self: &Arc<Self>) {
+        self.notes.owe_mode();
+        self.note_in_background();
     }
 
     /// Waits until no note is under way in a cache that is closing.
@@ -111,8 +128,8 @@ impl Shared {
                 waited.as_secs()
             ),
             (_, refused) => format!(
-                "the newest superblock is not noted ({}): a copy of the flash from before it would be believed; the note \
-                 is tried again",
+                "the newest superblock, or the mode, is not noted ({}): a copy of the flash from before it would be \
+                 believed; the note is tried again",
                 refused?
             ),
         };

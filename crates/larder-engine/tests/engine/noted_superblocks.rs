@@ -182,6 +182,23 @@ fn a_switch_whose_note_hangs_holds_no_write() {
     }
 }
 
+/// The keeper gets the mode once it takes notes again.
+#[test]
+fn a_mode_whose_note_was_refused_is_noted_later() {
+    for to in [WriteMode::Through, WriteMode::Around] {
+        let (world, fence) = world(10, Schedule::Timed);
+        wait(&world);
+        fence.break_down(true);
+        world.run(world.cache().set_mode(to)).expect_err("the note is refused");
+        assert_eq!((world.status().mode, fence.mode()), (mode_name(to), Some(WriteMode::Back)));
+        wait(&world);
+        assert!(is_told(&world));
+        fence.break_down(false);
+        wait(&world);
+        assert!(fence.mode() == Some(to) && !is_told(&world));
+    }
+}
+
 /// The mark of the orderly end is on the flash then, and no note comes after the end.
 #[test]
 fn an_end_waits_for_a_note_behind_its_checkpoint() {

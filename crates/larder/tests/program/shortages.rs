@@ -184,8 +184,8 @@ fn a_full_origin_is_told_and_heals() {
     });
 
     fs::remove_file(filler).expect("the filler");
-    volume.flush();
     told(&server, "condition cleared: origin_full");
+    volume.flush();
     assert_eq!(volume.number("dirty_bytes"), 0);
     let found = fs::read(&origin).expect("the origin");
     (0..64).for_each(|number| {
