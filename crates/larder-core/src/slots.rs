@@ -61,8 +61,8 @@ struct Slot {
     unheard: bool,
     refs: u32,
     dirty_refs: u32,
-    /// Neighbours on the list by last use. A free slot's neighbours are on the free list: `older` is
-    /// the next, `newer` the previous.
+    /// Neighbours on the list by last use. A free slot's neighbours are on the free list: `older`
+    /// is the next, `newer` the previous.
     beside: Neighbours,
     /// Back pointers that the last compaction kept.
     back_kept: u32,
