@@ -61,6 +61,7 @@ impl Shared {
             };
             match noted {
                 Ok(()) => self.notes.keep(sequence),
+                Err(EngineError::Closed) => {}
                 Err(why) => {
                     self.notes.refuse(why.to_string());
                     self.conditions_changed();
@@ -94,8 +95,13 @@ impl Shared {
     }
 
     /// Tells the keeper the mode in force, and lets no switch begin meanwhile.
+    ///
+    /// # Errors
+    /// [`EngineError::Closed`] if the cache begins to close first. A switch that holds the turn may
+    /// wait for the ticket of the end, which waits for this note.
     async fn note_mode_in_turn(&self) -> Result<(), EngineError> {
-        let _turn = self.mode_switches.ask(Lba(0), 1).granted().await;
+        let turn = self.mode_switches.ask(Lba(0), 1).granted();
+        let Some(_turn) = self.unless_closing(turn).await else { return Err(EngineError::Closed) };
         self.note_mode(self.mode.get()).await
     }
 
