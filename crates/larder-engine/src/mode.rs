@@ -26,7 +26,8 @@ impl Shared {
     /// without dirty data is in force then. Only its note is missing, and is tried again.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
-        let turn = self.mode_switches.ask(Lba(0), 1).granted().await;
+        let ticket = self.mode_switches.ask(Lba(0), 1).granted().await;
+        let turn = Arc::new(Turn { shared: self.clone(), _ticket: ticket });
         let (this, asker) = (self.clone(), asker.clone());
         if self.mode.get() == mode {
             return self.to_its_end(async move { this.set_again(mode, turn).await }).await;
@@ -34,8 +35,8 @@ impl Shared {
         self.refuse_if_flash_failed()?;
         let switching = Switching::begin(self, mode);
         if mode == WriteMode::Back {
-            let this = self.clone();
-            self.to_its_end(async move { this.note_mode(mode).await }).await?;
+            let (this, turn) = (self.clone(), turn.clone());
+            self.to_its_end(async move { this.set_note(mode, turn).await }).await?;
         } else {
             self.destage_all(Reach::All).await;
         }
@@ -52,29 +53,24 @@ impl Shared {
         mode: WriteMode,
         asker: &Asker,
         held: Ticket,
-        _switching: (Switching, Ticket),
+        (_switching, turn): (Switching, Arc<Turn>),
     ) -> Result<(), EngineError> {
-        let switched = self.switch_to(mode, asker, held).await;
-        let noted = match mode {
-            WriteMode::Back => switched,
-            _ => {
-                switched?;
-                self.note_mode(mode).await
-            }
-        };
-        if noted.is_err() {
-            self.note_mode_in_background();
-        }
-        noted
+        self.switch_to(mode, asker, held).await?;
+        if mode == WriteMode::Back { Ok(()) } else { self.set_note(mode, turn).await }
+    }
+
+    /// Notes the mode, and keeps the turn meanwhile.
+    async fn set_note(self: &Arc<Self>, mode: WriteMode, _turn: Arc<Turn>) -> Result<(), EngineError> {
+        self.note_mode(mode).await
     }
 
     /// Makes the mode in force durable, if it may not be.
-    async fn set_again(self: &Arc<Self>, mode: WriteMode, _turn: Ticket) -> Result<(), EngineError> {
+    async fn set_again(self: &Arc<Self>, mode: WriteMode, turn: Arc<Turn>) -> Result<(), EngineError> {
         // A switch that failed may have left another mode in a twin, and this one may have no note.
         if self.superblock.is_uncertain() {
             self.update_superblock(|superblock| superblock.mode = mode).await?;
         }
-        self.note_mode(mode).await
+        self.set_note(mode, turn).await
     }
 
     /// Switches the mode without a write under way: `_held` is over all chunks.
@@ -106,6 +102,19 @@ impl Shared {
             Some(error) => Err(EngineError::FlashFailed(error.clone())),
             None => Ok(()),
         }
+    }
+}
+
+/// A turn to switch the mode. When it is over, however, the keeper of the fence is to have the mode
+/// in force: a switch may fail, or be given up, behind its note.
+struct Turn {
+    shared: Arc<Shared>,
+    _ticket: Ticket,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.shared.note_mode_in_background();
     }
 }
 

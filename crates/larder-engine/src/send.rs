@@ -17,7 +17,7 @@ use std::sync::{Arc, atomic::Ordering::*};
 
 /// A closed segment, or a metadata slot that changed, on its way to the flash.
 pub(crate) struct Outgoing {
-    what: ToSend,
+    content: ToSend,
     /// The slot was freed before a restart: its trim may not have reached the device.
     untrimmed: bool,
     turn: Ticket,
@@ -35,15 +35,16 @@ impl Shared {
     /// The turns are asked for under the lock, so that a slot's segments are written in their
     /// order.
     pub(crate) fn take_outbox(&self, state: &mut State) -> Vec<Outgoing> {
-        let outbox = state.writer.take_outbox();
-        let with_turn = |what: ToSend| {
-            let (turn, untrimmed) = match what.is_entry {
-                true => (self.region_turn(what.slot), false),
-                false => (self.slot_turns.ask(Lba(what.slot.0.into()), 1), state.writer.take_untrimmed(what.slot)),
+        let mut outgoing = Vec::new();
+        while let Some(content) = state.writer.next_to_send() {
+            let slot = content.slot;
+            let (turn, untrimmed) = match content.is_entry {
+                true => (self.region_turn(slot), false),
+                false => (self.slot_turns.ask(Lba(slot.0.into()), 1), state.writer.take_untrimmed(slot)),
             };
-            Outgoing { what, untrimmed, turn }
-        };
-        outbox.into_iter().map(with_turn).collect()
+            outgoing.push(Outgoing { content, untrimmed, turn });
+        }
+        outgoing
     }
 
     /// Hands taken segments and metadata slots to the flash device.
@@ -55,7 +56,7 @@ impl Shared {
     }
 
     async fn write_out(self: &Arc<Self>, outgoing: Outgoing) {
-        let Outgoing { what: ToSend { seq, slot, start, data, is_entry }, untrimmed, turn } = outgoing;
+        let Outgoing { content: ToSend { seq, slot, start, data, is_entry }, untrimmed, turn } = outgoing;
         let _turn = turn.granted().await;
         let bytes = data.len() as u64;
         let result = match is_entry {

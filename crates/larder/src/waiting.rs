@@ -18,8 +18,8 @@ use std::{
 /// The wait before a command asks for the reason, and the pause between two such questions.
 const ASK_EVERY: Duration = Duration::from_secs(2);
 
-/// The warnings that may keep a request waiting: a switch of the mode waits for its note.
-const KEEPS_NOTES: [&str; 1] = ["superblock_unnoted"];
+/// The warning that may keep a request waiting: a switch of the mode waits for its note.
+const UNNOTED: &str = "superblock_unnoted";
 
 /// The longest time in which the server tells its status.
 const STATUS_TIME_MAX: Duration = Duration::from_secs(2);
@@ -28,21 +28,11 @@ const STATUS_TIME_MAX: Duration = Duration::from_secs(2);
 ///
 /// Meanwhile it prints the reasons of a long wait.
 pub fn saying_why<T>(flash_uuid: &[u8; 16], ask: impl FnOnce() -> T) -> T {
-    std::thread::scope(|scope| {
-        let (over, is_over) = channel::<()>();
-        scope.spawn(move || {
-            let mut said = BTreeSet::new();
-            while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                for (name, what) in why(flash_uuid) {
-                    if said.insert(name) {
-                        output::note(&format!("waiting: {what}"));
-                    }
-                }
-            }
-        });
-        let answer = ask();
-        drop(over);
-        answer
+    let mut said = BTreeSet::new();
+    beside(ask, || {
+        let news = why(flash_uuid).into_iter().filter(|(name, _)| said.insert(name.clone()));
+        news.for_each(|(_, what)| output::note(&format!("waiting: {what}")));
+        true
     })
 }
 
@@ -50,15 +40,20 @@ pub fn saying_why<T>(flash_uuid: &[u8; 16], ask: impl FnOnce() -> T) -> T {
 ///
 /// After a while it prints that the device does not answer.
 pub fn saying_which<T>(device: &str, act: impl FnOnce() -> T) -> T {
+    beside(act, || {
+        output::note(&format!("waiting: {device} has not answered for {} s", ASK_EVERY.as_secs()));
+        false
+    })
+}
+
+/// Calls `act`, and beside it `look` each [`ASK_EVERY`], until `look` returns false.
+///
+/// Without another thread the wait is silent.
+fn beside<T>(act: impl FnOnce() -> T, mut look: impl FnMut() -> bool + Send) -> T {
     std::thread::scope(|scope| {
         let (over, is_over) = channel::<()>();
-        let say = move || {
-            if is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) {
-                output::note(&format!("waiting: {device} has not answered for {} s", ASK_EVERY.as_secs()));
-            }
-        };
-        // Without another thread the wait is silent.
-        let _ = std::thread::Builder::new().spawn_scoped(scope, say);
+        let looks = move || while is_over.recv_timeout(ASK_EVERY) == Err(RecvTimeoutError::Timeout) && look() {};
+        let _ = std::thread::Builder::new().spawn_scoped(scope, looks);
         let done = act();
         drop(over);
         done
@@ -84,9 +79,9 @@ fn why(flash_uuid: &[u8; 16]) -> Vec<(String, String)> {
 fn reasons(status: &Value) -> impl Iterator<Item = (String, String)> {
     let conditions = status.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     let text = |condition: &Value, key: &str| condition.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let keeps = conditions.iter().filter(move |condition| {
-        text(condition, "severity") == "degraded" || KEEPS_NOTES.contains(&text(condition, "name").as_str())
-    });
+    let keeps = conditions
+        .iter()
+        .filter(move |condition| text(condition, "severity") == "degraded" || text(condition, "name") == UNNOTED);
     keeps.map(move |condition| (text(condition, "name"), text(condition, "what"))).collect::<Vec<_>>().into_iter()
 }
 

@@ -6,6 +6,7 @@
 //! It does not ask the keeper; [`noting`](crate::fence::noting) does.
 
 use crate::sync::Notify;
+use larder_format::WriteMode;
 use parking_lot::Mutex;
 use std::time::Duration;
 
@@ -22,13 +23,13 @@ struct NotesState {
     noted: u64,
     /// A task makes notes.
     is_busy: bool,
-    /// The times since which the keeper owes an answer, with the number of the note.
-    owed: Vec<(u64, Duration)>,
-    /// Notes that were asked for.
-    asked: u64,
+    /// The times since which the keeper owes an answer, one for each note under way.
+    owed: Vec<Duration>,
     /// The keeper refused the last note, for this reason.
     refused: Option<String>,
-    /// The keeper has another mode than the cache.
+    /// The mode that the keeper has; `None` while it may have either of two.
+    mode: Option<WriteMode>,
+    /// The mode in force is to be noted with the next number.
     owes_mode: bool,
 }
 
@@ -41,17 +42,14 @@ pub struct NoteTask<'a> {
 /// A note that the keeper has not answered, until this is dropped.
 pub struct Owed<'a> {
     notes: &'a Notes,
-    number: u64,
+    since: Duration,
 }
 
 impl Notes {
     /// Counts a note that is under way from now on.
     pub fn owe(&self, now: Duration) -> Owed<'_> {
-        let mut state = self.state.lock();
-        state.asked += 1;
-        let number = state.asked;
-        state.owed.push((number, now));
-        Owed { notes: self, number }
+        self.state.lock().owed.push(now);
+        Owed { notes: self, since: now }
     }
 
     /// Returns true if the caller is to begin a task that makes notes, for there is none.
@@ -71,15 +69,24 @@ impl Notes {
         state.refused = None;
     }
 
-    /// Notes that the keeper has this number, and the mode.
-    pub fn keep_mode(&self, sequence: u64) {
-        self.keep(sequence);
-        self.state.lock().owes_mode = false;
+    /// Notes that the keeper is asked to take a mode.
+    pub fn mode_is_asked(&self) {
+        self.state.lock().mode = None;
     }
 
-    /// Notes that the keeper lacks the mode in force.
-    pub fn owe_mode(&self) {
-        self.state.lock().owes_mode = true;
+    /// Notes that the keeper has this number and this mode.
+    pub fn keep_mode(&self, sequence: u64, mode: WriteMode) {
+        self.keep(sequence);
+        let mut state = self.state.lock();
+        (state.mode, state.owes_mode) = (Some(mode), false);
+    }
+
+    /// Has the mode in force noted with the next number, unless the keeper has it. Returns whether
+    /// it is to be noted.
+    pub fn owe_mode(&self, in_force: WriteMode) -> bool {
+        let mut state = self.state.lock();
+        state.owes_mode |= state.mode != Some(in_force);
+        state.owes_mode
     }
 
     /// Notes that the keeper refused a note, for this reason.
@@ -91,8 +98,7 @@ impl Notes {
     /// note.
     pub fn trouble(&self, now: Duration) -> (Duration, Option<String>) {
         let state = self.state.lock();
-        let oldest = state.owed.iter().map(|(_, since)| *since).min();
-        let waited = oldest.map_or(Duration::ZERO, |since| now.saturating_sub(since));
+        let waited = state.owed.iter().min().map_or(Duration::ZERO, |&since| now.saturating_sub(since));
         (waited, state.refused.clone())
     }
 
@@ -127,7 +133,8 @@ impl NoteTask<'_> {
 
 impl Drop for Owed<'_> {
     fn drop(&mut self) {
-        self.notes.state.lock().owed.retain(|(number, _)| *number != self.number);
+        let owed = &mut self.notes.state.lock().owed;
+        owed.iter().position(|since| *since == self.since).map(|at| owed.swap_remove(at));
     }
 }
 

@@ -57,11 +57,10 @@ impl Shared {
         while let Some((sequence, with_mode)) = task.next(newest, || self.is_closing()) {
             let noted = match with_mode {
                 true => self.note_mode_in_turn().await,
-                false => self.note_with(&keeper, Note::Newest(sequence)).await.map_err(EngineError::State),
+                false => self.note_number(&keeper, sequence).await,
             };
             match noted {
-                Ok(()) => self.notes.keep(sequence),
-                Err(EngineError::Closed) => {}
+                Ok(()) | Err(EngineError::Closed) => {}
                 Err(why) => {
                     self.notes.refuse(why.to_string());
                     self.conditions_changed();
@@ -69,6 +68,12 @@ impl Shared {
                 }
             }
         }
+    }
+
+    async fn note_number(&self, keeper: &Arc<dyn FenceKeeper>, sequence: u64) -> Result<(), EngineError> {
+        self.note_with(keeper, Note::Newest(sequence)).await.map_err(EngineError::State)?;
+        self.notes.keep(sequence);
+        Ok(())
     }
 
     /// Makes a note, and returns when the keeper has answered. The note's age shows meanwhile.
@@ -89,8 +94,9 @@ impl Shared {
     pub(crate) async fn note_mode(&self, mode: WriteMode) -> Result<(), EngineError> {
         let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };
         let sequence = self.superblock.durable_sequence();
+        self.notes.mode_is_asked();
         self.note_with(keeper, Note::Mode(mode, sequence)).await.map_err(EngineError::State)?;
-        self.notes.keep_mode(sequence);
+        self.notes.keep_mode(sequence, mode);
         Ok(())
     }
 
@@ -105,10 +111,11 @@ impl Shared {
         self.note_mode(self.mode.get()).await
     }
 
-    /// Has the mode in force noted in the background, because the keeper may have another one.
+    /// Has the mode in force noted in the background, if the keeper may have another one.
     pub(crate) fn note_mode_in_background(self: &Arc<Self>) {
-        self.notes.owe_mode();
-        self.note_in_background();
+        if self.notes.owe_mode(self.mode.get()) {
+            self.note_in_background();
+        }
     }
 
     /// Waits until no note is under way in a cache that is closing.

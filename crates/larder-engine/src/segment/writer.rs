@@ -16,6 +16,7 @@ use crate::{
 use larder_core::{Place, SlotId, StreamClass, region::RegionEntry};
 use larder_device::{IoBuf, SharedBuf};
 use larder_format::LogEntry;
+use std::collections::VecDeque;
 
 /// Open slots, segments in flight, and the outbox.
 pub struct Writer {
@@ -23,7 +24,7 @@ pub struct Writer {
     open: [Option<OpenSlot>; 2],
     in_flight: InFlight,
     /// Numbers of the segments that wait for the flash device.
-    outbox: Vec<u64>,
+    outbox: VecDeque<u64>,
     next_seq: u64,
     /// For each slot, whether a record of it may be in memory only.
     in_memory: Vec<bool>,
@@ -55,7 +56,7 @@ impl Writer {
         Writer {
             open: [None, None],
             in_flight: InFlight::default(),
-            outbox: Vec::new(),
+            outbox: VecDeque::new(),
             next_seq,
             in_memory: vec![false; slot_count],
             untrimmed: vec![true; slot_count],
@@ -152,18 +153,19 @@ impl Writer {
     }
 
     fn push(&mut self, segment: InFlightSegment) {
-        self.outbox.push(segment.seq);
+        self.outbox.push_back(segment.seq);
         self.next_seq += 1;
         self.in_flight.push(segment);
     }
 
-    /// Takes the segments and metadata slots to send, in their order.
-    pub(crate) fn take_outbox(&mut self) -> Vec<ToSend> {
-        let of_segment = |seq| {
-            let InFlightSegment { slot, start, is_entry, ref data, .. } = *self.in_flight.get(seq)?;
-            Some(ToSend { seq, slot, start, data: data.clone(), is_entry })
-        };
-        std::mem::take(&mut self.outbox).into_iter().filter_map(of_segment).collect()
+    /// Takes the next segment or metadata slot to send.
+    pub(crate) fn next_to_send(&mut self) -> Option<ToSend> {
+        loop {
+            let seq = self.outbox.pop_front()?;
+            if let Some(&InFlightSegment { slot, start, is_entry, ref data, .. }) = self.in_flight.get(seq) {
+                return Some(ToSend { seq, slot, start, data: data.clone(), is_entry });
+            }
+        }
     }
 
     /// Returns whether the slot is to be trimmed before this use, its first since the opening.

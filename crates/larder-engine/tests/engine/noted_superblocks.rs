@@ -10,7 +10,7 @@ use larder_device::{IoOp, Runtime, rng::Rng, sim::Schedule};
 use larder_engine::{WriteMode, conditions::Severity, fence::Note, status::mode_name};
 use larder_format::layout::SUPERBLOCK_OFFSETS;
 use parking_lot::Mutex;
-use std::{sync::Arc, time::Duration};
+use std::{future::Future, sync::Arc, task::Poll, time::Duration};
 
 const CHUNK: usize = 8 << 10;
 /// Longer than a refused note waits for its next try, and than a note takes until it is told.
@@ -180,6 +180,32 @@ fn a_switch_whose_note_hangs_holds_no_write() {
         );
         world.close();
     }
+}
+
+/// The mode stays then, and the keeper has it again.
+#[test]
+fn a_switch_that_is_given_up_behind_its_note_leaves_the_note_of_the_mode_in_force() {
+    let (world, fence) = world(11, Schedule::Timed);
+    world.run(world.cache().set_mode(WriteMode::Through)).expect("a switch");
+    wait(&world);
+    fence.hang(true);
+    let mut switch = Box::pin(world.cache().set_mode(WriteMode::Back));
+    let is_asked = || fence.waiting().iter().any(|note| matches!(note, Note::Mode(WriteMode::Back, _)));
+    world.run(std::future::poll_fn(|context| {
+        assert!(switch.as_mut().poll(context).is_pending());
+        match is_asked() {
+            true => Poll::Ready(()),
+            false => {
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+        }
+    }));
+    drop(switch);
+    fence.hang(false);
+    assert_eq!(fence.mode(), Some(WriteMode::Back), "the note was under way");
+    wait(&world);
+    assert_eq!((world.status().mode, fence.mode()), (mode_name(WriteMode::Through), Some(WriteMode::Through)));
 }
 
 /// The keeper gets the mode once it takes notes again.
