@@ -38,7 +38,7 @@ fn collect(records: &[Record]) -> BoundTrace {
         };
         taken.expect("fits");
     }
-    collector.finish()
+    collector.finish().addresses
 }
 
 #[divan::bench(sample_count = 10)]

@@ -10,17 +10,27 @@
 //! passed over, and left out at any time. Metadata takes no space. Writes cost nothing and are no
 //! misses, but bring their content. Trims bring nothing, and need not be told.
 //!
-//! So addresses do not matter, only the sequence of contents. No design that stores contents it has
-//! seen can beat the bound. A design forgets, takes space for metadata, pads, or stores a content
-//! twice. Or it does not know the content of an address that is new to it. A cache that fetches
-//! unrequested chunks could beat it: nothing is prefetched here.
+//! An address that no request touched before is unknown: only the origin can tell its content. So a
+//! first read misses, and brings its content ([`Knowledge::Addresses`]). An origin that reveals
+//! contents without a read of them, such as one with recipes (Nitro §3.1), lets a first read hit
+//! ([`Knowledge::Contents`]). Apart from that, addresses do not matter, only the sequence of
+//! contents.
 //!
-//! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read of a content at `j` that
-//! passed by before, last at `i`, is an interval. It is a hit exactly if the content is stored over
-//! gaps `i` to `j - 1`. If a write of the content comes first, it brings the content anew, so
-//! keeping it until there is worth nothing and is no interval. The first passing of a content, if
-//! it is a read, is a *compulsory miss*. The hits of a cache are a set of intervals that fits the
-//! capacity over each gap. Each such set is the hits of some cache. The bound is the largest set.
+//! No design that stores contents it has seen can beat the bound. A design forgets, takes space for
+//! metadata, pads, or stores a content twice. A cache that fetches unrequested chunks could beat
+//! it: nothing is prefetched here.
+//!
+//! The *intervals*: between request `i` and `i + 1` lies gap `i`. A read at `j` of a known content
+//! that passed by before, last at `i`, is an interval. It is a hit exactly if the content is stored
+//! over gaps `i` to `j - 1`. If a write of the content or a first read comes between, it brings the
+//! content anew. Keeping the content until there is worth nothing and is no interval. A read that
+//! ends no interval is a *compulsory miss*. The hits of a cache are a set of intervals that fits
+//! the capacity over each gap. Each such set is the hits of some cache. The bound is the largest
+//! set.
+//!
+//! The *bytes written* (`chosen.rs`): the cache of the lower bound writes a content when it begins
+//! to be kept. No cache with as many hits writes fewer than the lower one of the two figures, and
+//! the upper one is what one of them writes.
 //!
 //! Departures: capacities are bytes of chunks as stored. The model leaves out units of 2 MiB,
 //! padded records and a free unit. Each such rounding only takes from a design's hits, so the upper
@@ -32,12 +42,14 @@
 //!
 //! Memory: while collecting, 4 bytes a request and 4 a distinct content; while they grow, up to
 //! three times that. The map from fingerprints has a slot of 21 bytes a content, 44 to 87% full.
-//! After that, 16 bytes for each interval, of which there are at most as many as reads. The further
-//! memory of a bound is stated beside its computation.
+//! After that, 20 bytes for each interval and 8 for each content, for each kind of knowledge. There
+//! are at most as many intervals as reads. The further memory of a bound is stated beside its
+//! computation.
 //!
-//! It does not read traces, count writes to flash, or tell which design comes close.
+//! It does not read traces, or tell which design comes close.
 
 mod bits;
+mod chosen;
 mod furthest;
 mod intervals;
 mod occupancy;
@@ -50,7 +62,7 @@ use hashbrown::{HashMap, hash_map::Entry};
 use larder_core::Fingerprint;
 
 use crate::cache::Content;
-use intervals::{Appearance, Interval, intervals};
+use intervals::{Appearance, Intervals, Passing, intervals};
 use sized::{Kept, Sized};
 
 /// The treatment of chunks of zeroes.
@@ -64,6 +76,15 @@ pub enum Zeroes {
     Free,
     /// Zeroes are a content as any other: for designs that store them.
     Stored,
+}
+
+/// The knowledge of a cache about addresses that no request touched before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Knowledge {
+    /// It knows the contents of the addresses that were read, written or trimmed.
+    Addresses,
+    /// It knows the content of each address: its origin reveals it.
+    Contents,
 }
 
 /// More requests than the bound can number.
@@ -85,8 +106,8 @@ impl fmt::Display for TooManyRequests {
 
 impl std::error::Error for TooManyRequests {}
 
-/// Requests are numbered in 31 bits.
-const REQUESTS_MAX: u32 = (1 << 31) - 1;
+/// Requests are numbered in 30 bits.
+const REQUESTS_MAX: u32 = (1 << 30) - 1;
 
 /// The bounds for a cache of one capacity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +118,10 @@ pub struct Bound {
     pub read_hits_upper: u64,
     /// The reads that some cache hits.
     pub read_hits_lower: u64,
+    /// The least that any cache with `read_hits_lower` hits writes, in units of the capacity.
+    pub written_lower: u64,
+    /// The amount that some cache with `read_hits_lower` hits writes, in units of the capacity.
+    pub written_upper: u64,
 }
 
 impl Bound {
@@ -127,8 +152,17 @@ pub struct BoundCollector {
     numbers: HashMap<Fingerprint, u32>,
     /// Sizes of contents, by their numbers.
     stored_bytes: Vec<u32>,
-    zero_reads: u64,
+    zero_reads: ZeroReads,
     requests_max: u32,
+}
+
+/// Reads of free zeroes.
+#[derive(Clone, Copy, Default)]
+struct ZeroReads {
+    /// All of them.
+    all: u64,
+    /// Those of addresses that no request touched before.
+    first: u64,
 }
 
 impl BoundCollector {
@@ -139,24 +173,30 @@ impl BoundCollector {
             appearances: Vec::new(),
             numbers: HashMap::new(),
             stored_bytes: Vec::new(),
-            zero_reads: 0,
+            zero_reads: ZeroReads::default(),
             requests_max: REQUESTS_MAX,
         }
     }
 
-    /// Takes a read of a chunk with `content`.
+    /// Takes a read of a chunk with `content`, whose address a request touched before.
     pub fn read(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
-        self.add(content, is_zero, true)
+        self.add(content, is_zero, Passing::Read)
     }
 
-    /// Takes a write of `content`.
+    /// Takes a read of a chunk with `content`, whose address no request touched before.
+    pub fn first_read(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
+        self.add(content, is_zero, Passing::FirstRead)
+    }
+
+    /// Takes a write of `content`, or a read that does not count.
     pub fn write(&mut self, content: &Content, is_zero: bool) -> Result<(), TooManyRequests> {
-        self.add(content, is_zero, false)
+        self.add(content, is_zero, Passing::Write)
     }
 
-    fn add(&mut self, content: &Content, is_zero: bool, is_read: bool) -> Result<(), TooManyRequests> {
+    fn add(&mut self, content: &Content, is_zero: bool, passing: Passing) -> Result<(), TooManyRequests> {
         if is_zero && self.zeroes == Zeroes::Free {
-            self.zero_reads += u64::from(is_read);
+            self.zero_reads.all += u64::from(passing != Passing::Write);
+            self.zero_reads.first += u64::from(passing == Passing::FirstRead);
             return Ok(());
         }
         if self.appearances.len() >= self.requests_max as usize {
@@ -175,51 +215,66 @@ impl BoundCollector {
         if let Some(bytes) = self.stored_bytes.get_mut(number as usize) {
             *bytes = content.stored_bytes.min(*bytes);
         }
-        self.appearances.push(Appearance::new(number, is_read));
+        self.appearances.push(Appearance::new(number, passing));
         Ok(())
     }
 
-    /// Ends the requests. O(n); takes 4 bytes a content, and up to 48 an interval, beside the
+    /// Ends the requests. O(n); takes 16 bytes a content, and up to 52 an interval, beside the
     /// collected ones.
-    pub fn finish(self) -> BoundTrace {
+    pub fn finish(self) -> BoundTraces {
         drop(self.numbers);
         let reads = self.appearances.iter().filter(|appearance| appearance.is_read()).count() as u64;
-        let intervals = intervals(&self.appearances, &self.stored_bytes);
-        BoundTrace { requests: self.appearances.len() as u32, reads, zero_reads: self.zero_reads, intervals }
+        let of = |knowledge| BoundTrace {
+            requests: self.appearances.len() as u32,
+            reads: reads + self.zero_reads.all,
+            zero_hits: match knowledge {
+                Knowledge::Addresses => self.zero_reads.all - self.zero_reads.first,
+                Knowledge::Contents => self.zero_reads.all,
+            },
+            intervals: intervals(&self.appearances, &self.stored_bytes, knowledge),
+        };
+        BoundTraces { addresses: of(Knowledge::Addresses), contents: of(Knowledge::Contents) }
     }
+}
+
+/// A trace for caches of each [`Knowledge`].
+pub struct BoundTraces {
+    /// For caches that know addresses.
+    pub addresses: BoundTrace,
+    /// For caches whose origin reveals contents.
+    pub contents: BoundTrace,
 }
 
 /// A trace as the bound sees it.
 pub struct BoundTrace {
     /// Requests without those of free zeroes.
     requests: u32,
-    /// Reads without those of free zeroes.
+    /// Reads, those of free zeroes among them.
     reads: u64,
-    /// Reads of free zeroes.
-    zero_reads: u64,
-    /// In the order of their starts.
-    intervals: Vec<Interval>,
+    /// Reads of free zeroes that hit.
+    zero_hits: u64,
+    intervals: Intervals,
 }
 
 impl BoundTrace {
     /// Returns the reads, in chunks.
     pub fn reads(&self) -> u64 {
-        self.reads + self.zero_reads
+        self.reads
     }
 
-    /// Returns the reads of contents that never passed by before.
+    /// Returns the reads of contents that never passed by before, or whose address is unknown.
     ///
     /// No cache hits these, and one that is large enough hits all others.
     pub fn compulsory_misses(&self) -> u64 {
-        self.reads - self.intervals.len() as u64
+        self.reads - self.zero_hits - self.intervals.all.len() as u64
     }
 
     /// Returns the optimum for a cache of `capacity_chunks` chunks, compressed or not.
     ///
-    /// O(n log n); memory 1 bit a request.
+    /// O(n log n); memory 2 bits a request and 80 bytes an interval.
     pub fn equal_sizes(&self, capacity_chunks: u64) -> Bound {
-        let kept = furthest::kept(&self.intervals, self.requests, capacity_chunks, |_| 1);
-        self.bound(Kept { lower: kept, upper: kept })
+        let chosen = furthest::kept(&self.intervals.all, self.requests, capacity_chunks, |_| 1);
+        self.bound(Kept::of(&chosen, chosen.count(), &self.intervals, capacity_chunks, |_| 1))
     }
 
     /// Returns bounds for caches of these many bytes, if each chunk takes its stored size.
@@ -227,7 +282,7 @@ impl BoundTrace {
     /// They enclose the optimum. They equal it if all contents are of one size or all fit.
     /// Capacities of one call share work.
     ///
-    /// O(n log n) for each capacity; memory 12 bytes a request and up to 88 an interval (see
+    /// O(n log n) for each capacity; memory 12 bytes a request and up to 108 an interval (see
     /// `sized.rs`).
     pub fn with_sizes(&self, capacities_bytes: &[u64]) -> Vec<Bound> {
         let sized = Sized::new(&self.intervals, self.requests);
@@ -237,8 +292,10 @@ impl BoundTrace {
     fn bound(&self, kept: Kept) -> Bound {
         Bound {
             reads: self.reads(),
-            read_hits_upper: self.zero_reads + kept.upper,
-            read_hits_lower: self.zero_reads + kept.lower,
+            read_hits_upper: self.zero_hits + kept.upper,
+            read_hits_lower: self.zero_hits + kept.lower,
+            written_lower: kept.written_lower,
+            written_upper: kept.written_upper,
         }
     }
 }

@@ -17,7 +17,7 @@
 
 use std::collections::BTreeMap;
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 
 use crate::cache::Content;
 
@@ -26,6 +26,23 @@ type Digest = u64;
 
 /// An unknown content. One content in 2^64 has this digest, and is then not looked at.
 const UNKNOWN: Digest = Digest::MAX;
+
+/// The content of a read beside the earlier requests of its chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Seen {
+    /// No request touched the chunk before.
+    First,
+    /// It agrees with the earlier requests.
+    Expected,
+    /// It contradicts them.
+    Contradicts,
+}
+
+impl Seen {
+    fn again(agrees: bool) -> Seen {
+        if agrees { Seen::Expected } else { Seen::Contradicts }
+    }
+}
 
 /// See the module.
 #[derive(Default)]
@@ -37,15 +54,22 @@ pub(crate) struct KnownContents {
 }
 
 impl KnownContents {
-    /// Takes a read of `content`. Returns true if it contradicts earlier requests.
-    pub fn read(&mut self, lba: u64, content: &Content) -> bool {
+    /// Takes a read of `content`.
+    pub fn read(&mut self, lba: u64, content: &Content) -> Seen {
         let found = digest_of(content);
         let was_trimmed = !self.trimmed.is_empty() && self.is_trimmed(lba);
-        let held = self.chunks.entry(lba).or_insert(if was_trimmed { 0 } else { UNKNOWN });
-        if *held == UNKNOWN {
-            *held = found;
+        match self.chunks.entry(lba) {
+            Entry::Vacant(entry) if !was_trimmed => {
+                entry.insert(found);
+                Seen::First
+            }
+            Entry::Vacant(entry) => Seen::again(*entry.insert(0) == found),
+            Entry::Occupied(mut entry) if *entry.get() == UNKNOWN => {
+                entry.insert(found);
+                Seen::Expected
+            }
+            Entry::Occupied(entry) => Seen::again(*entry.get() == found),
         }
-        *held != found
     }
 
     /// Takes a write.
@@ -108,14 +132,15 @@ mod tests {
     #[test]
     fn a_chunk_holds_what_was_written_or_trimmed_or_first_read() {
         let mut held = KnownContents::default();
-        assert_eq!([7, 7, 8, 7].map(|n| held.read(1, &content(n))), [false, false, true, false]);
+        let (first, same, other) = (Seen::First, Seen::Expected, Seen::Contradicts);
+        assert_eq!([7, 7, 8, 7].map(|n| held.read(1, &content(n))), [first, same, other, same]);
         held.write(1, &content(8));
-        assert_eq!([7, 7, 8].map(|n| held.read(1, &content(n))), [true, true, false]);
+        assert_eq!([7, 7, 8].map(|n| held.read(1, &content(n))), [other, other, same]);
         held.trim(0, 3);
-        assert_eq!([7, 0].map(|n| held.read(1, &content(n))), [true, false]);
-        assert!(held.read(2, &content(7)), "zeroes, though it was never touched");
+        assert_eq!([7, 0].map(|n| held.read(1, &content(n))), [other, same]);
+        assert_eq!(held.read(2, &content(7)), other, "zeroes, though it was never touched");
         held.forget(0, 1);
-        assert_eq!([7, 8, 7].map(|n| held.read(0, &content(n))), [false, true, false]);
+        assert_eq!([7, 8, 7].map(|n| held.read(0, &content(n))), [same, other, same]);
     }
 
     #[test]
@@ -142,8 +167,9 @@ mod tests {
                         model.insert(lba, number);
                     }
                     _ => {
-                        let expected = *model.entry(lba).or_insert(number) != number;
-                        assert_eq!(held.read(lba, &content(number)), expected, "seed {seed}, step {step}");
+                        let contradicts = *model.entry(lba).or_insert(number) != number;
+                        let found = held.read(lba, &content(number)) == Seen::Contradicts;
+                        assert_eq!(found, contradicts, "seed {seed}, step {step}");
                     }
                 }
                 let runs: Vec<_> = held.trimmed.iter().collect();
@@ -156,8 +182,8 @@ mod tests {
     fn no_fingerprint_is_needed_beyond_its_beginning() {
         let mut fingerprint = Fingerprint([1; 16]);
         let mut held = KnownContents::default();
-        assert!(!held.read(0, &Content { fingerprint, stored_bytes: 1 }));
+        assert_eq!(held.read(0, &Content { fingerprint, stored_bytes: 1 }), Seen::First);
         fingerprint.0[7] = 2;
-        assert!(held.read(0, &Content { fingerprint, stored_bytes: 1 }));
+        assert_eq!(held.read(0, &Content { fingerprint, stored_bytes: 1 }), Seen::Contradicts);
     }
 }

@@ -10,9 +10,9 @@ use std::sync::{Arc, mpsc};
 use larder_trace::{ChunkRequest, TraceResult};
 
 use crate::{
-    bound::{BoundCollector, BoundTrace, Zeroes},
+    bound::{BoundCollector, BoundTraces, Zeroes},
     cache::{CacheRequest, Content},
-    known_contents::KnownContents,
+    known_contents::{KnownContents, Seen},
     replay::Batches,
 };
 
@@ -83,7 +83,7 @@ fn each<I: Iterator<Item = TraceResult<ChunkRequest>>>(
 /// The result of collecting a trace for the bound.
 pub enum Collected {
     /// The trace, for bounds of any capacity.
-    Trace(BoundTrace),
+    Trace(BoundTraces),
     /// The trace was too long.
     TooLong,
     /// The trace contradicts itself: so many of its reads found another content than their chunk's.
@@ -135,15 +135,18 @@ impl BoundListener {
         self.held = KnownContents::default();
     }
 
-    fn data(&mut self, content: &Content, is_read: bool) {
+    /// Takes a read, with its beginning, or a write (`None`).
+    fn data(&mut self, content: &Content, read: Option<Seen>) {
         let Some(left) = self.left.checked_sub(1) else { return self.give_up() };
         self.left = left;
         let is_counted = self.warming == 0;
         self.warming -= u64::from(!is_counted);
         let Some(collector) = &mut self.collector else { return };
-        let result = match is_read && is_counted {
-            true => collector.read(content, content.is_zero()),
-            false => collector.write(content, content.is_zero()),
+        let is_zero = content.is_zero();
+        let result = match read.filter(|_| is_counted) {
+            Some(Seen::First) => collector.first_read(content, is_zero),
+            Some(_) => collector.read(content, is_zero),
+            None => collector.write(content, is_zero),
         };
         if result.is_err() {
             self.give_up();
@@ -159,15 +162,16 @@ impl LabListener for BoundListener {
             }
             match request {
                 CacheRequest::Read(lba, content) => {
-                    if self.held.read(lba.0, content) {
+                    let seen = self.held.read(lba.0, content);
+                    if seen == Seen::Contradicts {
                         self.contradictions += 1;
                         self.collector = None;
                     }
-                    self.data(content, true);
+                    self.data(content, Some(seen));
                 }
                 CacheRequest::Write(lba, content) => {
                     self.held.write(lba.0, content);
-                    self.data(content, false);
+                    self.data(content, None);
                 }
                 CacheRequest::Trim(first, count) => self.held.trim(first.0, *count),
                 CacheRequest::Forget(first, count) => self.held.forget(first.0, *count),
@@ -235,7 +239,9 @@ mod tests {
             let mut batches = Batches::new(chunks(reads, 4096).unwrap(), 4096);
             broadcast(&mut batches, &mut [&mut listener], 1).unwrap();
             match listener.finish() {
-                Collected::Trace(trace) => Some((trace.reads(), trace.equal_sizes(2).read_hits_upper)),
+                Collected::Trace(traces) => {
+                    Some((traces.addresses.reads(), traces.addresses.equal_sizes(2).read_hits_upper))
+                }
                 Collected::TooLong => None,
                 Collected::Contradicted(reads) => panic!("{reads} reads of what each chunk has of its own"),
             }

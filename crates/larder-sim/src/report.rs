@@ -56,6 +56,9 @@ pub const COLUMNS: &[&str] = &[
     "bound_read_hit_ratio_upper",
     "bound_read_hit_ratio_lower",
     "bound_uncompressed_read_hit_ratio",
+    "bound_revealed_read_hit_ratio_upper",
+    "bound_flash_bytes_lower",
+    "bound_flash_bytes_upper",
     "bound_withdrawn",
     "dedup_ratio",
     "compression_ratio",
@@ -202,6 +205,8 @@ pub struct RowBounds {
     pub compressed: Bound,
     /// The bound if they take their whole size.
     pub uncompressed: Bound,
+    /// The bound if chunks take their compressed size and the origin reveals their contents.
+    pub revealed: Bound,
 }
 
 /// The bound of a row.
@@ -291,6 +296,9 @@ fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
         "bound_read_hit_ratio_upper": bounds.map(|bounds| bounds.compressed.read_hit_ratio_upper()),
         "bound_read_hit_ratio_lower": bounds.map(|bounds| bounds.compressed.read_hit_ratio_lower()),
         "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed.read_hit_ratio_upper()),
+        "bound_revealed_read_hit_ratio_upper": bounds.map(|bounds| bounds.revealed.read_hit_ratio_upper()),
+        "bound_flash_bytes_lower": bounds.map(|bounds| bounds.compressed.written_lower),
+        "bound_flash_bytes_upper": bounds.map(|bounds| bounds.compressed.written_upper),
         "bound_withdrawn": bound.and_then(RowBound::why_withdrawn),
     })
 }

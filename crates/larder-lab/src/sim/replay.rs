@@ -14,7 +14,7 @@ use larder::{
     size::count,
 };
 use larder_sim::{
-    bound::BoundTrace,
+    bound::BoundTraces,
     lab::{BoundListener, Collected, LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
@@ -29,7 +29,7 @@ use super::{
     spec::{DesignSpec, Warmup},
 };
 
-/// The most requests for which a bound is computed by default: it takes up to some 100 bytes for
+/// The most requests for which a bound is computed by default: it takes up to some 150 bytes for
 /// each.
 const BOUND_REQUESTS_MAX: u64 = 8 << 20;
 
@@ -189,7 +189,7 @@ impl Pass<'_> {
         let measures: Vec<Measures> = meters.into_iter().map(Meter::finish).collect();
         let bounds = match collector.map(BoundListener::finish) {
             None => Vec::new(),
-            Some(Collected::Trace(trace)) => row_bounds(&trace, setups, &measures),
+            Some(Collected::Trace(traces)) => row_bounds(&traces, setups, &measures),
             Some(Collected::Contradicted(reads)) => vec![RowBound::Withdrawn { reads }; setups.len()],
             Some(Collected::TooLong) => {
                 let most = count(BOUND_REQUESTS_MAX);
@@ -222,7 +222,7 @@ impl Pass<'_> {
 ///
 /// A flash in bytes may hold chunks in all of it, since a bound has no metadata. A flash in chunks
 /// has the size that the roomiest design makes of it.
-fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Vec<RowBound> {
+fn row_bounds(traces: &BoundTraces, setups: &[Setup], measures: &[Measures]) -> Vec<RowBound> {
     let mut capacities: BTreeMap<String, u64> = BTreeMap::new();
     for (setup, measures) in setups.iter().zip(measures) {
         let bytes = match setup.flash {
@@ -234,12 +234,14 @@ fn row_bounds(trace: &BoundTrace, setups: &[Setup], measures: &[Measures]) -> Ve
     }
     let bytes: Vec<u64> = capacities.values().copied().collect();
     let chunk = setups.first().map_or(1, |setup| u64::from(setup.chunk_bytes));
-    let sized = trace.with_sizes(&bytes);
-    let both = bytes
-        .iter()
-        .zip(sized)
-        .map(|(bytes, compressed)| RowBounds { compressed, uncompressed: trace.equal_sizes(bytes / chunk) });
-    let by_flash: BTreeMap<&str, RowBounds> = capacities.keys().map(String::as_str).zip(both).collect();
+    let known = traces.addresses.with_sizes(&bytes);
+    let revealed = traces.contents.with_sizes(&bytes);
+    let all = bytes.iter().zip(known).zip(revealed).map(|((bytes, compressed), revealed)| RowBounds {
+        compressed,
+        uncompressed: traces.addresses.equal_sizes(bytes / chunk),
+        revealed,
+    });
+    let by_flash: BTreeMap<&str, RowBounds> = capacities.keys().map(String::as_str).zip(all).collect();
     setups
         .iter()
         .filter_map(|setup| by_flash.get(setup.flash.to_string().as_str()).copied().map(RowBound::Known))

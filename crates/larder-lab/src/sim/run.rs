@@ -207,6 +207,11 @@ fn page(row: &Row) -> String {
         let lower = row.get("bound_read_hit_ratio_lower").and_then(|value| value.as_f64()).unwrap_or(0.0);
         let bound = format!("{:.2} % read hits at most; {:.2} % can be had", 100.0 * upper, 100.0 * lower);
         rows.push(("bound", bound));
+        let mib = |key| row.get(key).and_then(|value| value.as_f64()).unwrap_or(0.0) / f64::from(1 << 20);
+        let (least, enough) = (mib("bound_flash_bytes_lower"), mib("bound_flash_bytes_upper"));
+        rows.push(("bound: written", format!("{least:.1} MiB at least; {enough:.1} MiB are enough")));
+        let revealed = row.get("bound_revealed_read_hit_ratio_upper").and_then(|value| value.as_f64()).unwrap_or(0.0);
+        rows.push(("bound: contents revealed", format!("{:.2} % read hits at most", 100.0 * revealed)));
     }
     if let Some(why) = row.get("bound_withdrawn").and_then(|why| why.as_str()) {
         rows.push(("bound", why.to_owned()));

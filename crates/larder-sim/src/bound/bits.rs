@@ -58,6 +58,11 @@ impl Bits {
         true
     }
 
+    /// Returns true if the number is in. It is below the limit.
+    pub fn contains(&self, number: u32) -> bool {
+        self.levels[0][number as usize / 64] >> (number % 64) & 1 == 1
+    }
+
     /// Returns the largest number.
     pub fn largest(&self) -> Option<u32> {
         let mut at = 0;
@@ -96,6 +101,7 @@ mod tests {
                     assert_eq!(bits.remove(taken), model.remove(&taken), "seed {seed}, step {step}");
                 }
                 assert_eq!(bits.largest(), model.last().copied(), "seed {seed}, step {step}");
+                assert_eq!(bits.contains(number), model.contains(&number), "seed {seed}, step {step}");
             }
         }
     }

@@ -20,18 +20,19 @@
 //! the place of `z`. The kept intervals fit all the same, so their number is a lower bound; it is
 //! no upper one.
 //!
-//! Invariants: O(n log n), the logarithm's base being 64; memory is 1 bit a request.
+//! Invariants: O(n log n), the logarithm's base being 64; memory is 2 bits a request.
 //!
 //! It does not take several capacities in one pass.
 
-use super::{bits::Bits, intervals::Interval};
+use super::{bits::Bits, chosen::Chosen, intervals::Interval};
 
-/// Counts the intervals that are kept with `capacity`.
+/// Chooses the intervals that are kept with `capacity`.
 ///
 /// The one that ends at a request takes `taken_by(request)`.
-pub(super) fn kept(intervals: &[Interval], requests: u32, capacity: u64, taken_by: impl Fn(u32) -> u64) -> u64 {
+pub(super) fn kept(intervals: &[Interval], requests: u32, capacity: u64, taken_by: impl Fn(u32) -> u64) -> Chosen {
     let mut ends = Bits::new(requests as usize);
-    let (mut taken, mut kept) = (0u64, 0u64);
+    let mut chosen = Chosen::none(requests);
+    let mut taken = 0u64;
     let mut at = 0;
     for interval in intervals.iter().filter(|interval| taken_by(interval.end) <= capacity) {
         // Intervals that ended since then made room: the gap of a read is behind it.
@@ -43,14 +44,14 @@ pub(super) fn kept(intervals: &[Interval], requests: u32, capacity: u64, taken_b
         at = interval.start + 1;
         ends.insert(interval.end);
         taken += taken_by(interval.end);
-        kept += 1;
+        chosen.add(interval.end);
         while taken > capacity
             && let Some(last) = ends.largest()
         {
             ends.remove(last);
             taken -= taken_by(last);
-            kept -= 1;
+            chosen.leave_out(last);
         }
     }
-    kept
+    chosen
 }

@@ -84,7 +84,8 @@ impl Occupancy {
         before != node.most
     }
 
-    fn add(&mut self, first: usize, last: usize, bytes: u64) {
+    /// Adds `bytes` at the moments `first..=last`.
+    pub fn add(&mut self, first: usize, last: usize, bytes: u64) {
         let (mut left, mut right) = (self.leaf(first), self.leaf(last));
         self.add_whole(left, bytes);
         if left != right {

@@ -148,6 +148,12 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
         let greatest = |key: &str| here().filter_map(|(row, _)| percent(row, key)).fold(0.0, f64::max);
         let (upper, lower) = (greatest("bound_read_hit_ratio_upper"), greatest("bound_read_hit_ratio_lower"));
         let plain = greatest("bound_uncompressed_read_hit_ratio");
+        let revealed = greatest("bound_revealed_read_hit_ratio_upper");
+        let mib = |key: &str| {
+            let most = here().filter_map(|(row, _)| row.get(key).and_then(|bytes| bytes.as_f64())).fold(0.0, f64::max);
+            most / f64::from(1 << 20)
+        };
+        let (least, enough) = (mib("bound_flash_bytes_lower"), mib("bound_flash_bytes_upper"));
         let best = here().filter_map(|(row, name)| Some((percent(row, "read_hit_ratio")?, name)));
         let Some((most, name)) = best.max_by(|a, b| a.0.total_cmp(&b.0)) else { continue };
         if upper <= 0.0 {
@@ -159,6 +165,10 @@ fn bounds(rows: &[Row], names: &[String]) -> String {
             "bound, flash {}: at most {upper:.2}% of the reads can hit, and {lower:.2}% can be had ({plain:.2}% \
              uncompressed); the best here, {name}, has {share:.1}% of the most\n",
             flash(row)
+        ));
+        out.push_str(&format!(
+            "  these hits need {least:.1} MiB written to flash at least, and {enough:.1} MiB are enough; if the origin \
+             reveals contents, at most {revealed:.2}% can hit\n"
         ));
     }
     if let Some(why) = rows.iter().find_map(no_reads) {

@@ -36,8 +36,15 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
     };
     let facts =
         TraceFacts { name: "a, \"b\".csv".to_owned(), content: None, lines_skipped: 1, back_steps: 2, seconds: None };
-    let bound = |read_hits_upper, read_hits_lower| Bound { reads: 100, read_hits_upper, read_hits_lower };
-    let known = RowBound::Known(RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70) });
+    let bound = |read_hits_upper, read_hits_lower| Bound {
+        reads: 100,
+        read_hits_upper,
+        read_hits_lower,
+        written_lower: 3 << 20,
+        written_upper: 5 << 20,
+    };
+    let known =
+        RowBound::Known(RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70), revealed: bound(95, 93) });
     row(&setup, &measures, &facts, bounds.then_some(&known))
 }
 
@@ -76,8 +83,8 @@ fn a_ratio_of_nothing_is_null_and_has_no_bound() {
         options: Options::default(),
     };
     let facts = TraceFacts::default();
-    let nothing = Bound { reads: 0, read_hits_upper: 0, read_hits_lower: 0 };
-    let bound = RowBound::Known(RowBounds { compressed: nothing, uncompressed: nothing });
+    let nothing = Bound { reads: 0, read_hits_upper: 0, read_hits_lower: 0, written_lower: 0, written_upper: 0 };
+    let bound = RowBound::Known(RowBounds { compressed: nothing, uncompressed: nothing, revealed: nothing });
     for (warmup_requests, why) in [(0, "no reads in the trace"), (9, "no reads after the warm-up")] {
         let measures = Measures { chunk_bytes: 4096, warmup_requests, ..Measures::default() };
         let row = row(&setup, &measures, &facts, Some(&bound));
@@ -114,6 +121,8 @@ fn a_table_says_how_far_the_best_is_from_what_is_possible() {
         "{text}"
     );
     assert!(text.contains("the best here, arc, has 73.3% of the most"), "{text}");
+    assert!(text.contains("need 3.0 MiB written to flash at least, and 5.0 MiB are enough"), "{text}");
+    assert!(text.contains("if the origin reveals contents, at most 95.00% can hit"), "{text}");
     // Common parts of all rows stand over the table.
     let (head, rest) = text.split_once('\n').unwrap();
     for words in ["flash 10% = 3.00 MiB", "mode write-through", "chunk KiB 4", "ram=1M", "content of its own"] {

@@ -63,8 +63,8 @@ fn check(requests: &[ChunkRequest], chunk_bytes: u32, flash_bytes: u64, warmup: 
     listeners.push(&mut listener);
     let mut batches = Batches::new(requests.iter().copied().map(Ok), chunk_bytes);
     broadcast(&mut batches, &mut listeners, 1).expect("no error");
-    let Collected::Trace(trace) = listener.finish() else { panic!("this trace does not contradict itself") };
-    let bound = trace.with_sizes(&[flash_bytes])[0];
+    let Collected::Trace(traces) = listener.finish() else { panic!("this trace does not contradict itself") };
+    let bound = traces.addresses.with_sizes(&[flash_bytes])[0];
     let measured: Vec<_> = names.into_iter().zip(meters.into_iter().map(Meter::finish)).collect();
     for (name, measures) in &measured {
         let hits = measures.tally.read_hits;

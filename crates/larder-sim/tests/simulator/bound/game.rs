@@ -1,13 +1,15 @@
 //! Small random games of reads, writes and trims of addresses, played by every possible cache at
 //! once. The bound must give the best of them, or enclose it.
 //!
-//! The search knows nothing of intervals. Its states are the sets of contents that a cache may
+//! The search knows no intervals. Its states are the sets of contents that a cache may
 //! hold. After each request, a cache holds any fitting subset of its contents and those that passed
 //! by.
 
+use std::collections::BTreeMap;
+
 use larder_core::Fingerprint;
 use larder_sim::{
-    bound::{BoundCollector, BoundTrace, Zeroes},
+    bound::{Bound, BoundCollector, BoundTraces, Knowledge, Zeroes},
     cache::Content,
 };
 use proptest::{prelude::*, test_runner::RngSeed};
@@ -32,58 +34,99 @@ pub fn content(number: u64, stored_bytes: u32) -> Content {
     Content { fingerprint: Fingerprint(fingerprint), stored_bytes }
 }
 
-/// Plays a game, and returns the content of each read (true) and write, in order.
-fn play(held: [usize; ADDRESSES], ops: &[Op]) -> Vec<(usize, bool)> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Write,
+    FirstRead,
+    Read,
+}
+
+/// Plays a game, and returns the content and the kind of each read and write, in order.
+fn play(held: [usize; ADDRESSES], ops: &[Op]) -> Vec<(usize, Kind)> {
     let mut held = held;
+    let mut is_touched = [false; ADDRESSES];
     let mut played = Vec::new();
     for op in ops {
+        let (Op::Read(address) | Op::Write(address, _) | Op::Trim(address)) = *op;
+        let was_touched = std::mem::replace(&mut is_touched[address], true);
         match *op {
-            Op::Read(address) => played.push((held[address], true)),
-            Op::Write(address, content) => {
+            Op::Read(_) => played.push((held[address], if was_touched { Kind::Read } else { Kind::FirstRead })),
+            Op::Write(_, content) => {
                 held[address] = content;
-                played.push((content, false));
+                played.push((content, Kind::Write));
             }
-            Op::Trim(address) => held[address] = ZERO,
+            Op::Trim(_) => held[address] = ZERO,
         }
     }
     played
 }
 
-fn collect(played: &[(usize, bool)], bytes: [u32; CONTENTS], zeroes: Zeroes) -> BoundTrace {
+fn collect(played: &[(usize, Kind)], bytes: [u32; CONTENTS], zeroes: Zeroes) -> BoundTraces {
     let mut collector = BoundCollector::new(zeroes);
-    for &(number, is_read) in played {
+    for &(number, kind) in played {
         let content = content(number as u64, bytes[number]);
         let is_zero = number == ZERO;
-        let taken = if is_read { collector.read(&content, is_zero) } else { collector.write(&content, is_zero) };
+        let taken = match kind {
+            Kind::Write => collector.write(&content, is_zero),
+            Kind::FirstRead => collector.first_read(&content, is_zero),
+            Kind::Read => collector.read(&content, is_zero),
+        };
         taken.expect("a short trace");
     }
     collector.finish()
 }
 
-/// Returns the most reads that any cache hits.
-fn best(played: &[(usize, bool)], bytes: [u32; CONTENTS], zeroes: Zeroes, capacity_bytes: u64) -> u64 {
+/// Returns, for each number of hits that some cache reaches, the fewest bytes written for it.
+fn best(
+    played: &[(usize, Kind)],
+    bytes: [u32; CONTENTS],
+    zeroes: Zeroes,
+    capacity_bytes: u64,
+    knowledge: Knowledge,
+) -> BTreeMap<u64, u64> {
     let is_free = |number| zeroes == Zeroes::Free && number == ZERO;
     let needs = |set: usize| -> u64 {
         (0..CONTENTS).filter(|number| set >> number & 1 == 1 && !is_free(*number)).map(|n| u64::from(bytes[n])).sum()
     };
     let fits: Vec<bool> = (0..1 << CONTENTS).map(|set| needs(set) <= capacity_bytes).collect();
-    // The most hits with each set held in the end; a free content is in all sets.
-    let mut most = vec![None; 1 << CONTENTS];
-    most[usize::from(zeroes == Zeroes::Free) << ZERO] = Some(0u64);
-    for &(number, is_read) in played {
-        let mut after = vec![None; 1 << CONTENTS];
-        for (set, hits) in most.iter().enumerate().filter_map(|(set, hits)| hits.map(|hits| (set, hits))) {
-            let hits = hits + u64::from(is_read && set >> number & 1 == 1);
+    // The fewest bytes for each number of hits, with each set held in the end. A free content is in
+    // all sets.
+    let mut least: Vec<BTreeMap<u64, u64>> = vec![BTreeMap::new(); 1 << CONTENTS];
+    least[usize::from(zeroes == Zeroes::Free) << ZERO].insert(0, 0);
+    for &(number, kind) in played {
+        let can_hit = kind == Kind::Read || kind == Kind::FirstRead && knowledge == Knowledge::Contents;
+        let mut after = vec![BTreeMap::new(); 1 << CONTENTS];
+        for (set, before) in least.iter().enumerate().filter(|(_, before)| !before.is_empty()) {
+            let had = set >> number & 1 == 1;
             let choice = set | 1 << number;
             for subset in (0..1 << CONTENTS).filter(|subset| subset & choice == *subset && fits[*subset]) {
-                if zeroes == Zeroes::Stored || subset >> ZERO & 1 == 1 {
-                    after[subset] = after[subset].max(Some(hits));
+                if zeroes == Zeroes::Free && subset >> ZERO & 1 == 0 {
+                    continue;
+                }
+                let takes = if !had && subset >> number & 1 == 1 { u64::from(bytes[number]) } else { 0 };
+                for (hits, written) in before {
+                    let entry = after[subset].entry(hits + u64::from(can_hit && had)).or_insert(u64::MAX);
+                    *entry = (*entry).min(written + takes);
                 }
             }
         }
-        most = after;
+        least = after;
     }
-    most.into_iter().flatten().max().expect("holding nothing is always possible")
+    let mut best = BTreeMap::new();
+    for (hits, written) in least.into_iter().flatten() {
+        let entry = best.entry(hits).or_insert(u64::MAX);
+        *entry = written.min(*entry);
+    }
+    best
+}
+
+/// Checks a bound against all caches. Returns the most hits.
+fn check(bound: &Bound, best: &BTreeMap<u64, u64>) -> u64 {
+    let (&most, _) = best.last_key_value().expect("holding nothing is always possible");
+    assert!(bound.read_hits_lower <= most && most <= bound.read_hits_upper, "{most} hits, {bound:?}");
+    let least = best.range(bound.read_hits_lower..).map(|(_, written)| *written).min().expect("as many hits");
+    assert!(bound.written_lower <= least && least <= bound.written_upper, "{least} bytes at least, {bound:?}");
+    most
 }
 
 fn ops() -> impl Strategy<Value = Vec<Op>> {
@@ -105,14 +148,16 @@ proptest! {
     #[test]
     fn chunks_of_one_size_give_the_optimum(held in prop::array::uniform5(0..CONTENTS), ops in ops(), zeroes in zeroes()) {
         let played = play(held, &ops);
-        let trace = collect(&played, [1; CONTENTS], zeroes);
-        for capacity in 0..=CONTENTS as u64 {
-            let bound = trace.equal_sizes(capacity);
-            prop_assert!(bound.is_exact());
-            prop_assert_eq!(bound.read_hits_upper, best(&played, [1; CONTENTS], zeroes, capacity), "{} chunks", capacity);
-            prop_assert_eq!(bound.reads, played.iter().filter(|(_, is_read)| *is_read).count() as u64);
+        let traces = collect(&played, [1; CONTENTS], zeroes);
+        for (knowledge, trace) in [(Knowledge::Addresses, &traces.addresses), (Knowledge::Contents, &traces.contents)] {
+            for capacity in 0..=CONTENTS as u64 {
+                let bound = trace.equal_sizes(capacity);
+                prop_assert!(bound.is_exact());
+                check(&bound, &best(&played, [1; CONTENTS], zeroes, capacity, knowledge));
+                prop_assert_eq!(bound.reads, played.iter().filter(|(_, kind)| *kind != Kind::Write).count() as u64);
+            }
+            prop_assert_eq!(trace.equal_sizes(u64::MAX).read_hits_lower, trace.reads() - trace.compulsory_misses());
         }
-        prop_assert_eq!(trace.equal_sizes(u64::MAX).read_hits_lower, trace.reads() - trace.compulsory_misses());
     }
 
     #[test]
@@ -123,11 +168,10 @@ proptest! {
         bytes in prop::array::uniform6(0u32..12),
     ) {
         let played = play(held, &ops);
-        let trace = collect(&played, bytes, zeroes);
-        let capacities: Vec<u64> = (0..40).chain([u64::MAX]).collect();
-        for (capacity, bound) in capacities.iter().zip(trace.with_sizes(&capacities)) {
-            let best = best(&played, bytes, zeroes, *capacity);
-            prop_assert!(bound.read_hits_lower <= best && best <= bound.read_hits_upper, "{capacity}: {best}, {bound:?}");
+        let traces = collect(&played, bytes, zeroes);
+        let capacities: Vec<u64> = (0..40).step_by(3).chain([u64::MAX]).collect();
+        for (capacity, bound) in capacities.iter().zip(traces.addresses.with_sizes(&capacities)) {
+            check(&bound, &best(&played, bytes, zeroes, *capacity, Knowledge::Addresses));
             let are_equal = bytes.iter().all(|size| *size == bytes[0]);
             prop_assert!(bound.is_exact() || !are_equal && *capacity != u64::MAX, "{capacity}: {bound:?}");
         }
@@ -137,10 +181,13 @@ proptest! {
     fn chunks_of_one_size_in_bytes_are_chunks_in_places(
         held in prop::array::uniform5(0..CONTENTS), ops in ops(), zeroes in zeroes(), size in 1..5u32
     ) {
-        let trace = collect(&play(held, &ops), [size; CONTENTS], zeroes);
+        let trace = collect(&play(held, &ops), [size; CONTENTS], zeroes).addresses;
         for capacity in 0..30 {
             let in_places = trace.equal_sizes(capacity / u64::from(size));
-            prop_assert_eq!(trace.with_sizes(&[capacity]), [in_places]);
+            let in_bytes = trace.with_sizes(&[capacity])[0];
+            prop_assert_eq!(in_bytes.read_hits_lower, in_places.read_hits_lower);
+            prop_assert_eq!(in_bytes.read_hits_upper, in_places.read_hits_upper);
+            prop_assert_eq!(in_bytes.written_upper, in_places.written_upper * u64::from(size));
         }
     }
 }

@@ -38,7 +38,7 @@ pub fn collect(requests: &[(u64, u32, bool)]) -> BoundTrace {
         let taken = if is_read { collector.read(&content, false) } else { collector.write(&content, false) };
         taken.expect("a short trace");
     }
-    collector.finish()
+    collector.finish().addresses
 }
 
 /// Returns contents drawn by Zipf's law, with scans between, and some writes. Sizes are 1 to

@@ -16,7 +16,7 @@ pub fn sequence(requests: &str, bytes: impl Fn(char) -> u32) -> BoundTrace {
             if letter.is_uppercase() { collector.write(&content, is_zero) } else { collector.read(&content, is_zero) };
         taken.expect("a short trace");
     }
-    collector.finish()
+    collector.finish().contents
 }
 
 fn hits(requests: &str, capacity_chunks: u64) -> u64 {
@@ -84,8 +84,45 @@ fn a_content_has_one_size() {
         collector.read(&content(1, bytes), false).expect("a short trace");
     }
     // The smallest that the trace gives.
-    let bounds = collector.finish().with_sizes(&[3, 4]);
+    let bounds = collector.finish().contents.with_sizes(&[3, 4]);
     assert_eq!([bounds[0].read_hits_upper, bounds[1].read_hits_lower], [0, 2]);
+}
+
+#[test]
+fn a_first_read_of_an_address_misses_unless_contents_are_revealed() {
+    // An image is booted, then two clones of it: their addresses are new, their contents are not.
+    let mut collector = BoundCollector::new(Zeroes::Free);
+    for _clone in 0..3 {
+        for number in [1, 2, 0] {
+            collector.first_read(&content(number, 1), number == 0).expect("a short trace");
+        }
+    }
+    collector.read(&content(1, 1), false).expect("a short trace");
+    let traces = collector.finish();
+    let hits = |trace: &BoundTrace, capacity| trace.equal_sizes(capacity).read_hits_lower;
+    // Only the repeated address hits.
+    assert_eq!((hits(&traces.addresses, 2), traces.addresses.compulsory_misses()), (1, 9));
+    // Both clones and the repeated address hit, and each read of zeroes does.
+    assert_eq!((hits(&traces.contents, 2), traces.contents.compulsory_misses()), (8, 2));
+}
+
+#[test]
+fn contents_are_written_when_they_begin_to_be_kept() {
+    let written = |requests: &str, capacity| {
+        let bound = sequence(requests, |_| 1).equal_sizes(capacity);
+        (bound.read_hits_lower, bound.written_lower, bound.written_upper)
+    };
+    // Kept from the first read on, over all others.
+    assert_eq!(written("a a a a", 1), (3, 1, 1));
+    assert_eq!(written("a", 1), (0, 0, 0));
+    // A rewrite of the content is no reason to write it again while it is kept.
+    assert_eq!(written("A a A a", 1), (2, 1, 1));
+    // The only place is b's between the two uses of a, so a is written twice.
+    assert_eq!(written("A a B b A a", 1), (3, 2, 3));
+    assert_eq!(written("A a B b A a", 2), (3, 2, 2));
+    // Sizes count: both contents hit, one after the other.
+    let bound = sequence("a a a a b b", |name| if name == 'a' { 1 } else { 9 }).with_sizes(&[9])[0];
+    assert_eq!((bound.read_hits_lower, bound.written_lower, bound.written_upper), (4, 10, 10));
 }
 
 #[test]
@@ -101,7 +138,7 @@ fn zeroes_are_free_or_a_content_as_any() {
     for number in [0, 1, 0, 2, 0, 1] {
         stored.read(&content(number, 1), number == 0).expect("a short trace");
     }
-    let stored = stored.finish();
+    let stored = stored.finish().contents;
     assert_eq!((stored.reads(), stored.compulsory_misses()), (6, 3));
     assert_eq!([0, 1, 2].map(|capacity| stored.equal_sizes(capacity).read_hits_lower), [0, 2, 3]);
 }

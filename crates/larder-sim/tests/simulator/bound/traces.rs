@@ -1,10 +1,13 @@
 //! The traces beside the checkout, if there are any.
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::HashSet,
+    path::{Path, PathBuf},
+};
 
 use larder_core::Fingerprint;
 use larder_sim::{
-    bound::{BoundCollector, BoundTrace, Zeroes},
+    bound::{BoundCollector, BoundTraces, Zeroes},
     cache::Content,
 };
 use larder_trace::{Op, ReaderOptions};
@@ -19,18 +22,19 @@ fn traces(test: &str) -> Option<PathBuf> {
     found
 }
 
-/// Returns the bound's trace of a trace with content, and the bytes of its working set. Chunks are
+/// Returns the bound's traces of a trace with content, and the bytes of its working set. Chunks are
 /// the trace's own, of 4 KiB.
-fn collect(path: &Path, zeroes: Zeroes) -> (BoundTrace, u64) {
+fn collect(path: &Path, zeroes: Zeroes) -> (BoundTraces, u64) {
     let mut collector = BoundCollector::new(zeroes);
-    let mut touched = std::collections::HashSet::new();
+    let mut touched = HashSet::new();
     for record in larder_trace::open(path, None, ReaderOptions::default()).expect("opens") {
         let record = record.expect("a sound record");
         let Some(known) = record.content else { continue };
         let fingerprint = Fingerprint(known.fingerprint.to_u128().to_be_bytes());
         let content = Content { fingerprint, stored_bytes: known.stored_bytes.unwrap_or(record.len_bytes as u32) };
-        touched.insert(record.offset_bytes);
+        let is_first = touched.insert(record.offset_bytes);
         match record.op {
+            Op::Read if is_first => collector.first_read(&content, known.is_zero),
             Op::Read => collector.read(&content, known.is_zero),
             _ => collector.write(&content, known.is_zero),
         }
@@ -45,7 +49,8 @@ fn bounds_of_shared_traces_are_sane() {
     for (name, reads) in
         [("devbuild", 571_539), ("apt-clones", 1_316_618), ("vm-boot", 370_729), ("postgres-tpcb", 315_697)]
     {
-        let (trace, working_set) = collect(&traces.join(format!("{name}.trace.zst")), Zeroes::Free);
+        let (traces, working_set) = collect(&traces.join(format!("{name}.trace.zst")), Zeroes::Free);
+        let trace = &traces.addresses;
         assert_eq!(trace.reads(), reads, "{name}");
         let percents = [0, 1, 10, 100];
         let capacities = percents.map(|percent| working_set * percent / 100);
@@ -53,6 +58,8 @@ fn bounds_of_shared_traces_are_sane() {
         let mut before = (0, 0);
         for (bytes, sized) in capacities.into_iter().zip(trace.with_sizes(&capacities)) {
             let places = trace.equal_sizes(bytes / 4096);
+            let revealed = traces.contents.equal_sizes(bytes / 4096);
+            assert!(places.read_hits_upper <= revealed.read_hits_upper, "{name}: {bytes} bytes");
             assert!(places.is_exact() && places.read_hits_lower >= before.0, "{name}: {bytes} bytes");
             assert!(
                 sized.read_hits_lower <= sized.read_hits_upper && sized.read_hits_upper <= all,
@@ -65,10 +72,14 @@ fn bounds_of_shared_traces_are_sane() {
             assert!(sized.read_hits_upper >= places.read_hits_lower, "{name}: {bytes} bytes");
             before = (places.read_hits_lower, sized.read_hits_lower);
             println!(
-                "{name}, {bytes} bytes: {:.4} in chunks of 4 KiB; compressed {:.4} to {:.4}",
+                "{name}, {bytes} bytes: {:.4} in chunks of 4 KiB, {:.4} if contents are revealed; compressed {:.4} to \
+                 {:.4}, with {} to {} bytes written",
                 places.read_hit_ratio_upper(),
+                revealed.read_hit_ratio_upper(),
                 sized.read_hit_ratio_lower(),
-                sized.read_hit_ratio_upper()
+                sized.read_hit_ratio_upper(),
+                sized.written_lower,
+                sized.written_upper
             );
         }
         assert_eq!(trace.equal_sizes(u64::MAX).read_hits_upper, all, "{name}");
