@@ -104,6 +104,12 @@ pub enum Event {
         /// index are full.
         held_back: bool,
     },
+    /// The use of a read's hit on flash, found beside other looks or alone. It precedes the next
+    /// other decision.
+    Use {
+        /// The chunk.
+        lba: Lba,
+    },
     /// A partial write that looks up the rest of its chunk.
     Merge {
         /// The chunk.

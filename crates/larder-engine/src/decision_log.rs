@@ -8,6 +8,9 @@
 //!
 //! For a chunk, the log has the fingerprint by the cache's own key, and the length as stored.
 //!
+//! Reads that hit beside each other decide nothing. Their uses are told when they are applied, in
+//! that order, before any later decision. So a sink changes no path of a read.
+//!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!
 //! It does not tell bytes, the origin's state, or the time of durability. It tells a fault of the
@@ -25,7 +28,7 @@ use crate::{
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
     decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
-    design::Question,
+    design::{Question, Use},
     packing::PackingRules,
     region::RegionEntry,
     slots::SlotState,
@@ -88,6 +91,12 @@ impl State {
             };
             (event, answer_of(found, cause))
         });
+    }
+
+    /// Notes the use of a hit that a look found, alone or beside others.
+    #[inline]
+    pub(crate) fn note_use(&self, hit: &Use) {
+        self.decisions.note(|| (Event::Use { lba: hit.lba }, Answer::Slot(hit.slot)));
     }
 
     /// Returns whether this content is stored, ahead of its insertion; counts as a use.

@@ -175,7 +175,7 @@ impl Shared {
         let shared = |state: &State| look(state).map(|(hit, used)| (hit, Some(used)));
         let alone = |state: &mut State| match look(state) {
             Some((hit, used)) => {
-                state.design.used(&[used]);
+                state.use_hits(&[used]);
                 Some(hit)
             }
             None => {

@@ -96,12 +96,12 @@ impl Touched for State {
     type Touch = Use;
 
     fn apply_now(&self, hit: &Use) -> bool {
-        self.design.use_now(hit)
+        self.decisions.in_turn(|| self.design.use_now(hit).then(|| self.note_use(hit)).is_some())
     }
 
     fn apply(&mut self, uses: &[Use]) {
         debug_assert!(uses.iter().all(|hit| self.is_there(hit)), "the state has changed since they were hit: {uses:?}");
-        self.design.used(uses);
+        self.use_hits(uses);
     }
 }
 
@@ -110,12 +110,14 @@ impl State {
         self.design.slot_of(hit.lba) == Some(hit.slot)
     }
 
-    /// Returns a hit on flash that changes only the order of eviction. Returns `None` if each
-    /// decision is told as it is made.
+    /// Applies the uses of hits, which changes only the order of eviction.
+    pub(crate) fn use_hits(&mut self, uses: &[Use]) {
+        uses.iter().for_each(|hit| self.note_use(hit));
+        self.design.used(uses);
+    }
+
+    /// Returns a hit on flash that changes only the order of eviction.
     pub fn hit(&self, lba: Lba) -> Option<Hit> {
-        if self.decisions.0.is_some() {
-            return None;
-        }
         self.design.hit(lba).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 
@@ -201,10 +203,6 @@ impl State {
         self.outdate(lba);
         self.note_mapped(lba, &new, fingerprint, Some(seq));
         *later = self.design.map_deferring(lba, new, Some(seq));
-        if self.decisions.0.is_some() {
-            // The listener to the decisions needs each one done before the next.
-            later.finish();
-        }
         self.note_changed_entries();
         Ok(seq)
     }

@@ -55,7 +55,7 @@ impl DecisionReplay {
         let decided = &mut self.decided;
         match (event, answer) {
             (Event::Read { .. }, Answer::Miss) => decided.read_misses += 1,
-            (Event::Read { .. }, _) => decided.read_hits += 1,
+            (Event::Read { .. } | Event::Use { .. }, _) => decided.read_hits += 1,
             (Event::Insert { .. } | Event::Fragment { .. }, Answer::Stored(spot)) => {
                 decided.records += 1;
                 decided.stored_bytes += u64::from(spot.bytes);

@@ -16,6 +16,7 @@
 //! |---|---|
 //! | `opened DESIGN CHUNK WEU SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND [BUCKET CHUNKS]` | [`Opened`], its fields in their order |
 //! | `read LBA FIRST END [held-back]` | a read; sectors `FIRST` to before `END` |
+//! | `use LBA` | the use of a hit on flash, which other reads may have found beside it |
 //! | `merge LBA [held-back]` | the lookup of a partial write |
 //! | `look FINGERPRINT` | a look for content ahead of its insertion |
 //! | `insert LBA clean\|SEQ zero` | zeroes are inserted |
@@ -126,6 +127,7 @@ impl Display for Event {
             Event::Read { lba, first, end, held_back } => {
                 write!(f, "read {} {first} {end}{}", lba.0, held(held_back))
             }
+            Event::Use { lba } => write!(f, "use {}", lba.0),
             Event::Merge { lba, held_back } => write!(f, "merge {}{}", lba.0, held(held_back)),
             Event::Look { fingerprint } => write!(f, "look {}", Hex(&fingerprint.0)),
             Event::Insert { lba, content, dirty } => {
@@ -386,6 +388,7 @@ impl<'a> Words<'a> {
                 end: self.number("a sector of a chunk")?,
                 held_back: self.held_back()?,
             },
+            "use" => Event::Use { lba: self.lba()? },
             "merge" => Event::Merge { lba: self.lba()?, held_back: self.held_back()? },
             "look" => {
                 let word = self.next("a fingerprint")?;

@@ -27,18 +27,12 @@ impl State {
     /// Returns the metadata slot that names the mapping of `lba`, if a [hit](State::hit) lacks only
     /// that.
     pub fn unread_hit(&self, lba: Lba) -> Option<SlotId> {
-        if self.decisions.0.is_some() {
-            return None;
-        }
         let slot = self.unread(Question::Address(lba))?;
         (!self.writer.is_in_memory(slot)).then_some(slot)
     }
 
     /// Returns a hit as [`State::hit`] does, by the metadata slot of `slot` as just read.
     pub fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
-        if self.decisions.0.is_some() {
-            return None;
-        }
         self.design.hit_with(lba, slot, entry).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 

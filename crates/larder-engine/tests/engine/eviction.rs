@@ -209,12 +209,12 @@ type Evictions = Arc<Mutex<Vec<(u64, usize)>>>;
 fn note_evictions(world: &mut World) -> Evictions {
     let evictions = Evictions::default();
     let (sink, flash) = (evictions.clone(), world.flash.clone());
-    world.setup.tuning.decisions = DecisionLog(Some(Arc::new(move |event, answer| {
+    world.setup.tuning.decisions = DecisionLog::to(move |event, answer| {
         // Slots freed ahead have another event, and their end is in the log long before.
         if let (Decided::Evict, Answer::Slot(slot)) = (event, answer) {
             sink.lock().push((slot.0.into(), flash.event_count()));
         }
-    })));
+    });
     evictions
 }
 
@@ -604,11 +604,11 @@ fn room_in_a_bucket_is_made_before_it_is_needed() {
         world.close();
         let gone = Arc::new(Mutex::new((0u64, 0u64)));
         let sink = gone.clone();
-        world.setup.tuning.decisions = DecisionLog(Some(Arc::new(move |event, answer| match (event, answer) {
+        world.setup.tuning.decisions = DecisionLog::to(move |event, answer| match (event, answer) {
             (Decided::Release, _) => sink.lock().0 += 1,
             (Decided::Reuse { .. }, Answer::Count(slots)) => sink.lock().1 += slots,
             _ => {}
-        })));
+        });
         world.open();
         let writes = |first: u64, count: u64| {
             for lba in first..first + count {

@@ -197,6 +197,7 @@ impl WeuCache {
                     found => answer_of(&found),
                 })
             }
+            Event::Use { lba } => self.decide_use(lba),
             Event::Merge { lba, held_back } => Ok(answer_of(&self.lookup(lba, held_back))),
             Event::Look { fingerprint } => {
                 Ok(self.known(&fingerprint).map_or(Answer::Miss, |place| Answer::Hit((&place).into())))
@@ -352,6 +353,19 @@ impl WeuCache {
             }
             _ => Err("this event is none of such a cache".into()),
         }
+    }
+
+    /// Decides the use of a hit, which the metadata slot as last written may have to confirm.
+    fn decide_use(&mut self, lba: Lba) -> Result<Answer, String> {
+        let WeuCache { following, design, .. } = self;
+        let confirmed = || {
+            let slot = design.slot_of(lba)?;
+            let entry = following.as_ref()?.region.read(slot)?;
+            design.hit_with(lba, slot, &entry)
+        };
+        let hit = design.hit(lba).or_else(confirmed).ok_or("no read of this chunk hits here beside others")?;
+        self.design.used(&[hit.used]);
+        Ok(Answer::Slot(hit.used.slot))
     }
 
     fn decide_insert(&mut self, lba: Lba, content: NewContent, dirty: Option<u64>) -> Result<Answer, String> {

@@ -11,9 +11,9 @@
 //! ([`Remembered`]). An index may name a run, for an address that is read or for a content that is
 //! stored. The simulator then reads the run's metadata slot, as the paper's cache does. The engine
 //! does so, too, unless it still knows the slot. For a content, it knows the slots that it read or
-//! wrote last. For an address, it knows a slot that was read since its last look-up. In write-back
-//! the simulator also reads the metadata slots of victims, which may have dirty addresses. The
-//! engine has dirty chunks with their whole addresses, and reads none for them.
+//! wrote last, those of hits apart. For an address, it knows a slot that was read since its last
+//! look-up. In write-back the simulator also reads the metadata slots of victims, which may have
+//! dirty addresses. The engine has dirty chunks with their whole addresses, and reads none for them.
 //!
 //! A write of an address may take the place of a *sibling* in the list of a content, one that
 //! shares its LBA-hash. The engine writes that in two steps: the sibling leaves the list at once,
@@ -149,11 +149,11 @@ impl Engine {
         let layout = AustereConfig::of_layout(&layout, made.layout.slot_count.into());
         let inserted = Arc::<Mutex<Vec<_>>>::default();
         let sink = inserted.clone();
-        let decisions = DecisionLog(Some(Arc::new(move |event, _| {
+        let decisions = DecisionLog::to(move |event, _| {
             if let Event::Insert { content: NewContent::Chunk { fingerprint, stored }, .. } = event {
                 sink.lock().push((fingerprint.expect("it deduplicates"), *stored));
             }
-        })));
+        });
         // No read-ahead, and no destaging without a request for it.
         let tuning = Tuning {
             prefetch_bytes_max: 0,
@@ -234,10 +234,13 @@ struct Remembered {
 }
 
 impl Remembered {
-    /// Notes a look-up of an address that may be in the run at `slot`.
-    fn look_up(&mut self, slot: u32) {
-        if self.known.get(&slot) != Some(&true) {
-            self.read(slot);
+    /// Notes a look-up of an address that may be in the run at `slot`. A slot that confirms a hit
+    /// is read and not kept.
+    fn look_up(&mut self, slot: u32, is_hit: bool) {
+        match (self.known.get(&slot) == Some(&true), is_hit) {
+            (true, _) => {}
+            (false, true) => self.reads += 1,
+            (false, false) => self.read(slot),
         }
         self.known.entry(slot).and_modify(|is_fresh| *is_fresh = false);
     }
@@ -309,11 +312,11 @@ impl Simulated {
         match request {
             CacheRequest::Read(lba, content) => {
                 let (content, named) = (engines(content), self.cache.core().lookup(*lba));
-                if let Some(run) = named {
-                    self.remembered.look_up(run.first);
-                }
                 let (same, before) = (self.cache.core().find_content(&content.fingerprint), self.cache.traffic());
                 let is_hit = self.cache.read(*lba, &content);
+                if let Some(run) = named {
+                    self.remembered.look_up(run.first, is_hit);
+                }
                 self.looks += u64::from(named.is_some());
                 self.vain_looks += u64::from(named.is_some() && !is_hit);
                 self.read_hits += u64::from(is_hit);

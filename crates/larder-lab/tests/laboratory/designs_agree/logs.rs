@@ -39,8 +39,21 @@ const DRAWN: usize = 8000;
 /// Chunks that compress have so many bytes for some seeds: parts of them may be slots.
 const PACKED_CHUNK: usize = 4 * CHUNK;
 /// Kinds of events that must occur.
-const EVENTS: [&str; 12] =
-    ["merge", "look", "fragment", "change", "trim", "full", "told", "taken", "evict", "release", "clean", "clean-run"];
+const EVENTS: [&str; 13] = [
+    "use",
+    "merge",
+    "look",
+    "fragment",
+    "change",
+    "trim",
+    "full",
+    "told",
+    "taken",
+    "evict",
+    "release",
+    "clean",
+    "clean-run",
+];
 /// So small that most chunks must go again.
 const FLASH_BYTES: u64 = 8 << 20;
 /// Clients at the same time.
@@ -231,6 +244,8 @@ struct Follower {
 
 impl Follower {
     fn follow(&mut self, cache: &Cache, what: &str) {
+        // The status takes the lock alone, so that uses that wait are told before it.
+        let counted = counted(cache);
         for line in std::mem::take(&mut *self.lines.lock()) {
             self.number += 1;
             let decided = self.replay.line(self.number, &line);
@@ -241,7 +256,7 @@ impl Follower {
             self.log += &line;
             self.log.push('\n');
         }
-        assert_eq!(counted(cache), self.replay.decided(), "{what}: engine and simulator");
+        assert_eq!(counted, self.replay.decided(), "{what}: engine and simulator");
     }
 }
 
@@ -269,11 +284,15 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     let flash = ledger.watch(flash);
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let (sink, noted) = (lines.clone(), ledger.clone());
-    let decisions = DecisionLog(Some(Arc::new(move |event, answer| {
+    let decisions = DecisionLog::to(move |event, answer| {
         noted.decided(event, answer);
         sink.lock().push(line(event, answer));
-    })));
-    let tuning = Tuning { prefetch_bytes_max: 0, decisions, ..Tuning::default() };
+    });
+    let mut tuning = Tuning { prefetch_bytes_max: 0, decisions, ..Tuning::default() };
+    if run.clients > 1 {
+        // Reads look beside each other from the first on.
+        tuning.share_after_reads = 0;
+    }
     let cache = runtime.block_on(Cache::open(flash, origin, runtime.clone(), tuning)).expect("it opens");
     let cache = Arc::new(cache);
     let mut follower = Follower { lines, replay: DecisionReplay::default(), number: 1, log: format!("{FIRST_LINE}\n") };
