@@ -52,7 +52,6 @@ use larder_device::{
     watched::{Watch, WatchedDevice},
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
-use parking_lot::Mutex;
 use std::{
     sync::{
         Arc,
@@ -164,7 +163,6 @@ impl Cache {
             origin_watch,
             asks_origin: AtomicBool::new(false),
             refusals: Refusals::default(),
-            flash_read_failed_at: Mutex::new(None),
             telling,
             evict_left_behind: AtomicBool::new(false),
             evict_finds_dirty: AtomicBool::new(false),
@@ -174,7 +172,6 @@ impl Cache {
             writes_in_flight: AtomicU32::new(0),
             waiting_for_room: AtomicU32::new(0),
             waiting_for_destage: AtomicU32::new(0),
-            is_nameless: AtomicBool::new(false),
             life: Lifecycle::default(),
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };

@@ -291,7 +291,7 @@ impl Shared {
                 let state = self.state.lock();
                 let (used, crowded) = (state.log.area().used_percent(), self.log_is_crowded(&state));
                 let due = used >= DUE_PERCENT || crowded && self.checkpoint_helps(&state);
-                (!due || state.flash_failed.is_some(), crowded && state.flash_failed.is_none())
+                (!due || state.flash.is_failed(), crowded && !state.flash.is_failed())
             };
             if idle {
                 // If other tasks' reservations crowd the log, a checkpoint frees nothing; their end

@@ -95,7 +95,7 @@ impl Shared {
         let failed = {
             let mut state = self.state.lock();
             state.keep_all_freed();
-            state.flash_failed.is_some()
+            state.flash.is_failed()
         };
         let mut result = match flushed {
             Ok(()) if !failed => self.checkpoint(true).await,

@@ -13,7 +13,7 @@ use crate::{
     conditions::devices::{flash_hangs, flash_unlooked, origin_fails, origin_hangs},
     config::policies::{OriginChanged, TrimPolicy},
     destage::Limit,
-    fence::{Fence, Raised},
+    fence::Raised,
     recover::recovered::Recovered,
     shared::Shared,
     state::State,
@@ -21,6 +21,7 @@ use crate::{
 };
 pub use condition::{Condition, Severity};
 pub use devices::{Watches, of_origin};
+use larder_core::Lba;
 use larder_device::{IoError, IoErrorKind, IoResult};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -43,14 +44,14 @@ impl Shared {
         let mut add = |name, severity, what| found.push(Condition { name, severity, what });
         let refuses = self.refusals.standing().map(|(error, waiting)| flash_refuses(&error, waiting));
         let unlooked = || self.flash_watch.look_error().map(|error| flash_unlooked(&error));
-        if state.flash_failed.is_none()
+        if !state.flash.is_failed()
             && let Some(Condition { name, severity, what }) = refuses.or_else(unlooked)
         {
             add(name, severity, what);
         }
         if let Some(error) = self.origin_watch.error() {
             let owed = self.owed(state);
-            let waits = owed.chunks > state.lost.len() as u64 || owed.runs > 0;
+            let waits = owed.chunks > state.lost.count() || owed.runs > 0;
             let Condition { name, severity, what } = origin_fails(&error, waits);
             add(name, severity, what);
         }
@@ -59,7 +60,7 @@ impl Shared {
         for Condition { name, severity, what } in hang.into_iter().flatten() {
             add(name, severity, what);
         }
-        if let Some(since) = self.flash_reads_failed_lately() {
+        if let Some(since) = state.flash.reads_failed_lately(self.runtime.now()) {
             let what = format!(
                 "{} reads of the flash failed since the opening, the last one {} s ago",
                 counts.flash_read_errors,
@@ -68,7 +69,7 @@ impl Shared {
             add("flash_read_errors", Severity::Warning, what);
         }
         if state.mode.get() == WriteMode::Back
-            && state.flash_failed.is_none()
+            && !state.flash.is_failed()
             && let Some((name, what)) = self.limit_that_binds(state).map(Limit::told)
         {
             add(name, Severity::Warning, what);
@@ -188,7 +189,7 @@ fn twin_name(twin: usize) -> &'static str {
 pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<Condition> {
     let mut found = Vec::new();
     let mut add = |name, severity, what| found.push(Condition { name, severity, what });
-    if let Some(error) = &state.flash_failed {
+    if let Some(error) = state.flash.failure() {
         let (name, how) = match error.kind {
             IoErrorKind::Gone => ("flash_gone", "the flash is gone"),
             IoErrorKind::NoSpace | IoErrorKind::Quota => ("flash_full", "the flash has no space left"),
@@ -196,16 +197,11 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         };
         let what = format!("degraded: {how} ({error}); nothing new is cached, and the origin serves what it can");
         add(name, Severity::Degraded, what);
-        match &state.fence {
-            Fence::Up { .. } => add(
-                "fence_up",
-                Severity::Degraded,
-                "the fence is up: writes go to the origin, and what the flash holds will be dropped".into(),
-            ),
-            Fence::Refused(why) => {
-                add("fence_refused", Severity::Degraded, format!("writes are refused, for there is no fence: {why}"))
-            }
-            Fence::Down | Fence::Rising => {}
+        if state.fence.is_up() {
+            let what = "the fence is up: writes go to the origin, and what the flash holds will be dropped".into();
+            add("fence_up", Severity::Degraded, what);
+        } else if let Some(why) = state.fence.refusal() {
+            add("fence_refused", Severity::Degraded, format!("writes are refused, for there is no fence: {why}"));
         }
         let dirty = state.design.dirty_counts();
         if dirty.chunks + dirty.runs > 0 {
@@ -214,13 +210,13 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
             add("undurable_data", Severity::Degraded, what);
         }
     }
-    if let (None, Fence::Refused(why)) = (&state.flash_failed, &state.fence) {
+    if let (false, Some(why)) = (state.flash.is_failed(), state.fence.refusal()) {
         let what = format!("there is no fence, and a copy that takes the name of the flash would be believed: {why}");
         add("fence_refused", Severity::Degraded, what);
     }
-    if !state.lost.is_empty() {
-        let first = state.lost.keys().next().copied().unwrap_or_default() * chunk_bytes;
-        let what = format!("{} dirty chunks are damaged, the first at volume offset {first}", state.lost.len());
+    if let Some(Lba(first)) = state.lost.iter().next() {
+        let (count, first) = (state.lost.count(), first * chunk_bytes);
+        let what = format!("{count} dirty chunks are damaged, the first at volume offset {first}");
         add("dirty_data_lost", Severity::Degraded, what);
     }
     let doubtful = state.origin_changes.doubtful_chunks();
@@ -244,7 +240,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         );
         add("corrupt_records", Severity::Warning, what);
     }
-    if let Some(mode) = state.switching_to {
+    if let Some(mode) = state.mode.switching_to() {
         let what = format!("the mode is being switched to {}", crate::status::names::mode_name(mode));
         add("switching_mode", Severity::Notice, what);
     }

@@ -2,7 +2,9 @@
 //!
 //! Invariants: at most [`DAMAGED_MAX`] are remembered. A slot's next generation is another record.
 //!
-//! It does not record the addresses of lost data; `lost` in [`State`](crate::state::State) does.
+//! It does not record the addresses of lost data; [`lost`] does.
+
+pub(crate) mod lost;
 
 use larder_core::Place;
 use std::collections::BTreeSet;

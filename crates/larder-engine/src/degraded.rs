@@ -17,18 +17,15 @@
 //!
 //! It does not take the flash back; the next opening does.
 
+pub(crate) mod flash_health;
+
 use crate::{
-    destage::reach::Reach, error::EngineError, shared::Shared, trim::zeroing::Zeroing, unflushed::waiting::Asker,
+    degraded::flash_health::UndurableRun, destage::reach::Reach, error::EngineError, shared::Shared, state::State,
+    trim::zeroing::Zeroing, unflushed::waiting::Asker,
 };
 use larder_core::{Lba, design::Leaving, ranges::Run};
 use larder_device::{IoError, IoErrorKind, SharedBuf, WriteFlags};
-use std::{
-    sync::{Arc, atomic::Ordering::*},
-    time::Duration,
-};
-
-/// A condition reports failed reads of the flash for this long after the last one.
-const READS_FAILED_LATELY: Duration = Duration::from_secs(60);
+use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
     /// Fails the flash with `error`, and hands the error back, for `map_err`. A cancelled operation
@@ -39,12 +36,12 @@ impl Shared {
         }
         {
             let mut state = self.state.lock();
-            if state.flash_failed.is_some() {
+            if state.flash.is_failed() {
                 return error;
             }
             state.note_fault();
-            state.flash_failed = Some(error.clone());
-            state.undurable = state.log.die();
+            let undurable = state.log.die();
+            state.flash.fail(error.clone(), undurable);
             state.unflushed.clear();
             state.unlogged.clear();
         }
@@ -78,14 +75,8 @@ impl Shared {
     /// Counts a failed read of the flash.
     pub(crate) fn count_flash_read_error(&self) {
         self.counters.flash_read_errors.fetch_add(1, Relaxed);
-        *self.flash_read_failed_at.lock() = Some(self.runtime.now());
+        self.state.lock().flash.read_failed(self.runtime.now());
         self.conditions_changed();
-    }
-
-    /// Returns the time since the last failed read of the flash, if that was lately.
-    pub(crate) fn flash_reads_failed_lately(&self) -> Option<Duration> {
-        let since = self.runtime.now().saturating_sub((*self.flash_read_failed_at.lock())?);
-        (since < READS_FAILED_LATELY).then_some(since)
     }
 
     /// Writes `data` to the origin, past the flash. The caller holds the ticket.
@@ -173,9 +164,8 @@ impl Shared {
         if self.fence_undurable().await? {
             self.destage_all(Reach::All).await;
             if self.undurable_left() {
-                let flash = self.state.lock().flash_failed.clone();
-                let flash = flash.expect("only a failed flash leaves data undurable");
-                return Err(EngineError::FlashFailed(flash));
+                // Only a failed flash leaves data undurable.
+                self.state.lock().flash.check()?;
             }
         }
         self.flush_origin_for(asker).await
@@ -200,17 +190,14 @@ impl Shared {
     /// Overwritten data does not count.
     fn undurable_left(&self) -> bool {
         let mut state = self.state.lock();
-        let undurable = std::mem::take(&mut state.undurable);
-        let left = |&(lba, count, seq): &(Lba, u64, u64)| {
+        let State { flash, design, .. } = &mut *state;
+        flash.retain_undurable(|&UndurableRun { first, count, seq }| {
             // The rest of a run may be in pieces, with others between them.
-            let end = lba.0 + count;
-            let next = |run: &Run| state.design.trimmed_from(Lba(run.first.0 + run.count));
-            let mut runs = std::iter::successors(state.design.trimmed_from(lba), next);
-            state.design.dirty_seq(lba) == Some(seq)
+            let end = first.0 + count;
+            let next = |run: &Run| design.trimmed_from(Lba(run.first.0 + run.count));
+            let mut runs = std::iter::successors(design.trimmed_from(first), next);
+            design.dirty_seq(first) == Some(seq)
                 || runs.by_ref().take_while(|run| run.first.0 < end).any(|run| run.seq == seq)
-        };
-        let left: Vec<_> = undurable.into_iter().filter(left).collect();
-        state.undurable = left;
-        !state.undurable.is_empty()
+        })
     }
 }

@@ -106,7 +106,7 @@ impl Shared {
 
     /// Returns whether the rate does not limit a due destage: much is dirty, or a writer waits.
     fn destage_urgent(&self, state: &State) -> bool {
-        self.loses_flash(state)
+        state.flash.loses_content()
             || self.waiting_for_destage.load(Acquire) > 0
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_high_percent)
             || self.too_dirty(state)
@@ -125,13 +125,13 @@ impl Shared {
     /// Returns whether the low watermark is passed, or the origin is to be asked for a write.
     fn destage_due(&self, state: &State) -> bool {
         let dirty = state.design.dirty_counts();
-        if self.loses_flash(state) {
+        if state.flash.loses_content() {
             // All readable data must reach the origin.
-            return dirty.chunks > state.lost.len() as u64 || self.owed(state).runs > 0;
+            return dirty.chunks > state.lost.count() || self.owed(state).runs > 0;
         }
         // A write is the only question to an origin whose writes fail: its success ends that.
         let owed = self.owed(state);
-        self.origin_watch.fails_writes() && (owed.chunks > state.lost.len() as u64 || owed.runs > 0)
+        self.origin_watch.fails_writes() && (owed.chunks > state.lost.count() || owed.runs > 0)
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
             || owed.runs >= self.geometry.zero_ranges_max / 4
             || self.kept_runs_to_give(state) > 0
@@ -150,7 +150,7 @@ impl Shared {
             let pace = self.signals.pace.listen();
             let (due, urgent, loses_flash) = {
                 let state = self.state.lock();
-                (self.destage_due(&state), self.destage_urgent(&state), self.loses_flash(&state))
+                (self.destage_due(&state), self.destage_urgent(&state), state.flash.loses_content())
             };
             if self.is_closing() {
                 return;
@@ -274,7 +274,7 @@ impl Shared {
                 tries = if next > at { 1 } else { tries + 1 };
                 at = next;
                 let (batch, _) = next_batch(&state, at, self.batch_chunks(end.0 - at.0), KeptShare::All);
-                (batch, state.lost.contains_key(&at.0))
+                (batch, state.lost.has(at))
             };
             if is_lost || tries > RANGE_TRIES_MAX {
                 return Err(self.why_not_on_origin(at));
@@ -298,11 +298,11 @@ impl Shared {
     /// Returns the reason for dirty data of chunk `lba` after a destage of it.
     fn why_not_on_origin(&self, lba: Lba) -> EngineError {
         let state = self.state.lock();
-        if state.lost.contains_key(&lba.0) {
+        if state.lost.has(lba) {
             return EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) };
         }
         // It may succeed later: if the origin answers again, or the flash can be read after all.
-        match (self.origin_watch.error(), state.flash_failed.clone()) {
+        match (self.origin_watch.error(), state.flash.failure().cloned()) {
             (Some(error), _) => EngineError::Io(error),
             (None, Some(error)) => EngineError::FlashFailed(error),
             (None, None) if self.is_closing() => EngineError::Closed,

@@ -36,9 +36,7 @@ impl Cache {
         let shared = self.shared();
         shared.check_open()?;
         // A cache that could not be marked must not be closed.
-        if let Some(error) = shared.state.lock().flash_failed.clone() {
-            return Err(EngineError::FlashFailed(error));
-        }
+        shared.state.lock().flash.check()?;
         // (1)
         shared.destage_all(Reach::Owed).await;
         // (2)

@@ -49,9 +49,7 @@ impl Shared {
                 if !state.log.lacks_frame() {
                     return Ok(());
                 }
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
-                }
+                state.flash.check()?;
                 self.check_commits(&state, asked, true)?;
             }
             self.signals.commit_wanted.notify();

@@ -49,7 +49,7 @@ impl Shared {
             if self.is_closing() {
                 return;
             }
-            if self.state.lock().flash_failed.is_some() {
+            if self.state.lock().flash.is_failed() {
                 // No record is stored any more, so no slot has to go.
                 self.signals.room.notify();
                 wanted.await;
@@ -217,7 +217,7 @@ impl Shared {
             if self.commit(upto).await.is_ok() {
                 break;
             }
-            if self.is_closing() || self.state.lock().flash_failed.is_some() {
+            if self.is_closing() || self.state.lock().flash.is_failed() {
                 return 0;
             }
             let _ = self.runtime.delay(PAUSE).await;

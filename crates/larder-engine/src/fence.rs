@@ -12,6 +12,7 @@
 //!
 //! It leaves the storage of the note to the keeper: for one, a directory of the command line.
 
+pub(crate) mod known;
 pub(crate) mod notes;
 pub(crate) mod noting;
 pub(crate) mod raising;
@@ -104,28 +105,5 @@ pub struct Keeper(pub Option<Arc<dyn FenceKeeper>>);
 impl fmt::Debug for Keeper {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "a keeper" } else { "none" })
-    }
-}
-
-/// The state of the fence, as far as this opening knows.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fence {
-    /// Down: no write went past the flash.
-    Down,
-    /// A task is putting it up.
-    Rising,
-    /// Up.
-    Up {
-        /// The keeper knows that the origin has all dirty data.
-        is_destaged: bool,
-    },
-    /// The attempt failed, for this reason; the next write tries again.
-    Refused(String),
-}
-
-impl Fence {
-    /// Returns whether it is up.
-    pub fn is_up(&self) -> bool {
-        matches!(self, Fence::Up { .. })
     }
 }

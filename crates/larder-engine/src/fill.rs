@@ -70,7 +70,7 @@ impl Shared {
         let (this, chunk) = (self.clone(), data.clone());
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
         let wanted = |state: &State| {
-            state.flash_failed.is_none()
+            !state.flash.is_failed()
                 && state.versions.get(lba) == version
                 && match (state.design.peek(lba), reason) {
                     (Lookup::Miss, Reason::Clean) => !state.origin_changes.forbids_clean_copy(lba),

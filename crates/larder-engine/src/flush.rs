@@ -55,7 +55,7 @@ impl Shared {
         }
         // This also counts if no entry waited for the log: writes go to the origin since the flash
         // failed. A flash that was cut short has failed by now.
-        let failed = self.state.lock().flash_failed.is_some();
+        let failed = self.state.lock().flash.is_failed();
         // Before the switch of the mode, the clients had to flush the origin.
         if failed { self.flush_past_flash(asker).await } else { self.tell(asker) }
     }
@@ -78,9 +78,7 @@ impl Shared {
                 if state.log.durable_below() >= upto {
                     return Ok(());
                 }
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
-                }
+                state.flash.check()?;
                 // A failure counts for the tasks that asked before it.
                 let asked = *asked_at.get_or_insert(state.log.asked_now());
                 self.check_commits(&state, asked, use_reserve)?;
@@ -112,9 +110,7 @@ impl Shared {
                 if state.log.clean_closed() > goal {
                     break;
                 }
-                if let Some(error) = &state.flash_failed {
-                    return Err(EngineError::FlashFailed(error.clone()));
-                }
+                state.flash.check()?;
                 self.check_commits(&state, asked, use_reserve)?;
             }
             self.request(0, true, use_reserve);
@@ -205,8 +201,8 @@ impl Shared {
         // (2)
         self.send_segments();
         if !self.segments_written_below(segments_below).await {
-            let failed = self.state.lock().flash_failed.clone();
-            return Err(failed.unwrap_or_else(|| IoError::new(IoErrorKind::Io, IoOp::Write, 0, 0)));
+            self.state.lock().flash.check_device()?;
+            return Err(IoError::new(IoErrorKind::Io, IoOp::Write, 0, 0));
         }
         // (3) Entries that only forget depend on their frame alone.
         if names_records || closed_clean {
@@ -238,9 +234,7 @@ impl Shared {
         self.write_frame(offset, buf.freeze()).await?;
         self.counters.flash_log_bytes_written.fetch_add(bytes, Relaxed);
         let mut state = self.state.lock();
-        if let Some(error) = &state.flash_failed {
-            return Err(error.clone());
-        }
+        state.flash.check_device()?;
         state.log.frame_is_durable(bytes, entries, crc);
         state.note_committed();
         Ok(entries)
@@ -255,9 +249,7 @@ impl Shared {
     /// Those of the device.
     pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
         let _turn = self.flash_flush_turns.take().await;
-        if let Some(error) = self.state.lock().flash_failed.clone() {
-            return Err(error);
-        }
+        self.state.lock().flash.check_device()?;
         self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
         self.counters.flash_flushes.fetch_add(1, Relaxed);
         Ok(())
@@ -272,9 +264,7 @@ impl Shared {
         let layout = &self.geometry.layout;
         let state = self.state.lock();
         // The look is under this lock: a failing flash drops the entries.
-        if let Some(error) = state.flash_failed.clone() {
-            return Err(error);
-        }
+        state.flash.check_device()?;
         let sector = layout.sector_bytes;
         let mut entries_max = layout.frame_entries_max().min(count).min(state.log.len());
         // The frame fills the end of the region: bytes that it skips are lost until a checkpoint
@@ -353,7 +343,7 @@ impl Shared {
                 let state = shared.state.lock();
                 let clean_waits = state.writer.has_awaiting_in_open();
                 let any = clean_waits || !state.log.is_empty();
-                (any && state.flash_failed.is_none(), clean_waits, state.log.next_seq())
+                (any && !state.flash.is_failed(), clean_waits, state.log.next_seq())
             };
             if due {
                 shared.request_commit(upto, clean_waits);

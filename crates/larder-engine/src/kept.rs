@@ -38,7 +38,7 @@ struct Kept {
 impl Shared {
     /// Returns whether advisory runs stay in the cache now: a flash that failed does not hold them.
     pub(crate) fn keeps_trims(&self, state: &State) -> bool {
-        self.tuning.trim == TrimPolicy::Keep && state.flash_failed.is_none()
+        self.tuning.trim == TrimPolicy::Keep && !state.flash.is_failed()
     }
 
     /// Returns the runs that the cache keeps to itself.

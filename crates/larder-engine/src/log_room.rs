@@ -129,7 +129,7 @@ impl Shared {
         waiting < self.pending_entries_max()
             && !state.holds_too_many()
             && !self.is_crowded_with(state, waiting)
-            && state.flash_failed.is_none()
+            && !state.flash.is_failed()
             && !self.is_closing()
     }
 
@@ -188,7 +188,7 @@ impl Shared {
             let reserved = self.signals.reserved.listen();
             {
                 let mut state = self.state.lock();
-                state.check_flash()?;
+                state.flash.check()?;
                 let is_crowded = self.log_is_crowded(&state);
                 if let Some(decided) = decide(&mut state, is_crowded) {
                     return Ok(decided);

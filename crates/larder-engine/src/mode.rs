@@ -32,7 +32,7 @@ impl Shared {
         if self.mode.get() == mode {
             return self.to_its_end(async move { this.set_again(mode, turn).await }).await;
         }
-        self.refuse_if_flash_failed()?;
+        self.state.lock().flash.check()?;
         let switching = Switching::begin(self, mode);
         if mode == WriteMode::Back {
             let (this, turn) = (self.clone(), turn.clone());
@@ -96,13 +96,6 @@ impl Shared {
         self.mode.set(mode);
         Ok(())
     }
-
-    fn refuse_if_flash_failed(&self) -> Result<(), EngineError> {
-        match &self.state.lock().flash_failed {
-            Some(error) => Err(EngineError::FlashFailed(error.clone())),
-            None => Ok(()),
-        }
-    }
 }
 
 /// A turn to switch the mode. When it is over, however, the keeper of the fence is to have the mode
@@ -123,13 +116,13 @@ struct Switching(Arc<Shared>);
 
 impl Switching {
     fn begin(shared: &Arc<Shared>, mode: WriteMode) -> Self {
-        shared.state.lock().switching_to = Some(mode);
+        shared.mode.begin_switch(mode);
         Switching(shared.clone())
     }
 }
 
 impl Drop for Switching {
     fn drop(&mut self) {
-        self.0.state.lock().switching_to = None;
+        self.0.mode.end_switch();
     }
 }

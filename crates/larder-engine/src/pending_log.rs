@@ -5,6 +5,7 @@
 //! It does not write the log.
 
 use crate::{
+    degraded::flash_health::UndurableRun,
     error::EngineError,
     log_area::{LogArea, LogPosition},
 };
@@ -280,8 +281,8 @@ impl PendingLog {
     }
 
     /// Drops the waiting entries after the flash failed: they never become durable. Returns the
-    /// dirty chunks among them: first chunk, number of chunks, sequence number.
-    pub fn die(&mut self) -> Vec<(Lba, u64, u64)> {
+    /// dirty chunks among them.
+    pub(crate) fn die(&mut self) -> Vec<UndurableRun> {
         self.is_dead = true;
         let first_seq = self.first_seq;
         self.first_seq = self.next_seq();
@@ -295,6 +296,8 @@ impl PendingLog {
             _ => None,
         };
         let numbered = (first_seq..).zip(&entries);
-        numbered.filter_map(|(seq, entry)| dirty(entry).map(|(lba, count)| (lba, count, seq))).collect()
+        numbered
+            .filter_map(|(seq, entry)| dirty(entry).map(|(first, count)| UndurableRun { first, count, seq }))
+            .collect()
     }
 }

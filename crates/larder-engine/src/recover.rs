@@ -17,10 +17,11 @@ pub(crate) mod recovered;
 
 use crate::{
     config::Tuning,
-    damaged::DamagedRecords,
+    damaged::{DamagedRecords, lost::LostChunks},
+    degraded::flash_health::FlashHealth,
     designs::{self, EngineDesign},
     error::EngineError,
-    fence::Fence,
+    fence::known::Fence,
     fill::insertion::Insertions,
     geometry::Geometry,
     log_area::LogArea,
@@ -48,7 +49,7 @@ use larder_core::{
 use larder_device::{BlockDevice, DeviceInfo};
 use larder_format::{CheckpointCounts, Layout, Superblock};
 pub use recovered::{Recovered, RecoveryReport};
-use std::{collections::BTreeMap, sync::Arc};
+use std::sync::Arc;
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -289,12 +290,9 @@ pub async fn recover_by(
         unlogged: Unlogged::default(),
         origin_changes: OriginChanges::default(),
         origin_flushes: OriginFlushes::after_an_earlier_opening(),
-        flash_failed: None,
-        unreadable_since: None,
-        fence: Fence::Down,
-        undurable: Vec::new(),
-        switching_to: None,
-        lost: BTreeMap::new(),
+        flash: FlashHealth::default(),
+        fence: Fence::default(),
+        lost: LostChunks::default(),
         damaged: DamagedRecords::default(),
         insertions: Insertions::default(),
     };

@@ -62,7 +62,7 @@ impl Patience {
 
     /// Returns whether a write with this error is tried again.
     pub(crate) fn is_left(&mut self, shared: &Shared, error: &IoError) -> bool {
-        if shared.life.is_abandoned() || shared.state.lock().flash_failed.is_some() {
+        if shared.life.is_abandoned() || shared.state.lock().flash.is_failed() {
             return false;
         }
         let now = shared.runtime.now();

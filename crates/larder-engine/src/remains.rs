@@ -5,8 +5,7 @@
 //!
 //! It does not destage; [`destage`](crate::destage) does.
 
-use crate::{Cache, fence::Fence, losses::Ranges, shared::Shared, state::State, status::counters::CounterValues};
-use larder_core::Lba;
+use crate::{Cache, losses::Ranges, shared::Shared, state::State, status::counters::CounterValues};
 use larder_device::IoErrorKind;
 
 /// Damaged ranges that a sentence names; the others are counted.
@@ -35,21 +34,18 @@ impl Shared {
             });
         }
         let state = self.state.lock();
-        if !state.lost.is_empty() {
+        if state.lost.count() > 0 {
             reasons.push(self.damage(&state));
         }
         // A switch to a mode without dirty data destages kept trims, too.
-        let owed = if state.switching_to.is_some() { state.design.dirty_counts() } else { self.owed(&state) };
-        if owed.chunks > state.lost.len() as u64 || owed.runs > 0 {
+        let owed = if state.mode.switching_to().is_some() { state.design.dirty_counts() } else { self.owed(&state) };
+        if owed.chunks > state.lost.count() || owed.runs > 0 {
             if counts.flash_read_errors > since.flash_read_errors {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }
-            match (&state.flash_failed, state.log.last_checkpoint_error()) {
+            match (state.flash.failure(), state.log.last_checkpoint_error()) {
                 (Some(error), _) if !state.fence.is_up() => {
-                    let why = match &state.fence {
-                        Fence::Refused(why) => format!(": {why}"),
-                        _ => String::new(),
-                    };
+                    let why = state.fence.refusal().map_or_else(String::new, |why| format!(": {why}"));
                     reasons.push(format!(
                         "the flash failed ({error}), and without a fence what was not durable there is not written past it{why}"
                     ));
@@ -67,8 +63,8 @@ impl Shared {
     /// Returns the damaged dirty data on the flash and its remedy.
     fn damage(&self, state: &State) -> String {
         let mut ranges = Ranges::default();
-        for &lba in state.lost.keys() {
-            ranges.add(self.geometry.offset_of(Lba(lba)), self.geometry.chunk_len(Lba(lba)) as u64);
+        for lba in state.lost.iter() {
+            ranges.add(self.geometry.offset_of(lba), self.geometry.chunk_len(lba) as u64);
         }
         ranges.join();
         let told = ranges.all().iter().take(RANGES_TOLD_MAX);
@@ -76,7 +72,7 @@ impl Shared {
         if ranges.all().len() > RANGES_TOLD_MAX {
             told.push(format!("and {} more ranges", ranges.all().len() - RANGES_TOLD_MAX));
         }
-        let (count, are, them) = match state.lost.len() {
+        let (count, are, them) = match state.lost.count() {
             1 => ("1 dirty chunk".to_owned(), "is", "it"),
             count => (format!("{count} dirty chunks"), "are", "them"),
         };

@@ -184,7 +184,7 @@ impl Shared {
         decide: &mut impl FnMut(&mut State, Place, &mut Deferred) -> R,
     ) -> Result<Storing<'r, R>, EngineError> {
         let mut state = self.state.lock();
-        state.check_flash()?;
+        state.flash.check()?;
         // A write of a cache that was dropped sends no segment.
         self.check_open()?;
         if let RecordOf::Chunk(Some(fingerprint)) = &record.of

@@ -29,13 +29,9 @@ use crate::{
 use larder_codec::Codec;
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, watched::Watch};
-use parking_lot::Mutex;
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicUsize},
 };
 
 /// Conditions that operations wait for.
@@ -132,8 +128,6 @@ pub struct Shared {
     pub(crate) asks_origin: AtomicBool,
     /// Writes that the flash refused and the cache tries again.
     pub refusals: Refusals,
-    /// The time of the last failed read of the flash.
-    pub flash_read_failed_at: Mutex<Option<Duration>>,
     /// The listener for conditions.
     pub telling: Option<Arc<Telling>>,
     /// An eviction left a destage behind, because the origin does not answer.
@@ -154,8 +148,6 @@ pub struct Shared {
     pub waiting_for_destage: AtomicU32,
     /// The flash's unanswered requests, and its standing.
     pub(crate) flash_watch: Arc<Watch>,
-    /// The file of the flash has lost its name.
-    pub is_nameless: AtomicBool,
     /// The steps from the opening to the end.
     pub life: Lifecycle,
 }

@@ -24,20 +24,19 @@ const TRY_EVERY: Duration = Duration::from_secs(2);
 impl Shared {
     /// Returns the pause before the next try, of the growing ones: shorter if the flash fails.
     pub(crate) fn pause_before_retry(&self, pause: Duration) -> Duration {
-        if self.state.lock().unreadable_since.is_some() { pause.min(TRY_EVERY) } else { pause }
+        if self.state.lock().flash.is_dirty_unreadable() { pause.min(TRY_EVERY) } else { pause }
     }
 
     /// Notes that room was made, or that readable dirty data will make it.
     pub(crate) fn note_room_made(&self) {
-        self.state.lock().unreadable_since = None;
+        self.state.lock().flash.dirty_is_readable();
     }
 
     /// Notes unreadable dirty data, with the error `why`.
     pub(crate) fn note_unreadable(&self, why: IoError) {
-        let now = self.runtime.now();
-        let since = *self.state.lock().unreadable_since.get_or_insert(now);
+        let unreadable = self.state.lock().flash.dirty_is_unreadable(self.runtime.now());
         let waiting = self.waiting_for_room.load(Acquire);
-        if waiting > 0 && now.saturating_sub(since) >= UNREADABLE_MAX {
+        if waiting > 0 && unreadable >= UNREADABLE_MAX {
             let what = format!(
                 "{waiting} writes wait for room, and no dirty data could be read for {} s",
                 UNREADABLE_MAX.as_secs()

@@ -24,11 +24,10 @@ use crate::{
     destage::reach::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
-    state::State,
 };
 use larder_core::Lba;
 use larder_device::{IoError, IoErrorKind, IoOp, IoResult, Standing, watched::Watch};
-use std::sync::{Arc, atomic::Ordering::*};
+use std::sync::Arc;
 
 impl Cache {
     /// Returns the watch over the flash: its requests, and its standing.
@@ -62,13 +61,13 @@ impl Shared {
         self.flash_watch.look_in_background();
         match self.flash_watch.standing() {
             Standing::Sound | Standing::Renamed => {}
-            Standing::Truncated(bytes) if self.state.lock().flash_failed.is_none() => {
+            Standing::Truncated(bytes) if !self.state.lock().flash.is_failed() => {
                 self.fail_cut_flash(bytes);
             }
             // The keeper may have refused the fence, or the note, before.
             Standing::Truncated(_) => self.fence_in_background(),
             Standing::Unlinked => {
-                if !self.is_nameless.swap(true, Relaxed) {
+                if self.state.lock().flash.lose_name() {
                     self.ask_for_destage(Wanted::Now);
                     self.conditions_changed();
                 }
@@ -82,16 +81,11 @@ impl Shared {
     async fn look_at_flash(&self) -> IoResult<Standing> {
         let looked = self.flash_watch.look().await;
         if let Err(error) = &looked
-            && self.state.lock().flash_failed.is_none()
+            && !self.state.lock().flash.is_failed()
         {
             self.condition_raised(|| flash_unlooked(error));
         }
         looked
-    }
-
-    /// Returns whether the flash loses what it holds: it failed, or its file has no name.
-    pub(crate) fn loses_flash(&self, state: &State) -> bool {
-        state.flash_failed.is_some() || self.is_nameless.load(Relaxed)
     }
 
     /// Completes a durable request in write-back, whose chunks are mapped below `upto`. The flash
@@ -128,7 +122,7 @@ impl Shared {
             Ok(Standing::Unlinked) => nameless("the origin does not take all that is dirty"),
             Ok(Standing::Truncated(bytes)) => self.fail_cut_flash(bytes),
             // A flash that is gone answers no look, and the FLUSH needs nothing of it.
-            Err(_) if self.state.lock().flash_failed.is_some() => return Ok(()),
+            Err(_) if self.state.lock().flash.is_failed() => return Ok(()),
             Err(error) => return Err(EngineError::Flash(error)),
         };
         // Data of the meantime does not count.

@@ -13,10 +13,11 @@
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
-    damaged::DamagedRecords,
+    damaged::{DamagedRecords, lost::LostChunks},
     decision_log::sink::DecisionLog,
+    degraded::flash_health::FlashHealth,
     error::EngineError,
-    fence::Fence,
+    fence::known::Fence,
     fill::insertion::Insertions,
     mode::current::CurrentMode,
     origin_changes::runs::OriginChanges,
@@ -36,55 +37,48 @@ use larder_core::{
     streams::Streams,
     versions::Versions,
 };
-use larder_device::IoError;
-use larder_format::{LogEntry, WriteMode};
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use larder_format::LogEntry;
+use std::sync::Arc;
 
 /// The state of an open cache.
 pub struct State {
     /// The decisions.
     pub design: Decider,
     /// The listener to the decisions.
-    pub decisions: DecisionLog,
+    pub(crate) decisions: DecisionLog,
     /// The write mode, shared with [`Shared`](crate::shared::Shared).
-    pub mode: Arc<CurrentMode>,
+    pub(crate) mode: Arc<CurrentMode>,
     /// Versions of chunks, which reveal stale fills.
-    pub versions: Versions,
+    pub(crate) versions: Versions,
     /// Sequential streams.
-    pub streams: Streams,
+    pub(crate) streams: Streams,
     /// Prefetched chunks.
-    pub prefetch: PrefetchBuffer,
+    pub(crate) prefetch: PrefetchBuffer,
     /// The kinds of zeroed parts of chunks.
-    pub zeroed_parts: ZeroedParts,
+    pub(crate) zeroed_parts: ZeroedParts,
     /// Records that the flash may lack.
-    pub writer: Writer,
+    pub(crate) writer: Writer,
     /// The metadata log's queue.
-    pub log: PendingLog,
+    pub(crate) log: PendingLog,
     /// Clean mappings that wait for a flush of the origin.
-    pub unflushed: Unflushed,
+    pub(crate) unflushed: Unflushed,
     /// Chunks whose only mapping is in RAM: it can be forgotten without an entry.
-    pub unlogged: Unlogged,
+    pub(crate) unlogged: Unlogged,
     /// Changes of the origin by write-throughs, write-arounds and trims, and its possible losses.
-    pub origin_changes: OriginChanges,
+    pub(crate) origin_changes: OriginChanges,
     /// Flushes of the origin.
-    pub origin_flushes: OriginFlushes,
-    /// The error of a failed flash: no record is stored any more, and writes go past the flash. See
-    /// [`degraded`](crate::degraded).
-    pub flash_failed: Option<IoError>,
-    /// Start, on the runtime's clock, of the time in which reads of dirty data all failed.
-    pub unreadable_since: Option<Duration>,
+    pub(crate) origin_flushes: OriginFlushes,
+    /// The health of the flash. If it failed, no record is stored any more, and writes go past it:
+    /// see [`degraded`](crate::degraded).
+    pub(crate) flash: FlashHealth,
     /// The fence, by which a later opening distrusts a flash that failed.
-    pub fence: Fence,
-    /// Dirty runs that were not durable when the flash failed: first chunk, count, sequence number.
-    pub undurable: Vec<(Lba, u64, u64)>,
-    /// A switch of modes is under way.
-    pub switching_to: Option<WriteMode>,
+    pub(crate) fence: Fence,
     /// Dirty chunks with a damaged record.
-    pub lost: BTreeMap<u64, u64>,
+    pub(crate) lost: LostChunks,
     /// Damaged or unreadable records: no content is taken for their duplicate.
-    pub damaged: DamagedRecords,
+    pub(crate) damaged: DamagedRecords,
     /// Chunks that wait for insertion.
-    pub insertions: Insertions,
+    pub(crate) insertions: Insertions,
 }
 
 fn map_entry(lba: Lba, place: &Place, dirty: bool, duplicate: bool, fingerprint: Option<Fingerprint>) -> LogEntry {
@@ -155,9 +149,7 @@ impl State {
         self.zeroed_parts.remove(lba);
         self.unflushed.remove(lba);
         self.unlogged.remove(lba);
-        if !self.lost.is_empty() {
-            self.lost.remove(&lba.0);
-        }
+        self.lost.remove(lba);
     }
 
     /// As [`State::outdate`], for a run.
@@ -167,8 +159,7 @@ impl State {
         self.zeroed_parts.remove_range(first, count);
         self.unflushed.remove_range(first, count);
         self.unlogged.remove_range(first, count);
-        let lost: Vec<u64> = self.lost.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
-        lost.iter().for_each(|lba| _ = self.lost.remove(lba));
+        self.lost.remove_range(first, count);
     }
 
     /// Maps `lba` to content that the origin lacks. Returns the sequence number to commit.
@@ -186,7 +177,7 @@ impl State {
         fingerprint: Option<Fingerprint>,
         later: &mut Deferred,
     ) -> Result<u64, EngineError> {
-        self.check_flash()?;
+        self.flash.check()?;
         later.finish();
         let entry = match &new {
             NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
@@ -205,14 +196,6 @@ impl State {
         *later = self.design.map_deferring(lba, new, Some(seq));
         self.note_changed_entries();
         Ok(seq)
-    }
-
-    /// Returns an error if the flash failed.
-    ///
-    /// # Errors
-    /// [`EngineError::FlashFailed`].
-    pub fn check_flash(&self) -> Result<(), EngineError> {
-        self.flash_failed.as_ref().map_or(Ok(()), |error| Err(EngineError::FlashFailed(error.clone())))
     }
 
     /// Maps `lba` to content that the origin has, too. The entry is logged once the record is

@@ -161,7 +161,7 @@ impl Shared {
             let destaged = self.signals.destaged.listen();
             {
                 let state = self.state.lock();
-                state.check_flash()?;
+                state.flash.check()?;
                 // A new run may cut an old one in two.
                 if state.design.dirty_counts().runs + 2 < self.geometry.zero_ranges_max {
                     return Ok(());
@@ -226,7 +226,7 @@ impl State {
     /// # Errors
     /// As [`State::map_dirty`].
     pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
-        self.check_flash()?;
+        self.flash.check()?;
         let Run { first, count, .. } = run;
         self.outdate_range(first, count);
         let Run { first, count, no_hole, advisory, .. } = self.with_touching_runs(run);

@@ -98,7 +98,7 @@ impl State {
         let loses_more = self.origin_flushes.fail(error, is_repeated);
         self.origin_changes.flush_failed();
         // In write-back, destages are tried again.
-        if loses_more && (mode != WriteMode::Back || self.flash_failed.is_some()) {
+        if loses_more && (mode != WriteMode::Back || self.flash.is_failed()) {
             self.origin_flushes.leave_untold();
         }
         let mut lost = self.unflushed.take_below(u64::MAX);

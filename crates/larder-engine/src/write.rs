@@ -96,7 +96,7 @@ impl Shared {
         // A partial chunk merges with its cached copy and so stays cached. The copy is read before
         // its mapping is forgotten.
         let mut whole = Vec::new();
-        self.state.lock().check_flash()?;
+        self.state.lock().flash.check()?;
         if mode == WriteMode::Through {
             for lba in (first.0..first.0 + count).map(Lba) {
                 if let Some(chunk) = self.merge_for_write_through(lba, offset, &data).await {

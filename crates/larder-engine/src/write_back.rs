@@ -174,7 +174,7 @@ impl Shared {
             }
             let wait = {
                 let mut state = self.state.lock();
-                state.check_flash()?;
+                state.flash.check()?;
                 let tries = *tries.get_or_insert(state.log.checkpoint_tries());
                 if self.log_is_crowded(&state) {
                     if let Some(error) = state.log.checkpoint_error(tries) {
@@ -416,7 +416,7 @@ impl Shared {
                 Ok(_) if tries == 1 => held = self.hold(&state, place),
                 Ok(_) => {
                     self.counters.corrupt_records.fetch_add(1, Relaxed);
-                    state.lost.insert(lba.0, seq);
+                    state.lost.note(lba, seq);
                     return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(lba) });
                 }
             }

@@ -148,7 +148,7 @@ impl Shared {
                 }
                 Lookup::Miss => continue,
             };
-            if state.lost.get(&lba.0) == Some(&seq) {
+            if state.lost.has_mapping(lba, seq) {
                 batch.damaged = Some(place);
             } else {
                 batch.held.push((chunk, self.hold(&state, place)));
@@ -212,7 +212,7 @@ impl Shared {
         state.note_damaged(place);
         if state.design.dirty_seq(chunk.lba) == Some(chunk.seq) {
             self.counters.corrupt_records.fetch_add(1, Relaxed);
-            state.lost.insert(chunk.lba.0, chunk.seq);
+            state.lost.note(chunk.lba, chunk.seq);
         }
     }
 

@@ -13,14 +13,14 @@
 use crate::{
     config::Tuning,
     error::EngineError,
-    fence::{Fence, Note, Raised},
+    fence::{Note, Raised},
     recover::recovered::Recovered,
     shared::Shared,
     standing::nameless,
     state::State,
 };
 use larder_device::{IoError, Runtime, runtime::compute};
-use std::sync::{Arc, atomic::Ordering::*};
+use std::sync::Arc;
 
 impl Shared {
     /// Puts the fence up, if it is not.
@@ -32,16 +32,17 @@ impl Shared {
             let changed = self.signals.fence.listen();
             let reason = {
                 let mut state = self.state.lock();
-                match state.fence {
-                    Fence::Up { .. } => return Ok(()),
-                    Fence::Rising => None,
-                    Fence::Down | Fence::Refused(_) => {
-                        let Some(reason) = self.fence_reason(&state) else {
-                            return Err(EngineError::State("the flash works: there is nothing to fence".into()));
-                        };
-                        state.fence = Fence::Rising;
-                        Some((reason, self.dirty_bytes(&state)))
-                    }
+                if state.fence.is_up() {
+                    return Ok(());
+                }
+                if state.fence.is_rising() {
+                    None
+                } else {
+                    let Some(reason) = fence_reason(&state) else {
+                        return Err(EngineError::State("the flash works: there is nothing to fence".into()));
+                    };
+                    state.fence.begin_to_rise();
+                    Some((reason, self.dirty_bytes(&state)))
                 }
             };
             match reason {
@@ -53,12 +54,6 @@ impl Shared {
                 }
             }
         }
-    }
-
-    /// Returns the reason for a fence, if there is one.
-    fn fence_reason(&self, state: &State) -> Option<IoError> {
-        let is_nameless = || self.is_nameless.load(Relaxed).then(|| nameless("another one may have it"));
-        state.flash_failed.clone().or_else(is_nameless)
     }
 
     /// Returns the bytes of dirty data and of trimmed ranges.
@@ -77,10 +72,7 @@ impl Shared {
             }
         };
         let result = raised.clone().map_err(|why| EngineError::NoFence { flash: reason, why });
-        self.state.lock().fence = match raised {
-            Ok(()) => Fence::Up { is_destaged: false },
-            Err(why) => Fence::Refused(why),
-        };
+        self.state.lock().fence.end_rise(raised);
         self.signals.fence.notify();
         self.conditions_changed();
         // Dirty data that was not durable on the flash may go to the origin now.
@@ -93,8 +85,11 @@ impl Shared {
     ///
     /// A failure shows in the state of the fence, and the next look at the flash tries again.
     pub(crate) fn fence_in_background(self: &Arc<Self>) {
-        let is_decided = matches!(self.state.lock().fence, Fence::Rising | Fence::Up { is_destaged: true });
-        if self.tuning.fence.0.is_some() && !is_decided {
+        let is_open = {
+            let fence = &self.state.lock().fence;
+            !fence.is_rising() && (!fence.is_up() || fence.owes_destaged())
+        };
+        if self.tuning.fence.0.is_some() && is_open {
             let this = self.clone();
             self.spawn_counted(async move {
                 if this.ensure_fence().await.is_ok() {
@@ -118,10 +113,10 @@ impl Shared {
     /// # Errors
     /// [`EngineError::State`]: then the next opening counts the data that was dirty as lost.
     pub(crate) async fn note_destaged(&self) -> Result<(), EngineError> {
-        let is_news = self.state.lock().fence == Fence::Up { is_destaged: false };
+        let is_news = self.state.lock().fence.owes_destaged();
         if let (true, Some(keeper)) = (is_news, &self.tuning.fence.0) {
             self.note_with(keeper, Note::Destaged).await.map_err(EngineError::State)?;
-            self.state.lock().fence = Fence::Up { is_destaged: true };
+            self.state.lock().fence.destaged_is_noted();
         }
         Ok(())
     }
@@ -133,6 +128,12 @@ impl Shared {
         let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };
         self.note_with(keeper, Note::Lowered).await.map_err(EngineError::State)
     }
+}
+
+/// Returns the reason for a fence, if there is one.
+fn fence_reason(state: &State) -> Option<IoError> {
+    let for_lost_name = || state.flash.is_nameless().then(|| nameless("another one may have it"));
+    state.flash.failure().cloned().or_else(for_lost_name)
 }
 
 /// Returns whether the fence is up, so that the content of the flash must be dropped.

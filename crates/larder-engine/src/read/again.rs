@@ -103,7 +103,7 @@ impl Shared {
         }
         self.counters.corrupt_records.fetch_add(1, Relaxed);
         if let Some(seq) = dirty {
-            state.lost.insert(want.lba.0, seq);
+            state.lost.note(want.lba, seq);
             return Err(EngineError::DirtyDataLost { offset: self.geometry.offset_of(want.lba) });
         }
         Ok(Verdict::Forget)
