@@ -18,16 +18,20 @@ use crate::{
     designs,
     destage::reach::Reach,
     error::EngineError,
+    evict::findings::EvictionFindings,
     fence::notes::Notes,
     fence::raising::behind_fence,
     geometry::Geometry,
     lifecycle::Lifecycle,
     log_room::reservations::Reservations,
+    orders::Orders,
+    origin_again::asking::AskingTask,
     origin_state,
     pins::Pins,
     recover::recovered::RecoveryReport,
     recover::{index_limits, new_design, recover_by},
     refused::refusals::Refusals,
+    region::turns::RegionTurns,
     retune::live::{Live, Pace},
     shared::{Shared, Signals},
     state::State,
@@ -36,11 +40,10 @@ use crate::{
     status::counters::Counters,
     stripes::Stripes,
     superblock::SuperblockKeeper,
-    sync::Turns,
     tell::telling::{Conditional, Telling},
-    tickets::{ManyTickets, Tickets},
     unflushed::waiting::{Asker, Audience},
     walk::Reader,
+    write::load::WriteLoad,
 };
 use larder_codec::Codec;
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
@@ -52,17 +55,7 @@ use larder_device::{
     watched::{Watch, WatchedDevice},
 };
 use larder_format::{DirectoryPath, Superblock, WriteMode};
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize},
-    },
-    time::Duration,
-};
-
-/// Parts of the turns of the metadata region, for each stripe. Readers of different blocks seldom
-/// share one.
-const REGION_PARTS: usize = 4;
+use std::{sync::Arc, time::Duration};
 
 /// Longest request in bytes.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -145,33 +138,23 @@ impl Cache {
             live: Live::new(Pace::from(&tuning)),
             tuning,
             superblock: SuperblockKeeper::new(superblock, found.repair),
-            mode_switches: Arc::new(Tickets::default()),
-            origin_flush_turns: Turns::default(),
-            flash_flush_turns: Turns::default(),
+            orders: Orders::default(),
             pins: Pins::new(slots, stripes.count()),
-            tickets: Arc::new(Tickets::default()),
             zero_pace: Default::default(),
-            destage_tickets: Arc::new(Tickets::default()),
-            slot_turns: Arc::new(Tickets::default()),
-            region_turns: ManyTickets::new(REGION_PARTS * stripes.count()),
-            region_slots_ahead: AtomicUsize::new(0),
-            checkpoint_turn: Arc::new(Tickets::default()),
+            region_turns: RegionTurns::new(stripes.count()),
             notes: Notes::default(),
             missing_mark: MissingMark::default(),
             counters: Counters::new(&stripes),
             stripes,
             origin_watch,
-            asks_origin: AtomicBool::new(false),
+            asking: AskingTask::default(),
             refusals: Refusals::default(),
             telling,
-            evict_left_behind: AtomicBool::new(false),
-            evict_finds_dirty: AtomicBool::new(false),
+            evictions: EvictionFindings::default(),
             opening,
             signals: Signals::default(),
             reservations: Reservations::default(),
-            writes_in_flight: AtomicU32::new(0),
-            waiting_for_room: AtomicU32::new(0),
-            waiting_for_destage: AtomicU32::new(0),
+            writes: WriteLoad::default(),
             life: Lifecycle::default(),
         });
         let cache = Cache { shared: shared.clone(), info, recovery: found.report };

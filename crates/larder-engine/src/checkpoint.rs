@@ -33,7 +33,7 @@ use crate::{
     sync::yield_now,
 };
 use larder_core::{
-    Decider, Lba, Lookup, StreamClass,
+    Decider, Lookup, StreamClass,
     design::ExportedMapping,
     history::{Draft, PAGE_BYTES},
     ranges::Run,
@@ -373,7 +373,7 @@ impl Shared {
     /// # Errors
     /// Those of the devices; the last checkpoint is in force then.
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
-        let _turn = self.checkpoint_turn.ask(Lba(0), 1).granted().await;
+        let _turn = self.orders.checkpoint().granted().await;
         if self.superblock.is_uncertain() {
             // A twin may name the checkpoint that failed last, in the area that this one is about
             // to overwrite.

@@ -19,7 +19,6 @@ use crate::{
     tickets::Ticket,
     unflushed::waiting::{Asker, Audience},
 };
-use larder_core::Lba;
 use larder_device::IoFuture;
 use std::{future::Future, pin::pin, sync::Arc};
 
@@ -37,7 +36,7 @@ impl Cache {
         shared.wake_waiting();
         // A ticket over all chunks is behind all writes.
         let asker = Asker::new(Audience::Operator);
-        let ended = shared.end(shared.tickets.ask(Lba(0), u64::MAX), false, &asker).await;
+        let ended = shared.end(shared.orders.change_all(), false, &asker).await;
         shared.answer(&asker, ended)
     }
 

@@ -129,7 +129,7 @@ impl Shared {
             }
         }
         // (2)
-        let _destages = self.destage_tickets.ask(first, count).granted().await;
+        let _destages = self.orders.destage(first, count).granted().await;
         // (4)
         let origin_change = {
             let mut state = self.state.lock();

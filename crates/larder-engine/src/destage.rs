@@ -29,13 +29,10 @@ use crate::{
     shared::Shared,
     standing::nameless,
     state::State,
-    sync::{Counted, Notified, either},
+    sync::{Notified, either},
 };
 use larder_core::{Lba, ranges::Run};
-use std::{
-    sync::{Arc, atomic::Ordering::*},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 /// Limit of chunks in a batch; `BATCH_BYTES_MAX` is that of bytes.
 const BATCH_CHUNKS_MAX: usize = 256;
@@ -99,7 +96,7 @@ impl Shared {
 
     /// Waits at a limit for the next destage, without a delay by the rate.
     pub(crate) async fn wait_for_destage(&self, destaged: Notified<'_>) {
-        let _counted = Counted::new(&self.waiting_for_destage);
+        let _counted = self.writes.wait_for_destage();
         self.ask_for_destage(Wanted::Now);
         destaged.await;
     }
@@ -107,7 +104,7 @@ impl Shared {
     /// Returns whether the rate does not limit a due destage: much is dirty, or a writer waits.
     fn destage_urgent(&self, state: &State) -> bool {
         state.flash.loses_content()
-            || self.waiting_for_destage.load(Acquire) > 0
+            || self.writes.waits_for_destage()
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_high_percent)
             || self.too_dirty(state)
             || self.owed(state).runs >= self.geometry.zero_ranges_max / 2
@@ -344,7 +341,7 @@ impl Shared {
         let (Some(run), Some(last)) = (runs.first(), runs.last()) else { return self.destage(lbas).await };
         let first = lbas.first().map_or(run.first, |&lba| lba.min(run.first));
         let end = lbas.last().map_or(0, |lba| lba.0 + 1).max(last.first.0 + last.count);
-        let _ticket = self.destage_tickets.ask(first, end - first.0).granted().await;
+        let _ticket = self.orders.destage(first, end - first.0).granted().await;
         let _room = self.reserve_batch(runs::MARKS_MAX + lbas.len()).await.map_err(|_| ())?;
         let failures = self.state.lock().origin_flushes.failures();
         let zeroed = self.zero_runs(runs).await;

@@ -16,7 +16,6 @@ use crate::{
     error::EngineError,
     unflushed::waiting::{Asker, Audience},
 };
-use larder_core::Lba;
 use larder_format::Superblock;
 
 impl Cache {
@@ -40,7 +39,7 @@ impl Cache {
         // (1)
         shared.destage_all(Reach::Owed).await;
         // (2)
-        let ticket = shared.tickets.ask(Lba(0), u64::MAX).granted().await;
+        let ticket = shared.orders.change_all().granted().await;
         shared.check_open()?;
         // (3)
         let before = shared.counters.values();

@@ -14,6 +14,8 @@
 //!
 //! It does not choose; the design does.
 
+pub(crate) mod findings;
+
 use crate::{region::freeing::AHEAD_MAX, shared::Shared, state::State, sync::either};
 use larder_core::{
     Lba, SlotId, StreamClass,
@@ -71,7 +73,7 @@ impl Shared {
                 (missing, !state.design.has_room(self.room_wanted()), state.is_freeing_due())
             };
             if short == 0 && !crowded && !is_freeing_due {
-                self.evict_finds_dirty.store(false, Release);
+                self.evictions.note(false);
                 self.signals.room.notify();
                 wanted.await;
                 continue;
@@ -123,13 +125,13 @@ impl Shared {
     /// go meanwhile. A chunk that failed, or was left behind, stays dirty, and its slot is spared.
     async fn destage_or_leave(self: &Arc<Self>, lbas: Vec<Lba>) {
         // The next destage would wait like the one that was left behind.
-        if lbas.is_empty() || self.evict_left_behind.swap(true, AcqRel) {
+        if lbas.is_empty() || !self.evictions.begin_destage() {
             return;
         }
         let this = self.clone();
         let destaged = self.to_its_end(async move {
             let _ = this.destage(&lbas).await;
-            this.evict_left_behind.store(false, Release);
+            this.evictions.end_destage();
             Ok(())
         });
         either(destaged, self.origin_keeps_waiting()).await;
@@ -207,7 +209,7 @@ impl Shared {
         }
         let ahead = self.free_ahead(&likely);
         drop(room);
-        self.evict_finds_dirty.store(any_victim && freed.is_empty() && ahead == 0, Release);
+        self.evictions.note(any_victim && freed.is_empty() && ahead == 0);
         if freed.is_empty() && ahead == 0 {
             return 0;
         }

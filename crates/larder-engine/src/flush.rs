@@ -248,7 +248,7 @@ impl Shared {
     /// # Errors
     /// Those of the device.
     pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
-        let _turn = self.flash_flush_turns.take().await;
+        let _turn = self.orders.flush_flash().granted().await;
         self.state.lock().flash.check_device()?;
         self.flash.flush().await.map_err(|error| self.fail_flash(error))?;
         self.counters.flash_flushes.fetch_add(1, Relaxed);

@@ -13,7 +13,6 @@
 pub(crate) mod current;
 
 use crate::{destage::reach::Reach, error::EngineError, shared::Shared, tickets::Ticket, unflushed::Asker};
-use larder_core::Lba;
 use larder_format::WriteMode;
 use std::sync::Arc;
 
@@ -26,7 +25,7 @@ impl Shared {
     /// without dirty data is in force then. Only its note is missing, and is tried again.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
-        let ticket = self.mode_switches.ask(Lba(0), 1).granted().await;
+        let ticket = self.orders.switch_mode().granted().await;
         let turn = Arc::new(Turn { shared: self.clone(), _ticket: ticket });
         let (this, asker) = (self.clone(), asker.clone());
         if self.mode.get() == mode {
@@ -40,7 +39,7 @@ impl Shared {
         } else {
             self.destage_all(Reach::All).await;
         }
-        let ticket = self.tickets.ask(Lba(0), u64::MAX).granted().await;
+        let ticket = self.orders.change_all().granted().await;
         self.check_open()?;
         // It runs to its end even if the caller gives up: half a switch must not go on beside later
         // operations.

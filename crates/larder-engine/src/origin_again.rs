@@ -11,12 +11,11 @@
 //!
 //! It does not judge the origin; its watch does.
 
+pub(crate) mod asking;
+
 use crate::{shared::Shared, sync::either};
 use larder_device::watched::again::{ASK_AFTER, next_pause};
-use std::{
-    sync::{Arc, atomic::Ordering::*},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 impl Shared {
     /// Asks the origin again from now on, if that may show its health and no task does.
@@ -24,7 +23,7 @@ impl Shared {
         if self.origin_watch.questions().is_empty() || self.life.is_draining() {
             return;
         }
-        if self.asks_origin.swap(true, AcqRel) {
+        if !self.asking.begin() {
             return;
         }
         let this = self.clone();
@@ -47,8 +46,8 @@ impl Shared {
 
     /// Takes the mark of the asking task away. Returns false if it goes on after all.
     fn asks_no_more(&self) -> bool {
-        self.asks_origin.swap(false, AcqRel);
-        self.origin_watch.questions().is_empty() || self.asks_origin.swap(true, AcqRel)
+        self.asking.end();
+        self.origin_watch.questions().is_empty() || !self.asking.begin()
     }
 
     /// Waits. Returns false if an end began.

@@ -26,6 +26,7 @@ pub(crate) mod entry;
 pub(crate) mod freeing;
 mod held;
 mod looks;
+pub(crate) mod turns;
 
 use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
 use larder_core::{Fingerprint, SlotId, decisions::Event, design::Question, region::RegionEntry};
@@ -39,11 +40,6 @@ use std::{
 /// Limit of the metadata slots that are read side by side for one request.
 pub(crate) const INFORMED_MAX: usize = 64;
 
-/// Limit of the metadata slots read ahead of their use, beyond one for each request. It is for all
-/// requests of several chunks together. It is half of the remembered ones, so requests seldom push
-/// out each other's. A slot that is pushed out is read again.
-const AHEAD_MAX: usize = 128;
-
 /// A request's part of the slots that may be read ahead of their use.
 pub(crate) struct Ahead {
     shared: Arc<Shared>,
@@ -52,7 +48,7 @@ pub(crate) struct Ahead {
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.shared.region_slots_ahead.fetch_sub(self.slots, AcqRel);
+        self.shared.region_turns.give_back(self.slots);
     }
 }
 
@@ -103,12 +99,7 @@ impl Shared {
         if slots.is_empty() {
             return None;
         }
-        let mut part = 1;
-        let more = |ahead: usize| {
-            part = slots.len().min(INFORMED_MAX).min(AHEAD_MAX.saturating_sub(ahead)).max(1);
-            Some(ahead + part)
-        };
-        let _ = self.region_slots_ahead.fetch_update(AcqRel, Acquire, more);
+        let part = self.region_turns.take_ahead(slots.len().min(INFORMED_MAX));
         let ahead = Ahead { shared: self.clone(), slots: part };
         self.inform_of_all(&slots[..part]).await;
         Some(ahead)

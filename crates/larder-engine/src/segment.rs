@@ -22,7 +22,6 @@ use crate::{
     state::State,
     state_lock::StateGuard,
     store::Store,
-    sync::Counted,
 };
 use larder_core::{
     Place, SlotId, StreamClass,
@@ -167,7 +166,7 @@ impl Shared {
                     self.refuse_if_draining()?;
                     self.counters.slot_waits.fetch_add(1, Relaxed);
                     // A clean record that waits holds up no client.
-                    let _counted = (record.class == StreamClass::Dirty).then(|| Counted::new(&self.waiting_for_room));
+                    let _counted = (record.class == StreamClass::Dirty).then(|| self.writes.wait_for_room());
                     self.signals.evict_wanted.notify();
                     room.await;
                 }

@@ -9,7 +9,7 @@
 
 use crate::{segment::writer::ToSend, shared::Shared, state::State, tickets::Ticket};
 use larder_core::{
-    Lba, SlotId,
+    SlotId,
     decisions::{Answer, Event},
 };
 use larder_device::{IoResult, SharedBuf, WriteFlags};
@@ -40,7 +40,7 @@ impl Shared {
             let slot = content.slot;
             let (turn, untrimmed) = match content.is_entry {
                 true => (self.region_turn(slot), false),
-                false => (self.slot_turns.ask(Lba(slot.0.into()), 1), state.writer.take_untrimmed(slot)),
+                false => (self.orders.write_slot(slot), state.writer.take_untrimmed(slot)),
             };
             outgoing.push(Outgoing { content, untrimmed, turn });
         }

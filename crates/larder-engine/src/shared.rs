@@ -4,35 +4,17 @@
 //! Invariants: `state` is locked for a decision, or for a look, and never across an await.
 
 use crate::{
-    conditions::condition::Opening,
-    conditions::missing_mark::MissingMark,
-    config::Tuning,
-    destage::pace::ZeroPace,
-    error::EngineError,
-    fence::notes::Notes,
-    geometry::Geometry,
-    lifecycle::Lifecycle,
-    log_room::reservations::Reservations,
-    mode::current::CurrentMode,
-    pins::Pins,
-    refused::refusals::Refusals,
-    retune::live::Live,
-    state::State,
-    state_lock::StateLock,
-    status::counters::Counters,
-    stripes::Stripes,
-    superblock::SuperblockKeeper,
-    sync::{Notify, Turns},
-    tell::telling::Telling,
-    tickets::{ManyTickets, Tickets},
+    conditions::condition::Opening, conditions::missing_mark::MissingMark, config::Tuning, destage::pace::ZeroPace,
+    error::EngineError, evict::findings::EvictionFindings, fence::notes::Notes, geometry::Geometry,
+    lifecycle::Lifecycle, log_room::reservations::Reservations, mode::current::CurrentMode, orders::Orders,
+    origin_again::asking::AskingTask, pins::Pins, refused::refusals::Refusals, region::turns::RegionTurns,
+    retune::live::Live, state::State, state_lock::StateLock, status::counters::Counters, stripes::Stripes,
+    superblock::SuperblockKeeper, sync::Notify, tell::telling::Telling, write::load::WriteLoad,
 };
 use larder_codec::Codec;
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, Runtime, watched::Watch};
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicUsize},
-};
+use std::sync::Arc;
 
 /// Conditions that operations wait for.
 #[derive(Default)]
@@ -74,82 +56,63 @@ pub struct Signals {
 /// The parts of an open cache that its operations share.
 pub struct Shared {
     /// The cache device.
-    pub flash: Arc<dyn BlockDevice>,
+    pub(crate) flash: Arc<dyn BlockDevice>,
     /// The slow device.
-    pub origin: Arc<dyn BlockDevice>,
+    pub(crate) origin: Arc<dyn BlockDevice>,
     /// Background work, time and computing.
-    pub runtime: Arc<dyn Runtime>,
+    pub(crate) runtime: Arc<dyn Runtime>,
     /// Sizes.
-    pub geometry: Geometry,
+    pub(crate) geometry: Geometry,
     /// Fingerprints and compression.
-    pub codec: Codec,
+    pub(crate) codec: Codec,
     /// Options of this opening; `live` has those that may change.
-    pub tuning: Tuning,
+    pub(crate) tuning: Tuning,
     /// Options that may change.
-    pub live: Live,
+    pub(crate) live: Live,
     /// Decisions and everything that changes with them.
-    pub state: StateLock<State>,
+    pub(crate) state: StateLock<State>,
     /// Parts of the state lock, the pins and the counters, one for each thread.
-    pub stripes: Stripes,
+    pub(crate) stripes: Stripes,
     /// The superblock and its twin.
-    pub superblock: SuperblockKeeper,
+    pub(crate) superblock: SuperblockKeeper,
     /// The write mode.
-    pub mode: Arc<CurrentMode>,
-    /// Switches of the write mode.
-    pub mode_switches: Arc<Tickets>,
-    /// Flushes of the origin, one at a time.
-    pub origin_flush_turns: Turns,
-    /// Flushes of the flash, one at a time.
-    pub flash_flush_turns: Turns,
+    pub(crate) mode: Arc<CurrentMode>,
+    /// Orders among operations.
+    pub(crate) orders: Orders,
     /// Readers in each slot.
-    pub pins: Pins,
-    /// Order among writes and trims.
-    pub tickets: Arc<Tickets>,
+    pub(crate) pins: Pins,
     /// The length limit of requests that zero ranges of the origin.
     pub(crate) zero_pace: ZeroPace,
-    /// Order among destages.
-    pub destage_tickets: Arc<Tickets>,
-    /// Order among the writes into one slot, its trim first.
-    pub slot_turns: Arc<Tickets>,
     /// Order among the reads and writes of one block of the metadata region.
-    pub region_turns: ManyTickets,
-    /// Metadata slots that were read, or are being read, for requests that have not used them yet.
-    pub region_slots_ahead: AtomicUsize,
-    /// One checkpoint at a time.
-    pub checkpoint_turn: Arc<Tickets>,
+    pub(crate) region_turns: RegionTurns,
     /// The notes of the superblock's number.
     pub(crate) notes: Notes,
+    /// The missing note of the origin's mark.
     pub(crate) missing_mark: MissingMark,
     /// Counts.
-    pub counters: Counters,
+    pub(crate) counters: Counters,
     /// The origin's unanswered requests and its health.
-    pub origin_watch: Arc<Watch>,
-    /// A task asks the failing origin again.
-    pub(crate) asks_origin: AtomicBool,
+    pub(crate) origin_watch: Arc<Watch>,
+    /// The task that asks the failing origin again.
+    pub(crate) asking: AskingTask,
     /// Writes that the flash refused and the cache tries again.
-    pub refusals: Refusals,
+    pub(crate) refusals: Refusals,
     /// The listener for conditions.
-    pub telling: Option<Arc<Telling>>,
-    /// An eviction left a destage behind, because the origin does not answer.
-    pub evict_left_behind: AtomicBool,
-    /// The last eviction gave back no slot, because the origin lacks the data in those that may go.
-    pub(crate) evict_finds_dirty: AtomicBool,
+    pub(crate) telling: Option<Arc<Telling>>,
+    /// Findings of the last evictions.
+    pub(crate) evictions: EvictionFindings,
     /// Findings of the opening.
-    pub opening: Opening,
+    pub(crate) opening: Opening,
     /// Conditions.
-    pub signals: Signals,
+    pub(crate) signals: Signals,
     /// Entries of the log for which writers have reserved room.
-    pub reservations: Reservations,
-    /// Writes in flight, by which a write judges if a worker's help pays.
-    pub writes_in_flight: AtomicU32,
-    /// Writes in flight that wait for room.
-    pub waiting_for_room: AtomicU32,
-    /// Writes and trims at a limit, which wait for a destage.
-    pub waiting_for_destage: AtomicU32,
+    pub(crate) reservations: Reservations,
+    /// Writes under way.
+    pub(crate) writes: WriteLoad,
     /// The flash's unanswered requests, and its standing.
     pub(crate) flash_watch: Arc<Watch>,
     /// The steps from the opening to the end.
-    pub life: Lifecycle,
+    pub(crate) life: Lifecycle,
 }
 
 impl Shared {

@@ -12,7 +12,7 @@
 
 use crate::shared::Shared;
 use larder_device::IoError;
-use std::{sync::atomic::Ordering::*, time::Duration};
+use std::time::Duration;
 
 /// The time of failed reads of dirty data after which the flash counts as failed. It is longer than
 /// a device takes to reset, and shorter than clients' own time limits (30 s in Linux' NBD and
@@ -35,7 +35,7 @@ impl Shared {
     /// Notes unreadable dirty data, with the error `why`.
     pub(crate) fn note_unreadable(&self, why: IoError) {
         let unreadable = self.state.lock().flash.dirty_is_unreadable(self.runtime.now());
-        let waiting = self.waiting_for_room.load(Acquire);
+        let waiting = self.writes.waiting_for_room();
         if waiting > 0 && unreadable >= UNREADABLE_MAX {
             let what = format!(
                 "{waiting} writes wait for room, and no dirty data could be read for {} s",

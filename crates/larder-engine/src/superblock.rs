@@ -127,7 +127,7 @@ impl SuperblockKeeper {
         counters: &Counters,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), EngineError> {
-        let _turn = self.updates.take().await;
+        let _turn = self.updates.ask().granted().await;
         let (mut next, first) = {
             let mut current = self.current.lock();
             current.uncertain = true;

@@ -77,7 +77,7 @@ impl Shared {
             return Ok(None);
         }
         let (first, count) = self.geometry.chunks_of(offset, len);
-        let ticket = self.tickets.ask(first, count).granted().await;
+        let ticket = self.orders.change(first, count).granted().await;
         self.check_open()?;
         self.counters.trims.fetch_add(1, Relaxed);
         self.counters.trim_bytes.fetch_add(len, Relaxed);

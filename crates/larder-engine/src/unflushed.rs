@@ -118,8 +118,7 @@ impl State {
 impl Shared {
     /// Flushes the origin, unless no write came since a flush that is over.
     ///
-    /// One flush runs at a time. Requests meanwhile share the next one. With two at once, the one
-    /// that succeeds could not tell the losses of the other.
+    /// One flush runs at a time. Requests meanwhile share the next one.
     ///
     /// # Errors
     /// Those of the origin, of this flush or of one that failed since the call.
@@ -156,7 +155,7 @@ impl Shared {
         wanted: u64,
         is_repeated: bool,
     ) -> Result<(), IoError> {
-        let _turn = self.origin_flush_turns.take().await;
+        let _turn = self.orders.flush_origin().granted().await;
         let (upto, changes_upto) = {
             let mut state = self.state.lock();
             let flushes = &mut state.origin_flushes;

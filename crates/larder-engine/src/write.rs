@@ -10,9 +10,9 @@
 //!
 //! It does not decide where chunks go.
 
-use crate::{
-    decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared, sync::Counted,
-};
+pub(crate) mod load;
+
+use crate::{decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared};
 use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
@@ -44,7 +44,7 @@ impl Shared {
             return Ok(());
         }
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
-        let ticket = self.tickets.ask(first, count).granted().await;
+        let ticket = self.orders.change(first, count).granted().await;
         self.check_open()?;
         let mode = self.mode.get();
         self.counters.writes.fetch_add(1, Relaxed);
@@ -79,7 +79,7 @@ impl Shared {
         flags: WriteFlags,
     ) -> Result<(), EngineError> {
         let seq = {
-            let _counted = Counted::new(&self.writes_in_flight);
+            let _counted = self.writes.begin();
             self.write_back(offset, data).await?
         };
         if flags.fua { self.make_durable(offset, data.len() as u64, seq + 1).await } else { Ok(()) }

@@ -23,7 +23,7 @@ use crate::{
     segment::record::{NewRecord, Payload, RecordOf},
     shared::Shared,
     state::State,
-    sync::{Counted, either},
+    sync::either,
 };
 use larder_core::{
     Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
@@ -78,7 +78,7 @@ impl Shared {
             seq = if piece.len() as u64 == len {
                 // Workers prepare this chunk and the ones behind it while this task stores the
                 // chunks that are ready.
-                if count > 1 || self.writes_in_flight.load(Relaxed) > 1 {
+                if count > 1 || self.writes.is_shared() {
                     next_ahead = next_ahead.max(lba.0);
                     while ahead.len() < PREPARE_AHEAD_MAX && self.runtime.has_idle_worker() {
                         let Some(chunk) = self.whole_chunk(Lba(next_ahead), offset, data) else { break };
@@ -214,11 +214,11 @@ impl Shared {
                     committed.await;
                 }
                 Wait::Destage => {
-                    let _counted = Counted::new(&self.waiting_for_room);
+                    let _counted = self.writes.wait_for_room();
                     self.wait_for_destage(destaged).await;
                 }
                 Wait::Room => {
-                    let _counted = Counted::new(&self.waiting_for_room);
+                    let _counted = self.writes.wait_for_room();
                     self.signals.evict_wanted.notify();
                     room.await;
                 }

@@ -66,7 +66,7 @@ impl Shared {
     /// the batch is clean.
     pub(crate) async fn destage(self: &Arc<Self>, lbas: &[Lba]) -> Result<u64, ()> {
         let (Some(&first), Some(&last)) = (lbas.first(), lbas.last()) else { return Ok(0) };
-        let _ticket = self.destage_tickets.ask(first, last.0 + 1 - first.0).granted().await;
+        let _ticket = self.orders.destage(first, last.0 + 1 - first.0).granted().await;
         // The reservation comes in its turn: only one of many destages of the same chunks has room
         // reserved.
         let _room = self.reserve_batch(lbas.len()).await.map_err(|_| ())?;

@@ -68,7 +68,7 @@ impl Shared {
     ///
     /// The dirty share is an estimate, so writers may wait for a slot before it is met.
     pub(crate) fn limit_that_binds(&self, state: &State) -> Option<Limit> {
-        let waits_for_dirty = self.waiting_for_room.load(Acquire) > 0 && self.evict_finds_dirty.load(Acquire);
+        let waits_for_dirty = self.writes.waiting_for_room() > 0 && self.evictions.finds_dirty();
         self.limit_met(state).or(waits_for_dirty.then_some(Limit::Slots))
     }
 

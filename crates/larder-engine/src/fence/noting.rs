@@ -17,7 +17,6 @@ use crate::{
     fence::{FenceKeeper, Note},
     shared::Shared,
 };
-use larder_core::Lba;
 use larder_device::IoFuture;
 use larder_format::{Superblock, WriteMode};
 use std::{sync::Arc, time::Duration};
@@ -106,7 +105,7 @@ impl Shared {
     /// [`EngineError::Closed`] if the cache begins to close first. A switch that holds the turn may
     /// wait for the ticket of the end, which waits for this note.
     async fn note_mode_in_turn(&self) -> Result<(), EngineError> {
-        let turn = self.mode_switches.ask(Lba(0), 1).granted();
+        let turn = self.orders.switch_mode().granted();
         let Some(_turn) = self.unless_closing(turn).await else { return Err(EngineError::Closed) };
         self.note_mode(self.mode.get()).await
     }
