@@ -12,50 +12,21 @@
 //! It leaves all of the work to the verbs.
 
 use crate::{
-    conditions::{condition::Opening, devices::Watches, missing_mark::MissingMark},
-    config::Tuning,
-    config::policies::{OriginChanged, TrimPolicy},
-    designs,
+    config::policies::TrimPolicy,
     destage::reach::Reach,
     error::EngineError,
-    evict::findings::EvictionFindings,
-    fence::notes::Notes,
-    fence::raising::behind_fence,
-    geometry::Geometry,
-    lifecycle::Lifecycle,
-    log_room::reservations::Reservations,
-    orders::Orders,
-    origin_again::asking::AskingTask,
-    origin_state,
-    pins::Pins,
     recover::recovered::RecoveryReport,
-    recover::{index_limits, new_design, recover_by},
-    refused::refusals::Refusals,
-    region::turns::RegionTurns,
-    retune::live::{Live, Pace},
-    shared::{Shared, Signals},
-    state::State,
-    state_lock::StateLock,
+    shared::Shared,
     status::Status,
-    status::counters::Counters,
-    stripes::Stripes,
-    superblock::SuperblockKeeper,
-    tell::telling::{Conditional, Telling},
     unflushed::waiting::{Asker, Audience},
-    walk::Reader,
-    write::load::WriteLoad,
 };
-use larder_codec::Codec;
 use larder_core::{Lba, Lookup, SlotId, types::SECTOR_BYTES};
 use larder_device::{
-    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf, WriteFlags,
-    ZeroFlags,
+    BlockDevice, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags, ZeroFlags,
     driver::block_on,
-    runtime::compute,
-    watched::{Watch, WatchedDevice},
 };
-use larder_format::{DirectoryPath, Superblock, WriteMode};
-use std::{sync::Arc, time::Duration};
+use larder_format::WriteMode;
+use std::sync::Arc;
 
 /// Longest request in bytes.
 pub const REQUEST_BYTES_MAX: u32 = 32 << 20;
@@ -68,108 +39,10 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// Opens the cache on `flash` in front of `origin`, after a clean end or a crash alike.
-    ///
-    /// # Errors
-    /// Faults of the flash or the origin; a refused device is not written. If a device or the
-    /// keeper of the fence fails once the opening writes, the next opening finds the same cache.
-    pub async fn open(
-        flash: Arc<dyn BlockDevice>,
-        origin: Arc<dyn BlockDevice>,
-        runtime: Arc<dyn Runtime>,
-        tuning: Tuning,
-    ) -> Result<Cache, EngineError> {
-        let watched = |device, watch: &Option<Arc<Watch>>| match watch {
-            Some(watch) => (device, watch.clone()),
-            None => WatchedDevice::over(device, runtime.clone()),
-        };
-        let (flash, flash_watch) = watched(flash, &tuning.flash_watch);
-        let (origin, origin_watch) = watched(origin, &tuning.origin_watch);
-        let hangs_after = tuning.origin_timeout;
-        let watches = Watches { flash: Some(flash_watch.clone()), origin: origin_watch.clone(), hangs_after };
-        let telling = Telling::begin(&tuning.listener, watches, &runtime);
-        let reader = Reader { flash: &*flash, workers: Some(&*runtime), progress: tuning.progress.as_deref() };
-        let found = recover_by(reader, Some(&*origin), &tuning).await?;
-        found.superblock.check_writable()?;
-        // The state that this opening read must survive a power cut.
-        flash.flush().await?;
-        origin.flush().await?;
-        if found.superblock.detached {
-            return Err(EngineError::Detached);
-        }
-        let emptied = behind_fence(&found, &tuning, &runtime).await?;
-        let mut found = found;
-        let mut origin_changed = None;
-        if !emptied && origin_state::check(&found, &*origin, &tuning).await? {
-            origin_changed = Some(tuning.origin_changed);
-            if tuning.origin_changed == OriginChanged::Drop {
-                origin_state::drop_copies(&*flash, found).await?;
-                found = recover_by(reader, Some(&*origin), &tuning).await?;
-            }
-        }
-        let superblock = found.superblock;
-        let codec = Codec::new(
-            superblock.hash_key,
-            superblock.compression,
-            tuning.zstd_level,
-            superblock.dedup && superblock.fp_index_percent > 0,
-        );
-        let mut state = found.state;
-        state.origin_flushes.note_durable();
-        if emptied {
-            state.empty(new_design(&superblock, found.geometry.chunk_count)?);
-        }
-        let design = designs::find(superblock.design)?;
-        let limits = index_limits(&superblock, design, found.geometry.chunk_count);
-        state.note_opened(design.name, &found.geometry, limits, design.store.packing(&found.geometry.layout));
-        let opening = Opening { superblock_repaired: found.repair, emptied, origin_changed };
-        let slots = superblock.layout.slot_count;
-        let stripes = Stripes::new(tuning.read_stripes);
-        let info = volume_info(&superblock, &found.geometry, &state, &*origin, tuning.trim);
-        let shared = Arc::new(Shared {
-            flash_watch,
-            flash,
-            origin,
-            runtime,
-            geometry: found.geometry,
-            codec,
-            mode: state.mode.clone(),
-            state: StateLock::new(state, &stripes, tuning.share_after_reads),
-            live: Live::new(Pace::from(&tuning)),
-            tuning,
-            superblock: SuperblockKeeper::new(superblock, found.repair),
-            orders: Orders::default(),
-            pins: Pins::new(slots, stripes.count()),
-            zero_pace: Default::default(),
-            region_turns: RegionTurns::new(stripes.count()),
-            notes: Notes::default(),
-            missing_mark: MissingMark::default(),
-            counters: Counters::new(&stripes),
-            stripes,
-            origin_watch,
-            asking: AskingTask::default(),
-            refusals: Refusals::default(),
-            telling,
-            evictions: EvictionFindings::default(),
-            opening,
-            signals: Signals::default(),
-            reservations: Reservations::default(),
-            writes: WriteLoad::default(),
-            life: Lifecycle::default(),
-        });
-        let cache = Cache { shared: shared.clone(), info, recovery: found.report };
-        if let Some(telling) = &shared.telling {
-            let cache: Arc<dyn Conditional> = shared.clone();
-            telling.of_cache(Arc::downgrade(&cache));
-        }
-        // It runs to its end even if the caller drops the future: the cache has no owner then, and
-        // is dropped.
-        shared
-            .to_its_end(async move {
-                begin(&cache.shared, emptied).await?;
-                Ok(cache)
-            })
-            .await
+    /// Returns the cache over its shared parts, with the report of its opening.
+    pub(crate) fn over(shared: Arc<Shared>, recovery: RecoveryReport) -> Cache {
+        let info = volume_info(&shared);
+        Cache { shared, info, recovery }
     }
 
     /// Reads `buf.len()` bytes at `offset`; both are multiples of 512.
@@ -289,79 +162,19 @@ impl Cache {
 }
 
 /// Returns the description of the volume for front ends.
-fn volume_info(
-    superblock: &Superblock,
-    geometry: &Geometry,
-    state: &State,
-    origin: &dyn BlockDevice,
-    trim: TrimPolicy,
-) -> DeviceInfo {
+fn volume_info(shared: &Shared) -> DeviceInfo {
     DeviceInfo {
-        name: superblock.volume_name.to_string(),
-        size_bytes: geometry.volume_bytes,
+        name: shared.superblock.get().volume_name.to_string(),
+        size_bytes: shared.geometry.volume_bytes,
         sector_bytes: SECTOR_BYTES as u32,
         physical_sector_bytes: 4096,
-        optimal_io_bytes: geometry.chunk_bytes as u32,
+        optimal_io_bytes: shared.geometry.chunk_bytes as u32,
         request_bytes_max: REQUEST_BYTES_MAX,
         // A TRIM that the cache ignores leaves the old data.
-        discard_zeroes: trim != TrimPolicy::Keep,
-        zeroes_fast: state.mode.get() == WriteMode::Back || origin.info().zeroes_fast,
+        discard_zeroes: shared.tuning.trim != TrimPolicy::Keep,
+        zeroes_fast: shared.mode.get() == WriteMode::Back || shared.origin.info().zeroes_fast,
         read_only: false,
     }
-}
-
-/// Does the first writes of an opening, in order, and starts the background tasks.
-async fn begin(shared: &Arc<Shared>, emptied: bool) -> Result<(), EngineError> {
-    let place = shared.tuning.fence.0.as_ref().map_or_else(String::new, |keeper| keeper.place());
-    let state_dir = DirectoryPath::new(place)?;
-    if let Some(keeper) = shared.tuning.fence.0.clone() {
-        compute(&*shared.runtime, move || keeper.prepare()).await?.map_err(EngineError::State)?;
-    }
-    let newest = shared.tuning.fence.0.as_ref().map_or(0, |keeper| keeper.newest_superblock());
-    let (names_frames, durable_frame) = (shared.geometry.store.names_frames(), shared.durable_frame());
-    // This repairs a damaged twin, too, because both are written.
-    shared
-        .superblock
-        .update(&*shared.flash, &shared.counters, |superblock| {
-            superblock.sequence = superblock.sequence.max(newest + 1);
-            superblock.clean_shutdown = false;
-            superblock.state_dir = state_dir;
-            // From here on each write to a slot names a frame of the log. The bit keeps out
-            // programs that do not know such names.
-            superblock.log_positions |= names_frames;
-            // The bit is durable before the log holds the first trim of the kind.
-            superblock.kept_trims |= shared.tuning.trim != TrimPolicy::Zero;
-            superblock.origin_state = None;
-            // Recovery read the log up to this frame, and the flash was flushed since.
-            superblock.note_durable_frame(durable_frame);
-        })
-        .await?;
-    let mode = shared.mode.get();
-    shared.note_mode(mode).await?;
-    shared.spawn_counted(shared.clone().committer());
-    // On coarser sectors the superblock records the position where the log goes on. That precedes
-    // any write to log or slots; no entry waits yet. After a crash before it, the old log counts,
-    // and no frame follows it.
-    let grows = shared.geometry.layout.sector_bytes > shared.superblock.get().layout.sector_bytes;
-    if grows && !emptied {
-        shared.checkpoint(false).await?;
-    }
-    // The log's queue is empty, so a checkpoint needs no room in the log, however full it is. A
-    // failed one is tried again.
-    if !emptied && shared.log_is_crowded(&shared.state.lock()) {
-        let _ = shared.checkpoint(false).await;
-    }
-    if emptied {
-        shared.leave_fence().await?;
-    }
-    shared.name_a_frame().await?;
-    shared.spawn_counted(shared.clone().evictor());
-    shared.spawn_counted(shared.clone().destager());
-    shared.spawn_counted(shared.clone().checkpointer());
-    let interval = Duration::from_millis(shared.tuning.commit_interval_ms.max(1));
-    let timer = Shared::commit_timer(Arc::downgrade(shared), shared.runtime.clone(), interval);
-    shared.runtime.spawn(Box::pin(timer));
-    Ok(())
 }
 
 impl Drop for Cache {

@@ -390,7 +390,7 @@ impl Shared {
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
         // (2)
         let design = || LockedDesign(self.state.lock());
-        let damaged = self.state.lock().damaged.clone();
+        let damaged = self.state.lock().damaged_records();
         let header = write_blocks(&*self.flash, &self.geometry, &target, &damaged, design, self.history()).await;
         self.state.lock().unlogged.export_ends();
         let header = header?;

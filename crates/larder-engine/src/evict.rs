@@ -239,7 +239,7 @@ impl Shared {
                 let mut state = self.state.lock();
                 state.design.release_slot(slot);
                 state.note_slot(Event::Release, Some(slot));
-                state.damaged.forget_slot(slot.0);
+                state.forget_damage_in(slot);
             }
             self.note_room_made();
             self.signals.room.notify();

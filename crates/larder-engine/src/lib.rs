@@ -44,6 +44,7 @@ pub(crate) mod losses;
 pub mod mode;
 pub(crate) mod named_frames;
 pub mod offline;
+pub(crate) mod open;
 pub(crate) mod orders;
 pub(crate) mod origin_again;
 pub mod origin_changes;

@@ -6,7 +6,7 @@
 //! so that a later power loss cannot change the state that this opening read. (5) The repair of a
 //! damaged superblock twin, and the removal of the clean-shutdown mark, before any other write. (6)
 //! On sectors coarser than the superblock's, a checkpoint whose log starts at the next boundary,
-//! before any other write.
+//! before any other write. [`open`](crate::open) does (4) to (6).
 //!
 //! Invariants: no write comes before (5). A structure that does not decode is an error, never a
 //! guess. The exception is the end of the log: a crash leaves a frame there that is not whole. A
@@ -17,39 +17,26 @@ pub(crate) mod recovered;
 
 use crate::{
     config::Tuning,
-    damaged::{DamagedRecords, lost::LostChunks},
-    degraded::flash_health::FlashHealth,
     designs::{self, EngineDesign},
     error::EngineError,
-    fence::known::Fence,
-    fill::insertion::Insertions,
     geometry::Geometry,
     log_area::LogArea,
-    mode::current::CurrentMode,
     named_frames::look::{LastSpoken, LikelySlots, Look},
-    origin_changes::runs::OriginChanges,
     pending_log::PendingLog,
-    prefetch::buffer::PrefetchBuffer,
     replay::Replay,
-    segment::writer::Writer,
     state::State,
     store, superblock,
-    unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
-    walk::{LogWalk, Reader},
-    zeroed_parts::parts::ZeroedParts,
+    walk::{LogEnd, LogWalk, Reader},
 };
 use larder_core::{
     Decider, DesignConfig,
     history::Trust,
     ledger::{FRAGMENT_SHARE, RUN_SHARE},
-    streams::Streams,
     types::SECTOR_BYTES,
-    versions::Versions,
 };
 use larder_device::{BlockDevice, DeviceInfo};
-use larder_format::{CheckpointCounts, Layout, Superblock};
+use larder_format::{CheckpointCounts, Layout, LogStart, Superblock, WriteMode};
 pub use recovered::{Recovered, RecoveryReport};
-use std::sync::Arc;
 
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
@@ -187,116 +174,143 @@ pub async fn recover_by(
     origin: Option<&dyn BlockDevice>,
     tuning: &Tuning,
 ) -> Result<Recovered, EngineError> {
-    let flash = reader.flash;
     // (1)
-    let (mut superblock, repair) = superblock::read(flash).await?;
-    let geometry = geometry(&superblock, flash, origin)?;
-    if let Some(origin) = origin {
-        check_origin(&superblock, origin, tuning.accept_grown_origin)?;
-    }
-    let design = new_design(&superblock, geometry.chunk_count)?;
-    let mut replay =
-        Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
-    let mut report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
-    if let Some(progress) = reader.progress {
-        let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);
-        let log_bytes = if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes / 2 };
-        progress.expect(checkpoint_bytes + log_bytes);
-    }
-    let mut spoken = LastSpoken::default();
+    let mut recovery = Recovery::begin(reader, origin, tuning).await?;
     // (2)
-    let start = match &superblock.checkpoint {
-        Some(pointer) => {
-            let header = reader.checkpoint_header(&superblock, pointer).await?;
-            replay.begin(&header.counts);
-            reader
-                .checkpoint_blocks(&superblock, pointer, &header, &mut |_, _, _, block| {
-                    spoken.note_block(&block);
-                    replay.block(block);
-                })
-                .await?;
-            report.checkpoint_mappings = header.counts.mappings + header.counts.fragments;
-            report.checkpoint_bytes = header.total_bytes;
-            (header.log_start, header.entry_seq_next)
-        }
-        None => {
-            replay.begin(&CheckpointCounts::default());
-            (superblock.log_start, superblock.entry_seq_next)
-        }
-    };
+    let start = recovery.read_checkpoint().await?;
     // (3)
-    let layout = &superblock.layout;
-    let mut area = LogArea::new(layout.log_bytes, start.0.offset_in_log, 0, start.0.frame_seq);
-    let (mut next_seq, mut previous_crc) = (start.1, 0);
-    let mut walk = LogWalk::new(reader, &superblock, start);
-    let end = walk
-        .to_the_end(&mut |_, header, entries| {
-            replay.frame(next_seq, entries);
-            spoken.note(entries);
-            next_seq += entries.len() as u64;
-            area.advance(header.frame_bytes.into());
-            previous_crc = header.crc;
-        })
-        .await?;
-    // The mark of one twin alone proves nothing if the other is damaged or differs: it may be of an
-    // earlier end.
-    let surely_clean = superblock.clean_shutdown && repair.is_none();
-    // Frames that follow the checkpoint of a clean end are those of its own commit: no client wrote
-    // any more. After a crash, the log is whole, or the opening fails. For the older one of two
-    // twins, the later frames are unknown.
-    replay.end(match (surely_clean, &repair) {
-        (true, _) => Some(Trust::Whole),
-        (false, None) => Some(Trust::WithLog),
-        (false, Some(_)) => None,
-    });
-    if !surely_clean {
-        if let Some((found, offset)) = walk.lost_frame().await? {
-            let flash_offset = layout.log_offset + offset;
-            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, is_named: false });
+    let log = recovery.read_log(start).await?;
+    Ok(recovery.end(log, tuning))
+}
+
+/// A recovery under way.
+struct Recovery<'a> {
+    reader: Reader<'a>,
+    superblock: Superblock,
+    repair: Option<usize>,
+    geometry: Geometry,
+    replay: Replay,
+    spoken: LastSpoken,
+    report: RecoveryReport,
+}
+
+impl<'a> Recovery<'a> {
+    /// Reads the superblock, and checks that flash and origin are those that it describes.
+    async fn begin(reader: Reader<'a>, origin: Option<&dyn BlockDevice>, tuning: &Tuning) -> Result<Self, EngineError> {
+        let (superblock, repair) = superblock::read(reader.flash).await?;
+        let geometry = geometry(&superblock, reader.flash, origin)?;
+        if let Some(origin) = origin {
+            check_origin(&superblock, origin, tuning.accept_grown_origin)?;
         }
-        let likely = Look::Likely(LikelySlots::of(&spoken, &replay.design));
-        let named = store::newest_named(geometry.store, reader, &superblock, likely).await;
+        let design = new_design(&superblock, geometry.chunk_count)?;
+        let replay =
+            Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };
+        let report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
+        if let Some(progress) = reader.progress {
+            let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);
+            let log_bytes = if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes / 2 };
+            progress.expect(checkpoint_bytes + log_bytes);
+        }
+        Ok(Recovery { reader, superblock, repair, geometry, replay, spoken: LastSpoken::default(), report })
+    }
+
+    /// Applies the checkpoint, if there is one. Returns the start of the log behind it, and the
+    /// sequence number of the first entry there.
+    async fn read_checkpoint(&mut self) -> Result<(LogStart, u64), EngineError> {
+        let Recovery { reader, superblock, replay, spoken, report, .. } = self;
+        let Some(pointer) = &superblock.checkpoint else {
+            replay.begin(&CheckpointCounts::default());
+            return Ok((superblock.log_start, superblock.entry_seq_next));
+        };
+        let header = reader.checkpoint_header(superblock, pointer).await?;
+        replay.begin(&header.counts);
+        reader
+            .checkpoint_blocks(superblock, pointer, &header, &mut |_, _, _, block| {
+                spoken.note_block(&block);
+                replay.block(block);
+            })
+            .await?;
+        report.checkpoint_mappings = header.counts.mappings + header.counts.fragments;
+        report.checkpoint_bytes = header.total_bytes;
+        Ok((header.log_start, header.entry_seq_next))
+    }
+
+    /// Applies the log from `start` on, up to its end. Returns the log that goes on there.
+    ///
+    /// # Errors
+    /// [`EngineError::LogDamaged`] if the log was durable beyond that end.
+    async fn read_log(&mut self, start: (LogStart, u64)) -> Result<PendingLog, EngineError> {
+        let log_bytes = self.superblock.layout.log_bytes;
+        let mut area = LogArea::new(log_bytes, start.0.offset_in_log, 0, start.0.frame_seq);
+        let (mut next_seq, mut previous_crc) = (start.1, 0);
+        let mut walk = LogWalk::new(self.reader, &self.superblock, start);
+        let end = walk
+            .to_the_end(&mut |_, header, entries| {
+                self.replay.frame(next_seq, entries);
+                self.spoken.note(entries);
+                next_seq += entries.len() as u64;
+                area.advance(header.frame_bytes.into());
+                previous_crc = header.crc;
+            })
+            .await?;
+        // Frames that follow the checkpoint of a clean end are those of its own commit: no client
+        // wrote any more. After a crash, the log is whole, or the opening fails. For the older one
+        // of two twins, the later frames are unknown.
+        self.replay.end(match (self.is_surely_clean(), self.repair) {
+            (true, _) => Some(Trust::Whole),
+            (false, None) => Some(Trust::WithLog),
+            (false, Some(_)) => None,
+        });
+        if !self.is_surely_clean() {
+            self.check_end_of_log(&mut walk, &end).await?;
+        }
+        if let Some(progress) = self.reader.progress {
+            progress.finish();
+        }
+        area.continue_in_sectors_of(self.geometry.layout.sector_bytes.into());
+        self.report.log_frames = end.frames;
+        self.report.log_entries = end.entries;
+        self.report.log_bytes = end.bytes;
+        Ok(PendingLog::new(next_seq, area, previous_crc))
+    }
+
+    /// Returns whether the last end was surely clean. The mark of one twin alone proves nothing if
+    /// the other is damaged or differs: it may be of an earlier end.
+    fn is_surely_clean(&self) -> bool {
+        self.superblock.clean_shutdown && self.repair.is_none()
+    }
+
+    /// Checks that no frame behind the end of the log was durable, as far as frames, superblock and
+    /// slots tell.
+    async fn check_end_of_log(&self, walk: &mut LogWalk<'_>, end: &LogEnd) -> Result<(), EngineError> {
+        let lost = end.next_frame_seq;
+        if let Some((found, offset)) = walk.lost_frame().await? {
+            let flash_offset = self.superblock.layout.log_offset + offset;
+            return Err(EngineError::LogDamaged { lost, found, flash_offset, is_named: false });
+        }
+        let likely = Look::Likely(LikelySlots::of(&self.spoken, &self.replay.design));
+        let named = store::newest_named(self.geometry.store, self.reader, &self.superblock, likely).await;
         if let Some(named) = named.filter(|named| named.frame_seq >= end.next_frame_seq) {
             let (found, flash_offset) = (named.frame_seq, named.flash_offset);
-            return Err(EngineError::LogDamaged { lost: end.next_frame_seq, found, flash_offset, is_named: true });
+            return Err(EngineError::LogDamaged { lost, found, flash_offset, is_named: true });
         }
+        Ok(())
     }
-    if let Some(progress) = reader.progress {
-        progress.finish();
+
+    /// Returns the state that was read.
+    fn end(self, log: PendingLog, tuning: &Tuning) -> Recovered {
+        let Recovery { mut superblock, repair, geometry, replay, report, .. } = self;
+        let Replay { design, mut mode, .. } = replay;
+        let dirty = design.dirty_counts();
+        if dirty.chunks + dirty.runs > 0 {
+            // A switch of modes that was not reported done may have reached one twin: with dirty
+            // data it did not happen.
+            mode = WriteMode::Back;
+            superblock.mode = mode;
+        }
+        let state = State::new(design, mode, superblock.layout.slot_count, log, tuning);
+        Recovered { superblock, repair, state, geometry, report }
     }
-    area.continue_in_sectors_of(geometry.layout.sector_bytes.into());
-    report.log_frames = end.frames;
-    report.log_entries = end.entries;
-    report.log_bytes = end.bytes;
-    let slot_count = superblock.layout.slot_count as usize;
-    let dirty = replay.design.dirty_counts();
-    if dirty.chunks + dirty.runs > 0 {
-        // A switch of modes that was not reported done may have reached one twin: with dirty data
-        // it did not happen.
-        replay.mode = larder_format::WriteMode::Back;
-        superblock.mode = replay.mode;
-    }
-    let state = State {
-        mode: Arc::new(CurrentMode::new(replay.mode)),
-        design: replay.design,
-        decisions: tuning.decisions.clone(),
-        versions: Versions::default(),
-        streams: Streams::default(),
-        prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),
-        zeroed_parts: ZeroedParts::default(),
-        writer: Writer::new(slot_count, next_seq),
-        log: PendingLog::new(next_seq, area, previous_crc),
-        unflushed: Unflushed::default(),
-        unlogged: Unlogged::default(),
-        origin_changes: OriginChanges::default(),
-        origin_flushes: OriginFlushes::after_an_earlier_opening(),
-        flash: FlashHealth::default(),
-        fence: Fence::default(),
-        lost: LostChunks::default(),
-        damaged: DamagedRecords::default(),
-        insertions: Insertions::default(),
-    };
-    Ok(Recovered { superblock, repair, state, geometry, report })
 }
 
 fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: bool) -> Result<(), EngineError> {

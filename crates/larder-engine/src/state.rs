@@ -13,6 +13,7 @@
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
+    config::Tuning,
     damaged::{DamagedRecords, lost::LostChunks},
     decision_log::sink::DecisionLog,
     degraded::flash_health::FlashHealth,
@@ -30,14 +31,14 @@ use crate::{
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
-    Decider, Fingerprint, Lba, NewMapping, Place,
+    Decider, Fingerprint, Lba, NewMapping, Place, SlotId,
     decisions::{Answer, Event},
     design::{Deferred, Hit, Use},
     slots::SlotState,
     streams::Streams,
     versions::Versions,
 };
-use larder_format::LogEntry;
+use larder_format::{LogEntry, WriteMode};
 use std::sync::Arc;
 
 /// The state of an open cache.
@@ -76,7 +77,7 @@ pub struct State {
     /// Dirty chunks with a damaged record.
     pub(crate) lost: LostChunks,
     /// Damaged or unreadable records: no content is taken for their duplicate.
-    pub(crate) damaged: DamagedRecords,
+    damaged: DamagedRecords,
     /// Chunks that wait for insertion.
     pub(crate) insertions: Insertions,
 }
@@ -100,6 +101,30 @@ impl Touched for State {
 }
 
 impl State {
+    /// Returns the state of an opening, whose recovery found this design, mode and log.
+    pub(crate) fn new(design: Decider, mode: WriteMode, slot_count: u32, log: PendingLog, tuning: &Tuning) -> State {
+        State {
+            design,
+            decisions: tuning.decisions.clone(),
+            mode: Arc::new(CurrentMode::new(mode)),
+            versions: Versions::default(),
+            streams: Streams::default(),
+            prefetch: PrefetchBuffer::new(tuning.prefetch_bytes_max),
+            zeroed_parts: ZeroedParts::default(),
+            writer: Writer::new(slot_count as usize, log.next_seq()),
+            log,
+            unflushed: Unflushed::default(),
+            unlogged: Unlogged::default(),
+            origin_changes: OriginChanges::default(),
+            origin_flushes: OriginFlushes::after_an_earlier_opening(),
+            flash: FlashHealth::default(),
+            fence: Fence::default(),
+            lost: LostChunks::default(),
+            damaged: DamagedRecords::default(),
+            insertions: Insertions::default(),
+        }
+    }
+
     fn is_there(&self, hit: &Use) -> bool {
         self.design.slot_of(hit.lba) == Some(hit.slot)
     }
@@ -120,6 +145,16 @@ impl State {
         self.note_fault();
         self.damaged.note(place);
         self.hide(place);
+    }
+
+    /// Forgets the damaged records of `slot`, which was freed.
+    pub(crate) fn forget_damage_in(&mut self, slot: SlotId) {
+        self.damaged.forget_slot(slot.0);
+    }
+
+    /// Returns the records that are known to be damaged.
+    pub(crate) fn damaged_records(&self) -> DamagedRecords {
+        self.damaged.clone()
     }
 
     /// Returns the place of a sound record with this content that may take another reference.

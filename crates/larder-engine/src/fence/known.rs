@@ -58,7 +58,8 @@ impl Fence {
         }
     }
 
-    /// Returns whether the fence is up, and its keeper is yet to learn that the origin has all data.
+    /// Returns whether the fence is up, and its keeper is yet to learn that the origin has all
+    /// data.
     pub fn owes_destaged(&self) -> bool {
         matches!(self.0, Height::Up { is_destaged: false })
     }

@@ -79,7 +79,7 @@ impl Shared {
         }
         design.reuse(&slots);
         state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
-        slots.iter().for_each(|slot| state.damaged.forget_slot(slot.0));
+        slots.iter().for_each(|&slot| state.forget_damage_in(slot));
         self.counters.evicted_weus.fetch_add(slots.len() as u64, Relaxed);
         true
     }
