@@ -41,43 +41,57 @@ impl Shared {
     /// Returns the conditions, the most serious first.
     pub fn conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
         let mut found = of_state(state, counts, self.geometry.chunk_bytes as u64);
-        let mut add = |name, severity, what| found.push(Condition { name, severity, what });
-        let refuses = self.refusals.standing().map(|(error, waiting)| flash_refuses(&error, waiting));
-        let unlooked = || self.flash_watch.look_error().map(|error| flash_unlooked(&error));
-        if !state.flash.is_failed()
-            && let Some(Condition { name, severity, what }) = refuses.or_else(unlooked)
+        found.extend(self.device_conditions(state, counts));
+        if state.mode.get() == WriteMode::Back
+            && !state.flash.is_failed()
+            && let Some((name, what)) = self.limit_that_binds(state).map(Limit::told)
         {
-            add(name, severity, what);
+            found.push(Condition { name, severity: Severity::Warning, what });
+        }
+        found.extend(self.note_condition());
+        found.extend(self.missing_mark.condition());
+        found.extend(self.opening_conditions(state));
+        if !self.origin.info().discard_zeroes && self.tuning.trim != TrimPolicy::Keep {
+            let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
+            found.push(Condition { name: "origin_discard_keeps_data", severity: Severity::Notice, what });
+        }
+        let dirty = state.design.dirty_counts();
+        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64;
+        found.extend(self.standing_conditions(dirty_bytes));
+        most_serious_first(&mut found);
+        found
+    }
+
+    /// Returns the conditions of devices that refuse, fail or hang.
+    fn device_conditions(&self, state: &State, counts: &CounterValues) -> Vec<Condition> {
+        let mut found = Vec::new();
+        if !state.flash.is_failed() {
+            let refuses = self.refusals.standing().map(|(error, waiting)| flash_refuses(&error, waiting));
+            let unlooked = || self.flash_watch.look_error().map(|error| flash_unlooked(&error));
+            found.extend(refuses.or_else(unlooked));
         }
         if let Some(error) = self.origin_watch.error() {
             let owed = self.owed(state);
-            let waits = owed.chunks > state.lost.count() || owed.runs > 0;
-            let Condition { name, severity, what } = origin_fails(&error, waits);
-            add(name, severity, what);
+            found.push(origin_fails(&error, owed.chunks > state.lost.count() || owed.runs > 0));
         }
         let limit = self.tuning.origin_timeout;
-        let hang = [flash_hangs(&self.flash_watch, limit), origin_hangs(&self.origin_watch, limit)];
-        for Condition { name, severity, what } in hang.into_iter().flatten() {
-            add(name, severity, what);
-        }
+        found.extend(flash_hangs(&self.flash_watch, limit));
+        found.extend(origin_hangs(&self.origin_watch, limit));
         if let Some(since) = state.flash.reads_failed_lately(self.runtime.now()) {
             let what = format!(
                 "{} reads of the flash failed since the opening, the last one {} s ago",
                 counts.flash_read_errors,
                 since.as_secs()
             );
-            add("flash_read_errors", Severity::Warning, what);
+            found.push(Condition { name: "flash_read_errors", severity: Severity::Warning, what });
         }
-        if state.mode.get() == WriteMode::Back
-            && !state.flash.is_failed()
-            && let Some((name, what)) = self.limit_that_binds(state).map(Limit::told)
-        {
-            add(name, Severity::Warning, what);
-        }
-        for Condition { name, severity, what } in self.note_condition().into_iter().chain(self.missing_mark.condition())
-        {
-            add(name, severity, what);
-        }
+        found
+    }
+
+    /// Returns the conditions of an opening that repaired or dropped something.
+    fn opening_conditions(&self, state: &State) -> Vec<Condition> {
+        let mut found = Vec::new();
+        let mut add = |name, severity, what| found.push(Condition { name, severity, what });
         if let Some(twin) = self.opening.superblock_repaired {
             let name = twin_name(twin);
             let what = format!("the {name} superblock was damaged or older when the cache was opened; it was repaired");
@@ -108,14 +122,6 @@ impl Shared {
             let what = "the flash was emptied when the cache was opened, for the origin had been written without it";
             add("emptied_behind_fence", Severity::Notice, what.into());
         }
-        if !self.origin.info().discard_zeroes && self.tuning.trim != TrimPolicy::Keep {
-            let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
-            add("origin_discard_keeps_data", Severity::Notice, what);
-        }
-        let dirty = state.design.dirty_counts();
-        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64;
-        found.extend(self.standing_conditions(dirty_bytes));
-        most_serious_first(&mut found);
         found
     }
 }
@@ -134,6 +140,12 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
     let what =
         format!("{how} ({error}): {writes} tried again; reads go on, and nothing acknowledged is lost meanwhile");
     Condition { name, severity: Severity::Degraded, what }
+}
+
+/// Returns the condition of a cache that was detached.
+pub(crate) fn detached() -> Condition {
+    let what = "the cache was detached: the origin is complete, and nothing here is used any more".into();
+    Condition { name: "detached", severity: Severity::Degraded, what }
 }
 
 /// Sorts conditions in the order of their listing.
@@ -185,8 +197,8 @@ fn twin_name(twin: usize) -> &'static str {
     if twin == 0 { "first" } else { "second" }
 }
 
-/// Returns the conditions that the state alone shows.
-pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<Condition> {
+/// Returns the conditions of a flash that failed, and of a fence.
+fn of_failure(state: &State, chunk_bytes: u64) -> Vec<Condition> {
     let mut found = Vec::new();
     let mut add = |name, severity, what| found.push(Condition { name, severity, what });
     if let Some(error) = state.flash.failure() {
@@ -214,6 +226,13 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         let what = format!("there is no fence, and a copy that takes the name of the flash would be believed: {why}");
         add("fence_refused", Severity::Degraded, what);
     }
+    found
+}
+
+/// Returns the conditions that the state alone shows.
+pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<Condition> {
+    let mut found = of_failure(state, chunk_bytes);
+    let mut add = |name, severity, what| found.push(Condition { name, severity, what });
     if let Some(Lba(first)) = state.lost.iter().next() {
         let (count, first) = (state.lost.count(), first * chunk_bytes);
         let what = format!("{count} dirty chunks are damaged, the first at volume offset {first}");

@@ -33,40 +33,8 @@ pub fn plan(
 ) -> Result<Superblock, EngineError> {
     let design = designs::find(options.design)?;
     design.check(options)?;
-    if ![0, 25, 50, 75, 100].contains(&options.fp_index_percent) {
-        return Err(EngineError::Invalid(format!(
-            "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",
-            options.fp_index_percent
-        )));
-    }
-    if (1..RAM_BUDGET_BYTES_MIN).contains(&options.ram_budget_bytes) {
-        return Err(EngineError::Invalid(format!(
-            "a RAM budget of {} bytes is too small for an index: 1M is the least, 0 sets no limit",
-            options.ram_budget_bytes
-        )));
-    }
-    if origin_bytes / u64::from(options.chunk_bytes.max(1)) >= CHUNKS_MAX {
-        return Err(EngineError::Invalid(format!(
-            "an origin of {origin_bytes} bytes has too many chunks of {} bytes: 2^40 are the most; take a larger chunk",
-            options.chunk_bytes
-        )));
-    }
-    let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
-    let layout = lay_out(flash_bytes).map_err(|error| match error {
-        // The division into buckets depends on the size of the flash: the lack at one size says
-        // nothing about the next.
-        EngineError::Format(FormatError::FlashTooSmall { flash_bytes, .. })
-            if design.buckets(options, flash_bytes).is_some() =>
-        {
-            let weu = u64::from(options.weu_bytes);
-            let larger = (flash_bytes / weu + 1..=u64::from(u32::MAX)).map(|slots| slots * weu);
-            match larger.into_iter().find(|&bytes| lay_out(bytes).is_ok()) {
-                Some(needed_bytes) => FormatError::FlashTooSmall { flash_bytes, needed_bytes }.into(),
-                None => error,
-            }
-        }
-        error => error,
-    })?;
+    check_numbers(origin_bytes, options)?;
+    let layout = lay_out_or_tell(design, flash_bytes, flash_sector, origin_bytes, options)?;
     let chunk_count = origin_bytes.div_ceil(u64::from(options.chunk_bytes));
     design.check_layout(&designs::layout_of(&layout, chunk_count), layout.slot_count.into())?;
     Ok(Superblock {
@@ -99,6 +67,55 @@ pub fn plan(
         checkpoint: None,
         log_start: LogStart { offset_in_log: 0, frame_seq: 1 },
         entry_seq_next: 1,
+    })
+}
+
+/// Checks the options that no design restricts.
+fn check_numbers(origin_bytes: u64, options: &CreateOptions) -> Result<(), EngineError> {
+    if ![0, 25, 50, 75, 100].contains(&options.fp_index_percent) {
+        return Err(EngineError::Invalid(format!(
+            "the FP index ratio {} is none of 100, 75, 50, 25 and 0 percent",
+            options.fp_index_percent
+        )));
+    }
+    if (1..RAM_BUDGET_BYTES_MIN).contains(&options.ram_budget_bytes) {
+        return Err(EngineError::Invalid(format!(
+            "a RAM budget of {} bytes is too small for an index: 1M is the least, 0 sets no limit",
+            options.ram_budget_bytes
+        )));
+    }
+    if origin_bytes / u64::from(options.chunk_bytes.max(1)) >= CHUNKS_MAX {
+        return Err(EngineError::Invalid(format!(
+            "an origin of {origin_bytes} bytes has too many chunks of {} bytes: 2^40 are the most; take a larger chunk",
+            options.chunk_bytes
+        )));
+    }
+    Ok(())
+}
+
+/// Returns the division of a flash of `flash_bytes`, or the least size if that is too small.
+fn lay_out_or_tell(
+    design: &EngineDesign,
+    flash_bytes: u64,
+    flash_sector: u32,
+    origin_bytes: u64,
+    options: &CreateOptions,
+) -> Result<Layout, EngineError> {
+    let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
+    lay_out(flash_bytes).map_err(|error| match error {
+        // The division into buckets depends on the size of the flash: the lack at one size says
+        // nothing about the next.
+        EngineError::Format(FormatError::FlashTooSmall { flash_bytes, .. })
+            if design.buckets(options, flash_bytes).is_some() =>
+        {
+            let weu = u64::from(options.weu_bytes);
+            let larger = (flash_bytes / weu + 1..=u64::from(u32::MAX)).map(|slots| slots * weu);
+            match larger.into_iter().find(|&bytes| lay_out(bytes).is_ok()) {
+                Some(needed_bytes) => FormatError::FlashTooSmall { flash_bytes, needed_bytes }.into(),
+                None => error,
+            }
+        }
+        error => error,
     })
 }
 

@@ -169,23 +169,13 @@ impl Shared {
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
         let Ok(room) = self.reserve_batch(count + AHEAD_MAX).await else { return 0 };
-        let mut victims = Vec::new();
         let likely = self.state.lock().likely_to_go();
-        {
-            let mut state = self.state.lock();
-            while victims.len() < count {
-                let State { design, writer, .. } = &mut *state;
-                let victim = design.choose_victim(&mut |slot| writer.is_in_memory(slot));
-                state.note_slot(Event::Choose, victim.map(|victim| victim.slot));
-                let Some(victim) = victim else { break };
-                victims.push(victim);
-            }
-        }
+        let victims = self.choose_victims(count);
         // (1)
         let mut dirty: Vec<Lba> = {
             let state = self.state.lock();
-            let slots = victims.iter().map(|victim| victim.slot).chain(likely.iter().copied());
-            slots.flat_map(|slot| state.design.dirty_in(slot)).collect()
+            let slots = victims.iter().chain(&likely);
+            slots.flat_map(|&slot| state.design.dirty_in(slot)).collect()
         };
         dirty.sort_unstable();
         for part in dirty.chunks(DESTAGE_MAX) {
@@ -193,58 +183,90 @@ impl Shared {
             self.destage_or_leave(part.to_vec()).await;
         }
         // (2)
-        let mut freed: Vec<SlotId> = Vec::new();
-        let any_victim = !victims.is_empty();
-        for victim in victims {
-            let mut state = self.state.lock();
-            let ended = state.design.evict(victim.slot);
-            state.note_slot(Event::Evict, ended.map(|_| victim.slot));
-            match ended {
-                Some(generation) => {
-                    state.log.push(LogEntry::SlotFreed { slot: victim.slot.0, generation });
-                    freed.push(victim.slot);
-                }
-                None => state.design.spare_victim(victim.slot),
-            }
-        }
+        let freed = self.end_mappings(&victims);
         let ahead = self.free_ahead(&likely);
         drop(room);
-        self.evictions.note(any_victim && freed.is_empty() && ahead == 0);
+        self.evictions.note(!victims.is_empty() && freed.is_empty() && ahead == 0);
         if freed.is_empty() && ahead == 0 {
             return 0;
         }
-        // (3): a failed commit is tried again; until it succeeds the slots stay retired.
+        // (3)
+        if !self.commit_freed().await {
+            return 0;
+        }
+        for &slot in &freed {
+            self.give_back(slot).await;
+        }
+        freed.len() + ahead
+    }
+
+    /// Chooses slots to evict, `count` at most.
+    fn choose_victims(&self, count: usize) -> Vec<SlotId> {
+        let mut victims = Vec::new();
+        let mut state = self.state.lock();
+        while victims.len() < count {
+            let State { design, writer, .. } = &mut *state;
+            let victim = design.choose_victim(&mut |slot| writer.is_in_memory(slot)).map(|victim| victim.slot);
+            state.note_slot(Event::Choose, victim);
+            let Some(victim) = victim else { break };
+            victims.push(victim);
+        }
+        victims
+    }
+
+    /// Ends the mappings of each victim, unless it has dirty data. Returns the freed slots.
+    fn end_mappings(&self, victims: &[SlotId]) -> Vec<SlotId> {
+        let mut freed = Vec::new();
+        for &slot in victims {
+            let mut state = self.state.lock();
+            let ended = state.design.evict(slot);
+            state.note_slot(Event::Evict, ended.map(|_| slot));
+            match ended {
+                Some(generation) => {
+                    state.log.push(LogEntry::SlotFreed { slot: slot.0, generation });
+                    freed.push(slot);
+                }
+                None => state.design.spare_victim(slot),
+            }
+        }
+        freed
+    }
+
+    /// Commits the ends of slots. A failed commit is tried again; until it succeeds the slots stay
+    /// retired. Returns false if none will succeed.
+    async fn commit_freed(self: &Arc<Self>) -> bool {
         loop {
             let upto = self.state.lock().log.next_seq();
             if self.commit(upto).await.is_ok() {
-                break;
+                return true;
             }
             if self.is_closing() || self.state.lock().flash.is_failed() {
-                return 0;
+                return false;
             }
             let _ = self.runtime.delay(PAUSE).await;
         }
-        for &slot in &freed {
-            // (4)
-            self.pins.wait_unpinned(slot).await;
-            // (5): advisory; a device that cannot trim loses nothing.
-            if self.geometry.store.trims_slots() {
-                let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
-                let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
-                self.counters.slots_trimmed.fetch_add(1, Relaxed);
-            }
-            // (6)
-            self.counters.evicted_weus.fetch_add(1, Relaxed);
-            {
-                let mut state = self.state.lock();
-                state.design.release_slot(slot);
-                state.note_slot(Event::Release, Some(slot));
-                state.forget_damage_in(slot);
-            }
-            self.note_room_made();
-            self.signals.room.notify();
+    }
+
+    /// Gives a slot back for its next use, whose end is durable.
+    async fn give_back(&self, slot: SlotId) {
+        // (4)
+        self.pins.wait_unpinned(slot).await;
+        // (5): advisory; a device that cannot trim loses nothing.
+        if self.geometry.store.trims_slots() {
+            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+            self.counters.slots_trimmed.fetch_add(1, Relaxed);
         }
-        freed.len() + ahead
+        // (6)
+        self.counters.evicted_weus.fetch_add(1, Relaxed);
+        {
+            let mut state = self.state.lock();
+            state.design.release_slot(slot);
+            state.note_slot(Event::Release, Some(slot));
+            state.forget_damage_in(slot);
+        }
+        self.note_room_made();
+        self.signals.room.notify();
     }
 }
 

@@ -21,6 +21,20 @@ use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Def
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
+impl State {
+    /// Returns whether the bytes of a chunk as of `version` are to be mapped.
+    fn wants(&self, lba: Lba, version: u32, reason: Reason) -> bool {
+        !self.flash.is_failed()
+            && self.versions.get(lba) == version
+            && match (self.design.peek(lba), reason) {
+                (Lookup::Miss, Reason::Clean) => !self.origin_changes.forbids_clean_copy(lba),
+                // The chunk becomes dirty as a whole: the origin gets it again.
+                (Lookup::Fragment { .. }, Reason::CompletedFragment) => !self.origin_changes.is_changing(lba),
+                _ => false,
+            }
+    }
+}
+
 impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
@@ -69,16 +83,7 @@ impl Shared {
         let Insertion { lba, version, data, reason } = insertion;
         let (this, chunk) = (self.clone(), data.clone());
         let Ok(prepared) = compute(&*self.runtime, move || this.prepare(&chunk)).await else { return };
-        let wanted = |state: &State| {
-            !state.flash.is_failed()
-                && state.versions.get(lba) == version
-                && match (state.design.peek(lba), reason) {
-                    (Lookup::Miss, Reason::Clean) => !state.origin_changes.forbids_clean_copy(lba),
-                    // The chunk becomes dirty as a whole: the origin gets it again.
-                    (Lookup::Fragment { .. }, Reason::CompletedFragment) => !state.origin_changes.is_changing(lba),
-                    _ => false,
-                }
-        };
+        let wanted = |state: &State| state.wants(lba, version, reason);
         let dirty = reason == Reason::CompletedFragment;
         let class = if dirty { StreamClass::Dirty } else { StreamClass::Clean };
         if let Prepared::Zero = prepared {

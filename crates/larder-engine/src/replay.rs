@@ -14,7 +14,7 @@ use crate::places::from_format;
 use larder_core::{
     Decider, Fingerprint, Lba, NewMapping, SectorMap, SlotId, StreamClass, design::ToldBy, history::Trust, ranges::Run,
 };
-use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, WeuClass, ZeroRange};
+use larder_format::{CheckpointBlock, CheckpointCounts, Layout, LogEntry, SlotEntry, SlotState, WeuClass, ZeroRange};
 
 /// Entries whose chunks are looked up before any of them is applied.
 const TOUCHED_AT_ONCE: usize = 32;
@@ -163,24 +163,41 @@ impl Replay {
         }
     }
 
+    fn slot(&mut self, entry: &SlotEntry) {
+        let slot = SlotId(entry.slot);
+        match entry.state {
+            // A slot that was never used has had no generation yet.
+            SlotState::Free if entry.generation == u32::MAX => {}
+            SlotState::Free => self.design.restore_freed(slot, entry.generation),
+            _ => _ = self.design.restore_slot(slot, entry.generation, Some(stream_class(entry.class))),
+        }
+    }
+
+    fn zero_range(&mut self, range: &ZeroRange) {
+        // The ranges are exported after the mappings: a chunk that is mapped inside a range was
+        // written after its trim.
+        let &ZeroRange { no_hole, advisory, .. } = range;
+        let part = |from, count| Run { first: Lba(from), count, seq: 0, no_hole, advisory };
+        let mut from = range.lba;
+        let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
+        let mut mapped = self.design.mapped_in(Lba(from), end.saturating_sub(from));
+        mapped.retain(|&lba| self.design.peek(lba) != larder_core::Lookup::Miss);
+        for Lba(lba) in mapped {
+            if from < lba {
+                self.trim(part(from, lba - from));
+            }
+            from = lba + 1;
+        }
+        if from < end {
+            self.trim(part(from, end - from));
+        }
+    }
+
     /// Applies a block of a checkpoint.
     pub fn block(&mut self, block: CheckpointBlock) {
         match block {
             CheckpointBlock::Slots(slots) => {
-                for slot in slots {
-                    match slot.state {
-                        larder_format::SlotState::Free => {
-                            // A slot that was never used has had no generation yet.
-                            if slot.generation != u32::MAX {
-                                self.design.restore_freed(SlotId(slot.slot), slot.generation);
-                            }
-                        }
-                        _ => {
-                            let class = Some(stream_class(slot.class));
-                            self.design.restore_slot(SlotId(slot.slot), slot.generation, class);
-                        }
-                    }
-                }
+                slots.iter().for_each(|slot| self.slot(slot));
             }
             CheckpointBlock::Mappings(mappings) => {
                 for mapping in mappings {
@@ -200,25 +217,7 @@ impl Replay {
                 }
             }
             CheckpointBlock::ZeroRanges(ranges) => {
-                for range in ranges {
-                    // The ranges are exported after the mappings: a chunk that is mapped inside a
-                    // range was written after its trim.
-                    let ZeroRange { no_hole, advisory, .. } = range;
-                    let part = |from, count| Run { first: Lba(from), count, seq: 0, no_hole, advisory };
-                    let mut from = range.lba;
-                    let end = range.lba.saturating_add(range.chunk_count).min(self.chunk_count);
-                    let mut mapped = self.design.mapped_in(Lba(from), end.saturating_sub(from));
-                    mapped.retain(|&lba| self.design.peek(lba) != larder_core::Lookup::Miss);
-                    for Lba(lba) in mapped {
-                        if from < lba {
-                            self.trim(part(from, lba - from));
-                        }
-                        from = lba + 1;
-                    }
-                    if from < end {
-                        self.trim(part(from, end - from));
-                    }
-                }
+                ranges.iter().for_each(|range| self.zero_range(range));
             }
             CheckpointBlock::Fingerprints(fingerprints) => {
                 for entry in fingerprints {

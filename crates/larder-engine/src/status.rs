@@ -152,11 +152,8 @@ impl Status {
     fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);
-        let mut conditions = conditions::of_state(state, &counts, chunk);
-        if superblock.detached {
-            let what = "the cache was detached: the origin is complete, and nothing here is used any more".into();
-            conditions.insert(0, Condition { name: "detached", severity: Severity::Degraded, what });
-        }
+        let mut conditions: Vec<Condition> = superblock.detached.then(conditions::detached).into_iter().collect();
+        conditions.extend(conditions::of_state(state, &counts, chunk));
         let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
         // The counts were taken one after the other while other threads grew them.
         let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);

@@ -59,6 +59,23 @@ pub(crate) struct Merged {
     pub is_whole: bool,
 }
 
+/// The lack for which a writer waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    /// The log is nearly full.
+    Log,
+    /// Other writers have reserved the rest of the log.
+    Turn,
+    /// Too many segments wait for the flash.
+    Segments,
+    /// Too many entries wait for a commit.
+    Commit,
+    /// A limit of dirty data is met.
+    Destage,
+    /// The index is nearly full.
+    Room,
+}
+
 impl Shared {
     /// Writes `data` at `offset` into the cache. The caller holds the ticket. Returns the sequence
     /// number of the last mapping.
@@ -164,65 +181,66 @@ impl Shared {
             let room = self.signals.room.listen();
             let reserved = self.signals.reserved.listen();
             let written = self.signals.segments.listen();
-            enum Wait {
-                Log,
-                Turn,
-                Segments,
-                Commit,
-                Destage,
-                Room,
-            }
-            let wait = {
+            let lack = {
                 let mut state = self.state.lock();
                 state.flash.check()?;
                 let tries = *tries.get_or_insert(state.log.checkpoint_tries());
-                if self.log_is_crowded(&state) {
-                    if let Some(error) = state.log.checkpoint_error(tries) {
-                        return Err(error);
+                match self.lack(&state) {
+                    Some(lack) => {
+                        if lack == Lack::Log
+                            && let Some(error) = state.log.checkpoint_error(tries)
+                        {
+                            return Err(error);
+                        }
+                        lack
                     }
-                    Wait::Log
-                } else if state.log.len() >= self.pending_entries_max()
-                    || state.holds_too_many() && !state.log.is_empty()
-                {
-                    Wait::Commit
-                } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
-                    Wait::Segments
-                } else if self.too_dirty(&state) {
-                    Wait::Destage
-                } else if !state.design.has_room(self.room_wanted()) {
-                    Wait::Room
-                } else if let Some(reserved) = self.reserve(&state) {
-                    return Ok((reserved, look(&mut state)));
-                } else {
-                    Wait::Turn
+                    None => match self.reserve(&state) {
+                        Some(reserved) => return Ok((reserved, look(&mut state))),
+                        None => Lack::Turn,
+                    },
                 }
             };
             self.refuse_if_draining()?;
             self.counters.write_waits.fetch_add(1, Relaxed);
-            match wait {
-                Wait::Log => {
+            match lack {
+                Lack::Log => {
                     self.signals.checkpoint_wanted.notify();
                     either(checkpointed, reserved).await;
                 }
-                Wait::Turn => reserved.await,
-                Wait::Segments => {
+                Lack::Turn => reserved.await,
+                Lack::Segments => {
                     self.send_segments();
                     written.await;
                 }
-                Wait::Commit => {
+                Lack::Commit => {
                     self.request_commit(u64::MAX, false);
                     committed.await;
                 }
-                Wait::Destage => {
+                Lack::Destage => {
                     let _counted = self.writes.wait_for_room();
                     self.wait_for_destage(destaged).await;
                 }
-                Wait::Room => {
+                Lack::Room => {
                     let _counted = self.writes.wait_for_room();
                     self.signals.evict_wanted.notify();
                     room.await;
                 }
             }
+        }
+    }
+
+    /// Returns the lack for which a writer has to wait, but for that of a turn.
+    fn lack(&self, state: &State) -> Option<Lack> {
+        if self.log_is_crowded(state) {
+            Some(Lack::Log)
+        } else if state.log.len() >= self.pending_entries_max() || state.holds_too_many() && !state.log.is_empty() {
+            Some(Lack::Commit)
+        } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
+            Some(Lack::Segments)
+        } else if self.too_dirty(state) {
+            Some(Lack::Destage)
+        } else {
+            (!state.design.has_room(self.room_wanted())).then_some(Lack::Room)
         }
     }
 

@@ -8,6 +8,7 @@
 
 use crate::{shared::Shared, sync::either};
 use larder_device::ChangeMark;
+use larder_format::OriginState;
 
 impl Shared {
     /// Returns the origin's mark for the superblock of an orderly end. A missing one is told at
@@ -25,4 +26,9 @@ impl Shared {
         self.tell_conditions_now();
         None
     }
+}
+
+/// Returns the note of `mark` in the superblock of the number `sequence`.
+pub(super) fn noted(mark: ChangeMark, sequence: u64) -> OriginState {
+    OriginState { sequence, size_bytes: mark.size_bytes, epoch: mark.epoch, changes: mark.changes }
 }
