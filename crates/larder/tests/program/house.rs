@@ -6,6 +6,7 @@
 
 mod circles;
 mod names;
+mod owners;
 mod pages;
 
 use std::collections::BTreeSet;
