@@ -119,6 +119,7 @@ impl Shared {
         drop(finishing);
         drop(ticket);
         self.stop_tasks(0).await;
+        self.tell_conditions_now();
         result
     }
 

@@ -108,7 +108,9 @@ impl Shared {
             };
             let what = match done {
                 OriginChanged::Drop => {
-                    format!("the origin was changed while this cache was closed: its copies were forgotten{laid}")
+                    format!(
+                        "the origin was, or may have been, changed while this cache was closed: its copies were forgotten, as was asked{laid}"
+                    )
                 }
                 OriginChanged::Keep | OriginChanged::Refuse => {
                     format!(

@@ -49,6 +49,14 @@ impl Shared {
         if mode != WriteMode::Back {
             return self.flush_origin_for(asker).await;
         }
+        self.flush_below(upto, asker).await
+    }
+
+    /// FLUSH in write-back, of the entries below `upto` and all writes past the flash.
+    ///
+    /// # Errors
+    /// As [`Shared::flush`].
+    pub(crate) async fn flush_below(self: &Arc<Self>, upto: u64, asker: &Asker) -> Result<(), EngineError> {
         match self.commit(upto).await {
             Ok(_) | Err(EngineError::FlashFailed(_)) => self.flush_what_flash_loses().await?,
             Err(error) => return Err(error),

@@ -79,14 +79,12 @@ impl Shared {
     pub(crate) async fn keep_trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
         let Some(ticket) = self.admit_zeroes(IoOp::Discard, offset, len).await? else { return Ok(()) };
         let mut kept = Kept::default();
-        let mut result = self.keep_chunks(offset, len, &mut kept).await;
+        let result = self.keep_chunks(offset, len, &mut kept).await;
         self.counters.ignored_trim_bytes.fetch_add(len - kept.bytes, Relaxed);
         self.wake_destager_if_due();
         let is_durable = self.live.durable_writes() && kept.upto > 0;
-        if is_durable && result.is_ok() {
-            result = self.make_durable(offset, len, kept.upto).await;
-        }
         match result {
+            Ok(()) if is_durable => self.make_durable(ticket, self.geometry.chunks_of(offset, len), kept.upto).await,
             // The flash no longer holds the kept part.
             Err(EngineError::FlashFailed(_)) if is_durable => {
                 let flags = ZeroFlags { fua: true, ..ZeroFlags::default() };

@@ -26,7 +26,7 @@ use crate::{
     log_room::reservations::Reservations,
     orders::Orders,
     origin_again::asking::AskingTask,
-    origin_state,
+    origin_state::{self, Change},
     pins::Pins,
     recover::recovered::Recovered,
     recover::{index_limits, new_design, recover_by},
@@ -146,19 +146,23 @@ impl Devices {
             return Err(EngineError::Detached);
         }
         let emptied = behind_fence(&recovered, tuning, &self.runtime).await?;
+        let (repair, mut report) = (recovered.repair, recovered.report);
         let mut origin_changed = None;
-        if !emptied && origin_state::check(&recovered, &*self.origin, tuning).await? {
-            origin_changed = Some(tuning.origin_changed);
-            if tuning.origin_changed == OriginChanged::Drop {
-                origin_state::drop_copies(&*self.flash, recovered).await?;
-                recovered = self.recover(tuning).await?;
-            }
+        if !emptied {
+            let (change, action) = origin_state::check(&recovered, &*self.origin, tuning).await?;
+            origin_changed = action;
+            report.origin_is_unchanged = change == Change::Absent;
         }
+        if origin_changed == Some(OriginChanged::Drop) {
+            origin_state::drop_copies(&*self.flash, recovered).await?;
+            recovered = self.recover(tuning).await?;
+        }
+        recovered.report = report;
         recovered.state.origin_flushes.note_durable();
         if emptied {
             recovered.state.empty(new_design(&recovered.superblock, recovered.geometry.chunk_count)?);
         }
-        let opening = Opening { superblock_repaired: recovered.repair, emptied, origin_changed };
+        let opening = Opening { superblock_repaired: repair, emptied, origin_changed };
         Ok(Found { recovered, opening })
     }
 

@@ -2,15 +2,17 @@
 //!
 //! The end notes the device's mark, and the next opening compares it. The mark is noted after the
 //! last write to the origin, with the superblock that records the orderly end. The first write of
-//! an opening removes it. So after a crash there is no mark, and the opening accepts the origin.
+//! an opening removes it from both twins. So a mark holds even if it is that of the older twin, and
+//! after a crash there is none. Without a mark a change stays unknown: the opening accepts the
+//! origin, unless it is to forget the copies.
 //!
 //! Dropping copies follows the order of a repair: (1) The state without them becomes a checkpoint
 //! in the area that the superblock does not name. A flush follows, its header with FUA, a flush.
 //! (2) The twins name it, and note no mark. *Crash before (2): the mark is still there, and the
 //! next opening asks again.*
 //!
-//! Invariants: dirty data is never dropped. An opening accepts an origin whose device reports no
-//! mark.
+//! Invariants: dirty data is never dropped. An order to drop the copies is carried out, unless the
+//! mark shows that no other program wrote to the origin.
 //!
 //! It does not look at the content of the origin.
 
@@ -23,27 +25,59 @@ use crate::{
     recover::recovered::Recovered,
     superblock,
 };
-use larder_device::BlockDevice;
+use larder_device::{BlockDevice, ChangeMark};
+use larder_format::OriginState;
 
-/// Returns whether another program changed the origin since the last orderly end. An origin without
-/// a mark counts as unchanged.
+/// The change of an origin by other programs since the last orderly end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The marks show that there is none.
+    Absent,
+    /// A mark is missing, or the two do not compare.
+    Unknown,
+    /// The marks show a change.
+    Present,
+}
+
+impl Change {
+    fn between(before: Option<OriginState>, now: Option<ChangeMark>) -> Change {
+        match before.zip(now) {
+            None => Change::Unknown,
+            Some((before, now)) if before.size_bytes != now.size_bytes => Change::Present,
+            Some((before, now)) if before.epoch != now.epoch => Change::Unknown,
+            Some((before, now)) if before.changes == now.changes => Change::Absent,
+            Some(_) => Change::Present,
+        }
+    }
+}
+
+/// Returns the change of the origin, and the action on the copies on the flash, if there is any.
 ///
 /// # Errors
-/// [`EngineError::OriginChanged`] after such a change, if the tuning names no action for it.
-pub(crate) async fn check(found: &Recovered, origin: &dyn BlockDevice, tuning: &Tuning) -> Result<bool, EngineError> {
-    // The older one of two superblocks does not show the later changes.
-    let before = found.superblock.origin_state_now().filter(|_| found.repair.is_none());
-    let Some(before) = before else { return Ok(false) };
-    let Some(now) = origin.change_mark().await.map_err(EngineError::Io)? else { return Ok(false) };
+/// [`EngineError::OriginChanged`] after a change of the origin, if the tuning names no action for
+/// it.
+pub(crate) async fn check(
+    found: &Recovered,
+    origin: &dyn BlockDevice,
+    tuning: &Tuning,
+) -> Result<(Change, Option<OriginChanged>), EngineError> {
+    let before = found.superblock.origin_state_now();
+    let now = match &before {
+        Some(_) => origin.change_mark().await.map_err(EngineError::Io)?,
+        None => None,
+    };
     // An option that accepts a grown origin accepts its change, too; no copy comes from the flash
     // then.
-    let has_grown = tuning.accept_grown_origin && now.size_bytes > before.size_bytes;
-    let is_same = now.size_bytes == before.size_bytes && (now.epoch != before.epoch || now.changes == before.changes);
-    if is_same || has_grown {
-        return Ok(false);
+    let has_grown = before.as_ref().zip(now).is_some_and(|(before, now)| now.size_bytes > before.size_bytes);
+    let change = Change::between(before, now);
+    if has_grown && tuning.accept_grown_origin {
+        return Ok((change, None));
     }
-    if tuning.origin_changed != OriginChanged::Refuse {
-        return Ok(true);
+    match (change, tuning.origin_changed) {
+        (Change::Present | Change::Unknown, OriginChanged::Drop) => return Ok((change, Some(OriginChanged::Drop))),
+        (Change::Present, OriginChanged::Keep) => return Ok((change, Some(OriginChanged::Keep))),
+        (Change::Present, OriginChanged::Refuse) => {}
+        (Change::Absent | Change::Unknown, _) => return Ok((change, None)),
     }
     let stays = match found.dirty_bytes() {
         0 => "none is dirty".to_owned(),
@@ -84,10 +118,29 @@ pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Re
     superblock.entry_seq_next = entry_seq;
     // The log starts at such a boundary now.
     superblock.layout.sector_bytes = geometry.layout.sector_bytes;
-    superblock.clean_shutdown = true;
+    // The lost twin may have lacked the mark of an orderly end.
+    superblock.clean_shutdown &= repair.is_none();
     superblock.origin_state = None;
     superblock.check()?;
     superblock::write(flash, &superblock, repair).await?;
     flash.flush().await.map_err(EngineError::Flash)?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_marks_that_compare_show_a_change_or_its_absence() {
+        let before = Some(OriginState { sequence: 9, size_bytes: 100, epoch: 1, changes: 5 });
+        let now = |size_bytes, epoch, changes| Some(ChangeMark { size_bytes, epoch, changes });
+        assert_eq!(Change::between(before, now(100, 1, 5)), Change::Absent);
+        assert_eq!(Change::between(before, now(100, 1, 6)), Change::Present);
+        assert_eq!(Change::between(before, now(101, 1, 5)), Change::Present);
+        assert_eq!(Change::between(before, now(101, 2, 5)), Change::Present);
+        assert_eq!(Change::between(before, now(100, 2, 6)), Change::Unknown);
+        assert_eq!(Change::between(before, None), Change::Unknown);
+        assert_eq!(Change::between(None, now(100, 1, 5)), Change::Unknown);
+    }
 }

@@ -24,6 +24,8 @@ use crate::{
     destage::reach::{Reach, Wanted},
     error::EngineError,
     shared::Shared,
+    tickets::Ticket,
+    unflushed::waiting::{Asker, Audience},
 };
 use larder_core::Lba;
 use larder_device::{IoError, IoErrorKind, IoOp, IoResult, Standing, watched::Watch};
@@ -91,23 +93,49 @@ impl Shared {
     /// Completes a durable request in write-back, whose chunks are mapped below `upto`. The flash
     /// holds it then, or the origin if the flash does not keep its content.
     ///
-    /// The caller holds the ticket of the range. Requests side by side share commits and flushes.
+    /// It gives back the `ticket` of the chunks: later requests of them go on, and share the commit
+    /// and its flush. If the flash fails meanwhile, it does as a FLUSH behind the fence, for a
+    /// later request may have changed the chunks.
     ///
     /// # Errors
-    /// [`EngineError::FlashFailed`]; [`EngineError::Flash`] when the flash cannot be looked at;
-    /// those of [`Shared::bring_to_origin`].
-    pub(crate) async fn make_durable(self: &Arc<Self>, offset: u64, len: u64, upto: u64) -> Result<(), EngineError> {
-        self.commit(upto).await?;
-        match self.look_at_flash().await.map_err(EngineError::Flash)? {
-            Standing::Sound | Standing::Renamed => Ok(()),
-            Standing::Truncated(bytes) => Err(EngineError::FlashFailed(self.fail_cut_flash(bytes))),
-            Standing::Unlinked => {
-                let (this, (first, count)) = (self.clone(), self.geometry.chunks_of(offset, len));
+    /// [`EngineError::Flash`] when the flash cannot be looked at; [`EngineError::NoFence`]; those
+    /// of [`Shared::bring_to_origin`] and [`Shared::flush_below`].
+    pub(crate) async fn make_durable(
+        self: &Arc<Self>,
+        ticket: Ticket,
+        (first, count): (Lba, u64),
+        upto: u64,
+    ) -> Result<(), EngineError> {
+        drop(ticket);
+        let looked = match self.commit(upto).await {
+            Ok(()) => Some(self.look_at_flash().await.map_err(EngineError::Flash)?),
+            Err(EngineError::FlashFailed(_)) => None,
+            Err(error) => return Err(error),
+        };
+        match looked {
+            Some(Standing::Sound | Standing::Renamed) => Ok(()),
+            Some(Standing::Unlinked) => {
+                let (this, ticket) = (self.clone(), self.orders.change(first, count).granted().await);
                 // A destage runs to its end even if the client goes: later ones of the chunks wait
                 // for it.
-                self.to_its_end(async move { this.bring_to_origin(first, Lba(first.0 + count)).await }).await
+                self.to_its_end(async move {
+                    let _ticket = ticket;
+                    this.bring_to_origin(first, Lba(first.0 + count)).await
+                })
+                .await
             }
+            Some(Standing::Truncated(bytes)) => {
+                self.fail_cut_flash(bytes);
+                self.flush_behind_fence(upto).await
+            }
+            None => self.flush_behind_fence(upto).await,
         }
+    }
+
+    /// Takes all dirty data below `upto` to the origin, behind the fence.
+    async fn flush_behind_fence(self: &Arc<Self>, upto: u64) -> Result<(), EngineError> {
+        self.ensure_fence().await?;
+        self.flush_below(upto, &Asker::new(Audience::Client)).await
     }
 
     /// Completes a FLUSH in write-back if the flash does not keep its content. It destages all

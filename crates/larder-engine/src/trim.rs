@@ -62,9 +62,15 @@ impl Shared {
         let Some(ticket) = self.admit_zeroes(op, offset, len).await? else { return Ok(()) };
         let mode = self.mode.get();
         if mode == WriteMode::Back {
-            match self.zero_in_cache(offset, len, how).await {
+            let zeroed = self.zero_chunks(offset, len, how).await;
+            self.wake_destager_if_due();
+            match zeroed {
+                Ok(upto) if flags.fua => {
+                    return self.make_durable(ticket, self.geometry.chunks_of(offset, len), upto).await;
+                }
+                Ok(_) => return Ok(()),
                 Err(EngineError::FlashFailed(_)) => {}
-                zeroed => return zeroed,
+                Err(error) => return Err(error),
             }
         }
         self.zero_on_origin(offset, len, how, (mode, ticket)).await
@@ -123,12 +129,6 @@ impl Shared {
         self.zero_origin(offset, len, how).await?;
         change.succeeded();
         Ok(())
-    }
-
-    async fn zero_in_cache(self: &Arc<Self>, offset: u64, len: u64, how: Zeroing) -> Result<(), EngineError> {
-        let upto = self.zero_chunks(offset, len, how).await?;
-        self.wake_destager_if_due();
-        if how.flags.fua { self.make_durable(offset, len, upto).await } else { Ok(()) }
     }
 
     /// Zeroes a range in the cache. Returns the number below which a commit makes all of it

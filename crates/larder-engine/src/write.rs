@@ -50,9 +50,15 @@ impl Shared {
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
         if mode == WriteMode::Back {
-            match self.write_to_cache(offset, &data, flags).await {
+            let written = {
+                let _counted = self.writes.begin();
+                self.write_back(offset, &data).await
+            };
+            match written {
+                Ok(seq) if flags.fua => return self.make_durable(ticket, (first, count), seq + 1).await,
+                Ok(_) => return Ok(()),
                 Err(EngineError::FlashFailed(_)) => {}
-                written => return written,
+                Err(error) => return Err(error),
             }
         }
         let ticket = Arc::new(ticket);
@@ -70,19 +76,6 @@ impl Shared {
             }
         })
         .await
-    }
-
-    async fn write_to_cache(
-        self: &Arc<Self>,
-        offset: u64,
-        data: &SharedBuf,
-        flags: WriteFlags,
-    ) -> Result<(), EngineError> {
-        let seq = {
-            let _counted = self.writes.begin();
-            self.write_back(offset, data).await?
-        };
-        if flags.fua { self.make_durable(offset, data.len() as u64, seq + 1).await } else { Ok(()) }
     }
 
     async fn write_to_origin(

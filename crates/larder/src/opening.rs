@@ -10,7 +10,7 @@ use crate::{
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_device::{BlockDevice, Runtime, driver::block_on, threads::ThreadRuntime};
-use larder_engine::{Cache, Tuning, recover::RecoveryReport, walk::Progress};
+use larder_engine::{Cache, Tuning, config::OriginChanged, recover::RecoveryReport, walk::Progress};
 use std::{
     convert::Infallible,
     io::IsTerminal,
@@ -38,6 +38,7 @@ pub fn open(
 ) -> Outcome<Arc<Cache>> {
     let began = Instant::now();
     let progress = Arc::new(Progress::default());
+    let is_to_drop = tuning.origin_changed == OriginChanged::Drop;
     let tuning = Tuning { progress: Some(progress.clone()), ..tuning };
     let opened = std::thread::scope(|scope| {
         let (over, is_over) = mpsc::channel::<Infallible>();
@@ -51,7 +52,13 @@ pub fn open(
     let cache = opened.map_err(|error| Failure::engine(path, &error))?;
     output::note(&recovery_line(cache.recovery(), began.elapsed()));
     let changed = cache.status().conditions.into_iter().find(|condition| condition.name == "origin_changed");
-    changed.into_iter().for_each(|condition| output::note(&condition.what));
+    match changed {
+        Some(condition) => output::note(&condition.what),
+        None if is_to_drop && cache.recovery().origin_is_unchanged => {
+            output::note("no other program wrote to the origin since this cache ended, by its mark: its copies stay");
+        }
+        None => {}
+    }
     Ok(Arc::new(cache))
 }
 

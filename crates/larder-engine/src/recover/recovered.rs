@@ -51,4 +51,7 @@ pub struct RecoveryReport {
     pub log_entries: u64,
     /// Bytes of them.
     pub log_bytes: u64,
+    /// The mark of the origin shows that no other program wrote to it since the last end.
+    #[serde(skip)]
+    pub origin_is_unchanged: bool,
 }

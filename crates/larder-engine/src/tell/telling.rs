@@ -170,7 +170,8 @@ impl Telling {
         self.changed.notify();
     }
 
-    pub(super) fn look(&self, now: Duration) {
+    /// Tells the conditions that stand now. The owner of the telling looks a last time at its end.
+    pub fn look(&self, now: Duration) {
         let cache = self.cache.lock().as_ref().and_then(Weak::upgrade);
         let mut standing = match &cache {
             Some(cache) => cache.conditions_now(),

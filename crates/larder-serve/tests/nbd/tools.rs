@@ -3,10 +3,11 @@
 
 use crate::common::{MIB, Served, TempDir, eventually, serve_ram, uri_of};
 use larder_device::{
-    BlockDevice, IoBuf, WriteFlags, ZeroFlags, driver::block_on, nbd::NbdDevice, ram::RamDevice, rng::Rng,
+    BlockDevice, IoBuf, IoResult, WriteFlags, ZeroFlags, driver::block_on, nbd::NbdDevice, ram::RamDevice, rng::Rng,
 };
 use larder_serve::nbd::{NbdServer, ServeAddress, ServerOptions};
 use std::{
+    collections::BTreeMap,
     path::Path,
     process::{Child, Command, Stdio},
     sync::Arc,
@@ -242,6 +243,87 @@ fn nbdkit_serves_our_client() {
         assert!(block_on(device.read(0, IoBuf::new(3 << 20))).expect("read").iter().all(|&b| b == 0));
         block_on(device.discard(0, MIB)).expect("discarded");
         block_on(device.flush()).expect("flushed");
+    }
+}
+
+/// A request of nbdkit's log: its name, its first byte, its length, and whether it has FUA.
+fn logged(log: &Path) -> Vec<(String, u64, u64, bool)> {
+    let hex = |word: &str| u64::from_str_radix(word.trim_start_matches("0x"), 16).expect("a hexadecimal number");
+    let text = std::fs::read_to_string(log).expect("nbdkit's log");
+    let requests = text.lines().filter_map(|line| line.split_once("connection=").map(|(_, rest)| rest));
+    requests
+        .filter_map(|request| {
+            let mut words = request.split(' ').skip(1);
+            let name = words.next()?;
+            let values: BTreeMap<&str, &str> = words.filter_map(|word| word.split_once('=')).collect();
+            let value = |key: &str| values.get(key).copied();
+            // An answer has the name, too, after three dots.
+            let is_request = ["Write", "Zero", "Flush"].contains(&name) && value("return").is_none();
+            is_request.then(|| {
+                (
+                    name.to_owned(),
+                    value("offset").map_or(0, hex),
+                    value("count").map_or(0, hex),
+                    value("fua") == Some("1"),
+                )
+            })
+        })
+        .collect()
+}
+
+/// Each form of a durable request: with the flag, with a flush behind it, by data.
+#[test]
+fn durable_requests_are_durable_at_each_kind_of_server() {
+    if !installed("nbdkit") {
+        return;
+    }
+    const LONG: u64 = 40 * MIB;
+    for (has_fua, has_zeroes) in [(true, true), (true, false), (false, true), (false, false)] {
+        let dir = TempDir::new();
+        let log = dir.file("log");
+        let logfile = format!("logfile={}", text(&log));
+        let mut arguments = vec!["--filter=log", "--filter=fua"];
+        if !has_zeroes {
+            arguments.push("--filter=nozero");
+        }
+        arguments.extend(["memory", "64M", &logfile]);
+        // Without a mode the filter hides FUA.
+        if has_fua {
+            arguments.push("fuamode=native");
+        }
+        if !has_zeroes {
+            arguments.push("zeromode=none");
+        }
+        let _server = nbdkit(&dir, &arguments);
+        let device = NbdDevice::connect(&uri_of(&dir.file("k"))).expect("connected");
+        let data = |len: u64| IoBuf::zeroed(len as usize).freeze();
+        let zero = ZeroFlags { fua: true, ..ZeroFlags::default() };
+        type Call<'a> = (&'a str, u64, Box<dyn Fn(bool) -> IoResult<()> + 'a>);
+        let plain = |fua| if fua { zero } else { ZeroFlags::default() };
+        let calls: [Call<'_>; 4] = [
+            ("Write", 4096, Box::new(|fua| block_on(device.write(512, data(4096), WriteFlags { fua })))),
+            ("Write", LONG, Box::new(|fua| block_on(device.write(512, data(LONG), WriteFlags { fua })))),
+            ("Zero", 4096, Box::new(|fua| block_on(device.write_zeroes(512, 4096, plain(fua))))),
+            ("Zero", LONG, Box::new(|fua| block_on(device.write_zeroes(512, LONG, plain(fua))))),
+        ];
+        for (name, len, call) in &calls {
+            for fua in [true, false] {
+                let before = logged(&log).len();
+                call(fua).unwrap_or_else(|error| panic!("{name} of {len} bytes: {error}"));
+                let mut seen = logged(&log).split_off(before);
+                let what = format!("{name} of {len} bytes, FUA {fua} at {arguments:?}: {seen:?}");
+                // Without FUA at the server a flush follows, after the last piece.
+                if fua && !has_fua {
+                    assert_eq!(seen.pop().map(|last| last.0).as_deref(), Some("Flush"), "{what}");
+                }
+                assert!(!seen.is_empty() && seen.iter().all(|piece| piece.3 == (fua && has_fua)), "{what}");
+                let sent = if has_zeroes { name } else { "Write" };
+                assert!(seen.iter().all(|piece| piece.0 == sent), "{what}");
+                seen.sort_by_key(|piece| piece.1);
+                let end = seen.iter().fold(512, |at, piece| if piece.1 == at { at + piece.2 } else { 0 });
+                assert_eq!(end, 512 + len, "{what}");
+            }
+        }
     }
 }
 

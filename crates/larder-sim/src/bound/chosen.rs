@@ -1,8 +1,8 @@
 //! A choice of intervals, and the data that it brings to the cache.
 //!
 //! A content is written when it begins to be kept. If one kept interval of a content begins at the
-//! request at which another ends, the content stays, and is not written again. If there are requests
-//! between the two, the content stays too where there is room: that is a *bridge*.
+//! request at which another ends, the content stays, and is not written again. If there are
+//! requests between the two, the content stays too where there is room: that is a *bridge*.
 //!
 //! Invariants: a choice never exceeds the capacity, bridges included. A bridge begins where its
 //! content is in the cache, so the room taken grows at the starts of intervals alone

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 
+use crate::refusals::TWINS;
 use crate::support::wire::{FLAG_FUA, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{
     MIB, Mounted, Scratch, Server, Volume, begin, design, ends, eventually, have_mounts, image, larder, run, stands_in,
@@ -123,6 +124,65 @@ fn an_origin_that_was_written_to_between_two_servings_is_refused_until_the_opera
     run(&mut larder(["flush", "--flash", &flash]));
     let origin = fs::read(&volume.origin).expect("the origin");
     assert!(origin[at(3) as usize..][..CHUNK] == content(99) && origin[at(9) as usize..][..CHUNK] == content(9));
+}
+
+/// A crash leaves no mark, so a rewrite of the origin is not told: an order to forget the copies
+/// needs none.
+#[test]
+fn copies_are_forgotten_on_order_where_no_mark_tells_of_a_change() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("dropped-unmarked");
+    let volume = lived(&scratch);
+    let server = volume.serve();
+    reads(&server, &[(3, 3), (8, 8)]);
+    server.kill();
+    rewrite(&volume, 3, 99);
+    let server = volume.serve_with(&["--origin-changed", "drop"]);
+    reads(&server, &[(3, 99), (2, 2), (7, 7), (8, 8), (11, 11)]);
+    let told = server.complaints();
+    assert!(told.contains("after a crash") && told.contains("its copies were forgotten"), "{told}");
+    server.kill();
+    let server = volume.serve();
+    reads(&server, &[(3, 99), (8, 8)]);
+    server.stop();
+    // Where the mark shows that there was no change, the copies stay, and a line says so.
+    let server = volume.serve_with(&["--origin-changed", "drop"]);
+    reads(&server, &[(3, 99), (8, 8)]);
+    assert!(server.complaints().contains("its copies stay"), "{}", server.complaints());
+    assert!(!health(&volume).contains("origin_changed"));
+    server.stop();
+}
+
+/// The mark of either twin holds: the first write of an opening removes both.
+#[test]
+fn a_damaged_superblock_hides_no_change_of_the_origin() {
+    if stands_in() {
+        return;
+    }
+    for twin in TWINS {
+        let scratch = Scratch::new("changed-and-damaged");
+        let volume = lived(&scratch);
+        let flash = File::options().write(true).open(&volume.flash).expect("the flash");
+        flash.write_all_at(&[0; 4096], twin as u64).expect("written");
+        rewrite(&volume, 3, 99);
+        let before = fs::read(&volume.flash).expect("the flash");
+        let path = volume.flash.display().to_string();
+        for mut command in [volume.serve_command(&[]), larder(["flush", "--flash", &path])] {
+            fails(&ends(&mut command), &["was written to", "--origin-changed drop"]);
+        }
+        assert!(health(&volume).contains("origin_refused"));
+        assert!(fs::read(&volume.flash).expect("the flash") == before, "a refusal changes nothing");
+        let server = volume.serve_with(&["--origin-changed", "drop"]);
+        let told = health(&volume);
+        assert!(told.contains("superblock_repaired") && told.contains("origin_changed"), "{told}");
+        reads(&server, &[(3, 99), (2, 2), (8, 8)]);
+        server.kill();
+        let server = volume.serve();
+        reads(&server, &[(3, 99), (8, 8)]);
+        server.stop();
+    }
 }
 
 #[test]

@@ -337,6 +337,60 @@ fn dies_and_heals(mode: &str) {
     server.kill();
 }
 
+/// The end comes right behind the failure: no look of the second between comes.
+#[test]
+fn a_condition_raised_just_before_the_end_is_told() {
+    if stands_in() || !have_tools("a condition before the end", &["nbdkit"]) {
+        return;
+    }
+    for way in ["no-cache", "record", "write-through"] {
+        let scratch = Scratch::new("condition-at-the-end");
+        let file = scratch.file("origin", 16 * MIB);
+        let failing = ["error-pread=EIO", "error-pread-rate=100%"];
+        let nbdkit = Nbdkit::over(&scratch, "origin", &file, &["error"], &failing);
+        let uri = nbdkit.uri();
+        let origin = Path::new(&uri);
+        let server = match way {
+            "no-cache" => Volume::bare(&scratch, "bare", origin).serve_bare(),
+            "record" => Volume::bare(&scratch, "bare", origin).record(&scratch.path("trace"), &[]),
+            mode => {
+                let options = ["--weu", "512K", "--mode", mode];
+                Volume::on(&scratch, "cache", scratch.path("flash"), origin, FLASH_BYTES, &options).serve()
+            }
+        };
+        let mut wire = Wire::connect(&server.socket);
+        assert!(wire.request(crate::support::wire::READ, 0, 0, CHUNK as u32, &[]).is_err(), "{way}: the origin fails");
+        drop(wire);
+        let complaints = server.ends_with(0);
+        assert!(complaints.contains("condition raised: origin_failing"), "{way}: {complaints}");
+    }
+}
+
+/// Dirty data that is found damaged right before the end is told, too.
+#[test]
+fn dirty_data_found_damaged_just_before_the_end_is_told() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("damage-at-the-end");
+    let volume = Volume::create(&scratch, FLASH_BYTES, 16 * MIB, &["--weu", "512K", "--compress", "off"]);
+    let server = volume.serve();
+    let mut wire = Wire::connect(&server.socket);
+    (0..16).for_each(|chunk| wire.write(chunk * CHUNK, &noise(chunk, CHUNK as usize)));
+    wire.flush();
+    let flash = fs::read(&volume.flash).expect("the flash");
+    let found = flash.windows(64).position(|window| window == &noise(3, CHUNK as usize)[..64]).expect("the record");
+    let file = fs::File::options().write(true).open(&volume.flash).expect("the flash");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 64], found as u64).expect("written");
+    assert!(
+        wire.request(crate::support::wire::READ, 0, 3 * CHUNK, CHUNK as u32, &[]).is_err(),
+        "the record is damaged"
+    );
+    drop(wire);
+    let complaints = server.ends_with(0);
+    assert!(complaints.contains("condition raised: dirty_data_lost"), "{complaints}");
+}
+
 /// In write-through a flush of the origin failed, and the next one succeeded. The end tells of the
 /// failure, with the origin's name.
 #[test]

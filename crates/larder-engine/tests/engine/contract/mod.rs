@@ -6,6 +6,7 @@
 
 mod cannot_leave;
 mod crowds;
+mod durable_requests;
 mod flash_fails;
 mod gate;
 mod given_up;

@@ -13,7 +13,8 @@
 //! does so, too, unless it still knows the slot. For a content, it knows the slots that it read or
 //! wrote last, those of hits apart. For an address, it knows a slot that was read since its last
 //! look-up. In write-back the simulator also reads the metadata slots of victims, which may have
-//! dirty addresses. The engine has dirty chunks with their whole addresses, and reads none for them.
+//! dirty addresses. The engine has dirty chunks with their whole addresses, and reads none for
+//! them.
 //!
 //! A write of an address may take the place of a *sibling* in the list of a content, one that
 //! shares its LBA-hash. The engine writes that in two steps: the sibling leaves the list at once,

@@ -3,9 +3,9 @@
 //! blocking calls. Clients write and flush; then flash and origin lose their power, and the server
 //! dies with them. It starts again, and the test compares every sector with the contract.
 //!
-//! The path between the engine and a device is under test here, and nothing stands in for it. A
-//! flush that does not reach the file loses flushed data; so does a durable write that does not ask
-//! for durability.
+//! Under blocking calls the files cut each third long request short. The path between the engine
+//! and a device is under test here, and nothing stands in for it. A flush that does not reach the
+//! file loses flushed data; so does a durable write that does not ask for durability.
 //!
 //! `LARDER_POWER_ROUNDS=N` takes every design in every mode over both ways to the kernel, N power
 //! losses each. `LARDER_SEED=N` takes another seed. The seed draws load and loss; the machine
@@ -74,6 +74,7 @@ struct Tally {
     volatile_sectors: usize,
     device_flushes: u64,
     durable_writes: u64,
+    short_requests: u64,
 }
 
 struct Arena<'a> {
@@ -159,6 +160,9 @@ fn lives_through_power_losses(settings: &[Setting], losses: u64, seed: u64) {
             options.extend(["--weu", "512K"]);
         }
         let volume = Volume::on(&scratch, "power", disks.flash(), &disks.origin(), FLASH_BYTES, &options);
+        if setting.backend == "threads" {
+            disks.cut_short();
+        }
         let load = Load::new(VOLUME_BYTES as usize / SECTOR);
         let mut rng = Rng::new(seed ^ (number as u64) << 32);
         let mut arena = Arena { setting, disks: &disks, volume: &volume, load: &load, rng: &mut rng };
@@ -170,15 +174,17 @@ fn lives_through_power_losses(settings: &[Setting], losses: u64, seed: u64) {
         tally.writes += load.writes.load(Relaxed);
         tally.flushes += load.flushes.load(Relaxed);
         tally.device_flushes += disks.flushes().iter().sum::<u64>();
+        tally.short_requests += disks.short_requests();
         tally.durable_writes += disks.durable_writes().iter().sum::<u64>();
     }
-    let Tally { losses, writes, flushes, volatile_sectors, device_flushes, durable_writes } = tally;
+    let Tally { losses, writes, flushes, volatile_sectors, device_flushes, durable_writes, short_requests } = tally;
     say(&format!(
-        "power: {} settings, {losses} losses, {writes} writes, {flushes} flushes, {device_flushes} of the disks, {durable_writes} durable writes of them, {volatile_sectors} sectors at risk (LARDER_SEED={})",
+        "power: {} settings, {losses} losses, {writes} writes, {flushes} flushes, {device_flushes} of the disks, {durable_writes} durable writes of them, {volatile_sectors} sectors at risk, {short_requests} requests cut short (LARDER_SEED={})",
         settings.len(),
         replay.0
     ));
     assert!(writes > 20 * losses && flushes > 2 * losses, "hardly any load");
+    assert!(short_requests > 10 * losses, "hardly any request was cut short");
     assert!(volatile_sectors as u64 > losses && durable_writes > losses, "hardly anything was at risk");
 }
 

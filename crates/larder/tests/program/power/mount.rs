@@ -6,6 +6,10 @@
 //! power. The kernel's page cache keeps nothing: each write arrives as Larder makes it. A write
 //! with `O_DSYNC` or `RWF_DSYNC` arrives with a flag that says so, and the kernel adds no fsync.
 //!
+//! On request each third long read or write is cut short at a sector, as any file system may do it.
+//! The caller asks for the rest. With direct I/O through io_uring, the kernel (6.18) tells no
+//! caller of the cut: it calls the request whole, and the rest is lost. So no test cuts there.
+//!
 //! It does not grow its files, or make others.
 
 use std::ffi::OsStr;
@@ -43,6 +47,26 @@ enum Power {
 struct State {
     disks: [Disk; 2],
     power: Power,
+    long_requests: u64,
+    /// Those of them that were cut short.
+    short_requests: u64,
+    cuts_short: bool,
+}
+
+impl State {
+    /// Returns the bytes of a request that are carried out.
+    fn cut(&mut self, bytes: usize) -> usize {
+        if !self.cuts_short || bytes <= SECTOR {
+            return bytes;
+        }
+        self.long_requests += 1;
+        if !self.long_requests.is_multiple_of(3) {
+            return bytes;
+        }
+        self.short_requests += 1;
+        let sectors = (bytes - 1) / SECTOR;
+        (1 + self.long_requests as usize % sectors) * SECTOR
+    }
 }
 
 /// The disks, which the file system and the test share.
@@ -75,7 +99,8 @@ impl Disks {
         let folder = scratch.path("disks");
         std::fs::create_dir_all(&folder).expect("a mount point");
         let disks = [Disk::new(flash_bytes), Disk::new(origin_bytes)];
-        let rack = Arc::new(Rack { state: Mutex::new(State { disks, power: Power::On }), changed: Condvar::new() });
+        let state = State { disks, power: Power::On, long_requests: 0, short_requests: 0, cuts_short: false };
+        let rack = Arc::new(Rack { state: Mutex::new(state), changed: Condvar::new() });
         let options = [MountOption::FSName("larder-test".to_owned()), MountOption::DefaultPermissions];
         let session = fuser::spawn_mount2(Files(rack.clone()), &folder, &options).expect("a FUSE mount");
         Disks { rack, folder, session: Some(session) }
@@ -87,6 +112,16 @@ impl Disks {
 
     pub fn origin(&self) -> PathBuf {
         self.folder.join(NAMES[1])
+    }
+
+    /// Cuts long requests short from now on.
+    pub fn cut_short(&self) {
+        self.rack.lock().cuts_short = true;
+    }
+
+    /// Counts the requests that were cut short.
+    pub fn short_requests(&self) -> u64 {
+        self.rack.lock().short_requests
     }
 
     /// Cuts the power of both.
@@ -254,8 +289,9 @@ impl Filesystem for Files {
         reply: ReplyData,
     ) {
         let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        let size = state.cut(size as usize);
         let bytes = disk_of(&mut state, inode).bytes();
-        let end = (offset as usize + size as usize).min(bytes.len());
+        let end = (offset as usize + size).min(bytes.len());
         reply.data(bytes.get(offset as usize..end).unwrap_or_default());
     }
 
@@ -272,6 +308,7 @@ impl Filesystem for Files {
         reply: ReplyWrite,
     ) {
         let Some(mut state) = self.powered() else { return reply.error(libc::EIO) };
+        let data = &data[..state.cut(data.len())];
         let disk = disk_of(&mut state, inode);
         let write = if flags & libc::O_DSYNC == 0 { Disk::write } else { Disk::write_durably };
         match write(disk, offset as usize, data) {
