@@ -3,22 +3,28 @@
 //!
 //! A generation is a folder of `crates/larder-format/tests/fixtures/flashes/`. A program with other
 //! features left it, and its files never change. It has a flash of each kind of store, after an
-//! orderly end and after a power loss. Two more have a feature bit of a later program in both
-//! twins. A file is one Zstandard frame: the sizes of flash and origin, 8 bytes each, then the
-//! bytes of the two.
+//! orderly end and after a power loss. One more has each feature that only some flashes have, and
+//! each kind of feature bit of a later program, in both twins. A file is one Zstandard frame: the
+//! sizes of flash and origin, 8 bytes each, then the bytes of the two.
 //!
 //! `LARDER_MAKE_FLASHES=N` makes generation N, and leaves those that are there as they are. The
 //! content of a volume follows from [`SEED`] alone, so it needs no file.
 
-use crate::common::{Setup, World, assert_same, noise, text};
+use crate::{
+    common::{Setup, World, assert_same, noise, text},
+    fence::MemoryFence,
+};
 use larder_check::verify::{
     repair::{RepairOptions, repair},
     verify,
 };
-use larder_device::rng::Rng;
-use larder_engine::{CreateOptions, EngineError};
+use larder_device::{ChangeMark, rng::Rng};
+use larder_engine::{CreateOptions, EngineError, Tuning, config::TrimPolicy};
 use larder_format::{
-    DesignId, FormatError, StoreKind, crc32c, layout::SUPERBLOCK_OFFSETS, superblock::SUPERBLOCK_BYTES,
+    DesignId, FormatError, StoreKind, crc32c,
+    features::{self, FEATURES, Word},
+    layout::SUPERBLOCK_OFFSETS,
+    superblock::SUPERBLOCK_BYTES,
 };
 use std::{
     fs,
@@ -45,6 +51,43 @@ const LATER: &[u8] = b"the field of a later program";
 /// The bits of later programs.
 const COMPATIBLE_BIT: u64 = 1 << 61;
 const INCOMPATIBLE_BIT: u64 = 1 << 29;
+const READABLE_BIT: u64 = 1 << 45;
+const _: () = assert!(READABLE_BIT & features::READABLE != 0 && INCOMPATIBLE_BIT & features::READABLE == 0);
+
+/// The state of a kept flash. The name of its file ends with it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FlashState {
+    Orderly,
+    Crashed,
+    /// A compatible bit of a later program.
+    Compatible,
+    /// A bit of a later program that keeps others out, or from writing.
+    Incompatible,
+    Readable,
+    /// An orderly end beside an origin that tells its mark.
+    OriginState,
+    /// A crash of a cache with a state directory.
+    StateDirectory,
+    /// A crash of a cache that kept trims.
+    KeptTrims,
+    Detached,
+}
+
+/// Each state, the name of its files, and the first generation that has it.
+const STATES: [(FlashState, &str, u32); 9] = [
+    (FlashState::Orderly, "orderly", 1),
+    (FlashState::Crashed, "crashed", 1),
+    (FlashState::Compatible, "compatible", 1),
+    (FlashState::Incompatible, "incompatible", 1),
+    (FlashState::Readable, "readable", 3),
+    (FlashState::OriginState, "origin-state", 3),
+    (FlashState::StateDirectory, "state-directory", 3),
+    (FlashState::KeptTrims, "kept-trims", 3),
+    (FlashState::Detached, "detached", 3),
+];
+
+/// The mark of the origin of [`FlashState::OriginState`].
+const MARK: ChangeMark = ChangeMark { size_bytes: ORIGIN_BYTES, epoch: 5, changes: 77 };
 
 /// The limit of a file's size, and of all files of a generation.
 const FILE_BYTES_MAX: u64 = 100 << 10;
@@ -123,13 +166,26 @@ fn setup(design: DesignId) -> Setup {
     Setup { options, flash_bytes: FLASH_BYTES, origin_bytes: ORIGIN_BYTES, ..Setup::default() }
 }
 
-/// Returns flash and origin after the life of a volume.
-fn lived(design: DesignId, is_orderly: bool) -> (Vec<u8>, Vec<u8>) {
-    let mut world = World::made(SEED, setup(design));
+/// Returns the tuning with which a cache came to this state, and is served again.
+fn tuning(state: FlashState) -> Tuning {
+    let tuning = Setup::default().tuning;
+    match state {
+        FlashState::StateDirectory => Tuning { fence: MemoryFence::new().keeper(), ..tuning },
+        FlashState::KeptTrims => Tuning { trim: TrimPolicy::Keep, ..tuning },
+        _ => tuning,
+    }
+}
+
+/// Returns flash and origin of a volume after a life that led to this state.
+fn lived(design: DesignId, state: FlashState) -> (Vec<u8>, Vec<u8>) {
+    let mut world = World::made(SEED, Setup { tuning: tuning(state), ..setup(design) });
     for act in life() {
         if let Act::Origin(at, data) = act {
             world.fill_origin(at, &data);
         }
+    }
+    if state == FlashState::OriginState {
+        world.origin.tell_mark(MARK);
     }
     world.open();
     for act in life() {
@@ -146,12 +202,19 @@ fn lived(design: DesignId, is_orderly: bool) -> (Vec<u8>, Vec<u8>) {
             Act::Checkpoint => world.run(world.cache().checkpoint()).expect("a checkpoint"),
         }
     }
-    if is_orderly {
-        world.close();
-    } else {
-        world.crash();
+    match state {
+        FlashState::Orderly | FlashState::OriginState => world.close(),
+        FlashState::Detached => world.run(world.cache().detach()).expect("a detach"),
+        _ => world.crash(),
     }
-    images(&world)
+    let (mut flash, origin) = images(&world);
+    match state {
+        FlashState::Compatible => with_later_bit(&mut flash, COMPATIBLE_AT, COMPATIBLE_BIT),
+        FlashState::Incompatible => with_later_bit(&mut flash, INCOMPATIBLE_AT, INCOMPATIBLE_BIT),
+        FlashState::Readable => with_later_bit(&mut flash, INCOMPATIBLE_AT, READABLE_BIT),
+        _ => {}
+    }
+    (flash, origin)
 }
 
 fn images(world: &World) -> (Vec<u8>, Vec<u8>) {
@@ -160,11 +223,16 @@ fn images(world: &World) -> (Vec<u8>, Vec<u8>) {
 
 /// Sets a bit of a later program in both twins, and the bytes of its field.
 fn with_later_bit(flash: &mut [u8], word_at: usize, bit: u64) {
+    change_twins(flash, word_at, |word| word | bit, LATER);
+}
+
+/// Changes a word of both twins, and the bytes of the later program's field.
+fn change_twins(flash: &mut [u8], word_at: usize, change: impl Fn(u64) -> u64, field: &[u8]) {
     for offset in SUPERBLOCK_OFFSETS {
         let twin = &mut flash[offset as usize..][..SUPERBLOCK_BYTES];
-        twin[LATER_AT..][..LATER.len()].copy_from_slice(LATER);
+        twin[LATER_AT..][..field.len()].copy_from_slice(field);
         let word = u64::from_le_bytes(twin[word_at..][..8].try_into().expect("a word"));
-        twin[word_at..][..8].copy_from_slice(&(word | bit).to_le_bytes());
+        twin[word_at..][..8].copy_from_slice(&change(word).to_le_bytes());
         twin[CRC_AT..][..4].fill(0);
         let crc = crc32c(twin);
         twin[CRC_AT..][..4].copy_from_slice(&crc.to_le_bytes());
@@ -175,12 +243,32 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../larder-format/tests/fixtures/flashes")
 }
 
-/// Returns the names and designs of a generation's files.
-fn kept() -> Vec<(String, DesignId, &'static str)> {
-    let named = |(name, design), state| (format!("{name}.{state}.zst"), design, state);
-    let [first, ..] = DESIGNS;
-    let of_all = DESIGNS.into_iter().flat_map(|design| ["orderly", "crashed"].map(|state| named(design, state)));
-    of_all.chain(["compatible", "incompatible"].map(|state| named(first, state))).collect()
+/// A file of a generation.
+struct Kept {
+    path: PathBuf,
+    design: DesignId,
+    state: FlashState,
+}
+
+impl std::fmt::Display for Kept {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+/// Returns the files of this generation, in its folder.
+///
+/// Its ends are there for each kind of store, and the other states for the first.
+fn kept(generation: u32) -> Vec<Kept> {
+    let folder = folder().join(generation.to_string());
+    let mut files = Vec::new();
+    for (state, ending, _) in STATES.into_iter().filter(|&(_, _, since)| since <= generation) {
+        let of_each = matches!(state, FlashState::Orderly | FlashState::Crashed);
+        for (name, design) in DESIGNS.into_iter().take(if of_each { DESIGNS.len() } else { 1 }) {
+            files.push(Kept { path: folder.join(format!("{name}.{ending}.zst")), design, state });
+        }
+    }
+    files
 }
 
 /// Makes a generation if `LARDER_MAKE_FLASHES` has its number.
@@ -191,29 +279,24 @@ fn a_generation_is_made_on_request() {
     let folder = folder().join(number.to_string());
     assert!(!folder.exists(), "{} is there, and never changes: take the next number", folder.display());
     fs::create_dir_all(&folder).expect("a folder");
-    for (name, design, state) in kept() {
-        let (mut flash, origin) = lived(design, state == "orderly");
-        match state {
-            "compatible" => with_later_bit(&mut flash, COMPATIBLE_AT, COMPATIBLE_BIT),
-            "incompatible" => with_later_bit(&mut flash, INCOMPATIBLE_AT, INCOMPATIBLE_BIT),
-            _ => {}
-        }
+    for Kept { path, design, state } in kept(number) {
+        let (flash, origin) = lived(design, state);
         let sizes = [FLASH_BYTES, ORIGIN_BYTES].map(u64::to_le_bytes);
         let bytes = [&sizes[0][..], &sizes[1], &flash, &origin].concat();
         let packed = zstd::encode_all(&bytes[..], 19).expect("packed");
-        fs::write(folder.join(&name), packed).expect("a file");
+        fs::write(path, packed).expect("a file");
     }
 }
 
 /// Returns the world of a packed flash, before it is opened.
-fn unpacked(path: &Path, design: DesignId) -> World {
-    let packed = fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+fn unpacked(kept: &Kept) -> World {
+    let packed = fs::read(&kept.path).unwrap_or_else(|error| panic!("{kept}: {error}"));
     let bytes = zstd::decode_all(&packed[..]).expect("a Zstandard frame");
     let (sizes, rest) = bytes.split_at(16);
     let size = |at: usize| u64::from_le_bytes(sizes[at..at + 8].try_into().expect("8 bytes"));
     let (flash, origin) = rest.split_at(size(0) as usize);
     assert_eq!(origin.len() as u64, size(8));
-    let setup = Setup { flash_bytes: size(0), origin_bytes: size(8), ..setup(design) };
+    let setup = Setup { flash_bytes: size(0), origin_bytes: size(8), ..setup(kept.design) };
     let world = World::made(SEED, setup);
     world.flash.sim.poke(0, flash);
     world.origin.sim.poke(0, origin);
@@ -225,11 +308,12 @@ fn features(flash: &[u8]) -> [u64; 2] {
     [COMPATIBLE_AT, INCOMPATIBLE_AT].map(|at| u64::from_le_bytes(flash[at..at + 8].try_into().expect("a word")))
 }
 
-/// Returns the folders of the generations, oldest first.
-fn generations() -> Vec<PathBuf> {
-    let mut found: Vec<_> =
-        fs::read_dir(folder()).expect("the fixtures").map(|it| it.expect("a folder").path()).collect();
-    found.sort_by_key(|path| path.file_name().and_then(|name| name.to_str()?.parse::<u32>().ok()).expect("a number"));
+/// Returns the numbers of the generations, oldest first.
+fn generations() -> Vec<u32> {
+    let folders = fs::read_dir(folder()).expect("the fixtures").map(|it| it.expect("a folder").file_name());
+    let mut found: Vec<u32> =
+        folders.map(|name| name.to_str().and_then(|name| name.parse().ok()).expect("a number")).collect();
+    found.sort_unstable();
     found
 }
 
@@ -258,6 +342,7 @@ fn check_opened(world: &mut World, what: &str) {
     assert!(report.clean, "{what}, at the end: {:?}", report.problems);
 }
 
+/// Checks that nothing here reads or writes the flash.
 fn check_refused(world: &mut World, what: &str) {
     let before = images(world);
     let refused = |result: Result<(), EngineError>| match result {
@@ -273,40 +358,132 @@ fn check_refused(world: &mut World, what: &str) {
     assert!(images(world) == before, "{what}: the flash or the origin was written");
 }
 
-#[test]
-fn flashes_of_each_generation_are_read_in_full_or_refused_as_they_are() {
-    for generation in generations() {
-        let mut bytes = 0;
-        for (name, design, state) in kept() {
-            let path = generation.join(&name);
-            let what = format!("generation {}, {name}", generation.file_name().unwrap_or_default().display());
-            let mut world = unpacked(&path, design);
-            match state {
-                "incompatible" => check_refused(&mut world, &what),
-                _ => check_opened(&mut world, &what),
-            }
-            let (flash, _) = images(&world);
-            for offset in SUPERBLOCK_OFFSETS.into_iter().filter(|_| state == "compatible") {
+/// Checks that an opening is refused, and writes nothing.
+fn check_unopened(world: &mut World, what: &str, is_right: impl Fn(&EngineError) -> bool) {
+    let before = images(world);
+    match world.try_open() {
+        Err(error) if is_right(&error) => {}
+        other => panic!("{what}: {other:?}"),
+    }
+    assert!(images(world) == before, "{what}: the flash or the origin was written");
+}
+
+/// Checks that this program reads the flash, writes nothing, and leaves all dirty data to the
+/// program that knows the bit.
+fn check_readable(world: &mut World, what: &str) {
+    let is_right = |error: &EngineError| {
+        matches!(error, EngineError::Format(FormatError::NewerVersion { features: READABLE_BIT, .. }))
+    };
+    let before = images(world);
+    let report = world.run(verify(&*world.flash, &mut |_, _| {})).expect("a cache");
+    assert!(report.clean, "{what}: {:?}", report.problems);
+    for dry_run in [true, false] {
+        let options = RepairOptions { dry_run, ..RepairOptions::default() };
+        let repaired = world.run(repair(&*world.flash, &options, &mut |_, _| {}));
+        assert!(repaired.is_err_and(|error| is_right(&error)), "{what}: a repair writes");
+    }
+    assert!(images(world) == before, "{what}: the flash or the origin was written");
+    check_unopened(world, what, is_right);
+    let (mut flash, _) = images(world);
+    change_twins(&mut flash, INCOMPATIBLE_AT, |word| word & !READABLE_BIT, &[0; LATER.len()]);
+    world.flash.sim.poke(0, &flash);
+    check_opened(world, what);
+}
+
+/// Checks a flash as its state demands it.
+fn check(world: &mut World, state: FlashState, what: &str) {
+    let is_state = |error: &EngineError| matches!(error, EngineError::State(_));
+    match state {
+        FlashState::Orderly | FlashState::Crashed => check_opened(world, what),
+        FlashState::Compatible => {
+            check_opened(world, what);
+            let (flash, _) = images(world);
+            for offset in SUPERBLOCK_OFFSETS {
                 let twin = &flash[offset as usize..][..SUPERBLOCK_BYTES];
                 let [word, _] = features(twin);
                 assert!(word & COMPATIBLE_BIT != 0 && twin[LATER_AT..].starts_with(LATER), "{what}: it is kept");
             }
-            let len = fs::metadata(&path).expect("a file").len();
-            assert!(len <= FILE_BYTES_MAX, "{what} has {len} bytes");
+        }
+        FlashState::Incompatible => check_refused(world, what),
+        FlashState::Readable => check_readable(world, what),
+        FlashState::OriginState => {
+            world.origin.tell_mark(ChangeMark { changes: MARK.changes + 1, ..MARK });
+            check_unopened(world, what, |error| matches!(error, EngineError::OriginChanged(_)));
+            world.origin.tell_mark(MARK);
+            check_opened(world, what);
+        }
+        FlashState::StateDirectory => {
+            check_unopened(world, what, is_state);
+            world.setup.tuning = tuning(state);
+            check_opened(world, what);
+        }
+        FlashState::KeptTrims => {
+            world.setup.tuning = tuning(state);
+            world.open();
+            let status = world.status();
+            assert!(status.kept_trim_runs > 0 && status.trimmed_runs == 0, "{what}: {status:?}");
+            assert_same(&world.read(0, ORIGIN_BYTES as usize), &volume(), what);
+            world.close();
+            // A serving that keeps none brings them to the origin.
+            world.setup.tuning = Setup::default().tuning;
+            check_opened(world, what);
+        }
+        FlashState::Detached => {
+            check_unopened(world, what, |error| matches!(error, EngineError::Detached));
+            let (_, origin) = images(world);
+            assert_same(&origin, &volume(), what);
+            let report = world.run(verify(&*world.flash, &mut |_, _| {})).expect("a cache");
+            assert!(report.clean, "{what}: {:?}", report.problems);
+        }
+    }
+}
+
+#[test]
+fn flashes_of_each_generation_are_read_in_full_or_refused_as_they_are() {
+    for generation in generations() {
+        let mut bytes = 0;
+        for kept in kept(generation) {
+            check(&mut unpacked(&kept), kept.state, &kept.to_string());
+            let len = fs::metadata(&kept.path).expect("a file").len();
+            assert!(len <= FILE_BYTES_MAX, "{kept} has {len} bytes");
             bytes += len;
         }
-        assert!(bytes <= GENERATION_BYTES_MAX, "{} has {bytes} bytes", generation.display());
+        assert!(bytes <= GENERATION_BYTES_MAX, "generation {generation} has {bytes} bytes");
     }
 }
 
 #[test]
 fn the_newest_generation_has_the_features_of_todays_flashes() {
-    let newest = generations().pop().expect("a generation");
-    for (name, design) in DESIGNS {
-        let (today, _) = lived(design, false);
-        let (kept, _) = images(&unpacked(&newest.join(format!("{name}.crashed.zst")), design));
-        assert_eq!(features(&today), features(&kept), "{name}: a new feature needs a generation, see docs/TESTING.md");
+    let newest = *generations().last().expect("a generation");
+    for kept in kept(newest) {
+        let (today, _) = lived(kept.design, kept.state);
+        let (old, _) = images(&unpacked(&kept));
+        assert_eq!(features(&today), features(&old), "{kept}: a new feature needs a generation, see docs/TESTING.md");
     }
+}
+
+/// A feature that only some flashes have needs a state here, and a flash in that state.
+#[test]
+fn each_feature_is_on_a_flash_of_the_newest_generation() {
+    let newest = *generations().last().expect("a generation");
+    let (mut compatible, mut incompatible) = (0, 0);
+    for kept in kept(newest) {
+        let (flash, _) = images(&unpacked(&kept));
+        for offset in SUPERBLOCK_OFFSETS {
+            let [of_readers, of_all] = features(&flash[offset as usize..][..SUPERBLOCK_BYTES]);
+            compatible |= of_readers;
+            incompatible |= of_all;
+        }
+    }
+    for row in FEATURES {
+        let on_flashes = if row.word == Word::Compatible { compatible } else { incompatible };
+        assert!(on_flashes & row.bit != 0, "no flash has the feature {:?}: see docs/TESTING.md", row.name);
+    }
+    let unknown = [
+        (compatible & !features::COMPATIBLE_KNOWN, COMPATIBLE_BIT),
+        (incompatible & !features::INCOMPATIBLE_KNOWN, INCOMPATIBLE_BIT | READABLE_BIT),
+    ];
+    unknown.iter().for_each(|(found, expected)| assert_eq!(found, expected, "the bits of later programs"));
 }
 
 #[test]

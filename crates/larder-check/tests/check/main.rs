@@ -7,6 +7,9 @@
 #[allow(dead_code, reason = "the engine's tests use the rest")]
 #[path = "../../../larder-engine/tests/common/mod.rs"]
 mod common;
+#[allow(dead_code, reason = "the engine's tests use the rest")]
+#[path = "../../../larder-engine/tests/common/fence.rs"]
+mod fence;
 mod flash_generations;
 mod lives;
 mod lost_end;

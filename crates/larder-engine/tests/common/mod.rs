@@ -66,6 +66,7 @@ pub struct Probe {
     stands: Arc<Mutex<Standing>>,
     looks: AtomicU64,
     looks_fail: AtomicBool,
+    mark: Mutex<Option<ChangeMark>>,
 }
 
 impl Probe {
@@ -77,6 +78,7 @@ impl Probe {
             stands: Arc::new(Mutex::new(Standing::Sound)),
             looks: AtomicU64::new(0),
             looks_fail: AtomicBool::new(false),
+            mark: Mutex::new(None),
         })
     }
 
@@ -103,6 +105,12 @@ impl Probe {
     /// Its file has lost its name or its size from now on, as it says.
     pub fn stand(&self, standing: Standing) {
         *self.stands.lock() = standing;
+    }
+
+    /// Its device tells this mark from now on.
+    #[allow(dead_code, reason = "the tests of whole flashes use it")]
+    pub fn tell_mark(&self, mark: ChangeMark) {
+        *self.mark.lock() = Some(mark);
     }
 
     /// Returns the number of times that its standing was asked for.
@@ -164,7 +172,7 @@ impl BlockDevice for Probe {
         self.note(event(IoOp::Extents, offset, len), |sim| sim.extents(offset, len))
     }
     fn change_mark(&self) -> IoFuture<Option<ChangeMark>> {
-        IoFuture::ready(self.sim.plan().check(IoOp::Standing, 0, 0).map(|()| None))
+        IoFuture::ready(self.sim.plan().check(IoOp::Standing, 0, 0).map(|()| *self.mark.lock()))
     }
     fn look(&self) -> IoFuture<Standing> {
         self.looks.fetch_add(1, Relaxed);
