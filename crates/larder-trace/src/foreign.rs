@@ -75,7 +75,8 @@ fn is_wide<const N: usize>(head: &[u8], units_min: usize) -> bool {
     let (units, _) = head.as_chunks::<N>();
     let low = units.iter().filter_map(|unit| alone(unit.split_first()));
     let high = units.iter().filter_map(|unit| alone(unit.split_last()));
-    let is_text = |letters: Vec<u8>| letters.contains(&b'\n') && letters.len() * 10 >= units.len() * 9;
+    let ends_lines = |letters: &[u8]| letters.iter().any(|letter| matches!(letter, b'\n' | b'\r'));
+    let is_text = |letters: Vec<u8>| ends_lines(&letters) && letters.len() * 10 >= units.len() * 9;
     units.len() >= units_min && (is_text(low.collect()) || is_text(high.collect()))
 }
 
@@ -106,6 +107,7 @@ fn archive(head: &[u8]) -> Option<Found> {
         [b'!', b'<', b'a', b'r', b'c', b'h', b'>', b'\n', ..] => {
             found("an ar archive", "unpack it (ar x), and name one of its files")
         }
+        _ if is_cpio(head) => found("a cpio archive", "unpack it (cpio -i), and name one of its files"),
         _ if is_tar(head) => found("a tar archive", "unpack it (tar -xf), and name one of its files"),
         _ => None,
     }
@@ -131,6 +133,42 @@ fn packing(head: &[u8], is_binary: bool) -> Option<Found> {
 /// Returns whether the fields of a gzip header have values that gzip writes.
 fn is_gzip_header(head: &[u8]) -> bool {
     matches!(head, [0x1f, 0x8b, 8, 0..=0x1f, _, _, _, _, 0 | 2 | 4, 0..=13 | 255, ..])
+}
+
+/// The mark of a cpio archive, in octal digits and as a number of two bytes.
+const CPIO_DIGITS: &[u8] = b"070707";
+const CPIO_NUMBER: u16 = 0o070_707;
+/// The length of a cpio header, in octal digits, in hexadecimal digits, and in numbers.
+const CPIO_OCTAL_BYTES: usize = 76;
+const CPIO_HEX_BYTES: usize = 110;
+const CPIO_BYTES: usize = 26;
+/// The places of a file's kind, and of the length of its name, among those numbers.
+const CPIO_MODE: usize = 3;
+const CPIO_NAME_BYTES: usize = 10;
+
+/// Returns whether a file begins with the header of a file in a cpio archive.
+///
+/// Numbers may begin as its mark does. So all digits count, or else the name behind the numbers.
+fn is_cpio(head: &[u8]) -> bool {
+    let all =
+        |bytes: usize, is_digit: fn(&u8) -> bool| head.get(6..bytes).is_some_and(|rest| rest.iter().all(is_digit));
+    match head {
+        [b'0', b'7', b'0', b'7', b'0', b'1' | b'2', ..] => all(CPIO_HEX_BYTES, u8::is_ascii_hexdigit),
+        _ if head.starts_with(CPIO_DIGITS) => all(CPIO_OCTAL_BYTES, |byte| matches!(byte, b'0'..=b'7')),
+        _ => [u16::from_le_bytes, u16::from_be_bytes].into_iter().any(|number| is_numeric_cpio(head, number)),
+    }
+}
+
+fn is_numeric_cpio(head: &[u8], number: fn([u8; 2]) -> u16) -> bool {
+    let Some((header, name)) = head.split_at_checked(CPIO_BYTES) else { return false };
+    let field = |at: usize| header.as_chunks().0.get(at).map(|bytes| number(*bytes)).unwrap_or_default();
+    // The kinds: FIFO, character device, folder, block device, file, link, socket.
+    let is_kind = matches!(field(CPIO_MODE) >> 12, 1 | 2 | 4 | 6 | 8 | 10 | 12);
+    // The name ends with a zero, and has none before.
+    let name_bytes = usize::from(field(CPIO_NAME_BYTES));
+    let name = name.get(..name_bytes).and_then(<[u8]>::split_last);
+    let is_name = name.is_some_and(|(end, name)| *end == 0 && !name.is_empty() && !name.contains(&0));
+    field(0) == CPIO_NUMBER && is_kind && is_name
 }
 
 /// Returns whether a file begins with the header of a file in a tar archive. The test uses the

@@ -167,6 +167,11 @@ impl TraceReader {
         self.skipped.count
     }
 
+    /// Returns the requests of length 0 passed over so far: they move no blocks, and are no errors.
+    pub fn empty_requests(&self) -> u64 {
+        self.sink.empty
+    }
+
     /// Returns the error of the first of them.
     pub fn first_skipped(&self) -> Option<&TraceError> {
         self.skipped.first.as_ref()

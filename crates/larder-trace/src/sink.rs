@@ -53,6 +53,8 @@ impl Clock {
 pub(crate) struct Sink {
     pub records: Vec<Record>,
     pub clock: Clock,
+    /// Requests of length 0 that were passed over.
+    pub empty: u64,
     device_bytes: u64,
     requests: u64,
 }
@@ -61,13 +63,18 @@ impl Sink {
     /// Makes a sink. No request may reach past `device_bytes`.
     pub fn new(device_bytes: Option<u64>) -> Sink {
         let device_bytes = device_bytes.unwrap_or(ADDRESS_MAX).min(ADDRESS_MAX);
-        Sink { records: Vec::new(), clock: Clock::default(), device_bytes, requests: 0 }
+        Sink { records: Vec::new(), clock: Clock::default(), empty: 0, device_bytes, requests: 0 }
     }
 
     /// Returns a number for the next request, from 1, if the format has none.
     pub fn next_request(&mut self) -> u64 {
         self.requests += 1;
         self.requests
+    }
+
+    /// Counts a request that moves no blocks, and so is none.
+    pub fn pass_empty(&mut self) {
+        self.empty += 1;
     }
 
     /// Takes a record, or returns a complaint about it.

@@ -25,6 +25,7 @@ struct Counted {
     packing: &'static str,
     info: Info,
     lines_skipped: u64,
+    requests_empty: u64,
 }
 
 /// Runs the command.
@@ -36,7 +37,7 @@ pub fn run(args: &InfoArgs) -> Outcome {
     let counted = collect(args, &watch);
     let lines_skipped = watch.finish();
     let counted = counted.map_err(|error| failure(&error, Some(&args.input.file), Some(&args.input.file)))?;
-    let counted = Counted { lines_skipped, ..counted };
+    let counted = Counted { lines_skipped, requests_empty: watch.empty_requests(), ..counted };
     if counted.info.requests == 0 {
         return Err(Failure::failed(format_args!("{}: no request is in it", args.input.file.display())));
     }
@@ -64,7 +65,7 @@ fn collect(args: &InfoArgs, watch: &Watch) -> TraceResult<Counted> {
         }
         collector.observe(&record);
     }
-    Ok(Counted { format, packing, info: collector.finish(), lines_skipped: 0 })
+    Ok(Counted { format, packing, info: collector.finish(), lines_skipped: 0, requests_empty: 0 })
 }
 
 fn packing_name(packing: Packing) -> &'static str {
@@ -84,6 +85,7 @@ fn object(file: &Path, counted: &Counted) -> Value {
         "format": counted.format.name(),
         "packing": counted.packing,
         "lines_skipped": counted.lines_skipped,
+        "requests_empty": counted.requests_empty,
         "block_bytes": info.block_bytes,
         "requests": info.requests,
         "blocks": info.blocks,
@@ -261,6 +263,7 @@ fn page(file: &Path, counted: &Counted) -> String {
     };
     table.row("back steps", count(info.back_steps.count), worst);
     table.row("skipped lines", count(counted.lines_skipped), "");
+    table.row("requests of length 0", count(counted.requests_empty), "");
     table.0
 }
 
@@ -308,7 +311,13 @@ mod tests {
             record.time_us = Some(1500 * number as u64);
             collector.observe(&record);
         }
-        Counted { format: FormatId::Content, packing: "zstd", info: collector.finish(), lines_skipped: 2 }
+        Counted {
+            format: FormatId::Content,
+            packing: "zstd",
+            info: collector.finish(),
+            lines_skipped: 2,
+            requests_empty: 3,
+        }
     }
 
     #[test]

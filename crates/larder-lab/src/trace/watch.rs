@@ -28,6 +28,7 @@ pub struct Watch {
     bar: Option<ProgressBar>,
     is_ending: Arc<AtomicBool>,
     skipped: Rc<Cell<u64>>,
+    empty: Rc<Cell<u64>>,
     first_skipped: Rc<RefCell<Option<String>>>,
     other_block_size: Rc<RefCell<Option<String>>>,
     back_steps: Rc<Cell<u64>>,
@@ -47,6 +48,7 @@ impl Watch {
             bar,
             is_ending,
             skipped: Rc::default(),
+            empty: Rc::default(),
             first_skipped: Rc::default(),
             other_block_size: Rc::default(),
             back_steps: Rc::default(),
@@ -105,7 +107,18 @@ impl Watch {
                 count(self.skipped.get())
             ));
         }
+        if self.empty.get() > 0 {
+            output::note(&format!(
+                "note: {} requests of length 0 were passed over, for they move no blocks",
+                count(self.empty.get())
+            ));
+        }
         self.skipped.get()
+    }
+
+    /// Returns the requests of length 0 that the last pass had.
+    pub fn empty_requests(&self) -> u64 {
+        self.empty.get()
     }
 
     /// Returns the skipped lines of the last pass.
@@ -166,6 +179,7 @@ impl Iterator for Reading {
 impl Drop for Reading {
     fn drop(&mut self) {
         self.watch.skipped.set(self.reader.skipped());
+        self.watch.empty.set(self.reader.empty_requests());
         self.watch.back_steps.set(self.reader.back_steps().count);
         *self.watch.first_skipped.borrow_mut() = self.reader.first_skipped().map(ToString::to_string);
         *self.watch.other_block_size.borrow_mut() = self.reader.other_block_size().map(ToString::to_string);

@@ -1,7 +1,7 @@
 //! A trace that is written in a format, and the report of it.
 //!
 //! Invariants: the label of made-up content is in the file, or a note says that the format has no
-//! place for it.
+//! place for it. So it is with writes.
 //!
 //! It leaves the file's name to [`OutFile`].
 
@@ -14,7 +14,7 @@ use larder::{
     trace::out::OutFile,
 };
 use larder_trace::{
-    AustereWriter, ContentWriter, CsvWriter, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult,
+    AustereWriter, ContentWriter, CsvWriter, Op, OracleGeneralWriter, Provenance, Record, TraceError, TraceResult,
     WriteTotals, convert, whole_requests,
 };
 use serde::Serialize;
@@ -56,6 +56,8 @@ pub struct WrittenReport {
     pub records: u64,
     /// Trims and flushes without a place in the format.
     pub records_dropped: u64,
+    /// Writes that the format, which has no operations, has as reads.
+    pub records_written_as_reads: u64,
     /// Bad lines that were passed over.
     pub lines_skipped: u64,
     /// `recorded`, `sizes_made_up` or `made_up`; none without content.
@@ -86,12 +88,13 @@ pub fn write(
     out: OutFile,
     explain: impl Fn(&TraceError) -> Failure,
 ) -> Outcome<WrittenReport> {
-    let mut requests = 0;
+    let (mut requests, mut writes) = (0, 0);
     let mut last = None;
     let mut provenance: Option<Provenance> = None;
     let records = records.inspect(|record| {
         let Ok(record) = record else { return };
         requests += u64::from(last.replace(record.request) != Some(record.request));
+        writes += u64::from(record.op == Op::Write);
         provenance = provenance.max(record.content.map(|content| content.provenance));
     });
     let WriteTotals { records, dropped } = write_as(records, to, lines, &out).map_err(|error| explain(&error))?;
@@ -107,6 +110,7 @@ pub fn write(
         requests,
         records,
         records_dropped: dropped,
+        records_written_as_reads: if to == ToFormat::OracleGeneral { writes } else { 0 },
         lines_skipped: 0,
         content: provenance.map(provenance_name),
         seed: None,
@@ -131,7 +135,7 @@ fn write_as(
 }
 
 impl WrittenReport {
-    /// Tells people, or a program. Prints a note if the label of made-up content is lost.
+    /// Tells people, or a program. A lost label of made-up content, and lost writes, are noted.
     ///
     /// # Errors
     /// If standard output cannot be written.
@@ -141,6 +145,15 @@ impl WrittenReport {
                 "note: the content in {} is {}, and the format {} cannot say so",
                 self.output,
                 self.provenance.map_or("", provenance_words),
+                self.format
+            ));
+        }
+        if self.records_written_as_reads > 0 {
+            output::note(&format!(
+                "note: {} of {} records in {} are writes, and are reads to every reader: the format {} has no operations",
+                count(self.records_written_as_reads),
+                count(self.records),
+                self.output,
                 self.format
             ));
         }

@@ -13,6 +13,7 @@ use crate::support::image::{disk, noise};
 use crate::support::wire::{self, Wire};
 use crate::support::{MIB, Scratch, Server, Volume};
 use crate::support::{ends, have_tools, larder, run, stands_in, system};
+use larder::size::count;
 use serde_json::Value;
 
 const BLOCK: u64 = 4096;
@@ -140,6 +141,11 @@ fn converting_keeps_what_the_format_can_say() {
         assert!(out.status.success(), "{format}: {complaint}");
         // If the format loses the label, the command says so.
         assert_eq!(complaint.contains("MADE UP"), format == "austere", "{format}: {complaint}");
+        // If it loses the operation, the command tells how many writes it has as reads.
+        let (writes, reads) = (number(&from, "write_blocks"), number(&from, "read_blocks"));
+        let lost =
+            format!("note: {} of {} records in {} are writes", count(writes), count(writes + reads), path.display());
+        assert_eq!(complaint.contains(&lost), format == "oracle-general" && writes > 0, "{format}: {complaint}");
         let to = info_with(&path, &["--format", format]);
         assert_eq!(to["format"], format, "{to}");
         for key in ["requests", "blocks", "working_set_blocks", "end_bytes"] {

@@ -83,6 +83,7 @@ pub(crate) fn rows(columns: &Columns) -> Rows {
         missing: Some(MISSING),
         end: None,
         len_bytes: columns.len_bytes,
+        may_be_empty: true,
     };
     Rows::new(layout, Regions::many())
 }

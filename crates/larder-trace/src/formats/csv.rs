@@ -34,7 +34,8 @@ pub(crate) fn rows(block_bytes: Option<u32>) -> Rows {
     let end = Some("no more columns than the header names");
     let first = FirstRow::IsHeader { block_bytes, columns };
     let missing = Some("as many columns as the header names");
-    let layout = Layout { columns: Vec::new(), separator: None, first, missing, end, len_bytes: block_bytes };
+    let (columns, separator, len_bytes) = (Vec::new(), None, block_bytes);
+    let layout = Layout { columns, separator, first, missing, end, len_bytes, may_be_empty: true };
     Rows::new(layout, Regions::few())
 }
 

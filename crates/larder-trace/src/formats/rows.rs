@@ -155,6 +155,8 @@ pub(crate) struct Layout {
     pub end: Option<&'static str>,
     /// The length if no column has it.
     pub len_bytes: u64,
+    /// A request of length 0 is passed over, and is no error.
+    pub may_be_empty: bool,
 }
 
 /// The parser: the layout, and the devices so far.
@@ -175,8 +177,8 @@ impl Rows {
     /// Makes a parser of exactly these columns, separated by commas, perhaps under a header.
     pub fn of(columns: &[Column], is_header: fn(&[u8]) -> bool, end: Option<&'static str>, devices: Regions) -> Rows {
         let first = FirstRow::MayBeHeader(is_header);
-        let layout =
-            Layout { columns: columns.to_vec(), separator: Some(b','), first, missing: None, end, len_bytes: 0 };
+        let (columns, separator, len_bytes) = (columns.to_vec(), Some(b','), 0);
+        let layout = Layout { columns, separator, first, missing: None, end, len_bytes, may_be_empty: false };
         Rows::new(layout, devices)
     }
 
@@ -219,12 +221,17 @@ impl LineFormat for Rows {
         let mut fields = Fields::new(line, layout.separator);
         let mut record = Record::new(0, Op::Read, 0, layout.len_bytes);
         let (mut is_request, mut has_device) = (true, false);
+        // Only a request that moves blocks needs them.
+        let mut lacks_blocks = None;
         name.clear();
         for &Column { field: what, expected } in &layout.columns {
             let wrong = Complaint::expected(expected);
             let field = fields.next().ok_or(layout.missing.map_or(wrong, Complaint::expected))?;
             match what {
                 Field::Other => {}
+                Field::Offset(_) | Field::Length(_) if field.is_empty() => {
+                    lacks_blocks.get_or_insert(wrong);
+                }
                 Field::Number => drop(decimal(field).ok_or(wrong)?),
                 Field::Time(unit_ns) => record.time_us = Some(time_as_us(field, unit_ns).ok_or(wrong)?),
                 Field::Offset(unit) => record.offset_bytes = decimal(field).ok_or(wrong)?.saturating_mul(unit),
@@ -256,11 +263,18 @@ impl LineFormat for Rows {
         if !is_request {
             return Ok(());
         }
-        record.request = sink.next_request();
         if record.op == Op::Flush {
-            (record.offset_bytes, record.len_bytes) = (0, 0);
+            (record.request, record.offset_bytes, record.len_bytes) = (sink.next_request(), 0, 0);
             return sink.push(record);
         }
+        if let Some(wrong) = lacks_blocks {
+            return Err(wrong);
+        }
+        if layout.may_be_empty && record.len_bytes == 0 {
+            sink.pass_empty();
+            return Ok(());
+        }
+        record.request = sink.next_request();
         match has_device {
             true => sink.push_in(devices.region(name)?, record),
             false => sink.push(record),

@@ -81,6 +81,11 @@ impl<const BYTES: usize> BinaryFormat for Vscsi<BYTES> {
         let (offset_bytes, len_bytes) = (command.sector.saturating_mul(SECTOR_BYTES), u64::from(command.len_bytes));
         let record = match scsi::op(u64::from(command.opcode & 0xff)) {
             Some(Op::Flush) => Record::new(0, Op::Flush, 0, 0),
+            // SCSI has reads and writes of no blocks.
+            Some(Op::Read | Op::Write) if len_bytes == 0 => {
+                sink.pass_empty();
+                return Ok(());
+            }
             Some(op @ (Op::Read | Op::Write)) => Record::new(0, op, offset_bytes, len_bytes),
             Some(Op::Trim) | None => return Ok(()),
         };

@@ -1,6 +1,6 @@
 //! The formats of published block traces: each field of each sample, and bad lines.
 
-use crate::common::{first_error, records};
+use crate::common::{first_error, reader, records};
 use larder_trace::{FormatId, Op, Position, ReaderOptions, Record, Tag, TraceErrorKind};
 
 /// The region of each volume in the formats of clouds, and of each device in the others.
@@ -49,11 +49,26 @@ fn records_of_another_version_and_half_records_are_bad() {
     let (count, error) = first_error(&v2[..90], Some(FormatId::Vscsi2), ReaderOptions::default());
     let error = error.expect("a record is cut");
     assert_eq!((count, error.kind(), error.position()), (1, TraceErrorKind::Truncated, Position::Byte(80)));
-    // A read of nothing.
-    let mut empty = v1.to_vec();
-    empty[4..8].fill(0);
-    let error = first_error(&empty, Some(FormatId::Vscsi1), ReaderOptions::default()).1.expect("no bytes");
-    assert_eq!(error.kind(), TraceErrorKind::ZeroSize);
+}
+
+/// A SCSI command may move no blocks: it is no request, and no error either.
+#[test]
+fn commands_of_length_0_are_passed_over_and_counted() {
+    for (bytes, len_at, format) in [
+        (&include_bytes!("../fixtures/commands.vscsi1")[..], 4, FormatId::Vscsi1),
+        (&include_bytes!("../fixtures/commands.vscsi2")[..], 8, FormatId::Vscsi2),
+    ] {
+        let whole = records(bytes, format);
+        let mut empty = bytes.to_vec();
+        empty[len_at..len_at + 4].fill(0);
+        // Behind the end of every device.
+        empty[16..24].fill(0xff);
+        let mut read_of = reader(&empty, Some(format), ReaderOptions::default()).expect("opens");
+        let read: Vec<Record> = read_of.by_ref().map(|record| record.expect("no error")).collect();
+        let expected = whole[1..].iter().map(|record| Record { request: record.request - 1, ..*record });
+        assert_eq!(read, expected.collect::<Vec<_>>(), "{format}");
+        assert_eq!((read_of.empty_requests(), read_of.skipped()), (1, 0), "{format}");
+    }
 }
 
 #[test]
@@ -91,6 +106,13 @@ fn systor17() {
     assert_eq!(records(text, FormatId::Systor17), expected);
     let header = text.iter().position(|&byte| byte == b'\n').expect("a header") + 1;
     assert_eq!(records(&text[header..], FormatId::Systor17), expected, "a part of a file");
+    // The row without an operation may lack its address and length, too.
+    let text = String::from_utf8(text.to_vec()).expect("text");
+    for (offset, len) in [("", "512"), ("0", ""), ("", "")] {
+        let lacks = text.replace(",,0,0,512\n", &format!(",,0,{offset},{len}\n"));
+        assert!(lacks != text || (offset, len) == ("0", "512"));
+        assert_eq!(records(lacks.as_bytes(), FormatId::Systor17), expected, "{offset:?} {len:?}");
+    }
 }
 
 #[test]

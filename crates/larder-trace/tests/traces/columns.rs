@@ -68,6 +68,35 @@ fn units_are_those_that_are_said() {
     assert_eq!(read, [row(None, 1, Op::Read, 3 * 4096, 8192)]);
 }
 
+/// Only reads, writes and trims have an address and a length.
+#[test]
+fn rows_that_move_no_blocks_need_no_address() {
+    let expected = [row(Some(5), 1, Op::Flush, 0, 0), row(Some(7), 2, Op::Read, 512, 512)];
+    for text in ["5,F,,,sda\n7,R,512,512,sda\n", "5,flush,,0,sda\n7,R,512,512,sda\n", "5,F,0,,sda\n7,R,512,512,sda\n"] {
+        assert_eq!(rows(FIVE, text), expected, "{text:?}");
+    }
+    for bad in ["5,F,x,,sda\n", "5,R,,512,sda\n", "5,R,512,,sda\n", "5,T,,,sda\n"] {
+        let error = first_error(bad.as_bytes(), Some(FormatId::Columns), options(FIVE)).1.expect(bad).to_string();
+        assert!(error.contains("a number in the column of the"), "{bad:?}: {error}");
+    }
+}
+
+#[test]
+fn requests_of_length_0_are_passed_over_and_counted() {
+    let text = "4,R,0,0,sda\n5,W,4096,0,sda\n6,T,99999999999999999999,0,sda\n7,R,512,512,sda\n";
+    let bad = first_error(text.as_bytes(), Some(FormatId::Columns), options(FIVE)).1.expect("no number");
+    assert!(bad.to_string().contains("t, line 3"), "{bad}");
+    let text = text.replace("99999999999999999999", "9999999999999999999");
+    let mut named = reader(text.as_bytes(), Some(FormatId::Columns), options(FIVE)).expect("opens");
+    let read: Vec<Record> = named.by_ref().map(|record| record.expect("no error")).collect();
+    assert_eq!(read, [row(Some(7), 1, Op::Read, 512, 512)]);
+    assert_eq!((named.empty_requests(), named.skipped()), (3, 0));
+    // SCSI commands in csv, as libCacheSim has them.
+    let text = "time,op,size,lbn\n1,28,0,8\n2,2a,512,8\n";
+    let mut csv = reader(text.as_bytes(), None, ReaderOptions::default()).expect("opens");
+    assert_eq!((csv.by_ref().count(), csv.empty_requests()), (1, 1));
+}
+
 #[test]
 fn numbers_for_operations_are_refused_until_it_is_said_what_they_are() {
     let text = "0,8\n1,16\n";

@@ -19,6 +19,29 @@ fn tar(magic: &[u8]) -> Vec<u8> {
     header
 }
 
+/// Makes the head of a cpio archive of one file, in the layout that `magic` names, in ASCII.
+fn cpio(magic: &str) -> Vec<u8> {
+    let name = "trace.csv";
+    let numbers = if magic == "070707" {
+        // Device, inode, mode, owner, group, links, special device: 6 digits; time; name; size.
+        let name_bytes = name.len() + 1;
+        format!(
+            "{:06o}{:06o}{:06o}{:06o}{:06o}{:06o}{:06o}{:011o}{name_bytes:06o}{:011o}",
+            7, 9, 0o100_644, 0, 0, 1, 0, 1, 5
+        )
+    } else {
+        let fields = [9, 0o100_644, 0, 0, 1, 1, 5, 0, 7, 0, 0, name.len() as u32 + 1, 0];
+        fields.map(|field: u32| format!("{field:08x}")).concat()
+    };
+    [magic, &numbers, name, "\0\0\0", "1,2,3"].concat().into_bytes()
+}
+
+/// Makes the head of a cpio archive in its binary layout.
+fn binary_cpio(bytes_of: fn(u16) -> [u8; 2]) -> Vec<u8> {
+    let fields = [0o070_707, 7, 9, 0o100_644, 0, 0, 1, 0, 0, 1, 10, 0, 5].map(bytes_of);
+    [fields.as_flattened(), b"trace.csv\x001,2,3"].concat()
+}
+
 /// Returns the complaint about a file: the same under each of these formats, or without a format.
 fn told(bytes: &[u8], formats: impl IntoIterator<Item = Option<FormatId>>) -> String {
     let mut said: Option<String> = None;
@@ -53,6 +76,11 @@ fn archives_are_named_as_such() {
         (b"7z\xbc\xaf\x27\x1c\0\x04".to_vec(), "a 7z archive"),
         (b"Rar!\x1a\x07\x01\0".to_vec(), "a rar archive"),
         (b"!<arch>\ndebian-binary".to_vec(), "an ar archive"),
+        (cpio("070701"), "a cpio archive"),
+        (cpio("070702"), "a cpio archive"),
+        (cpio("070707"), "a cpio archive"),
+        (binary_cpio(u16::to_le_bytes), "a cpio archive"),
+        (binary_cpio(u16::to_be_bytes), "a cpio archive"),
     ] {
         let said = told(&bytes, any());
         assert!(said.starts_with(&format!("t: expected a trace, found {what}: unpack it")), "{said}");
@@ -65,6 +93,14 @@ fn archives_are_named_as_such() {
     let mut tar = tar(b"");
     tar[0] += 1;
     assert!(reader(&tar, Some(FormatId::BlockIds), ReaderOptions::default()).is_ok());
+    // Numbers may begin as a cpio archive does.
+    for line in [&b"070701 8 0 1\n"[..], b"070702 8 0 1\n", b"070707 8 0 1\n"] {
+        assert_eq!(records(line, FormatId::ArcLis).len(), 1);
+    }
+    for ids in [[0x0000_71c7u32; 8], [0x1234_71c7; 8], [0x0000_c771; 8]] {
+        let bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        assert_eq!(records(&bytes, FormatId::BlockIds).len(), ids.len());
+    }
 }
 
 #[test]
@@ -84,7 +120,9 @@ fn text_in_utf16_and_utf32_is_named_as_such() {
             let bare = of(text, unit_bytes, low_first);
             let marked = [of("\u{feff}", unit_bytes, low_first), bare.clone()].concat();
             let long = of(&text.repeat(100), unit_bytes, low_first);
-            for bytes in [&bare, &marked, &long] {
+            // Old programs end lines with a CR alone.
+            let returns = of(&text.replace('\n', "\r"), unit_bytes, low_first);
+            for bytes in [&bare, &marked, &long, &returns] {
                 let said = told(bytes, any());
                 let remedy = format!("found text in {name}: write it as UTF-8 first (iconv -f {name} -t UTF-8)");
                 assert!(said.contains(&remedy), "{said}");
