@@ -202,6 +202,13 @@ impl Superblock {
         state_dir | detached | buckets | positions | trims | self.features_read_only
     }
 
+    /// Returns the word of the compatible features on the flash, known and unknown.
+    pub fn compatible_word(&self) -> u64 {
+        let state = self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE);
+        let frame = self.durable_frame.map_or(0, |_| FEATURE_DURABLE_FRAME);
+        self.features_compat | state | frame
+    }
+
     /// Returns the origin's state at the last end, if that end was orderly and the device gave a
     /// mark.
     pub fn origin_state_now(&self) -> Option<OriginState> {
@@ -316,8 +323,6 @@ impl Superblock {
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
-        let noted = self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE)
-            | self.durable_frame.map_or(0, |_| FEATURE_DURABLE_FRAME);
         let mut rest = [0; REST_BYTES];
         rest.iter_mut().zip(&self.kept).for_each(|(to, &from)| *to = from);
         RawSuperblock {
@@ -328,7 +333,7 @@ impl Superblock {
             reserved_0: [0; 4],
             sequence: Le64::new(self.sequence),
             flash_uuid: self.flash_uuid,
-            features_compat: Le64::new(self.features_compat | noted),
+            features_compat: Le64::new(self.compatible_word()),
             features_incompat: Le64::new(self.features_incompat()),
             mode: self.mode.code(),
             design: self.design.code(),

@@ -40,8 +40,16 @@ pub struct SuperblockFields {
     pub log_start_frame_seq: u64,
     pub entry_seq_next: u64,
     pub durable_frame_seq: u64,
+    /// The sequence of the superblock at the note of the origin's state.
+    pub origin_state_sequence: Option<u64>,
+    pub origin_state_bytes: Option<u64>,
+    pub origin_state_epoch: Option<u64>,
+    pub origin_state_changes: Option<u64>,
+    /// The words of feature bits on the flash, and the bits that this program does not know.
     pub features_compat: u64,
+    pub features_compat_unknown: u64,
     pub features_incompat: u64,
+    pub features_incompat_unknown: u64,
     pub detached: bool,
     pub state_dir: String,
 }

@@ -212,3 +212,34 @@ fn a_layout_is_dumped_with_its_store() {
         assert_eq!((dump(name).store, dump(name).regions.last().map(|region| region.region)), (store, Some(slots)));
     }
 }
+
+#[test]
+fn the_feature_words_are_told_as_they_are_on_the_flash() {
+    use larder_format::{OriginState, features};
+    let flash = flash(true);
+    let marked = |superblock: &mut Superblock| {
+        let sequence = superblock.sequence;
+        superblock.features_compat = 1 << 33;
+        superblock.features_read_only = 1 << 40;
+        superblock.kept_trims = true;
+        superblock.origin_state = Some(OriginState { sequence, size_bytes: 4096, epoch: 7, changes: u64::MAX });
+    };
+    let mut superblock = superblock_of(&flash);
+    marked(&mut superblock);
+    let bytes = superblock.encode();
+    for offset in SUPERBLOCK_OFFSETS {
+        let twin = IoBuf::copy_of(&bytes).freeze();
+        block_on(flash.write(offset, twin, WriteFlags::default())).expect("written");
+    }
+    let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("a word"));
+    let [compatible, incompatible] = [48, 56].map(word);
+    assert_eq!(compatible & features::COMPATIBLE_KNOWN, features::COMPATIBLE_KNOWN, "all that this program knows");
+    for twin in block_on(superblocks(&*flash)) {
+        let fields = twin.fields.expect("whole");
+        assert_eq!((fields.features_compat, fields.features_compat_unknown), (compatible, 1 << 33));
+        assert_eq!((fields.features_incompat, fields.features_incompat_unknown), (incompatible, 1 << 40));
+        let state = (fields.origin_state_sequence, fields.origin_state_bytes);
+        assert_eq!(state, (Some(superblock.sequence), Some(4096)));
+        assert_eq!((fields.origin_state_epoch, fields.origin_state_changes), (Some(7), Some(u64::MAX)));
+    }
+}
