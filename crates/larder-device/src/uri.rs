@@ -49,6 +49,8 @@ pub struct OpenedDevice {
     pub is_block_device: bool,
     /// The id of the file or block device among those present now; `None` for NBD.
     pub id: Option<FileId>,
+    /// The bytes behind the last whole sector, which no request reaches.
+    pub cut_bytes: u64,
 }
 
 impl std::fmt::Debug for OpenedDevice {
@@ -123,7 +125,8 @@ fn open_file(path: &Path, mode: OpenMode) -> IoResult<OpenedDevice> {
     let named = if device.is_block_device() { std::path::absolute(given).unwrap_or(path) } else { path };
     let canonical_uri = format!("file://{}", crate::nbd::connect::percent_encode(&named.to_string_lossy()));
     let (identity, is_block_device, id) = (device.identity(), device.is_block_device(), device.id());
-    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity, is_block_device, id })
+    let cut_bytes = device.cut_bytes();
+    Ok(OpenedDevice { device: Arc::new(device), canonical_uri, identity, is_block_device, id, cut_bytes })
 }
 
 fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
@@ -133,7 +136,8 @@ fn open_nbd(uri: &str, mode: OpenMode) -> IoResult<OpenedDevice> {
     }
     let canonical_uri = device.canonical_uri().to_owned();
     let identity = hash(canonical_uri.as_bytes());
-    Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false, id: None })
+    let cut_bytes = device.cut_bytes();
+    Ok(OpenedDevice { device, canonical_uri, identity, is_block_device: false, id: None, cut_bytes })
 }
 
 /// Hashes with 64-bit FNV-1a: it stays the same for ever, unlike the standard library's hashers.

@@ -109,7 +109,7 @@ pub fn refuse_another(known: u64, opened: &OpenedDevice) -> Outcome {
 /// `elsewhere`.
 ///
 /// # Errors
-/// A sentence: missing, in use, smaller than before, another one.
+/// A sentence: missing, in use, smaller than before, in coarser blocks, another one.
 pub fn open_origin(
     superblock: &Superblock,
     elsewhere: Option<&str>,
@@ -125,6 +125,16 @@ fn check_origin(superblock: &Superblock, opened: &OpenedDevice, growth: Growth) 
     let name = shown(&opened.canonical_uri);
     let (expected, found) = (superblock.origin.size_bytes, opened.device.info().size_bytes);
     refuse_another(superblock.origin.identity, opened)?;
+    if found < expected && found + opened.cut_bytes >= expected {
+        // The largest block that the size is a multiple of.
+        let block_bytes_max = expected & expected.wrapping_neg();
+        return Err(Failure::failed(format_args!(
+            "the origin {name} has blocks of {} bytes now, so its last {} bytes cannot be reached: give its server or device \
+             blocks of {block_bytes_max} bytes at most, as before",
+            opened.device.info().sector_bytes,
+            expected - found
+        )));
+    }
     if found < expected {
         return Err(Failure::failed(format_args!(
             "the origin {name} is smaller than before: it has {found} bytes, and had {expected} when this cache was \

@@ -36,6 +36,8 @@ pub struct FileDevice {
 struct Inner {
     file: Arc<File>,
     info: DeviceInfo,
+    /// The bytes behind the last whole sector.
+    cut_bytes: u64,
     /// The alignment of memory for the kernel; 1 if it takes any.
     memory_align: usize,
     is_direct: bool,
@@ -94,6 +96,11 @@ impl FileDevice {
     /// UUID.
     pub fn identity(&self) -> u64 {
         self.inner.identity
+    }
+
+    /// Returns the bytes of the file or device behind its last whole sector.
+    pub fn cut_bytes(&self) -> u64 {
+        self.inner.cut_bytes
     }
 
     /// Returns its id among all present now, under any name.

@@ -108,9 +108,10 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
     if !is_direct {
         set_direct_off(&file);
     }
+    let cut_bytes = sizes.bytes % u64::from(sizes.logical);
     let info = DeviceInfo {
         name: path.display().to_string(),
-        size_bytes: sizes.bytes / u64::from(sizes.logical) * u64::from(sizes.logical),
+        size_bytes: sizes.bytes - cut_bytes,
         sector_bytes: sizes.logical,
         physical_sector_bytes: sizes.physical,
         optimal_io_bytes: sizes.optimal,
@@ -127,6 +128,7 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         file: Arc::new(file),
         memory_align: if is_direct { sizes.logical as usize } else { 1 },
         info,
+        cut_bytes,
         is_direct,
         is_block_device,
         punches,

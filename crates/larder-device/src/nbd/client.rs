@@ -2,10 +2,10 @@
 //!
 //! Invariants: many requests are in flight at once. A lost connection fails everything in flight
 //! with [`IoErrorKind::Gone`]. Later requests connect again, no sooner than a backoff allows, and
-//! wait for the outcome. An export that comes back with another size or fewer abilities stays gone.
-//! If the lost connection had acknowledged writes that were not flushed, the next flush fails,
-//! once: the server may have lost them. A caller that shares the device among several that flush
-//! must tell them all.
+//! wait for the outcome. An export that comes back with another size, coarser blocks or fewer
+//! abilities stays gone. If the lost connection had acknowledged writes that were not flushed, the
+//! next flush fails, once: the server may have lost them. A caller that shares the device among
+//! several that flush must tell them all.
 //!
 //! It does not retry requests or find holes. A `write_zeroes` by data whose future was dropped does
 //! not stop at once, but after the pieces sent so far.
@@ -57,6 +57,7 @@ struct Remote {
     /// The time limit of a connection attempt.
     timeout: Duration,
     size_bytes: u64,
+    sector_bytes: u32,
     flags: u16,
     piece_bytes_max: u32,
     state: Mutex<State>,
@@ -117,6 +118,7 @@ impl NbdDevice {
             uri,
             timeout,
             size_bytes: opened.size_bytes,
+            sector_bytes,
             flags: opened.flags,
             piece_bytes_max: piece_bytes_max - piece_bytes_max % sector_bytes,
             state: Mutex::new(State {
@@ -131,6 +133,11 @@ impl NbdDevice {
     /// Returns the address in its one canonical form.
     pub fn canonical_uri(&self) -> &str {
         &self.canonical_uri
+    }
+
+    /// Returns the bytes of the export behind its last whole block, which no request reaches.
+    pub fn cut_bytes(&self) -> u64 {
+        self.remote.size_bytes - self.info.size_bytes
     }
 
     /// Returns whether the server can flush.
@@ -372,8 +379,11 @@ impl Remote {
             let lacks = self.flags & !opened.flags & !flag::CAN_MULTI_CONN != 0;
             let read_only = opened.flags & !self.flags & flag::READ_ONLY != 0;
             let limits = opened.request_bytes_max < self.piece_bytes_max;
-            if opened.size_bytes != self.size_bytes || lacks || read_only || limits {
-                return Err(connect::failed("the export came back with another size or other abilities"));
+            let coarser = opened.block_bytes_min > self.sector_bytes;
+            if opened.size_bytes != self.size_bytes || lacks || read_only || limits || coarser {
+                return Err(connect::failed(
+                    "the export came back with another size, coarser blocks or other abilities",
+                ));
             }
             Link::start(opened.stream)
         });

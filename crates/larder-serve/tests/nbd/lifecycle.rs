@@ -2,7 +2,7 @@
 
 use crate::common::{Late, MIB, Raw, TempDir, eventually, serve, serve_ram, uri_of};
 use larder_device::{
-    BlockDevice, Completer, DeviceInfo, IoBuf, IoFuture, SharedBuf, WriteFlags, ZeroFlags,
+    BlockDevice, Completer, DeviceInfo, IoBuf, IoErrorKind, IoFuture, SharedBuf, WriteFlags, ZeroFlags,
     driver::block_on,
     nbd::{NbdDevice, proto::command},
     ram::RamDevice,
@@ -307,9 +307,13 @@ fn a_device_reconnects_when_its_server_comes_back() {
     assert_eq!(block_on(device.read(0, IoBuf::new(512))).expect("read")[..], [4; 512]);
     drop(server);
     eventually("gone", || write(5).is_err());
-    let _other = start(Arc::new(RamDevice::new("ram", 2 * MIB, 512)));
-    for _ in 0..8 {
-        assert!(write(6).is_err(), "an export of another size is another device");
-        std::thread::sleep(Duration::from_millis(60));
+    // An export of another size, or in blocks that requests of this device may break, is another.
+    for (bytes, sector_bytes) in [(2 * MIB, 512), (MIB, 4096)] {
+        let _other = start(Arc::new(RamDevice::new("ram", bytes, sector_bytes)));
+        for _ in 0..8 {
+            let error = write(6).expect_err("an export of another size is another device");
+            assert_eq!(error.kind, IoErrorKind::Gone, "{error}");
+            std::thread::sleep(Duration::from_millis(60));
+        }
     }
 }
