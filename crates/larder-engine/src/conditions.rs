@@ -14,6 +14,7 @@ use crate::{
     config::policies::{OriginChanged, TrimPolicy},
     destage::Limit,
     fence::Raised,
+    lacked,
     recover::recovered::Recovered,
     shared::Shared,
     state::State,
@@ -23,7 +24,7 @@ pub use condition::{Condition, Severity};
 pub use devices::{Watches, of_origin};
 use larder_core::Lba;
 use larder_device::{IoError, IoErrorKind, IoResult};
-use larder_format::WriteMode;
+use larder_format::{Superblock, WriteMode};
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl Shared {
@@ -55,9 +56,7 @@ impl Shared {
             let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
             found.push(Condition { name: "origin_discard_keeps_data", severity: Severity::Notice, what });
         }
-        let dirty = state.design.dirty_counts();
-        let dirty_bytes = (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64;
-        found.extend(self.standing_conditions(dirty_bytes));
+        found.extend(self.standing_conditions(&state.design.dirty_counts()));
         most_serious_first(&mut found);
         found
     }
@@ -101,9 +100,9 @@ impl Shared {
             let dirty = state.design.dirty_counts();
             let laid = match dirty.chunks + dirty.run_chunks {
                 0 => String::new(),
-                chunks => {
-                    let bytes = chunks * self.geometry.chunk_bytes as u64;
-                    format!("; {bytes} bytes of dirty data are laid over the origin as it is now")
+                _ => {
+                    let lacked = lacked::exactly(&dirty, self.geometry.chunk_bytes as u64);
+                    format!("; {lacked} are laid over the origin as it is now")
                 }
             };
             let what = match done {
@@ -145,7 +144,7 @@ pub(crate) fn flash_refuses(error: &IoError, waiting: usize) -> Condition {
 }
 
 /// Returns the condition of a cache that was detached.
-pub(crate) fn detached() -> Condition {
+pub fn detached() -> Condition {
     let what = "the cache was detached: the origin is complete, and nothing here is used any more".into();
     Condition { name: "detached", severity: Severity::Degraded, what }
 }
@@ -160,39 +159,53 @@ pub fn most_serious_first(conditions: &mut [Condition]) {
 /// `fence` is a fence that is up, as its keeper reports it, or the keeper's reason for not knowing.
 pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> Vec<Condition> {
     let mut conditions = Vec::new();
+    let read_only = read_only(&found.superblock);
+    let is_opened = !found.superblock.detached && read_only.is_none();
+    conditions.extend(read_only);
     let mut add = |name, severity, what| conditions.push(Condition { name, severity, what });
     match fence {
         // The flash of a detached cache is not used any more.
         _ if found.superblock.detached => {}
         Ok(None) => {}
         Ok(Some(Raised { why, dirty_bytes: noted_bytes, is_destaged, .. })) => {
-            let becomes = match found.dirty_bytes() {
+            let becomes = match found.lacked() {
                 _ if is_destaged => {
                     "the origin has all that was dirty: what the flash holds is dropped at the next opening".to_owned()
                 }
-                0 if noted_bytes == 0 => "what it holds is dropped at the next opening".to_owned(),
-                0 => format!(
-                    "it had {noted_bytes} bytes of dirty data then and has none now, so the origin may lack them: it is not \
-                     opened without --discard"
+                None if noted_bytes == 0 => "what it holds is dropped at the next opening".to_owned(),
+                None => format!(
+                    "it had {noted_bytes} bytes of dirty data and trims then and has none now, so the origin may lack them: \
+                     it is not opened without --discard"
                 ),
-                bytes => format!(
-                    "it has {bytes} bytes of dirty data, which may be older than what the origin has: it is not opened \
-                     without --discard, which drops them"
+                Some(lacked) => format!(
+                    "it has {lacked}, which may be older than what the origin has: it is not opened without --discard, \
+                     which drops them"
                 ),
             };
             let what = format!("the fence is up: the origin was written while this flash was away ({why}); {becomes}");
             add("fence_up", Severity::Degraded, what);
         }
-        Err(why) => {
-            let what = format!("whether a fence is up cannot be told, and this flash is not opened: {why}");
-            add("state_unknown", Severity::Degraded, what);
-        }
+        Err(why) => conditions.push(state_unknown(&why)),
     }
-    if let Some(twin) = found.repair {
+    if let Some(twin) = found.repair.filter(|_| is_opened) {
         let what = format!("the {} superblock is damaged or older; the next opening writes it anew", twin_name(twin));
-        add("superblock_repaired", Severity::Notice, what);
+        conditions.push(Condition { name: "superblock_repaired", severity: Severity::Notice, what });
     }
     conditions
+}
+
+/// Returns the condition of a flash that this program may read and must not write, for the features
+/// of a later one.
+pub fn read_only(superblock: &Superblock) -> Option<Condition> {
+    let refusal = superblock.check_writable().err()?;
+    let what = format!("this flash is read and not served: {refusal}");
+    Some(Condition { name: "read_only_features", severity: Severity::Degraded, what })
+}
+
+/// Returns the condition of a flash whose state directory cannot be read or believed.
+pub fn state_unknown(why: &str) -> Condition {
+    let what = format!("whether a fence is up cannot be told, and this flash is not opened: {why}");
+    Condition { name: "state_unknown", severity: Severity::Degraded, what }
 }
 
 fn twin_name(twin: usize) -> &'static str {
@@ -219,8 +232,8 @@ fn of_failure(state: &State, chunk_bytes: u64) -> Vec<Condition> {
         }
         let dirty = state.design.dirty_counts();
         if dirty.chunks + dirty.runs > 0 {
-            let bytes = (dirty.chunks + dirty.run_chunks) * chunk_bytes;
-            let what = format!("{bytes} bytes of dirty data are on a flash that failed; the origin lacks them");
+            let lacked = lacked::exactly(&dirty, chunk_bytes);
+            let what = format!("{lacked} are on a flash that failed; the origin lacks them");
             add("undurable_data", Severity::Degraded, what);
         }
     }

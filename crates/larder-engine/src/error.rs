@@ -111,11 +111,11 @@ impl fmt::Display for EngineError {
             }
             EngineError::Fenced { why, dirty_bytes: 0, noted_bytes } => write!(
                 f,
-                "the origin was written while this flash was away ({why}); the flash had {noted_bytes} bytes of dirty data then and has none now, so the origin may lack them: open it with --discard to go on without them"
+                "the origin was written while this flash was away ({why}); the flash had {noted_bytes} bytes of dirty data and trims then and has none now, so the origin may lack them: open it with --discard to go on without them"
             ),
             EngineError::Fenced { why, dirty_bytes, .. } => write!(
                 f,
-                "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data, which may be older than what the origin has: open it with --discard to drop them"
+                "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data and trims, which may be older than what the origin has: open it with --discard to drop them"
             ),
             EngineError::Detached => f.write_str(
                 "this cache was detached, and its origin may have changed since: make a new one with `larder create --force`",

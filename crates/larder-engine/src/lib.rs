@@ -34,6 +34,7 @@ pub mod flush;
 pub(crate) mod geometry;
 pub mod in_flight;
 pub(crate) mod kept;
+pub mod lacked;
 pub(crate) mod lifecycle;
 #[cfg(feature = "lock-times")]
 pub mod lock_times;

@@ -79,9 +79,9 @@ pub(crate) async fn check(
         (Change::Present, OriginChanged::Refuse) => {}
         (Change::Absent | Change::Unknown, _) => return Ok((change, None)),
     }
-    let stays = match found.dirty_bytes() {
-        0 => "none is dirty".to_owned(),
-        bytes => format!("{bytes} bytes of dirty data stay, and are laid over the origin as it is now"),
+    let stays = match found.lacked() {
+        None => "none is dirty".to_owned(),
+        Some(lacked) => format!("{lacked} stay, and are laid over the origin as it is now"),
     };
     Err(EngineError::OriginChanged(format!(
         "the origin {} was written to since this cache ended, so copies on the flash may be out of date: name \

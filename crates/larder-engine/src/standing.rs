@@ -23,11 +23,12 @@ use crate::{
     },
     destage::reach::{Reach, Wanted},
     error::EngineError,
+    lacked,
     shared::Shared,
     tickets::Ticket,
     unflushed::waiting::{Asker, Audience},
 };
-use larder_core::Lba;
+use larder_core::{Lba, design::DirtyCounts};
 use larder_device::{IoError, IoErrorKind, IoOp, IoResult, Standing, watched::Watch};
 use std::sync::Arc;
 
@@ -157,15 +158,16 @@ impl Shared {
         if self.destage_or_tell(Reach::All).await? { Ok(()) } else { Err(EngineError::FlashFailed(error)) }
     }
 
-    /// Returns the conditions of the devices' standing; `dirty_bytes` are on the flash alone.
-    pub(crate) fn standing_conditions(&self, dirty_bytes: u64) -> Vec<Condition> {
+    /// Returns the conditions of the devices' standing; the flash alone has the `dirty` data.
+    pub(crate) fn standing_conditions(&self, dirty: &DirtyCounts) -> Vec<Condition> {
         let of_flash = match self.flash_watch.standing() {
             Standing::Unlinked => Some((
                 "flash_unlinked",
                 Severity::Degraded,
                 format!(
-                    "the file of the flash has no name any more: what it holds goes when this server ends, {dirty_bytes} bytes \
-                     of dirty data now; an orderly end brings them to the origin first"
+                    "the file of the flash has no name any more: what it holds goes when this server ends, {} now; an orderly \
+                     end brings them to the origin first",
+                    lacked::exactly(dirty, self.geometry.chunk_bytes as u64)
                 ),
             )),
             Standing::Renamed => Some((

@@ -9,7 +9,7 @@ use crate::{
     size,
 };
 use larder_device::{IoResult, Standing, driver::block_on};
-use larder_engine::Cache;
+use larder_engine::{Cache, lacked};
 use std::time::Duration;
 
 /// The time for which an end waits for a look at a device that it needs for nothing else.
@@ -53,11 +53,12 @@ pub fn outlives(cache: &Cache) -> Outcome {
     // An origin that hangs is not needed here: the flash has the data, or the end has failed.
     let (of_origin, status) = (block_on(cache.origin_watch().look_within(LOOK_MAX)), cache.status());
     refuse_standing(of_origin, &status.origin).map_err(Failure::failed)?;
-    match (flash_standing(cache), status.dirty_bytes + status.trimmed_bytes + status.kept_trim_bytes) {
-        (Standing::Sound | Standing::Renamed, _) | (_, 0) => Ok(()),
-        (Standing::Unlinked | Standing::Truncated(_), bytes) => Err(Failure::failed(format_args!(
-            "the file of the flash has no name any more, or was cut short, and {} of dirty data that the origin lacks go with it",
-            size::human(bytes)
+    let (dirty, trimmed) = (status.dirty_bytes, status.trimmed_bytes + status.kept_trim_bytes);
+    match flash_standing(cache) {
+        Standing::Unlinked | Standing::Truncated(_) if dirty + trimmed > 0 => Err(Failure::failed(format_args!(
+            "the file of the flash has no name any more, or was cut short, and {} that the origin lacks go with it",
+            lacked::told(dirty, trimmed, size::human)
         ))),
+        _ => Ok(()),
     }
 }

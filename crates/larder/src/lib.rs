@@ -46,6 +46,7 @@ pub mod signals;
 pub mod size;
 pub mod state_dir;
 pub mod state_record;
+pub mod state_trust;
 mod status;
 mod steps;
 pub mod trace;

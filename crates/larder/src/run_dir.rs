@@ -25,8 +25,8 @@ use std::{
 
 /// Environment variable that names the folder of control sockets.
 pub const RUN_DIR_ENV: &str = "LARDER_RUN_DIR";
-/// Permissions that only the owner of a folder may have.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
+/// Permissions that only the owner may have, of a folder or file that is believed.
+pub const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// Returns the user of this process.
 pub fn user() -> u32 {

@@ -43,7 +43,7 @@ use larder_device::{
     driver::{block_on, io_backend},
     watched::WatchedDevice,
 };
-use larder_engine::{Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX};
+use larder_engine::{Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX, lacked};
 use larder_format::{Superblock, WriteMode};
 use std::{
     path::Path,
@@ -168,8 +168,9 @@ fn close(cache: &Cache) -> Result<(), EngineError> {
         Err(EngineError::Closed) if cache.superblock().detached => {}
         Err(error) => return Err(error),
     }
-    let dirty = human(cache.status().dirty_bytes);
-    output::note(&format!("closed in {:.1} s; {dirty} of dirty data stay on the flash", began.elapsed().as_secs_f64()));
+    let status = cache.status();
+    let lacked = lacked::told(status.dirty_bytes, status.trimmed_bytes, human);
+    output::note(&format!("closed in {:.1} s; {lacked} stay on the flash", began.elapsed().as_secs_f64()));
     Ok(())
 }
 

@@ -4,8 +4,8 @@
 //!
 //! Invariants: a file is replaced whole (written beside, flushed, renamed, the directory flushed),
 //! so that a crash leaves the old one or the new one. A file that cannot be read or understood is
-//! an error and never taken for "no fence". No file serves an origin if its flash does not know of
-//! the file, or if its cache is no more.
+//! an error and never taken for "no fence". So is a file that other users could have written. No
+//! file serves an origin if its flash does not know of the file, or if its cache is no more.
 //!
 //! A file system that hangs stops the thread that makes a note, and no other one.
 //!
@@ -15,8 +15,8 @@ use crate::{
     client::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
     flash::{Access, absolute, named, open_flash},
-    run_dir,
     state_record::{FILE_BYTES_MAX, StateRecord, VERSION, parse},
+    state_trust::{NO_FILE, distrust, refuse_open_to_others},
     steps::Steps,
 };
 use larder_engine::{
@@ -28,7 +28,7 @@ use larder_format::Superblock;
 use std::{
     fs::{self, File, OpenOptions},
     io::{ErrorKind, Read, Write},
-    os::unix::fs::{MetadataExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
@@ -304,24 +304,6 @@ impl FenceKeeper for StateDir {
     }
 }
 
-/// Refuses a directory to which other users can add files: their file could deny a fence.
-fn refuse_open_to_others(dir: &Path) -> Outcome {
-    let refused = |why: String| Err(Failure::failed(format_args!("the state directory {} {why}", dir.display())));
-    match fs::metadata(dir) {
-        // The read that follows gives the reason.
-        Err(_) => Ok(()),
-        Ok(found) if ![run_dir::user(), 0].contains(&found.uid()) => {
-            refused(format!("belongs to another user ({}): name one that is yours", found.uid()))
-        }
-        Ok(found) if found.mode() & 0o022 != 0 => refused(format!(
-            "can be written by others (mode {:o}): `chmod go-w {}`, or name another",
-            found.mode() & 0o7777,
-            dir.display()
-        )),
-        Ok(_) => Ok(()),
-    }
-}
-
 /// Refuses a flash that is older than the one that was last served.
 ///
 /// The copy of a flash that was moved or restored from a backup has its UUID.
@@ -369,13 +351,26 @@ fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<StateRecord>)>, String> {
     Ok(found)
 }
 
+/// Reads a state file, if it exists.
+///
+/// # Errors
+/// A sentence: it is damaged, or not to be believed.
 fn read(file: &Path) -> Outcome<Option<StateRecord>> {
     let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
     let mut bytes = Vec::new();
     let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file);
-    match opened.and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)) {
-        Ok(_) => {}
+    let content = opened.and_then(|opened| {
+        if let Some(fault) = distrust(&opened.metadata()?, file) {
+            return Ok(Err(fault));
+        }
+        opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map(Ok)
+    });
+    match content {
+        Ok(Ok(_)) => {}
+        Ok(Err(fault)) => return Err(failed(&fault)),
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+        // A link or a socket is not opened.
+        Err(_) if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) => return Err(failed(NO_FILE)),
         Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
     }
     parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))

@@ -22,7 +22,7 @@ use crate::{
 use larder_device::driver::block_on;
 use larder_engine::{
     Status, Tuning,
-    conditions::{Condition, Severity},
+    conditions::{Condition, Severity, detached, read_only, state_unknown},
     designs,
     recover::recover,
     status::{compression_name, mode_name},
@@ -126,15 +126,21 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
 fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     let Flash { path, superblock, .. } = flash;
     let layout = &superblock.layout;
-    let mut conditions = vec![json!({ "name": "content_not_counted", "severity": "notice", "what": why })];
-    let mut health = "not known".to_owned();
+    let mut conditions: Vec<Condition> = read_only(superblock).into_iter().collect();
     if superblock.detached {
-        health = "the cache was detached: the origin is complete, and nothing here is used any more".to_owned();
-        conditions.insert(0, json!({ "name": "detached", "severity": "degraded", "what": health }));
-    } else if let Some(fence) = kept_of(state, superblock).ok().flatten().and_then(|record| record.fence) {
-        health = format!("the fence is up: the origin was written while this flash was away ({fence})");
-        conditions.insert(0, json!({ "name": "fence_up", "severity": "degraded", "what": health }));
+        conditions.push(detached());
+    } else {
+        match kept_of(state, superblock).map(|record| record.and_then(|record| record.fence)) {
+            Ok(None) => {}
+            Ok(Some(fence)) => {
+                let what = format!("the fence is up: the origin was written while this flash was away ({fence})");
+                conditions.push(Condition { name: "fence_up", severity: Severity::Degraded, what });
+            }
+            Err(failure) => conditions.push(state_unknown(&failure.sentence().unwrap_or_default())),
+        }
     }
+    let health = conditions.first().map_or("not known", |condition| &condition.what).to_owned();
+    conditions.push(Condition { name: "content_not_counted", severity: Severity::Notice, what: why.to_owned() });
     json!({
         "flash": path.display().to_string(),
         "flash_uuid": client::hex(&superblock.flash_uuid),

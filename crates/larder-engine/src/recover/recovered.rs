@@ -4,7 +4,7 @@
 //!
 //! It does not recover.
 
-use crate::{geometry::Geometry, state::State};
+use crate::{geometry::Geometry, lacked, state::State};
 use larder_format::{LogStart, Superblock};
 
 /// The findings of the opening.
@@ -33,6 +33,12 @@ impl Recovered {
     pub fn dirty_bytes(&self) -> u64 {
         let dirty = self.state.design.dirty_counts();
         (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
+    }
+
+    /// Returns the words for these bytes, `None` without any.
+    pub(crate) fn lacked(&self) -> Option<String> {
+        let dirty = self.state.design.dirty_counts();
+        (self.dirty_bytes() > 0).then(|| lacked::exactly(&dirty, self.geometry.chunk_bytes as u64))
     }
 }
 

@@ -506,7 +506,7 @@ const SCENES: &[(&str, Act)] = &[
 
 /// Conditions of an unopened flash, or of the process around the cache: the program's tests raise
 /// them.
-const ELSEWHERE: [&str; 10] = [
+const ELSEWHERE: [&str; 11] = [
     "detached",
     "flash_renamed",
     "flash_unlinked",
@@ -515,6 +515,7 @@ const ELSEWHERE: [&str; 10] = [
     "origin_renamed",
     "origin_truncated",
     "origin_unlinked",
+    "read_only_features",
     "state_unknown",
     "too_many_files",
 ];

@@ -11,7 +11,8 @@ use std::time::Duration;
 use crate::refusals::TWINS;
 use crate::support::wire::{FLAG_FUA, FLUSH, READ, TRIM, WRITE, WRITE_ZEROES, Wire};
 use crate::support::{
-    MIB, Mounted, Scratch, Server, Volume, begin, design, ends, eventually, have_mounts, image, larder, run, stands_in,
+    MIB, Mounted, Scratch, Server, Volume, begin, design, ends, eventually, have_mounts, have_tools, image, larder,
+    nbdkit::Nbdkit, run, stands_in,
 };
 use larder_format::StoreKind;
 
@@ -202,6 +203,41 @@ fn an_origin_that_is_as_it_was_may_be_believed() {
 }
 
 /// Larder's own work, and changes that change no byte.
+/// Trims that the origin was not told are no dirty data to a reader of the sentence.
+#[test]
+fn trims_that_stay_on_the_flash_are_told_at_the_end_and_after_a_change_of_the_origin() {
+    if stands_in() {
+        return;
+    }
+    let scratch = Scratch::new("trims-stay");
+    let volume = volume(&scratch);
+    let closed_with = |requests: &dyn Fn(&mut Wire), line: &str| {
+        let server = volume.serve_with(&["--origin-changed", "keep"]);
+        let mut wire = Wire::connect(&server.socket);
+        requests(&mut wire);
+        wire.flush();
+        drop(wire);
+        let said = server.ends_with(0);
+        assert!(said.lines().any(|said| said.starts_with("closed in ") && said.ends_with(line)), "{line}: {said}");
+        rewrite(&volume, 900, 7);
+        String::from_utf8(ends(&mut volume.serve_command(&[])).stderr).expect("text")
+    };
+    let trim = |wire: &mut Wire| {
+        wire.request(TRIM, 0, 0, 4 << 20, &[]).expect("a trim");
+    };
+    let refusal = closed_with(&trim, "; 4.00 MiB of trims stay on the flash");
+    assert!(refusal.contains("(4194304 bytes of trims stay, and are laid over"), "{refusal}");
+    let refusal = closed_with(
+        &|wire| wire.write(at(800), &content(1)),
+        "; 8.00 KiB of dirty data and 4.00 MiB of trims stay on the flash",
+    );
+    assert!(refusal.contains("(8192 bytes of dirty data and 4194304 bytes of trims stay"), "{refusal}");
+    volume.serve_with(&["--origin-changed", "keep"]).stop();
+    volume.flush();
+    let refusal = closed_with(&|_| {}, "; 0 B of dirty data stay on the flash");
+    assert!(refusal.contains("(none is dirty)"), "{refusal}");
+}
+
 #[test]
 fn a_change_that_is_none_is_not_told() {
     if stands_in() {
@@ -249,6 +285,54 @@ fn a_cache_whose_origin_has_grown_can_still_be_detached() {
     run(larder(["detach", "--flash"]).arg(&volume.flash));
     let origin = fs::read(&volume.origin).expect("the origin");
     assert!(origin[at(9) as usize..][..CHUNK] == content(9));
+}
+
+/// An export whose server has coarser blocks ends at the last whole one.
+#[test]
+fn an_origin_whose_server_has_coarser_blocks_is_refused_by_them_and_not_by_its_size() {
+    if stands_in() || !have_tools("an_origin_whose_server_has_coarser_blocks", &["nbdkit"]) {
+        return;
+    }
+    let scratch = Scratch::new("coarser-origin");
+    let disk = scratch.file("disk", 64 * MIB + 512);
+    let server = Nbdkit::over(&scratch, "disk", &disk, &[], &[]);
+    let flash = scratch.path("flash");
+    run(larder(["create", "--size", "32M", "--origin", &server.uri(), "--flash"]).arg(&flash));
+    let volume = Volume::made(&scratch, "volume", flash, &disk);
+    let served = volume.serve();
+    let mut wire = Wire::connect(&served.socket);
+    wire.write(64 * MIB, &[7; 512]);
+    wire.flush();
+    drop(wire);
+    served.stop();
+    drop(server);
+    let before = fs::read(&volume.flash).expect("the flash");
+    let coarse = Nbdkit::over(&scratch, "disk", &disk, &["blocksize-policy"], &["blocksize-minimum=4096"]);
+    let of_flash = |command: &str| {
+        let mut command = larder([command, "--flash"]);
+        command.arg(&volume.flash);
+        command
+    };
+    for mut command in [volume.serve_command(&[]), of_flash("flush"), of_flash("detach")] {
+        let out = ends(&mut command);
+        let said = said(&out);
+        assert!(!out.status.success() && said.trim_end().lines().count() == 1, "{command:?}: {said}");
+        let words = [
+            &coarse.uri(),
+            "has blocks of 4096 bytes now",
+            "last 512 bytes",
+            "cannot be reached",
+            "of 512 bytes at most",
+        ];
+        assert!(words.iter().all(|word| said.contains(word)) && !said.contains("smaller than before"), "{said}");
+    }
+    assert!(fs::read(&volume.flash).expect("the flash") == before, "a refusal changes nothing");
+    drop(coarse);
+    // The remedy, and a look at the bytes in question.
+    let fine = Nbdkit::over(&scratch, "disk", &disk, &["blocksize-policy"], &["blocksize-minimum=512"]);
+    volume.flush();
+    drop(fine);
+    assert_eq!(fs::read(&disk).expect("the disk")[64 * MIB as usize..], [7; 512]);
 }
 
 #[test]

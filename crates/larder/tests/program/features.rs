@@ -127,9 +127,18 @@ fn an_incompatible_feature_is_refused_by_its_number_and_dirty_data_is_as_it_was(
         for mut command in commands(&flash, &scratch, true).into_iter().chain(repairs(&flash)) {
             refused(&scratch, &mut command, words);
         }
-        for command in ["status", "verify", "dump"] {
+        for command in ["verify", "dump"] {
             run(larder([command, "--flash"]).arg(&flash));
         }
+        let status = run(larder(["status", "--json", "--flash"]).arg(&flash));
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        let conditions = status["conditions"].as_array().expect("a list");
+        assert_eq!(conditions[0]["name"], "read_only_features", "{status}");
+        assert_eq!(conditions[0]["severity"], "degraded", "{status}");
+        let said = conditions[0]["what"].as_str().expect("a sentence");
+        assert!(said.contains("bit 40") && status["health"] == said, "{status}");
+        // No opening of this program mends a twin there.
+        assert!(conditions.iter().all(|condition| condition["name"] != "superblock_repaired"), "{status}");
         assert!(fs::read(&flash).expect("the flash") == before, "what may only be read was written");
     }
     // The program that knows the bit finds everything.

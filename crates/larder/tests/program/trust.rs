@@ -287,7 +287,7 @@ fn a_state_folder_that_others_may_write_is_refused() {
     let kept = scratch.path("kept");
     fs::rename(&file, &kept).expect("moved");
     symlink(&kept, &file).expect("a link");
-    refused(&ends(&mut volume.serve_command(&["--state", dir])), &["state file", "cannot be read"]);
+    refused(&ends(&mut volume.serve_command(&["--state", dir])), &["state file", "is no file"]);
     // A mode that was opened later counts for commands that only look, too.
     fs::remove_file(&file).expect("a link");
     fs::rename(&kept, &file).expect("moved back");
@@ -296,6 +296,73 @@ fn a_state_folder_that_others_may_write_is_refused() {
     fs::rename(&volume.flash, &missing).expect("moved");
     let status = ends(larder(["status", "--state", dir, "--flash"]).arg(&volume.flash));
     refused(&status, &[dir, "written by others"]);
+}
+
+/// Another user's words in a state file could deny a fence.
+#[test]
+fn a_state_file_that_others_could_have_written_is_refused_by_each_command_that_reads_it() {
+    let scratch = Scratch::new("state-files");
+    let volume = Volume::create(&scratch, 16 * MIB, 16 * MIB, &["--mode", "write-through"]);
+    let state = scratch.path("state");
+    fs::create_dir(&state).expect("a folder");
+    chmod(&state, 0o755);
+    let dir = state.to_str().expect("a plain path");
+    volume.serve_with(&["--state", dir]).stop();
+    let file = fs::read_dir(&state).expect("there").flatten().next().expect("a state file").path();
+    let name = file.to_str().expect("a plain path");
+    let flash = volume.flash.to_str().expect("a plain path");
+    let away = scratch.path("away");
+    let refused_by_all = |words: &[&str]| {
+        let words = [&["the state file", name], words].concat();
+        let before = fs::read(flash).expect("the flash");
+        refused(&ends(&mut volume.serve_command(&["--state", dir])), &words);
+        let adopt = &mut volume.serve_command(&["--state", dir, "--adopt"]);
+        for command in [&["flush"][..], &["detach"], &["set", "--mode", "write-around"]] {
+            refused(&ends(larder(command).args(["--flash", flash])), &words);
+        }
+        refused(&ends(adopt), &words);
+        let status = run(&mut larder(["status", "--json", "--flash", flash]));
+        let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
+        let first = &status["conditions"][0];
+        assert_eq!((first["name"].as_str(), first["severity"].as_str()), (Some("state_unknown"), Some("degraded")));
+        let said = first["what"].as_str().expect("a sentence");
+        assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
+        // The same without the flash, which only the state file describes then.
+        fs::rename(flash, &away).expect("moved");
+        refused(&ends(larder(["status", "--state", dir, "--flash", flash]).args(["--json"])), &words);
+        refused(&ends(&mut volume.serve_command(&["--state", dir])), &words);
+        fs::rename(&away, flash).expect("moved back");
+        assert!(fs::read(flash).expect("the flash") == before, "a refusal changes nothing");
+    };
+    for mode in [0o620, 0o602, 0o666] {
+        chmod(&file, mode);
+        refused_by_all(&["can be written by others", &format!("mode {mode:o}"), "chmod go-w"]);
+    }
+    chmod(&file, 0o644);
+    if is_root("a_state_file_that_others_could_have_written") {
+        chown(&file, stranger());
+        refused_by_all(&["belongs to another user", &stranger().to_string(), "chown"]);
+        chown(&file, 0);
+    }
+    // Nothing else is a state file: no FIFO, folder, link or socket.
+    let kept = scratch.path("kept");
+    fs::rename(&file, &kept).expect("moved");
+    let fifo = std::ffi::CString::new(name).expect("a plain path");
+    // SAFETY: plain system call on a string that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    refused_by_all(&["is no file"]);
+    fs::remove_file(&file).expect("a FIFO");
+    fs::create_dir(&file).expect("a folder");
+    refused_by_all(&["is no file"]);
+    fs::remove_dir(&file).expect("a folder");
+    symlink(&kept, &file).expect("a link");
+    refused_by_all(&["is no file"]);
+    fs::remove_file(&file).expect("a link");
+    drop(UnixListener::bind(&file).expect("a socket"));
+    refused_by_all(&["is no file"]);
+    fs::remove_file(&file).expect("a socket");
+    fs::rename(&kept, &file).expect("moved back");
+    volume.serve().stop();
 }
 
 /// Servers of different caches want one stale socket: one of them prints that it is ready.
