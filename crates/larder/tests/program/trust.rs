@@ -315,12 +315,13 @@ fn a_state_file_that_others_could_have_written_is_refused_by_each_command_that_r
     let refused_by_all = |words: &[&str]| {
         let words = [&["the state file", name], words].concat();
         let before = fs::read(flash).expect("the flash");
-        refused(&ends(&mut volume.serve_command(&["--state", dir])), &words);
-        let adopt = &mut volume.serve_command(&["--state", dir, "--adopt"]);
-        for command in [&["flush"][..], &["detach"], &["set", "--mode", "write-around"]] {
+        // Commands that end come first, for a server that believes the file would not.
+        for command in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"]] {
             refused(&ends(larder(command).args(["--flash", flash])), &words);
         }
-        refused(&ends(adopt), &words);
+        for options in [&["--state", dir][..], &["--state", dir, "--adopt"]] {
+            refused(&ends(&mut volume.serve_command(options)), &words);
+        }
         let status = run(&mut larder(["status", "--json", "--flash", flash]));
         let status: serde_json::Value = serde_json::from_str(&status).expect("JSON");
         let first = &status["conditions"][0];
