@@ -1,8 +1,8 @@
 //! The table of designs by name, the default one first.
 //!
 //! A new design is a file in this folder with its own row, `DESIGN`, and two lines here. The engine
-//! and the log replay take designs from this table. `larder-sim` has a table of its own for
-//! replays.
+//! and the simulator take designs from this table. `larder-sim` has a table of its own, with a word
+//! for each in a replay.
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!

@@ -24,6 +24,7 @@
 pub(crate) mod addresses;
 pub(crate) mod contents;
 pub(crate) mod kept;
+mod needs;
 pub(crate) mod order;
 mod placed;
 mod ram;

@@ -19,7 +19,7 @@ pub mod time;
 
 use crate::args::SimCommand;
 use larder::{error::Outcome, output};
-use larder_sim::setup::DESIGNS;
+use larder_sim::setup::{DESIGNS, OptionId};
 
 /// Runs the command.
 ///
@@ -40,8 +40,12 @@ pub fn run(command: &SimCommand) -> Outcome {
 fn designs() -> Outcome {
     let mut page = String::new();
     for design in DESIGNS {
-        let options: Vec<&str> = design.options.iter().map(|id| id.name()).collect();
-        page.push_str(&format!("{:<9}{}\n{:<9}options: {}\n", design.name, design.about, "", options.join(", ")));
+        let names = |ids: &[OptionId]| ids.iter().map(|id| id.name()).collect::<Vec<_>>().join(", ");
+        page.push_str(&format!("{:<9}{}\n{:<9}options: {}", design.name, design.about, "", names(design.options)));
+        if !design.paper_options.is_empty() {
+            page.push_str(&format!("; with --accounting paper: {}", names(design.paper_options)));
+        }
+        page.push('\n');
     }
     output::say(&page)
 }

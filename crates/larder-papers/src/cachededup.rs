@@ -15,7 +15,7 @@ mod sharing;
 use larder_trace::Unknown;
 
 use super::{Experiment, How, StandIn, profile};
-use larder_sim::setup::{Options, Orphans, ReplayDesign};
+use larder_sim::setup::{Accounting, Options, Orphans, ReplayDesign};
 
 const PAPER: &str = "CacheDedup (FAST '16)";
 /// Bytes of a chunk.
@@ -102,7 +102,8 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
 
 /// Makes a design forget orphans, if it has any.
 fn forgetful(design: &'static ReplayDesign) -> Options {
-    Options::default().or_from(&Options { orphans: Some(Orphans::Forget), ..Options::default() }, design)
+    let (orphans, accounting) = (Some(Orphans::Forget), Some(Accounting::Paper));
+    Options::default().or_from(&Options { orphans, accounting, ..Options::default() }, design)
 }
 
 /// Chunks of the trace's own size.

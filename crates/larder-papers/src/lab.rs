@@ -245,8 +245,8 @@ impl<'a> Lab<'a> {
         Ok(found)
     }
 
-    /// Replays a trace once, through all of these caches. The first `warmup_requests` are not
-    /// counted.
+    /// Replays a trace once, through all of these caches, in the papers' accounting. The first
+    /// `warmup_requests` are not counted.
     ///
     /// # Errors
     /// A sentence: a cache that cannot be, or the trace's.
@@ -258,7 +258,7 @@ impl<'a> Lab<'a> {
         setups: &[Setup],
     ) -> Result<Vec<Replayed>, String> {
         let working_set = self.survey(at, how)?.working_set_chunks;
-        let mut setups = setups.to_vec();
+        let mut setups: Vec<Setup> = setups.iter().copied().map(Setup::by_its_paper).collect();
         with_equal_blocks(&mut setups, working_set);
         let mut meters = Vec::new();
         for setup in &setups {

@@ -11,10 +11,10 @@ use super::{How, Lab};
 use larder_core::{Design, DesignConfig, slotted::FlashSize};
 use larder_sim::{
     cache::WritePolicy,
+    executor::{Executor, sizing::WeuSizing},
     lab::LabListener,
     measure::{Measures, Meter},
     setup::Built,
-    weu::{WeuCache, sizing::WeuSizing},
 };
 
 /// A cache with room for so many uncompressed chunks, metadata on top.
@@ -40,7 +40,7 @@ impl WeuRoom {
         options.fp_entries_max = self.fingerprints;
         let data_bytes = u64::from(options.slot_count) * u64::from(options.rules.weu_bytes);
         let flash_bytes = data_bytes + options.log_bytes;
-        Ok(Built { cache: Box::new(WeuCache::new(self.design, options)?), flash_bytes, data_bytes, drive: None })
+        Ok(Built { cache: Box::new(Executor::new(self.design, options)?), flash_bytes, data_bytes, drive: None })
     }
 }
 

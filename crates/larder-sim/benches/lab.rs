@@ -86,6 +86,7 @@ fn setup(name: &str, chunk_bytes: u32, chunks: u64) -> Setup {
         policy: WritePolicy::Through,
         options: Options::default(),
     }
+    .by_its_paper()
 }
 
 fn read(path: &Path, format: Option<FormatId>, chunk_bytes: u32) -> Vec<CacheRequest> {

@@ -10,8 +10,8 @@ use divan::Bencher;
 use larder_core::{Design, DesignConfig, cd_arc::CdArc, nitro::Nitro, slotted::FlashSize};
 use larder_sim::{
     cache::WritePolicy,
-    weu::{
-        WeuCache,
+    executor::{
+        Executor,
         sizing::{Granularity, WeuSizing},
     },
 };
@@ -32,7 +32,7 @@ fn design(name: &str, config: DesignConfig) -> Box<dyn Design> {
 
 fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[CacheRequest], sizing: WeuSizing) {
     let options = sizing.options().expect("a size");
-    bench(bencher, requests, WeuCache::new(|config| design(name, config), options).expect("a cache"));
+    bench(bencher, requests, Executor::new(|config| design(name, config), options).expect("a cache"));
 }
 
 /// Replays reads of 4 KiB over 50,000 chunks.

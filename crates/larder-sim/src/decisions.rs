@@ -7,7 +7,7 @@
 //!
 //! It does not follow a cache that was not empty when it was opened.
 
-use crate::weu::WeuCache;
+use crate::executor::Executor;
 use larder_core::decisions::{
     Answer, Event,
     text::{FIRST_LINE, LINE_BYTES_MAX, parse},
@@ -36,7 +36,7 @@ pub struct Decided {
 /// A log that is replayed.
 #[derive(Default)]
 pub struct DecisionReplay {
-    cache: Option<WeuCache>,
+    cache: Option<Executor>,
     decided: Decided,
 }
 
@@ -48,7 +48,7 @@ impl DecisionReplay {
     pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
         let Some(cache) = &mut self.cache else {
             let Event::Opened(opened) = event else { return Err("a log begins with the opening of a cache".into()) };
-            self.cache = Some(WeuCache::opened(opened)?);
+            self.cache = Some(Executor::opened(opened)?);
             return Ok(Answer::Done);
         };
         let answer = cache.decide(event)?;

@@ -17,6 +17,7 @@ mod contents;
 pub mod decisions;
 pub mod devices;
 pub mod dirty;
+pub mod executor;
 pub mod host;
 mod known_contents;
 pub mod lab;
@@ -34,5 +35,5 @@ pub mod tally;
 mod touched;
 pub mod traffic;
 mod waiting;
-pub mod weu;
+
 pub mod whole;

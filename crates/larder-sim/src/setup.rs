@@ -4,8 +4,9 @@
 //! Role: [`DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is
 //! a user's request, and [`Setup::build`] makes its cache.
 //!
-//! Each paper divides a flash between data and metadata in its own way: see `setup/equal_slots.rs`,
-//! `setup/austere.rs` and `setup/weu.rs`.
+//! A flash is divided as the engine divides it: see `setup/executed.rs` and `setup/weu.rs`. In the
+//! papers' accounting each paper divides it in its own way: see `setup/equal_slots.rs` and
+//! `setup/austere.rs`.
 //!
 //! Invariants: an option that a design does not have is refused at once, in one sentence. A size
 //! that is too small is refused with the least that works. A RAM budget makes the cache smaller
@@ -17,12 +18,13 @@ mod austere;
 mod designs;
 pub mod drive;
 mod equal_slots;
+mod executed;
 mod search;
 mod weu;
 
 use std::{fmt, ops::Range};
 
-pub use crate::weu::sizing::Granularity;
+pub use crate::executor::sizing::Granularity;
 use crate::{
     cache::{ReplayCache, WritePolicy},
     dirty::{Dirtying, TooDirty},
@@ -78,6 +80,26 @@ impl fmt::Display for FlashAmount {
     }
 }
 
+/// The costs that are charged to a cache, and so its steps.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Accounting {
+    /// Those of the engine: the [executor](crate::executor) of all designs.
+    #[default]
+    Engine,
+    /// Those of the design's paper.
+    Paper,
+}
+
+impl Accounting {
+    /// Returns the name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Accounting::Engine => "engine",
+            Accounting::Paper => "paper",
+        }
+    }
+}
+
 /// Options of some designs, and the drive beneath, for any. `None` leaves the choice to the design.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Options {
@@ -99,6 +121,8 @@ pub struct Options {
     pub granularity: Option<Granularity>,
     /// The fate of data without an address (CacheDedup §3.1).
     pub orphans: Option<Orphans>,
+    /// The costs that are charged; by default the engine's.
+    pub accounting: Option<Accounting>,
     /// The drive that the flash lies on; by default none is simulated.
     pub drive: Option<DriveSetup>,
 }
@@ -116,11 +140,12 @@ pub enum OptionId {
     FpIndex,
     Granularity,
     Orphans,
+    Accounting,
 }
 
 impl OptionId {
     /// All of them.
-    pub const ALL: [OptionId; 9] = [
+    pub const ALL: [OptionId; 10] = [
         OptionId::Dedup,
         OptionId::Compress,
         OptionId::Subchunk,
@@ -130,6 +155,7 @@ impl OptionId {
         OptionId::FpIndex,
         OptionId::Granularity,
         OptionId::Orphans,
+        OptionId::Accounting,
     ];
 
     /// Returns the name on the command line, without its dashes.
@@ -144,6 +170,7 @@ impl OptionId {
             OptionId::FpIndex => "fp-index",
             OptionId::Granularity => "granularity",
             OptionId::Orphans => "orphans",
+            OptionId::Accounting => "accounting",
         }
     }
 }
@@ -166,6 +193,7 @@ impl Options {
             OptionId::FpIndex => self.fp_index_percent.is_some(),
             OptionId::Granularity => self.granularity.is_some(),
             OptionId::Orphans => self.orphans.is_some(),
+            OptionId::Accounting => self.accounting.is_some(),
         }
     }
 
@@ -173,7 +201,9 @@ impl Options {
     ///
     /// So options for several designs go to those that have them.
     pub fn or_from(&self, others: &Options, design: &ReplayDesign) -> Options {
-        let has = |id| design.options.contains(&id);
+        let takes_one = design.takes(OptionId::Accounting, Accounting::Engine);
+        let accounting = self.accounting.or(others.accounting.filter(|_| takes_one));
+        let has = |id| design.takes(id, accounting.unwrap_or_default());
         Options {
             dedup: self.dedup.or(others.dedup.filter(|_| has(OptionId::Dedup))),
             compress: self.compress.or(others.compress.filter(|_| has(OptionId::Compress))),
@@ -184,6 +214,7 @@ impl Options {
             fp_index_percent: self.fp_index_percent.or(others.fp_index_percent.filter(|_| has(OptionId::FpIndex))),
             granularity: self.granularity.or(others.granularity.filter(|_| has(OptionId::Granularity))),
             orphans: self.orphans.or(others.orphans.filter(|_| has(OptionId::Orphans))),
+            accounting,
             drive: self.drive.or(others.drive),
         }
     }
@@ -217,6 +248,16 @@ pub struct Built {
 }
 
 impl Setup {
+    /// Returns the same cache by its design's paper, if that has an accounting of its own.
+    pub fn by_its_paper(self) -> Setup {
+        let accounting = self.design.build_paper.map(|_| Accounting::Paper);
+        Setup { options: Options { accounting, ..self.options }, ..self }
+    }
+
+    fn accounting(&self) -> Accounting {
+        self.options.accounting.unwrap_or_default()
+    }
+
     /// Makes the cache, empty. `working_set_chunks` matters if the flash is a share of it.
     ///
     /// # Errors
@@ -225,7 +266,11 @@ impl Setup {
     pub fn build(&self, working_set_chunks: u64) -> Result<Built, String> {
         self.check()?;
         let flash = self.flash.resolve(working_set_chunks, self.chunk_bytes)?;
-        let built = (self.design.build)(self, flash)?;
+        let build = match self.accounting() {
+            Accounting::Engine => self.design.build,
+            Accounting::Paper => self.design.build_paper.unwrap_or(self.design.build),
+        };
+        let built = build(self, flash)?;
         let Some(drive) = self.options.drive else { return Ok(built) };
         // For equal flashes, drives are equal: the layout's remainder does not matter.
         let (data, weu_bytes) = (built.cache.flash_data_range(), built.cache.flash_weu_bytes());
@@ -259,7 +304,7 @@ impl Setup {
         if !cache.expect_drops() {
             return Err(format!(
                 "{layer} drops data by itself, and {design} keeps data that no address has, which it could not forget then: write \
-                 --orphans forget, or take another layer"
+                 --accounting paper --orphans forget, or take another layer"
             ));
         }
         let metadata = Vec::from([0..data.start, data.end..cache.flash_span_bytes().max(data.end)]);
@@ -283,8 +328,9 @@ impl Setup {
     /// # Errors
     /// A sentence for the first option that it lacks, with the designs that have it.
     pub fn check(&self) -> Result<(), String> {
-        let ReplayDesign { name, options, dedups, .. } = self.design;
-        let has = |design: &ReplayDesign, id| design.options.contains(&id);
+        let ReplayDesign { name, options, paper_options, dedups, .. } = self.design;
+        let accounting = self.accounting();
+        let has = |design: &ReplayDesign, id| design.takes(id, accounting);
         if !has(self.design, OptionId::Dedup) {
             match (self.options.dedup, dedups) {
                 (Some(true), false) => {
@@ -305,10 +351,21 @@ impl Setup {
             return Err(format!("{name} has no compression: leave out --compress on, or take {others}"));
         }
         // Turning off a missing option is possible for any design.
-        let is_moot = |id| matches!(id, OptionId::Dedup | OptionId::Compress);
-        match self.options.given().find(|id| !options.contains(id) && !is_moot(*id)) {
+        let is_moot = |id| {
+            matches!(id, OptionId::Dedup | OptionId::Compress)
+                || id == OptionId::Accounting && accounting == Accounting::Engine
+        };
+        match self.options.given().find(|id| !has(self.design, *id) && !is_moot(*id)) {
+            Some(id) if paper_options.contains(&id) => Err(format!(
+                "{name} has the option --{} only as its paper counts: leave it out, or write --accounting paper, too",
+                id.name()
+            )),
             Some(id) => {
                 let (others, option) = (names_of(|design| has(design, id)), id.name());
+                let others = match others.is_empty() {
+                    true => names_of(|design| design.takes(id, Accounting::Paper)) + " with --accounting paper",
+                    false => others,
+                };
                 let own: Vec<&str> = options.iter().map(|id| id.name()).collect();
                 Err(format!(
                     "{name} has no option --{option}; it has {}: leave it out, or take {others}",
@@ -332,6 +389,7 @@ impl Setup {
             fp_index_percent,
             granularity,
             orphans,
+            accounting,
             drive,
         } = self.options;
         let on_off = |value: bool| if value { "on" } else { "off" }.to_owned();
@@ -345,6 +403,7 @@ impl Setup {
             (OptionId::FpIndex, fp_index_percent.map(|percent| percent.to_string())),
             (OptionId::Granularity, granularity.map(|granularity| granularity.name().to_owned())),
             (OptionId::Orphans, orphans.map(|orphans| orphans.name().to_owned())),
+            (OptionId::Accounting, accounting.map(|accounting| accounting.name().to_owned())),
         ];
         for (id, value) in pairs {
             if let Some(value) = value {

@@ -1,4 +1,5 @@
-//! A cache of equal slots under replay: any [`Slotted`] design, a write policy, and their costs.
+//! CacheDedup's accounting: a cache of equal slots under replay, of any [`Slotted`] design, with a
+//! write policy and the costs of the paper.
 //!
 //! A read of a hit looks at the mapping alone, as an engine would. The volume's content matters
 //! when the chunk is inserted. Data is destaged only when a decision asks for it.

@@ -23,9 +23,9 @@ use larder_core::{
 };
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
+    executor::{Executor, sizing::WeuSizing},
     replay::own_content,
     slotted::SlottedCache,
-    weu::{WeuCache, sizing::WeuSizing},
 };
 
 thread_local! {
@@ -96,7 +96,7 @@ fn boxed(design: impl Slotted + 'static) -> Box<dyn ReplayCache> {
 
 fn over_weus(policy: WritePolicy, design: impl FnOnce(DesignConfig) -> Box<dyn Design>) -> Box<dyn ReplayCache> {
     let sizing = WeuSizing { weu_bytes: 512 << 10, ..WeuSizing::new(FlashSize::DataChunks(2000), 4096, policy) };
-    let cache = sizing.options().and_then(|options| WeuCache::new(design, options));
+    let cache = sizing.options().and_then(|options| Executor::new(design, options));
     Box::new(cache.expect("a cache"))
 }
 

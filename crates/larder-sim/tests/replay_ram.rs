@@ -104,13 +104,15 @@ fn replay(
     flash_chunks: u64,
     records: impl Iterator<Item = TraceResult<Record>> + Send,
 ) -> (i64, i64) {
+    // The papers' caches have no structures of a real flash beside the index.
     let setup = Setup {
         design,
         chunk_bytes: BLOCK as u32,
         flash: FlashAmount::DataChunks(flash_chunks),
         policy: WritePolicy::Through,
         options: Options::default(),
-    };
+    }
+    .by_its_paper();
     let (bytes, measures) = peak(|| {
         let mut meter = Meter::new(setup.build(0).expect("a cache"), BLOCK as u32, 100);
         let mut batches = Batches::new(chunks(records, BLOCK as u32).expect("a size"), BLOCK as u32);

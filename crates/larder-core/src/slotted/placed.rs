@@ -29,8 +29,8 @@
 //!   flash. Here the cache is a block device with a volatile write cache, as the disk behind it. A
 //!   write ends in memory. Data and mappings are durable after a FLUSH, or a write with FUA, which
 //!   is the paper's commit for all earlier writes in one. A client relies on a flush in either
-//!   case, and without flushes it need not pay a frame of the log for each chunk. The replays of
-//!   `larder-sim` charge the paper's rule.
+//!   case, and without flushes it need not pay a frame of the log for each chunk. The papers'
+//!   accounting of `larder-sim` charges the paper's rule.
 //!
 //! Invariants: those of [`Design`]. A data slot of the design has at most one flash slot, and that
 //! has at most one owner. There are more mappings than addresses with data in the design

@@ -21,7 +21,7 @@ use larder_core::{
     austere::{
         AustereConfig,
         bucketed::{self, exact},
-        config::{BUCKET_SLOTS, SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, subchunk_bytes},
+        config::{SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, bucket_slots_for, subchunk_bytes},
     },
     named::OverBuckets,
     nitro,
@@ -36,9 +36,6 @@ use larder_format::{
 const INDEX_SHARE: u64 = 2;
 /// Bytes of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
-/// A flash should have this many buckets, if they need not be too small for that.
-const BUCKETS_WANTED: u64 = 64;
-const BUCKET_SLOTS_MIN: u64 = 16;
 
 /// Returns whether compression saves space: a chunk of one subchunk takes all of it at any
 /// compression.
@@ -48,12 +45,10 @@ fn compression_saves(options: &CreateOptions) -> bool {
 
 /// Returns the division of a flash of `slots` slots.
 fn layout_of(options: &CreateOptions, slots: u64) -> DesignLayout {
-    // Small flashes have small buckets, or they would have few.
-    let bucket_slots = (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_MIN, BUCKET_SLOTS.into());
     DesignLayout {
         chunk_bytes: options.chunk_bytes,
         slot_bytes: options.weu_bytes,
-        bucket_slots: bucket_slots as u32,
+        bucket_slots: bucket_slots_for(slots),
         chunk_count: u64::MAX,
     }
 }

@@ -13,32 +13,11 @@
 
 use super::Store;
 use crate::{config::CreateOptions, designs, requested::refusal::Refusal};
-use larder_core::{
-    named::OverSlots,
-    nitro,
-    slotted::{
-        SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, shape_of, slots_bytes_max, spares,
-    },
-};
+use larder_core::named::OverSlots;
 use larder_format::{
     Compression, HistoryRequest, Layout, StoreKind, Superblock,
     layout::{CHUNK_BYTES_MAX, SLOT_COUNT_MIN},
 };
-
-/// Data slots of a sample design, which shows the cost of one slot.
-const SAMPLE_SLOTS: u64 = 1 << 16;
-
-/// Returns the limit of bytes of the history for each slot, of many.
-fn history_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
-    shape_of(&*(over.make)(SAMPLE_SLOTS, chunk_bytes)).bytes_max().div_ceil(SAMPLE_SLOTS)
-}
-
-/// Returns the limit of bytes of RAM for each slot, for content that the design lost.
-fn lost_bytes(over: &OverSlots, chunk_bytes: u32) -> u64 {
-    let design = (over.make)(SAMPLE_SLOTS, chunk_bytes);
-    let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
-    (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS)
-}
 
 impl Store for OverSlots {
     fn kind(&self) -> StoreKind {
@@ -49,22 +28,12 @@ impl Store for OverSlots {
         self.dedup
     }
 
-    /// The cost of a slot, with the design's entries, is shared among the addresses that may have
-    /// it.
     fn index_bytes_max(&self, chunk_bytes: u32) -> u64 {
-        let design = (self.make)(SAMPLE_SLOTS, chunk_bytes);
-        // A checkpoint takes the history as of one moment.
-        let slot = slots_bytes_max()
-            + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS)
-            + history_bytes(self, chunk_bytes)
-            + lost_bytes(self, chunk_bytes);
-        nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
+        OverSlots::index_bytes_max(self, chunk_bytes)
     }
 
     fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
-        let design = (self.make)(SAMPLE_SLOTS, layout.chunk_bytes);
-        let slot_bytes = slots_bytes_max() + design.ram_bytes_max().div_ceil(SAMPLE_SLOTS);
-        u64::from(layout.slot_count) * slot_bytes
+        u64::from(layout.slot_count) * self.slot_bytes_max(layout.chunk_bytes)
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {
@@ -72,28 +41,22 @@ impl Store for OverSlots {
             0 => u64::MAX,
             _ => self.slots_max(options).into(),
         };
-        let bytes_per_chunk = history_bytes(self, options.chunk_bytes);
+        let bytes_per_chunk = self.history_bytes(options.chunk_bytes);
         Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
     /// A table entry for each slot is there from the beginning. The slots are limited to those
     /// whose addresses can all be mapped.
     fn slots_max(&self, options: &CreateOptions) -> u32 {
-        let entries = options.ram_budget_bytes / self.index_bytes_max(options.chunk_bytes);
-        let addresses = mapped_max(&*(self.make)(SAMPLE_SLOTS, options.chunk_bytes));
-        let slots = (u128::from(addresses_for(entries)) * u128::from(SAMPLE_SLOTS) / u128::from(addresses)) as u64;
-        let slots = u32::try_from(slots + spares(slots)).unwrap_or(u32::MAX);
-        slots.max(SLOT_COUNT_MIN)
+        let slots = self.slots_within(options.ram_budget_bytes, options.chunk_bytes);
+        u32::try_from(slots).unwrap_or(u32::MAX).max(SLOT_COUNT_MIN)
     }
 
     fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, String> {
         let slots = flash_bytes / u64::from(chunk_bytes);
-        let design = (self.make)(slots, chunk_bytes);
-        match design.sizes().data_chunks >= slots {
-            // A sixteenth of the mappings that a checkpoint has room for is kept free
-            // (`recover::index_limits`).
-            true => Ok(Some(mappings_for(mapped_max(&*design)) / 15 * 16 + 16)),
-            false => {
+        match OverSlots::mappings_wanted(self, slots, chunk_bytes) {
+            Some(mappings) => Ok(Some(mappings)),
+            None => {
                 let larger = if chunk_bytes < CHUNK_BYTES_MAX { "larger chunks" } else { "a smaller flash" };
                 Err(format!(
                     "cannot have the {slots} slots of {chunk_bytes} bytes that this flash has: take {larger}, or {}",

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use larder::size;
 use larder_sim::{
     origin::profile::OriginProfile,
-    setup::{FlashAmount, Granularity, Orphans, drive::DriveSetup},
+    setup::{Accounting, FlashAmount, Granularity, Orphans, drive::DriveSetup},
 };
 use larder_ssd::kinds::FtlKind;
 use spec::{DesignSpec, Parameter, Warmup};
@@ -26,7 +26,7 @@ docs/LAB.md says what each figure means, how a flash is divided between data and
 const RUN_EXAMPLES: &str = "\
 Examples:
   larder-lab sim run --trace OLTP.lis.zst --format arc-lis --design arc --flash 1000c
-  larder-lab sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --subchunk 8K --mode write-through
+  larder-lab sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --mode write-through --accounting paper
   larder-lab sim run --trace disk.trace.zst --design nitro --flash 4G --ram 64M --warmup 20% --json | jq .read_hit_ratio
 
 Designs: lru, arc, d-lru, d-arc, cd-arc, austere, nitro (`larder-lab sim designs` says what each is and which options it has).";
@@ -34,7 +34,7 @@ Designs: lru, arc, d-lru, d-arc, cd-arc, austere, nitro (`larder-lab sim designs
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   larder-lab sim compare --trace disk.trace.zst --flash 10%
-  larder-lab sim compare --trace disk.trace.zst --flash 1024c --lba-entries 4096 --mode write-through --json
+  larder-lab sim compare --trace disk.trace.zst --flash 1024c --accounting paper --lba-entries 4096 --mode write-through --json
   larder-lab sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
   larder-lab sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=20 --ftl page,caftl \
       --metric ssd_erasures --plot erasures.svg
@@ -46,7 +46,7 @@ const SWEEP_EXAMPLES: &str = "\
 Examples:
   larder-lab sim sweep --trace disk.trace.zst --flash 1%,2%,5%,10%,20% -o disk.sweep --plot hits.svg
   larder-lab sim sweep --trace disk.trace.zst --design nitro --flash 1G --ram 4M,8M,16M,32M -o ram.sweep --plot ram.svg
-  larder-lab sim sweep --trace disk.trace.zst --design austere --flash 5%,10% --vary subchunk=2K,4K,8K -o sub.sweep --csv sub.csv
+  larder-lab sim sweep --trace disk.trace.zst --design austere --accounting paper --flash 5%,10% --vary subchunk=2K,4K,8K -o sub.sweep --csv sub.csv
   larder-lab sim sweep --trace disk.trace.zst --design lru,nitro --flash 5%,10%,20% --ssd tlc-nvme --origin raid5-7200 \
       -o time.sweep --metric time_iops --plot iops.svg
 
@@ -137,11 +137,12 @@ pub struct CacheArgs {
     /// Store chunks compressed
     #[arg(long, value_name = "on|off")]
     pub compress: Option<Switch>,
-    /// austere: bytes of a subchunk [default: a quarter of the chunk, and 4K at least, as in
-    /// `larder create`]
+    /// austere, with --accounting paper: bytes of a subchunk [default: a quarter of the chunk, and
+    /// 4K at least, as in `larder create`]
     #[arg(long, value_name = "SIZE", value_parser = spec::bytes, allow_hyphen_values = true)]
     pub subchunk: Option<u32>,
-    /// Addresses that the cache can know [default: as in the design's paper]
+    /// Addresses that the cache can know [default: as `larder create` has it; in other designs than
+    /// nitro and cd-arc with --accounting paper alone]
     #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
     pub lba_entries: Option<u64>,
     /// nitro, cd-arc: write-evict unit, a power of two from 512K to 4M [default: 2M]
@@ -153,9 +154,14 @@ pub struct CacheArgs {
     /// nitro, cd-arc: the unit of eviction, weu or extent; extents are not compressed
     #[arg(long, value_name = "WHAT", value_parser = spec::granularity)]
     pub granularity: Option<Granularity>,
-    /// d-lru, d-arc: keep or forget data without an address [default: keep]
+    /// d-lru, d-arc, with --accounting paper: keep or forget data without an address [default:
+    /// keep]
     #[arg(long, value_name = "keep|forget", value_parser = spec::orphans)]
     pub orphans: Option<Orphans>,
+    /// The layout, steps and costs: the engine's, or those of the design's paper, which nitro and
+    /// cd-arc do not tell apart [default: engine]
+    #[arg(long, value_name = "engine|paper", value_parser = spec::accounting)]
+    pub accounting: Option<Accounting>,
 }
 
 /// The drive beneath.
@@ -278,7 +284,7 @@ pub struct SweepArgs {
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Vec<u64>,
     /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu,
-    /// fp-index, granularity or orphans
+    /// fp-index, granularity, orphans or accounting
     #[arg(long, value_name = "OPTION=VALUE,...", value_parser = spec::parameter)]
     pub vary: Vec<Parameter>,
     #[command(flatten)]

@@ -19,14 +19,14 @@ use larder_sim::{
     measure::{Measures, Meter},
     replay::Batches,
     report::{Row, RowBound, RowBounds, TraceFacts, row},
-    setup::{FlashAmount, Options, Setup},
+    setup::{Accounting, FlashAmount, OptionId, Options, Setup},
     survey::Survey,
 };
 use std::{collections::BTreeMap, num::NonZero};
 
 use super::{
     source::Source,
-    spec::{DesignSpec, Warmup},
+    spec::{Change, DesignSpec, Warmup},
 };
 
 /// The most requests for which a bound is computed by default: it takes up to some 150 bytes for
@@ -76,6 +76,7 @@ pub fn common(args: &CacheArgs, ram: Option<u64>) -> Options {
         fp_index_percent: args.fp_index,
         granularity: args.granularity,
         orphans: args.orphans,
+        accounting: args.accounting,
         drive: None,
     }
 }
@@ -88,7 +89,10 @@ pub fn with_own(spec: &DesignSpec, mut asked: Setup) -> Setup {
 
 /// Does the same, but keeps only those requested options that the design has.
 pub fn fitted(spec: &DesignSpec, asked: Setup) -> Setup {
-    let options = Options::default().or_from(&asked.options, spec.design);
+    let mut own = Setup { options: Options::default(), ..asked };
+    let accountings = spec.changes.iter().filter(|change| matches!(change, Change::Accounting(_)));
+    accountings.for_each(|change| change.apply(&mut own));
+    let options = own.options.or_from(&asked.options, spec.design);
     with_own(spec, Setup { options, ..asked })
 }
 
@@ -97,11 +101,20 @@ pub fn fitted(spec: &DesignSpec, asked: Setup) -> Setup {
 /// # Errors
 /// A sentence.
 pub fn check_common(options: &Options, designs: &[DesignSpec]) -> Outcome {
-    let lost = options.given().find(|id| !designs.iter().any(|spec| spec.design.options.contains(id)));
-    match lost {
+    let is_taken = |id, accounting| designs.iter().any(|spec| spec.design.takes(id, accounting));
+    let accounting = |spec: &DesignSpec| {
+        let own = spec.changes.iter().find_map(|change| match change {
+            Change::Accounting(what) => Some(*what),
+            _ => None,
+        });
+        own.or(options.accounting).unwrap_or_default()
+    };
+    let is_lost = |id: &OptionId| !designs.iter().any(|spec| spec.design.takes(*id, accounting(spec)));
+    match options.given().find(is_lost) {
         Some(id) => {
             let names: Vec<&str> = designs.iter().map(|spec| spec.design.name).collect();
-            Err(Failure::Usage(format!("none of {} has an option --{}", names.join(", "), id.name())))
+            let needs = if is_taken(id, Accounting::Paper) { " without --accounting paper" } else { "" };
+            Err(Failure::Usage(format!("none of {} has an option --{}{needs}", names.join(", "), id.name())))
         }
         None => Ok(()),
     }

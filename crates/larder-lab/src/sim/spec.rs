@@ -10,7 +10,7 @@ use larder::size;
 use larder_sim::{
     cache::WritePolicy,
     report::{METRICS, drive, time},
-    setup::{FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup},
+    setup::{Accounting, FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup},
 };
 
 /// The requests before counting begins.
@@ -56,6 +56,8 @@ pub enum Change {
     Granularity(Granularity),
     /// The fate of data without an address.
     Orphans(Orphans),
+    /// The costs that are charged.
+    Accounting(Accounting),
 }
 
 impl Change {
@@ -71,6 +73,7 @@ impl Change {
             fp_index_percent,
             granularity,
             orphans,
+            accounting,
             drive: _,
         } = &mut setup.options;
         match self {
@@ -85,6 +88,7 @@ impl Change {
             Change::FpIndex(percent) => *fp_index_percent = Some(percent),
             Change::Granularity(what) => *granularity = Some(what),
             Change::Orphans(what) => *orphans = Some(what),
+            Change::Accounting(what) => *accounting = Some(what),
         }
     }
 
@@ -102,6 +106,7 @@ impl Change {
             "fp-index" => percent(value).map(Change::FpIndex),
             "granularity" => granularity(value).map(Change::Granularity),
             "orphans" => orphans(value).map(Change::Orphans),
+            "accounting" => accounting(value).map(Change::Accounting),
             _ => return Err(format!("{name}: the options are {}", CHANGES.join(", "))),
         };
         parsed.map_err(with_name)
@@ -109,7 +114,7 @@ impl Change {
 }
 
 /// Names that [`Change::parse`] takes.
-const CHANGES: [&str; 11] = [
+const CHANGES: [&str; 12] = [
     "chunk",
     "mode",
     "dedup",
@@ -121,6 +126,7 @@ const CHANGES: [&str; 11] = [
     "fp-index",
     "granularity",
     "orphans",
+    "accounting",
 ];
 
 /// An option and the values that a sweep gives it.
@@ -208,6 +214,12 @@ pub fn granularity(text: &str) -> Result<Granularity, String> {
 pub fn orphans(text: &str) -> Result<Orphans, String> {
     let known = [Orphans::Keep, Orphans::Forget];
     known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of keep, forget".to_owned())
+}
+
+/// Parses `engine` or `paper`.
+pub fn accounting(text: &str) -> Result<Accounting, String> {
+    let known = [Accounting::Engine, Accounting::Paper];
+    known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of engine, paper".to_owned())
 }
 
 /// Parses `100000` or `20%`.

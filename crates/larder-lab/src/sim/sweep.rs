@@ -211,7 +211,8 @@ fn grid(args: &SweepArgs, designs: &[DesignSpec], options: &Options, chunk_bytes
 /// Checks that some design has it.
 fn check_parameter(parameter: &Parameter, designs: &[DesignSpec]) -> Outcome {
     let is_general = matches!(parameter.name.as_str(), "chunk" | "mode");
-    let has = |spec: &DesignSpec| spec.design.options.iter().any(|id| id.name() == parameter.name);
+    let options = |spec: &DesignSpec| spec.design.options.iter().chain(spec.design.paper_options);
+    let has = |spec: &DesignSpec| options(spec).any(|id| id.name() == parameter.name);
     if is_general || designs.iter().any(has) {
         return Ok(());
     }
@@ -268,6 +269,8 @@ fn head(args: &SweepArgs, source: &Source<'_>) -> Outcome<Value> {
     };
     let mut head = json!({
         "larder_sweep": kind,
+        // Older files have the papers' accounting of some designs under the same names.
+        "accounting": "named",
         "trace": input.file.trace.file_name().map(|name| name.to_string_lossy()),
         "trace_bytes": bytes,
         "trace_beginning_xxh3": format!("{:016x}", XxHash3_64::oneshot(&beginning)),

@@ -94,7 +94,8 @@ fn lru_and_arc_are_what_others_published() {
     let Some(traces) = traces("lru_and_arc_are_what_others_published") else { return };
     let hits = |trace: &str, design: &str, chunks: u32| {
         let (flash, format) = (format!("{chunks}c"), if trace.contains(".lis") { "arc-lis" } else { "block-ids" });
-        let words = ["run", "--design", design, "--flash", &flash, "--format", format, "--trace"];
+        let words =
+            ["run", "--design", design, "--accounting", "paper", "--flash", &flash, "--format", format, "--trace"];
         let row = json(sim(&words).arg(traces.join(trace)));
         (number(&row, "read_hit_ratio"), number(&row, "total_miss_ratio"))
     };
@@ -127,6 +128,7 @@ fn the_designs_are_near_what_austerecaches_authors_measured() {
     let trace = traces.join("public/austere-synthetic/syn-rw7to3-dup50.txt.zst");
     let words = ["compare", "--flash", "1024c", "--lba-entries", "4096", "--mode", "write-through"];
     let mut command = sim(&words);
+    command.args(["--accounting", "paper"]);
     command.args(["--design", "d-lru,d-arc,austere,austere:compress=off", "--trace"]).arg(trace);
     let list = json(&mut command);
     // Read hits in percent, points by which ours may differ, and megabytes (10^6) of data written.
@@ -212,7 +214,8 @@ fn content_is_put_together_or_made_up_as_it_is_asked_for() {
     let large = json(sim(&["run", "--design", "d-lru", "--flash", "50%", "--chunk", "32K", "--trace"]).arg(&trace));
     assert_eq!((&large["chunk_bytes"], &large["requests"]), (&32_768.into(), &20_000.into()));
     let ids = ids(&scratch);
-    let words = ["run", "--design", "austere", "--flash", "256c", "--format", "block-ids", "--content"];
+    let words =
+        ["run", "--design", "austere", "--flash", "256c", "--format", "block-ids", "--chunk", "16K", "--content"];
     let made = json(sim(&words).args(["dup=0.9,compress=3,seed=7", "--trace"]).arg(&ids));
     assert_eq!(made["content"], "made_up");
     assert!(number(&made, "dedup_ratio") > 1.5 && number(&made, "compression_ratio") > 2.0, "{made}");
@@ -271,7 +274,7 @@ fn a_sweep_goes_on_where_it_was_cut_off() {
     let trace = zipf(&scratch);
     let file = scratch.path("it.sweep");
     let sweep = |flash: &str| {
-        let mut command = sim(&["sweep", "--design", "lru,austere", "--flash", flash, "--ram", "64K,1M", "--trace"]);
+        let mut command = sim(&["sweep", "--design", "lru,austere", "--flash", flash, "--ram", "512K,1M", "--trace"]);
         command.arg(&trace).arg("-o").arg(&file);
         command
     };
@@ -311,14 +314,15 @@ fn a_sweep_goes_along_sizes_budgets_and_options() {
     let trace = zipf(&scratch);
     let (file, plot) = (scratch.path("it.sweep"), scratch.path("it.svg"));
     let mut command = sim(&["sweep", "--design", "lru,austere", "--flash", "8M", "--vary", "subchunk=1K,2K,4K"]);
+    command.args(["--accounting", "paper"]);
     command.args(["--vary", "mode=write-back,write-through", "--threads", "2", "--metric", "flash_bytes_written"]);
     let list = json(command.arg("--trace").arg(&trace).arg("-o").arg(&file).arg("--plot").arg(&plot));
     let names: Vec<String> =
         rows(&list).iter().map(|row| format!("{} {}", row["setup"], row["mode"]).replace('"', "")).collect();
     // A parameter that a design does not have makes no replay of its own.
     assert_eq!(names.len(), 2 + 6, "{names:?}");
-    assert!(names.contains(&"lru write-back".to_owned()), "{names:?}");
-    assert!(names.contains(&"austere:subchunk=4K write-through".to_owned()), "{names:?}");
+    assert!(names.contains(&"lru:accounting=paper write-back".to_owned()), "{names:?}");
+    assert!(names.contains(&"austere:subchunk=4K:accounting=paper write-through".to_owned()), "{names:?}");
     let svg = fs::read_to_string(plot).expect("a chart");
     for words in ["Data written to flash by subchunk size", "Subchunk size (KiB)", "austere:mode=write-back"] {
         assert!(svg.contains(words), "{words}: {svg}");
@@ -391,11 +395,22 @@ fn what_cannot_be_is_refused_with_what_could() {
             2,
             &["arc", "no deduplication", "take d-lru, d-arc, austere, nitro, cd-arc"],
         ),
-        (&["--design", "austere", "--flash", "8M", "--subchunk", "3K"], 1, &["subchunks", "3072"]),
+        (&["--design", "austere", "--flash", "8M", "--subchunk", "1K"], 2, &["--subchunk", "--accounting paper"]),
+        (
+            &["--design", "austere", "--accounting", "paper", "--flash", "8M", "--subchunk", "3K"],
+            1,
+            &["subchunks", "3072"],
+        ),
+        (&["--design", "nitro", "--flash", "64M", "--accounting", "paper"], 2, &["--accounting", "take lru, arc"]),
         (&["--design", "nitro", "--flash", "64M", "--granularity", "extent", "--weu", "1M"], 1, &["--weu"]),
         (&["--design", "lru", "--flash", "100"], 1, &["lru: a flash of", "is too small;", "is the least"]),
         (&["--design", "lru", "--flash", "0.0001%"], 1, &["lru: a flash of", "is too small;", "is the least"]),
-        (&["--design", "austere", "--flash", "2c"], 1, &["austere: 2 data chunks are too few", "64 are the least"]),
+        (
+            &["--design", "austere", "--accounting", "paper", "--flash", "2c"],
+            1,
+            &["austere: 2 data chunks are too few", "64 are the least"],
+        ),
+        (&["--design", "lru", "--flash", "2c"], 1, &["lru: 2 data chunks are too few", "3 are the least"]),
         (&["--design", "nitro", "--flash", "1M"], 1, &["nitro: a flash of 1M is too small; 16M is the least"]),
         (&["--design", "nitro", "--flash", "100c"], 1, &["WEUs", "513 are the least"]),
         (
@@ -414,7 +429,7 @@ fn what_cannot_be_is_refused_with_what_could() {
             &["RAM budget of 100 bytes is too small", "is the least"],
         ),
         (
-            &["--design", "d-arc", "--flash", "64M", "--lba-entries", "9"],
+            &["--design", "d-arc", "--accounting", "paper", "--flash", "64M", "--lba-entries", "9"],
             1,
             &["d-arc: 9 metadata entries are too few", "the least"],
         ),
@@ -448,7 +463,7 @@ fn what_cannot_be_is_refused_with_what_could() {
     refused(&mut sweep(&["--flash", "1M", "--design", "lru", "--vary", "weu=1M"]), 2, &["--vary weu", "none of lru"]);
     refused(&mut sweep(&["--flash", "1M", "--vary", "subchunk=0"]), 2, &["subchunk"]);
     // If one of several caches is impossible, none is replayed.
-    let words = ["--flash", "100K", "--design", "lru", "--vary", "chunk=8K,128K"];
+    let words = ["--flash", "100K", "--design", "lru", "--accounting", "paper", "--vary", "chunk=8K,128K"];
     refused(&mut sweep(&words), 1, &["lru", "is too small; 135168 bytes is the least"]);
     assert!(!file.exists(), "nothing is left");
     refused(&mut sim(&["sweep", "--flash", "1M", "--trace", "x"]), 2, &["--output"]);
@@ -499,7 +514,7 @@ fn a_bad_trace_is_refused_with_file_and_line_or_passed_over() {
 #[test]
 fn the_designs_are_named_with_their_options() {
     let page = run(&mut sim(&["designs"]));
-    for words in ["lru ", "arc ", "d-lru ", "d-arc ", "austere ", "nitro ", "options: compress, subchunk"] {
+    for words in ["lru ", "arc ", "d-lru ", "d-arc ", "austere ", "nitro ", "with --accounting paper: subchunk"] {
         assert!(page.contains(words), "{words}: {page}");
     }
     for command in ["run", "compare", "sweep"] {

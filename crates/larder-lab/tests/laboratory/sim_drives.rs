@@ -71,7 +71,7 @@ fn drives_side_by_side_have_equal_blocks() {
     // whose blocks must fit its units.
     let of_chunks = ["--design", "lru,d-lru,austere,nitro", "--ssd", "tlc-nvme", "--ftl", "page,caftl"];
     let of_units = ["--design", "lru,nitro", "--ssd", "tlc-nvme:capacity=24G", "--ftl", "page-trim,weu"];
-    for (flash, words) in [("3600c", &of_chunks[..]), ("24M", &of_units)] {
+    for (flash, words) in [("6000c", &of_chunks[..]), ("24M", &of_units)] {
         let alone = |design: &str, layer: &str| {
             let mut command = sim(&["run", "--design", design, "--flash", flash, "--trace"]);
             let said = run(command.arg(&trace).args(["--ssd", words[3], "--ftl", layer, "--json"]));
@@ -202,7 +202,7 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
         (&["--ssd", "caftl:over_provisioning_percent=0"], "over_provisioning_percent is 0, but has to be at least "),
         (
             &["--design", "d-lru", "--ssd", "caftl", "--ftl", "flashtier"],
-            "write --orphans forget, or take another layer",
+            "write --accounting paper --orphans forget, or take another layer",
         ),
         (
             &["--ssd", "caftl:collection_threshold_percent=99"],

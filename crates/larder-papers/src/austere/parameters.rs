@@ -85,7 +85,7 @@ fn tables(title: &str, kib: &[u32], pairs: &[Vec<Replayed>]) -> Vec<Table> {
 /// MiB.
 fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
     let setup = AC_DC.setup(cache_chunks(HOMES_CHUNKS, FIG9_PERCENT, CHUNK_BYTES), CHUNK_BYTES)?;
-    let built = with_subchunk(setup, subchunk_kib).build(HOMES_CHUNKS)?;
+    let built = with_subchunk(setup, subchunk_kib).by_its_paper().build(HOMES_CHUNKS)?;
     Ok(built.cache.figures().index_ram_bytes as f64 / super::MIB)
 }
 

@@ -11,7 +11,7 @@ use larder_sim::{
     cache::WritePolicy,
     measure::Measures,
     report::plot::Scale,
-    setup::{FlashAmount, Options, Orphans, ReplayDesign, Setup},
+    setup::{Accounting, FlashAmount, Options, Orphans, ReplayDesign, Setup},
 };
 
 /// A design: the paper's name, ours, and the fate of its orphans.
@@ -56,7 +56,8 @@ fn tables(
     let mut setups = Vec::new();
     for (_, name, orphans) in designs {
         let design = ReplayDesign::named(name)?;
-        let asked = Options { orphans: Some(*orphans), ..Options::default() };
+        let accounting = Some(Accounting::Paper);
+        let asked = Options { orphans: Some(*orphans), accounting, ..Options::default() };
         for percent in percents {
             setups.push(Setup {
                 design,

@@ -1,16 +1,16 @@
 //! The designs that can be replayed: one line each.
 //!
 //! Role: a line has the facts that only a replay needs of a design. These are its place in tables
-//! of results, a few words for them, its options, and its sizing. The sizing is that of each paper.
-//! For a design over slots, the line names the type itself, because a replay calls it some millions
-//! of times a second. Name, constructor and sharing of content are those of the design's row in
-//! `larder-core`'s table.
+//! of results, a few words for them, its options, and its sizing. By default that is the engine's,
+//! and the cache is the [executor](crate::executor). The designs of papers with an accounting of
+//! their own have it as a variant, for which the line names the type itself. Name, constructor and
+//! sharing of content are those of the design's row in `larder-core`'s table.
 //!
 //! It does nothing but name them.
 
 use std::fmt;
 
-use super::{Built, OptionId, Setup, austere::build as austere_build, equal_slots, weu};
+use super::{Accounting, Built, OptionId, Setup, austere::build as austere_build, equal_slots, executed, weu};
 use larder_core::{
     NamedDesign, Over,
     arc::{self, Arc},
@@ -30,8 +30,14 @@ pub struct ReplayDesign {
     pub dedups: bool,
     /// The options that the design takes.
     pub options: &'static [OptionId],
-    pub(super) over: Over,
+    /// Those that it takes besides in its paper's accounting.
+    pub paper_options: &'static [OptionId],
+    /// The row of `larder-core`'s table.
+    pub(super) row: NamedDesign,
+    /// Sizes the cache as the engine does.
     pub(super) build: Build,
+    /// Sizes the cache of its paper's accounting, if there is one.
+    pub(super) build_paper: Option<Build>,
 }
 
 /// Sizes a cache and makes it.
@@ -49,37 +55,51 @@ const WEU: &[OptionId] = &[
 ];
 const CD_ARC: &[OptionId] =
     &[OptionId::Compress, OptionId::LbaEntries, OptionId::Ram, OptionId::Weu, OptionId::FpIndex];
-const AUSTERE: &[OptionId] = &[OptionId::Compress, OptionId::Subchunk, OptionId::LbaEntries, OptionId::Ram];
-const CACHEDEDUP: &[OptionId] = &[OptionId::LbaEntries, OptionId::Ram, OptionId::Orphans];
-const PLAIN: &[OptionId] = &[OptionId::Ram];
+const AUSTERE: &[OptionId] = &[OptionId::Compress, OptionId::Ram, OptionId::Accounting];
+const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
+const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
+const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
 /// All designs, baselines first.
 #[rustfmt::skip]
 pub static DESIGNS: &[ReplayDesign] = &[
-    replayed(lru::DESIGN, "least recently used; no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
-    replayed(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", PLAIN, |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
-    replayed(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP, equal_slots::d_lru),
-    replayed(d_arc::DESIGN, "CacheDedup's (FAST '16): deduplication, ARC", CACHEDEDUP, equal_slots::d_arc),
-    replayed(austere::DESIGN, "AustereCache (ATC '20): deduplication, compression, a small index", AUSTERE, austere_build),
+    of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
+    of_slots(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
+    of_slots(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP_PAPER, equal_slots::d_lru),
+    of_slots(d_arc::DESIGN, "CacheDedup's (FAST '16): deduplication, ARC", CACHEDEDUP_PAPER, equal_slots::d_arc),
+    ReplayDesign {
+        paper_options: AUSTERE_PAPER,
+        build_paper: Some(austere_build),
+        ..replayed(austere::DESIGN, "AustereCache (ATC '20): deduplication, compression, a small index", AUSTERE, executed::buckets)
+    },
     replayed(nitro::DESIGN, "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", WEU, weu::build),
     replayed(cd_arc::DESIGN, "CacheDedup's D-ARC with compression, over WEUs", CD_ARC, weu::build),
 ];
 
-const fn replayed(
-    design: NamedDesign,
+/// Returns a design over slots of one chunk, with its paper's sizing.
+const fn of_slots(
+    row: NamedDesign,
     about: &'static str,
-    options: &'static [OptionId],
-    build: Build,
+    paper_options: &'static [OptionId],
+    build_paper: Build,
 ) -> ReplayDesign {
-    let NamedDesign { name, over, .. } = design;
-    let dedups = match over {
+    ReplayDesign { paper_options, build_paper: Some(build_paper), ..replayed(row, about, SLOTS, executed::slots) }
+}
+
+const fn replayed(row: NamedDesign, about: &'static str, options: &'static [OptionId], build: Build) -> ReplayDesign {
+    let dedups = match row.over {
         Over::Slots(slots) => slots.dedup,
         Over::Weus(_) | Over::Buckets(_) => true,
     };
-    ReplayDesign { name, about, dedups, options, over, build }
+    ReplayDesign { name: row.name, about, dedups, options, paper_options: &[], row, build, build_paper: None }
 }
 
 impl ReplayDesign {
+    /// Returns whether it takes this option in this accounting.
+    pub fn takes(&self, id: OptionId, accounting: Accounting) -> bool {
+        self.options.contains(&id) || accounting == Accounting::Paper && self.paper_options.contains(&id)
+    }
+
     /// Returns the design of this name.
     ///
     /// # Errors

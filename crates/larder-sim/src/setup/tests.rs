@@ -26,8 +26,10 @@ fn the_designs_that_are_replayed_are_those_of_the_table() {
 
 #[test]
 fn every_design_is_built_from_bytes_shares_and_chunks() {
-    for design in DESIGNS {
+    let accountings = DESIGNS.iter().flat_map(|design| [(design, false), (design, true)]);
+    for (design, by_paper) in accountings {
         let bytes = 64 << 20;
+        let setup = |name, flash| if by_paper { setup(name, flash).by_its_paper() } else { setup(name, flash) };
         let of_bytes = setup(design.name, FlashAmount::Bytes(bytes)).build(0).expect("bytes");
         let of_share = setup(design.name, FlashAmount::PercentOfWorkingSet(10.0)).build(163_840).expect("a share");
         let of_chunks = setup(design.name, FlashAmount::DataChunks(4000)).build(0).expect("chunks");
@@ -56,6 +58,7 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
         fp_index_percent: Some(50),
         granularity: Some(Granularity::Weu),
         orphans: Some(Orphans::Forget),
+        accounting: Some(Accounting::Paper),
         drive: None,
     };
     for design in DESIGNS {
@@ -72,15 +75,27 @@ fn an_option_goes_to_the_designs_that_have_it_and_is_refused_by_others() {
                 OptionId::FpIndex => one.fp_index_percent = all.fp_index_percent,
                 OptionId::Granularity => one.granularity = all.granularity,
                 OptionId::Orphans => one.orphans = all.orphans,
+                OptionId::Accounting => one.accounting = all.accounting,
             }
             assert_eq!(one.given().collect::<Vec<_>>(), [id]);
             let asked = Setup { options: one, ..bare };
             let has = design.options.contains(&id) || id == OptionId::Dedup && design.dedups;
             assert_eq!(asked.check().is_ok(), has, "{}", asked.label());
-            if !has {
+            if design.paper_options.contains(&id) {
+                let sentence = refusal(&asked);
+                assert!(sentence.contains(id.name()) && sentence.contains("--accounting paper"), "{sentence}");
+                assert!(asked.by_its_paper().check().is_ok(), "{sentence}");
+            } else if !has {
                 let sentence = refusal(&asked);
                 assert!(sentence.contains(design.name) && sentence.contains(id.name()), "{sentence}");
                 let (_, others) = sentence.split_once("or take ").expect("designs that have it");
+                let by_paper = others.strip_suffix(" with --accounting paper");
+                let asked = if by_paper.is_some() {
+                    Setup { options: Options { accounting: all.accounting, ..one }, ..asked }
+                } else {
+                    asked
+                };
+                let others = by_paper.unwrap_or(others);
                 for other in others.split(", ").map(|name| ReplayDesign::named(name).expect("a design")) {
                     assert!(Setup { design: other, ..asked }.check().is_ok(), "{sentence}");
                 }
@@ -113,17 +128,24 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
         }
     };
     for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
-        let bytes = least(&refusal(&setup(name, FlashAmount::Bytes(100))));
-        assert!(setup(name, FlashAmount::Bytes(bytes)).build(0).is_ok(), "{name}: {bytes} bytes");
-        assert!(setup(name, FlashAmount::Bytes(bytes - 1)).build(0).is_err(), "{name}: {bytes} bytes");
+        let of = |bytes| setup(name, FlashAmount::Bytes(bytes));
+        let bytes = least(&refusal(&of(100).by_its_paper()));
+        assert!(of(bytes).by_its_paper().build(0).is_ok(), "{name}: {bytes} bytes");
+        assert!(of(bytes - 1).by_its_paper().build(0).is_err(), "{name}: {bytes} bytes");
+        // The engine names a whole number of slots that does.
+        let bytes = least(&refusal(&of(100)));
+        assert!(of(bytes).build(0).is_ok() && of(bytes / 2).build(0).is_err(), "{name}: {bytes} bytes");
     }
     for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro", "cd-arc"] {
         let with_ram = |ram| Setup {
             options: Options { ram_bytes: Some(ram), ..Options::default() },
             ..setup(name, FlashAmount::Bytes(64 << 20))
         };
-        let ram = least(&refusal(&with_ram(10)));
-        assert!(with_ram(ram).build(0).is_ok() && with_ram(ram - 1).build(0).is_err(), "{name}: {ram} bytes of RAM");
+        for of in [|setup: Setup| setup, Setup::by_its_paper] {
+            let ram = least(&refusal(&of(with_ram(10))));
+            assert!(of(with_ram(ram)).build(0).is_ok(), "{name}: {ram} bytes of RAM");
+            assert!(of(with_ram(ram - 1)).build(0).is_err(), "{name}: {ram} bytes of RAM");
+        }
     }
     for name in ["lru", "arc", "d-lru", "d-arc", "austere", "nitro", "cd-arc"] {
         let sentence = refusal(&setup(name, FlashAmount::DataChunks(0)));
@@ -135,7 +157,8 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
         assert!(sentence.len() > 20, "{name}: {sentence}");
     }
     let entries = Options { lba_entries: Some(1000), ..Options::default() };
-    let refused = refusal(&Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) });
+    let d_arc = Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) };
+    let refused = refusal(&d_arc.by_its_paper());
     assert!(refused.contains("metadata entries"), "{refused}");
     assert!(
         refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("a flash of 1M is too small; 16M is the least")
@@ -162,10 +185,12 @@ fn a_weu_that_is_too_large_for_the_flash_is_named_with_its_range() {
 #[test]
 fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
     for name in ["lru", "arc", "d-lru", "d-arc", "austere"] {
-        for ram in [20_000, 100_000, 1_000_000] {
+        for (ram, by_paper) in [(20_000, true), (100_000, true), (1_000_000, true), (1 << 20, false)] {
             let options = Options { ram_bytes: Some(ram), ..Options::default() };
             let flash = FlashAmount::Bytes(1 << 30);
-            let built = Setup { options, policy: WritePolicy::Back, ..setup(name, flash) }.build(0).expect("built");
+            let setup = Setup { options, policy: WritePolicy::Back, ..setup(name, flash) };
+            let setup = if by_paper { setup.by_its_paper() } else { setup };
+            let built = setup.build(0).expect("built");
             assert!(built.data_bytes < 1 << 30, "{name} is smaller");
             let chunks = built.data_bytes / u64::from(CHUNK);
             let mut meter = Meter::new(built, CHUNK, 0);
@@ -191,7 +216,8 @@ fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
 fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
     for ram in [50_000, 1 << 20] {
         let options = Options { ram_bytes: Some(ram), ..Options::default() };
-        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) }.build(0).expect("built");
+        let setup = Setup { options, ..setup("austere", FlashAmount::Bytes(1 << 30)) };
+        let built = setup.by_its_paper().build(0).expect("built");
         let entries = 4 * built.data_bytes / u64::from(CHUNK);
         let mut meter = Meter::new(built, CHUNK, 0);
         let before = meter.cache().figures().index_ram_bytes;
@@ -211,7 +237,8 @@ fn large_counts_of_austere_take_what_the_budget_leaves_and_no_more() {
 fn a_budget_that_holds_the_indices_of_austere_takes_no_flash_away() {
     let with_ram = |ram_bytes| {
         let options = Options { ram_bytes, lba_entries: Some(100_000), ..Options::default() };
-        let built = Setup { options, ..setup("austere", FlashAmount::Bytes(128 << 20)) }.build(0).expect("built");
+        let setup = Setup { options, ..setup("austere", FlashAmount::Bytes(128 << 20)) };
+        let built = setup.by_its_paper().build(0).expect("built");
         (built.data_bytes, built.cache.figures().index_ram_bytes)
     };
     let (data_bytes, index_bytes) = with_ram(None);
@@ -259,7 +286,7 @@ fn labels_say_what_was_asked_for() {
     assert_eq!(FlashAmount::PercentOfWorkingSet(12.5).to_string(), "12.5%");
     let mut d_lru = setup("d-lru", FlashAmount::DataChunks(5000));
     d_lru.options.orphans = Some(Orphans::Forget);
-    assert_eq!(d_lru.label(), "d-lru:orphans=forget");
+    assert_eq!(d_lru.by_its_paper().label(), "d-lru:orphans=forget:accounting=paper");
 }
 
 /// The figure has one meaning for all designs; `docs/LAB.md` has it.

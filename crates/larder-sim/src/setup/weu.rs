@@ -1,6 +1,6 @@
 //! Sizes of the designs in WEUs.
 //!
-//! [`sizing`](crate::weu::sizing) divides the flash. A RAM budget is met with fewer mappings and
+//! [`sizing`](crate::executor::sizing) divides the flash. A RAM budget is met with fewer mappings and
 //! fingerprints.
 //!
 //! It does not pack WEUs.
@@ -8,8 +8,8 @@
 use super::{Built, Options, Setup};
 use crate::{
     cache::WritePolicy,
-    weu::{
-        WeuCache, WeuOptions,
+    executor::{
+        Executor, ExecutorOptions,
         sizing::{Granularity, WeuSizing},
     },
 };
@@ -46,7 +46,7 @@ const FIXED_RAM_BYTES: u64 = 64 << 10;
 /// Beside Nitro's indices a design may have lists in RAM, for each mapping. It may have a history
 /// in checkpoints, too, of which a replay has no copy in RAM.
 pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, make }) = setup.design.over else {
+    let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, make }) = setup.design.row.over else {
         return Err(format!("the design {} has no WEUs", setup.design.name));
     };
     let lists_ram_bytes = index_bytes_max - (INDEX_BYTES_MAX + history_bytes_max);
@@ -62,13 +62,13 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let data_bytes = u64::from(sized.slot_count) * weu_bytes;
     let flash_bytes = match flash {
         FlashSize::Bytes(bytes) => bytes,
-        FlashSize::DataChunks(_) => data_bytes + metadata_bytes(&sized),
+        FlashSize::DataChunks(_) => data_bytes + metadata_bytes(&sized, history_bytes_max),
     };
-    let cache = WeuCache::new(make, sized)?;
+    let cache = Executor::new(make, sized)?;
     Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 
-fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<WeuOptions, String> {
+fn options(setup: &Setup, flash: FlashSize, history_bytes: u64) -> Result<ExecutorOptions, String> {
     let Options { dedup, compress, fp_index_percent, granularity, weu_bytes, lba_entries, .. } = setup.options;
     let is_extent = granularity == Some(Granularity::Extent);
     if is_extent && (compress == Some(true) || weu_bytes.is_some()) {
@@ -107,7 +107,7 @@ fn with_range_of_weu(sentence: String, asked: u32, sizing: WeuSizing) -> String 
 /// Reduces mappings and fingerprints until the indices fit `ram` bytes.
 ///
 /// All slots stay: with few mappings, the cache evicts WEUs early.
-fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOptions, String> {
+fn within(ram: u64, entry_ram_bytes: u64, options: ExecutorOptions) -> Result<ExecutorOptions, String> {
     let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
     let entries = ram.saturating_sub(fixed) / entry_ram_bytes;
     let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
@@ -115,7 +115,7 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
         let least = fixed + chunks * entry_ram_bytes;
         return Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)));
     }
-    Ok(WeuOptions {
+    Ok(ExecutorOptions {
         mappings_max: options.mappings_max.min(entries),
         fp_entries_max: options.fp_entries_max.min(entries),
         dirty_chunks_max: options.dirty_chunks_max.min(entries / DIRTY_SHARE as u64),
@@ -125,14 +125,14 @@ fn within(ram: u64, entry_ram_bytes: u64, options: WeuOptions) -> Result<WeuOpti
 }
 
 /// Returns the bytes of log and checkpoints.
-fn metadata_bytes(options: &WeuOptions) -> u64 {
+fn metadata_bytes(options: &ExecutorOptions, history_bytes: u64) -> u64 {
     let counts = CheckpointCounts {
         slots: u64::from(options.slot_count),
         mappings: options.mappings_max,
         fragments: 0,
         zero_ranges: 0,
         fingerprints: options.fp_entries_max,
-        design_pages: (options.mappings_max * options.history_bytes).div_ceil(DESIGN_PAGE_BYTES_MAX as u64),
+        design_pages: (options.mappings_max * history_bytes).div_ceil(DESIGN_PAGE_BYTES_MAX as u64),
     };
     2 * checkpoint_bytes_max(&counts) + options.log_bytes
 }

@@ -10,7 +10,7 @@ use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{CacheRequest, Content, WritePolicy},
     devices::{Device, DeviceAction, Requests, Waits},
-    setup::{DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
+    setup::{Accounting, DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
     tally::Tally,
     traffic::Traffic,
 };
@@ -35,6 +35,9 @@ fn setups(policy: WritePolicy, flash: FlashAmount) -> Vec<Setup> {
     for design in DESIGNS {
         let bare = Setup { design, chunk_bytes: CHUNK, flash, policy, options: Options::default() };
         all.push(bare);
+        if design.takes(OptionId::Accounting, Accounting::Engine) {
+            all.push(bare.by_its_paper());
+        }
         let has = |id| design.options.contains(&id);
         if has(OptionId::Compress) {
             let raw = Options { compress: Some(false), ..Options::default() };

@@ -14,8 +14,8 @@ use larder_core::{
 };
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
+    executor::{Executor, sizing::WeuSizing},
     slotted::SlottedCache,
-    weu::{WeuCache, sizing::WeuSizing},
 };
 use larder_trace::{FormatId, Record};
 
@@ -97,7 +97,7 @@ fn cd_arc_on_a_synthetic_trace() {
         lba_entries: Some(4096),
         ..WeuSizing::new(FlashSize::DataChunks(1024), CHUNK_BYTES, WritePolicy::Through)
     };
-    let mut cache = WeuCache::new(|config| Box::new(CdArc::new(config)), sizing.options().unwrap()).unwrap();
+    let mut cache = Executor::new(|config| Box::new(CdArc::new(config)), sizing.options().unwrap()).unwrap();
     let tally = replay_contents(&mut cache, &records, CHUNK_BYTES);
     let hits = 100.0 * tally.read_hit_ratio();
     let traffic = cache.traffic();

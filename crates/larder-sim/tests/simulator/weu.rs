@@ -7,14 +7,14 @@ use crate::common::{Rng, for_seeds};
 use larder_core::{Design, DesignConfig, Fingerprint, Lba, Lookup, cd_arc::CdArc, nitro::Nitro, packing::PackingRules};
 use larder_sim::{
     cache::{Content, ReplayCache, WritePolicy},
-    weu::{WeuCache, WeuOptions},
+    executor::{Executor, ExecutorOptions, StoreRules},
 };
 use std::collections::HashMap;
 
 const CHUNK_BYTES: u32 = 4096;
 
-fn options(policy: WritePolicy) -> WeuOptions {
-    WeuOptions {
+fn options(policy: WritePolicy) -> ExecutorOptions {
+    ExecutorOptions {
         chunk_bytes: CHUNK_BYTES,
         rules: PackingRules { weu_bytes: 64 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 },
         slot_count: 8,
@@ -26,13 +26,13 @@ fn options(policy: WritePolicy) -> WeuOptions {
         compress: true,
         dirty_chunks_max: 40,
         zero_ranges_max: 400,
-        history_bytes: 0,
+        store: StoreRules::weus(),
         commit_entries: 1,
     }
 }
 
-fn cache(options: WeuOptions) -> WeuCache {
-    WeuCache::new(nitro, options).expect("large enough")
+fn cache(options: ExecutorOptions) -> Executor {
+    Executor::new(nitro, options).expect("large enough")
 }
 
 fn nitro(config: DesignConfig) -> Box<dyn Design> {
@@ -53,7 +53,7 @@ fn content(number: u64) -> Content {
 
 /// A cache, the content of each record, and that of each chunk of the volume.
 struct World {
-    cache: WeuCache,
+    cache: Executor,
     records: HashMap<(u32, u32, u32), Fingerprint>,
     volume: HashMap<u64, u64>,
 }
@@ -127,7 +127,7 @@ fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
         options.fp_entries_max = [0, 20, 200][(seed / 3 % 3) as usize];
         options.zero_ranges_max = [400, 32][(seed / 9 % 2) as usize];
         let mut world = World {
-            cache: WeuCache::new(design, options).expect("large enough"),
+            cache: Executor::new(design, options).expect("large enough"),
             records: HashMap::new(),
             volume: HashMap::new(),
         };
@@ -158,7 +158,7 @@ fn a_hit_is_what_was_written_last(design: fn(DesignConfig) -> Box<dyn Design>) {
 fn a_write_into_a_trimmed_run_is_no_hit() {
     for design in [nitro, cd_arc] {
         for policy in [WritePolicy::Back, WritePolicy::Through] {
-            let mut cache = WeuCache::new(design, options(policy)).expect("large enough");
+            let mut cache = Executor::new(design, options(policy)).expect("large enough");
             cache.write(Lba(3), &content(3));
             cache.trim_run(Lba(0), 10);
             // Chunks that were cached before, and chunks that never were.
@@ -173,7 +173,7 @@ fn a_write_into_a_trimmed_run_is_no_hit() {
 }
 
 /// Returns entries that are in the log by now.
-fn logged(cache: &mut WeuCache, before: u64) -> u64 {
+fn logged(cache: &mut Executor, before: u64) -> u64 {
     cache.flush();
     // Sectors of so small a frame: a head, and an entry of 64 bytes each.
     let bytes = cache.traffic().flash_metadata_bytes_written - before;
@@ -183,14 +183,14 @@ fn logged(cache: &mut WeuCache, before: u64) -> u64 {
 #[test]
 fn trimmed_runs_are_destaged_by_address_and_logged() {
     for design in [nitro, cd_arc] {
-        let options = WeuOptions {
+        let options = ExecutorOptions {
             rules: PackingRules { sector_bytes: 64, ..options(WritePolicy::Back).rules },
             zero_ranges_max: 8,
             commit_entries: u64::MAX,
             ..options(WritePolicy::Back)
         };
-        let mut cache = WeuCache::new(design, options).expect("large enough");
-        let runs = |cache: &WeuCache| -> Vec<(u64, u64)> {
+        let mut cache = Executor::new(design, options).expect("large enough");
+        let runs = |cache: &Executor| -> Vec<(u64, u64)> {
             let next = |from: u64| cache.design().trimmed_from(Lba(from)).map(|run| (run.first.0, run.count));
             std::iter::successors(next(0), |&(first, count)| next(first + count)).collect()
         };
@@ -226,7 +226,7 @@ fn trimmed_runs_are_destaged_by_address_and_logged() {
 #[test]
 fn a_long_trim_is_destaged_in_turns() {
     // The engine decides 16,384 chunks at a time, and tells the origin of 16 MiB in a turn.
-    let mut cache = cache(WeuOptions { zero_ranges_max: 4, ..options(WritePolicy::Back) });
+    let mut cache = cache(ExecutorOptions { zero_ranges_max: 4, ..options(WritePolicy::Back) });
     cache.trim_run(Lba(0), 40_000);
     let counts = cache.design().dirty_counts();
     assert_eq!((counts.runs, counts.run_chunks), (2, 40_000 - 16_384));
@@ -235,7 +235,7 @@ fn a_long_trim_is_destaged_in_turns() {
 
 #[test]
 fn what_fits_is_read_once_and_stored_once() {
-    let mut cache = cache(WeuOptions { slot_count: 64, ..options(WritePolicy::Through) });
+    let mut cache = cache(ExecutorOptions { slot_count: 64, ..options(WritePolicy::Through) });
     for round in 0..3 {
         for lba in 0..300 {
             assert_eq!(cache.read(Lba(lba), &content(1 + lba / 3)), round > 0);
@@ -250,7 +250,7 @@ fn what_fits_is_read_once_and_stored_once() {
 
 #[test]
 fn raw_chunks_fill_a_segment_to_the_byte() {
-    let mut cache = cache(WeuOptions { compress: false, fp_entries_max: 0, ..options(WritePolicy::Back) });
+    let mut cache = cache(ExecutorOptions { compress: false, fp_entries_max: 0, ..options(WritePolicy::Back) });
     for lba in 0..3 {
         cache.write(Lba(lba), &content(1 + lba));
     }
@@ -279,7 +279,7 @@ fn variants_store_what_they_should() {
         (false, false, 10, 10 * 4096),
     ] {
         let fp_entries_max = if dedup { 200 } else { 0 };
-        let mut cache = cache(WeuOptions { compress, fp_entries_max, ..options(WritePolicy::Through) });
+        let mut cache = cache(ExecutorOptions { compress, fp_entries_max, ..options(WritePolicy::Through) });
         (0..10).for_each(|lba| assert!(!cache.read(Lba(lba), &content(1 + lba % 5))));
         (0..10).for_each(|lba| assert!(cache.read(Lba(lba), &content(1 + lba % 5))));
         let (traffic, figures) = (cache.traffic(), cache.figures());
@@ -296,7 +296,7 @@ fn variants_store_what_they_should() {
 /// and stays.
 #[test]
 fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
-    let mut cache = cache(WeuOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });
+    let mut cache = cache(ExecutorOptions { fp_entries_max: 2, ..options(WritePolicy::Through) });
     let mut stored = |lba: u64, number: u64| {
         let before = cache.traffic().chunks_stored;
         cache.read(Lba(lba), &content(number));
@@ -324,7 +324,7 @@ fn a_small_fp_index_forgets_contents_and_keeps_their_data() {
 /// themselves are in LRU order.
 #[test]
 fn weus_and_extents_are_replaced_in_lru_order() {
-    let raw = WeuOptions { compress: false, fp_entries_max: 0, slot_count: 3, ..options(WritePolicy::Through) };
+    let raw = ExecutorOptions { compress: false, fp_entries_max: 0, slot_count: 3, ..options(WritePolicy::Through) };
     // 64 KiB: a sector with the header, 14 chunks, and the rest for the table.
     let mut weus = cache(raw);
     (0..42).for_each(|lba| assert!(!weus.read(Lba(lba), &content(1 + lba))));
@@ -335,7 +335,7 @@ fn weus_and_extents_are_replaced_in_lru_order() {
     assert_eq!((weus.traffic().chunks_evicted, weus.traffic().chunks_stored), (14, 43));
 
     let rules = PackingRules { weu_bytes: CHUNK_BYTES, sector_bytes: 4096, header_bytes: 0, entry_bytes: 0 };
-    let mut extents = cache(WeuOptions { rules, slot_count: 42, ..raw });
+    let mut extents = cache(ExecutorOptions { rules, slot_count: 42, ..raw });
     (0..42).for_each(|lba| assert!(!extents.read(Lba(lba), &content(1 + lba))));
     assert!(extents.read(Lba(0), &content(1)), "the first is used");
     (42..45).for_each(|lba| assert!(!extents.read(Lba(lba), &content(1 + lba))));
@@ -345,10 +345,10 @@ fn weus_and_extents_are_replaced_in_lru_order() {
 
 #[test]
 fn what_is_too_small_is_refused_with_the_least() {
-    let refusal = |change: fn(&mut WeuOptions)| {
+    let refusal = |change: fn(&mut ExecutorOptions)| {
         let mut options = options(WritePolicy::Back);
         change(&mut options);
-        WeuCache::new(nitro, options).err().expect("refused")
+        Executor::new(nitro, options).err().expect("refused")
     };
     assert!(refusal(|options| options.slot_count = 2).contains("3 is the least"));
     assert!(refusal(|options| options.mappings_max = 15).contains("16 is the least"));
@@ -361,9 +361,9 @@ fn what_is_too_small_is_refused_with_the_least() {
 fn ghost_hits_are_misses_by_addresses_that_are_remembered() {
     for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
         // 200 addresses in T1 and T2, as many in B1 and B2; and room for 120 chunks.
-        let options = WeuOptions { compress: false, ..options(policy) };
-        let mut cache = WeuCache::new(cd_arc, options).expect("large enough");
-        let read = |cache: &mut WeuCache, lba| cache.read(Lba(lba), &content(1 + lba));
+        let options = ExecutorOptions { compress: false, ..options(policy) };
+        let mut cache = Executor::new(cd_arc, options).expect("large enough");
+        let read = |cache: &mut Executor, lba| cache.read(Lba(lba), &content(1 + lba));
         (0..150).for_each(|lba| assert!(!read(&mut cache, lba)));
         assert_eq!(cache.traffic().ghost_hits, 0, "each came for the first time");
         // 0 and 1 were replaced, and are in B1.

@@ -7,11 +7,11 @@ use larder_core::{DesignConfig, Lba, nitro::Nitro, slotted::FlashSize};
 use larder_format::{Layout, LayoutRequest, layout::ENTRIES_MIN};
 use larder_sim::{
     cache::{ReplayCache, WritePolicy},
-    replay::own_content,
-    weu::{
-        WeuCache, WeuOptions,
+    executor::{
+        Executor, ExecutorOptions,
         sizing::{Granularity, SECTOR_BYTES, WeuSizing},
     },
+    replay::own_content,
 };
 
 const MIB: u64 = 1 << 20;
@@ -24,12 +24,12 @@ fn raw(flash: FlashSize, granularity: Granularity) -> WeuSizing {
     WeuSizing { compress: false, granularity, ..sizing(flash) }
 }
 
-fn cache(options: WeuOptions) -> WeuCache {
-    WeuCache::new(|config: DesignConfig| Box::new(Nitro::new(config)), options).expect("what fits makes a cache")
+fn cache(options: ExecutorOptions) -> Executor {
+    Executor::new(|config: DesignConfig| Box::new(Nitro::new(config)), options).expect("what fits makes a cache")
 }
 
 /// Returns the number of chunks that hit again after `count` different ones were read once.
-fn kept(options: WeuOptions, count: u64) -> u64 {
+fn kept(options: ExecutorOptions, count: u64) -> u64 {
     let mut cache = cache(options);
     let content = |lba| own_content(Lba(lba), options.chunk_bytes);
     (0..count).for_each(|lba| {

@@ -320,7 +320,8 @@ fn what_waits_in_the_buffer_is_read_in_no_time() {
         let options = Options { drive: Some(DriveSetup::new(profile(), ftl)), ..Options::default() };
         let design = ReplayDesign::named("lru").expect("it is one");
         let flash = FlashAmount::Bytes(32 << 20);
-        let setup = Setup { design, chunk_bytes, flash, policy: WritePolicy::Through, options };
+        // Slots lie from the beginning of the drive on, and are written in place.
+        let setup = Setup { design, chunk_bytes, flash, policy: WritePolicy::Through, options }.by_its_paper();
         // The unit that has the first chunk is whole, and a part of it is written again.
         let chunks = (4 << 20) / u64::from(chunk_bytes);
         let requests: Vec<_> = (0..chunks).chain([0]).map(|lba| write(0, lba)).collect();

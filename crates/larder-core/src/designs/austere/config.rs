@@ -21,6 +21,16 @@ pub const SUBCHUNKS_PER_CHUNK: u32 = 4;
 /// Minimum subchunk of a cache on a device, in bytes: the unit that the device writes whole.
 pub const SUBCHUNK_BYTES_LEAST: u32 = 4096;
 
+/// A flash should have this many buckets, if they need not be too small for that.
+const BUCKETS_WANTED: u64 = 64;
+const BUCKET_SLOTS_LEAST: u64 = 16;
+
+/// Returns the slots of a bucket on a flash of so many slots. Small flashes have small buckets, or
+/// they would have few.
+pub fn bucket_slots_for(slots: u64) -> u32 {
+    (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_LEAST, BUCKET_SLOTS.into()) as u32
+}
+
 /// Returns the default bytes of a subchunk.
 ///
 /// That is the paper's share of a chunk, at least [`SUBCHUNK_BYTES_LEAST`]; without compression it

@@ -9,6 +9,7 @@
 //! It leaves out faults of a device, because later decisions depend on bytes.
 
 mod buckets;
+mod executed;
 mod logs;
 mod requests;
 mod slots;

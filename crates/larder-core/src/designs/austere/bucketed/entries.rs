@@ -21,7 +21,7 @@ use crate::{
     region::{ListChange, RegionEntry, RunMetadata},
     types::{Lba, SlotId},
 };
-use hashbrown::{HashMap, HashSet};
+use hashbrown::HashMap;
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
@@ -93,7 +93,7 @@ pub struct Entries {
     /// Changed entries that no writer has taken, in order of their change.
     changed: VecDeque<SlotId>,
     /// The same slots as a set.
-    is_changed: HashSet<SlotId>,
+    is_changed: BTreeSet<SlotId>,
     /// Held and early addresses.
     held: BTreeMap<Lba, HeldAddress>,
     /// Addresses among them that wait for a commit.
@@ -318,8 +318,9 @@ impl Entries {
         self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
             + lists * size_of::<RunMetadata>()
             + self.read.capacity() * size_of::<(u64, SlotId)>()
-            + (self.changed.capacity() + self.is_changed.capacity()) * size_of::<SlotId>()
+            + self.changed.capacity() * size_of::<SlotId>()
             // B-trees that are half full.
+            + 2 * self.is_changed.len() * size_of::<SlotId>()
             + 2 * self.held.len() * size_of::<(Lba, HeldAddress)>()
             + 2 * self.by_commit.len() * size_of::<(u64, Lba)>()
             + 2 * self.early.len() * size_of::<(SlotId, Lba)>()

@@ -1,4 +1,5 @@
-//! The division of a flash of a given size for a cache over WEUs: from a size to [`WeuOptions`].
+//! The division of a flash of a given size for a cache over WEUs: from a size to
+//! [`ExecutorOptions`].
 //!
 //! A flash in bytes is divided by [`Layout::plan`] and limited as the engine limits it. So a replay
 //! has the slots, the entries and the log that `larder create` would make of that flash. A flash in
@@ -11,12 +12,12 @@
 //! goes only into the log. Its frames are written when the entries of a whole WEU wait, or earlier
 //! for entries that must be durable before the origin changes. Extents are not compressed (§5.3).
 //!
-//! Invariants: the returned options make a [`WeuCache`](super::WeuCache). Sums do not overflow, for
+//! Invariants: the returned options make a [`Executor`](super::Executor). Sums do not overflow, for
 //! any sizes.
 //!
 //! It does not know the needs of a trace.
 
-use super::{SLOTS_MIN, WeuOptions};
+use super::{ExecutorOptions, SLOTS_MIN, StoreRules};
 use crate::cache::WritePolicy;
 use larder_core::{
     history::waiting_weus_bytes,
@@ -116,7 +117,7 @@ impl WeuSizing {
     ///
     /// # Errors
     /// One sentence with the cause, and the least that works.
-    pub fn options(&self) -> Result<WeuOptions, String> {
+    pub fn options(&self) -> Result<ExecutorOptions, String> {
         if self.fp_index_percent > 100 {
             return Err(format!("an FP index ratio of {} percent is not one of 0 to 100", self.fp_index_percent));
         }
@@ -143,7 +144,7 @@ impl WeuSizing {
     }
 
     /// Divides a flash as `larder create` would.
-    fn of_bytes(&self, flash_bytes: u64) -> Result<WeuOptions, String> {
+    fn of_bytes(&self, flash_bytes: u64) -> Result<ExecutorOptions, String> {
         // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at
         // different moments.
         let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
@@ -169,7 +170,7 @@ impl WeuSizing {
     }
 
     /// Makes WEUs for `chunks` uncompressed ones, rounded up to whole WEUs.
-    fn of_chunks(&self, chunks: u64) -> Result<WeuOptions, String> {
+    fn of_chunks(&self, chunks: u64) -> Result<ExecutorOptions, String> {
         if chunks > CHUNKS_OR_ENTRIES_MAX {
             return Err(format!("{chunks} data chunks are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
         }
@@ -201,7 +202,7 @@ impl WeuSizing {
     }
 
     /// Cuts the data area of `options` into slots of one chunk each.
-    fn cut(&self, options: WeuOptions) -> Result<WeuOptions, String> {
+    fn cut(&self, options: ExecutorOptions) -> Result<ExecutorOptions, String> {
         let slots = match self.flash {
             FlashSize::Bytes(_) => u64::from(options.slot_count) * u64::from(self.weu_bytes / self.chunk_bytes),
             FlashSize::DataChunks(chunks) => chunks,
@@ -218,9 +219,13 @@ impl WeuSizing {
         let entries = |slots: u32| CheckpointCounts { slots: slots.into(), ..CheckpointCounts::default() };
         let more = checkpoint_bytes_max(&entries(slot_count))
             .saturating_sub(checkpoint_bytes_max(&entries(options.slot_count)));
-        Ok(WeuOptions {
+        Ok(ExecutorOptions {
             rules,
             slot_count,
+            store: StoreRules {
+                evict_commit_entries: u64::from(self.weu_bytes / self.chunk_bytes),
+                ..StoreRules::weus()
+            },
             commit_entries: u64::from(self.weu_bytes / self.chunk_bytes),
             // A checkpoint names each slot.
             checkpoint_area_bytes: options.checkpoint_area_bytes + more,
@@ -235,7 +240,7 @@ impl WeuSizing {
         mappings_max: u64,
         fp_entries_max: u64,
         layout: &Layout,
-    ) -> WeuOptions {
+    ) -> ExecutorOptions {
         let data_chunks = u64::from(slot_count) * u64::from(self.weu_bytes / self.chunk_bytes);
         let most = CheckpointCounts {
             slots: slot_count.into(),
@@ -245,7 +250,7 @@ impl WeuSizing {
             fingerprints: fp_entries_max,
             design_pages: layout.design_pages_max,
         };
-        WeuOptions {
+        ExecutorOptions {
             chunk_bytes: self.chunk_bytes,
             rules,
             slot_count,
@@ -258,7 +263,7 @@ impl WeuSizing {
             compress: self.compress,
             dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),
             zero_ranges_max: layout.zero_ranges_max,
-            history_bytes: self.history_bytes,
+            store: StoreRules::weus(),
             commit_entries: 1,
         }
     }

@@ -16,13 +16,14 @@
 //!
 //! It does not count: `Traffic` is counted by the operations.
 
-use super::{WeuCache, WeuOptions, segments::index_of};
+use super::{Executor, ExecutorOptions, segments::index_of};
 use crate::{
     devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
 };
-use larder_core::{Fingerprint, Lba, Place, SlotId, StreamClass};
+use larder_core::{Fingerprint, Lba, Place, SlotId, StreamClass, region::METADATA_SLOT_BYTES};
 use larder_format::{
+    METADATA_ALIGN_BYTES,
     layout::{METADATA_OFFSET, SUPERBLOCK_OFFSETS},
     superblock::SUPERBLOCK_BYTES,
 };
@@ -34,6 +35,8 @@ pub(super) struct FlashRequests {
     checkpoint_area_bytes: u64,
     log_offset: u64,
     log_bytes: u64,
+    region_offset: u64,
+    metadata_block_bytes: u64,
     weu_offset: u64,
     weu_bytes: u64,
     chunk_bytes: u64,
@@ -46,15 +49,26 @@ pub(super) struct FlashRequests {
 }
 
 impl FlashRequests {
-    pub fn new(options: &WeuOptions) -> FlashRequests {
+    pub fn new(options: &ExecutorOptions) -> FlashRequests {
         let weu_bytes = u64::from(options.rules.weu_bytes.max(1));
         let log_offset = METADATA_OFFSET + 2 * options.checkpoint_area_bytes;
+        let region_offset = log_offset + options.log_bytes;
+        let metadata_block_bytes = options.store.metadata_block_bytes;
+        let region_bytes = match metadata_block_bytes {
+            0 => 0,
+            _ => {
+                let slots = u64::from(options.slot_count) * u64::from(METADATA_SLOT_BYTES);
+                slots.next_multiple_of(METADATA_ALIGN_BYTES)
+            }
+        };
         FlashRequests {
             gathering: Gathering::default(),
             checkpoint_area_bytes: options.checkpoint_area_bytes,
             log_offset,
             log_bytes: options.log_bytes,
-            weu_offset: (log_offset + options.log_bytes).next_multiple_of(weu_bytes),
+            region_offset,
+            metadata_block_bytes,
+            weu_offset: (region_offset + region_bytes).next_multiple_of(weu_bytes),
             weu_bytes,
             chunk_bytes: u64::from(options.chunk_bytes),
             log_at: 0,
@@ -72,6 +86,13 @@ impl FlashRequests {
     #[inline]
     pub fn for_whom(&mut self, waits: Waits) {
         self.gathering.for_whom(waits);
+    }
+
+    /// Sets the client that waits for the next requests, and returns the one before.
+    pub fn waits_for(&mut self, waits: Waits) -> Waits {
+        let before = self.gathering.waits();
+        self.gathering.for_whom(waits);
+        before
     }
 
     pub fn turn(&mut self, on: bool) {
@@ -135,12 +156,27 @@ impl FlashRequests {
         }
     }
 
-    /// Notes that a slot is full, or gets no more for another reason.
-    pub fn sealed(&mut self, slot: SlotId) {
+    /// Notes that the slots of so many bytes, from this one on, get no more.
+    pub fn sealed(&mut self, slot: SlotId, bytes: u32) {
         if self.is_on() {
             let start = self.slot_start(slot);
-            self.gathering.seal(start..start + self.weu_bytes);
+            self.gathering.seal(start..start + u64::from(bytes));
         }
+    }
+
+    /// Reads or writes the block of a metadata slot.
+    #[inline]
+    pub fn metadata_block(&mut self, action: DeviceAction, slot: SlotId) {
+        if self.is_on() {
+            self.note_metadata_block(action, slot);
+        }
+    }
+
+    #[cold]
+    fn note_metadata_block(&mut self, action: DeviceAction, slot: SlotId) {
+        let block = self.metadata_block_bytes.max(1);
+        let at = u64::from(slot.0) * u64::from(METADATA_SLOT_BYTES) / block * block;
+        self.gathering.add_metadata(action, self.region_offset + at, block);
     }
 
     /// Trims a slot.
@@ -222,7 +258,7 @@ impl FlashRequests {
     }
 }
 
-impl WeuCache {
+impl Executor {
     /// Reads a record from the flash, or from its segment if that is open still.
     #[inline]
     pub(super) fn count_record_read(&mut self, place: &Place) {
@@ -240,29 +276,14 @@ impl WeuCache {
     }
 
     /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
+    ///
+    /// A store of slots for one record chooses among records, and not among places.
     pub(super) fn advise(&mut self, bytes: &Range<u64>) {
+        if self.options.store.one_record {
+            return;
+        }
         let slots = self.asked.slots_in(bytes);
         let within = |slot: u64| slot.min(self.options.slot_count.into()) as u32;
         self.advised = within(slots.start)..within(slots.end);
-    }
-
-    /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
-    ///
-    /// An open WEU gets no more, if a segment of it is on flash.
-    pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) {
-        self.asked.for_whom(Waits::Nobody);
-        let slots = self.asked.slots_in(bytes);
-        for class in [StreamClass::Clean, StreamClass::Dirty] {
-            let open = self.open[index_of(class)].as_ref();
-            if open.is_some_and(|open| slots.contains(&u64::from(open.slot.0)) && open.packer.start() > 0) {
-                self.close_segment(class, true);
-            }
-        }
-        for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
-            // None if the slot is free: nothing maps into it.
-            if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
-                self.evict_dropped(victim.slot);
-            }
-        }
     }
 }

@@ -18,7 +18,7 @@
 //! It does not count the frames of the metadata log and the checkpoints, which depend on the time
 //! of the engine's committer.
 
-use super::{WeuCache, WeuOptions, segments::index_of};
+use super::{Executor, ExecutorOptions, StoreRules, segments::index_of};
 use crate::cache::WritePolicy;
 use entries::FollowedRegion;
 use larder_core::{
@@ -47,8 +47,6 @@ const NEVER: u64 = u64::MAX;
 
 /// The work under way.
 pub(super) struct Following {
-    /// True if each opened WEU is for one record.
-    one_record: bool,
     /// Number of the next segment that is closed, or metadata slot that changes.
     next_segment: u64,
     /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of
@@ -105,12 +103,12 @@ fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
     Ok(DesignLayout { chunk_bytes, slot_bytes, bucket_slots, chunk_count })
 }
 
-impl WeuCache {
+impl Executor {
     /// Makes the empty cache that a log begins with.
     ///
     /// # Errors
     /// One sentence: a figure that no such cache has, or one that was not empty.
-    pub fn opened(opened: &Opened) -> Result<WeuCache, String> {
+    pub fn opened(opened: &Opened) -> Result<Executor, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
         // First: if slots are of another kind, no size of theirs is right.
         let followed = followed(&opened.design)?;
@@ -138,13 +136,13 @@ impl WeuCache {
         let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
         let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
         let rules = PackingRules {
-            weu_bytes: if one_record { chunk_bytes } else { slot_bytes },
+            weu_bytes: slot_bytes,
             sector_bytes: within("the size of a sector", opened.sector_bytes, sector_bytes.0, sector_bytes.1)?,
             header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
             entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
         };
         let slot_count = within("the number of slots", opened.slot_count, 1, slots_max)?;
-        let options = WeuOptions {
+        let options = ExecutorOptions {
             chunk_bytes,
             rules,
             slot_count,
@@ -160,15 +158,18 @@ impl WeuCache {
             compress: true,
             dirty_chunks_max: NEVER,
             zero_ranges_max: NEVER,
-            history_bytes: 0,
+            store: match followed.over {
+                Over::Weus(_) => StoreRules::weus(),
+                Over::Slots(_) => StoreRules::slots(slot_count, true),
+                Over::Buckets(_) => StoreRules::buckets(slot_count, slot_bytes),
+            },
             commit_entries: NEVER,
         };
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
         let layout = layout_of(opened, &followed.over)?;
         let design = followed.make(config, &layout).map_err(|error| error.to_string())?;
-        let mut cache = WeuCache::over(|_| design, options)?;
+        let mut cache = Executor::deciding(design, options)?;
         cache.following = Some(Following {
-            one_record,
             next_segment: opened.first_segment,
             in_flight: Vec::new(),
             region: FollowedRegion::default(),
@@ -264,7 +265,7 @@ impl WeuCache {
                 if let Some(open) = &self.open[index_of(class)] {
                     return Err(format!("a WEU is open here already, slot {}", open.slot.0));
                 }
-                Ok(slot_or_none(self.open_weu(class, Some(wanted))))
+                Ok(slot_or_none(self.open_weu(class, wanted)))
             }
             Event::Commit { all } => {
                 self.close_for_commit(all);
@@ -285,7 +286,7 @@ impl WeuCache {
 
     /// Decides events of operations with several steps.
     fn decide_followed(&mut self, event: &Event) -> Result<Answer, String> {
-        let WeuCache { following: Some(following), design, .. } = self else {
+        let Executor { following: Some(following), design, .. } = self else {
             return Err("the cache follows no log".into());
         };
         match *event {
@@ -348,7 +349,7 @@ impl WeuCache {
                         lba.0
                     ));
                 }
-                design.reuse(&slots);
+                self.reuse(&slots);
                 Ok(Answer::Count(slots.len() as u64))
             }
             _ => Err("this event is none of such a cache".into()),
@@ -357,7 +358,7 @@ impl WeuCache {
 
     /// Decides the use of a hit, which the metadata slot as last written may have to confirm.
     fn decide_use(&mut self, lba: Lba) -> Result<Answer, String> {
-        let WeuCache { following, design, .. } = self;
+        let Executor { following, design, .. } = self;
         let confirmed = || {
             let slot = design.slot_of(lba)?;
             let entry = following.as_ref()?.region.read(slot)?;
@@ -390,7 +391,7 @@ impl WeuCache {
 
     /// Notes the metadata slots that the last decision changed: they are to be written.
     fn note_changed_entries(&mut self) {
-        let WeuCache { following: Some(following), design, .. } = self else { return };
+        let Executor { following: Some(following), design, .. } = self else { return };
         while let Some(entry) = design.next_changed_entry() {
             following.segment_closed(entry.place.slot, 0);
         }
@@ -417,7 +418,7 @@ impl WeuCache {
             Some(open) => format!("the record does not fit here, into slot {}", open.slot.0),
             None => "no WEU is open here that the record could go to".into(),
         })?;
-        if self.following.as_ref().is_some_and(|following| following.one_record) {
+        if self.options.store.one_record {
             // It is full, before the record is mapped.
             self.close_segment(class, true);
         }

@@ -10,7 +10,7 @@
 
 use std::ops::Range;
 
-use super::WeuCache;
+use super::Executor;
 use crate::devices::{DeviceAction, Waits};
 use larder_core::{Lba, Lookup, ranges::Run};
 
@@ -19,7 +19,7 @@ const DESTAGED_AT_ONCE: usize = 256;
 /// Bytes of a trimmed run that are destaged at once, as in the engine.
 const ZERO_BYTES_AT_ONCE: u64 = 16 << 20;
 
-impl WeuCache {
+impl Executor {
     /// Writes chunks to the origin, each with the sequence number of its dirty data.
     pub(super) fn destage(&mut self, dirty: impl Iterator<Item = (Lba, u64)>) {
         let mut any = false;
@@ -101,6 +101,14 @@ impl WeuCache {
         self.destaged_to = Lba(last.0 + 1);
         self.destage(chunks.into_iter());
         true
+    }
+
+    /// Destages the first dirty chunks by address; returns whether there were any.
+    pub(super) fn destage_first(&mut self) -> bool {
+        let chunks = self.design.dirty_from(Lba(0), DESTAGED_AT_ONCE);
+        let any = !chunks.is_empty();
+        self.destage(chunks.into_iter());
+        any
     }
 
     /// Tells the origin of a run, or of a piece of one.

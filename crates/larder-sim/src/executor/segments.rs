@@ -1,16 +1,20 @@
-//! Open WEUs under replay: records are placed, segments closed, and counted as flash.
+//! Open slots under replay: records are placed, segments closed, and counted as flash.
 //!
 //! Invariants: `larder_core::packing` places a record; a closed segment gets no more.
 //!
 //! It does not decide the time of a commit, or the WEU that goes.
 
-use super::WeuCache;
-use larder_core::{Decider, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker};
+use super::Executor;
+use larder_core::{
+    Decider, Fingerprint, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker,
+};
 
 /// A WEU that is being filled.
 pub(super) struct OpenWeu {
     pub slot: SlotId,
     pub generation: u32,
+    /// Bytes of the slots that were opened.
+    pub bytes: u32,
     pub packer: SegmentPacker,
     /// Mappings that are logged when the segment is written.
     pub awaiting: u64,
@@ -29,7 +33,7 @@ pub(super) fn class_of(dirty: bool) -> StreamClass {
     if dirty { StreamClass::Dirty } else { StreamClass::Clean }
 }
 
-impl WeuCache {
+impl Executor {
     /// Returns the class of the open segment that `place` is in.
     pub(super) fn open_class_of(&self, place: &Place) -> Option<StreamClass> {
         let holds = |class: &StreamClass| {
@@ -40,14 +44,35 @@ impl WeuCache {
         [StreamClass::Clean, StreamClass::Dirty].into_iter().find(holds)
     }
 
-    /// Appends a record, and returns its place. `None` if it has no slot: a cache of too few WEUs.
-    pub(super) fn store(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
+    /// Appends a record with content `fingerprint`, and returns its place. `None` if it has no
+    /// slot: a cache of too few.
+    ///
+    /// A record that fills its slots is closed, before it is mapped.
+    pub(super) fn store(
+        &mut self,
+        wanted: &Wanted,
+        stored: Stored,
+        class: StreamClass,
+        fingerprint: Fingerprint,
+    ) -> Option<Place> {
         loop {
             if let Some(place) = self.append(stored, class) {
+                self.asked.appended(class, &place, fingerprint);
+                if class == StreamClass::Dirty && self.dirty.is_on() {
+                    // The drive learns of dirty data before it comes.
+                    let bytes = self.asked.bytes_of(&place);
+                    self.asked.tell_dirty(&mut self.dirty, wanted.lba, Some(bytes));
+                }
+                if self.options.store.one_record {
+                    self.close_segment(class, true);
+                }
                 return Some(place);
             }
             self.close_segment(class, true);
-            if self.open_weu(class, None).is_none() && !self.evict() {
+            let has_slot = self.open_weu(class, wanted).is_some()
+                || self.reuse_freed(wanted.lba)
+                || self.evict_some(self.options.store.evicted_at_once);
+            if !has_slot {
                 return None;
             }
         }
@@ -66,18 +91,16 @@ impl WeuCache {
 
     /// Opens a WEU for a class that has none; `None` if no slot is free, or none for the wanted
     /// record.
-    pub(super) fn open_weu(&mut self, class: StreamClass, wanted: Option<&Wanted>) -> Option<SlotId> {
-        let open = |design: &mut Decider| match wanted {
-            Some(wanted) => design.open_slot_for(class, wanted),
-            None => design.open_slot(class),
-        };
+    pub(super) fn open_weu(&mut self, class: StreamClass, wanted: &Wanted) -> Option<SlotId> {
+        let open = |design: &mut Decider| design.open_slot_for(class, wanted);
         let mut opened = open(&mut self.design);
         if opened.is_none() && self.release_dropped() {
             opened = open(&mut self.design);
         }
         let (slot, generation) = opened?;
-        let packer = SegmentPacker::new(self.options.rules);
-        self.open[index_of(class)] = Some(OpenWeu { slot, generation, packer, awaiting: 0, holds_dirty: false });
+        let rules = self.options.rules_for(wanted.stored_len);
+        let (bytes, packer) = (rules.weu_bytes, SegmentPacker::new(rules));
+        self.open[index_of(class)] = Some(OpenWeu { slot, generation, bytes, packer, awaiting: 0, holds_dirty: false });
         Some(slot)
     }
 
@@ -101,14 +124,16 @@ impl WeuCache {
         }
         let goes_on = open.packer.records() == 0 || open.packer.next_segment();
         if seal || !goes_on {
-            let slot = open.slot;
+            let (slot, bytes) = (open.slot, open.bytes);
             self.open[index_of(class)] = None;
             self.design.seal_slot(slot);
-            self.asked.sealed(slot);
+            if !self.options.store.one_record {
+                self.asked.sealed(slot, bytes);
+            }
         }
         // These entries have no waiter; the engine's timer commits them about as often as WEUs
         // fill.
-        if class == StreamClass::Clean {
+        if class == StreamClass::Clean && !self.options.store.one_record {
             self.commit_if_many();
         }
     }

@@ -1,0 +1,67 @@
+//! The metadata log under replay: frames, and checkpoints when the log is half full.
+//!
+//! Entries are counted as they wait. A commit has them in frames as large as the engine's. A
+//! metadata slot names a new address once the log has its mapping.
+//!
+//! Invariants: after a commit no entry waits.
+//!
+//! It does not keep the entries.
+
+use super::{Executor, FRAME_ENTRIES_MAX, LOG_USED_PERCENT};
+use larder_core::history::{self, PAGE_BYTES};
+use larder_format::{
+    CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
+    superblock::SUPERBLOCK_BYTES,
+};
+
+/// Addresses that wait for the log before metadata slots name them, from which on it is committed.
+const HELD_MAX: usize = 2048;
+
+impl Executor {
+    pub(super) fn commit_if_many(&mut self) {
+        if self.pending >= self.options.commit_entries || self.design.held_entries() >= HELD_MAX {
+            self.commit();
+        }
+    }
+
+    /// Writes the waiting entries as frames of the log, and a checkpoint if one is due.
+    pub(super) fn commit(&mut self) {
+        while self.pending > 0 {
+            let entries = self.pending.min(FRAME_ENTRIES_MAX);
+            let bytes = frame_bytes_for(entries as usize, self.options.rules.sector_bytes) as u64;
+            self.pending -= entries;
+            self.log_used_bytes += bytes;
+            self.traffic.flash_metadata_bytes_written += bytes;
+            self.asked.frame(bytes);
+            if self.pending == 0 {
+                self.asked.flush_flash();
+            }
+        }
+        self.design.committed(self.next_seq);
+        self.write_changed_metadata();
+        if self.log_used_bytes * 100 >= self.options.log_bytes * LOG_USED_PERCENT {
+            self.log_used_bytes = 0;
+            self.write_checkpoint();
+        }
+    }
+
+    /// Writes a checkpoint, and the superblocks that name it.
+    fn write_checkpoint(&mut self) {
+        let history = history::whole(&mut self.design).len().div_ceil(PAGE_BYTES);
+        let stats = self.design.stats();
+        let is_bucketed = self.options.store.metadata_block_bytes > 0;
+        let counts = CheckpointCounts {
+            // Pages and the metadata region have those of buckets.
+            slots: if is_bucketed { 0 } else { self.options.slot_count.into() },
+            mappings: if is_bucketed { self.design.dirty_counts().chunks } else { stats.mapped_chunks },
+            fragments: 0,
+            zero_ranges: self.design.dirty_counts().runs,
+            fingerprints: if is_bucketed { 0 } else { stats.fp_index_entries },
+            design_pages: (self.design.page_count() + history) as u64,
+        };
+        let superblocks = (SUPERBLOCK_OFFSETS.len() * SUPERBLOCK_BYTES) as u64;
+        let bytes = checkpoint_bytes_max(&counts);
+        self.traffic.flash_metadata_bytes_written += bytes + superblocks;
+        self.asked.checkpoint(bytes);
+    }
+}
