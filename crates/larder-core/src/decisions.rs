@@ -10,15 +10,11 @@
 //! metadata slot and not its content. A replay knows the content: it has seen each change of the
 //! slot and the end of each write.
 //!
-//! [`text`] has both as lines of text.
-//!
 //! Invariants: an event names no place on flash except the metadata slot that is read; only answers
 //! do.
 //!
 //! It does not read or write files. Decisions after [`Event::Fault`] depend on bytes and cannot be
 //! replayed.
-
-pub mod text;
 
 use crate::{
     design::Wanted,

@@ -3,8 +3,7 @@
 //! The events are those that a simulator cannot know. An opening may give the cache a sink
 //! ([`Tuning::decisions`](crate::config::Tuning::decisions)). The sink gets each [`Event`] with its
 //! [`Answer`], under the lock of the state and with the decision itself. So their order is that of
-//! the decisions. `larder-sim` replays such a log; [`larder_core::decisions::text`] keeps it in a
-//! file.
+//! the decisions. A test follows such a log over the simulator's executor (`larder-follow`).
 //!
 //! For a chunk, the log has the fingerprint by the cache's own key, and the length as stored.
 //!

@@ -20,8 +20,8 @@
 //! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as
 //! flash from the moment that their segments are closed.
 //!
-//! [`follow`] has the same cache decide the events of an engine's log, in their order. `requests`
-//! has its device requests.
+//! Its steps are public, for a follower of an engine's log: it takes them in the order of the log's
+//! events. `requests` has the device requests.
 //!
 //! It does not prefetch, or make fragments: each request of a trace is a whole chunk; a log has
 //! them. It leaves out the engine's reserve of free WEUs, which only concurrency needs, and its
@@ -32,7 +32,6 @@ use crate::{
     dirty::DirtyChunks,
     traffic::Traffic,
 };
-use follow::Following;
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     decisions::Stored,
@@ -51,7 +50,6 @@ pub use store::StoreRules;
 mod destage;
 mod drops;
 mod evict;
-pub mod follow;
 mod log;
 mod region;
 mod replayed;
@@ -141,8 +139,8 @@ pub struct Executor {
     region: MetadataRegion,
     /// Regions of addresses beyond the largest volume, by their numbers.
     far_regions: HashMap<u64, u64>,
-    /// The work under way in a log that is followed.
-    following: Option<Following>,
+    /// Segments that were closed, with their slots and bytes, if they are kept.
+    closed: Option<Vec<(SlotId, u64)>>,
 }
 
 impl Executor {
@@ -194,7 +192,7 @@ impl Executor {
             addresses: HashMap::new(),
             region: MetadataRegion::default(),
             far_regions: HashMap::new(),
-            following: None,
+            closed: None,
         })
     }
 
@@ -207,6 +205,21 @@ impl Executor {
     /// Returns the design with its ledger.
     pub fn design(&self) -> &Decider {
         &self.design
+    }
+
+    /// Returns the design, to change it.
+    pub fn design_mut(&mut self) -> &mut Decider {
+        &mut self.design
+    }
+
+    /// Returns the options.
+    pub fn options(&self) -> &ExecutorOptions {
+        &self.options
+    }
+
+    /// Gives the next mapping this number.
+    pub fn number_next(&mut self, seq: u64) {
+        self.next_seq = seq;
     }
 
     fn stored_bytes(&self, content: &Content) -> u32 {
@@ -244,7 +257,7 @@ impl Executor {
     }
 
     /// Maps `lba` to content that is known already, and returns its place.
-    fn map_known(&mut self, lba: Lba, fingerprint: &Fingerprint, dirty: bool) -> Option<Place> {
+    pub fn map_known(&mut self, lba: Lba, fingerprint: &Fingerprint, dirty: bool) -> Option<Place> {
         let place = self.known(fingerprint)?;
         self.traffic.chunks_deduplicated += 1;
         self.map(lba, NewMapping::Duplicate { place }, self.open_class_of(&place), dirty);
@@ -252,12 +265,12 @@ impl Executor {
     }
 
     /// Maps `lba` to a chunk that was stored for it.
-    fn map_stored(&mut self, lba: Lba, place: Place, fingerprint: Option<Fingerprint>, dirty: bool) {
+    pub fn map_stored(&mut self, lba: Lba, place: Place, fingerprint: Option<Fingerprint>, dirty: bool) {
         self.map(lba, NewMapping::Unique { place, fingerprint }, Some(class_of(dirty)), dirty);
     }
 
     /// Maps `lba` and logs it, with the open segment of class `class` if its record is in one.
-    fn map(&mut self, lba: Lba, new: NewMapping, class: Option<StreamClass>, dirty: bool) {
+    pub fn map(&mut self, lba: Lba, new: NewMapping, class: Option<StreamClass>, dirty: bool) {
         let seq = dirty.then_some(self.next_seq);
         self.next_seq += 1;
         self.design.map(lba, new, seq);
@@ -273,7 +286,8 @@ impl Executor {
         }
     }
 
-    fn known(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+    /// Returns the place of content that is stored.
+    pub fn known(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
         if self.options.fp_entries_max == 0 { None } else { self.design.find_duplicate(fingerprint) }
     }
 
@@ -281,7 +295,7 @@ impl Executor {
     ///
     /// A replaced address is mapped again if its content is stored still, unless that is
     /// `held_back`.
-    fn lookup(&mut self, lba: Lba, held_back: bool) -> Lookup {
+    pub fn look_up(&mut self, lba: Lba, held_back: bool) -> Lookup {
         let found = self.design.lookup(lba);
         if found != Lookup::Miss {
             return found;

@@ -14,7 +14,6 @@ pub mod austere;
 pub mod bound;
 pub mod cache;
 mod contents;
-pub mod decisions;
 pub mod devices;
 pub mod dirty;
 pub mod executor;

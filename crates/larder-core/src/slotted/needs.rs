@@ -1,5 +1,5 @@
-//! The needs of a design with equal slots, before it is made: bytes of RAM and of history, mappings,
-//! and the slots that a budget affords.
+//! The needs of a design with equal slots, before it is made: bytes of RAM and of history,
+//! mappings, and the slots that a budget affords.
 //!
 //! Engine and simulator divide a flash by them.
 //!

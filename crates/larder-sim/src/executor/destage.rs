@@ -39,7 +39,7 @@ impl Executor {
 
     /// Marks a chunk clean, since the origin has it as of `seq`. Returns false if it is still
     /// dirty.
-    pub(super) fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
+    pub fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
         let is_clean = self.design.mark_clean(lba, seq);
         self.tell_dirty(lba);
         self.pending += u64::from(is_clean);
@@ -112,7 +112,7 @@ impl Executor {
     }
 
     /// Tells the origin of a run, or of a piece of one.
-    pub(super) fn destage_run(&mut self, run: Run) {
+    pub fn destage_run(&mut self, run: Run) {
         self.asked.origin(DeviceAction::Trim, run.first, run.count);
         self.asked.flush_origin();
         self.design.mark_run_clean(&run);

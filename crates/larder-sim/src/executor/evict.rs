@@ -116,13 +116,13 @@ impl Executor {
     }
 
     /// Takes slots that were freed ahead.
-    pub(super) fn reuse(&mut self, slots: &[SlotId]) {
+    pub fn reuse(&mut self, slots: &[SlotId]) {
         self.design.reuse(slots);
         slots.iter().for_each(|&slot| self.count_gone(slot));
     }
 
     /// Evicts a victim, if it is clean; else spares it.
-    pub(super) fn end_victim(&mut self, slot: SlotId) -> bool {
+    pub fn end_victim(&mut self, slot: SlotId) -> bool {
         if self.design.evict(slot).is_none() {
             self.design.spare_victim(slot);
             return false;
@@ -141,7 +141,7 @@ impl Executor {
     }
 
     /// Frees a slot that was evicted.
-    pub(super) fn release(&mut self, slot: SlotId) {
+    pub fn release(&mut self, slot: SlotId) {
         self.design.release_slot(slot);
     }
 

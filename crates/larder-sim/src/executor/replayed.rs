@@ -47,7 +47,7 @@ impl ReplayCache for Executor {
             return true;
         }
         self.inform(Question::Address(lba));
-        let found = self.lookup(lba, false);
+        let found = self.look_up(lba, false);
         self.decided(lba, false);
         match found {
             Lookup::Chunk { place, .. } => {

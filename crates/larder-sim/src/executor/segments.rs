@@ -78,8 +78,29 @@ impl Executor {
         }
     }
 
+    /// Keeps the segments that are closed from now on, until they are taken.
+    pub fn keep_closed(&mut self) {
+        self.closed = Some(Vec::new());
+    }
+
+    /// Takes the segments that were closed: their slots, and their bytes.
+    pub fn take_closed(&mut self) -> Vec<(SlotId, u64)> {
+        self.closed.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Returns the open slot of a class.
+    pub fn open_slot_of(&self, class: StreamClass) -> Option<SlotId> {
+        self.open[index_of(class)].as_ref().map(|open| open.slot)
+    }
+
+    /// Returns whether a record would fit the open slot of its class.
+    pub fn would_fit(&self, stored: Stored, class: StreamClass) -> bool {
+        let open = self.open[index_of(class)].as_ref();
+        open.is_some_and(|open| open.packer.clone().place(stored.bytes, stored.raw).is_some())
+    }
+
     /// Appends a record to the open WEU of its class; `None` if there is none, or it is full.
-    pub(super) fn append(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
+    pub fn append(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
         let open = self.open[index_of(class)].as_mut()?;
         let offset = open.packer.place(stored.bytes, stored.raw)?;
         self.traffic.chunks_stored += 1;
@@ -91,7 +112,7 @@ impl Executor {
 
     /// Opens a WEU for a class that has none; `None` if no slot is free, or none for the wanted
     /// record.
-    pub(super) fn open_weu(&mut self, class: StreamClass, wanted: &Wanted) -> Option<SlotId> {
+    pub fn open_weu(&mut self, class: StreamClass, wanted: &Wanted) -> Option<SlotId> {
         let open = |design: &mut Decider| design.open_slot_for(class, wanted);
         let mut opened = open(&mut self.design);
         if opened.is_none() && self.release_dropped() {
@@ -107,7 +128,7 @@ impl Executor {
     /// Writes the open segment of a class.
     ///
     /// It seals the WEU if that has no room for another, or if `seal` says so.
-    pub(super) fn close_segment(&mut self, class: StreamClass, seal: bool) {
+    pub fn close_segment(&mut self, class: StreamClass, seal: bool) {
         let Some(open) = &mut self.open[index_of(class)] else { return };
         let rules = &self.options.rules;
         if open.packer.records() > 0 {
@@ -118,9 +139,7 @@ impl Executor {
             self.asked.segment(class, open.slot, open.packer.start(), bytes, metadata);
             self.pending += std::mem::take(&mut open.awaiting);
             open.holds_dirty = false;
-            if let Some(following) = &mut self.following {
-                following.segment_closed(open.slot, bytes);
-            }
+            self.closed.iter_mut().for_each(|closed| closed.push((open.slot, bytes)));
         }
         let goes_on = open.packer.records() == 0 || open.packer.next_segment();
         if seal || !goes_on {
@@ -139,7 +158,7 @@ impl Executor {
     }
 
     /// Writes the open segments that dirty mappings are in; with `all`, every one.
-    pub(super) fn close_for_commit(&mut self, all: bool) {
+    pub fn close_for_commit(&mut self, all: bool) {
         for class in [StreamClass::Clean, StreamClass::Dirty] {
             if self.open[index_of(class)].as_ref().is_some_and(|open| open.holds_dirty || all) {
                 self.close_segment(class, false);
@@ -148,7 +167,7 @@ impl Executor {
     }
 
     /// Seals the open WEUs, so that they may be evicted. Returns false if there was none.
-    pub(super) fn close_all(&mut self) -> bool {
+    pub fn close_all(&mut self) -> bool {
         let any = self.open.iter().any(Option::is_some);
         self.close_segment(StreamClass::Clean, true);
         self.close_segment(StreamClass::Dirty, true);

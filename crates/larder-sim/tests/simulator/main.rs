@@ -11,7 +11,6 @@ mod austere_safety;
 mod bound;
 #[path = "../common/mod.rs"]
 mod common;
-mod decisions;
 mod devices;
 mod drops;
 mod host;

@@ -50,6 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("larder-check", &["larder-format", "larder-device", "larder-core", "larder-codec", "larder-engine"]),
     ("larder-ssd", &["larder-types"]),
     ("larder-sim", &["larder-format", "larder-core", "larder-ssd", "larder-trace"]),
+    ("larder-follow", &["larder-format", "larder-core", "larder-sim"]),
     (
         "larder-papers",
         &[
@@ -85,6 +86,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "larder-core",
             "larder-codec",
             "larder-engine",
+            "larder-follow",
             "larder-trace",
             "larder-ssd",
             "larder-sim",
@@ -205,15 +207,18 @@ fn arrows_between_crates_are_those_of_the_design() {
 }
 
 /// Packages of the laboratory alone: the program that serves data links none of them.
-const OF_THE_LABORATORY: [&str; 6] = ["flate2", "larder-papers", "larder-sim", "larder-ssd", "lzma-rust2", "plotters"];
+const OF_THE_LABORATORY: [&str; 7] =
+    ["flate2", "larder-follow", "larder-papers", "larder-sim", "larder-ssd", "lzma-rust2", "plotters"];
 
 /// Cargo resolves the features, which the manifests alone do not show.
 #[test]
 fn the_program_that_serves_data_links_nothing_of_the_laboratory() {
     let tree = |package: &str| -> BTreeSet<String> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let words = ["tree", "--locked", "--offline", "--prefix", "none", "--package", package];
-        let out = Command::new(cargo).args(words).current_dir(root()).output().expect("cargo");
+        // Tests apart.
+        let edges = ["tree", "--edges", "normal,build"];
+        let words = ["--locked", "--offline", "--prefix", "none", "--package", package];
+        let out = Command::new(cargo).args(edges).args(words).current_dir(root()).output().expect("cargo");
         assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
         let named = String::from_utf8(out.stdout).expect("names");
         named.lines().filter_map(|line| line.split(' ').next()).map(str::to_owned).collect()
@@ -225,6 +230,7 @@ fn the_program_that_serves_data_links_nothing_of_the_laboratory() {
     let laboratory = tree("larder-lab");
     let has = |name: &&str| laboratory.contains(*name);
     assert!(["plotters", "lzma-rust2", "larder-ssd"].iter().all(has), "{laboratory:?}");
+    assert!(!has(&"larder-follow"), "the follower of logs is for tests alone: {laboratory:?}");
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! All designs: the engine logs its requests and the order of its decisions, and the simulator
-//! makes the same decisions by itself ([`larder_sim::decisions`]).
+//! makes the same decisions by itself ([`larder_follow`]).
 //!
 //! Each hit and miss, each place, each segment's length, and each evicted WEU is one line of the
 //! log. Both write as many bytes of segments and evictions after each request, or after each round
@@ -15,18 +15,18 @@ use super::{
     requests::{CHUNK, compressible, of_traces, packed_bytes_of, settled},
     written::Ledger,
 };
-use larder_core::decisions::text::{FIRST_LINE, line};
 use larder_device::{
     IoBuf, Runtime, SharedBuf, WriteFlags, ZeroFlags,
     rng::{Rng, mix64},
     sim::{Schedule, SimDevice, SimOptions, SimRuntime},
 };
 use larder_engine::{Cache, Compression, CreateOptions, Tuning, WriteMode, create, decision_log::DecisionLog, designs};
-use larder_format::StoreKind;
-use larder_sim::{
-    cache::{CacheRequest, Content},
-    decisions::{Decided, DecisionReplay, replay},
+use larder_follow::{
+    replay::{Decided, DecisionReplay, replay},
+    text::{FIRST_LINE, line},
 };
+use larder_format::StoreKind;
+use larder_sim::cache::{CacheRequest, Content};
 use parking_lot::Mutex;
 use std::{collections::BTreeSet, sync::Arc};
 

@@ -1,5 +1,5 @@
-//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the cache that replays
-//! traces.
+//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the executor that
+//! replays traces.
 //!
 //! Each event is decided here once more. If the log has the engine's answer, it must be the same.
 //!
@@ -7,11 +7,11 @@
 //!
 //! It does not follow a cache that was not empty when it was opened.
 
-use crate::executor::Executor;
-use larder_core::decisions::{
-    Answer, Event,
-    text::{FIRST_LINE, LINE_BYTES_MAX, parse},
+use crate::{
+    follow::Follower,
+    text::{FIRST_LINE, InWords, LINE_BYTES_MAX, parse},
 };
+use larder_core::decisions::{Answer, Event};
 use std::io::{BufRead, Read};
 
 /// The simulator's results.
@@ -36,7 +36,7 @@ pub struct Decided {
 /// A log that is replayed.
 #[derive(Default)]
 pub struct DecisionReplay {
-    cache: Option<Executor>,
+    cache: Option<Follower>,
     decided: Decided,
 }
 
@@ -48,7 +48,7 @@ impl DecisionReplay {
     pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
         let Some(cache) = &mut self.cache else {
             let Event::Opened(opened) = event else { return Err("a log begins with the opening of a cache".into()) };
-            self.cache = Some(Executor::opened(opened)?);
+            self.cache = Some(Follower::opened(opened)?);
             return Ok(Answer::Done);
         };
         let answer = cache.decide(event)?;
@@ -76,9 +76,10 @@ impl DecisionReplay {
     /// another one here.
     pub fn line(&mut self, number: u64, line: &str) -> Result<Answer, String> {
         let (event, noted) = parse(number, line)?;
-        let answer = self.decide(&event).map_err(|error| format!("line {number}: {error} (`{event}`)"))?;
+        let answer = self.decide(&event).map_err(|error| format!("line {number}: {error} (`{}`)", InWords(&event)))?;
         match noted {
             Some(noted) if noted != answer => {
+                let (event, noted, answer) = (InWords(&event), InWords(&noted), InWords(&answer));
                 Err(format!("line {number}: `{event}` is `{noted}` in the log, and `{answer}` here"))
             }
             _ => Ok(answer),

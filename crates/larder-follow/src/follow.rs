@@ -1,16 +1,13 @@
-//! The cache follows an engine's log: [`larder_core::decisions`].
+//! The executor of `larder-sim` follows an engine's log: [`larder_core::decisions`].
 //!
-//! The log has the events in their order, also the ends of operations. The cache decides on hits,
-//! duplicates, the places of records, and full WEUs. It also decides on the segments that a commit
-//! closes, the victims, and the chunks that are clean then. It does so by the code that replays
-//! traces. In a trace one step follows from the other at once. Here the engine's steps are events
-//! of their own. A WEU is full; the next is opened; a victim is chosen; it is evicted; its slot is
-//! free. A segment is closed; its write is over.
+//! The log has the events in their order, also the ends of operations. The executor decides on
+//! hits, duplicates, the places of records, and full WEUs. It also decides on the segments that a
+//! commit closes, the victims, and the chunks that are clean then. It does so by the steps that
+//! replay traces. In a trace one step follows from the other at once. Here the engine's steps are
+//! events of their own. A WEU is full; the next is opened; a victim is chosen; it is evicted; its
+//! slot is free. A segment is closed; its write is over. A read uses a hit.
 //!
-//! Designs with slots of one chunk are followed by the same code, as the engine runs them by its
-//! own. A WEU is one record then, which is closed when it is stored, with nothing around it. The
-//! same holds for designs with slots for parts of a chunk, of which a record takes some. The
-//! contents of their metadata slots are kept here as last written (`entries`).
+//! The contents of metadata slots are kept here as last written ([`entries`](crate::entries)).
 //!
 //! Invariants: no event panics, for any log. Any design of `larder-core`'s table is followed; they
 //! differ in the store beneath ([`Over`]).
@@ -18,11 +15,9 @@
 //! It does not count the frames of the metadata log and the checkpoints, which depend on the time
 //! of the engine's committer.
 
-use super::{Executor, ExecutorOptions, StoreRules, segments::index_of};
-use crate::cache::WritePolicy;
-use entries::FollowedRegion;
+use crate::entries::FollowedRegion;
 use larder_core::{
-    DESIGNS, DesignConfig, DesignLayout, Lba, Lookup, NamedDesign, NewMapping, Over, SlotId, StreamClass,
+    DESIGNS, DesignConfig, DesignLayout, Lba, Lookup, NamedDesign, NewMapping, Over, Place, SlotId, StreamClass,
     decisions::{Answer, Event, NewContent, Opened, Stored},
     design::Leaving,
     packing::PackingRules,
@@ -32,9 +27,11 @@ use larder_format::layout::{
     CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, CHUNKS_MAX, SECTOR_BYTES_MAX, SECTOR_BYTES_MIN, SUBCHUNK_BYTES_MIN,
     WEU_BYTES_MAX, WEU_BYTES_MIN,
 };
+use larder_sim::{
+    cache::WritePolicy,
+    executor::{Executor, ExecutorOptions, StoreRules},
+};
 use std::collections::VecDeque;
-
-mod entries;
 
 /// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
 const WEUS_MAX: u32 = 1 << 22;
@@ -45,8 +42,9 @@ const CHUNK_SLOTS_MAX: u32 = 1 << 24;
 /// The limit of log entries, which are not counted here.
 const NEVER: u64 = u64::MAX;
 
-/// The work under way.
-pub(super) struct Following {
+/// See the module.
+pub struct Follower {
+    steps: Executor,
     /// Number of the next segment that is closed, or metadata slot that changes.
     next_segment: u64,
     /// Segments whose write is not over, and metadata slots that changed: number, slot, bytes of
@@ -57,20 +55,6 @@ pub(super) struct Following {
     victims: VecDeque<SlotId>,
     /// Slots that were evicted, and are not free yet.
     evicted: VecDeque<SlotId>,
-}
-
-impl Following {
-    pub fn segment_closed(&mut self, slot: SlotId, bytes: u64) {
-        self.in_flight.push((self.next_segment, slot, bytes));
-        self.next_segment = self.next_segment.wrapping_add(1);
-    }
-
-    /// Returns the metadata slot with this number.
-    fn changed(&self, segment: u64) -> Result<SlotId, String> {
-        let is_it = |&&(number, _, bytes): &&(u64, SlotId, u64)| number == segment && bytes == 0;
-        let found = self.in_flight.iter().find(is_it).map(|&(_, slot, _)| slot);
-        found.ok_or_else(|| format!("no metadata slot of number {segment} has changed here and is not written"))
-    }
 }
 
 fn within<T: PartialOrd + std::fmt::Display>(what: &str, value: T, least: T, most: T) -> Result<T, String> {
@@ -103,12 +87,12 @@ fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
     Ok(DesignLayout { chunk_bytes, slot_bytes, bucket_slots, chunk_count })
 }
 
-impl Executor {
+impl Follower {
     /// Makes the empty cache that a log begins with.
     ///
     /// # Errors
     /// One sentence: a figure that no such cache has, or one that was not empty.
-    pub fn opened(opened: &Opened) -> Result<Executor, String> {
+    pub fn opened(opened: &Opened) -> Result<Follower, String> {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
         // First: if slots are of another kind, no size of theirs is right.
         let followed = followed(&opened.design)?;
@@ -152,31 +136,32 @@ impl Executor {
                 Over::Buckets(_) => slot_count.into(),
                 _ => fp_entries_max,
             },
+            store: match followed.over {
+                Over::Weus(_) => StoreRules::weus(),
+                Over::Slots(_) => StoreRules::slots(slot_count, true),
+                Over::Buckets(_) => StoreRules::buckets(slot_count, slot_bytes),
+            },
             log_bytes: 1 << 40,
             checkpoint_area_bytes: 0,
             policy: WritePolicy::Back,
             compress: true,
             dirty_chunks_max: NEVER,
             zero_ranges_max: NEVER,
-            store: match followed.over {
-                Over::Weus(_) => StoreRules::weus(),
-                Over::Slots(_) => StoreRules::slots(slot_count, true),
-                Over::Buckets(_) => StoreRules::buckets(slot_count, slot_bytes),
-            },
             commit_entries: NEVER,
         };
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
         let layout = layout_of(opened, &followed.over)?;
         let design = followed.make(config, &layout).map_err(|error| error.to_string())?;
-        let mut cache = Executor::deciding(design, options)?;
-        cache.following = Some(Following {
+        let mut steps = Executor::deciding(design, options)?;
+        steps.keep_closed();
+        Ok(Follower {
+            steps,
             next_segment: opened.first_segment,
             in_flight: Vec::new(),
             region: FollowedRegion::default(),
             victims: VecDeque::new(),
             evicted: VecDeque::new(),
-        });
-        Ok(cache)
+        })
     }
 
     /// Decides one event.
@@ -185,6 +170,13 @@ impl Executor {
     /// One sentence: the log contradicts the state here, or cannot be followed from there on. Then
     /// the cache is of no use any more.
     pub fn decide(&mut self, event: &Event) -> Result<Answer, String> {
+        let answer = self.decide_event(event);
+        self.note_closed();
+        answer
+    }
+
+    fn decide_event(&mut self, event: &Event) -> Result<Answer, String> {
+        let steps = &mut self.steps;
         match *event {
             Event::Opened(_) => Err("the cache is open already".into()),
             Event::Fault => {
@@ -192,16 +184,16 @@ impl Executor {
                     .into())
             }
             Event::Read { lba, first, end, held_back } => {
-                let found = self.lookup(lba, held_back);
+                let found = steps.look_up(lba, held_back);
                 Ok(match found {
                     Lookup::Fragment { sectors, .. } if !sectors.has_all(first.into(), end.into()) => Answer::Miss,
                     found => answer_of(&found),
                 })
             }
             Event::Use { lba } => self.decide_use(lba),
-            Event::Merge { lba, held_back } => Ok(answer_of(&self.lookup(lba, held_back))),
+            Event::Merge { lba, held_back } => Ok(answer_of(&steps.look_up(lba, held_back))),
             Event::Look { fingerprint } => {
-                Ok(self.known(&fingerprint).map_or(Answer::Miss, |place| Answer::Hit((&place).into())))
+                Ok(steps.known(&fingerprint).map_or(Answer::Miss, |place| Answer::Hit((&place).into())))
             }
             Event::Insert { lba, content, dirty } => {
                 let answer = self.decide_insert(lba, content, dirty)?;
@@ -211,32 +203,32 @@ impl Executor {
             Event::Fragment { lba, sectors, stored, seq } => {
                 self.begin_write(Some(seq))?;
                 let place = self.append_logged(stored, StreamClass::Dirty)?;
-                self.map(lba, NewMapping::Fragment { place, sectors }, Some(StreamClass::Dirty), true);
+                self.steps.map(lba, NewMapping::Fragment { place, sectors }, Some(StreamClass::Dirty), true);
                 self.note_changed_entries();
                 Ok(Answer::Stored((&place).into()))
             }
             Event::Change { first, count, again } => {
                 let end = end_of(first, count)?;
                 if again {
-                    (first.0..end).for_each(|lba| _ = self.design.suspend(Lba(lba)));
+                    (first.0..end).for_each(|lba| _ = steps.design_mut().suspend(Lba(lba)));
                 } else {
-                    self.design.unmap_each(first, count, Leaving::All);
+                    steps.design_mut().unmap_each(first, count, Leaving::All);
                 }
                 Ok(Answer::Done)
             }
             Event::Forget { lba } => {
-                self.design.unmap(lba);
+                steps.design_mut().unmap(lba);
                 Ok(Answer::Done)
             }
             Event::Trim { first, count, seq } => {
                 end_of(first, count)?;
-                self.design.trim(Run::new(first, count, seq));
+                steps.design_mut().trim(Run::new(first, count, seq));
                 Ok(Answer::Done)
             }
-            Event::Clean { lba, seq } => Ok(Answer::Count(self.mark_clean(lba, seq).into())),
+            Event::Clean { lba, seq } => Ok(Answer::Count(steps.mark_clean(lba, seq).into())),
             Event::CleanRun { first, count, seq } => {
                 end_of(first, count)?;
-                self.destage_run(Run::new(first, count, seq));
+                steps.destage_run(Run::new(first, count, seq));
                 Ok(Answer::Done)
             }
             _ => self.decide_slots(event),
@@ -245,40 +237,41 @@ impl Executor {
 
     /// Decides events of segments and slots.
     fn decide_slots(&mut self, event: &Event) -> Result<Answer, String> {
+        let steps = &mut self.steps;
         match *event {
             Event::Full { class, fingerprint, stored } => {
-                if fingerprint.is_some_and(|fingerprint| self.known(&fingerprint).is_some()) {
+                if fingerprint.is_some_and(|fingerprint| steps.known(&fingerprint).is_some()) {
                     return Err("the content is known here, so that nothing has to fit".into());
                 }
-                self.check_stored(stored)?;
-                let Some(open) = &self.open[index_of(class)] else {
+                check_stored(steps, stored)?;
+                let Some(slot) = steps.open_slot_of(class) else {
                     return Err("no WEU is open here that could be full".into());
                 };
-                if open.packer.clone().place(stored.bytes, stored.raw).is_some() {
-                    return Err(format!("the record fits here, into slot {}", open.slot.0));
+                if steps.would_fit(stored, class) {
+                    return Err(format!("the record fits here, into slot {}", slot.0));
                 }
-                self.close_segment(class, true);
+                steps.close_segment(class, true);
                 Ok(Answer::Done)
             }
             Event::Open { class, ref wanted } => {
-                within("the length of a record", wanted.stored_len, 1, self.options.chunk_bytes)?;
-                if let Some(open) = &self.open[index_of(class)] {
-                    return Err(format!("a WEU is open here already, slot {}", open.slot.0));
+                within("the length of a record", wanted.stored_len, 1, steps.options().chunk_bytes)?;
+                if let Some(slot) = steps.open_slot_of(class) {
+                    return Err(format!("a WEU is open here already, slot {}", slot.0));
                 }
-                Ok(slot_or_none(self.open_weu(class, wanted)))
+                Ok(slot_or_none(steps.open_weu(class, wanted)))
             }
             Event::Commit { all } => {
-                self.close_for_commit(all);
+                steps.close_for_commit(all);
                 Ok(Answer::Done)
             }
             Event::Seal => {
-                self.close_all();
+                steps.close_all();
                 Ok(Answer::Done)
             }
-            Event::Sweep => Ok(Answer::Count(self.design.sweep() as u64)),
+            Event::Sweep => Ok(Answer::Count(steps.design_mut().sweep() as u64)),
             Event::Drop { all, max } => {
                 let max = usize::try_from(max).unwrap_or(usize::MAX);
-                Ok(Answer::Count(self.design.drop_clean_zeroes(all, max).len() as u64))
+                Ok(Answer::Count(steps.design_mut().drop_clean_zeroes(all, max).len() as u64))
             }
             _ => self.decide_followed(event),
         }
@@ -286,70 +279,71 @@ impl Executor {
 
     /// Decides events of operations with several steps.
     fn decide_followed(&mut self, event: &Event) -> Result<Answer, String> {
-        let Executor { following: Some(following), design, .. } = self else {
-            return Err("the cache follows no log".into());
-        };
+        let Follower { steps, in_flight, region, victims, evicted, .. } = self;
         match *event {
             Event::Told { slot } => {
-                let entry = following.region.read(slot);
+                let entry = region.read(slot);
                 let answer = entry.as_ref().map_or(Answer::Miss, |entry| Answer::Hit((&entry.place).into()));
-                design.tell(slot, entry);
+                steps.design_mut().tell(slot, entry);
                 Ok(answer)
             }
             Event::Settled { lba, is_durable } => {
-                design.settle(lba, is_durable);
+                steps.design_mut().settle(lba, is_durable);
                 self.note_changed_entries();
                 Ok(Answer::Done)
             }
             Event::Committed { upto } => {
-                design.committed(upto);
+                steps.design_mut().committed(upto);
                 self.note_changed_entries();
                 Ok(Answer::Done)
             }
             Event::Taken { segment } => {
-                let slot = following.changed(segment)?;
-                let entry = design.entry_to_write(slot);
+                let is_it = |&&(number, _, bytes): &&(u64, SlotId, u64)| number == segment && bytes == 0;
+                let Some(&(_, slot, _)) = in_flight.iter().find(is_it) else {
+                    return Err(format!("no metadata slot of number {segment} has changed here and is not written"));
+                };
+                let entry = steps.design().entry_to_write(slot);
                 let taken = entry.as_ref().map(|_| slot);
-                following.region.take(segment, entry);
+                region.take(segment, entry);
                 Ok(slot_or_none(taken))
             }
             Event::Written { segment } => {
-                let at = following.in_flight.iter().position(|&(number, ..)| number == segment);
+                let at = in_flight.iter().position(|&(number, ..)| number == segment);
                 let Some(at) = at else { return Err(format!("no segment {segment} is closed here and not written")) };
-                if let Some(entry) = following.region.written(segment) {
-                    design.entry_written(&entry);
+                if let Some(entry) = region.written(segment) {
+                    steps.design_mut().entry_written(&entry);
                 }
-                Ok(Answer::Count(following.in_flight.swap_remove(at).2))
+                Ok(Answer::Count(in_flight.swap_remove(at).2))
             }
             Event::Choose => {
-                let is_busy = |slot| following.in_flight.iter().any(|&(_, busy, _)| busy == slot);
-                let victim = design.choose_victim(&mut { is_busy }).map(|victim| victim.slot);
-                following.victims.extend(victim);
+                let is_busy = |slot| in_flight.iter().any(|&(_, busy, _)| busy == slot);
+                let victim = steps.design_mut().choose_victim(&mut { is_busy }).map(|victim| victim.slot);
+                victims.extend(victim);
                 Ok(slot_or_none(victim))
             }
             Event::Evict => {
-                let victim = following.victims.pop_front().ok_or("no victim is chosen here")?;
-                let evicted = self.end_victim(victim).then_some(victim);
-                self.following.iter_mut().for_each(|following| following.evicted.extend(evicted));
-                Ok(slot_or_none(evicted))
+                let victim = victims.pop_front().ok_or("no victim is chosen here")?;
+                let gone = steps.end_victim(victim).then_some(victim);
+                evicted.extend(gone);
+                Ok(slot_or_none(gone))
             }
             Event::Release => {
-                let slot = following.evicted.pop_front().ok_or("no slot is evicted here and not free")?;
-                self.release(slot);
+                let slot = evicted.pop_front().ok_or("no slot is evicted here and not free")?;
+                steps.release(slot);
                 Ok(Answer::Slot(slot))
             }
             Event::Reuse { lba } => {
-                let slots = design.in_the_way(lba);
-                let is_going = |slot| following.victims.contains(slot) || following.evicted.contains(slot);
-                let is_busy = |slot| following.in_flight.iter().any(|(_, busy, _)| busy == slot);
-                let stays = |slot| is_going(slot) || is_busy(slot) || !design.dirty_in(*slot).is_empty();
+                let slots = steps.design().in_the_way(lba);
+                let is_going = |slot| victims.contains(slot) || evicted.contains(slot);
+                let is_busy = |slot| in_flight.iter().any(|(_, busy, _)| busy == slot);
+                let stays = |slot| is_going(slot) || is_busy(slot) || !steps.design().dirty_in(*slot).is_empty();
                 if slots.is_empty() || slots.iter().any(stays) {
                     return Err(format!(
                         "nothing that can go stands in the way of what chunk {} waits to store",
                         lba.0
                     ));
                 }
-                self.reuse(&slots);
+                steps.reuse(&slots);
                 Ok(Answer::Count(slots.len() as u64))
             }
             _ => Err("this event is none of such a cache".into()),
@@ -358,14 +352,13 @@ impl Executor {
 
     /// Decides the use of a hit, which the metadata slot as last written may have to confirm.
     fn decide_use(&mut self, lba: Lba) -> Result<Answer, String> {
-        let Executor { following, design, .. } = self;
+        let design = self.steps.design();
         let confirmed = || {
             let slot = design.slot_of(lba)?;
-            let entry = following.as_ref()?.region.read(slot)?;
-            design.hit_with(lba, slot, &entry)
+            design.hit_with(lba, slot, &*self.region.read(slot)?)
         };
         let hit = design.hit(lba).or_else(confirmed).ok_or("no read of this chunk hits here beside others")?;
-        self.design.used(&[hit.used]);
+        self.steps.design_mut().used(&[hit.used]);
         Ok(Answer::Slot(hit.used.slot))
     }
 
@@ -373,57 +366,70 @@ impl Executor {
         self.begin_write(dirty)?;
         let (fingerprint, stored) = match content {
             NewContent::Zero => {
-                self.map(lba, NewMapping::Zero, None, dirty.is_some());
+                self.steps.map(lba, NewMapping::Zero, None, dirty.is_some());
                 return Ok(Answer::Done);
             }
             NewContent::Chunk { fingerprint, stored } => (fingerprint, stored),
         };
-        if let Some(place) = fingerprint.and_then(|known| self.map_known(lba, &known, dirty.is_some())) {
+        if let Some(place) = fingerprint.and_then(|known| self.steps.map_known(lba, &known, dirty.is_some())) {
             return Ok(Answer::Hit((&place).into()));
         }
         let Some(stored) = stored else {
             return Err("the content is not known here, and the log does not say how long it is".into());
         };
-        let place = self.append_logged(stored, super::class_of(dirty.is_some()))?;
-        self.map_stored(lba, place, fingerprint, dirty.is_some());
+        let class = if dirty.is_some() { StreamClass::Dirty } else { StreamClass::Clean };
+        let place = self.append_logged(stored, class)?;
+        let fingerprint = fingerprint.filter(|_| self.steps.options().fp_entries_max > 0);
+        self.steps.map_stored(lba, place, fingerprint, dirty.is_some());
         Ok(Answer::Stored((&place).into()))
+    }
+
+    /// Numbers the segments that were closed.
+    fn note_closed(&mut self) {
+        for (slot, bytes) in self.steps.take_closed() {
+            self.note_in_flight(slot, bytes);
+        }
     }
 
     /// Notes the metadata slots that the last decision changed: they are to be written.
     fn note_changed_entries(&mut self) {
-        let Executor { following: Some(following), design, .. } = self else { return };
-        while let Some(entry) = design.next_changed_entry() {
-            following.segment_closed(entry.place.slot, 0);
+        self.note_closed();
+        while let Some(entry) = self.steps.design_mut().next_changed_entry() {
+            self.note_in_flight(entry.place.slot, 0);
         }
+    }
+
+    fn note_in_flight(&mut self, slot: SlotId, bytes: u64) {
+        self.in_flight.push((self.next_segment, slot, bytes));
+        self.next_segment = self.next_segment.wrapping_add(1);
     }
 
     /// Gives the write this number.
     fn begin_write(&mut self, seq: Option<u64>) -> Result<(), String> {
-        if let Some(seq) = seq {
-            self.next_seq = within("the number of a write", seq, 0, u64::MAX - 1)?;
-        } else {
-            // Clean mappings have none, and must not use them up.
-            self.next_seq = 0;
-        }
+        // Clean mappings have none, and must not use them up.
+        let seq = seq.map_or(Ok(0), |seq| within("the number of a write", seq, 0, u64::MAX - 1))?;
+        self.steps.number_next(seq);
         Ok(())
     }
 
-    fn check_stored(&self, stored: Stored) -> Result<(), String> {
-        within("the length of a record", stored.bytes, 1, self.options.chunk_bytes).map(|_| ())
-    }
-
-    fn append_logged(&mut self, stored: Stored, class: StreamClass) -> Result<larder_core::Place, String> {
-        self.check_stored(stored)?;
-        let place = self.append(stored, class).ok_or_else(|| match &self.open[index_of(class)] {
-            Some(open) => format!("the record does not fit here, into slot {}", open.slot.0),
+    fn append_logged(&mut self, stored: Stored, class: StreamClass) -> Result<Place, String> {
+        let steps = &mut self.steps;
+        check_stored(steps, stored)?;
+        let open = steps.open_slot_of(class);
+        let place = steps.append(stored, class).ok_or_else(|| match open {
+            Some(slot) => format!("the record does not fit here, into slot {}", slot.0),
             None => "no WEU is open here that the record could go to".into(),
         })?;
-        if self.options.store.one_record {
+        if steps.options().store.one_record {
             // It is full, before the record is mapped.
-            self.close_segment(class, true);
+            steps.close_segment(class, true);
         }
         Ok(place)
     }
+}
+
+fn check_stored(steps: &Executor, stored: Stored) -> Result<(), String> {
+    within("the length of a record", stored.bytes, 1, steps.options().chunk_bytes).map(|_| ())
 }
 
 fn answer_of(found: &Lookup) -> Answer {

@@ -47,10 +47,10 @@
 //!
 //! It does not split a file into lines.
 
-use super::{Answer, BucketLayout, Event, NewContent, Opened, Spot, Stored};
-use crate::{
+use larder_core::{
+    Fingerprint, Lba, SectorMap, SlotId, StreamClass,
+    decisions::{Answer, BucketLayout, Event, NewContent, Opened, Spot, Stored},
     design::Wanted,
-    types::{Fingerprint, Lba, SectorMap, SlotId, StreamClass},
 };
 use std::fmt::{Display, Formatter, Result as FmtResult};
 
@@ -61,6 +61,9 @@ pub const LINE_BYTES_MAX: usize = 512;
 
 /// The largest chunk number.
 const LBA_MAX: u64 = (1 << 40) - 1;
+
+/// An event, an answer or a part of one, in the words of a line.
+pub struct InWords<'a, T>(pub &'a T);
 
 /// Bytes as digits.
 struct Hex<'a>(&'a [u8]);
@@ -83,15 +86,15 @@ impl Display for Known<'_> {
     }
 }
 
-impl Display for Stored {
+impl Display for InWords<'_, Stored> {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
-        write!(f, "{} {}", if self.raw { "raw" } else { "packed" }, self.bytes)
+        write!(f, "{} {}", if self.0.raw { "raw" } else { "packed" }, self.0.bytes)
     }
 }
 
-impl Display for Spot {
+impl Display for InWords<'_, Spot> {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
-        write!(f, "{} {} {}", self.slot.0, self.offset, self.bytes)
+        write!(f, "{} {} {}", self.0.slot.0, self.0.offset, self.0.bytes)
     }
 }
 
@@ -102,10 +105,10 @@ fn class_name(class: StreamClass) -> &'static str {
     }
 }
 
-impl Display for Event {
+impl Display for InWords<'_, Event> {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
         let held = |held_back: &bool| if *held_back { " held-back" } else { "" };
-        match self {
+        match self.0 {
             Event::Opened(o) => {
                 write!(
                     f,
@@ -139,13 +142,13 @@ impl Display for Event {
                 match content {
                     NewContent::Zero => f.write_str("zero"),
                     NewContent::Chunk { fingerprint, stored: Some(stored) } => {
-                        write!(f, "{} {stored}", Known(fingerprint))
+                        write!(f, "{} {}", Known(fingerprint), InWords(stored))
                     }
                     NewContent::Chunk { fingerprint, stored: None } => write!(f, "{} known", Known(fingerprint)),
                 }
             }
             Event::Fragment { lba, sectors, stored, seq } => {
-                write!(f, "fragment {} {seq} {} {stored}", lba.0, Hex(&sectors.to_bytes()))
+                write!(f, "fragment {} {seq} {} {}", lba.0, Hex(&sectors.to_bytes()), InWords(stored))
             }
             Event::Change { first, count, again } => {
                 write!(f, "change {} {count} {}", first.0, if *again { "again" } else { "gone" })
@@ -153,7 +156,7 @@ impl Display for Event {
             Event::Forget { lba } => write!(f, "forget {}", lba.0),
             Event::Trim { first, count, seq } => write!(f, "trim {} {count} {seq}", first.0),
             Event::Full { class, fingerprint, stored } => {
-                write!(f, "full {} {} {stored}", class_name(*class), Known(fingerprint))
+                write!(f, "full {} {} {}", class_name(*class), Known(fingerprint), InWords(stored))
             }
             Event::Open { class, wanted: Wanted { lba, fingerprint, stored_len } } => {
                 write!(f, "open {} {} {} {stored_len}", class_name(*class), lba.0, Known(fingerprint))
@@ -180,14 +183,14 @@ impl Display for Event {
     }
 }
 
-impl Display for Answer {
+impl Display for InWords<'_, Answer> {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
-        match self {
+        match self.0 {
             Answer::Done => f.write_str("nothing"),
             Answer::Miss => f.write_str("miss"),
             Answer::Zero => f.write_str("zero"),
-            Answer::Hit(spot) => write!(f, "hit {spot}"),
-            Answer::Stored(spot) => write!(f, "stored {spot}"),
+            Answer::Hit(spot) => write!(f, "hit {}", InWords(spot)),
+            Answer::Stored(spot) => write!(f, "stored {}", InWords(spot)),
             Answer::Slot(slot) => write!(f, "slot {}", slot.0),
             Answer::NoSlot => f.write_str("none"),
             Answer::Count(count) => write!(f, "count {count}"),
@@ -198,8 +201,8 @@ impl Display for Answer {
 /// Formats an event and its answer as a line.
 pub fn line(event: &Event, answer: &Answer) -> String {
     match answer {
-        Answer::Done => event.to_string(),
-        answer => format!("{event} : {answer}"),
+        Answer::Done => InWords(event).to_string(),
+        answer => format!("{} : {}", InWords(event), InWords(answer)),
     }
 }
 
@@ -470,6 +473,7 @@ mod tests {
             "opened nitro 4096 2097152 4096 64 64 112 90000 57344 1 0".to_owned(),
             "opened austere 8192 4096 4096 0 0 240 2000 240 1 0 32 20000".into(),
             "read 17 0 8 : miss".into(),
+            "use 17 : slot 3".into(),
             "read 1099511627775 3 4 held-back : hit 3 64 1830".into(),
             "merge 17 : zero".into(),
             "merge 17 held-back".into(),

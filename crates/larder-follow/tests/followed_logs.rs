@@ -1,8 +1,10 @@
 //! Logs of decisions, worked out by hand: their outcome, and that a log with another answer is
 //! refused.
 
-use larder_core::decisions::text::LINE_BYTES_MAX;
-use larder_sim::decisions::{Decided, replay};
+use larder_follow::{
+    replay::{Decided, replay},
+    text::LINE_BYTES_MAX,
+};
 
 /// Chunks of 4 KiB in seven WEUs of 512 KiB; headers and entries of 64 bytes, sectors of 4 KiB.
 const OPENED: &str = "opened nitro 4096 524288 4096 64 64 7 2000 2000 5 0";
