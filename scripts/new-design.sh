@@ -86,7 +86,7 @@ add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod lru;" "pub mod f
 add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN,"
 add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
 add crates/larder-sim/src/setup/designs.rs "pub static DESIGNS" "];" \
-  "    replayed(larder_core::fifo::DESIGN, \"first in, first out; no data reduction\", SLOTS, executed::slots),"
+  "    replayed(larder_core::fifo::DESIGN, \"first in, first out; no data reduction\", &[OptionId::Ram], executed::slots),"
 add crates/larder-lab/tests/laboratory/designs_agree/logs.rs "decide_alike! {" "}" "    fifo_decides_alike: \"$name\","
 sed -i "s/^SLOT_DESIGNS ?= .*/& $name/" Makefile
 sed -i "s/^\(| 65 | 1 | design | .*[^ ]\) |\$/\1, $number $name |/" docs/FORMAT.md

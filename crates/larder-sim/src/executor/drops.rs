@@ -73,7 +73,10 @@ impl Executor {
                 }
             }
         }
-        self.design.forget_clean(&|slot| dropped.contains(&slot));
+        // Contents that metadata slots tell of are found without an address, too.
+        if dropped.iter().any(|slot| runs.binary_search_by_key(slot, |run| run.0).is_ok()) {
+            self.design.forget_clean(&|slot| dropped.binary_search(&slot).is_ok());
+        }
         self.commit_if_many();
     }
 }
