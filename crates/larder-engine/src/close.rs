@@ -174,8 +174,9 @@ impl Shared {
 
     fn wake_waiting(&self) {
         let signals = &self.signals;
+        self.room.call_all();
         for signal in [
-            &signals.room,
+            &signals.index_room,
             &signals.reserved,
             &signals.segments,
             &signals.destaged,
@@ -195,7 +196,7 @@ impl Shared {
             &signals.pace,
             &signals.checkpoint_wanted,
             &signals.checkpointed,
-            &signals.room,
+            &signals.index_room,
             &signals.inserted,
             &signals.prefetched,
         ] {

@@ -45,9 +45,10 @@ impl Shared {
             state.unflushed.clear();
             state.unlogged.clear();
         }
+        self.room.call_all();
         let signals = &self.signals;
         for signal in [
-            &signals.room,
+            &signals.index_room,
             &signals.segments,
             &signals.committed,
             &signals.commit_wanted,

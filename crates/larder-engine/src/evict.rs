@@ -46,6 +46,7 @@ impl Shared {
 
     /// Runs the evictor's task: keeps slots free and the index in bounds until the cache closes.
     pub(crate) async fn evictor(self: Arc<Self>) {
+        let mut called_at = Duration::ZERO;
         loop {
             let wanted = self.signals.evict_wanted.listen();
             if self.is_closing() {
@@ -53,10 +54,12 @@ impl Shared {
             }
             if self.state.lock().flash.is_failed() {
                 // No record is stored any more, so no slot has to go.
-                self.signals.room.notify();
+                self.signals.index_room.notify();
+                self.room.call_all();
                 wanted.await;
                 continue;
             }
+            self.call_now_and_then(&mut called_at);
             // Stale entries go first, because they cost no data. One shard a hold of the lock.
             let pieces = self.state.lock().design.export_pieces();
             for _ in 0..pieces {
@@ -74,13 +77,16 @@ impl Shared {
             };
             if short == 0 && !crowded && !is_freeing_due {
                 self.evictions.note(false);
-                self.signals.room.notify();
-                wanted.await;
+                self.signals.index_room.notify();
+                match self.room.is_awaited() {
+                    true => either(wanted, self.runtime.delay(PAUSE)).await,
+                    false => wanted.await,
+                }
                 continue;
             }
             let written = self.signals.segments.listen();
             let done = self.evict_batch(self.geometry.store.evict_at_once(short, crowded)).await;
-            self.signals.room.notify();
+            self.signals.index_room.notify();
             // Without a waiting task the evictor does not pause either: it does not look at the
             // same slots again.
             if done == 0 && (short > 0 || crowded) {
@@ -92,6 +98,17 @@ impl Shared {
             }
             // Sweeping one shard a batch keeps stale duplicates from piling up.
             self.state.lock().sweep();
+        }
+    }
+
+    /// Calls all records that wait for a slot, once in a [`PAUSE`].
+    ///
+    /// A slot that was freed ahead is of use when its last reader leaves, and no reader calls.
+    fn call_now_and_then(&self, called_at: &mut Duration) {
+        let now = self.runtime.now();
+        if now >= *called_at + PAUSE && self.room.is_awaited() {
+            *called_at = now;
+            self.room.call_all();
         }
     }
 
@@ -186,18 +203,19 @@ impl Shared {
         let freed = self.end_mappings(&victims);
         let ahead = self.free_ahead(&likely);
         drop(room);
-        self.evictions.note(!victims.is_empty() && freed.is_empty() && ahead == 0);
-        if freed.is_empty() && ahead == 0 {
+        self.evictions.note(!victims.is_empty() && freed.is_empty() && ahead.is_empty());
+        if freed.is_empty() && ahead.is_empty() {
             return 0;
         }
         // (3)
         if !self.commit_freed().await {
             return 0;
         }
+        ahead.iter().for_each(|&slot| self.room.freed(slot));
         for &slot in &freed {
             self.give_back(slot).await;
         }
-        freed.len() + ahead
+        freed.len() + ahead.len()
     }
 
     /// Chooses slots to evict, `count` at most.
@@ -266,7 +284,7 @@ impl Shared {
             state.forget_damage_in(slot);
         }
         self.note_room_made();
-        self.signals.room.notify();
+        self.room.freed(slot);
     }
 }
 

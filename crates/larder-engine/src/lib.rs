@@ -66,6 +66,7 @@ pub mod remains;
 pub mod replay;
 pub mod requested;
 pub mod retune;
+pub(crate) mod room;
 pub mod segment;
 pub mod send;
 pub mod shared;

@@ -16,6 +16,7 @@ pub(crate) mod writer;
 
 use crate::{
     error::EngineError,
+    room::Queued,
     segment::open::{OpenSlot, Ready},
     segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity},
     shared::Shared,
@@ -146,10 +147,10 @@ impl Shared {
     ) -> Result<R, EngineError> {
         let encoded = OnceCell::new();
         let mut ready = self.ready(record, record.payload);
+        let mut queued = None;
         loop {
-            let room = self.signals.room.listen();
             let written = self.signals.segments.listen();
-            match self.try_to_store(&record, &mut ready, &mut still_wanted, &mut decide)? {
+            match self.try_to_store(&record, &mut ready, &mut queued, &mut still_wanted, &mut decide)? {
                 Storing::Over(answer) => return Ok(answer),
                 Storing::Unread(slot) => self.inform_of_block(&[slot]).await,
                 Storing::Unencoded(chunk) => {
@@ -168,17 +169,22 @@ impl Shared {
                     // A clean record that waits holds up no client.
                     let _counted = (record.class == StreamClass::Dirty).then(|| self.writes.wait_for_room());
                     self.signals.evict_wanted.notify();
-                    room.await;
+                    if let Some(queued) = &mut queued {
+                        queued.called().await;
+                    }
                 }
             }
         }
     }
 
     /// Appends a record if it can, or tells the lack. It takes the lock once.
-    fn try_to_store<'r, R>(
-        self: &Arc<Self>,
+    ///
+    /// A record without room is `queued` under that lock.
+    fn try_to_store<'r, 's, R>(
+        self: &'s Arc<Self>,
         record: &NewRecord<'r>,
         ready: &mut Option<Ready<'_>>,
+        queued: &mut Option<Queued<'s>>,
         still_wanted: &mut impl FnMut(&mut State, &mut Deferred) -> Option<R>,
         decide: &mut impl FnMut(&mut State, Place, &mut Deferred) -> R,
     ) -> Result<Storing<'r, R>, EngineError> {
@@ -208,7 +214,10 @@ impl Shared {
         Ok(match record.payload {
             Payload::Known(chunk) if ready.is_none() => Storing::Unencoded(chunk),
             _ if is_crowded => Storing::Crowded,
-            _ => Storing::NoRoom,
+            _ => {
+                queued.get_or_insert_with(|| self.room.queue(state.slot_in_the_way(record.lba)));
+                Storing::NoRoom
+            }
         })
     }
 

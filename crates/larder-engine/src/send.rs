@@ -84,7 +84,10 @@ impl Shared {
             self.take_outbox(&mut state)
         };
         self.signals.segments.notify();
-        self.signals.room.notify();
+        if !is_entry {
+            // A slot that was freed ahead can be reused only when its last write is over.
+            self.room.written(slot);
+        }
         self.send(outgoing);
     }
 

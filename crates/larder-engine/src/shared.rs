@@ -8,7 +8,7 @@ use crate::{
     error::EngineError, evict::findings::EvictionFindings, fence::notes::Notes, geometry::Geometry,
     lifecycle::Lifecycle, log_room::reservations::Reservations, mode::current::CurrentMode, orders::Orders,
     origin_again::asking::AskingTask, pins::Pins, refused::refusals::Refusals, region::turns::RegionTurns,
-    retune::live::Live, state::State, state_lock::StateLock, status::counters::Counters, stripes::Stripes,
+    retune::live::Live, room::Room, state::State, state_lock::StateLock, status::counters::Counters, stripes::Stripes,
     superblock::SuperblockKeeper, sync::Notify, tell::telling::Telling, write::load::WriteLoad,
 };
 use larder_codec::Codec;
@@ -19,8 +19,8 @@ use std::sync::Arc;
 /// Conditions that operations wait for.
 #[derive(Default)]
 pub struct Signals {
-    /// A slot became free, or the index has room.
-    pub room: Notify,
+    /// The index has room.
+    pub index_room: Notify,
     /// A segment was written, or its write failed.
     pub segments: Notify,
     /// The metadata log moved on, or its write failed.
@@ -105,6 +105,8 @@ pub struct Shared {
     pub(crate) opening: Opening,
     /// Conditions.
     pub(crate) signals: Signals,
+    /// Records that wait for a slot.
+    pub(crate) room: Room,
     /// Entries of the log for which writers have reserved room.
     pub(crate) reservations: Reservations,
     /// Writes under way.

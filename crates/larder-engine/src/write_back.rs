@@ -178,7 +178,7 @@ impl Shared {
             let destaged = self.signals.destaged.listen();
             let committed = self.signals.committed.listen();
             let checkpointed = self.signals.checkpointed.listen();
-            let room = self.signals.room.listen();
+            let room = self.signals.index_room.listen();
             let reserved = self.signals.reserved.listen();
             let written = self.signals.segments.listen();
             let lack = {

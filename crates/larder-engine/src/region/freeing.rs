@@ -46,6 +46,11 @@ impl State {
         true
     }
 
+    /// Returns a slot whose end makes room for the record of `lba`, if few slots do.
+    pub(crate) fn slot_in_the_way(&self, lba: Lba) -> Option<SlotId> {
+        self.design.in_the_way(lba).first().copied()
+    }
+
     /// Keeps `slot`: the log is about to map a chunk there.
     pub(crate) fn keep_freed(&mut self, slot: SlotId) {
         self.design.keep(slot);
@@ -58,10 +63,9 @@ impl State {
 }
 
 impl Shared {
-    /// Does (2) for slots that likely have to go, whose mappings stay. Returns the number of these
-    /// slots.
-    pub(crate) fn free_ahead(&self, likely: &[SlotId]) -> usize {
-        likely.iter().filter(|&&slot| self.state.lock().free_ahead(slot)).count()
+    /// Does (2) for slots that likely have to go, whose mappings stay. Returns these slots.
+    pub(crate) fn free_ahead(&self, likely: &[SlotId]) -> Vec<SlotId> {
+        likely.iter().copied().filter(|&slot| self.state.lock().free_ahead(slot)).collect()
     }
 
     /// Evicts the records in the way of a record, if all were freed ahead and are unused. Returns
