@@ -6,9 +6,10 @@
 
 use crate::support::image::noise;
 use crate::support::nbdkit::Nbdkit;
-use crate::support::wire::{WRITE, Wire};
+use crate::support::wire::{READ, WRITE, Wire};
 use crate::support::{MIB, Mounted, Scratch, Server, Volume};
 use crate::support::{ends, eventually, have_mounts, have_tools, larder, stands_in};
+use larder_device::{BlockDevice, IoBuf, WriteFlags, driver::block_on, nbd::NbdDevice};
 use serde_json::Value;
 use std::fs;
 use std::io::{Read, Write};
@@ -134,10 +135,14 @@ fn an_end_on_a_full_flash_is_over_long_before_its_deadline() {
         wire.write(0, &noise(0, 64 << 10));
         wire.flush();
         let _filler = disk.fill();
+        // A server that has ended answers nothing more.
+        let device = NbdDevice::connect(&server.uri).expect("a connection");
         let writer = thread::spawn(move || {
-            let mut is_written =
-                |number: u64| wire.request(WRITE, 0, number * CHUNK, CHUNK as u32, &noise(number, CHUNK as usize));
-            (16..600).take_while(|&number| is_written(number).is_ok()).count()
+            let write = |number: u64| {
+                let data = IoBuf::copy_of(&noise(number, CHUNK as usize)).freeze();
+                block_on(device.write(number * CHUNK, data, WriteFlags::default()))
+            };
+            (16..600).take_while(|&number| write(number).is_ok()).count()
         });
         told(&server, "condition raised: flash_full");
         server.ask_to_end();
@@ -312,8 +317,8 @@ fn dies_and_heals(mode: &str) {
     let mut wire = Wire::connect(&server.socket);
     let ask = |wire: &mut Wire, number: u64| {
         let data = noise(number, CHUNK as usize);
-        let _ = wire.request(crate::support::wire::WRITE, 0, number % 512 * CHUNK, CHUNK as u32, &data);
-        let _ = wire.request(crate::support::wire::READ, 0, (512 + number * 7 % 1024) * CHUNK, CHUNK as u32, &[]);
+        let _ = wire.request(WRITE, 0, number % 512 * CHUNK, CHUNK as u32, &data);
+        let _ = wire.request(READ, 0, (512 + number * 7 % 1024) * CHUNK, CHUNK as u32, &[]);
     };
     (0..8).for_each(|number| ask(&mut wire, number));
     nbdkit.kill();
@@ -359,7 +364,7 @@ fn a_condition_raised_just_before_the_end_is_told() {
             }
         };
         let mut wire = Wire::connect(&server.socket);
-        assert!(wire.request(crate::support::wire::READ, 0, 0, CHUNK as u32, &[]).is_err(), "{way}: the origin fails");
+        assert!(wire.request(READ, 0, 0, CHUNK as u32, &[]).is_err(), "{way}: the origin fails");
         drop(wire);
         let complaints = server.ends_with(0);
         assert!(complaints.contains("condition raised: origin_failing"), "{way}: {complaints}");
@@ -382,10 +387,7 @@ fn dirty_data_found_damaged_just_before_the_end_is_told() {
     let found = flash.windows(64).position(|window| window == &noise(3, CHUNK as usize)[..64]).expect("the record");
     let file = fs::File::options().write(true).open(&volume.flash).expect("the flash");
     std::os::unix::fs::FileExt::write_all_at(&file, &[0; 64], found as u64).expect("written");
-    assert!(
-        wire.request(crate::support::wire::READ, 0, 3 * CHUNK, CHUNK as u32, &[]).is_err(),
-        "the record is damaged"
-    );
+    assert!(wire.request(READ, 0, 3 * CHUNK, CHUNK as u32, &[]).is_err(), "the record is damaged");
     drop(wire);
     let complaints = server.ends_with(0);
     assert!(complaints.contains("condition raised: dirty_data_lost"), "{complaints}");
@@ -412,7 +414,7 @@ fn an_end_names_the_origin_whose_flush_failed_earlier() {
     let _nbdkit = Nbdkit::over(&scratch, "origin", &file, &[], &[]);
     // The connection to the origin may be lost once more, under a write that is not flushed.
     eventually("the origin is back", || {
-        let written = wire.request(crate::support::wire::WRITE, 0, 0, CHUNK as u32, &noise(1, CHUNK as usize));
+        let written = wire.request(WRITE, 0, 0, CHUNK as u32, &noise(1, CHUNK as usize));
         written.is_ok() && wire.request(crate::support::wire::FLUSH, 0, 0, 0, &[]).is_ok()
     });
     drop(wire);
