@@ -9,8 +9,8 @@ use std::{
     fs,
 };
 
-/// Longest pages, in bytes. A reader gets through each in minutes. The first keeps room for a link to
-/// one more design, which `make new-design` adds.
+/// Longest pages, in bytes. A reader gets through each in minutes. The first keeps room for a link
+/// to one more design, which `make new-design` adds.
 const BYTES_MAX: &[(&str, usize)] =
     &[("ARCHITECTURE.md", (15 << 10) - 32), ("README.md", 6 << 10), ("docs/GLOSSARY.md", 6 << 10)];
 /// Longest page of a design, in bytes.
