@@ -17,8 +17,8 @@
 //! read, changed and written back loses no neighbour's change.
 //!
 //! It does not decide, or know dirty data. It leaves answers that lack a metadata slot to `looks`,
-//! addresses that are named later to `held`, and slots freed ahead to `freeing`. No other file of
-//! the engine asks a design as a provisional one.
+//! addresses that are named later to `held`, and slots freed ahead to `freeing`. Other files of the
+//! engine ask a design through the methods here, on `State` and `Shared`.
 //!
 //! [`Provisional::unread`]: larder_core::Provisional::unread
 

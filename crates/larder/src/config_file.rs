@@ -54,7 +54,11 @@ pub fn merge_text(
     }
 }
 
-fn read(path: &Path) -> Outcome<Vec<u8>> {
+/// Reads the bytes of the file. It waits as long as the file system does.
+///
+/// # Errors
+/// A sentence.
+pub fn read(path: &Path) -> Outcome<Vec<u8>> {
     let name = path.display();
     let mut bytes = Vec::new();
     File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes)).map_err(|error| {

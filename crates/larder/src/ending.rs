@@ -126,6 +126,29 @@ impl Ending {
         }
     }
 
+    /// Waits until `look` finds something, or the end begins. [`Ending::look_again`] asks for a
+    /// look.
+    pub fn unless_it_begins<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+        let mut state = self.0.state.lock();
+        loop {
+            if state.is_ending {
+                return None;
+            }
+            let found = look();
+            if found.is_some() {
+                return found;
+            }
+            self.0.changed.wait(&mut state);
+        }
+    }
+
+    /// Makes the waiting threads look again.
+    pub fn look_again(&self) {
+        // A thread that has looked and does not wait yet has the lock.
+        let _state = self.0.state.lock();
+        self.0.changed.notify_all();
+    }
+
     /// Notes that from here on the server has something to end in order.
     ///
     /// Returns false if the end has begun: then nothing may be opened any more.

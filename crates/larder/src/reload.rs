@@ -8,7 +8,11 @@
 
 use crate::{args::ServeArgs, config_file, error::Outcome, output};
 use clap::{ArgMatches, CommandFactory};
-use std::{collections::BTreeMap, ffi::OsString, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 /// The options that may change while a cache is served.
 pub const CHANGEABLE: &[&str] = &[
@@ -43,16 +47,23 @@ impl OptionFile {
         Ok((args, OptionFile { path, arguments, matches, in_force: given(&merged) }))
     }
 
-    /// Reads the file again.
+    /// Returns its path.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Takes the file over, whose bytes were read again.
     ///
     /// It calls `apply` if the file is good, `check` passes and an option of `changeable` differs.
     pub fn again(
         &mut self,
+        bytes: Outcome<Vec<u8>>,
         changeable: &[&str],
         check: impl FnOnce(&ServeArgs) -> Outcome,
         apply: impl FnOnce(&ServeArgs),
     ) {
-        let read = config_file::merge(&self.path, &self.arguments, &self.matches);
+        let name = self.path.display().to_string();
+        let read = bytes.and_then(|bytes| config_file::merge_text(&name, bytes, &self.arguments, &self.matches));
         let checked = read.and_then(|(args, merged)| check(&args).map(|()| (args, given(&merged))));
         let shown = self.path.display();
         match checked {

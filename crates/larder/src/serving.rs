@@ -8,8 +8,9 @@
 use crate::{
     account::Account,
     args::ServeArgs,
+    config_file,
     ending::{Ending, ServerEvent},
-    error::{Failure, Outcome},
+    error::{Failure, Outcome, system_reason},
     export_uri::uri,
     lasting::refuse_standing,
     lines::{self, too_many_files},
@@ -31,6 +32,7 @@ use std::{
         Arc,
         mpsc::{self, RecvTimeoutError},
     },
+    thread,
     time::{Duration, Instant},
 };
 
@@ -206,6 +208,9 @@ pub(crate) fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account
 }
 
 /// Waits for the end. Each reload reads the option file again, and `apply` changes the server.
+///
+/// A thread of its own reads the file, for its file system may hang. An end that begins meanwhile
+/// waits for no reading.
 pub(crate) fn wait_for_the_end(
     ending: &Ending,
     file: Option<OptionFile>,
@@ -215,7 +220,18 @@ pub(crate) fn wait_for_the_end(
     let mut file = file;
     while ending.next() == ServerEvent::Reload {
         let Some(file) = &mut file else { continue };
-        file.again(changeable, check, |args| {
+        let (read, bytes) = mpsc::channel();
+        let (path, here) = (file.path().to_path_buf(), ending.clone());
+        let reader = thread::Builder::new().name("options".into()).spawn(move || {
+            let _ = read.send(config_file::read(&path));
+            here.look_again();
+        });
+        if let Err(error) = reader {
+            output::complain(&format!("the option file is not read: {}", system_reason(&error)));
+            continue;
+        }
+        let Some(bytes) = ending.unless_it_begins(|| bytes.try_recv().ok()) else { continue };
+        file.again(bytes, changeable, check, |args| {
             ending.set_timeout(end_timeout(args));
             apply(args);
         });

@@ -93,7 +93,7 @@ impl StateDir {
         let mut newest = 0;
         for record in [&found, &left_behind].into_iter().flatten() {
             if !adopt {
-                refuse_older(superblock, record, &dir)?;
+                refuse_older(superblock, record, &dir, ADOPT)?;
             }
             newest = newest.max(record.superblock_sequence);
         }
@@ -199,24 +199,35 @@ impl StateDir {
     ///
     /// If the flash was found at `flash` but served from another place, it may be a copy. Then the
     /// cache itself keeps its file if its flash is at its place, and its fence if that place cannot
-    /// be read.
+    /// be read. A file that is not believed may be that of the cache itself: it stays, and the
+    /// value returned says so.
     ///
     /// # Errors
     /// A sentence.
-    pub fn retire(superblock: &Superblock, flash: Option<&Path>) -> Result<(), String> {
+    pub fn retire(superblock: &Superblock, flash: Option<&Path>) -> Result<Option<String>, String> {
         if superblock.state_dir.as_str().is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
         let is_elsewhere = |record: &StateRecord| {
             flash.is_some_and(|flash| record.flash != absolute(flash) && record.flash_named != named(flash))
         };
-        let Some(record) = read(&file).ok().flatten().filter(is_elsewhere) else { return remove(&file) };
+        let record = match read(&file) {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(None),
+            Err(fault) => {
+                let fault = fault.sentence().unwrap_or_default();
+                return Ok(Some(format!("{fault}; it stays, for it may be that of another flash")));
+            }
+        };
+        if !is_elsewhere(&record) {
+            return remove(&file).map(|()| None);
+        }
         let there = open_flash(Path::new(&record.flash), Access::Peek);
         match there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid) {
-            true => Ok(()),
+            true => Ok(None),
             // It was moved, or its device is away.
-            false => replace(&file, &StateRecord { registered: false, ..record }),
+            false => replace(&file, &StateRecord { registered: false, ..record }).map(|()| None),
         }
     }
 
@@ -304,10 +315,14 @@ impl FenceKeeper for StateDir {
     }
 }
 
+/// The way to use an older copy, for commands that open a cache.
+const ADOPT: &str = "believe this copy with --adopt";
+
 /// Refuses a flash that is older than the one that was last served.
 ///
-/// The copy of a flash that was moved or restored from a backup has its UUID.
-fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Outcome {
+/// The copy of a flash that was moved or restored from a backup has its UUID. `to_go_on` names the
+/// way to use the copy all the same.
+fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path, to_go_on: &str) -> Outcome {
     // The content of a flash behind such a fence is dropped, from whichever time it is.
     let is_dropped = record.raised().is_some_and(|fence| fence.is_destaged);
     if superblock.sequence >= record.superblock_sequence || is_dropped {
@@ -315,7 +330,7 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Ou
     }
     Err(Failure::failed(format_args!(
         "this flash is an older copy: it was last written in superblock {}, and {} knows superblock {} of {}: name the \
-         flash that was served last, or believe this copy with --adopt",
+         flash that was served last, or {to_go_on}",
         superblock.sequence,
         dir.display(),
         record.superblock_sequence,
@@ -323,15 +338,20 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Ou
     )))
 }
 
-/// Refuses a flash if its state directory knows a newer one. A directory that cannot be read tells
-/// nothing here.
+/// Refuses a flash if its state directory knows a newer one. A directory without a file of the
+/// flash tells nothing here.
 ///
 /// # Errors
-/// A sentence.
+/// A sentence; also for a directory or file that is not believed.
 pub fn refuse_older_copy(superblock: &Superblock) -> Outcome {
     let dir = Path::new(superblock.state_dir.as_str());
-    let known = read(&dir.join(format!("{}.json", hex(&superblock.flash_uuid)))).ok().flatten();
-    known.filter(|_| !dir.as_os_str().is_empty()).map_or(Ok(()), |record| refuse_older(superblock, &record, dir))
+    if dir.as_os_str().is_empty() {
+        return Ok(());
+    }
+    refuse_open_to_others(dir)?;
+    let file = dir.join(format!("{}.json", hex(&superblock.flash_uuid)));
+    let Some(record) = read(&file)? else { return Ok(()) };
+    refuse_older(superblock, &record, dir, &format!("remove {} to go on with this copy", file.display()))
 }
 
 /// Returns the state files of a directory, and those that cannot be read.
@@ -444,7 +464,7 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
         ));
     }
     match found {
-        Some(found) => refuse_older(superblock, &found, &at).map(|()| Some(found)),
+        Some(found) => refuse_older(superblock, &found, &at, ADOPT).map(|()| Some(found)),
         None => failed(&format!(
             "does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
             elsewhere.display()

@@ -163,3 +163,27 @@ fn an_origin_alone_reads_its_file_again_too() {
     assert!(is_soon(|| server.complaints().contains(said)), "{}", server.complaints());
     server.stop();
 }
+
+/// A FIFO stands for a file on a file system that hangs: opening it waits for ever.
+#[test]
+fn an_option_file_that_hangs_keeps_no_end_waiting() {
+    let it = Reloading::new("reloads-hangs");
+    let server = it.serve("end-timeout = 20\n", &[]);
+    let mut client = write_some(&it.volume);
+    fs::remove_file(&it.file).expect("the file");
+    let fifo = std::ffi::CString::new(it.file.to_str().expect("a plain path")).expect("a plain path");
+    // SAFETY: plain system call on a string that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    server.signal("HUP");
+    server.signal("HUP");
+    client.write(0, &[77; CHUNK]);
+    drop(client);
+    let began = Instant::now();
+    server.stop();
+    assert!(began.elapsed() < Duration::from_secs(10), "the end waited for the option file");
+    let server = it.volume.serve();
+    let mut client = Wire::connect(it.volume.socket());
+    assert!(client.read(0, CHUNK) == [77; CHUNK] && client.read(199 * CHUNK as u64, CHUNK) == [200; CHUNK]);
+    drop(client);
+    server.stop();
+}

@@ -316,9 +316,19 @@ fn a_state_file_that_others_could_have_written_is_refused_by_each_command_that_r
         let words = [&["the state file", name], words].concat();
         let before = fs::read(flash).expect("the flash");
         // Commands that end come first, for a server that believes the file would not.
-        for command in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"]] {
+        for command in [&["flush"][..], &["set", "--mode", "write-around"], &["detach"], &["verify", "--repair"]] {
             refused(&ends(larder(command).args(["--flash", flash])), &words);
         }
+        // A new cache over a copy leaves the file, for it is that of the cache itself.
+        let copy = scratch.path("copy");
+        fs::copy(flash, &copy).expect("a copy");
+        let mut create = larder(["create", "--force", "--flash"]);
+        let origin = scratch.file("other-origin", 16 * MIB);
+        let out = ends(create.arg(&copy).arg("--origin").arg(&origin));
+        let told = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && told.contains(name) && told.contains("it stays"), "{told}");
+        assert!(fs::symlink_metadata(&file).is_ok(), "the state file is gone");
+        fs::remove_file(&copy).expect("the copy");
         for options in [&["--state", dir][..], &["--state", dir, "--adopt"]] {
             refused(&ends(&mut volume.serve_command(options)), &words);
         }
