@@ -16,7 +16,7 @@ use crate::{
     signals::{self, Arrivals},
     steps::{Steps, UNTOUCHED},
 };
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::{
     io::Read,
     os::unix::net::UnixStream,
@@ -126,19 +126,33 @@ impl Ending {
         }
     }
 
-    /// Waits until `look` finds something, or the end begins. [`Ending::look_again`] asks for a
-    /// look.
-    pub fn unless_it_begins<T>(&self, mut look: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Waits until `look` finds something, or the next event has come, which stays to be taken.
+    ///
+    /// [`Ending::look_again`] asks for a look. `when_late` is called once if that takes `late`.
+    pub fn before_next<T>(
+        &self,
+        late: Duration,
+        when_late: impl FnOnce(),
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Option<T> {
+        let until = Instant::now() + late;
+        let mut when_late = Some(when_late);
         let mut state = self.0.state.lock();
         loop {
             if state.is_ending {
                 return None;
             }
             let found = look();
-            if found.is_some() {
+            if found.is_some() || state.reload {
                 return found;
             }
-            self.0.changed.wait(&mut state);
+            if when_late.is_none() {
+                self.0.changed.wait(&mut state);
+            } else if self.0.changed.wait_until(&mut state, until).timed_out()
+                && let Some(when_late) = when_late.take()
+            {
+                MutexGuard::unlocked(&mut state, when_late);
+            }
         }
     }
 

@@ -207,10 +207,15 @@ pub(crate) fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account
     announce(servers, name)
 }
 
+/// The most readings of an option file that hang at a time.
+const READERS_MAX: usize = 8;
+/// The wait for an option file before a line tells of it.
+const ANSWER_LATE: Duration = Duration::from_secs(2);
+
 /// Waits for the end. Each reload reads the option file again, and `apply` changes the server.
 ///
 /// A thread of its own reads the file, for its file system may hang. An end that begins meanwhile
-/// waits for no reading.
+/// waits for no reading, and the next reload begins one of its own.
 pub(crate) fn wait_for_the_end(
     ending: &Ending,
     file: Option<OptionFile>,
@@ -218,19 +223,30 @@ pub(crate) fn wait_for_the_end(
     apply: impl Fn(&ServeArgs),
 ) {
     let mut file = file;
+    let readers = Arc::new(());
     while ending.next() == ServerEvent::Reload {
         let Some(file) = &mut file else { continue };
+        let shown = file.path().display().to_string();
+        if Arc::strong_count(&readers) > READERS_MAX {
+            output::complain(&format!("{shown} is not read again: {READERS_MAX} readings of it have not ended"));
+            continue;
+        }
         let (read, bytes) = mpsc::channel();
-        let (path, here) = (file.path().to_path_buf(), ending.clone());
+        let (path, here, reading) = (file.path().to_path_buf(), ending.clone(), readers.clone());
         let reader = thread::Builder::new().name("options".into()).spawn(move || {
             let _ = read.send(config_file::read(&path));
+            drop(reading);
             here.look_again();
         });
         if let Err(error) = reader {
             output::complain(&format!("the option file is not read: {}", system_reason(&error)));
             continue;
         }
-        let Some(bytes) = ending.unless_it_begins(|| bytes.try_recv().ok()) else { continue };
+        let waits = || {
+            let seconds = ANSWER_LATE.as_secs();
+            output::note(&format!("waiting: the option file {shown} has not answered for {seconds} s"));
+        };
+        let Some(bytes) = ending.before_next(ANSWER_LATE, waits, || bytes.try_recv().ok()) else { continue };
         file.again(bytes, changeable, check, |args| {
             ending.set_timeout(end_timeout(args));
             apply(args);

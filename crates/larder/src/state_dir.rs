@@ -93,7 +93,7 @@ impl StateDir {
         let mut newest = 0;
         for record in [&found, &left_behind].into_iter().flatten() {
             if !adopt {
-                refuse_older(superblock, record, &dir, ADOPT)?;
+                refuse_older(superblock, record, &dir)?;
             }
             newest = newest.max(record.superblock_sequence);
         }
@@ -200,7 +200,7 @@ impl StateDir {
     /// If the flash was found at `flash` but served from another place, it may be a copy. Then the
     /// cache itself keeps its file if its flash is at its place, and its fence if that place cannot
     /// be read. A file that is not believed may be that of the cache itself: it stays, and the
-    /// value returned says so.
+    /// value returned says so. Without `flash` the file is that of this cache, believed or not.
     ///
     /// # Errors
     /// A sentence.
@@ -215,9 +215,11 @@ impl StateDir {
         let record = match read(&file) {
             Ok(Some(record)) => record,
             Ok(None) => return Ok(None),
+            Err(_) if flash.is_none() => return remove(&file).map(|()| None),
             Err(fault) => {
                 let fault = fault.sentence().unwrap_or_default();
-                return Ok(Some(format!("{fault}; it stays, for it may be that of another flash")));
+                let remedy = "remove it if no other copy of the flash that was here is in use";
+                return Ok(Some(format!("{fault}; it stays, for it may be that of another copy: {remedy}")));
             }
         };
         if !is_elsewhere(&record) {
@@ -315,14 +317,10 @@ impl FenceKeeper for StateDir {
     }
 }
 
-/// The way to use an older copy, for commands that open a cache.
-const ADOPT: &str = "believe this copy with --adopt";
-
 /// Refuses a flash that is older than the one that was last served.
 ///
-/// The copy of a flash that was moved or restored from a backup has its UUID. `to_go_on` names the
-/// way to use the copy all the same.
-fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path, to_go_on: &str) -> Outcome {
+/// The copy of a flash that was moved or restored from a backup has its UUID.
+fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Outcome {
     // The content of a flash behind such a fence is dropped, from whichever time it is.
     let is_dropped = record.raised().is_some_and(|fence| fence.is_destaged);
     if superblock.sequence >= record.superblock_sequence || is_dropped {
@@ -330,7 +328,7 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path, to_go
     }
     Err(Failure::failed(format_args!(
         "this flash is an older copy: it was last written in superblock {}, and {} knows superblock {} of {}: name the \
-         flash that was served last, or {to_go_on}",
+         flash that was served last, or believe this copy with --adopt",
         superblock.sequence,
         dir.display(),
         record.superblock_sequence,
@@ -338,12 +336,12 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path, to_go
     )))
 }
 
-/// Refuses a flash if its state directory knows a newer one. A directory without a file of the
-/// flash tells nothing here.
+/// Refuses a flash if its state directory knows a newer one, unless `adopt`. A directory without a
+/// file of the flash tells nothing here.
 ///
 /// # Errors
 /// A sentence; also for a directory or file that is not believed.
-pub fn refuse_older_copy(superblock: &Superblock) -> Outcome {
+pub fn refuse_older_copy(superblock: &Superblock, adopt: bool) -> Outcome {
     let dir = Path::new(superblock.state_dir.as_str());
     if dir.as_os_str().is_empty() {
         return Ok(());
@@ -351,7 +349,7 @@ pub fn refuse_older_copy(superblock: &Superblock) -> Outcome {
     refuse_open_to_others(dir)?;
     let file = dir.join(format!("{}.json", hex(&superblock.flash_uuid)));
     let Some(record) = read(&file)? else { return Ok(()) };
-    refuse_older(superblock, &record, dir, &format!("remove {} to go on with this copy", file.display()))
+    if adopt { Ok(()) } else { refuse_older(superblock, &record, dir) }
 }
 
 /// Returns the state files of a directory, and those that cannot be read.
@@ -464,7 +462,7 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
         ));
     }
     match found {
-        Some(found) => refuse_older(superblock, &found, &at, ADOPT).map(|()| Some(found)),
+        Some(found) => refuse_older(superblock, &found, &at).map(|()| Some(found)),
         None => failed(&format!(
             "does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
             elsewhere.display()

@@ -17,6 +17,7 @@ use crate::{
     output::{self, aligned},
     size::{count, human},
     state_dir::refuse_older_copy,
+    waiting::saying_which,
 };
 use indicatif::{ProgressBar, ProgressStyle};
 use larder_check::verify::{
@@ -59,7 +60,7 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
         refuse_served(&flash, "verify --repair")?;
         refuse_too_large(&flash)?;
         // A repair writes superblocks, and a copy would become as new as the flash.
-        refuse_older_copy(&flash.superblock)?;
+        saying_which("the state directory", || refuse_older_copy(&flash.superblock, args.adopt))?;
     }
     let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
     let options =

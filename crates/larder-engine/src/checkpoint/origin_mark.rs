@@ -14,7 +14,7 @@ impl Shared {
     /// Returns the origin's mark for the superblock of an orderly end. A missing one is told at
     /// once, for no later look may come.
     pub(super) async fn mark_of_origin(&self) -> Option<ChangeMark> {
-        let wait_max = self.tuning.mark_wait_max;
+        let wait_max = self.live.get().mark_wait_max;
         let (asked, mut answer) = (self.origin.change_mark(), None);
         either(async { answer = Some(asked.await) }, self.runtime.delay(wait_max)).await;
         let why = match answer {

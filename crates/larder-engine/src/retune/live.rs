@@ -6,6 +6,7 @@
 
 use crate::config::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 /// The options that may change while a cache is open. The fields are those of [`Tuning`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,7 @@ pub struct Pace {
     pub insert_queue_bytes_max: usize,
     pub prefetch_bytes_max: usize,
     pub durable_writes: bool,
+    pub mark_wait_max: Duration,
 }
 
 impl From<&Tuning> for Pace {
@@ -30,6 +32,7 @@ impl From<&Tuning> for Pace {
             insert_queue_bytes_max: tuning.insert_queue_bytes_max,
             prefetch_bytes_max: tuning.prefetch_bytes_max,
             durable_writes: tuning.durable_writes,
+            mark_wait_max: tuning.mark_wait_max,
         }
     }
 }
@@ -43,6 +46,7 @@ pub struct Live {
     insert_queue_bytes_max: AtomicUsize,
     prefetch_bytes_max: AtomicUsize,
     durable_writes: AtomicBool,
+    mark_wait_max_ms: AtomicU64,
 }
 
 impl Live {
@@ -56,6 +60,7 @@ impl Live {
             insert_queue_bytes_max: pace.insert_queue_bytes_max.into(),
             prefetch_bytes_max: pace.prefetch_bytes_max.into(),
             durable_writes: pace.durable_writes.into(),
+            mark_wait_max_ms: milliseconds(pace.mark_wait_max).into(),
         }
     }
 
@@ -67,6 +72,7 @@ impl Live {
         self.insert_queue_bytes_max.store(pace.insert_queue_bytes_max, Relaxed);
         self.prefetch_bytes_max.store(pace.prefetch_bytes_max, Relaxed);
         self.durable_writes.store(pace.durable_writes, Relaxed);
+        self.mark_wait_max_ms.store(milliseconds(pace.mark_wait_max), Relaxed);
     }
 
     /// Returns the pace now.
@@ -79,6 +85,7 @@ impl Live {
             insert_queue_bytes_max: self.insert_queue_bytes_max.load(Relaxed),
             prefetch_bytes_max: self.prefetch_bytes_max.load(Relaxed),
             durable_writes: self.durable_writes.load(Relaxed),
+            mark_wait_max: Duration::from_millis(self.mark_wait_max_ms.load(Relaxed)),
         }
     }
 
@@ -90,5 +97,33 @@ impl Live {
     /// Returns whether each write is durable before its acknowledgement.
     pub(crate) fn durable_writes(&self) -> bool {
         self.durable_writes.load(Relaxed)
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_part_of_a_pace_is_in_force_once_it_is_set() {
+        let other = Pace {
+            dirty_low_percent: 1,
+            dirty_high_percent: 2,
+            dirty_max_percent: 3,
+            destage_rate_bytes_per_s: 4,
+            insert_queue_bytes_max: 5,
+            prefetch_bytes_max: 6,
+            durable_writes: !Tuning::default().durable_writes,
+            mark_wait_max: Duration::from_millis(7),
+        };
+        let live = Live::new(Pace::from(&Tuning::default()));
+        assert_eq!(live.get(), Pace::from(&Tuning::default()));
+        live.set(other);
+        assert_eq!(live.get(), other);
+        assert_eq!(Live::new(other).get(), other);
     }
 }

@@ -54,6 +54,9 @@ pub struct VerifyArgs {
     /// failed
     #[arg(long, requires = "repair")]
     pub unread_is_lost: bool,
+    /// Repair the flash also if its state directory knows a newer one, of which it is a copy
+    #[arg(long, requires = "repair")]
+    pub adopt: bool,
 }
 
 /// `larder dump`.

@@ -209,7 +209,9 @@ fn an_older_copy_of_the_flash_is_refused_until_the_operator_believes_it() {
         fs::rename(&volume.flash, &kept).expect("moved again");
         fs::rename(&copy, &volume.flash).expect("the copy again");
         // A repair would make it as new as the flash.
-        refused(&ends(&mut larder(["verify", "--repair", "--flash", &path])), &["an older copy", "remove ", ".json"]);
+        refused(&ends(&mut larder(["verify", "--repair", "--flash", &path])), &["an older copy", "--adopt"]);
+        let adopted = ends(&mut larder(["verify", "--repair", "--adopt", "--dry-run", "--flash", &path]));
+        assert!(adopted.status.success(), "{}", said(&adopted));
         let server = volume.serve_with(&["--adopt", "--origin-changed", "keep"]);
         assert!(Wire::connect(&server.socket).read(0, CHUNK) == content(1), "the copy is believed, as was asked");
         server.stop();

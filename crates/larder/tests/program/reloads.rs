@@ -164,6 +164,40 @@ fn an_origin_alone_reads_its_file_again_too() {
     server.stop();
 }
 
+/// A FIFO stands for a file that hangs. The file comes back, and the next reload takes it over.
+#[test]
+fn an_option_file_that_hung_is_read_at_the_next_reload() {
+    let it = Reloading::new("reloads-hung");
+    let server = it.serve("end-timeout = 20\n", &[]);
+    let hang = || {
+        fs::remove_file(&it.file).expect("the file");
+        let fifo = std::ffi::CString::new(it.file.to_str().expect("a plain path")).expect("a plain path");
+        // SAFETY: plain system call on a string that ends with a zero.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    };
+    let says = |words: &str| {
+        let until = Instant::now() + SOON;
+        while !server.complaints().contains(words) {
+            assert!(Instant::now() < until, "nothing is said of it: {}", server.complaints());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    };
+    hang();
+    server.signal("HUP");
+    says("has not answered");
+    fs::remove_file(&it.file).expect("the FIFO");
+    let line = it.reload(&server, "end-timeout = 21\n");
+    assert!(line.contains("end-timeout 21"), "{line}");
+    // Readings that hang are bounded.
+    hang();
+    for _ in 0..30 {
+        server.signal("HUP");
+        std::thread::sleep(Duration::from_millis(30));
+    }
+    says("is not read again");
+    server.stop();
+}
+
 /// A FIFO stands for a file on a file system that hangs: opening it waits for ever.
 #[test]
 fn an_option_file_that_hangs_keeps_no_end_waiting() {
