@@ -26,7 +26,7 @@ use larder_sim::{
     lab::{LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    setup::{Setup, drive::with_equal_blocks},
+    setup::{Setup, with_equal_blocks},
     survey::{Survey, survey},
 };
 

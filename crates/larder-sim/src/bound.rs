@@ -52,6 +52,7 @@ mod bits;
 mod chosen;
 mod furthest;
 mod intervals;
+mod knowledge;
 mod occupancy;
 mod prices;
 mod sized;
@@ -63,6 +64,7 @@ use larder_core::Fingerprint;
 
 use crate::cache::Content;
 use intervals::{Appearance, Intervals, Passing, intervals};
+pub use knowledge::Knowledge;
 use sized::{Kept, Sized};
 
 /// The treatment of chunks of zeroes.
@@ -76,15 +78,6 @@ pub enum Zeroes {
     Free,
     /// Zeroes are a content as any other: for designs that store them.
     Stored,
-}
-
-/// The knowledge of a cache about addresses that no request touched before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Knowledge {
-    /// It knows the contents of the addresses that were read, written or trimmed.
-    Addresses,
-    /// It knows the content of each address: its origin reveals it.
-    Contents,
 }
 
 /// More requests than the bound can number.

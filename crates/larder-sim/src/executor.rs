@@ -27,20 +27,17 @@
 //! them. It leaves out the engine's reserve of free WEUs, which only concurrency needs, and its
 //! commits by the clock.
 
-use crate::{
-    cache::{Content, WritePolicy},
-    dirty::DirtyChunks,
-    traffic::Traffic,
-};
+use crate::{cache::Content, dirty::DirtyChunks, traffic::Traffic};
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     decisions::Stored,
     design::{Leaving, Question, Wanted},
-    packing::{PackingRules, SegmentPacker},
+    packing::SegmentPacker,
 };
+use open_weu::{OpenWeu, class_of, index_of};
+pub use options::ExecutorOptions;
 use region::MetadataRegion;
 use requests::FlashRequests;
-use segments::{OpenWeu, class_of, index_of};
 use std::{
     collections::{HashMap, VecDeque},
     ops::Range,
@@ -51,6 +48,10 @@ mod destage;
 mod drops;
 mod evict;
 mod log;
+mod metadata;
+mod open_weu;
+mod options;
+mod record_reads;
 mod region;
 mod replayed;
 mod requests;
@@ -67,49 +68,6 @@ const LOG_USED_PERCENT: u64 = 50;
 const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// Entries of a frame at most: a frame has a mebibyte at most.
 const FRAME_ENTRIES_MAX: u64 = (1 << 20) / 64 - 1;
-
-/// The options of a WEU cache.
-#[derive(Clone, Copy, Debug)]
-pub struct ExecutorOptions {
-    /// Size of a chunk in bytes.
-    pub chunk_bytes: u32,
-    /// Size of a slot in bytes, and of the parts around its records.
-    pub rules: PackingRules,
-    /// Slots.
-    pub slot_count: u32,
-    /// The facts of the store.
-    pub store: StoreRules,
-    /// Mappings at most.
-    pub mappings_max: u64,
-    /// Known fingerprints at most; 0 turns deduplication off.
-    pub fp_entries_max: u64,
-    /// Size of the metadata log in bytes.
-    pub log_bytes: u64,
-    /// Size of each of the two areas for checkpoints, which lie before the log, in bytes.
-    pub checkpoint_area_bytes: u64,
-    /// The moment when writes reach the origin.
-    pub policy: WritePolicy,
-    /// True if chunks are stored compressed.
-    pub compress: bool,
-    /// In write-back, the number of dirty chunks from which destaging begins.
-    pub dirty_chunks_max: u64,
-    /// Trimmed runs that a checkpoint holds.
-    ///
-    /// In write-back, destaging begins at half of them: from there on the engine's rate has no
-    /// limit.
-    pub zero_ranges_max: u64,
-    /// Background entries are written to the log once so many wait; 1: when a WEU is full.
-    pub commit_entries: u64,
-}
-
-impl ExecutorOptions {
-    /// Returns the packing of the slots that are opened for a record of so many bytes.
-    fn rules_for(&self, stored_bytes: u32) -> PackingRules {
-        let slot = self.rules.weu_bytes;
-        let weu_bytes = if self.store.one_record { stored_bytes.next_multiple_of(slot.max(1)) } else { slot };
-        PackingRules { weu_bytes, ..self.rules }
-    }
-}
 
 /// The cache.
 pub struct Executor {

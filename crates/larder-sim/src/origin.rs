@@ -12,6 +12,8 @@
 //! | [`disk`] | a rotating disk: its queue, its arm, reading ahead |
 //! | [`raid`] | disks as RAID 5 or RAID 6: the parts of a request on the disks |
 //! | [`flash`] | a SATA or NVMe drive by its data sheet |
+//! | `request.rs` | requests, and the work for them |
+//! | `medium.rs` | media that answer requests |
 //! | [`network`] | a volume behind a network, with caps |
 //!
 //! **No origin here has a volatile write cache**: a write is over when the medium has it, and a
@@ -26,16 +28,14 @@
 
 pub mod disk;
 pub mod flash;
+mod medium;
 pub mod network;
 pub mod platter;
 pub mod profile;
 pub mod raid;
+mod request;
 
-use std::{
-    cmp::Reverse,
-    collections::{BinaryHeap, VecDeque},
-    ops::Range,
-};
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
@@ -43,111 +43,9 @@ use larder_ssd::{
     geometry::OutOfRange,
     time::{Nanos, latency::Latencies},
 };
+use medium::{Foreseen, Medium};
 use profile::{OriginFigures, OriginProfile};
-
-/// The kind of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RequestKind {
-    /// Reads bytes.
-    Read,
-    /// Writes bytes, and makes them durable.
-    Write,
-    /// Tells that bytes are of no more use.
-    Trim,
-    /// Asks that all writes be durable.
-    Flush,
-}
-
-/// A request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct OriginRequest {
-    /// Its kind.
-    pub kind: RequestKind,
-    /// Its first byte; of no meaning for a flush.
-    pub offset: u64,
-    /// Its bytes; of no meaning for a flush.
-    pub len: u64,
-}
-
-/// The work of the parts of an origin.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Work {
-    /// Reads of a part: of one disk of an array, or of the whole drive.
-    pub reads: u64,
-    /// Writes of a part.
-    pub writes: u64,
-    /// Bytes that were read, parity included.
-    pub bytes_read: u64,
-    /// Bytes that were written, parity included.
-    pub bytes_written: u64,
-    /// The time for which parts were at work, summed over [`Work::parts`].
-    pub busy_ns: u128,
-    /// Parts that can be at work at the same time: arms, channels, or the one gate of a network
-    /// volume.
-    pub parts: u64,
-}
-
-impl Work {
-    /// Adds another's.
-    pub fn and(self, other: Work) -> Work {
-        Work {
-            reads: self.reads + other.reads,
-            writes: self.writes + other.writes,
-            bytes_read: self.bytes_read + other.bytes_read,
-            bytes_written: self.bytes_written + other.bytes_written,
-            busy_ns: self.busy_ns + other.busy_ns,
-            parts: self.parts + other.parts,
-        }
-    }
-
-    /// Returns the work since it was `before`.
-    pub fn since(self, before: &Work) -> Work {
-        Work {
-            reads: self.reads - before.reads,
-            writes: self.writes - before.writes,
-            bytes_read: self.bytes_read - before.bytes_read,
-            bytes_written: self.bytes_written - before.bytes_written,
-            busy_ns: self.busy_ns - before.busy_ns,
-            parts: self.parts,
-        }
-    }
-
-    /// Returns the share of a time in which its parts were at work; 0 of no time.
-    pub fn utilisation(&self, elapsed: Nanos) -> f64 {
-        let whole = u128::from(elapsed) * u128::from(self.parts);
-        if whole == 0 { 0.0 } else { self.busy_ns as f64 / whole as f64 }
-    }
-
-    fn count(&mut self, request: &OriginRequest) {
-        match request.kind {
-            RequestKind::Read => {
-                self.reads += 1;
-                self.bytes_read += request.len;
-            }
-            RequestKind::Write => {
-                self.writes += 1;
-                self.bytes_written += request.len;
-            }
-            RequestKind::Trim | RequestKind::Flush => {}
-        }
-    }
-}
-
-/// A medium that answers requests. It has no clock of its own: its caller tells it the time.
-trait Medium: Send {
-    /// Takes a request now; `id` is the caller's name for it. All events until now have happened.
-    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest);
-
-    /// Returns the time of the next event, if no more requests come.
-    fn next_at(&self) -> Option<Nanos>;
-
-    /// Lets the event at `now` happen, which is [`Medium::next_at`], and adds the requests that are
-    /// over by it.
-    fn step(&mut self, now: Nanos, over: &mut Vec<u64>);
-
-    /// Returns the work until now. All events until then have happened.
-    fn work(&self, now: Nanos) -> Work;
-}
+pub use request::{OriginRequest, RequestKind, Work};
 
 /// The times that requests took so far.
 #[derive(Clone, Debug, Default)]
@@ -283,84 +181,5 @@ impl OriginModel {
     /// Lets all requests end.
     pub fn finish(&mut self) {
         while self.step() {}
-    }
-}
-
-/// Returns the nanoseconds of bytes at a rate.
-fn transfer_ns(bytes: u64, bytes_per_second: u64) -> Nanos {
-    (u128::from(bytes) * 1_000_000_000 / u128::from(bytes_per_second)) as Nanos
-}
-
-/// A medium that knows the end of each request as soon as it takes it.
-trait Foresees: Send {
-    /// Parts that can be at work at the same time.
-    const PARTS: u64;
-
-    /// Takes a request now. Returns its end, and the time in which it has a part at work, which
-    /// ends no later.
-    fn take(&mut self, now: Nanos, request: &OriginRequest) -> (Nanos, Range<Nanos>);
-}
-
-/// A medium that foresees the ends of its requests.
-struct Foreseen<F> {
-    of: F,
-    ends: Ends,
-    work: Work,
-    /// The times in which parts are at work for requests that are not over.
-    at_work: HashMap<u64, Range<Nanos>>,
-}
-
-impl<F: Foresees> Foreseen<F> {
-    fn new(of: F) -> Foreseen<F> {
-        let work = Work { parts: F::PARTS, ..Work::default() };
-        Foreseen { of, ends: Ends::default(), work, at_work: HashMap::new() }
-    }
-}
-
-impl<F: Foresees> Medium for Foreseen<F> {
-    fn submit(&mut self, now: Nanos, id: u64, request: OriginRequest) {
-        self.work.count(&request);
-        let (over_at, at_work) = self.of.take(now, &request);
-        self.at_work.insert(id, at_work);
-        self.ends.add(over_at, id);
-    }
-
-    fn next_at(&self) -> Option<Nanos> {
-        self.ends.next_at()
-    }
-
-    fn step(&mut self, now: Nanos, over: &mut Vec<u64>) {
-        let before = over.len();
-        self.ends.take_until(now, over);
-        let ended = over[before..].iter().filter_map(|id| self.at_work.remove(id));
-        self.work.busy_ns += ended.map(|time| u128::from(time.end - time.start)).sum::<u128>();
-    }
-
-    fn work(&self, now: Nanos) -> Work {
-        let until_now = |time: &Range<Nanos>| u128::from(time.end.min(now).saturating_sub(time.start));
-        Work { busy_ns: self.work.busy_ns + self.at_work.values().map(until_now).sum::<u128>(), ..self.work }
-    }
-}
-
-/// Requests with a known end.
-#[derive(Default)]
-struct Ends {
-    heap: BinaryHeap<Reverse<(Nanos, u64)>>,
-}
-
-impl Ends {
-    fn add(&mut self, at: Nanos, id: u64) {
-        self.heap.push(Reverse((at, id)));
-    }
-
-    fn next_at(&self) -> Option<Nanos> {
-        self.heap.peek().map(|end| end.0.0)
-    }
-
-    fn take_until(&mut self, now: Nanos, over: &mut Vec<u64>) {
-        while let Some(Reverse((_, id))) = self.heap.peek().copied().filter(|end| end.0.0 <= now) {
-            self.heap.pop();
-            over.push(id);
-        }
     }
 }

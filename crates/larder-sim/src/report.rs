@@ -13,11 +13,12 @@
 //! It leaves the computation to `measure.rs` and `bound.rs`.
 
 pub mod drive;
+mod keys;
 pub mod plot;
 pub mod table;
 pub mod time;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::{
     bound::Bound,
@@ -25,109 +26,7 @@ use crate::{
     setup::{ReplayDesign, Setup},
 };
 
-/// A row: an object with the keys of [`COLUMNS`].
-pub type Row = Map<String, Value>;
-
-/// Keys of a row, in the order of a CSV file.
-pub const COLUMNS: &[&str] = &[
-    "design",
-    "setup",
-    "trace",
-    "content",
-    "mode",
-    "chunk_bytes",
-    "flash",
-    "flash_bytes",
-    "flash_data_bytes",
-    "ram_budget_bytes",
-    "warmup_requests",
-    "requests",
-    "reads",
-    "writes",
-    "trims",
-    "flushes",
-    "read_hits",
-    "write_hits",
-    "read_hit_ratio",
-    "write_hit_ratio",
-    "read_miss_ratio",
-    "write_miss_ratio",
-    "total_miss_ratio",
-    "bound_read_hit_ratio_upper",
-    "bound_read_hit_ratio_lower",
-    "bound_uncompressed_read_hit_ratio",
-    "bound_revealed_read_hit_ratio_upper",
-    "bound_flash_bytes_lower",
-    "bound_flash_bytes_upper",
-    "bound_withdrawn",
-    "dedup_ratio",
-    "compression_ratio",
-    "write_reduction_ratio",
-    "writes_to_flash_ratio",
-    "flash_bytes_written",
-    "flash_metadata_bytes_written",
-    "flash_total_bytes_written",
-    "flash_bytes_read",
-    "flash_metadata_bytes_read",
-    "origin_chunks_read",
-    "origin_chunks_written",
-    "chunks_stored",
-    "chunks_deduplicated",
-    "chunks_evicted",
-    "weu_erasures",
-    "ghost_hits",
-    "mapped_chunks",
-    "live_chunks",
-    "stale_chunks",
-    "stale_ratio",
-    "index_ram_bytes",
-    "index_ram_bytes_per_mapped_chunk",
-    "index_ram_bytes_per_cached_gib",
-    "elapsed_seconds",
-    "requests_per_second",
-    "lines_skipped",
-    "back_steps",
-];
-
-/// Keys of the numbers that compare designs and can be plotted, with the words for their axes.
-pub const METRICS: &[(&str, &str)] = &[
-    ("read_hit_ratio", "Read hit ratio (%)"),
-    ("write_hit_ratio", "Write hit ratio (%)"),
-    ("read_miss_ratio", "Read misses among all requests (%)"),
-    ("write_miss_ratio", "Write misses among all requests (%)"),
-    ("total_miss_ratio", "Total miss ratio (%)"),
-    ("write_reduction_ratio", "Write reduction ratio (%)"),
-    ("stale_ratio", "Stale share of the cache (%)"),
-    ("dedup_ratio", "Deduplication ratio"),
-    ("compression_ratio", "Compression ratio"),
-    ("writes_to_flash_ratio", "Chunks written to flash for each request"),
-    ("flash_bytes_written", "Data written to flash (MiB)"),
-    ("flash_metadata_bytes_written", "Metadata written to flash (MiB)"),
-    ("flash_total_bytes_written", "Data and metadata written to flash (MiB)"),
-    ("origin_chunks_read", "Origin reads (chunks)"),
-    ("origin_chunks_written", "Origin writes (chunks)"),
-    ("weu_erasures", "WEU erasures"),
-    ("index_ram_bytes", "Index RAM (MiB)"),
-    ("index_ram_bytes_per_mapped_chunk", "Index RAM for each mapped chunk (bytes)"),
-    ("index_ram_bytes_per_cached_gib", "Index RAM for each GiB cached (MiB)"),
-    ("requests_per_second", "Replay speed (million requests a second)"),
-    ("ssd_erasures", "Blocks erased"),
-    ("ssd_bytes_erased", "Flash erased (MiB)"),
-    ("ssd_pages_programmed", "Pages programmed (thousands)"),
-    ("ssd_pages_copied", "Pages copied (thousands)"),
-    ("ssd_pages_read", "Pages read from flash (thousands)"),
-    ("ssd_write_amplification", "Write amplification of the drive"),
-    ("ssd_wear_max", "Erasures of the block erased most"),
-    ("ssd_wear_variation", "Coefficient of variation of the erasures a block"),
-    ("ssd_life_years", "Life of the drive at the trace's rate (years)"),
-    ("time_iops", "Reads and writes a second"),
-    ("time_read_mean_us", "Read response time, mean (ms)"),
-    ("time_read_p99_us", "Read response time, 99th percentile (ms)"),
-    ("time_write_mean_us", "Write response time, mean (ms)"),
-    ("time_write_p99_us", "Write response time, 99th percentile (ms)"),
-    ("time_ssd_busy_ratio", "Share of the time that the drive's planes work (%)"),
-    ("time_origin_busy_ratio", "Share of the time that the origin's parts work (%)"),
-];
+pub use keys::{COLUMNS, METRICS, Row};
 
 /// Returns a number of a row in the unit of its axis in [`METRICS`]. `None` if it is null.
 ///

@@ -17,12 +17,15 @@
 mod austere;
 mod designs;
 pub mod drive;
+mod equal_blocks;
 mod equal_slots;
 mod executed;
+mod options;
 mod search;
 mod weu;
+mod words;
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
 pub use crate::executor::sizing::Granularity;
 use crate::{
@@ -30,222 +33,13 @@ use crate::{
     dirty::{Dirtying, TooDirty},
     host::Host,
 };
+pub use designs::DESIGNS;
 use designs::names_of;
-pub use designs::{DESIGNS, ReplayDesign};
-use drive::DriveSetup;
+pub use equal_blocks::with_equal_blocks;
 use larder_core::slotted::FlashSize;
 pub use larder_core::slotted::Orphans;
-
-/// A requested amount of flash.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum FlashAmount {
-    /// So many bytes, for data and metadata together.
-    Bytes(u64),
-    /// This share of the working set, in percent, for data and metadata together.
-    PercentOfWorkingSet(f64),
-    /// Room for so many data chunks; metadata comes on top.
-    DataChunks(u64),
-}
-
-impl FlashAmount {
-    /// Returns it in bytes or chunks, for a working set of `working_set_chunks` (only a share needs
-    /// it).
-    ///
-    /// # Errors
-    /// A sentence, if nothing is left.
-    pub fn resolve(self, working_set_chunks: u64, chunk_bytes: u32) -> Result<FlashSize, String> {
-        match self {
-            FlashAmount::Bytes(bytes) => Ok(FlashSize::Bytes(bytes)),
-            FlashAmount::DataChunks(chunks) => Ok(FlashSize::DataChunks(chunks)),
-            FlashAmount::PercentOfWorkingSet(percent) => {
-                let working_set = working_set_chunks as f64 * f64::from(chunk_bytes);
-                let bytes = (working_set * percent / 100.0) as u64;
-                if bytes == 0 {
-                    return Err(format!("{self} of a working set of {working_set} bytes is no flash at all"));
-                }
-                Ok(FlashSize::Bytes(bytes))
-            }
-        }
-    }
-}
-
-impl fmt::Display for FlashAmount {
-    /// Writes it as on the command line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            FlashAmount::Bytes(bytes) => write!(f, "{bytes}"),
-            FlashAmount::PercentOfWorkingSet(percent) => write!(f, "{percent}%"),
-            FlashAmount::DataChunks(chunks) => write!(f, "{chunks}c"),
-        }
-    }
-}
-
-/// The costs that are charged to a cache, and so its steps.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Accounting {
-    /// Those of the engine: the [executor](crate::executor) of all designs.
-    #[default]
-    Engine,
-    /// Those of the design's paper.
-    Paper,
-}
-
-impl Accounting {
-    /// Returns the name on the command line.
-    pub fn name(self) -> &'static str {
-        match self {
-            Accounting::Engine => "engine",
-            Accounting::Paper => "paper",
-        }
-    }
-}
-
-/// Options of some designs, and the drive beneath, for any. `None` leaves the choice to the design.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Options {
-    /// True if a content is stored once.
-    pub dedup: Option<bool>,
-    /// True if chunks are stored compressed.
-    pub compress: Option<bool>,
-    /// Bytes of a subchunk (AustereCache §3.2).
-    pub subchunk_bytes: Option<u32>,
-    /// Addresses that the cache can know, those without data included.
-    pub lba_entries: Option<u64>,
-    /// Bytes of RAM that the index may take.
-    pub ram_bytes: Option<u64>,
-    /// Bytes of a WEU.
-    pub weu_bytes: Option<u32>,
-    /// Fingerprints kept, in percent of the most possible (Nitro §3.2).
-    pub fp_index_percent: Option<u8>,
-    /// The unit of eviction.
-    pub granularity: Option<Granularity>,
-    /// The fate of data without an address (CacheDedup §3.1).
-    pub orphans: Option<Orphans>,
-    /// The costs that are charged; by default the engine's.
-    pub accounting: Option<Accounting>,
-    /// The drive that the flash lies on; by default none is simulated.
-    pub drive: Option<DriveSetup>,
-}
-
-/// An option by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub enum OptionId {
-    Dedup,
-    Compress,
-    Subchunk,
-    LbaEntries,
-    Ram,
-    Weu,
-    FpIndex,
-    Granularity,
-    Orphans,
-    Accounting,
-}
-
-impl OptionId {
-    /// All of them.
-    pub const ALL: [OptionId; 10] = [
-        OptionId::Dedup,
-        OptionId::Compress,
-        OptionId::Subchunk,
-        OptionId::LbaEntries,
-        OptionId::Ram,
-        OptionId::Weu,
-        OptionId::FpIndex,
-        OptionId::Granularity,
-        OptionId::Orphans,
-        OptionId::Accounting,
-    ];
-
-    /// Returns the name on the command line, without its dashes.
-    pub fn name(self) -> &'static str {
-        match self {
-            OptionId::Dedup => "dedup",
-            OptionId::Compress => "compress",
-            OptionId::Subchunk => "subchunk",
-            OptionId::LbaEntries => "lba-entries",
-            OptionId::Ram => "ram",
-            OptionId::Weu => "weu",
-            OptionId::FpIndex => "fp-index",
-            OptionId::Granularity => "granularity",
-            OptionId::Orphans => "orphans",
-            OptionId::Accounting => "accounting",
-        }
-    }
-}
-
-impl Options {
-    /// Returns the options that were given.
-    pub fn given(&self) -> impl Iterator<Item = OptionId> {
-        let given = *self;
-        OptionId::ALL.into_iter().filter(move |id| given.has(*id))
-    }
-
-    fn has(&self, id: OptionId) -> bool {
-        match id {
-            OptionId::Dedup => self.dedup.is_some(),
-            OptionId::Compress => self.compress.is_some(),
-            OptionId::Subchunk => self.subchunk_bytes.is_some(),
-            OptionId::LbaEntries => self.lba_entries.is_some(),
-            OptionId::Ram => self.ram_bytes.is_some(),
-            OptionId::Weu => self.weu_bytes.is_some(),
-            OptionId::FpIndex => self.fp_index_percent.is_some(),
-            OptionId::Granularity => self.granularity.is_some(),
-            OptionId::Orphans => self.orphans.is_some(),
-            OptionId::Accounting => self.accounting.is_some(),
-        }
-    }
-
-    /// Returns the options given here or else in `others`, if `design` has them.
-    ///
-    /// So options for several designs go to those that have them.
-    pub fn or_from(&self, others: &Options, design: &ReplayDesign) -> Options {
-        let takes_one = design.takes(OptionId::Accounting, Accounting::Engine);
-        let accounting = self.accounting.or(others.accounting.filter(|_| takes_one));
-        let has = |id| design.takes(id, accounting.unwrap_or_default());
-        Options {
-            dedup: self.dedup.or(others.dedup.filter(|_| has(OptionId::Dedup))),
-            compress: self.compress.or(others.compress.filter(|_| has(OptionId::Compress))),
-            subchunk_bytes: self.subchunk_bytes.or(others.subchunk_bytes.filter(|_| has(OptionId::Subchunk))),
-            lba_entries: self.lba_entries.or(others.lba_entries.filter(|_| has(OptionId::LbaEntries))),
-            ram_bytes: self.ram_bytes.or(others.ram_bytes.filter(|_| has(OptionId::Ram))),
-            weu_bytes: self.weu_bytes.or(others.weu_bytes.filter(|_| has(OptionId::Weu))),
-            fp_index_percent: self.fp_index_percent.or(others.fp_index_percent.filter(|_| has(OptionId::FpIndex))),
-            granularity: self.granularity.or(others.granularity.filter(|_| has(OptionId::Granularity))),
-            orphans: self.orphans.or(others.orphans.filter(|_| has(OptionId::Orphans))),
-            accounting,
-            drive: self.drive.or(others.drive),
-        }
-    }
-}
-
-/// A cache to replay.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Setup {
-    /// Its design.
-    pub design: &'static ReplayDesign,
-    /// Bytes of a chunk: a power of two.
-    pub chunk_bytes: u32,
-    /// Its flash.
-    pub flash: FlashAmount,
-    /// The moment when writes reach the origin.
-    pub policy: WritePolicy,
-    /// Its other options.
-    pub options: Options,
-}
-
-/// A cache that was made.
-pub struct Built {
-    /// The cache.
-    pub cache: Box<dyn ReplayCache>,
-    /// Bytes of flash that it takes, metadata included.
-    pub flash_bytes: u64,
-    /// The part of them for chunks.
-    pub data_bytes: u64,
-    /// The drive that the flash lies on, if one is simulated.
-    pub drive: Option<Box<Host>>,
-}
+pub use options::{Accounting, OptionId, Options};
+pub use words::{Built, FlashAmount, ReplayDesign, Setup};
 
 impl Setup {
     /// Returns the same cache by its design's paper, if that has an accounting of its own.

@@ -56,6 +56,7 @@ use hashbrown::HashMap;
 use larder_trace::{Op, TraceError};
 
 pub use clients::{ClientRequest, Clients};
+pub use devices::DESTAGE_DEPTH;
 use devices::Devices;
 use figures::{Marks, TimedFigures};
 pub use pace::{ReplayPace, WholeError};
@@ -74,8 +75,6 @@ use larder_ssd::{
 pub const STORES_MAX: usize = 64;
 /// Tasks that make room, at most, before requests wait to begin.
 pub const EVICTIONS_MAX: usize = 256;
-/// Writes of destaging that are under way at the origin, at most.
-pub const DESTAGE_DEPTH: usize = 8;
 /// The share of the flash kept free, and its least and most in evictions of the largest kind.
 const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
 const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);

@@ -13,7 +13,7 @@ use larder::{
 };
 use larder_sim::{
     report::{Row, table::table},
-    setup::{DESIGNS, FlashAmount, Options, Setup, drive::with_equal_blocks},
+    setup::{DESIGNS, FlashAmount, Options, Setup, with_equal_blocks},
     survey::Survey,
 };
 

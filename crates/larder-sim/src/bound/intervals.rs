@@ -5,7 +5,7 @@
 //!
 //! It does not choose.
 
-use super::Knowledge;
+use super::knowledge::Knowledge;
 
 /// The way in which a content passes by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

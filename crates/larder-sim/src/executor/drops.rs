@@ -7,7 +7,7 @@
 //!
 //! It does not know contents that no address has; a design that keeps them expects no drops.
 
-use super::{Executor, segments::index_of};
+use super::{Executor, open_weu::index_of};
 use crate::devices::Waits;
 use larder_core::{Lba, NewMapping, SlotId, StreamClass};
 use std::ops::Range;

@@ -16,7 +16,7 @@
 //!
 //! It does not count: `Traffic` is counted by the operations.
 
-use super::{Executor, ExecutorOptions, segments::index_of};
+use super::{open_weu::index_of, options::ExecutorOptions};
 use crate::{
     devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
@@ -104,7 +104,7 @@ impl FlashRequests {
         self.gathering.take(into);
     }
 
-    fn slot_start(&self, slot: SlotId) -> u64 {
+    pub fn slot_start(&self, slot: SlotId) -> u64 {
         self.weu_offset + u64::from(slot.0) * self.weu_bytes
     }
 
@@ -244,6 +244,11 @@ impl FlashRequests {
         self.gathering.for_whom(waits);
     }
 
+    /// Reads a record, or a part of it, from a device.
+    pub fn record_read(&mut self, device: Device, start: u64, len: u64) {
+        self.gathering.add(device, DeviceAction::Read, start, len);
+    }
+
     /// Reads, writes or trims chunks of the origin.
     #[inline]
     pub fn origin(&mut self, action: DeviceAction, first: Lba, count: u64) {
@@ -255,35 +260,5 @@ impl FlashRequests {
     #[cold]
     fn note_origin(&mut self, action: DeviceAction, first: Lba, count: u64) {
         self.gathering.add(Device::Origin, action, first.0 * self.chunk_bytes, count * self.chunk_bytes);
-    }
-}
-
-impl Executor {
-    /// Reads a record from the flash, or from its segment if that is open still.
-    #[inline]
-    pub(super) fn count_record_read(&mut self, place: &Place) {
-        self.traffic.flash_data_bytes_read += u64::from(place.stored_len);
-        if self.asked.is_on() {
-            self.note_record_read(place);
-        }
-    }
-
-    #[cold]
-    fn note_record_read(&mut self, place: &Place) {
-        let device = self.open_class_of(place).map_or(Device::Flash, |_| Device::Buffer);
-        let start = self.asked.slot_start(place.slot) + u64::from(place.offset);
-        self.asked.gathering.add(device, DeviceAction::Read, start, place.stored_len.into());
-    }
-
-    /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
-    ///
-    /// A store of slots for one record chooses among records, and not among places.
-    pub(super) fn advise(&mut self, bytes: &Range<u64>) {
-        if self.options.store.one_record {
-            return;
-        }
-        let slots = self.asked.slots_in(bytes);
-        let within = |slot: u64| slot.min(self.options.slot_count.into()) as u32;
-        self.advised = within(slots.start)..within(slots.end);
     }
 }

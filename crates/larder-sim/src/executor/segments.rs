@@ -4,34 +4,13 @@
 //!
 //! It does not decide the time of a commit, or the WEU that goes.
 
-use super::Executor;
+use super::{
+    Executor,
+    open_weu::{OpenWeu, index_of},
+};
 use larder_core::{
     Decider, Fingerprint, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker,
 };
-
-/// A WEU that is being filled.
-pub(super) struct OpenWeu {
-    pub slot: SlotId,
-    pub generation: u32,
-    /// Bytes of the slots that were opened.
-    pub bytes: u32,
-    pub packer: SegmentPacker,
-    /// Mappings that are logged when the segment is written.
-    pub awaiting: u64,
-    pub holds_dirty: bool,
-}
-
-pub(super) fn index_of(class: StreamClass) -> usize {
-    match class {
-        StreamClass::Clean => 0,
-        StreamClass::Dirty => 1,
-    }
-}
-
-/// Returns the class of dirty chunks, or of clean ones.
-pub(super) fn class_of(dirty: bool) -> StreamClass {
-    if dirty { StreamClass::Dirty } else { StreamClass::Clean }
-}
 
 impl Executor {
     /// Returns the class of the open segment that `place` is in.

@@ -16,7 +16,12 @@
 
 use std::collections::VecDeque;
 
-use super::{Ends, Medium, OriginRequest, RequestKind, Work, platter::Platter, profile::DiskFigures, transfer_ns};
+use super::{
+    medium::{Ends, Medium, transfer_ns},
+    platter::Platter,
+    profile::DiskFigures,
+    request::{OriginRequest, RequestKind, Work},
+};
 use larder_ssd::time::Nanos;
 
 /// Ranges that the buffer remembers.

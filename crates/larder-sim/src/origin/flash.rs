@@ -10,7 +10,11 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap, ops::Range};
 
-use super::{Foresees, OriginRequest, RequestKind, profile::FlashFigures, transfer_ns};
+use super::{
+    medium::{Foresees, transfer_ns},
+    profile::FlashFigures,
+    request::{OriginRequest, RequestKind},
+};
 use larder_ssd::time::Nanos;
 
 /// See the module.

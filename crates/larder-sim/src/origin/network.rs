@@ -10,7 +10,11 @@
 
 use std::ops::Range;
 
-use super::{Foresees, OriginRequest, RequestKind, profile::NetworkFigures, transfer_ns};
+use super::{
+    medium::{Foresees, transfer_ns},
+    profile::NetworkFigures,
+    request::{OriginRequest, RequestKind},
+};
 use larder_ssd::time::Nanos;
 
 /// See the module.

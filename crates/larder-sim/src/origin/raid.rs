@@ -19,7 +19,12 @@
 
 use hashbrown::HashMap;
 
-use super::{Medium, OriginRequest, RequestKind, Work, disk::DiskModel, profile::RaidFigures};
+use super::{
+    disk::DiskModel,
+    medium::Medium,
+    profile::RaidFigures,
+    request::{OriginRequest, RequestKind, Work},
+};
 use larder_ssd::time::Nanos;
 
 /// A part of a request: bytes of one disk.

@@ -7,7 +7,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::Row;
+use super::keys::Row;
 use crate::{measure::DriveMeasures, setup::drive::DriveSetup};
 use larder_ssd::op::Cause;
 

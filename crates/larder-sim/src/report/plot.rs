@@ -15,6 +15,7 @@
 
 mod axis;
 mod look;
+mod series;
 mod words;
 
 use axis::Axis;
@@ -24,6 +25,8 @@ use plotters::{
     prelude::*,
     style::text_anchor::{HPos, Pos, VPos},
 };
+use series::{GRID, INK};
+pub use series::{Role, Scale, Series};
 use words::{CHAR_PX, KEY_LINE_PX, LINE_PX, Labels, broken};
 
 /// Size of a chart in pixels.
@@ -50,19 +53,6 @@ const NAME_MARGIN_PX: u32 = 60;
 /// Pixels of a bar at least, with the gap to the next: its number stands over it.
 const BAR_PX_MIN: u32 = 34;
 
-const INK: RGBColor = RGBColor(34, 34, 34);
-const GRID: RGBColor = RGBColor(225, 225, 225);
-
-/// The steps of an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Scale {
-    /// Equal steps are equal differences.
-    #[default]
-    Linear,
-    /// Equal steps are equal factors.
-    Log,
-}
-
 /// The form of a chart.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChartKind {
@@ -73,36 +63,6 @@ pub enum ChartKind {
     },
     /// A group of bars for each of these; point `(i, y)` of a series belongs to the `i`-th.
     Bars(Vec<String>),
-}
-
-/// The role of the points of a series.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Role {
-    /// Measured: a line with markers, or bars.
-    #[default]
-    Measured,
-    /// One figure for the whole horizontal axis: a line without markers, from the first point to
-    /// the last.
-    Level,
-    /// Something to compare with, such as a bound: drawn dashed and dark, in bar charts as a line
-    /// across.
-    Reference,
-    /// Published single figures for the series before this one: hollow markers or bars, and no
-    /// line.
-    ///
-    /// The points between them are unknown.
-    Published,
-}
-
-/// Points that belong together.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Series {
-    /// The name in the legend.
-    pub name: String,
-    /// Points, by `x`.
-    pub points: Vec<(f64, f64)>,
-    /// Their role, which decides how they are drawn.
-    pub role: Role,
 }
 
 /// A chart.

@@ -7,7 +7,7 @@
 
 use serde_json::{Value, json};
 
-use super::Row;
+use super::keys::Row;
 use crate::whole::{ReplayPace, figures::TimedFigures};
 use larder_ssd::time::latency::Latencies;
 

@@ -10,7 +10,10 @@
 //!
 //! It does not lay the indices out.
 
-use super::{Built, Setup, search::largest};
+use super::{
+    search::largest,
+    words::{Built, Setup},
+};
 use crate::austere::AustereCache;
 use larder_core::{
     austere::{Austere, AustereConfig, AustereError, config::subchunk_bytes},

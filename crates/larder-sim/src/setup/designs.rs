@@ -8,40 +8,20 @@
 //!
 //! It does nothing but name them.
 
-use std::fmt;
-
-use super::{Accounting, Built, OptionId, Setup, austere::build as austere_build, equal_slots, executed, weu};
+use super::{
+    austere::build as austere_build,
+    equal_slots, executed,
+    options::OptionId,
+    weu,
+    words::{Build, ReplayDesign},
+};
 use larder_core::{
     NamedDesign, Over,
     arc::{self, Arc},
     austere, cd_arc, d_arc, d_lru,
     lru::{self, Lru},
     nitro,
-    slotted::FlashSize,
 };
-
-/// A design by name.
-pub struct ReplayDesign {
-    /// The name on the command line.
-    pub name: &'static str,
-    /// A description in a few words.
-    pub about: &'static str,
-    /// True if the design stores a content once, unless an option decides that.
-    pub dedups: bool,
-    /// The options that the design takes.
-    pub options: &'static [OptionId],
-    /// Those that it takes besides in its paper's accounting.
-    pub paper_options: &'static [OptionId],
-    /// The row of `larder-core`'s table.
-    pub(super) row: NamedDesign,
-    /// Sizes the cache as the engine does.
-    pub(super) build: Build,
-    /// Sizes the cache of its paper's accounting, if there is one.
-    pub(super) build_paper: Option<Build>,
-}
-
-/// Sizes a cache and makes it.
-type Build = fn(&Setup, FlashSize) -> Result<Built, String>;
 
 /// Options of a design in WEUs.
 const WEU: &[OptionId] = &[
@@ -95,11 +75,6 @@ const fn replayed(row: NamedDesign, about: &'static str, options: &'static [Opti
 }
 
 impl ReplayDesign {
-    /// Returns whether it takes this option in this accounting.
-    pub fn takes(&self, id: OptionId, accounting: Accounting) -> bool {
-        self.options.contains(&id) || accounting == Accounting::Paper && self.paper_options.contains(&id)
-    }
-
     /// Returns the design of this name.
     ///
     /// # Errors
@@ -116,16 +91,4 @@ impl ReplayDesign {
 pub(super) fn names_of(is_one: impl Fn(&ReplayDesign) -> bool) -> String {
     let names: Vec<&str> = DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
     names.join(", ")
-}
-
-impl PartialEq for ReplayDesign {
-    fn eq(&self, other: &ReplayDesign) -> bool {
-        self.name == other.name
-    }
-}
-
-impl fmt::Debug for ReplayDesign {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name)
-    }
 }

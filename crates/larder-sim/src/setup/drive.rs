@@ -15,7 +15,7 @@
 //! itself a drive has none, unless the user gives it. Its flash is then the cache's, rounded up to
 //! whole rows of blocks, and the log lies on that.
 //!
-//! Drives that stand side by side have [one shape](with_equal_blocks), because erasures of blocks
+//! Drives that stand side by side have [one shape](super::with_equal_blocks), because erasures of blocks
 //! of different sizes do not compare.
 //!
 //! Invariants: `with_all` refuses a number that cannot hold, with the field and its range. Planes
@@ -24,7 +24,6 @@
 //!
 //! It leaves the placing of the flash on the drive to [`Host`].
 
-use super::Setup;
 use crate::host::Host;
 use larder_ssd::{
     geometry::{
@@ -70,7 +69,7 @@ pub struct DriveShape {
 }
 
 impl DriveShape {
-    fn of(geometry: &DriveGeometry) -> DriveShape {
+    pub(super) fn of(geometry: &DriveGeometry) -> DriveShape {
         let DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, .. } = *geometry;
         DriveShape { packages, dies_per_package, planes_per_die, pages_per_block }
     }
@@ -78,7 +77,7 @@ impl DriveShape {
     /// Takes the lesser of each number.
     ///
     /// Drives are cut by halving, so the result suits both drives: their planes have more blocks.
-    fn least(self, other: DriveShape) -> DriveShape {
+    pub(super) fn least(self, other: DriveShape) -> DriveShape {
         DriveShape {
             packages: self.packages.min(other.packages),
             dies_per_package: self.dies_per_package.min(other.dies_per_package),
@@ -91,28 +90,6 @@ impl DriveShape {
         let DriveShape { packages, dies_per_package, planes_per_die, pages_per_block } = self;
         *geometry = DriveGeometry { packages, dies_per_package, planes_per_die, pages_per_block, ..*geometry };
     }
-}
-
-/// Gives the drives of these caches blocks of one size, and as many planes.
-///
-/// Each number is the least that one of the drives needs by itself. The function passes over caches
-/// that cannot be built. It returns the bytes of a block if some drive had larger ones by itself.
-pub fn with_equal_blocks(setups: &mut [Setup], working_set_chunks: u64) -> Option<u64> {
-    let geometry = |setup: &Setup| {
-        setup.options.drive?;
-        Some(setup.build(working_set_chunks).ok()?.drive?.profile().geometry)
-    };
-    let found: Vec<DriveGeometry> = setups.iter().filter_map(geometry).collect();
-    let shape = found.iter().map(DriveShape::of).reduce(DriveShape::least)?;
-    if found.iter().all(|geometry| DriveShape::of(geometry) == shape) {
-        return None;
-    }
-    for drive in setups.iter_mut().filter_map(|setup| setup.options.drive.as_mut()) {
-        drive.shape = Some(shape);
-    }
-    let page_bytes = found.first().map_or(0, |geometry| geometry.page_bytes);
-    let is_smaller = found.iter().any(|geometry| geometry.pages_per_block > shape.pages_per_block);
-    is_smaller.then(|| u64::from(shape.pages_per_block) * u64::from(page_bytes))
 }
 
 /// A drive under a cache.

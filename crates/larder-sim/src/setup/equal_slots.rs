@@ -6,7 +6,10 @@
 //!
 //! It does not know the designs' formulas.
 
-use super::{Built, Setup, search::largest};
+use super::{
+    search::largest,
+    words::{Built, Setup},
+};
 use crate::slotted::SlottedCache;
 use larder_core::{
     d_arc::DArc,

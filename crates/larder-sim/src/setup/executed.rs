@@ -8,7 +8,10 @@
 //!
 //! It does not know the needs of a trace.
 
-use super::{Built, Setup, search::largest};
+use super::{
+    search::largest,
+    words::{Built, Setup},
+};
 use crate::{
     cache::ReplayCache,
     executor::{Executor, ExecutorOptions, StoreRules, sizing::SECTOR_BYTES},

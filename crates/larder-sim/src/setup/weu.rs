@@ -5,7 +5,10 @@
 //!
 //! It does not pack WEUs.
 
-use super::{Built, Options, Setup};
+use super::{
+    options::Options,
+    words::{Built, Setup},
+};
 use crate::{
     cache::WritePolicy,
     executor::{

@@ -9,7 +9,7 @@ use std::{collections::VecDeque, ops::Range};
 
 use hashbrown::HashMap;
 
-use super::{DESTAGE_DEPTH, plan::Step};
+use super::plan::Step;
 use crate::{
     cache::ReplayCache,
     devices::Requests,
@@ -21,6 +21,9 @@ use larder_ssd::{
     geometry::OutOfRange,
     time::{Drive, DriveRequest, Nanos},
 };
+
+/// Writes of destaging that are under way at the origin, at most.
+pub const DESTAGE_DEPTH: usize = 8;
 
 /// The place of a step: its task, and the chain of its stage.
 pub(super) type Place = (u64, usize);

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-use super::Scale;
+use super::series::Scale;
 
 /// See the module.
 #[derive(Clone, Debug, PartialEq)]

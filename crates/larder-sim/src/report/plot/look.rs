@@ -7,7 +7,7 @@
 
 use plotters::prelude::*;
 
-use super::{GRID, INK, Role, Series};
+use super::series::{GRID, INK, Role, Series};
 
 const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
