@@ -14,6 +14,7 @@ pub mod cd_arc;
 pub mod d_arc;
 pub mod d_lru;
 pub mod lru;
+mod making;
 pub mod nitro;
 
 use crate::named::NamedDesign;

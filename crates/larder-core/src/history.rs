@@ -18,11 +18,7 @@
 //!
 //! It does not check its content; the restoring design compares it with mappings and slots.
 
-use crate::{
-    Decider,
-    design::Design,
-    types::{Fingerprint, Lba, SlotId},
-};
+use crate::types::{Fingerprint, Lba, SlotId};
 use std::collections::BTreeMap;
 
 /// Maximum number of lists of a design.
@@ -230,13 +226,6 @@ impl Draft {
         self.bytes[..HEAD_BYTES].copy_from_slice(&head);
         self.bytes
     }
-}
-
-/// Returns the whole history of an idle design; empty for a design without one.
-pub fn whole<D: Design + ?Sized>(design: &mut Decider<D>) -> Vec<u8> {
-    let Some(mut draft) = design.begin_history() else { return Vec::new() };
-    while design.export_history(&mut draft, &|_| false) {}
-    draft.finish()
 }
 
 /// A reader of numbers from the front of bytes.

@@ -9,9 +9,8 @@
 //! It does not list the designs, number them for a superblock, or lay out a flash.
 
 use crate::{
-    Decider,
     design::{Design, DesignConfig},
-    slotted::{Placed, Slotted},
+    slotted::Slotted,
 };
 use std::error::Error;
 
@@ -86,31 +85,4 @@ pub struct DesignLayout {
     pub bucket_slots: u32,
     /// Chunks of the volume.
     pub chunk_count: u64,
-}
-
-impl NamedDesign {
-    /// Checks that it can be made for a layout of so many slots, without its tables.
-    ///
-    /// # Errors
-    /// As [`NamedDesign::make`].
-    pub fn check(&self, layout: &DesignLayout, slots: u64) -> Result<(), LayoutError> {
-        match self.over {
-            Over::Buckets(buckets) => (buckets.check)(layout, slots),
-            Over::Weus(_) | Over::Slots(_) => Ok(()),
-        }
-    }
-
-    /// Makes an empty cache.
-    ///
-    /// # Errors
-    /// A sentence, for a layout that the design cannot have.
-    pub fn make(&self, config: DesignConfig, layout: &DesignLayout) -> Result<Decider, LayoutError> {
-        Ok(Decider::new(match self.over {
-            Over::Weus(weus) => (weus.make)(config),
-            Over::Slots(slots) => {
-                Box::new(Placed::new(config, |data_slots| (slots.make)(data_slots, layout.chunk_bytes)))
-            }
-            Over::Buckets(buckets) => (buckets.make)(config, layout)?,
-        }))
-    }
 }

@@ -14,6 +14,7 @@
 //! It leaves the removal of mappings to the design that owns the index.
 
 mod export;
+mod state;
 
 use crate::{
     design::Use,
@@ -21,28 +22,13 @@ use crate::{
     recency::{Linked, NONE, Neighbours, Recency},
     types::{Lba, SlotId, StreamClass},
 };
-use export::Export;
-pub use export::ExportedSlot;
+use state::Export;
+pub use state::{ExportedSlot, SlotState};
 
 /// Back pointers of a slot below which it is never compacted.
 const BACK_COMPACT_MIN: u32 = 4096;
 /// Slots below which the table is in a processor's caches anyway.
 const WARM_MIN: usize = 4096;
-
-/// The stage of a slot's life.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SlotState {
-    /// Trimmed, durable as such, ready for use.
-    Free,
-    /// Being filled.
-    Open,
-    /// Full.
-    Sealed,
-    /// Chosen for replacement; its dirty references are being destaged.
-    Evicting,
-    /// Evicted, not yet ready for use.
-    Retired,
-}
 
 /// A record's address and fingerprint handle, so that an eviction finds both without reading flash.
 #[derive(Clone, Copy)]

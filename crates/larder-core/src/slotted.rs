@@ -31,7 +31,7 @@ mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
-pub use kept::{Kept, shape_of};
+pub use kept::Kept;
 pub use placed::{
     Placed, SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, of_slots, slots_bytes_max, spares,
 };
@@ -39,6 +39,7 @@ pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes}
 
 use crate::{
     design::Use,
+    history::Shape,
     types::{Fingerprint, Lba},
 };
 
@@ -289,5 +290,17 @@ impl SlotPool {
     /// Returns its maximum bytes.
     pub fn ram_bytes_max(&self) -> usize {
         ram::vec_bytes_max::<u32>(self.count as usize)
+    }
+}
+
+/// Returns the number of this design's lists, and their maximum lengths.
+pub fn shape_of(design: &dyn Slotted) -> Shape {
+    let (sizes, looks_at_content) = (design.sizes(), design.looks_at_content());
+    Shape {
+        lists: design.list_count(),
+        data_chunks: sizes.data_chunks,
+        addresses: sizes.addresses,
+        used_slots: if looks_at_content { sizes.data_chunks } else { 0 },
+        looks_at_content,
     }
 }

@@ -15,7 +15,6 @@ use crate::{
 use larder_core::{
     Decider, Fingerprint, Lookup, NewMapping, Place,
     design::{ExportedMapping, ToldBy},
-    history,
     ranges::Run,
     slots::SlotState,
 };
@@ -89,7 +88,7 @@ pub async fn write_whole(
     mut design: Decider,
 ) -> Result<CheckpointPointer, EngineError> {
     design.begin_export();
-    let history = history::whole(&mut design);
+    let history = design.whole_history();
     let design = Mutex::new(design);
     let damaged = DamagedRecords::default();
     let header = write_blocks(flash, geometry, target, &damaged, || design.lock(), ready(history)).await?;

@@ -42,6 +42,13 @@ impl<D: Design + ?Sized> Decider<D> {
         self.design.memory_mut().is_some_and(|design| design.export_history(draft, is_doubtful))
     }
 
+    /// Returns the whole history of an idle design; empty for a design without one.
+    pub fn whole_history(&mut self) -> Vec<u8> {
+        let Some(mut draft) = self.begin_history() else { return Vec::new() };
+        while self.export_history(&mut draft, &|_| false) {}
+        draft.finish()
+    }
+
     /// Tells [`Memory::restore_page`] or [`Provisional::restore_page`]; false without either.
     pub fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
         if let Some(design) = self.design.memory_mut() {

@@ -88,32 +88,20 @@ pub mod lba_index;
 mod overflow;
 mod pages;
 mod parts;
+mod row;
 pub mod sketch;
 
 pub use bucketed::Bucketed;
-use bucketed::{BucketedConfig, census::scaled};
 pub use config::{AustereConfig, AustereError};
 use fp_index::{FpHashIndex, SlotRun};
 use keys::{Key, KeySpace};
 use lba_index::{Change, HeldBucket, LbaHashEntry, LbaHashIndex};
+pub use row::{DESIGN, NAME};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
-    named::{NamedDesign, Over, OverBuckets},
     region::{ListChange, METADATA_SLOT_BYTES, RunMetadata},
     types::{Fingerprint, Lba},
-};
-
-/// The design's name.
-pub const NAME: &str = "austere";
-/// The design by name.
-pub const DESIGN: NamedDesign = NamedDesign {
-    name: NAME,
-    about: "AustereCache (Wang et al., USENIX ATC 2020): an index of hashes, ten bytes for each address that it has room for, and metadata on flash",
-    over: Over::Buckets(OverBuckets {
-        make: |config, layout| Ok(Box::new(Bucketed::new(BucketedConfig::of(config, layout))?)),
-        check: |layout, slots| Ok(AustereConfig::of_layout(layout, slots).buckets().map(drop)?),
-    }),
 };
 
 /// A dirty mapping that is about to give way. [`Austere::owner`] tells its address.
@@ -493,4 +481,9 @@ impl AustereRam {
 /// Returns the bytes of flash for the metadata slots of `slots` slots.
 pub fn metadata_region_bytes(slots: usize) -> u64 {
     slots as u64 * u64::from(METADATA_SLOT_BYTES)
+}
+
+/// Scales `count` of `looked` up to `all`.
+fn scaled(count: u64, all: u64, looked: u64) -> u64 {
+    (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64
 }

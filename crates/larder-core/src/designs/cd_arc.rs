@@ -46,6 +46,7 @@ mod lists;
 mod memory;
 mod persist;
 mod restored;
+mod restoring;
 
 use crate::{
     design::{
@@ -58,7 +59,7 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 use lists::{At, B1, B2, B3, LEFT, Lists, OWED, T1, T2, is_top};
-use restored::RestoringLists;
+use restoring::RestoringLists;
 
 /// The design's name.
 pub const NAME: &str = "cd-arc";

@@ -5,47 +5,11 @@
 //!
 //! Its pieces come from different moments; the log has the changes since.
 
-use super::{SlotState, SlotTable};
-use crate::{
-    types::{SlotId, StreamClass},
-    walk::{Numbers, PIECE, Walk},
+use super::{
+    SlotTable,
+    state::{Export, ExportedSlot, SlotState, Stage},
 };
-
-/// A slot with its generation.
-pub type ExportedSlot = (SlotId, u32, SlotState, StreamClass);
-
-/// The stage of an export.
-#[derive(Clone, Copy, Default)]
-enum Stage {
-    /// Slots under eviction from this number on: they were the least recent.
-    Evicting(usize),
-    /// Sealed slots, which are on the list.
-    Listed,
-    /// All other slots from this number on.
-    Others(usize),
-    #[default]
-    Over,
-}
-
-/// The state of an export.
-#[derive(Default)]
-pub(super) struct Export {
-    stage: Stage,
-    walk: Walk,
-    told: Numbers,
-}
-
-impl Export {
-    /// Notes that a slot leaves the list, on which `newer` came after it.
-    #[inline]
-    pub fn unlinks(&mut self, slot: u32, newer: u32) {
-        self.walk.unlinks(slot, newer);
-    }
-
-    pub fn ram_bytes(&self) -> usize {
-        self.walk.ram_bytes() + self.told.ram_bytes()
-    }
-}
+use crate::{types::SlotId, walk::PIECE};
 
 impl SlotTable {
     /// Returns all slots with generations: evicting ones, sealed ones by age, then the ageless
@@ -109,7 +73,7 @@ impl SlotTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::types::mix;
+    use crate::types::{StreamClass, mix};
 
     /// Returns slots in all states, with generations.
     fn used(count: u32) -> SlotTable {

@@ -2,11 +2,7 @@
 //!
 //! It agrees with mappings and slots; the comparison is left to `placed/restored.rs`.
 
-use super::Slotted;
-use crate::{
-    history::Shape,
-    types::{Fingerprint, Lba},
-};
+use crate::types::{Fingerprint, Lba};
 
 /// An address of a restored history.
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +20,7 @@ pub struct KeptAddress {
 /// A restored history for an empty design.
 #[derive(Clone, Debug, Default)]
 pub struct Kept {
-    /// The target of the lists, [`Slotted::target_size`].
+    /// The target of the lists, [`Slotted::target_size`](super::Slotted::target_size).
     pub target: f64,
     /// Lists, least recent first.
     pub lists: Vec<Vec<KeptAddress>>,
@@ -34,21 +30,9 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns whether the lists are within the limits of a design ([`Slotted::limits`]).
+    /// Returns whether the lists are within the limits of a design ([`Slotted::limits`](super::Slotted::limits)).
     pub fn fits(&self, limits: &[(Vec<usize>, usize)]) -> bool {
         let len = |list: &usize| self.lists.get(*list).map_or(0, Vec::len);
         limits.iter().all(|(lists, max)| lists.iter().map(len).sum::<usize>() <= *max)
-    }
-}
-
-/// Returns the number of this design's lists, and their maximum lengths.
-pub fn shape_of(design: &dyn Slotted) -> Shape {
-    let (sizes, looks_at_content) = (design.sizes(), design.looks_at_content());
-    Shape {
-        lists: design.list_count(),
-        data_chunks: sizes.data_chunks,
-        addresses: sizes.addresses,
-        used_slots: if looks_at_content { sizes.data_chunks } else { 0 },
-        looks_at_content,
     }
 }

@@ -41,9 +41,13 @@
 //! its dirty addresses.
 
 mod decisions;
+mod logged;
+mod made_up;
 mod memory;
 mod outliving;
 mod restored;
+mod restoring;
+mod slot_content;
 
 use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};
 use crate::{
@@ -54,12 +58,11 @@ use crate::{
     types::{Fingerprint, Lba, Place, SlotId},
     walk::Numbers,
 };
-use outliving::is_unshared;
-use restored::RestoringSlots;
+use made_up::is_unshared;
+use restoring::RestoringSlots;
+use slot_content::{NONE, NOTHING, SlotContent};
 use std::collections::{BTreeSet, VecDeque};
 
-/// No data slot, or no flash slot.
-const NONE: u32 = u32::MAX;
 /// Flash slots for each spare one, for content that is being written or released.
 const SPARE_SHARE: u64 = 32;
 const SPARES_MIN: u64 = 4;
@@ -70,34 +73,6 @@ const HELD_BACK_SHARE: u64 = 8;
 /// Their maximum: one for each spare slot, and mappings that a caller may make before it forgets
 /// some.
 const HELD_BACK_MAX: u64 = SPARES_MAX + 128;
-
-/// The content of a data slot, and its place.
-#[derive(Clone, Copy)]
-struct SlotContent {
-    fingerprint: [u8; 16],
-    slot: u32,
-    generation: u32,
-    crc: u32,
-    stored_len: u32,
-}
-
-const NOTHING: SlotContent = SlotContent { fingerprint: [0; 16], slot: NONE, generation: 0, crc: 0, stored_len: 0 };
-
-impl SlotContent {
-    fn new(place: &Place, fingerprint: &Fingerprint) -> Self {
-        let Place { slot, generation, crc, stored_len, .. } = *place;
-        SlotContent { fingerprint: fingerprint.0, slot: slot.0, generation, crc, stored_len }
-    }
-
-    fn is_at(&self, place: &Place) -> bool {
-        (self.slot, self.generation) == (place.slot.0, place.generation)
-    }
-
-    fn place(&self) -> Place {
-        let SlotContent { slot, generation, crc, stored_len, .. } = *self;
-        Place { slot: SlotId(slot), generation, offset: 0, stored_len, crc, encoding: 0 }
-    }
-}
 
 /// See the module.
 pub struct Placed {
@@ -338,12 +313,4 @@ impl Placed {
     fn forget_run(&mut self, first: Lba, count: u64) {
         self.design.in_run(first, count).into_iter().for_each(|lba| self.forget(lba));
     }
-}
-
-/// Returns a unique fingerprint for `place`.
-fn unshared(place: &Place) -> Fingerprint {
-    let mut bytes = [0xFF; 16];
-    bytes[..4].copy_from_slice(&place.slot.0.to_le_bytes());
-    bytes[4..8].copy_from_slice(&place.generation.to_le_bytes());
-    Fingerprint(bytes)
 }

@@ -12,7 +12,6 @@ use crate::slotted::{CHUNK, Drafting, bare, fingerprint_of, make, reopen};
 use larder_core::{
     Decider, DesignConfig, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
     design::{Mapping, Persist, Slots},
-    history,
     ranges::Run,
     slotted::{Decision, Placed, mapped_max},
 };
@@ -222,7 +221,7 @@ impl World {
     /// history. Otherwise it has none, or an old or damaged one, of which only the order is
     /// trusted.
     fn restart(&mut self) {
-        let now = history::whole(&mut self.design);
+        let now = self.design.whole_history();
         self.drafting.give_up();
         let (mut history, is_trusted) = match self.rng.below(5) {
             0 => (Vec::new(), false),

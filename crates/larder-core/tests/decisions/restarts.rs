@@ -10,7 +10,7 @@ use crate::common::{Rng, for_seeds};
 use crate::slotted::{CHUNK, Drafting, fingerprint_of, make_boxed, reopen};
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
-    cd_arc::CdArc, history::whole, ranges::Run, slotted::Placed,
+    cd_arc::CdArc, ranges::Run, slotted::Placed,
 };
 use std::{
     cell::Cell,
@@ -232,11 +232,11 @@ impl Cache {
 
     fn restart(&mut self) {
         let mut old = std::mem::replace(&mut self.design, make_listed(self.kind, self.config));
-        let history = whole(&mut old);
+        let history = old.whole_history();
         let design = &mut self.design;
         reopen(&old, design, &history, true);
         design.check();
-        assert!(whole(design).len() == history.len(), "as much is known as was before");
+        assert!(design.whole_history().len() == history.len(), "as much is known as was before");
     }
 }
 
@@ -312,7 +312,7 @@ fn after_a_crash_no_history_has_an_answer_be_wrong() {
                 old.go_on(&mut cache.design);
             }
             if step > 200 && rng.chance(1) {
-                let mut history = if rng.chance(50) { old.finished.clone() } else { whole(&mut cache.design) };
+                let mut history = if rng.chance(50) { old.finished.clone() } else { cache.design.whole_history() };
                 old.give_up();
                 if !history.is_empty() && rng.chance(40) {
                     let at = rng.below(history.len() as u64) as usize;
@@ -406,10 +406,10 @@ fn pieces_of_an_export_are_the_whole() {
                 assert_eq!((slots, known), (design.export_slots(), design.export_fingerprints()), "{name}");
             }
         }
-        let whole_now = whole(design);
+        let whole_now = design.whole_history();
         let mut draft = design.begin_history().expect("each of them has one");
         assert!(design.export_history(&mut draft, &|_| false));
-        assert_eq!(whole(design), whole_now, "{name}: a draft that was given up");
+        assert_eq!(design.whole_history(), whole_now, "{name}: a draft that was given up");
         // Contents go, and come back elsewhere, between two pieces: none is told twice. Unmoved
         // ones are told, unless more became recent meanwhile than there are.
         for writes in [100, 500, 2000] {

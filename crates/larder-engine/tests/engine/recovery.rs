@@ -10,7 +10,7 @@
 //! Its order of replacement is in its pages.
 
 use crate::common::*;
-use larder_core::{Decider, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, history::whole, slots::SlotState};
+use larder_core::{Decider, Fingerprint, Lba, Lookup, Place, SlotId, StreamClass, slots::SlotState};
 use larder_device::{IoOp, ZeroFlags, rng::Rng, sim::Schedule};
 use larder_engine::{
     Tuning,
@@ -326,9 +326,9 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
         assert_known(&known(&world, &second), &live, "a second one");
         assert_eq!(order(&second), order(&first), "the order of replacement");
         assert_eq!(pages(&second), pages(&first), "the order of replacement, of a design with pages");
-        assert_eq!(whole(&mut second.state.design), whole(&mut first.state.design), "what is remembered");
+        assert_eq!(second.state.design.whole_history(), first.state.design.whole_history(), "what is remembered");
         let keeps_history = design::is_slotted(design::chosen()) || design::chosen() == DesignId::CdArc;
-        assert_eq!(whole(&mut first.state.design).is_empty(), !keeps_history);
+        assert_eq!(first.state.design.whole_history().is_empty(), !keeps_history);
         assert_eq!(order(&first).is_empty(), is_bucketed());
         assert_eq!(pages(&first).is_empty(), !is_bucketed());
         assert_eq!(second.state.design.export_fingerprints(), fingerprints, "the fingerprints' order");

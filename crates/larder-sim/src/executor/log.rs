@@ -8,7 +8,7 @@
 //! It does not keep the entries.
 
 use super::{Executor, FRAME_ENTRIES_MAX, LOG_USED_PERCENT};
-use larder_core::history::{self, PAGE_BYTES};
+use larder_core::history::PAGE_BYTES;
 use larder_format::{
     CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
     superblock::SUPERBLOCK_BYTES,
@@ -47,7 +47,7 @@ impl Executor {
 
     /// Writes a checkpoint, and the superblocks that name it.
     fn write_checkpoint(&mut self) {
-        let history = history::whole(&mut self.design).len().div_ceil(PAGE_BYTES);
+        let history = self.design.whole_history().len().div_ceil(PAGE_BYTES);
         let stats = self.design.stats();
         let is_bucketed = self.options.store.metadata_block_bytes > 0;
         let counts = CheckpointCounts {

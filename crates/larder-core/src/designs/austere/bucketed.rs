@@ -40,6 +40,7 @@ mod decisions;
 pub mod entries;
 pub mod exact;
 mod forget;
+mod freeing;
 mod indices;
 mod mapping;
 pub mod memory;

@@ -14,6 +14,7 @@
 //! It does not count references; it asks for them.
 
 mod part;
+mod run;
 
 pub use part::Victims;
 
@@ -22,19 +23,11 @@ use super::{
     parts::{Division, Parts},
 };
 pub(super) use part::FpPart;
+pub use run::SlotRun;
 use std::ops::DerefMut;
 
 /// Minimum slots of a part, so that a part's own memory is a sixtieth.
 const PART_SLOTS_MIN: usize = 4096;
-
-/// Consecutive slots of one bucket with a chunk. The metadata slot of `first` is the chunk's.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SlotRun {
-    /// Number of the first slot.
-    pub first: u32,
-    /// Number of slots, one for each subchunk.
-    pub count: u32,
-}
 
 /// The index.
 pub struct FpHashIndex {

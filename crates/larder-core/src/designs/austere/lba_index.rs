@@ -9,6 +9,7 @@
 //!
 //! It does not know addresses, or the contents of the FP index.
 
+mod entry;
 mod part;
 
 use super::{
@@ -16,6 +17,7 @@ use super::{
     parts::{Division, HeldPart, Parts},
     sketch::Sketch,
 };
+pub use entry::{Change, LbaHashEntry};
 pub(super) use part::LbaPart;
 use std::ops::DerefMut;
 
@@ -33,27 +35,6 @@ pub struct LbaHashIndex {
 pub struct HeldBucket {
     part: HeldPart<LbaPart>,
     lba_key: Key,
-}
-
-/// A valid slot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LbaHashEntry {
-    /// The LBA-hash.
-    pub lba_key: Key,
-    /// The FP-hash.
-    pub fp_key: Key,
-    /// True if the origin lacks the content of the address.
-    pub is_dirty: bool,
-    slot: usize,
-}
-
-/// The lost references of a mapping that is new, or recent again.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Change {
-    /// The entry that left for it: its own old one, or another that the index lost.
-    pub left: Option<LbaHashEntry>,
-    /// The FP-hash of an entry that is not recent any more.
-    pub demoted: Option<Key>,
 }
 
 fn division(buckets: usize, slots: usize) -> Division {

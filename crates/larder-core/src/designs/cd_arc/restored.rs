@@ -15,23 +15,14 @@
 //!
 //! It leaves checkpoints, and the way the cache ended, to the caller.
 
-use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS};
+use super::{At, B1, B2, B3, CdArc, T1, T2, at, lists::ON_LISTS, restoring::RestoringLists};
 use crate::{
     design::{Lookup, Mapping, Persist},
-    history::{Draft, History, ListedAddress, Pages, Shape, UsedSlot, cut},
+    history::{Draft, History, ListedAddress, Shape, UsedSlot, cut},
     slots::SlotState,
     types::{Fingerprint, Lba, Place},
 };
 use std::collections::HashMap;
-
-/// The input of a recovery so far.
-#[derive(Default)]
-pub(super) struct RestoringLists {
-    /// Pieces of the history.
-    pub pages: Pages,
-    /// True after an orderly end without later changes.
-    pub is_trusted: bool,
-}
 
 /// The content of an address in a history, if it is unknown.
 const NOT_KNOWN: Fingerprint = Fingerprint([0; 16]);

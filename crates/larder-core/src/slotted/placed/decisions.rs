@@ -6,7 +6,12 @@
 //!
 //! It leaves their agreement to `placed.rs`.
 
-use super::{NONE, Placed, RestoringSlots, SETS_BYTES_MAX, SlotContent, unshared};
+use super::{
+    Placed, SETS_BYTES_MAX,
+    made_up::unshared,
+    restoring::RestoringSlots,
+    slot_content::{NONE, SlotContent},
+};
 use crate::{
     design::{
         Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, ToldBy, Use,

@@ -14,12 +14,8 @@
 //!
 //! It does not log.
 
-use super::Placed;
-use crate::{
-    ranges::{Run, RunMap},
-    types::{Fingerprint, Lba},
-};
-use std::collections::BTreeMap;
+use super::{Placed, made_up::is_believable};
+use crate::types::Lba;
 
 /// Maximum addresses of a run that are looked up one by one.
 const ASKED_MAX: u64 = 1 << 12;
@@ -53,60 +49,4 @@ impl Placed {
             self.lost.add(lba.0);
         }
     }
-}
-
-/// The entries of a log about addresses, mapped in the end or not.
-#[derive(Default)]
-pub(super) struct Logged {
-    /// Overwritten or trimmed addresses, not mapped since.
-    forgotten: RunMap,
-    /// Addresses with the last mapped content, as far as known.
-    mapped: BTreeMap<Lba, Option<Fingerprint>>,
-}
-
-impl Logged {
-    /// Notes that `lba` was mapped.
-    pub fn map(&mut self, lba: Lba, content: Option<Fingerprint>) {
-        self.forgotten.remove(lba, 1);
-        self.mapped.insert(lba, content);
-    }
-
-    /// Notes that a run was overwritten, or trimmed.
-    pub fn forget(&mut self, first: Lba, count: u64) {
-        let end = Lba(first.0.saturating_add(count));
-        let inside: Vec<Lba> = self.mapped.range(first..end).map(|(&lba, _)| lba).collect();
-        for lba in inside {
-            self.mapped.remove(&lba);
-        }
-        if count > 0 {
-            self.forgotten.insert(Run::new(first, count, 0));
-        }
-    }
-
-    /// Returns the content of `lba`, given its content in the checkpoint before.
-    pub fn content(&self, lba: Lba, before: Fingerprint) -> Option<Fingerprint> {
-        match (self.forgotten.get(lba), self.mapped.get(&lba)) {
-            (Some(_), _) => None,
-            (None, Some(content)) => *content,
-            (None, None) => Some(before),
-        }
-    }
-}
-
-/// Returns a unique fingerprint for the unknown content of `lba`.
-pub(super) fn unknown(lba: Lba) -> Fingerprint {
-    let mut bytes = [0xFF; 16];
-    bytes[..8].copy_from_slice(&lba.0.to_le_bytes());
-    bytes[15] = 0xFE;
-    Fingerprint(bytes)
-}
-
-/// Returns whether `lba` can have this content.
-pub(super) fn is_believable(lba: Lba, content: &Fingerprint) -> bool {
-    !is_unshared(content) && *content != unknown(lba)
-}
-
-/// Returns whether this is an [`unshared`] fingerprint.
-pub(super) fn is_unshared(fingerprint: &Fingerprint) -> bool {
-    fingerprint.0[8..] == [0xFF; 8]
 }

@@ -16,32 +16,25 @@
 //! It leaves checkpoints, and the way the cache ended, to the caller.
 
 use super::{
-    ChunkSlot, NONE, NOTHING, Placed, SlotContent,
-    outliving::{Logged, is_unshared, unknown},
-    unshared,
+    super::ChunkSlot,
+    Placed,
+    logged::Logged,
+    made_up::{is_unshared, unknown, unshared},
+    restoring::RestoringSlots,
+    slot_content::{NONE, NOTHING, SlotContent},
 };
 use crate::{
     design::{Lookup, Mapping, Persist},
-    history::{Draft, History, ListedAddress, Pages, Trust, UsedSlot, cut},
+    history::{Draft, History, ListedAddress, Trust, UsedSlot, cut},
     slots::SlotState,
-    slotted::kept::{Kept, KeptAddress, shape_of},
+    slotted::{
+        kept::{Kept, KeptAddress},
+        shape_of,
+    },
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
     walk::Numbers,
 };
-use std::{collections::BTreeMap, ops::Range};
-
-/// The input of a recovery so far.
-#[derive(Default)]
-pub(super) struct RestoringSlots {
-    /// The contents of the flash slots.
-    pub told: BTreeMap<SlotId, SlotContent>,
-    /// Pieces of the history.
-    pages: Pages,
-    /// The entries of the log behind the checkpoint, by address.
-    pub logged: Logged,
-    /// The reach of the history.
-    pub trust: Option<Trust>,
-}
+use std::ops::Range;
 
 /// A mapping, or a content without an address.
 struct Found {
@@ -50,23 +43,6 @@ struct Found {
     lba: Option<Lba>,
     held: SlotContent,
     is_dirty: bool,
-}
-
-impl RestoringSlots {
-    /// Notes a mapping of an address, with its content if it is known.
-    pub fn map(&mut self, lba: Lba, known: Option<(Place, Option<Fingerprint>)>) {
-        if let Some((place, Some(fingerprint))) = known {
-            self.told.insert(place.slot, SlotContent::new(&place, &fingerprint));
-        }
-        let held = known.and_then(|(place, _)| self.told.get(&place.slot).filter(|held| held.is_at(&place)));
-        self.logged.map(lba, held.map(|held| Fingerprint(held.fingerprint)));
-    }
-
-    fn held(&self, place: &Place) -> SlotContent {
-        let told = self.told.get(&place.slot).filter(|held| held.is_at(place));
-        let fingerprint = told.map_or_else(|| unshared(place), |held| Fingerprint(held.fingerprint));
-        SlotContent::new(place, &fingerprint)
-    }
 }
 
 impl Placed {

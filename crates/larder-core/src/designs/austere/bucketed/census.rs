@@ -9,7 +9,7 @@
 //! It does not read metadata slots. If an evicted content came back, an older entry counts,
 //! although the content's metadata slot does not list the address any more.
 
-use super::{Bucketed, Key, SlotRun};
+use super::{super::scaled, Bucketed, Key, SlotRun};
 use crate::{
     design::{DesignStats, Lookup},
     types::{Lba, SlotId},
@@ -71,9 +71,4 @@ impl Bucketed {
         }
         scaled(lost, chunks, looked)
     }
-}
-
-/// Scales `count` of `looked` up to `all`.
-pub(in crate::designs::austere) fn scaled(count: u64, all: u64, looked: u64) -> u64 {
-    (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64
 }

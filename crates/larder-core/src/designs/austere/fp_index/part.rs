@@ -10,7 +10,7 @@
 //!
 //! It does not know the other buckets.
 
-use super::SlotRun;
+use super::run::SlotRun;
 use crate::austere::keys::{Key, KeySpace, equal_mask, low_bits};
 
 /// Maximum slots of a bucket: a bit of 128 for each.

@@ -8,7 +8,7 @@
 //!
 //! It does not know the other buckets.
 
-use super::{Change, LbaHashEntry};
+use super::entry::{Change, LbaHashEntry};
 use crate::austere::{
     keys::{Key, KeySpace, equal_mask, low_bits},
     sketch::Sketch,
