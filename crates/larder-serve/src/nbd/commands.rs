@@ -12,65 +12,35 @@
 //! It does not check requests or send replies: checked requests come in, queued replies go out.
 
 use super::{
-    answer::{answer, fail, when_done},
+    answer::{answer, when_done},
     connection::{Connection, Memory},
     inbox::Inbox,
-    limits::{EXTENTS_MAX, PIECE_BYTES_MAX, count},
+    limits::{PIECE_BYTES_MAX, count},
     outbox::Charge,
     parts::Parts,
-    ranges,
-    reads::{self, Read},
-    reply::{ReplyTicket, tidy},
+    ranges, reads,
+    reply::ReplyTicket,
     request::Action,
 };
-use larder_device::{
-    BlockDevice, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags, ZeroFlags, driver,
-    nbd::proto::errno,
-};
-use std::{rc::Rc, sync::Arc};
+use crate::dispatch::{EXTENTS_MAX, Request};
+use larder_device::{IoError, IoErrorKind, IoOp, IoResult, SharedBuf, driver, nbd::proto::errno};
+use std::rc::Rc;
 
 /// Bytes of a reply to block status.
 const EXTENTS_BYTES_MAX: usize = EXTENTS_MAX * 8;
 
 /// Starts a request that has no payload.
 pub(super) fn start(connection: &Rc<Connection>, ticket: ReplyTicket, action: Action) {
-    match action {
-        Action::Read { offset, len, whole } => reads::read(connection, ticket, Read { offset, len, whole }),
-        // The caller receives its payload: see `write`.
-        Action::Write { .. } => refuse(connection, ticket, errno::EIO),
-        Action::Flush => answer(connection, ticket, false, connection.device.flush()),
-        Action::Trim { offset, len, fua } => ranges::start(connection, ticket, len, move |connection| match fua {
-            false => connection.device.discard(offset, u64::from(len)),
-            true => discard_and_flush(connection.device.clone(), offset, u64::from(len)),
-        }),
-        Action::WriteZeroes { offset, len, fua, no_hole, fast_only } => {
-            ranges::start(connection, ticket, len, move |connection| {
-                let (device, len) = (&connection.device, u64::from(len));
-                if fast_only && !device.info().zeroes_fast {
-                    return IoFuture::ready(Err(IoError::new(
-                        IoErrorKind::Unsupported,
-                        IoOp::WriteZeroes,
-                        offset,
-                        len,
-                    )));
-                }
-                device.write_zeroes(offset, len, ZeroFlags { fua, no_hole, fast_only })
-            });
-        }
-        Action::BlockStatus { offset, len, one } => match connection.memory_now(EXTENTS_BYTES_MAX) {
-            Some(bytes) => block_status(connection, ticket.holding(bytes), offset, len, one),
-            None => {
-                let connection = connection.clone();
-                driver::spawn_local(async move {
-                    let Some(Memory { bytes, .. }) = connection.memory(EXTENTS_BYTES_MAX).await else {
-                        return connection.release(ticket.charge);
-                    };
-                    block_status(&connection, ticket.holding(bytes), offset, len, one);
-                    connection.to_send.notify();
-                });
-            }
-        },
-        Action::Refuse { error, .. } => refuse(connection, ticket, error),
+    let request = match action {
+        Action::Do(request) => request,
+        Action::Refuse(error) => return refuse(connection, ticket, error),
+    };
+    match request {
+        Request::Read { whole, .. } => reads::read(connection, ticket, request, whole),
+        Request::Trim { .. } | Request::WriteZeroes { .. } => ranges::start(connection, ticket, request),
+        Request::Extents { .. } => block_status(connection, ticket, request),
+        // The caller receives the payload of a write: see `write`.
+        Request::Flush | Request::Write { .. } => answer(connection, ticket, request, None),
     }
 }
 
@@ -79,29 +49,29 @@ pub(super) async fn write(
     connection: &Rc<Connection>,
     inbox: &mut Inbox,
     ticket: ReplyTicket,
-    (offset, len): (u64, u32),
-    fua: bool,
+    request: Request,
 ) -> IoResult<()> {
-    let flags = WriteFlags { fua };
+    let (_, len) = request.range();
     let first = len.min(PIECE_BYTES_MAX);
     let (memory, data) = receive(connection, inbox, first).await.inspect_err(|_| connection.release(ticket.charge))?;
     if memory.data_bytes == len as usize {
-        answer(connection, ticket.holding(memory.bytes), true, connection.device.write(offset, data, flags));
+        answer(connection, ticket.holding(memory.bytes), request, Some(data));
         return Ok(());
     }
-    let (parts, mut last) = Parts::new(connection, ticket, IoOp::Write, len);
+    let (parts, mut last) = Parts::new(connection, ticket, request);
     let (mut at, mut received) = (0, (memory, data));
     loop {
         let (memory, data) = received;
-        let written = connection.device.write(offset + u64::from(at), data, flags);
+        let piece = request.piece(at, memory.data_bytes as u32);
+        let written = connection.dispatch.start(piece, Some(data));
         at += memory.data_bytes as u32;
         if at == len {
             last = last.holding(memory.bytes);
-            when_done(connection, written, move |_, result| last.end(result.map(|()| None)));
+            when_done(connection, written, move |_, outcome| last.end(outcome));
             return Ok(());
         }
         let part = parts.part(memory.bytes);
-        when_done(connection, written, move |_, result| part.end(result.map(|()| None)));
+        when_done(connection, written, move |_, outcome| part.end(outcome));
         if parts.has_failed() {
             return inbox.skip((len - at) as usize).await;
         }
@@ -129,16 +99,18 @@ async fn receive(connection: &Connection, inbox: &mut Inbox, len: u32) -> IoResu
     }
 }
 
-fn block_status(connection: &Rc<Connection>, ticket: ReplyTicket, offset: u64, len: u32, one: bool) {
-    let block_bytes = u64::from(connection.export.block_bytes_min);
-    let extents = connection.device.extents(offset, u64::from(len));
-    when_done(connection, extents, move |connection, result| match result {
-        Ok(extents) => {
-            let mut extents = tidy(&extents, u64::from(len), block_bytes);
-            extents.truncate(if one { 1 } else { extents.len() });
-            ticket.extents(&mut connection.outbox(), &extents);
-        }
-        Err(error) => fail(connection, ticket, false, &error),
+/// Asks for extents, when there is memory for the longest reply.
+fn block_status(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) {
+    if let Some(bytes) = connection.memory_now(EXTENTS_BYTES_MAX) {
+        return answer(connection, ticket.holding(bytes), request, None);
+    }
+    let connection = connection.clone();
+    driver::spawn_local(async move {
+        let Some(Memory { bytes, .. }) = connection.memory(EXTENTS_BYTES_MAX).await else {
+            return connection.release(ticket.charge);
+        };
+        answer(&connection, ticket.holding(bytes), request, None);
+        connection.to_send.notify();
     });
 }
 
@@ -151,12 +123,4 @@ fn refuse(connection: &Connection, ticket: ReplyTicket, error: u32) {
         _ => "The command, its flags or its range are not valid for this export.",
     };
     ticket.error(&mut connection.outbox(), error, message);
-}
-
-fn discard_and_flush(device: Arc<dyn BlockDevice>, offset: u64, len: u64) -> IoFuture<()> {
-    let discarded = device.discard(offset, len);
-    IoFuture::boxed(async move {
-        discarded.await?;
-        device.flush().await
-    })
 }

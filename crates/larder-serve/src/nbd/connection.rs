@@ -15,6 +15,7 @@ use super::{
     room::Ranges,
     signal::{Signal, SignalTurns},
 };
+use crate::dispatch::Dispatch;
 use larder_device::{
     BlockDevice, driver,
     nbd::socket::{self, Direction},
@@ -37,11 +38,9 @@ pub(super) struct Service {
 
 /// The state that the tasks of a connection share.
 pub(super) struct Connection {
-    pub device: Arc<dyn BlockDevice>,
+    pub dispatch: Dispatch,
     pub export: Arc<Export>,
     pub counters: Arc<Counters>,
-    /// The device has answered for extents without waiting so far.
-    pub extents_are_cheap: Cell<bool>,
     /// Replies were queued by a task.
     pub to_send: Signal,
     options: Arc<ServerOptions>,
@@ -78,10 +77,9 @@ impl Connection {
     pub fn new(service: Service, peer: Arc<Peer>) -> Rc<Connection> {
         let outbox = Outbox::new(MemoryAccount::new(service.options.memory.clone()));
         Rc::new(Connection {
-            device: service.device,
+            dispatch: Dispatch::new(service.device, service.export.limits),
             export: service.export,
             counters: service.counters,
-            extents_are_cheap: Cell::new(true),
             to_send: Signal::default(),
             options: service.options,
             peer,

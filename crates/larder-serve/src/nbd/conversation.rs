@@ -20,6 +20,7 @@ use super::{
     reply::ReplyTicket,
     request::{self, Action, Parsed},
 };
+use crate::dispatch::Request;
 use larder_device::{IoResult, driver, nbd::proto::REQUEST_BYTES};
 use std::{
     rc::Rc,
@@ -102,8 +103,8 @@ async fn transmission(connection: &Rc<Connection>, inbox: &mut Inbox, agreed: Ne
         count(&connection.counters.requests, 1);
         connection.admit().await;
         let ticket = ReplyTicket { cookie: incoming.cookie, charge: Charge { requests: 1, bytes: 0 }, agreed };
-        if let Action::Write { offset, len, fua } = incoming.action {
-            commands::write(connection, inbox, ticket, (offset, len), fua).await?;
+        if let Action::Do(request @ Request::Write { .. }) = incoming.action {
+            commands::write(connection, inbox, ticket, request).await?;
         } else {
             let payload_bytes = incoming.payload_bytes as usize;
             if !inbox.has(payload_bytes) {

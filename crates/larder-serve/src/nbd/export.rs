@@ -5,6 +5,7 @@
 //! It does not hold the device.
 
 use super::limits::ServerOptions;
+use crate::dispatch::Limits;
 use larder_device::{
     DeviceInfo,
     nbd::proto::{STRING_BYTES_MAX, transmission_flag as flag},
@@ -22,23 +23,19 @@ pub struct Export {
     pub name: String,
     /// Text for people.
     pub description: String,
-    /// Size in bytes.
-    pub size_bytes: u64,
     /// Transmission flags.
     pub flags: u16,
-    /// Offsets and lengths are multiples of this.
-    pub block_bytes_min: u32,
     /// Requests of multiples of this are efficient.
     pub block_bytes_preferred: u32,
-    /// Longest read or write in bytes.
-    pub request_bytes_max: u32,
+    /// The limits of requests.
+    pub limits: Limits,
 }
 
 impl Export {
     /// Returns the export `name` of a device.
     pub fn new(name: &str, info: &DeviceInfo, options: &ServerOptions) -> Export {
-        let min = info.sector_bytes.max(1);
-        let request_bytes_max = options.request_bytes_max.min(info.request_bytes_max).max(min) / min * min;
+        let limits = Limits::new(info, options.request_bytes_max);
+        let Limits { block_bytes, request_bytes_max, .. } = limits;
         let preferred = info.optimal_io_bytes.clamp(PREFERRED_BYTES_MIN, PREFERRED_BYTES_MAX);
         let preferred = preferred.checked_next_power_of_two().unwrap_or(PREFERRED_BYTES_MAX);
         // CAN_MULTI_CONN is honest: a flush of the device covers the writes of every connection.
@@ -51,16 +48,9 @@ impl Export {
         Export {
             name: name.into(),
             description: options.description.chars().take(STRING_BYTES_MAX / 4).collect(),
-            size_bytes: info.size_bytes,
             flags,
-            block_bytes_min: min,
-            block_bytes_preferred: preferred.max(min).min(request_bytes_max.max(PREFERRED_BYTES_MIN)),
-            request_bytes_max,
+            block_bytes_preferred: preferred.max(block_bytes).min(request_bytes_max.max(PREFERRED_BYTES_MIN)),
+            limits,
         }
-    }
-
-    /// Returns whether writes are refused.
-    pub fn read_only(&self) -> bool {
-        self.flags & flag::READ_ONLY != 0
     }
 }

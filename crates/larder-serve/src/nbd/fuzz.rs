@@ -10,6 +10,7 @@ use super::{
     limits::{OPTION_BYTES_MAX, PAYLOAD_SKIP_BYTES_MAX},
     request::{self, Action, Parsed},
 };
+use crate::dispatch::{Limits, Request};
 use larder_device::nbd::proto::{REQUEST_BYTES, transmission_flag};
 
 /// The longest answer as a multiple of its request, plus some bytes.
@@ -19,11 +20,9 @@ fn export() -> Export {
     Export {
         name: "disk".into(),
         description: "for fuzzing".into(),
-        size_bytes: 1 << 30,
         flags: transmission_flag::HAS_FLAGS,
-        block_bytes_min: 512,
         block_bytes_preferred: 4096,
-        request_bytes_max: 1 << 20,
+        limits: Limits { size_bytes: 1 << 30, block_bytes: 512, request_bytes_max: 1 << 20, read_only: false },
     }
 }
 
@@ -63,21 +62,18 @@ pub fn nbd_requests(data: &[u8]) {
 
 fn requests(mut data: &[u8], export: &Export, agreed: Negotiated) {
     while let Parsed::Request(incoming) = request::parse(data, export, agreed) {
-        let bounded = |offset: u64, len: u32| {
-            assert!(len > 0 && offset.is_multiple_of(512) && len.is_multiple_of(512));
-            assert!(offset + u64::from(len) <= export.size_bytes);
-        };
+        let limits = export.limits;
         match incoming.action {
-            Action::Read { offset, len, .. } | Action::Write { offset, len, .. } => {
-                bounded(offset, len);
-                assert!(len <= export.request_bytes_max);
+            Action::Refuse(_) | Action::Do(Request::Flush) => {}
+            Action::Do(request) => {
+                let (offset, len) = request.range();
+                assert!(len > 0 && offset.is_multiple_of(512) && len.is_multiple_of(512));
+                assert!(offset + u64::from(len) <= limits.size_bytes);
+                let has_data = matches!(request, Request::Read { .. } | Request::Write { .. });
+                assert!(!has_data || len <= limits.request_bytes_max);
             }
-            Action::Trim { offset, len, .. }
-            | Action::WriteZeroes { offset, len, .. }
-            | Action::BlockStatus { offset, len, .. } => bounded(offset, len),
-            Action::Flush | Action::Refuse { .. } => {}
         }
-        assert!(incoming.payload_bytes <= PAYLOAD_SKIP_BYTES_MAX.max(export.request_bytes_max));
+        assert!(incoming.payload_bytes <= PAYLOAD_SKIP_BYTES_MAX.max(limits.request_bytes_max));
         let skip = REQUEST_BYTES.saturating_add(incoming.payload_bytes as usize);
         data = data.get(skip..).unwrap_or(&[]);
     }

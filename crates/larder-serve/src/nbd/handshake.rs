@@ -178,7 +178,7 @@ impl<'a> Handshake<'a> {
         if !self.is_ours(name) {
             return HandshakeProgress::Broken;
         }
-        out.extend_from_slice(&self.export.size_bytes.to_be_bytes());
+        out.extend_from_slice(&self.export.limits.size_bytes.to_be_bytes());
         out.extend_from_slice(&self.export.flags.to_be_bytes());
         if !self.no_zeroes {
             out.extend_from_slice(&[0; EXPORT_NAME_ZEROES]);
@@ -213,13 +213,13 @@ impl<'a> Handshake<'a> {
             body.iter().for_each(|part| data.extend_from_slice(part));
             encode_option_reply(out, option, reply::INFO, &data);
         };
-        item(info::EXPORT, &[&export.size_bytes.to_be_bytes(), &export.flags.to_be_bytes()]);
+        item(info::EXPORT, &[&export.limits.size_bytes.to_be_bytes(), &export.flags.to_be_bytes()]);
         item(
             info::BLOCK_SIZE,
             &[
-                &export.block_bytes_min.to_be_bytes(),
+                &export.limits.block_bytes.to_be_bytes(),
                 &export.block_bytes_preferred.to_be_bytes(),
-                &export.request_bytes_max.to_be_bytes(),
+                &export.limits.request_bytes_max.to_be_bytes(),
             ],
         );
         if wants.name {

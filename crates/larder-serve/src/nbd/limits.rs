@@ -25,12 +25,8 @@ pub(super) const OPTION_SKIP_BYTES_MAX: u32 = 1 << 20;
 pub(super) const OPTIONS_MAX: u32 = 256;
 /// Longest write payload that is received and thrown away; at more the connection is closed.
 pub(super) const PAYLOAD_SKIP_BYTES_MAX: u32 = 256 << 20;
-/// Descriptors in one reply to a block status request.
-pub(super) const EXTENTS_MAX: usize = 1024;
 /// Longest message of an error in a structured reply, in bytes.
 pub(super) const ERROR_MESSAGE_BYTES_MAX: usize = 200;
-/// Reads of at least this many bytes ask the device for holes, so that zeroes need not travel.
-pub(super) const SPARSE_READ_BYTES_MIN: u32 = 64 << 10;
 /// Longest read or write of the device for a request.
 ///
 /// A longer request is served in pieces, each when there is memory for it.

@@ -6,14 +6,9 @@
 //!
 //! It does not cut a request into parts or call the device.
 
-use super::{
-    answer::fail,
-    connection::Connection,
-    limits::count,
-    outbox::Charge,
-    reply::{ReplyContent, ReplyTicket},
-};
-use larder_device::{IoError, IoErrorKind, IoOp, IoResult};
+use super::{answer::fail, connection::Connection, limits::count, outbox::Charge, reply::ReplyTicket};
+use crate::dispatch::{Reply, Request};
+use larder_device::{IoError, IoErrorKind, IoResult};
 use std::{
     cell::{Cell, RefCell},
     rc::Rc,
@@ -23,8 +18,7 @@ use std::{
 pub(super) struct Parts {
     connection: Rc<Connection>,
     ticket: ReplyTicket,
-    op: IoOp,
-    len: u32,
+    request: Request,
     /// Parts that have not ended.
     open: Cell<usize>,
     error: RefCell<Option<IoError>>,
@@ -38,10 +32,10 @@ pub(super) struct Part {
 }
 
 impl Parts {
-    /// Begins a read or write of `len` bytes, with its last part: others come before its end.
-    pub fn new(connection: &Rc<Connection>, ticket: ReplyTicket, op: IoOp, len: u32) -> (Rc<Parts>, Part) {
+    /// Begins a read or write with its last part: others come before its end.
+    pub fn new(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) -> (Rc<Parts>, Part) {
         let connection = connection.clone();
-        let parts = Rc::new(Parts { connection, ticket, op, len, open: Cell::new(0), error: RefCell::default() });
+        let parts = Rc::new(Parts { connection, ticket, request, open: Cell::new(0), error: RefCell::default() });
         let last = parts.part(0);
         (parts, last)
     }
@@ -57,16 +51,16 @@ impl Parts {
         self.error.borrow().is_some()
     }
 
-    fn end(&self, bytes: usize, outcome: IoResult<Option<ReplyContent>>) {
+    fn end(&self, bytes: usize, outcome: IoResult<Reply>) {
         self.open.set(self.open.get() - 1);
         let is_last = self.open.get() == 0;
         let releases = Charge { requests: 0, bytes };
         match outcome {
-            Ok(Some(content)) if !self.has_failed() => {
+            Ok(content @ (Reply::Data(..) | Reply::Sparse(_))) if !self.has_failed() => {
                 let releases = if is_last { self.whole(bytes) } else { releases };
                 self.ticket.content(&mut self.connection.outbox(), is_last, content, releases);
                 if is_last {
-                    count(&self.connection.counters.read_bytes, u64::from(self.len));
+                    count(&self.connection.counters.read_bytes, u64::from(self.request.range().1));
                 }
                 return;
             }
@@ -79,7 +73,7 @@ impl Parts {
         if is_last {
             match self.error.take() {
                 None => self.ticket.done(&mut self.connection.outbox()),
-                Some(error) => fail(&self.connection, self.ticket, self.op == IoOp::Write, &error),
+                Some(error) => fail(&self.connection, self.ticket, self.request.changes(), &error),
             }
         }
     }
@@ -97,8 +91,8 @@ impl Part {
         self
     }
 
-    /// Ends the part; a part of a read has content.
-    pub fn end(mut self, outcome: IoResult<Option<ReplyContent>>) {
+    /// Ends the part.
+    pub fn end(mut self, outcome: IoResult<Reply>) {
         self.is_over = true;
         self.parts.end(self.bytes, outcome);
     }
@@ -107,7 +101,8 @@ impl Part {
 impl Drop for Part {
     fn drop(&mut self) {
         if !self.is_over {
-            let gone = IoError::new(IoErrorKind::Gone, self.parts.op, 0, u64::from(self.parts.len));
+            let request = self.parts.request;
+            let gone = IoError::new(IoErrorKind::Gone, request.op(), 0, u64::from(request.range().1));
             self.parts.end(self.bytes, Err(gone));
         }
     }

@@ -11,23 +11,19 @@
 //! It does not split requests.
 
 use super::{
-    answer::{fail, when_done},
+    answer::{finish, when_done},
     connection::Connection,
     reply::ReplyTicket,
 };
-use larder_device::{IoFuture, driver};
+use crate::dispatch::Request;
+use larder_device::driver;
 use std::rc::Rc;
 
-/// Begins a request over `len` bytes by calling `begin`, now or when there is room.
-pub(super) fn start(
-    connection: &Rc<Connection>,
-    ticket: ReplyTicket,
-    len: u32,
-    begin: impl FnOnce(&Connection) -> IoFuture<()> + 'static,
-) {
-    let len = u64::from(len);
+/// Begins a request over a range, now or when there is room.
+pub(super) fn start(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) {
+    let len = u64::from(request.range().1);
     if !connection.ranges.turns.is_taken() && connection.ranges.begin(len) {
-        return run(connection, ticket, len, begin);
+        return run(connection, ticket, request, len);
     }
     let connection = connection.clone();
     driver::spawn_local(async move {
@@ -36,7 +32,7 @@ pub(super) fn start(
             connection.ranges.ended.wait().await;
         }
         drop(turn);
-        run(&connection, ticket, len, begin);
+        run(&connection, ticket, request, len);
         connection.to_send.notify();
     });
 }
@@ -44,21 +40,13 @@ pub(super) fn start(
 /// Runs a request that has room, or drops it if its client is gone.
 ///
 /// A socket hands out the requests of a client that has closed it, so each request asks.
-fn run(
-    connection: &Rc<Connection>,
-    ticket: ReplyTicket,
-    len: u64,
-    begin: impl FnOnce(&Connection) -> IoFuture<()> + 'static,
-) {
+fn run(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request, len: u64) {
     if connection.is_gone() {
         connection.ranges.end(len);
         return connection.release(ticket.charge);
     }
-    when_done(connection, begin(connection), move |connection, result| {
+    when_done(connection, connection.dispatch.start(request, None), move |connection, outcome| {
         connection.ranges.end(len);
-        match result {
-            Ok(()) => ticket.done(&mut connection.outbox()),
-            Err(error) => fail(connection, ticket, true, &error),
-        }
+        finish(connection, ticket, request, outcome);
     });
 }

@@ -9,9 +9,10 @@
 
 use super::{
     handshake::{ALLOCATION_CONTEXT_ID, Negotiated},
-    limits::{ERROR_MESSAGE_BYTES_MAX, EXTENTS_MAX},
+    limits::ERROR_MESSAGE_BYTES_MAX,
     outbox::{Body, Charge, OutSegment, Outbox},
 };
+use crate::dispatch::{EXTENTS_MAX, Piece, Reply};
 use larder_device::{
     Extent, IoBuf,
     nbd::proto::{ChunkHeader, SimpleReply, chunk, state},
@@ -26,22 +27,6 @@ pub struct ReplyTicket {
     pub charge: Charge,
     /// The agreement of the handshake.
     pub agreed: Negotiated,
-}
-
-/// The content of a part of a read.
-pub enum ReplyContent {
-    /// Data from an offset on.
-    Data(u64, IoBuf),
-    /// Data and zeroes, in order, at least one of them.
-    Sparse(Vec<Piece>),
-}
-
-/// A piece of a sparse read. Offsets and lengths are in bytes.
-pub enum Piece {
-    /// Data at an offset.
-    Data(u64, IoBuf),
-    /// Zeroes at an offset.
-    Zeroes(u64, u32),
 }
 
 fn wire_len(len: usize) -> u32 {
@@ -61,6 +46,16 @@ impl ReplyTicket {
 
     fn chunk(&self, done: bool, kind: u16, len: usize) -> [u8; 20] {
         ChunkHeader { done, kind, cookie: self.cookie, len: wire_len(len) }.encode()
+    }
+
+    /// Queues the whole reply to a request.
+    pub fn reply(&self, out: &mut Outbox, reply: Reply) {
+        match reply {
+            Reply::Done => self.done(out),
+            Reply::Data(offset, data) => self.data(out, offset, data),
+            Reply::Sparse(_) => self.content(out, true, reply, self.charge),
+            Reply::Extents(extents) => self.extents(out, &extents),
+        }
     }
 
     /// Queues success without data.
@@ -100,7 +95,7 @@ impl ReplyTicket {
     }
 
     /// Queues a read's data, in one piece.
-    pub fn data(&self, out: &mut Outbox, offset: u64, data: IoBuf) {
+    fn data(&self, out: &mut Outbox, offset: u64, data: IoBuf) {
         let segment = if self.agreed.structured {
             self.data_chunk(true, offset, data)
         } else {
@@ -127,10 +122,11 @@ impl ReplyTicket {
     /// Sends a part of a read in chunks: `done` if it is the last part. Structured replies only.
     ///
     /// `releases` is given back when the part has left.
-    pub fn content(&self, out: &mut Outbox, done: bool, content: ReplyContent, releases: Charge) {
+    pub fn content(&self, out: &mut Outbox, done: bool, content: Reply, releases: Charge) {
         let mut pieces = match content {
-            ReplyContent::Data(offset, data) => vec![Piece::Data(offset, data)],
-            ReplyContent::Sparse(pieces) => pieces,
+            Reply::Data(offset, data) => vec![Piece::Data(offset, data)],
+            Reply::Sparse(pieces) => pieces,
+            Reply::Done | Reply::Extents(_) => Vec::new(),
         };
         let Some(last) = pieces.pop() else { return out.release(releases) };
         pieces.into_iter().for_each(|piece| out.push(self.piece(false, piece)));
@@ -139,8 +135,8 @@ impl ReplyTicket {
         out.push(segment);
     }
 
-    /// Queues the answer to block status: tidied extents.
-    pub fn extents(&self, out: &mut Outbox, extents: &[Extent]) {
+    /// Queues the answer to block status.
+    fn extents(&self, out: &mut Outbox, extents: &[Extent]) {
         let mut body = Vec::with_capacity(8 * extents.len());
         for extent in extents.iter().take(EXTENTS_MAX) {
             let flags = if extent.hole { state::HOLE } else { 0 } | if extent.zero { state::ZERO } else { 0 };
@@ -149,60 +145,5 @@ impl ReplyTicket {
         }
         let head = self.chunk(true, chunk::BLOCK_STATUS, 4 + body.len());
         self.last(out, OutSegment::new(&[&head, &ALLOCATION_CONTEXT_ID.to_be_bytes()], Body::Bytes(body)));
-    }
-}
-
-/// Returns a device's extents in the protocol's form, at least one and at most [`EXTENTS_MAX`].
-///
-/// None is empty, and equal neighbours are merged. They have no more than `len` bytes in all, and
-/// each but the last is a multiple of `block_bytes`.
-pub fn tidy(extents: &[Extent], len: u64, block_bytes: u64) -> Vec<Extent> {
-    let mut tidied: Vec<Extent> = Vec::new();
-    let mut left = len;
-    for extent in extents {
-        let take = extent.len.min(left);
-        let whole = take - take % block_bytes;
-        if whole > 0 {
-            let full = tidied.len() == EXTENTS_MAX;
-            match tidied.last_mut() {
-                Some(last) if last.hole == extent.hole && last.zero == extent.zero => last.len += whole,
-                _ if full => break,
-                _ => tidied.push(Extent { len: whole, ..*extent }),
-            }
-        }
-        left -= whole;
-        // A device's extent that ends inside a block ends the answer: a later one would be
-        // misplaced.
-        if whole < extent.len {
-            break;
-        }
-    }
-    if tidied.is_empty() {
-        tidied.push(Extent { len, hole: false, zero: false });
-    }
-    tidied
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn extent(len: u64, zero: bool) -> Extent {
-        Extent { len, hole: zero, zero }
-    }
-
-    #[test]
-    fn extents_are_merged_cut_and_never_empty() {
-        let tidied = tidy(&[extent(512, true), extent(512, true), extent(0, false), extent(4096, false)], 2048, 512);
-        assert_eq!(tidied, [extent(1024, true), extent(1024, false)]);
-        assert_eq!(tidy(&[], 512, 512), [extent(512, false)]);
-        assert_eq!(tidy(&[extent(100, true), extent(412, false)], 512, 512), [extent(512, false)]);
-        assert_eq!(tidy(&[extent(700, true), extent(324, false)], 1024, 512), [extent(512, true)]);
-    }
-
-    #[test]
-    fn extents_are_bounded() {
-        let many: Vec<Extent> = (0..5000).map(|i| extent(512, i % 2 == 0)).collect();
-        assert_eq!(tidy(&many, 5000 * 512, 512).len(), EXTENTS_MAX);
     }
 }

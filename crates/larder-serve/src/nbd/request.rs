@@ -11,7 +11,11 @@
 #![deny(clippy::indexing_slicing)]
 
 use super::{export::Export, handshake::Negotiated, limits::PAYLOAD_SKIP_BYTES_MAX};
-use larder_device::nbd::proto::{REQUEST_BYTES, WireRequest, command, command_flag as flag, errno};
+use crate::dispatch::{Refusal, Request};
+use larder_device::{
+    ZeroFlags,
+    nbd::proto::{REQUEST_BYTES, WireRequest, command, command_flag as flag, errno},
+};
 
 /// The meaning of the bytes at the front of the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,44 +41,13 @@ pub struct Incoming {
     pub payload_bytes: u32,
 }
 
-/// The action of a request. Offsets and lengths are in bytes.
-#[allow(missing_docs)]
+/// The action of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    Read {
-        offset: u64,
-        len: u32,
-        /// The data must come in one chunk.
-        whole: bool,
-    },
-    Write {
-        offset: u64,
-        len: u32,
-        fua: bool,
-    },
-    Flush,
-    Trim {
-        offset: u64,
-        len: u32,
-        fua: bool,
-    },
-    WriteZeroes {
-        offset: u64,
-        len: u32,
-        fua: bool,
-        no_hole: bool,
-        fast_only: bool,
-    },
-    BlockStatus {
-        offset: u64,
-        len: u32,
-        one: bool,
-    },
-    /// A refusal with this error number; `read` is set for a read.
-    Refuse {
-        error: u32,
-        read: bool,
-    },
+    /// A request for the device, checked.
+    Do(Request),
+    /// A refusal with this error number.
+    Refuse(u32),
 }
 
 /// Parses the front of `input`.
@@ -87,9 +60,9 @@ pub fn parse(input: &[u8], export: &Export, agreed: Negotiated) -> Parsed {
     let payload_bytes = if request.command == command::WRITE { request.len } else { 0 };
     let action = match check(&request, export, agreed) {
         Ok(action) => action,
-        Err(error) => Action::Refuse { error, read: request.command == command::READ },
+        Err(error) => Action::Refuse(error),
     };
-    if matches!(action, Action::Refuse { .. }) && payload_bytes > PAYLOAD_SKIP_BYTES_MAX {
+    if matches!(action, Action::Refuse(_)) && payload_bytes > PAYLOAD_SKIP_BYTES_MAX {
         return Parsed::Broken;
     }
     Parsed::Request(Incoming { cookie: request.cookie, action, payload_bytes })
@@ -104,64 +77,59 @@ fn check(request: &WireRequest, export: &Export, agreed: Negotiated) -> Result<A
         command::BLOCK_STATUS => flag::REQ_ONE,
         _ => return Err(errno::EINVAL),
     };
-    let writes = matches!(command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
     // FUA is allowed on every command and has a meaning for writes only.
     if flags & !(allowed | flag::FUA) != 0 {
         return Err(errno::EINVAL);
     }
-    if command == command::FLUSH {
-        // Offset and length are reserved: their meaning in a client's flush is unknown here.
-        return if offset == 0 && len == 0 { Ok(Action::Flush) } else { Err(errno::EINVAL) };
-    }
-    if writes && export.read_only() {
-        return Err(errno::EPERM);
-    }
-    if len == 0 {
+    // Offset and length are reserved: their meaning in a client's flush is unknown here.
+    if command == command::FLUSH && (offset != 0 || len != 0) {
         return Err(errno::EINVAL);
     }
-    match offset.checked_add(u64::from(len)) {
-        Some(end) if end <= export.size_bytes => {}
-        _ if matches!(command, command::WRITE | command::WRITE_ZEROES) => return Err(errno::ENOSPC),
-        _ => return Err(errno::EINVAL),
-    }
-    let min = u64::from(export.block_bytes_min);
-    if offset % min != 0 || u64::from(len) % min != 0 {
-        return Err(errno::EINVAL);
-    }
-    let fua = flags & flag::FUA != 0;
-    match command {
-        command::READ | command::WRITE if len > export.request_bytes_max => {
-            Err(if flags & flag::DF != 0 { errno::EOVERFLOW } else { errno::EINVAL })
+    let has = |flag| flags & flag != 0;
+    let fua = has(flag::FUA);
+    let request = match command {
+        command::FLUSH => Request::Flush,
+        // A simple reply has one stretch of data.
+        command::READ => Request::Read { offset, len, whole: has(flag::DF) || !agreed.structured },
+        command::WRITE => Request::Write { offset, len, fua },
+        command::TRIM => Request::Trim { offset, len, fua },
+        command::WRITE_ZEROES => {
+            let flags = ZeroFlags { fua, no_hole: has(flag::NO_HOLE), fast_only: has(flag::FAST_ZERO) };
+            Request::WriteZeroes { offset, len, flags }
         }
-        command::READ if flags & flag::DF != 0 && !agreed.structured => Err(errno::EINVAL),
-        command::READ => Ok(Action::Read { offset, len, whole: flags & flag::DF != 0 }),
-        command::WRITE => Ok(Action::Write { offset, len, fua }),
-        command::TRIM => Ok(Action::Trim { offset, len, fua }),
-        command::WRITE_ZEROES => Ok(Action::WriteZeroes {
-            offset,
-            len,
-            fua,
-            no_hole: flags & flag::NO_HOLE != 0,
-            fast_only: flags & flag::FAST_ZERO != 0,
-        }),
-        _ if agreed.allocation => Ok(Action::BlockStatus { offset, len, one: flags & flag::REQ_ONE != 0 }),
-        _ => Err(errno::EINVAL),
+        _ => Request::Extents { offset, len, one: has(flag::REQ_ONE) },
+    };
+    export.limits.check(request).map_err(|refusal| errno_of(refusal, request, has(flag::DF)))?;
+    match request {
+        Request::Read { .. } if has(flag::DF) && !agreed.structured => Err(errno::EINVAL),
+        Request::Extents { .. } if !agreed.allocation => Err(errno::EINVAL),
+        request => Ok(Action::Do(request)),
+    }
+}
+
+/// Returns the protocol's error number for a refused request, `whole` if its data must not be
+/// fragmented.
+fn errno_of(refusal: Refusal, request: Request, whole: bool) -> u32 {
+    match refusal {
+        Refusal::ReadOnly => errno::EPERM,
+        Refusal::PastEnd if matches!(request, Request::Write { .. } | Request::WriteZeroes { .. }) => errno::ENOSPC,
+        Refusal::TooLong if whole => errno::EOVERFLOW,
+        Refusal::Empty | Refusal::PastEnd | Refusal::Unaligned | Refusal::TooLong => errno::EINVAL,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dispatch::Limits;
 
     fn export() -> Export {
         Export {
             name: String::new(),
             description: String::new(),
-            size_bytes: 1 << 20,
             flags: 0,
-            block_bytes_min: 512,
             block_bytes_preferred: 4096,
-            request_bytes_max: 64 << 10,
+            limits: Limits { size_bytes: 1 << 20, block_bytes: 512, request_bytes_max: 64 << 10, read_only: false },
         }
     }
 
@@ -172,7 +140,7 @@ mod tests {
 
     fn refused(command: u16, flags: u16, offset: u64, len: u32) -> u32 {
         match act(command, flags, offset, len) {
-            Parsed::Request(Incoming { action: Action::Refuse { error, .. }, .. }) => error,
+            Parsed::Request(Incoming { action: Action::Refuse(error), .. }) => error,
             other => panic!("{other:?}"),
         }
     }
