@@ -13,7 +13,7 @@
 
 mod pool;
 
-pub use pool::give_back;
+pub use pool::{BUF_ALIGN, give_back};
 
 use pool::{POOL, Raw};
 use std::{
@@ -21,9 +21,6 @@ use std::{
     ops::{Deref, DerefMut, Range},
     sync::Arc,
 };
-
-/// Alignment of every allocation, in bytes: the most that O_DIRECT needs.
-pub const BUF_ALIGN: usize = 4096;
 
 /// One allocation. The last handle's drop frees it, or keeps it for reuse.
 struct Alloc(Raw);

@@ -20,11 +20,13 @@
 //! It does not model the time of a medium; [`crate::throttled`] does, and runs on this clock. It
 //! does not race two threads on memory: tasks switch only at their awaits.
 
+mod body;
 mod device;
 mod frozen;
 mod image;
 mod mischief;
 mod op;
+mod options;
 mod pages;
 mod runtime;
 mod schedule;
@@ -33,4 +35,5 @@ mod tests;
 
 pub use device::{SimDevice, SimDeviceOptions};
 pub use frozen::Frozen;
-pub use runtime::{Schedule, SimOptions, SimRuntime};
+pub use options::{Schedule, SimOptions};
+pub use runtime::SimRuntime;

@@ -9,36 +9,25 @@
 //! It does not end an operation that takes too long, or judge the time.
 
 pub mod again;
+mod callers;
+mod health;
 pub mod looks;
 mod waiting;
 
 use crate::{
-    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, Runtime,
-    SharedBuf, Standing, WriteFlags, ZeroFlags,
+    BlockDevice, ChangeMark, DeviceInfo, Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, Runtime, SharedBuf,
+    Standing, WriteFlags, ZeroFlags,
 };
-use looks::Looks;
+use callers::Looks;
+pub use health::Oldest;
+use health::{Health, LOOK, WRITE};
 use parking_lot::Mutex;
 use std::{
     fmt,
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering::*},
-    },
-    time::Duration,
+    sync::{Arc, Weak, atomic::Ordering::Acquire},
 };
 pub(crate) use waiting::Pending;
 use waiting::WaitingOps;
-
-/// The operation that waits longest for its answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Oldest {
-    /// The operation.
-    pub op: IoOp,
-    /// Its age.
-    pub age: Duration,
-    /// The number of waiting operations, this one included.
-    pub waiting: usize,
-}
 
 /// The operations under way on a [`WatchedDevice`]. Thread-safe.
 pub struct Watch {
@@ -53,70 +42,6 @@ pub struct Watch {
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Watch").field(&self.oldest()).finish()
-    }
-}
-
-/// The success of a device's operations.
-#[derive(Default)]
-struct Health {
-    /// A kind of operation fails: the one word that a healthy operation reads.
-    is_ill: AtomicBool,
-    errors: Mutex<Errors>,
-}
-
-/// The last error of each kind of operation without a later success: of writes, of flushes, of
-/// reads, of looks.
-#[derive(Default)]
-struct Errors {
-    failing: [Option<IoError>; 4],
-    /// The last error not yet taken.
-    unseen: Option<IoError>,
-}
-
-/// The place of writes, and all that changes content, in [`Errors`].
-const WRITE: usize = 0;
-/// The place of flushes.
-const FLUSH: usize = 1;
-/// The place of reads.
-const READ: usize = 2;
-/// The place of looks at the standing.
-const LOOK: usize = 3;
-
-/// Returns the place of an operation's kind in [`Errors`]; `None` if it says nothing of a device.
-fn kind_of(op: IoOp) -> Option<usize> {
-    match op {
-        IoOp::Write | IoOp::Discard | IoOp::WriteZeroes => Some(WRITE),
-        IoOp::Flush => Some(FLUSH),
-        IoOp::Read => Some(READ),
-        IoOp::Standing => Some(LOOK),
-        IoOp::Open | IoOp::Extents => None,
-    }
-}
-
-impl Health {
-    fn note<T>(&self, op: IoOp, result: &IoResult<T>) {
-        let Some(kind) = kind_of(op) else { return };
-        match result {
-            Ok(_) if !self.is_ill.load(Acquire) => {}
-            Ok(_) => {
-                let mut errors = self.errors.lock();
-                for (other, failing) in errors.failing.iter_mut().enumerate() {
-                    // A device that does any work is back. A look need not ask the device.
-                    let is_back = |error: &IoError| kind != LOOK && error.kind == IoErrorKind::Gone;
-                    if other == kind || failing.as_ref().is_some_and(is_back) {
-                        *failing = None;
-                    }
-                }
-                self.is_ill.store(errors.failing.iter().any(Option::is_some), Release);
-            }
-            Err(error) if tells_of_device(error.kind) => {
-                let mut errors = self.errors.lock();
-                errors.failing[kind] = Some(error.clone());
-                errors.unseen = Some(error.clone());
-                self.is_ill.store(true, Release);
-            }
-            Err(_) => {}
-        }
     }
 }
 
@@ -174,12 +99,6 @@ impl Watch {
     fn begin(&self, op: IoOp) -> Pending {
         self.waiting.begin(op, self.clock.now())
     }
-}
-
-/// Returns whether an error concerns the device, and not the request or the end.
-fn tells_of_device(kind: IoErrorKind) -> bool {
-    use IoErrorKind::{Cancelled, OutOfRange, Unaligned, Unsupported};
-    !matches!(kind, Cancelled | OutOfRange | Unaligned | Unsupported)
 }
 
 /// A device whose operations are watched.
@@ -256,6 +175,7 @@ mod tests {
         ram::RamDevice,
         sim::{SimDevice, SimRuntime},
     };
+    use std::time::Duration;
 
     #[test]
     fn the_oldest_operation_is_known_by_its_age() {

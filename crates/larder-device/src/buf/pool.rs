@@ -8,12 +8,14 @@
 //!
 //! It does not decide when to give back; that needs a clock and a thread.
 
-use super::BUF_ALIGN;
 use parking_lot::Mutex;
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error},
     ptr::{NonNull, null_mut},
 };
+
+/// Alignment of every allocation, in bytes: the most that O_DIRECT needs.
+pub const BUF_ALIGN: usize = 4096;
 
 /// Allocations of up to this many bytes are kept for reuse.
 const POOLED_BYTES_MAX: usize = 4 << 20;

@@ -13,7 +13,7 @@
 //! It does not run tasks.
 
 use super::{
-    drive_forever,
+    local::drive_to_the_end,
     op::Op,
     shared::{Message, Shared},
 };
@@ -52,4 +52,8 @@ pub(crate) fn cancel_for(home: &Arc<Shared>, id: u64) {
     {
         driver.send(Message::Cancel(id));
     }
+}
+
+fn drive_forever(shared: Arc<Shared>) {
+    drive_to_the_end(shared, std::future::pending())
 }

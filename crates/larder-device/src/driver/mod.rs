@@ -18,12 +18,16 @@
 mod backend;
 mod background;
 mod io;
+mod local;
 mod op;
 mod pool;
 mod shared;
 
 pub(crate) use backend::demanded_backend_works;
 pub use backend::{BACKEND_ENV, IoBackend, IoBackendKind, io_backend};
+pub use local::block_on;
+pub(crate) use local::drive_to_the_end;
+use local::{current, is_of_this_thread};
 pub(crate) use op::{Fd, Op, OpKind};
 pub(crate) use pool::run as run_blocking;
 pub(crate) use shared::{Message, Shared};
@@ -31,132 +35,13 @@ pub(crate) use shared::{Message, Shared};
 use crate::{IoBuf, IoFuture, IoResult};
 use shared::next_id;
 use std::{
-    cell::RefCell,
     future::Future,
     os::fd::RawFd,
-    pin::{Pin, pin},
-    rc::Rc,
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Poll},
     time::{Duration, Instant},
 };
-
-/// A driver and the waker of its future, made once.
-struct Driver {
-    shared: Arc<Shared>,
-    waker: Waker,
-}
-
-impl Driver {
-    fn new(shared: Arc<Shared>) -> Rc<Driver> {
-        let waker = Waker::from(shared.clone());
-        Rc::new(Driver { shared, waker })
-    }
-}
-
-/// The drivers of this thread.
-struct Local {
-    /// The running driver; those of outer `block_on` calls are on their stacks.
-    current: RefCell<Option<Rc<Driver>>>,
-    /// The drivers for later use: one, unless `block_on` was nested.
-    idle: RefCell<Vec<Rc<Driver>>>,
-}
-
-impl Drop for Local {
-    fn drop(&mut self) {
-        for driver in self.idle.take() {
-            driver.shared.close();
-        }
-    }
-}
-
-thread_local! {
-    static LOCAL: Local = const {
-        Local { current: RefCell::new(None), idle: RefCell::new(Vec::new()) }
-    };
-}
-
-/// Leaves a driver when its `block_on` returns or unwinds.
-struct Entered {
-    driver: Rc<Driver>,
-    outer: Option<Rc<Driver>>,
-    keep: bool,
-}
-
-impl Entered {
-    fn new(driver: Option<Rc<Driver>>, keep: bool) -> Entered {
-        let entered = LOCAL.try_with(|local| {
-            let driver = driver.or_else(|| local.idle.borrow_mut().pop());
-            let driver = driver.unwrap_or_else(|| Driver::new(Shared::new()));
-            driver.shared.enter();
-            let outer = local.current.replace(Some(driver.clone()));
-            if let Some(outer) = &outer {
-                outer.shared.leave();
-            }
-            Entered { driver, outer, keep }
-        });
-        // A thread that is ending has no drivers any more. This call gets one, with its I/O on the
-        // background driver.
-        entered.unwrap_or_else(|_| Entered { driver: Driver::new(Shared::new()), outer: None, keep: false })
-    }
-}
-
-impl Drop for Entered {
-    fn drop(&mut self) {
-        let _ = LOCAL.try_with(|local| {
-            if let Some(outer) = &self.outer {
-                outer.shared.enter();
-            }
-            *local.current.borrow_mut() = self.outer.take();
-            if self.keep {
-                self.driver.shared.leave();
-                local.idle.borrow_mut().push(self.driver.clone());
-            }
-        });
-        if !self.keep {
-            self.driver.shared.close();
-        }
-    }
-}
-
-/// Runs `future` to its end on this thread, driving its I/O and the thread's local tasks.
-///
-/// A future that is ready when it is first polled costs no system call and no allocation.
-pub fn block_on<F: Future>(future: F) -> F::Output {
-    let entered = Entered::new(None, true);
-    drive(&entered.driver, pin!(future))
-}
-
-/// Drives `shared` on this thread until `future` ends, and closes it.
-pub(crate) fn drive_to_the_end<F: Future>(shared: Arc<Shared>, future: F) -> F::Output {
-    let entered = Entered::new(Some(Driver::new(shared)), false);
-    drive(&entered.driver, pin!(future))
-}
-
-fn drive_forever(shared: Arc<Shared>) {
-    drive_to_the_end(shared, std::future::pending())
-}
-
-#[inline]
-fn drive<F: Future>(driver: &Driver, mut future: Pin<&mut F>) -> F::Output {
-    let mut context = Context::from_waker(&driver.waker);
-    if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-        return output;
-    }
-    loop {
-        driver.shared.turn();
-        if driver.shared.take_main_woken()
-            && let Poll::Ready(output) = future.as_mut().poll(&mut context)
-        {
-            return output;
-        }
-    }
-}
-
-/// Returns the driver that runs on this thread now.
-fn current() -> Option<Rc<Driver>> {
-    LOCAL.try_with(|local| local.current.borrow().clone()).ok().flatten()
-}
 
 /// Starts a task on this thread's driver. The task need not be `Send`. It runs inside `block_on`
 /// calls of this thread, and the end of the thread drops it.
@@ -261,14 +146,6 @@ impl<T> Drop for SocketFuture<T> {
             Some(home) => home.send(Message::Cancel(self.id)),
         }
     }
-}
-
-/// Returns whether this thread is the driver's home and may submit there.
-fn is_of_this_thread(shared: &Arc<Shared>) -> bool {
-    let is_it = |driver: &Rc<Driver>| Arc::ptr_eq(&driver.shared, shared);
-    LOCAL
-        .try_with(|local| local.current.borrow().as_ref().is_some_and(is_it) || local.idle.borrow().iter().any(is_it))
-        .unwrap_or(false)
 }
 
 #[cfg(test)]

@@ -1,14 +1,17 @@
 //! Tests of the driver. The last one runs the whole binary again on the fallback backend.
 
-use super::*;
+use super::{local::LOCAL, *};
 use std::{
+    cell::RefCell,
     io::Write,
     os::{fd::AsRawFd, unix::net::UnixStream},
+    pin::pin,
+    rc::Rc,
     sync::{
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
-    task::Wake,
+    task::{Wake, Waker},
     thread,
 };
 

@@ -6,8 +6,8 @@
 //! It does not read or write the content, but for a try of the alignments that direct I/O accepts.
 
 use super::{
-    Inner,
     identity::{FileId, identity},
+    inner::Inner,
 };
 use crate::{
     DeviceInfo, IoError, IoErrorKind, IoOp, IoResult,

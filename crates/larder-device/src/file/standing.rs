@@ -18,8 +18,8 @@
 //! It does not notice a change whose author set the file's time back.
 
 use super::{
-    FileId, Inner,
-    identity::{self, at_sysfs},
+    identity::{self, FileId, at_sysfs},
+    inner::Inner,
 };
 use crate::{ChangeMark, IoError, IoErrorKind, IoOp, IoResult, Standing, rng::mix64};
 use std::{

@@ -8,7 +8,7 @@
 //!
 //! It does not remember the zero ranges.
 
-use super::Inner;
+use super::inner::Inner;
 use crate::{
     Extent, IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, ZeroFlags,
     driver::{self, Op, OpKind},

@@ -21,6 +21,7 @@
 
 use super::{
     SimRuntime,
+    body::Body,
     image::Medium,
     mischief::{Mischief, Mischiefs},
     op::{PendingOp, SimOp},
@@ -69,11 +70,9 @@ impl Default for SimDeviceOptions {
 
 /// A simulated block device. It outlives the runtimes of its attachments, one after the other.
 pub struct SimDevice {
-    me: Weak<SimDevice>,
     info: DeviceInfo,
     runtime: Mutex<Weak<SimRuntime>>,
-    pub(super) medium: Mutex<Medium>,
-    plan: FaultPlan,
+    body: Arc<Body>,
     mischiefs: Mischiefs,
     full: AtomicBool,
     meter: IoMeter,
@@ -114,12 +113,10 @@ impl SimDevice {
             zeroes_fast: true,
             read_only: false,
         };
-        let device = Arc::new_cyclic(|me| SimDevice {
-            me: me.clone(),
+        let device = Arc::new(SimDevice {
+            body: Arc::new(Body::new(name, Medium::new(u64::from(options.tear_bytes)))),
             info,
             runtime: Mutex::new(Weak::new()),
-            medium: Mutex::new(Medium::new(u64::from(options.tear_bytes))),
-            plan: FaultPlan::default(),
             mischiefs: Mischiefs::default(),
             full: AtomicBool::new(false),
             meter: IoMeter::default(),
@@ -137,47 +134,47 @@ impl SimDevice {
     pub fn copied_to(&self, runtime: &Arc<SimRuntime>, options: SimDeviceOptions) -> Arc<SimDevice> {
         let tear_bytes = u64::from(options.tear_bytes);
         let copy = SimDevice::with_options(runtime, &self.info.name, self.info.size_bytes, options);
-        *copy.medium.lock() = self.medium.lock().copied(tear_bytes);
+        *copy.body.medium.lock() = self.body.medium.lock().copied(tear_bytes);
         copy
     }
 
     /// Hands the device to another runtime, which completes later submissions.
     pub fn attach(&self, runtime: &Arc<SimRuntime>) {
-        self.medium.lock().recall();
+        self.body.medium.lock().recall();
         *self.runtime.lock() = Arc::downgrade(runtime);
-        runtime.adopt(self.me.clone());
+        runtime.adopt(&self.body);
     }
 
     /// Returns the number of failed flushes so far, reported or not.
     pub fn failed_flushes(&self) -> u64 {
-        self.medium.lock().failed_flushes()
+        self.body.medium.lock().failed_flushes()
     }
 
     /// Returns the number of changes that failed flushes forgot so far.
     pub fn forgotten(&self) -> u64 {
-        self.medium.lock().forgotten()
+        self.body.medium.lock().forgotten()
     }
 
     /// Returns the planned failures. A failure is decided at an operation's submission, and told at
     /// its completion.
     pub fn plan(&self) -> &FaultPlan {
-        &self.plan
+        &self.body.plan
     }
 
     /// Fails the next operation `op`.
     pub fn fail_next(&self, op: IoOp, kind: IoErrorKind) {
-        self.plan.fail_next(op, kind);
+        self.body.plan.fail_next(op, kind);
     }
 
     /// Fails the next `times` operations `op` that overlap `range` of bytes.
     pub fn fail_range(&self, op: IoOp, range: Range<u64>, kind: IoErrorKind, times: u64) {
-        self.plan.fail_range(op, range, kind, times);
+        self.body.plan.fail_range(op, range, kind, times);
     }
 
     /// Makes the device vanish with the operations in flight, or come back with its state, durable
     /// or not.
     pub fn set_gone(&self, gone: bool) {
-        self.plan.set_gone(gone);
+        self.body.plan.set_gone(gone);
     }
 
     /// Makes this device alone lose power, behind the runtime's back.
@@ -185,7 +182,7 @@ impl SimDevice {
     /// Each volatile change is kept, dropped or torn. With [`SimDevice::set_gone`] around it, the
     /// device was unplugged.
     pub fn power_cycle(&self, rng: &mut Rng) {
-        self.power_loss(rng);
+        self.body.power_loss(rng);
     }
 
     /// Fills the device up, like a sparse file on a full file system.
@@ -244,20 +241,20 @@ impl SimDevice {
     /// If the range is empty or not inside the device.
     pub fn corrupt(&self, offset: u64, len: u64, rng: &mut Rng) {
         assert!(len > 0 && offset.saturating_add(len) <= self.info.size_bytes, "corrupt {len} bytes at {offset}");
-        self.medium.lock().flip_bits(offset, len, rng);
+        self.body.medium.lock().flip_bits(offset, len, rng);
     }
 
     /// Returns the bytes that a read would see now.
     pub fn peek(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.medium.lock().read(offset, &mut bytes);
+        self.body.medium.lock().read(offset, &mut bytes);
         bytes
     }
 
     /// Returns the bytes that survive a power loss of everything not flushed.
     pub fn peek_durable(&self, offset: u64, len: usize) -> Vec<u8> {
         let mut bytes = vec![0; len];
-        self.medium.lock().read_durable(offset, &mut bytes);
+        self.body.medium.lock().read_durable(offset, &mut bytes);
         bytes
     }
 
@@ -270,12 +267,12 @@ impl SimDevice {
         assert!(offset.is_multiple_of(512) && len.is_multiple_of(512), "poke {len} bytes at {offset}");
         assert!(offset.saturating_add(len) <= self.info.size_bytes, "poke {len} bytes at {offset}");
         let content = Content::Data(IoBuf::copy_of(bytes).freeze());
-        self.medium.lock().change_durably(&Change { offset, len, content });
+        self.body.medium.lock().change_durably(&Change { offset, len, content });
     }
 
     /// Returns the bytes written, discarded or zeroed that a power loss may still take.
     pub fn unflushed_bytes(&self) -> u64 {
-        self.medium.lock().unflushed_bytes()
+        self.body.medium.lock().unflushed_bytes()
     }
 
     /// Returns the counts of the device's operations since its making, over all its lives.
@@ -283,22 +280,10 @@ impl SimDevice {
         self.meter.get()
     }
 
-    pub(super) fn belongs_to(&self, runtime: &SimRuntime) -> bool {
-        std::ptr::eq(self.runtime.lock().as_ptr(), runtime)
-    }
-
-    pub(super) fn power_loss(&self, rng: &mut Rng) {
-        self.medium.lock().power_loss(rng);
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.info.name
-    }
-
     /// Fails if the operation will end with a failure.
     fn fate(&self, what: IoOp, offset: u64, len: u64) -> IoResult<()> {
-        self.plan.check(what, offset, len)?;
-        if what == IoOp::Write && self.full.load(Relaxed) && self.medium.lock().needs_space(offset, len) {
+        self.body.plan.check(what, offset, len)?;
+        if what == IoOp::Write && self.full.load(Relaxed) && self.body.medium.lock().needs_space(offset, len) {
             return Err(IoError::new(IoErrorKind::NoSpace, what, offset, len).with_detail("planned by a test"));
         }
         Ok(())
@@ -316,12 +301,11 @@ impl SimDevice {
         let checked = if what == IoOp::Flush { Ok(()) } else { self.info.check(what, offset, len) };
         let cancelled = || IoError::new(IoErrorKind::Cancelled, what, offset, len);
         let ready = checked.and_then(|()| {
-            let device = self.me.upgrade().ok_or_else(cancelled)?;
             let runtime = self.runtime.lock().upgrade().ok_or_else(cancelled)?;
             let fate = self.fate(what, offset, len);
             let (mischief, delay) = self.mischiefs.take(what);
             let (completer, future) = IoFuture::pending();
-            let op = PendingOp { device, op: make(mischief, completer), fate };
+            let op = PendingOp { device: self.body.clone(), op: make(mischief, completer), fate };
             match runtime.submit(op, !matches!(what, IoOp::Read | IoOp::Extents), delay) {
                 Ok(()) => Ok(future),
                 Err(_closed) => Err(cancelled()),
@@ -365,7 +349,7 @@ impl BlockDevice for SimDevice {
     }
 
     fn flush(&self) -> IoFuture<()> {
-        let upto = self.medium.lock().next_change();
+        let upto = self.body.medium.lock().next_change();
         self.submit(IoOp::Flush, 0, 0, |_, done| SimOp::Flush { upto, done })
     }
 
@@ -373,7 +357,7 @@ impl BlockDevice for SimDevice {
         let content = if self.info.discard_zeroes {
             Content::Zeroes
         } else {
-            Content::Undefined { seed: self.medium.lock().next_change() as u32, from: offset }
+            Content::Undefined { seed: self.body.medium.lock().next_change() as u32, from: offset }
         };
         self.submit_change(IoOp::Discard, Change { offset, len, content }, false)
     }

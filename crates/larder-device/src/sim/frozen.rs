@@ -10,7 +10,7 @@
 //! It does not cut a piece of more than three such atoms in every way; it takes six of them.
 
 use super::{
-    SimDevice,
+    body::Body,
     image::Medium,
     op::leave_behind,
     pages::{Change, Content, PAGE_BYTES, Pages},
@@ -36,7 +36,7 @@ pub struct Frozen {
 }
 
 struct FrozenDevice {
-    device: Arc<SimDevice>,
+    device: Arc<Body>,
     medium: Medium,
 }
 
@@ -94,11 +94,11 @@ impl Piece {
 }
 
 impl Frozen {
-    pub(super) fn new(devices: Vec<Arc<SimDevice>>, in_flight: Vec<(Arc<SimDevice>, Vec<Change>)>) -> Frozen {
-        let number = |wanted: &Arc<SimDevice>| devices.iter().position(|device| Arc::ptr_eq(device, wanted));
+    pub(super) fn new(devices: Vec<Arc<Body>>, in_flight: Vec<(Arc<Body>, Vec<Change>)>) -> Frozen {
+        let number = |wanted: &Arc<Body>| devices.iter().position(|device| Arc::ptr_eq(device, wanted));
         let in_flight =
             in_flight.into_iter().filter_map(|(device, rest)| number(&device).map(|number| (number, rest))).collect();
-        let frozen = |device: Arc<SimDevice>| {
+        let frozen = |device: Arc<Body>| {
             let medium = device.medium.lock().clone();
             FrozenDevice { device, medium }
         };

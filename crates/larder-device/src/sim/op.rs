@@ -1,4 +1,4 @@
-//! [`PendingOp`]: an operation of a [`SimDevice`] on its way, and its effect when scheduled.
+//! [`PendingOp`]: an operation of a [`SimDevice`](super::SimDevice) on its way, and its effect when scheduled.
 //!
 //! Invariants: an operation takes effect at one moment, or without FUA at two, each time atom by
 //! atom. It answers exactly once.
@@ -6,7 +6,7 @@
 //! It does not choose its moment; [`super::SimRuntime`] does.
 
 use super::{
-    SimDevice,
+    body::Body,
     image::Medium,
     pages::{Change, Content},
 };
@@ -15,7 +15,7 @@ use std::{ops::Range, sync::Arc};
 
 /// An operation that was submitted and has not completed.
 pub(super) struct PendingOp {
-    pub(super) device: Arc<SimDevice>,
+    pub(super) device: Arc<Body>,
     pub(super) op: SimOp,
     /// The planned failure, decided at submission.
     pub(super) fate: IoResult<()>,
@@ -35,7 +35,7 @@ impl PendingOp {
             return Some(self);
         }
         let PendingOp { device, op, mut fate } = self;
-        if fate.is_ok() && device.plan().is_gone() {
+        if fate.is_ok() && device.plan.is_gone() {
             let (what, offset, len) = op.place();
             fate = Err(IoError::new(IoErrorKind::Gone, what, offset, len));
         }
@@ -175,6 +175,6 @@ impl SimOp {
 impl std::fmt::Display for PendingOp {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (what, offset, len) = self.op.place();
-        write!(f, "{what:?} of {len} bytes at {offset} on {}", self.device.name())
+        write!(f, "{what:?} of {len} bytes at {offset} on {}", self.device.name)
     }
 }

@@ -7,8 +7,10 @@
 //! It does not run woken tasks fairly, or timers on time. A task that needs either is wrong.
 
 use super::{
-    Frozen, SimDevice,
+    Frozen,
+    body::{Body, Home},
     op::PendingOp,
+    options::{Schedule, SimOptions},
     schedule::{EventKind, Scheduled, State, push},
 };
 use crate::{
@@ -32,39 +34,13 @@ use std::{
 /// Operations listed by a panic.
 const LISTED_MAX: usize = 16;
 
-/// The order of events.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    /// Any order a program must bear: completions overtake each other, timers fire early, tasks
-    /// starve.
-    Chaos,
-    /// The order of a quick machine: ready work runs before time moves on to the next due event.
-    Timed,
-}
-
-/// The options of a simulation.
-#[derive(Clone, Debug)]
-pub struct SimOptions {
-    /// The order of events.
-    pub schedule: Schedule,
-    /// The steps after which a run panics for lack of progress.
-    pub steps_max: u64,
-    /// Longest time that an operation of a [`SimDevice`] takes; each takes a random part of it.
-    pub op_latency_max: Duration,
-}
-
-impl Default for SimOptions {
-    fn default() -> Self {
-        SimOptions { schedule: Schedule::Chaos, steps_max: 20_000_000, op_latency_max: Duration::from_micros(200) }
-    }
-}
-
 /// A simulated runtime, as [`crate::sim`] describes it.
 pub struct SimRuntime {
     seed: u64,
     options: SimOptions,
     state: Mutex<State>,
     ready: Arc<Mutex<Ready>>,
+    home: Arc<Home>,
 }
 
 /// The woken tasks.
@@ -111,7 +87,7 @@ impl SimRuntime {
     /// Returns a runtime with these options.
     pub fn with_options(seed: u64, options: SimOptions) -> Arc<SimRuntime> {
         let ready = Arc::new(Mutex::new(Ready { tasks: Vec::new(), closed: false }));
-        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready })
+        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready, home: Arc::default() })
     }
 
     /// Returns the seed that replays this run.
@@ -228,7 +204,7 @@ impl SimRuntime {
             let ops: Vec<_> = ops.iter().map(|op| (op.what.device.clone(), op.what.changes().to_vec())).collect();
             (state.devices.clone(), ops)
         };
-        let devices = devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)).collect();
+        let devices = devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(&self.home)).collect();
         Frozen::new(devices, in_flight)
     }
 
@@ -261,14 +237,17 @@ impl SimRuntime {
             take(&mut ready.tasks)
         };
         if power_loss {
-            for device in devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)) {
+            for device in devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(&self.home)) {
                 device.power_loss(&mut rng);
             }
         }
         drop((tasks, woken, jobs, timers));
     }
 
-    pub(super) fn adopt(&self, device: Weak<SimDevice>) {
+    /// Takes a device, whose later operations it completes.
+    pub(super) fn adopt(&self, device: &Arc<Body>) {
+        device.move_to(&self.home);
+        let device = Arc::downgrade(device);
         let devices = &mut self.state.lock().devices;
         devices.retain(|known| !known.ptr_eq(&device));
         devices.push(device);

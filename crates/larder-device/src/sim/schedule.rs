@@ -5,7 +5,7 @@
 //!
 //! It does not run the chosen event; [`super::runtime`] does, without the state's lock.
 
-use super::{Schedule, SimDevice, op::PendingOp};
+use super::{body::Body, op::PendingOp, options::Schedule};
 use crate::{
     Completer,
     rng::{Rng, mix64},
@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) held: Vec<Scheduled<PendingOp>>,
     pub(super) jobs: Vec<Scheduled<Job>>,
     pub(super) timers: Vec<Scheduled<Completer<()>>>,
-    pub(super) devices: Vec<Weak<SimDevice>>,
+    pub(super) devices: Vec<Weak<Body>>,
     pub(super) driving: bool,
     pub(super) closed: bool,
 }

@@ -10,7 +10,10 @@
 //! It leaves writes to their users, who repeat them. It leaves flushes to the owner of the device:
 //! a device may report lost data once, to the next flush.
 
-use super::{FLUSH, READ, Watch};
+use super::{
+    Watch,
+    health::{FLUSH, READ},
+};
 use crate::{IoBuf, IoErrorKind, IoOp, Runtime};
 use std::{
     sync::{Arc, Weak},

@@ -9,7 +9,7 @@
 //! It does not judge the standing.
 
 use super::{Pending, Watch};
-use crate::{Completer, IoFuture, IoOp, IoResult, Runtime, Standing};
+use crate::{IoFuture, IoOp, IoResult, Runtime, Standing};
 use std::{
     future::{Future, poll_fn},
     mem,
@@ -21,15 +21,6 @@ use std::{
 
 /// The time between two looks at a device that has no other reason for one.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// The last look, and the callers of the present and of the next one.
-#[derive(Default)]
-pub(super) struct Looks {
-    last: Standing,
-    is_looking: bool,
-    present: Vec<Completer<Standing>>,
-    next: Vec<Completer<Standing>>,
-}
 
 impl Watch {
     /// Returns the [standing](crate::BlockDevice::standing) that the last look found; sound before
@@ -127,7 +118,7 @@ pub async fn look_again_and_again(watch: Weak<Watch>, runtime: Arc<dyn Runtime>,
 mod tests {
     use super::*;
     use crate::{
-        BlockDevice, DeviceInfo, IoBuf, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, sim::SimRuntime,
+        BlockDevice, Completer, DeviceInfo, IoBuf, SharedBuf, WriteFlags, ZeroFlags, ram::RamDevice, sim::SimRuntime,
         watched::WatchedDevice,
     };
     use parking_lot::Mutex;

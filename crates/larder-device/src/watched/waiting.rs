@@ -8,7 +8,7 @@
 //!
 //! It does not read a clock.
 
-use super::{Health, Oldest};
+use super::health::{Health, Oldest};
 use crate::{IoOp, IoResult};
 use parking_lot::Mutex;
 use std::{

@@ -20,7 +20,6 @@ type Module = Vec<String>;
 const NOT_YET: &[&str] = &[
     "larder",
     "larder-check",
-    "larder-device",
     "larder-engine",
     "larder-format",
     "larder-lab",
