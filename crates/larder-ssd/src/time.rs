@@ -36,10 +36,12 @@ pub mod buffer;
 mod events;
 mod filling;
 mod frames;
+mod handed_over;
 mod handing;
 mod jobs;
 pub mod lanes;
 pub mod latency;
+mod nanos;
 pub mod run;
 pub mod stripes;
 
@@ -51,9 +53,10 @@ use std::{
 use buffer::Buffer;
 use events::{Event, Events};
 use filling::Filling;
-use handing::HandedOver;
+use handed_over::HandedOver;
 use lanes::{FlashJob, JobOwner, LaneStep, Lanes};
 use latency::OperationTimes;
+pub use nanos::Nanos;
 use stripes::BusyStripes;
 
 use super::{
@@ -62,9 +65,6 @@ use super::{
     op::FlashOp,
     profile::DriveProfile,
 };
-
-/// Nanoseconds: since the drive was switched on, or of a duration.
-pub type Nanos = u64;
 
 /// Operations that the layer may do at once while the host asks for nothing.
 const IDLE_BUDGET: u64 = 16;

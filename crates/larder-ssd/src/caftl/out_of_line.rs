@@ -30,76 +30,18 @@ use std::{
 
 use hashbrown::HashMap;
 
-use super::{Caftl, books::PageOwner, digest::Digest, location::Vba, maps::Released};
+use super::{
+    Caftl,
+    books::PageOwner,
+    digest::Digest,
+    location::Vba,
+    maps::Released,
+    merging::{Phase, Run, Sorted},
+};
 use crate::{
     geometry::Ppa,
     op::{Cause, Hash, OpSink},
 };
-
-/// A fingerprint of a run, and its page.
-type Sorted = (Digest, Ppa);
-
-/// A sorted run, in flash or, if all fit, in memory.
-#[derive(Debug)]
-struct Run {
-    sorted: Vec<Sorted>,
-    /// The next one to be merged.
-    next: usize,
-    /// Its pages in flash.
-    pages: Vec<u32>,
-}
-
-#[derive(Debug, Default)]
-enum Phase {
-    /// The layer looks for pages without fingerprint, from this metadata page on.
-    Fingerprint { next: u32 },
-    /// The layer gathers fingerprints, from this metadata page on.
-    Gather { next: u32 },
-    /// The layer writes gathered and sorted fingerprints to flash; then gathering goes on.
-    Write { next: u32, pages: Vec<u32> },
-    /// The layer merges runs. The page that was kept last, which the next of the same fingerprint
-    /// joins.
-    Merge { heads: BinaryHeap<Reverse<(Digest, Ppa, usize)>>, kept: Option<Sorted> },
-    /// The last look found nothing to do.
-    #[default]
-    Rest,
-}
-
-/// The state of the work between idle times.
-#[derive(Debug, Default)]
-pub(super) struct OutOfLine {
-    phase: Phase,
-    gathered: Vec<Sorted>,
-    runs: Vec<Run>,
-    /// VBAs of the same content: the first of each joins the second.
-    ///
-    /// If the second joins another, the first goes with it.
-    joins: HashMap<Vba, Vba>,
-    /// Pages of the host that were programmed when merging last began.
-    programmed_before: u64,
-}
-
-impl OutOfLine {
-    pub fn ram_bytes(&self) -> u64 {
-        let runs: usize =
-            self.runs.iter().map(|run| run.sorted.capacity() * size_of::<Sorted>() + run.pages.capacity() * 4).sum();
-        let phase = match &self.phase {
-            Phase::Write { pages, .. } => pages.capacity() * 4,
-            Phase::Merge { heads, .. } => heads.capacity() * size_of::<Reverse<(Digest, Ppa, usize)>>(),
-            _ => 0,
-        };
-        let sorts = self.gathered.capacity() * size_of::<Sorted>() + self.runs.capacity() * size_of::<Run>();
-        (runs + phase + sorts + self.joins.allocation_size()) as u64
-    }
-
-    /// Returns the VBA that `vba` finally becomes one with.
-    fn last_joined(&self, mut vba: Vba) -> Vba {
-        while let Some(&into) = self.joins.get(&vba) {
-            vba = into;
-        }
-        vba
-    }
-}
 
 impl Caftl {
     /// Works until `budget` operations are used or nothing is left; returns the used ones.

@@ -7,7 +7,7 @@
 
 use std::{cmp::Reverse, collections::BinaryHeap};
 
-use super::{Nanos, lanes::LaneStep};
+use super::{lanes::LaneStep, nanos::Nanos};
 
 /// An event at a moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

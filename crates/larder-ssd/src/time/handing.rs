@@ -9,22 +9,11 @@
 //!
 //! It does not time the handover of a batch.
 
-use super::{Drive, Event, Nanos, buffer::HandOver};
+use super::{Drive, buffer::HandOver, events::Event, handed_over::HandedOver, nanos::Nanos};
 use crate::{
-    ftl::PageWrite,
     geometry::Lpn,
     op::{FlashOp, PageSource},
 };
-
-/// The layer's operations, while the controller hashes them.
-#[derive(Default)]
-pub(super) struct HandedOver {
-    /// The batch and its pages; `None` if there was no batch.
-    pub batch: Option<(u64, Vec<PageWrite>)>,
-    pub ops: Vec<FlashOp>,
-    /// The operation that a request waits for, by its place, and the request.
-    pub awaited: Option<(usize, u64)>,
-}
 
 impl Drive {
     /// Hands over the oldest batch, if it is whole.

@@ -19,7 +19,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashSet;
 
-use super::{Nanos, stripes::BusyStripes};
+use super::{nanos::Nanos, stripes::BusyStripes};
 use crate::{
     geometry::{PlaneId, Ppa},
     profile::Timing,

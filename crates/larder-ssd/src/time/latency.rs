@@ -8,7 +8,7 @@
 
 use hdrhistogram::Histogram;
 
-use super::Nanos;
+use super::nanos::Nanos;
 
 /// The latencies of requests; see the module.
 #[derive(Clone, Debug)]

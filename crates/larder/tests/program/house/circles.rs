@@ -25,7 +25,6 @@ const NOT_YET: &[&str] = &[
     "larder-lab",
     "larder-measure",
     "larder-papers",
-    "larder-ssd",
     "larder-trace",
 ];
 
