@@ -3,13 +3,15 @@
 # Markdown.
 #
 # `scripts/prose.sh [FILE…]` prints a table. `--check` prints the files with wide lines and the
-# sum of all files, and fails if the sum is over a limit.
+# sum of all files, and fails if the sum is over a limit. Long summaries are named by their line.
 #
 # - `words`: all words. Code in backticks is one word, fenced code and generated files are none.
 # - `wh`: `what`, `whatever`, `who`, `whoever` and `nobody`, in 1,000 words.
 # - `opens`: sentences that open with `What`, `Who`, `Where`, `Whether` or `Of`, in 100.
 # - `long`: sentences of more than 25 words, in 100.
 # - `wide`: lines beyond 100 columns. Rows of tables, links and headings may be wider.
+# - `sum`: doc comments with a summary, which is their first sentence, of more than 100 characters.
+# - `texts`: lines above a file's tests whose string has `nobody` or `whoever`: no subjects, either.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -61,6 +63,31 @@ function end_of_paragraph(   rest, words, n, i, w, cut) {
   }
   paragraph = ""
 }
+# Counts the summary that has been read, if it is too long.
+function end_of_summary(   text) {
+  if (!summary_line) return
+  text = summary
+  gsub(/(e\.g|i\.e|et al|vs|cf|Fig|No)\./, "ABBR", text)
+  if (match(text, /[.!?]["\x27)*\]]*[ ]+[^a-z0-9 ]/)) text = substr(text, 1, RSTART)
+  if (length(text) > 100) {
+    sums[file]++
+    if (check) print file ":" summary_line ": a summary of " length(text) " characters"
+  }
+  summary = ""
+  summary_line = 0
+}
+# Takes a line of a doc comment, whose first paragraph begins with its summary.
+function doc(mark, text) {
+  if (mark != in_doc) {
+    end_of_summary()
+    summary_line = FNR
+  } else if (text ~ /^[ ]*$/) end_of_summary()
+  if (summary_line) {
+    gsub(/^[ ]+|[ ]+$/, "", text)
+    summary = summary (summary == "" ? "" : " ") text
+  }
+  in_doc = mark
+}
 function prose(text, wide) {
   if (text ~ /^[ ]*```/) { end_of_paragraph(); fenced = !fenced; return }
   if (fenced) return
@@ -72,27 +99,46 @@ function prose(text, wide) {
   paragraph = paragraph " " text
   if (is_table) end_of_paragraph()
 }
-FNR == 1 { end_of_paragraph(); file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
+FNR == 1 { end_of_paragraph(); end_of_summary(); in_doc = ""; is_tests = 0; file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
 is_md { prose($0, length($0)); next }
-is_rust && match($0, /^[ ]*\/\/[\/!]?/) { prose(substr($0, RSTART + RLENGTH), length($0)); next }
-is_rust { end_of_paragraph(); fenced = 0; next }
+is_rust && match($0, /^[ ]*\/\/[\/!]?/) {
+  mark = substr($0, RSTART, RLENGTH)
+  rest = substr($0, RSTART + RLENGTH)
+  if (mark ~ /[\/!]$/ && mark !~ /^[ ]*\/\/$/) doc(mark, rest)
+  else { end_of_summary(); in_doc = "" }
+  prose(rest, length($0))
+  next
+}
+is_rust {
+  end_of_paragraph()
+  end_of_summary()
+  in_doc = ""
+  fenced = 0
+  if ($0 ~ /^#\[cfg\(test\)\]/) is_tests = 1
+  if (!is_tests && file !~ /tests/ && tolower($0) ~ /"([^"]*[^a-z"])?(nobody|whoever)([^a-z]|$)/) {
+    texts[file]++
+    if (check) print file ":" FNR ": a text with nobody or whoever"
+  }
+  next
+}
 FNR > 1 && match($0, /^[ ]*#[ ]?/) { prose(substr($0, RSTART + RLENGTH), length($0)); next }
 { end_of_paragraph() }
 END {
   end_of_paragraph()
+  end_of_summary()
   for (i = 1; i <= count; i++) {
     f = order[i]
-    if (!total[f]) continue
-    T += total[f]; W += wh[f]; S += sentences[f]; O += opens[f]; L += long[f]; V += over[f]
-    row(f, total[f], wh[f] + 0, sentences[f] + 0, opens[f] + 0, long[f] + 0, over[f] + 0)
+    if (!total[f] && !texts[f]) continue
+    T += total[f]; W += wh[f]; S += sentences[f]; O += opens[f]; L += long[f]; V += over[f]; M += sums[f]; X += texts[f]
+    row(f, total[f], wh[f] + 0, sentences[f] + 0, opens[f] + 0, long[f] + 0, over[f] + 0, sums[f] + 0, texts[f] + 0)
   }
-  row("all", T, W, S, O, L, V)
-  failed = W > 0.003 * T || O > 0.02 * S || L > 0.05 * S || V > 0
-  if (check && failed) print "the limits: wh under 3 in 1,000 words, opens under 2%, long under 5%, wide none" > "/dev/stderr"
+  row("all", T, W, S, O, L, V, M, X)
+  failed = W > 0.003 * T || O > 0.02 * S || L > 0.05 * S || V + M + X > 0
+  if (check && failed) print "the limits: wh under 3 in 1,000 words, opens under 2%, long under 5%; no wide line, long summary or text" > "/dev/stderr"
   exit check && failed
 }
-function row(name, words, w, s, o, l, v) {
-  if (check && name != "all" && !v) return
-  printf "%7d words %6.1f wh %5.1f%% opens %5.1f%% long %5d wide  %s\n", words, words ? 1000 * w / words : 0, s ? 100 * o / s : 0, s ? 100 * l / s : 0, v, name
+function row(name, words, w, s, o, l, v, m, x) {
+  if (check && name != "all" && !v && !m && !x) return
+  printf "%7d words %6.1f wh %5.1f%% opens %5.1f%% long %5d wide %3d sum %3d texts  %s\n", words, words ? 1000 * w / words : 0, s ? 100 * o / s : 0, s ? 100 * l / s : 0, v, m, x, name
 }
 ' "${files[@]}"

@@ -1,5 +1,4 @@
-//! The content of a flash, in words and numbers, for people and programs that look at it:
-//! `larder dump`.
+//! The content of a flash, in words and numbers, for people and programs: `larder dump`.
 //!
 //! Invariants: it does not write, and does not tell the key of the fingerprints. Lists have at most
 //! as many entries as the caller allows, and give the full count.

@@ -1,5 +1,5 @@
-//! Checks everything on a flash that mappings depend on: the checksums of superblocks, checkpoint,
-//! log and segments, each mapped record, and the recovered state.
+//! Checks everything on a flash that mappings depend on. That is the checksums of superblocks,
+//! checkpoint, log and segments, each mapped record, and the recovered state.
 //!
 //! In order: (1) The superblock twins. (2) The checkpoint, block by block, and each of its entries.
 //! (3) The log, each of its entries, and any loss of its durable frames. (4) Recovery, or, if that

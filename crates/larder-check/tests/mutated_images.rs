@@ -1,4 +1,4 @@
-//! Recovery and repair of damaged images, and records alone, from seeds: the fuzz targets
+//! Recovery and repair of damaged images, and records alone, from seeds. These are the fuzz targets
 //! `mutated_image`, `repaired_image` and `record`. Their files in `fuzz/src` state their checks.
 
 #[path = "../../../fuzz/src/image/mod.rs"]

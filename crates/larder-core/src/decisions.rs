@@ -96,8 +96,8 @@ pub enum Event {
         first: u16,
         /// The sector behind the last one.
         end: u16,
-        /// True if a replaced address must not be mapped now: its origin block changes, or log or
-        /// index are full.
+        /// True if a replaced address must wait: its origin block changes, or log or index are
+        /// full.
         held_back: bool,
     },
     /// The use of a read's hit on flash, found beside other looks or alone. It precedes the next
@@ -218,7 +218,7 @@ pub enum Event {
     /// One cleaning step for stale entries.
     Sweep,
     /// A drop of forgettable chunks
-    /// ([`Slots::drop_clean_zeroes`](crate::design::Slots::drop_clean_zeroes)).
+    /// ([`drop_clean_zeroes`](crate::design::Slots::drop_clean_zeroes)).
     Drop {
         /// True to drop a shard's worth in any case.
         all: bool,

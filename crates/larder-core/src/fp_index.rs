@@ -1,5 +1,4 @@
-//! The fingerprint index: from content to its place, limited in size, evicted in LRU order (Nitro
-//! §3.1).
+//! The fingerprint index: from content to its place, limited, evicted in LRU order (Nitro §3.1).
 //!
 //! A slab holds entries of 40 bytes on an intrusive LRU list, and hash tables hold 4-byte slab
 //! numbers. The slab grows by segments and the tables are sharded. Callers hold a lock, and growth

@@ -39,8 +39,8 @@ pub enum Over {
 /// A design over WEUs.
 #[derive(Clone, Copy)]
 pub struct OverWeus {
-    /// Maximum bytes of RAM for each mapping, with an FP index entry and its share of dirty list
-    /// and history.
+    /// Maximum bytes of RAM for a mapping, with an FP index entry, and its share of ledger and
+    /// history.
     pub index_bytes_max: u64,
     /// Maximum bytes of history for each mapping; 0 for a design without one.
     pub history_bytes_max: u64,

@@ -15,8 +15,7 @@
 
 /// Keys of a page at most.
 const PAGE_KEYS: usize = 32;
-/// Keys up to which two pages become one: a little less than fit, so that a further key rarely
-/// splits it.
+/// Keys up to which two pages become one: few enough that a further key rarely splits it.
 const MERGED_MAX: usize = 28;
 /// Pages of a group at most.
 const GROUP_PAGES: usize = 128;

@@ -382,8 +382,8 @@ impl SlotTable {
         self.back_len
     }
 
-    /// Compacts the back pointers of `slot` to `live` addresses, once each, and fingerprints that
-    /// `leads` there.
+    /// Compacts the back pointers of `slot` to `live` addresses, once each, and leading
+    /// fingerprints.
     pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool, leads: impl Fn(FpHandle) -> bool) {
         let slot = &mut self.slots[slot.0 as usize];
         let mut seen = std::collections::BTreeSet::new();

@@ -1,5 +1,4 @@
-//! The checkpoint: all mappings at once, so that the metadata log before it can be reused and a
-//! restart is short.
+//! The checkpoint: all mappings at once, to reuse the log before it and to shorten a restart.
 //!
 //! In order: (1) The position of the log is noted, and the export begins, while no entry is
 //! between decision and queue.

@@ -194,8 +194,8 @@ pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> 
     conditions
 }
 
-/// Returns the condition of a flash that this program may read and must not write, for the features
-/// of a later one.
+/// Returns the condition of a flash that has a later program's features: it is read and not
+/// written.
 pub fn read_only(superblock: &Superblock) -> Option<Condition> {
     let refusal = superblock.check_writable().err()?;
     let what = format!("this flash is read and not served: {refusal}");

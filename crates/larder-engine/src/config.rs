@@ -1,6 +1,5 @@
-//! Options: those that are fixed when a cache is made ([`CreateOptions`]), and those that may
-//! differ each time it is opened ([`Tuning`]). Every queue and buffer of the engine has its maximum
-//! here or as a constant beside it.
+//! Options: fixed ones of a new cache ([`CreateOptions`]), and those of an opening ([`Tuning`]).
+//! Every queue and buffer of the engine has its maximum here or as a constant beside it.
 //!
 //! It does not read files or arguments.
 
@@ -38,8 +37,8 @@ pub struct CreateOptions {
     /// The FP index ratio (Nitro §3.1): 100, 75, 50, 25 or 0 percent of a full index. A full index
     /// knows two chunks for each that the flash would hold raw, since they are stored compressed.
     pub fp_index_percent: u8,
-    /// RAM budget of the indices in bytes: fewer chunks are cached if it binds. 0 for none, else 1
-    /// MiB at least.
+    /// RAM budget of the indices in bytes (0: none): fewer chunks are cached if it binds. The least
+    /// is 1 MiB.
     pub ram_budget_bytes: u64,
     /// Name of the volume, for people; at most 64 bytes.
     pub name: String,

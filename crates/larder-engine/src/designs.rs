@@ -1,5 +1,5 @@
-//! The designs that the engine runs: those of `larder-core`'s table ([`larder_core::DESIGNS`]),
-//! each with its store and the format's number for its name.
+//! The designs that the engine runs, each with its store and the format's number for its name. They
+//! are those of `larder-core`'s table ([`larder_core::DESIGNS`]).
 //!
 //! Invariants: the file names no design, and treats all alike; the stores make the differences.
 //!

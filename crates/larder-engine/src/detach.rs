@@ -1,5 +1,4 @@
-//! Detaching: the origin gets all data that only the cache has, and the flash is marked as no cache
-//! any more.
+//! Detaching: the origin gets all data that only the cache has, and the flash is no cache any more.
 //!
 //! In order: (1) Dirty data is destaged while requests go on. (2) A ticket over the whole volume
 //! stops writes. (3) The rest is destaged, and the origin is flushed. (4) The superblock twins say

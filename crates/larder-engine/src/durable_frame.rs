@@ -1,5 +1,5 @@
-//! The frame of the log that the superblock names as durable: a log that ends before it has lost
-//! its end. So the loss of a whole log is told over each store.
+//! The log's frame that the superblock names as durable: a log that ends before it has lost its
+//! end. So the loss of a whole log is told over each store.
 //!
 //! An opening that will be written to, in order: (1) The superblock loses its mark of an orderly
 //! end, and names the last frame that recovery found. (2) If the log has no frame, one without

@@ -42,8 +42,8 @@ pub enum EngineError {
     LogDamaged {
         /// The first frame that is lost.
         lost: u64,
-        /// A later frame that marks it as durable, or the newest frame that the superblock or a
-        /// slot names as durable.
+        /// A later frame that marks it as durable, or the newest that superblock or slot name as
+        /// durable.
         found: u64,
         /// The position of that frame, or of its name.
         flash_offset: u64,

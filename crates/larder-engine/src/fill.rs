@@ -1,5 +1,4 @@
-//! Insertion off the read's path: chunks that a read missed, or a write-through wrote, are stored
-//! later.
+//! Insertion off the read's path: chunks of a missed read or a write-through are stored later.
 //!
 //! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read
 //! waits. A task takes an insertion and fingerprints it on a worker, which also compresses it if

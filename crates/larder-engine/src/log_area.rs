@@ -1,5 +1,4 @@
-//! The metadata log as a ring of frames: the place of the next frame, and the room left until a
-//! checkpoint.
+//! The metadata log as a ring of frames: the next frame's place, and the room until a checkpoint.
 //!
 //! Invariants: a frame never straddles the end of the region. `used_bytes` counts from the log
 //! start of the newest durable checkpoint, skipped ends included, and never passes the size of the

@@ -1,6 +1,6 @@
-//! The length of the metadata log by evidence outside it: the newest frame that the superblock, a
-//! segment header or a metadata slot names as durable. A log that ends before that frame has lost
-//! it.
+//! The length of the metadata log by evidence outside it: the newest frame named as durable. The
+//! superblock, a segment header or a metadata slot names it. A log that ends before that frame has
+//! lost it.
 //!
 //! The name is made after the frame was durable, and frames only count up. So each name on a flash,
 //! of any generation, names a frame that once existed.

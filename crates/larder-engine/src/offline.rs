@@ -1,5 +1,5 @@
-//! The room of the engine that is open to the offline tools, which check, repair and print a flash
-//! that no engine serves.
+//! The room of the engine that is open to offline tools: they check, repair and print a flash. No
+//! engine serves it.
 //!
 //! It has the parts of recovery that such tools apply one by one, because damage is between them:
 //! the sizes ([`Geometry`]), the replay ([`Replay`]), the names of durable frames

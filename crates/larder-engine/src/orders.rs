@@ -1,5 +1,4 @@
-//! The orders among operations of an open cache: those that must not overtake each other, and those
-//! of which one runs at a time.
+//! The orders among operations of an open cache: some must not overtake, some run one at a time.
 //!
 //! Each verb takes a place in its order at once. The caller waits for its turn with
 //! [`Ticket::granted`], and holds it until the ticket is dropped.

@@ -57,8 +57,7 @@ pub struct Asked {
 }
 
 impl PendingLog {
-    /// Returns the log of an opening: the next entry has the number `next_seq`, and the last frame
-    /// this checksum.
+    /// Returns the log of an opening: the number of its next entry, and its last frame's checksum.
     pub fn new(next_seq: u64, area: LogArea, previous_crc: u32) -> Self {
         PendingLog {
             entries: VecDeque::new(),
@@ -116,8 +115,8 @@ impl PendingLog {
         self.durable_below
     }
 
-    /// Returns the number below which entries must be durable, or a crash undoes that mappings are
-    /// forgotten. Returns `None` if they are.
+    /// Returns the number below which entries must be durable, or a crash undoes forgotten
+    /// mappings. Returns `None` if they are.
     pub fn forgets_below(&self) -> Option<u64> {
         Some(self.forgets_below).filter(|&upto| upto > self.durable_below)
     }

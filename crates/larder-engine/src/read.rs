@@ -1,5 +1,4 @@
-//! The read: look up, read flash and origin side by side, check, decode, reply, offer misses to
-//! insertion.
+//! The read: look up, read flash and origin side by side, check, decode, reply, offer misses.
 //!
 //! A read inside one chunk that hits takes the short way in [`read_hit`](crate::read_hit).
 //!

@@ -1,5 +1,4 @@
-//! Opening: from superblock, checkpoint and metadata log back to the state, after a clean end or a
-//! crash.
+//! Opening: from superblock, checkpoint and log back to the state, after a clean end or a crash.
 //!
 //! In order: (1) The superblock that counts. (2) Its checkpoint, block by block. (3) The log from
 //! there on, frame by frame, until one is not whole or not the next. (4) A flush of both devices,
@@ -280,8 +279,7 @@ impl<'a> Recovery<'a> {
         self.superblock.clean_shutdown && self.repair.is_none()
     }
 
-    /// Checks that no frame behind the end of the log was durable, as far as frames, superblock and
-    /// slots tell.
+    /// Checks that no frame behind the log's end was durable, by frames, superblock and slots.
     async fn check_end_of_log(&self, walk: &mut LogWalk<'_>, end: &LogEnd) -> Result<(), EngineError> {
         let lost = end.next_frame_seq;
         if let Some((found, offset)) = walk.lost_frame().await? {

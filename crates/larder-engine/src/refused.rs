@@ -1,5 +1,4 @@
-//! Writes that the flash refuses: the cache retries them until the flash takes them or counts as
-//! failed.
+//! Writes that the flash refuses: they are retried until the flash takes them or counts as failed.
 //!
 //! An operator has to mend a lack of space or quota. The write waits as long as it lasts, or as the
 //! tuning allows, and a condition reports it meanwhile. Other failed writes are tried again for

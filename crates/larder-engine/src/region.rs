@@ -1,4 +1,4 @@
-//! The metadata region of a bucket store: reads the metadata slots that decisions need, and writes
+//! The metadata region of a bucket store: reads the metadata slots of decisions, and writes
 //! changes.
 //!
 //! A design whose decisions are provisional names the metadata slot to read

@@ -1,5 +1,4 @@
-//! Replay: the entries of a checkpoint and of the metadata log, applied to a design one after the
-//! other.
+//! Replay: a design takes the entries of a checkpoint and of the log, one after the other.
 //!
 //! One rule makes the state. Entries apply in order, and the newest for an address wins. *Slot
 //! freed* kills the mappings of that generation and older ones. An entry that names an ended

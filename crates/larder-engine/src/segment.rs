@@ -1,5 +1,4 @@
-//! Open slots and their segments: appending records in RAM, closing segments, handing them to the
-//! flash.
+//! Open slots and their segments: appends records in RAM, closes segments, hands them to the flash.
 //!
 //! A slot's buffer is allocated once. Each closed segment is split off it and written without a
 //! copy, while readers share it until the write is over.

@@ -1,5 +1,4 @@
-//! The parts under a design: the division of the flash, the form of its writes, and the records'
-//! self-description.
+//! The parts under a design: the division of the flash, the form of writes, the records' own words.
 //!
 //! [`Store`] holds all differences between the stores. Reading, writing, destaging, eviction,
 //! recovery and checks ask the cache's store, and do not know its kind. There is one file a store:

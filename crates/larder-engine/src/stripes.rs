@@ -1,5 +1,5 @@
-//! Stripes: data that many threads change at once is kept in several parts, each on cache lines of
-//! its own. A thread keeps to one of them.
+//! Stripes: parts of data that many threads change at once, each on cache lines of its own. A
+//! thread keeps to one of them.
 //!
 //! Invariants: a thread has the same number for as long as it lives, so its actions are ordered
 //! within its stripe.

@@ -1,5 +1,5 @@
-//! TRIM and write-zeroes: the range reads as zeroes from then on, in every mode, and after a crash
-//! if a FLUSH followed.
+//! TRIM and write-zeroes: the range reads as zeroes in every mode; after a crash, too, once
+//! flushed.
 //!
 //! Write-back: whole chunks become a run in the log, one with the runs that it touches. Destaging
 //! writes it to the origin as zeroes (punched if the origin can).

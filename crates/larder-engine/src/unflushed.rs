@@ -1,5 +1,4 @@
-//! Clean mappings that the metadata log must not have yet, and the flush of the origin that they
-//! wait for.
+//! Clean mappings that wait, outside the metadata log, for a flush of the origin.
 //!
 //! In write-through and write-around a clean mapping may copy bytes that the origin has not made
 //! durable. If the mapping became durable first, a power loss could leave the copy and take the

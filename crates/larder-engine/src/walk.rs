@@ -1,5 +1,5 @@
-//! Reading the structures on a flash as they lie there: superblock twins, checkpoint blocks, log
-//! frames, segments.
+//! Reading a flash's structures as they lie there: superblocks, checkpoint blocks, frames,
+//! segments.
 //!
 //! Checkpoint and log are read in large pieces, several in flight at once. Workers, if there are
 //! any, check and decode them. Their content is handed on in order, one piece after the other.

@@ -1,5 +1,4 @@
-//! Write-back: the write is acknowledged when the cache holds it, and the origin is not touched on
-//! its way.
+//! Write-back: a write is over when the cache holds it, and does not touch the origin on its way.
 //!
 //! A whole chunk is fingerprinted. A duplicate is mapped only; new content is compressed and
 //! appended to the open dirty WEU. A partial chunk merges with its cached copy. Without a copy it

@@ -1,5 +1,4 @@
-//! The metadata slots of a bucket store whose log is followed: their contents, and the writes under
-//! way.
+//! The metadata slots of a bucket store with a followed log: contents, and writes under way.
 //!
 //! Invariants: a slot holds the last entry taken among those whose write is over.
 //!

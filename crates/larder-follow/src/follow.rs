@@ -180,7 +180,7 @@ impl Follower {
         match *event {
             Event::Opened(_) => Err("the cache is open already".into()),
             Event::Fault => {
-                Err("the flash failed, or a record is damaged: what follows depends on bytes, and nobody can follow it"
+                Err("the flash failed, or a record is damaged: later decisions depend on bytes, and cannot be followed"
                     .into())
             }
             Event::Read { lba, first, end, held_back } => {

@@ -1,5 +1,4 @@
-//! Replay of an engine's log of decisions ([`larder_core::decisions`]) over the executor that
-//! replays traces.
+//! Replay of an engine's decision log ([`larder_core::decisions`]) over the executor of traces.
 //!
 //! Each event is decided here once more. If the log has the engine's answer, it must be the same.
 //!

@@ -287,7 +287,7 @@ fn what_cannot_be_is_refused_with_its_line() {
     assert!(after("insert 1 18446744073709551615 zero").contains("the number of a write is 18446744073709551615"));
     assert!(after("change 1099511627775 2 gone").contains("a volume has 1099511627776 chunks at most"));
     assert!(after("trim 5 0 1").contains("the number of chunks is 0"));
-    assert!(after("fault").contains("nobody can follow it"));
+    assert!(after("fault").contains("cannot be followed"));
     assert!(after(OPENED).contains("the cache is open already"));
     assert!(after("release").contains("no slot is evicted here and not free"));
 

@@ -47,8 +47,7 @@ const MISSING: Missing = &[
     ("", "say what to do: trace, sim, paper or bench (`larder-lab --help` explains)"),
 ];
 
-/// The laboratory beside Larder: it replays block traces through caches of any design, runs the
-/// papers' experiments again, and measures caches.
+/// The laboratory beside Larder: it replays traces, runs the papers' experiments, measures caches
 #[derive(Debug, Parser)]
 #[command(name = "larder-lab", version, after_help = EXAMPLES, subcommand_required = true)]
 pub struct Cli {

@@ -1,5 +1,4 @@
-//! `larder-lab bench`: a content trace against a device: a cache in this process, or an export over
-//! NBD.
+//! `larder-lab bench`: a content trace against a device: a cache in here, or an export over NBD.
 //!
 //! A trace has fingerprints and no bytes. So each fingerprint is expanded to bytes, always the same
 //! ones, that compress as well as the trace says (`content.rs`). The device behind the cache gets

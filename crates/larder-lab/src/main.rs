@@ -1,5 +1,4 @@
-//! The program `larder-lab`: block traces, their replay through caches of any design, the papers'
-//! experiments, and measurements of caches.
+//! The program `larder-lab`: block traces, their replay, the papers' experiments, measurements.
 //!
 //! Role: `larder` serves data, and this is the laboratory beside it. Both have the same words,
 //! sizes, errors and signals, and open caches in the same way: the library `larder` has them.

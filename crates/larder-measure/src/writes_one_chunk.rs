@@ -1,5 +1,4 @@
-//! (n) Writes of 48 clients to one chunk, over RAM and over files, against the same to a chunk for
-//! each of them.
+//! (n) Writes of 48 clients to one chunk, over RAM and files, against a chunk for each of them.
 //!
 //! Overlapping writes take effect one after the other, in the order of their requests. So one
 //! client at a time writes the one chunk, and hands over to the next. The processor time a write

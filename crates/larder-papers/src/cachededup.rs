@@ -1,5 +1,5 @@
-//! CacheDedup's experiments by replay: Figures 3 and 4 (§5.2), 6 (§5.3), 7 (§5.4), 8 (§5.5) and
-//! 9 (§5.6).
+//! CacheDedup's replayed experiments: Figures 3, 4 (§5.2), 6 (§5.3), 7 (§5.4), 8 (§5.5), 9
+//! (§5.6).
 //!
 //! Chunks are of 4 KiB, in write-back (§5.1). The flash is a share of the working set, and holds
 //! data and metadata. The metadata is the least and 2% of the data's bytes more, except in Figures

@@ -1,5 +1,4 @@
-//! CAFTL's experiments: Figures 1 and 2 (§1.2), 7 (§3.4.2), 8 and 9 (§4.2), 10 to 12 (§4.3), 13
-//! to 17 (§4.4).
+//! CAFTL's Figures 1, 2 (§1.2), 7 (§3.4.2), 8, 9 (§4.2), 10 to 12 (§4.3) and 13 to 17 (§4.4).
 //!
 //! A trace goes straight to a drive, with no cache before it. The drive is the `caftl` profile, at
 //! the geometry of Table 1 for any size of the trace. A page is 4 KiB and a block of the trace;

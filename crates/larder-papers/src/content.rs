@@ -35,8 +35,7 @@ pub enum Bytes {
 }
 
 impl Bytes {
-    /// Returns the bytes for a trace's content at this place; [`ContentSizes`] has the trace's
-    /// first size of it.
+    /// Returns the bytes of a trace's content at this place; [`ContentSizes`] has its first size.
     pub fn of(content: &TraceContent) -> Bytes {
         match content.is_zero {
             true => Bytes::Zero,

@@ -1,4 +1,4 @@
-//! Nitro's experiments by replay: Figures 1 (§2) and 4 to 6 (§6.1), and the writes to the SSD
+//! Nitro's experiments by replay: Figures 1 (§2), 4 to 6 (§6.1), and the writes to the SSD
 //! (§6.3).
 //!
 //! The writes are in bytes and in erasures.
@@ -166,8 +166,8 @@ pub fn warmup(requests: u64) -> u64 {
     requests * 16 / 21
 }
 
-/// A variant of the paper: in extents or WEUs, with deduplication (D) and compression (C) or
-/// without (N).
+/// A variant of the paper: in extents or WEUs, with or without (N) deduplication (D), compression
+/// (C).
 struct Variant {
     name: &'static str,
     granularity: Granularity,

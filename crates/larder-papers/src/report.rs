@@ -1,5 +1,4 @@
-//! The report of an experiment: tables of our figures and the published ones, comparisons, words
-//! and charts.
+//! The report of an experiment: our tables and the published ones, comparisons, words and charts.
 //!
 //! A comparison puts a claim of the paper's text beside our figure.
 //!

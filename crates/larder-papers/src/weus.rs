@@ -1,5 +1,5 @@
-//! Caches in WEUs for experiments that set numbers without an option: of fingerprints, and of
-//! addresses.
+//! Caches in WEUs for experiments that set numbers of fingerprints and addresses, without an
+//! option.
 //!
 //! They go with any number of data chunks.
 //!

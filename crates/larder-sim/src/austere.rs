@@ -1,5 +1,5 @@
-//! AustereCache's accounting: the decisions of [`larder_core::austere`] under replay, over metadata
-//! slots in `region.rs`.
+//! AustereCache's accounting: the decisions of [`larder_core::austere`] over replayed metadata
+//! slots. The slots are in `region.rs`.
 //!
 //! It counts the device traffic of the paper's system (§3.1, §3.2). Each look at a metadata slot
 //! reads 512 bytes, each change of one writes 512, and a chunk is written and read in whole

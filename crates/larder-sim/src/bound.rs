@@ -1,5 +1,4 @@
-//! The offline bound: the most reads that any cache could hit, with the whole future and every
-//! content known.
+//! The offline bound: the most reads that any cache could hit, with future and contents known.
 //!
 //! Role: [`BoundCollector`] takes the requests once, in order. [`BoundTrace`] then answers for any
 //! capacity. Chunks take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as

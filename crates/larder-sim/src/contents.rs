@@ -126,8 +126,8 @@ fn overwrite(known: &mut Pieces, bytes: Range<u32>, new: impl Iterator<Item = Pi
 }
 
 impl Piece {
-    /// Returns the part of a chunk in these bytes of the drive, all of which are on the page that
-    /// begins there.
+    /// Returns the part of a chunk in these bytes of the drive; the page that begins there has them
+    /// all.
     fn of(chunk: &RawChunk, laid_at: u64, bytes: Range<u64>, page_start: u64) -> Piece {
         // A chunk may begin before the part of the flash that lies on the drive.
         let start = bytes.start.max(chunk.start.saturating_sub(laid_at));

@@ -53,8 +53,7 @@ pub enum Waits {
     Client,
     /// The client of the flush.
     Flush,
-    /// No client: the cache inserts after a miss, closes a segment, destages, evicts or writes a
-    /// checkpoint.
+    /// No client: the cache inserts, closes a segment, destages, evicts or writes a checkpoint.
     #[default]
     Nobody,
 }

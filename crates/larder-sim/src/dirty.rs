@@ -35,8 +35,8 @@ const SPARE_BLOCKS_MIN: u32 = 4;
 pub struct Dirtying {
     /// These bytes are dirty for ever.
     pub for_ever: Vec<Range<u64>>,
-    /// The bytes that a request of one chunk makes dirty at most, side by side; 0: no others are
-    /// ever dirty.
+    /// The adjacent bytes that a request of one chunk makes dirty at most; 0: no others are ever
+    /// dirty.
     pub at_once: u64,
 }
 

@@ -1,5 +1,5 @@
-//! The executor: a cache of any [`Design`] under replay, with the steps of the engine and counts
-//! for I/O.
+//! The executor: a cache of any [`Design`] under replay, with the engine's steps, and counts for
+//! I/O.
 //!
 //! The steps are those of `larder-engine`, in a world where each device operation is over at once
 //! and one request follows the other. A miss is inserted before the next request. A slot is evicted

@@ -1,5 +1,5 @@
-//! CacheDedup's accounting: a cache of equal slots under replay, of any [`Slotted`] design, with a
-//! write policy and the costs of the paper.
+//! CacheDedup's accounting: a replayed cache of equal slots, with a write policy and paper costs.
+//! It takes any [`Slotted`] design.
 //!
 //! A read of a hit looks at the mapping alone, as an engine would. The volume's content matters
 //! when the chunk is inserted. Data is destaged only when a decision asks for it.

@@ -1,5 +1,4 @@
-//! Hits and requests of a replay, and the ratios that CacheDedup §5.1 and AustereCache §5.3 make
-//! of them.
+//! Hits and requests of a replay, and their ratios in CacheDedup §5.1 and AustereCache §5.3.
 //!
 //! It does not count a warm-up apart: the caller begins a tally at its end.
 

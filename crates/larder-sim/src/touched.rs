@@ -1,5 +1,4 @@
-//! The regions of the address space that a trace has touched, so that a trim of everything is cut
-//! to them.
+//! The address regions that a trace has touched; a trim of everything is cut to them.
 //!
 //! Invariants: every added chunk lies in a remembered region, so the parts cut off a trim are in no
 //! cache.

@@ -44,8 +44,8 @@ pub enum FormatId {
     Content,
     /// Daily images: `day block fingerprint lz4_bytes`.
     Days,
-    /// FIU IODedup: `ts_ns pid process lba sectors R|W major minor md5`, one MD5 for 4 KiB or for
-    /// each 512 B.
+    /// FIU IODedup: `ts_ns pid process lba sectors R|W major minor md5`. One MD5 is for 4 KiB or
+    /// for each 512 B.
     Fiu,
     /// AustereCache: `address length R|W sha1 compression_ratio`.
     Austere,

@@ -92,7 +92,7 @@ const DETACH_EXAMPLES: &str = "\
 Example:
   larder detach --flash /ssd/cache     (afterwards the origin is complete, and the flash is free)";
 
-/// A flash cache that stores more and wears less: it keeps data of a slow device on a fast one,
+/// A flash cache that stores more and wears less: fast flash before a slow device. It keeps data
 /// deduplicated and compressed, and serves the result as a block device.
 #[derive(Debug, Parser)]
 #[command(name = "larder", version, after_help = EXAMPLES, subcommand_required = true)]
@@ -141,8 +141,7 @@ pub struct CreateArgs {
     /// Chunk size, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
-    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]; designs with slots of one
-    /// chunk have none
+    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]. Slots of one chunk have none
     #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
     pub weu: Option<u32>,
     /// The time at which the origin gets a write
@@ -151,15 +150,14 @@ pub struct CreateArgs {
     /// The design that decides which data is cached
     #[arg(long, value_name = "NAME", default_value = DESIGNS[0].name, value_parser = design())]
     pub design: DesignId,
-    /// Compression of stored chunks [default: lz4, or off if the design has slots of one chunk or,
-    /// as austere with chunks of 4K, could save nothing]
+    /// Compression of stored chunks [default: lz4]. It is off if the design has slots of one chunk
+    /// or, as austere with chunks of 4K, could save nothing
     #[arg(long, value_name = "NAME")]
     pub compress: Option<CompressArg>,
     /// Store duplicate chunks once [default: on, or as the design has it]
     #[arg(long, value_name = "on|off")]
     pub dedup: Option<Switch>,
-    /// Size of the FP index in percent of a full one: 100, 75, 50, 25, or 0 for no deduplication
-    /// [default: 100]
+    /// Size of the FP index: 100, 75, 50 or 25 percent, or 0 for no deduplication [default: 100]
     #[arg(long, value_name = "PERCENT", value_parser = fp_index_percent, allow_hyphen_values = true)]
     pub fp_index: Option<u8>,
     /// RAM budget of the indices; fewer chunks are cached if it binds. 0 sets none, 1M is the least
@@ -195,15 +193,15 @@ pub struct ServeArgs {
     /// Limits of the origin
     #[command(flatten)]
     pub origin_limits: OriginLimits,
-    /// How long writes wait for a flash that has no space, until it counts as failed [default: as
-    /// long as it lasts]
+    /// How long writes wait for a full flash before it counts as failed [default: as long as it is
+    /// full]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true, conflicts_with = "no_cache")]
     pub flash_full_timeout: Option<Duration>,
     /// Serve the origin without a cache, to compare
     #[arg(long)]
     pub no_cache: bool,
-    /// Directory for state that must not be on the flash, so that writes go on when it fails;
-    /// remembered from then on
+    /// Directory for state off the flash, so that writes go on when it fails; remembered from then
+    /// on
     #[arg(long, value_name = "DIR")]
     pub state: Option<PathBuf>,
     /// Believe the flash though its state directory is lost
@@ -246,8 +244,8 @@ pub struct ServeArgs {
     /// RAM for data read ahead of sequential readers; 0 for no read-ahead
     #[arg(long, value_name = "SIZE", default_value = "8M", value_parser = size::parse)]
     pub prefetch: u64,
-    /// Every write and trim is durable when it is over, as if each had FUA: slower, for clients
-    /// that never flush
+    /// Every write and trim is durable when it is over, as with FUA: slower, for clients without
+    /// flushes
     #[arg(long, conflicts_with = "no_cache")]
     pub durable_writes: bool,
     /// Longest request that clients may send
@@ -302,8 +300,7 @@ pub struct FlushArgs {
     /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// For a cache without a server: the trims that it keeps reach the origin as zeroes or as a
-    /// discard, or stay
+    /// For a cache without a server: kept trims reach the origin as zeroes or as a discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,
 }
@@ -348,8 +345,7 @@ pub struct DetachArgs {
     /// If the origin was written to since the cache ended: forget the clean copies, or believe them
     #[arg(long, value_name = "WHAT")]
     pub origin_changed: Option<OriginChangedArg>,
-    /// For a cache without a server: the trims that it keeps reach the origin as zeroes or as a
-    /// discard, or stay
+    /// For a cache without a server: kept trims reach the origin as zeroes or as a discard, or stay
     #[arg(long, value_name = "WHAT", default_value = "zero")]
     pub trim: TrimArg,
 }

@@ -1,5 +1,4 @@
-//! The watch over an origin that is served alone: it tells conditions, looks at its name and size,
-//! and asks a failing origin again.
+//! The watch over an origin that is served alone: its conditions, name and size, and new attempts.
 //!
 //! Invariants: a question is a read. A flush may be the one to which the device reports lost data,
 //! so clients alone send it, and each hears the answer to its own. No question is asked once the

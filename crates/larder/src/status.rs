@@ -102,7 +102,7 @@ fn of_missing(state: &Path, flash: &Path) -> Outcome<Value> {
         return Ok(answer);
     }
     let fence = record.fence.map_or_else(|| "no fence is up".to_owned(), |why| format!("a fence is up ({why})"));
-    Err(Failure::failed(format_args!("{} is missing, and nobody serves its origin; {fence}", flash.display())))
+    Err(Failure::failed(format_args!("{} is missing, and its origin has no server; {fence}", flash.display())))
 }
 
 /// Returns the status from the flash, and from the state directory that it names, or `state`.

@@ -122,7 +122,7 @@ fn unknown(
         (false, false) => {
             findings.bad_runs.insert(slot);
             let what = format!(
-                "the metadata slot of slot {slot} is damaged: nobody can say what is there (clean, the origin has it)"
+                "the metadata slot of slot {slot} is damaged: its content is unknown (clean, the origin has it)"
             );
             report.problem_at(Problem { kind: "metadata slot", what, lba: None, flash_offset, dirty: false });
         }

@@ -1,5 +1,5 @@
-//! The checks of a recovered state against itself: mappings against slots, dirty counts, trimmed
-//! runs, limits.
+//! The checks of a recovered state against itself: mappings, slots, dirty counts, trimmed runs,
+//! limits.
 //!
 //! Invariants: it does not read the flash, or change the state.
 //!

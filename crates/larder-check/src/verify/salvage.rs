@@ -1,5 +1,4 @@
-//! The rest of damaged metadata: checkpoint blocks and log frames one by one, each under its own
-//! checksum.
+//! The rest of damaged metadata: checkpoint blocks and log frames, each under its own checksum.
 //!
 //! They are applied in order as an opening would, but without ending at the first lost one.
 //!

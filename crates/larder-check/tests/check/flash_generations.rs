@@ -1,4 +1,4 @@
-//! Whole flashes that earlier programs left: today's program opens each, reads every byte, and
+//! Whole flashes that earlier programs left. Today's program opens each, reads every byte, and
 //! brings the dirty data to the origin.
 //!
 //! A generation is a folder of `crates/larder-format/tests/fixtures/flashes/`. A program with other
@@ -105,8 +105,8 @@ enum Act {
     Checkpoint,
 }
 
-/// Returns the life of a volume: clean data of three kinds, and dirty data of each kind that a log
-/// or a checkpoint has.
+/// Returns the life of a volume. Its clean data is of three kinds, and its dirty data of each kind
+/// that a log or a checkpoint has.
 fn life() -> Vec<Act> {
     let mut rng = Rng::new(SEED);
     // Most of it compresses, which keeps the files small.
@@ -368,7 +368,7 @@ fn check_unopened(world: &mut World, what: &str, is_right: impl Fn(&EngineError)
     assert!(images(world) == before, "{what}: the flash or the origin was written");
 }
 
-/// Checks that this program reads the flash, writes nothing, and leaves all dirty data to the
+/// Checks that this program reads the flash and writes nothing. All dirty data stays for the
 /// program that knows the bit.
 fn check_readable(world: &mut World, what: &str) {
     let is_right = |error: &EngineError| {

@@ -17,8 +17,8 @@ fn at(lba: u64) -> u64 {
     lba * CHUNK as u64
 }
 
-/// That holds also if checkpoints were written beside requests, or while recovered slots still wait
-/// to be put in order.
+/// Checks each state that a life leaves. It is sound also if checkpoints were written beside
+/// requests, or while recovered slots still wait to be put in order.
 #[test]
 fn what_a_life_leaves_is_found_sound() {
     for (design, mode) in DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {

@@ -1,5 +1,4 @@
-//! The end of a crashed cache's log is lost: zeroed from some place on, zeroed as a whole, or set
-//! back to an old state.
+//! The end of a crashed cache's log is lost: zeroed from some place on or as a whole, or set back.
 //!
 //! These rules hold over each store. If a repair plan reports no loss and the end of the log is
 //! confirmed, no chunk reads as older. If the superblock or a slot names a lost frame as durable,
@@ -417,8 +416,8 @@ fn a_log_that_is_zeroed_whole_is_told_over_each_store() {
     }
 }
 
-/// A log that ends at any place before the named frame is told; one that ends behind it is not,
-/// over slots of one chunk, which have no other witness.
+/// Checks that a log is told if it ends before the named frame, and only then. The slots of one
+/// chunk have no other witness.
 #[test]
 fn each_end_of_a_log_before_the_frame_that_the_superblock_names_is_told() {
     for design in design::all() {

@@ -15,8 +15,7 @@ pub trait Mapping {
     /// Returns the mapping of `lba` as [`Mapping::lookup`] does. Does not count as a use.
     fn peek(&self, lba: Lba) -> Lookup;
 
-    /// Returns the chunk that `lba` maps to, if its lookup would change only the next eviction and
-    /// no answer.
+    /// Returns the chunk of `lba`, if its lookup would change only the next eviction and no answer.
     ///
     /// The caller may then postpone the lookup: it passes the use to the next [`Mapping::used`],
     /// before any other change of the design. A design that is not sure, or does not support this,
@@ -25,8 +24,8 @@ pub trait Mapping {
         None
     }
 
-    /// Applies postponed uses from [`Mapping::hit`] and [`Provisional::hit_with`] in their order,
-    /// as a batch.
+    /// Applies postponed uses, in their order and as a batch. They come from [`Mapping::hit`] and
+    /// [`Provisional::hit_with`].
     ///
     /// The batch follows BP-Wrapper (Ding, Jiang and Zhang, ICDE 2009, section III), which
     /// prefetches the memory of the batch (section III.B).
@@ -66,9 +65,8 @@ pub trait Mapping {
         self.unmap_each(first, count, &|_| true);
     }
 
-    /// [Unmaps](Mapping::unmap) each leaving address of a run of any length, at the cost of its
-    /// mapped chunks. Returns whether any of them is logged; for a long run, it may say so without
-    /// need.
+    /// [Unmaps](Mapping::unmap) each leaving address of a run, at the cost of its mapped chunks.
+    /// Returns whether any of them is logged; for a long run, it may say so without need.
     fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let mapped = self.mapped_in(first, count);
         unmap_some(self, mapped, is_leaving)

@@ -109,8 +109,8 @@ pub trait Provisional {
     /// already.
     fn free_ahead(&mut self, slot: SlotId, seq: u64) -> Option<u32>;
 
-    /// Returns the slots that must go for the waiting record of `lba`; none once a victim was
-    /// chosen for it.
+    /// Returns the slots that must go for the waiting record of `lba`; none after a victim was
+    /// chosen.
     fn in_the_way(&self, lba: Lba) -> Vec<SlotId>;
 
     /// Returns whether `slot` was freed ahead by an entry below `durable_below`, and not kept

@@ -1,4 +1,4 @@
-//! The needs of a design with equal slots, before it is made: bytes of RAM and of history,
+//! The needs of a design with equal slots, before it is made. That is bytes of RAM and of history,
 //! mappings, and the slots that a budget affords.
 //!
 //! Engine and simulator divide a flash by them.
@@ -51,8 +51,8 @@ impl OverSlots {
         slots.saturating_add(spares(slots))
     }
 
-    /// Returns the mappings that a checkpoint is to have room for, with so many slots; `None` if
-    /// the design cannot number them.
+    /// Returns the mappings that a checkpoint has room for, with so many slots. `None` if the
+    /// design cannot number them.
     pub fn mappings_wanted(&self, slots: u64, chunk_bytes: u32) -> Option<u64> {
         let design = (self.make)(slots, chunk_bytes);
         // A sixteenth of the mappings that a checkpoint has room for is kept free.

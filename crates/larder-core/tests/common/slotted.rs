@@ -1,5 +1,4 @@
-//! Helpers for the tests of designs with equal slots: the designs, and an opening from another's
-//! export.
+//! Helpers for tests of designs with equal slots: the designs, and an opening from an export.
 //!
 //! It does not ask the design anything.
 

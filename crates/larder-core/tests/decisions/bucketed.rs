@@ -980,8 +980,8 @@ fn what_is_mapped_to_a_freed_slot_keeps_it() {
     }
 }
 
-/// Only a durable entry of the log frees a slot ahead: nothing of it is dirty, and no eviction
-/// takes it.
+/// Checks that only a durable log entry frees a slot ahead: it is not dirty, and no eviction takes
+/// it.
 #[test]
 fn a_slot_is_free_ahead_by_a_durable_entry_and_nothing_else() {
     let mut world = World::new(8, 16);

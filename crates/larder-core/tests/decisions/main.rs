@@ -1,4 +1,4 @@
-//! The tests of the decisions in one program, with a module for each suite, to compile shared code
+//! The tests of the decisions in one program, with a module for each suite: shared code compiles
 //! once.
 //!
 //! `austere_ram.rs` is apart, because its allocator counts.

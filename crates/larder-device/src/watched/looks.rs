@@ -23,8 +23,8 @@ use std::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Watch {
-    /// Returns the [standing](crate::BlockDevice::standing) that the last look found; sound before
-    /// the first.
+    /// Returns the last look's [standing](crate::BlockDevice::standing); sound before the first
+    /// look.
     pub fn standing(&self) -> Standing {
         self.looks.lock().last
     }

@@ -1,5 +1,4 @@
-//! The health of the flash in this opening: its failure, the data that went with it, and the signs
-//! that come before.
+//! The health of the flash in this opening: its failure, the lost data, and the signs before.
 //!
 //! Invariants: a failure is final, so the first error stays. Only a failure leaves data undurable,
 //! and such data only becomes less. A name that was lost stays lost.
@@ -36,8 +35,8 @@ pub(crate) struct FlashHealth {
 }
 
 impl FlashHealth {
-    /// Notes that the flash fails with `error`: no record is stored on it any more, and the dirty
-    /// data of `undurable` is on no device. The caller has asked [`FlashHealth::is_failed`].
+    /// Notes that the flash fails with `error`: it stores no more, and no device has `undurable`
+    /// data. The caller has asked [`FlashHealth::is_failed`].
     pub fn fail(&mut self, error: IoError, undurable: Vec<UndurableRun>) {
         debug_assert!(!self.is_failed(), "a flash fails once");
         self.failure = Some(error);

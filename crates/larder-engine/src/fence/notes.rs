@@ -1,5 +1,4 @@
-//! The notes of an open cache: the superblock's number that the keeper of the fence has, and the
-//! notes that are under way.
+//! The notes of an open cache: the keeper's number of the superblock, and the notes under way.
 //!
 //! Invariants: the number never falls.
 //!

@@ -80,8 +80,8 @@ impl Shared {
         result
     }
 
-    /// Puts the fence up for a flash that loses its content, if there is a keeper, and tells the
-    /// keeper once no dirty data is left. No task waits.
+    /// Puts the fence up for a flash that loses its content, if there is a keeper. The keeper
+    /// learns when no dirty data is left. No task waits.
     ///
     /// A failure shows in the state of the fence, and the next look at the flash tries again.
     pub(crate) fn fence_in_background(self: &Arc<Self>) {
@@ -107,8 +107,8 @@ impl Shared {
         if self.dirty_bytes(&self.state.lock()) == 0 { self.note_destaged().await } else { Ok(()) }
     }
 
-    /// Tells the keeper of a fence that is up, once, that the origin has all data that the flash
-    /// promised to keep. Later data on a flash without a name is promised by the origin alone.
+    /// Tells the keeper of a raised fence, once, that the origin has all data the flash promised to
+    /// keep. Later data on a flash without a name is promised by the origin alone.
     ///
     /// # Errors
     /// [`EngineError::State`]: then the next opening counts the data that was dirty as lost.
@@ -121,8 +121,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Makes the emptied flash durable, and takes the fence down: no content of the flash is older
-    /// than the origin any more.
+    /// Makes the emptied flash durable and takes the fence down: no content is older than the
+    /// origin.
     pub(crate) async fn leave_fence(self: &Arc<Self>) -> Result<(), EngineError> {
         self.checkpoint(false).await?;
         let Some(keeper) = &self.tuning.fence.0 else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! A content that AustereCache's FP index likely has is not compressed before its metadata slot is
-//! read. Its hash alone does not make it a duplicate.
+//! A content that AustereCache's FP index likely has waits for its metadata slot, uncompressed. Its
+//! hash alone does not make it a duplicate.
 
 use super::*;
 use crate::segment::tests::{CHUNKS, austere, chunk, read, write};

@@ -1,5 +1,5 @@
-//! A write is decided in its turn, and changes the LBA index of AustereCache under its bucket's
-//! lock, after the state's lock was given back.
+//! A write is decided in its turn, and changes AustereCache's LBA index after the lock of the
+//! state. The index is under its bucket's lock then.
 
 use super::*;
 use crate::{CreateOptions, Tuning, cache::Cache, create, designs::layout_of};

@@ -1,5 +1,4 @@
-//! The records that the flash may lack: in open slots, and in closed segments until their write is
-//! over.
+//! The records that the flash may lack: in open slots, and in closed segments under way.
 //!
 //! Invariants: a slot is in memory while it is open, or a segment or the metadata slot of it is
 //! being written. A closed segment is in the outbox, on its way, or unwritable.
@@ -110,9 +109,8 @@ impl Writer {
         Some((place, place.is_none() || open.store.is_full_with_one()))
     }
 
-    /// Closes the open segment of a class if it has records, under the identity that `identify`
-    /// gives its number. Returns the slot if it is closed, too: it is full, or `seal` is
-    /// set.
+    /// Closes the open segment of a class if it has records, under `identify`'s identity of its
+    /// number. Returns the slot if it is closed, too: it is full, or `seal` is set.
     pub(super) fn close(
         &mut self,
         class: StreamClass,

@@ -1,5 +1,5 @@
-//! AustereCache's store (USENIX ATC 2020, sections 3.1 to 3.3): subchunks in buckets, and a
-//! metadata slot for each subchunk. A chunk takes some adjacent subchunks.
+//! AustereCache's store (USENIX ATC 2020, §3.1 to §3.3): subchunks in buckets, with metadata
+//! slots. Each subchunk has one. A chunk takes some adjacent subchunks.
 //!
 //! Invariants: a record begins with its first slot and has all of its slots. Its metadata slot
 //! identifies it, and dirty data does not need that.

@@ -1,5 +1,5 @@
-//! Slots of one chunk each, reused one by one, without compression (CacheDedup, FAST 2016, sections
-//! 3.2 and 3.3).
+//! Slots of one chunk, reused one by one, without compression (CacheDedup, FAST 2016, §3.2,
+//! §3.3).
 //!
 //! Section 3.3 has "the entire Metadata Cache" persistent. Here log and checkpoints have the
 //! mappings, and the slots in the order of their use. They also have the fingerprints of all stored

@@ -1,5 +1,4 @@
-//! The chunks whose only mapping is in RAM: no log entry and no checkpoint has it, or any other of
-//! the chunk.
+//! The chunks whose only mapping is in RAM: no log entry and no checkpoint has one of the chunk.
 //!
 //! A clean mapping waits for its record, and then for a flush of the origin, before it is logged.
 //! Until then a crash forgets it anyway, so forgetting it takes neither an entry nor a commit. A

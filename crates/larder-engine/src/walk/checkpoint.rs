@@ -1,5 +1,5 @@
-//! Reading a checkpoint: its header first, whose counts give the place of every block; then the
-//! blocks, in large pieces.
+//! Reading a checkpoint: its header, whose counts place every block; then the blocks, in large
+//! pieces.
 //!
 //! Invariants: blocks are handed on in their order, each checked; the first wrong one ends the
 //! walk.

@@ -1,4 +1,4 @@
-//! The walk through a log against one that reads a frame at a time, over logs of random frames,
+//! The walk through a log against one that reads a frame at a time. The logs have random frames,
 //! which wrap, tear and lose.
 
 use super::*;

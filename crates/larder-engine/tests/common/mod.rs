@@ -1,5 +1,5 @@
-//! The common parts of the engine's tests: a simulated world of flash, origin and cache, and a
-//! probe that notes every request to a device.
+//! The common parts of the engine's tests: a simulated world, and a probe that notes requests. The
+//! world is flash, origin and cache.
 //!
 //! Invariants: all randomness comes from the seed, and a failing test prints it; `LARDER_SEED=N`
 //! replays one seed. A world outlives the openings of its cache: [`World::close`], [`World::crash`]

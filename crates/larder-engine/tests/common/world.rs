@@ -1,5 +1,4 @@
-//! A world for the engine under test: simulated devices, and a model of the values that each sector
-//! may hold.
+//! A world for the engine under test: simulated devices, and a model of each sector's values.
 //!
 //! Invariants of the model: a read returns the newest completed write. After a crash each sector
 //! holds a value that it had at or after the last flush that began after that write completed. The

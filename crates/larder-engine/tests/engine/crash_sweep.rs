@@ -1,6 +1,5 @@
-//! Crash sweeps: short scripts, ended at each change of a device in every possible way, or in a
-//! sample of the ways. Then the volume is opened, compared with a model, crashed again, and
-//! destaged to the origin.
+//! Crash sweeps: short scripts, ended at each change of a device, in all or a sample of the ways.
+//! Then the volume is opened, compared with a model, crashed again, and destaged to the origin.
 //!
 //! `crash_sweep/sweep.rs` lists the checks of each instant; each scenario prints their number.
 //!

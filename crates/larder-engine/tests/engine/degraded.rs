@@ -312,8 +312,8 @@ fn a_flash_that_comes_back_without_its_dirty_data_is_not_emptied_in_silence() {
     });
 }
 
-/// The keeper's number of the superblock is never above that of the flash, so no flash is taken for
-/// an older copy. After an orderly end the two are equal.
+/// Checks that the keeper's superblock number is never above the flash's: none counts as a copy.
+/// After an orderly end the two are equal.
 #[test]
 fn the_keeper_never_knows_a_newer_superblock_than_the_flash() {
     each_seed(12, |seed| {

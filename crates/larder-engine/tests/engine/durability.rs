@@ -1,5 +1,5 @@
-//! The survivors: flushed and FUA writes survive any crash, the cache's warmth a clean end and a
-//! crash alike. Also the refusals, repairs and marks of an opening.
+//! The survivors: flushed and FUA writes after any crash, the cache's warmth after every end. Also
+//! the refusals, repairs and marks of an opening.
 
 use crate::common::*;
 use larder_device::{BlockDevice, IoOp, rng::Rng, sim::SimDevice};

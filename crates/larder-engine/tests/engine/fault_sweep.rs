@@ -1,6 +1,5 @@
-//! Fault sweeps: a short script, with one device operation failing once at each of its steps, then
-//! a power loss. Sectors of a failed request are old or new; all data that was acknowledged and
-//! flushed is there.
+//! Fault sweeps: a short script, one failing device operation at each of its steps, a power loss.
+//! Sectors of a failed request are old or new; all data that was acknowledged and flushed is there.
 //!
 //! Invariants: requests may fail, and are tried again once. Nothing hangs or panics, and no sector
 //! reads as a value that it never had. Writes go past a flash that failed for good, behind a fence.

@@ -1,5 +1,4 @@
-//! Devices that fail: requests served from elsewhere, refusals, retries, and the absence of any
-//! further damage.
+//! Devices that fail: requests served from elsewhere, refusals, retries, and no further damage.
 
 use crate::common::*;
 use larder_device::{

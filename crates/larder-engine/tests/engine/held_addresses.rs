@@ -1,4 +1,4 @@
-//! AustereCache in write-through: addresses wait for a flush of the origin until a metadata slot
+//! AustereCache in write-through: addresses wait for a flush of the origin. Then a metadata slot
 //! names them on flash. That does not hold back insertions or hits for good.
 
 use crate::common::*;

@@ -110,8 +110,7 @@ fn neighbours_that_meet_inside_a_chunk_become_one_run() {
     assert_eq!(status.counts.trims, 2);
 }
 
-/// However a range is cut, and in which order the pieces come, over any content, one run is left of
-/// it and nothing dirty.
+/// Checks that a range trimmed in any pieces, in any order, leaves one run and nothing dirty.
 #[test]
 fn any_cut_of_a_range_leaves_the_same_run() {
     const SECTOR: u64 = 512;
@@ -355,8 +354,8 @@ fn the_status_names_the_limit_that_binds() {
     ]));
 }
 
-/// A writer at a limit waits for the origin, and not for the destage rate, which would have it wait
-/// for ages.
+/// Checks that a writer at a limit waits for the origin, and not for the destage rate. That would
+/// take ages.
 #[test]
 fn no_rate_holds_writers_at_a_limit() {
     let setup = |tuning: fn() -> larder_engine::Tuning| {

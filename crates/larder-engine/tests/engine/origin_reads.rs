@@ -1,5 +1,5 @@
-//! Partial-chunk writes in write-back: kept as fragments, without a read of the origin on the
-//! write's path. The first read of the rest completes them, and a destage writes their sectors.
+//! Partial-chunk writes in write-back: kept as fragments; the write's path reads no origin. The
+//! first read of the rest completes them, and a destage writes their sectors.
 
 use crate::common::*;
 use larder_device::{IoOp, rng::Rng, sim::SimDeviceOptions};

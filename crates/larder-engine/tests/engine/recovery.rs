@@ -1,6 +1,6 @@
-//! The effects of a restart, mapping for mapping: whole chunks, duplicates, zeroes and fragments,
-//! clean and dirty, trimmed runs, fingerprints, and the order of replacement. The tests compare a
-//! clean end and a crash, and measure the hits after them.
+//! The effects of a restart, mapping for mapping, on each kind of mapping and on the replacement.
+//! The kinds are whole chunks, duplicates, zeroes and fragments, clean and dirty, trimmed runs, and
+//! fingerprints. The tests compare a clean end and a crash, and measure the hits after them.
 //!
 //! A live cache is compared through the checkpoint that it writes: that is its present state. The
 //! log over an older checkpoint must give the same.

@@ -1,5 +1,5 @@
-//! Data reduction: duplicates are stored once, zeroes nowhere, compressible chunks compressed and
-//! the rest raw. The FP index finds as many duplicates as its ratio allows. Designs without some of
+//! Data reduction: duplicates are stored once, zeroes nowhere, compressible chunks compressed. The
+//! rest is raw. The FP index finds as many duplicates as its ratio allows. Designs without some of
 //! that store so much more, and no less.
 
 use crate::common::*;

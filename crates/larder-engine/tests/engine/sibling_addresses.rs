@@ -1,7 +1,6 @@
-//! Two addresses with one LBA-hash in AustereCache, and a crash before the second one's write was
-//! committed. The value read after it stays, for any later write to the first. The search for
-//! addresses that share a hash uses all bits of it; `make crash-siblings` has the simulation with
-//! few.
+//! Two addresses with one LBA-hash in AustereCache, and a crash before the second one's commit. The
+//! value read after it stays, for any later write to the first. The search for addresses that share
+//! a hash uses all bits of it; `make crash-siblings` has the simulation with few.
 
 use crate::common::*;
 use larder_core::{

@@ -1,5 +1,5 @@
-//! TRIM and write-zeroes in every mode: zeroes at once, after a crash if a FLUSH followed, and on
-//! the origin in the end.
+//! TRIM and write-zeroes in every mode: zeroes at once, after a flush and a crash, and on the
+//! origin.
 
 use crate::{common::*, fence::MemoryFence};
 use larder_device::{
@@ -198,8 +198,8 @@ fn trimming_the_whole_of_a_large_device_is_quick_and_small() {
     assert!(took < Duration::from_secs(5), "opening after the crash took {took:?}");
 }
 
-/// Without dirty data, and past a flash that failed, a trim costs what is mapped in it: a walk over
-/// its chunks would not end.
+/// Checks that a trim costs what is mapped in it, without dirty data and past a failed flash. A
+/// walk over its chunks would not end.
 #[test]
 fn a_trim_of_a_huge_device_looks_at_mapped_chunks_alone() {
     let origin_bytes = 1 << 52;

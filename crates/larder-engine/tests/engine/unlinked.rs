@@ -1,4 +1,4 @@
-//! Durable requests on a flash whose file has lost its name: the content goes with the process, so
+//! Durable requests on a flash whose file has lost its name. The content goes with the process, so
 //! the origin durably has each request when it is answered.
 //!
 //! It leaves FLUSH, and a flash that fails besides, to `degraded.rs`.
@@ -329,8 +329,7 @@ fn a_fence_that_the_keeper_refused_is_tried_again() {
     });
 }
 
-/// A flash that was cut short has failed: a durable write goes past it behind the fence, and is
-/// refused without one.
+/// Checks that a cut flash has failed: a durable write passes it behind the fence, or is refused.
 #[test]
 fn a_durable_request_on_a_flash_that_was_cut_goes_behind_the_fence() {
     each_seed(6, |seed| {

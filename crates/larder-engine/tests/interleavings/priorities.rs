@@ -1,6 +1,6 @@
-//! A scheduler with priorities (PCT): the ready thread of the highest priority runs, until a change
-//! point makes it the lowest of all. So a thread may pause between two of its steps, while the
-//! others do all their work.
+//! A scheduler with priorities (PCT): the ready thread of the highest priority runs. A change point
+//! makes it the lowest of all. So a thread may pause between two of its steps, while the others do
+//! all their work.
 //!
 //! Invariants: priorities and change points come from the seed alone. A change point lies in each
 //! range of steps from a power of two to the next with the same probability. So short checks and

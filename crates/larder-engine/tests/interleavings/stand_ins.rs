@@ -1,5 +1,4 @@
-//! Stand-ins for `parking_lot` under a scheduler that picks the next thread: the same names and
-//! signatures over shuttle's locks.
+//! Stand-ins for `parking_lot` under a scheduler that picks threads: the same names over shuttle.
 //!
 //! Invariants: each call is a point at which any other thread may run. A timed wait ends by
 //! notification or by time, at the scheduler's choice, and never waits for ever.

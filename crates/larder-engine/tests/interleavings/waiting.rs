@@ -1,5 +1,5 @@
-//! The engine's own means of waiting: `sync.rs`, `tickets.rs` and `pins.rs`, by themselves, under
-//! many schedules.
+//! The engine's own means of waiting, alone, under many schedules. They are `sync.rs`, `tickets.rs`
+//! and `pins.rs`.
 //!
 //! A lost wake-up is a deadlock here, and the scheduler reports it.
 //!

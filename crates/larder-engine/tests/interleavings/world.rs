@@ -1,6 +1,6 @@
-//! A world for a cache under the scheduler: a runtime with a thread for tasks and one for jobs, and
-//! devices in memory. The devices answer at once, later from another thread, or (a few reads) after
-//! many other requests.
+//! A world for a cache under the scheduler: a runtime of threads, and devices in memory. Tasks have
+//! one thread, and jobs another. The devices answer at once, later from another thread, or (a few
+//! reads) after many other requests.
 //!
 //! Invariants: short delays (the engine's pauses before it tries again) end once no task can go on.
 //! Longer ones, which only the timed commit asks for, never end. So no timer wakes a task that lost

@@ -1,5 +1,4 @@
-//! The desk between the plan and the cache: the state of a run over all lives and in each, and the
-//! tasks of a life.
+//! The desk between plan and cache: the state of a run, of each life, and a life's tasks.
 //!
 //! Invariants: the first broken promise is the one that counts, and ends the life.
 //!

@@ -1,5 +1,4 @@
-//! One life, executed: the cache is opened, clients and operator follow the plan, faults begin, and
-//! it ends.
+//! One life: the cache opens, clients and operator follow the plan, faults begin, and it ends.
 //!
 //! Invariants: the model hears of every result of a request at its time. The first violation ends
 //! the run.

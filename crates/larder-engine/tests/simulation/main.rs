@@ -1,6 +1,6 @@
-//! The engine in simulation: a seed decides the requests of clients and operators, the faults, the
-//! crashes, and the order of all completions. A model of the contract checks every read, before and
-//! after every crash.
+//! The engine in simulation: a seed decides requests, faults, crashes, and the order of
+//! completions. Clients and operators make the requests. A model of the contract checks every read,
+//! before and after every crash.
 //!
 //! It has a front of its own that understands the arguments of `cargo test` (filters, `--exact`,
 //! `--skip`, `--list`):

@@ -1,5 +1,4 @@
-//! Panics of a run: caught, kept as text, and not printed, because a failing run is replayed many
-//! times.
+//! Panics of a run: caught and kept as text, unprinted, because a failing run is replayed often.
 //!
 //! It does not touch panics of other threads, or outside a run.
 

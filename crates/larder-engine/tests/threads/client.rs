@@ -1,5 +1,5 @@
-//! A client of the stress: it draws requests, sends them through the blocking interface or as a
-//! [`BlockDevice`], and notes the results.
+//! A client of the stress: it draws requests, sends them, and notes the results. It uses the
+//! blocking interface or a [`BlockDevice`].
 //!
 //! Invariants: the seed determines the requests of a client; an instant is drawn before each call
 //! and after its return.

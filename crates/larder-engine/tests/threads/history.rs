@@ -1,5 +1,4 @@
-//! The operations of clients, on one clock, and the values that they write, so that a sector names
-//! its write.
+//! The clients' operations on one clock, and their values, so that a sector names its write.
 //!
 //! Invariants: a clock's instants are unique and in the order in which they were drawn. So one
 //! operation was over before another began exactly if its second instant is the smaller one. A

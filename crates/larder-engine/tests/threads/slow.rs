@@ -1,5 +1,4 @@
-//! A device that answers some requests late, so that operations meet inside the cache as they do
-//! over a disk.
+//! A device that answers some requests late, so that operations meet inside the cache.
 //!
 //! Invariants: a late request takes effect on the medium before its delay or after it, by a seeded
 //! draw. So both the reply and the effect may come late. A few reads come very late, so that their

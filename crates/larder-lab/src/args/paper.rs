@@ -70,16 +70,16 @@ pub struct NamedTrace {
 pub struct PaperRunArgs {
     /// The experiment
     pub name: String,
-    /// A trace with content in place of the generated ones, perhaps with the paper's name for it;
-    /// may be given several times
+    /// A trace with content in place of the generated ones, perhaps with the paper's name for it.
+    /// May be given several times
     #[arg(long, value_name = "[NAME=]FILE", value_parser = named_trace)]
     pub trace: Vec<NamedTrace>,
     /// A disk, an image or a folder whose pages are read, in experiments about the content of
-    /// disks; may be given several times
+    /// disks. May be given several times
     #[arg(long, value_name = "PATH", conflicts_with_all = ["trace", "scale"])]
     pub path: Vec<PathBuf>,
-    /// Size of the generated data, as a share of the paper's [default: of each trace its own, for
-    /// a run of a minute or two]
+    /// Size of the generated data, as a share of the paper's. The default of each trace makes a run
+    /// of a minute or two
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
     /// The format of the given traces, if the files do not name it
@@ -89,8 +89,8 @@ pub struct PaperRunArgs {
     /// `larder-lab trace info --help`
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, requires = "trace", conflicts_with = "format")]
     pub columns: Option<Columns>,
-    /// The clock of an experiment on devices: virtual counts the media's time alone, real counts
-    /// all of it [default: virtual; real for experiments about computing]
+    /// The clock of an experiment on devices: virtual counts the media's time alone, real all of
+    /// it. The default is virtual, and real for experiments about computing
     #[arg(long, value_name = "CLOCK", value_parser = clock)]
     pub clock: Option<Time>,
     /// Count bad lines of traces, and go on

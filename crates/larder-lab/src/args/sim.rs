@@ -91,15 +91,14 @@ pub struct TraceFile {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub how: FormatArgs,
-    /// The bytes of a block number, in formats that count blocks; without it, a block is a chunk in
+    /// The bytes of a block number, in formats that count blocks. Without it, a block is a chunk in
     /// arc-lis and block-ids
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,
     /// Count bad lines, and go on
     #[arg(long)]
     pub skip_bad: bool,
-    /// Make up missing content: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if
-    /// it matters
+    /// Make up missing content, by any of dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
     pub content: Option<ContentArg>,
 }
@@ -137,12 +136,12 @@ pub struct CacheArgs {
     /// Store chunks compressed
     #[arg(long, value_name = "on|off")]
     pub compress: Option<Switch>,
-    /// austere, with --accounting paper: bytes of a subchunk [default: a quarter of the chunk, and
-    /// 4K at least, as in `larder create`]
+    /// austere in --accounting paper: bytes of a subchunk [default: a quarter of the chunk, at
+    /// least 4K]
     #[arg(long, value_name = "SIZE", value_parser = spec::bytes, allow_hyphen_values = true)]
     pub subchunk: Option<u32>,
-    /// Addresses that the cache can know [default: as `larder create` has it; in other designs than
-    /// nitro and cd-arc with --accounting paper alone]
+    /// Addresses that the cache can know [default: as `larder create`]. Designs other than nitro
+    /// and cd-arc take it with --accounting paper alone
     #[arg(long, value_name = "N", value_parser = values::request_count, allow_hyphen_values = true)]
     pub lba_entries: Option<u64>,
     /// nitro, cd-arc: write-evict unit, a power of two from 512K to 4M [default: 2M]
@@ -158,8 +157,8 @@ pub struct CacheArgs {
     /// keep]
     #[arg(long, value_name = "keep|forget", value_parser = spec::orphans)]
     pub orphans: Option<Orphans>,
-    /// The layout, steps and costs: the engine's, or those of the design's paper, which nitro and
-    /// cd-arc do not tell apart [default: engine]
+    /// The engine's layout, steps and costs, or the paper's [default: engine]. For nitro and cd-arc
+    /// both are the same
     #[arg(long, value_name = "engine|paper", value_parser = spec::accounting)]
     pub accounting: Option<Accounting>,
 }
@@ -168,8 +167,8 @@ pub struct CacheArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "The drive beneath")]
 pub struct DriveArgs {
-    /// Simulate the drive under the flash, and count its erasures: PROFILE[:NUMBER=VALUE]...;
-    /// without capacity=SIZE the drive is cut to the size of the flash
+    /// Simulate the drive under the flash, PROFILE[:NUMBER=VALUE]..., and count its erasures.
+    /// Without capacity=SIZE the drive is cut to the size of the flash
     #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
     pub ssd: Option<DriveSetup>,
     /// Its translation layers, one for `run`; otherwise a row for each [default: page-trim]
@@ -276,15 +275,14 @@ pub struct SweepArgs {
     /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
     pub design: Vec<DesignSpec>,
-    /// Flash sizes: bytes (64M), shares of the working set (10%), or data chunks with metadata on
-    /// top (5000c)
+    /// Flash sizes: bytes (64M), shares of the working set (10%), data chunks and metadata (5000c)
     #[arg(long, value_name = "SIZE|P%|Nc,...", value_delimiter = ',', value_parser = spec::flash, required = true, allow_hyphen_values = true)]
     pub flash: Vec<FlashAmount>,
     /// RAM budgets of the index
     #[arg(long, value_name = "SIZE,...", value_delimiter = ',', value_parser = spec::ram, allow_hyphen_values = true)]
     pub ram: Vec<u64>,
-    /// Values of another option: chunk, mode, dedup, compress, subchunk, lba-entries, weu,
-    /// fp-index, granularity, orphans or accounting
+    /// Values of another option. It is one of chunk, mode, dedup, compress, subchunk, lba-entries,
+    /// weu, fp-index, granularity, orphans and accounting
     #[arg(long, value_name = "OPTION=VALUE,...", value_parser = spec::parameter)]
     pub vary: Vec<Parameter>,
     #[command(flatten)]

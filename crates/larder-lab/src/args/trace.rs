@@ -77,7 +77,7 @@ pub struct FormatArgs {
     /// Its format, if the file does not name it
     #[arg(long, value_name = "NAME", value_parser = format_id())]
     pub format: Option<FormatId>,
-    /// In place of a format: rows of columns, each with number and unit, as in
+    /// In place of a format: rows of columns, each with number and unit. An example is
     /// time=1:us,op=2,offset=3:bytes,length=4:bytes,device=5
     #[arg(long, value_name = "KEY=COLUMN[:UNIT],...", value_parser = columns, conflicts_with = "format")]
     pub columns: Option<Columns>,
@@ -99,7 +99,7 @@ pub struct InputArgs {
     #[command(flatten)]
     #[allow(missing_docs)]
     pub how: FormatArgs,
-    /// The bytes of a block number in arc-lis and block-ids [default: 4K], csv and oracle-general
+    /// The bytes of a block number in arc-lis, block-ids [default: 4K], csv, oracle-general
     /// [default: 512]
     #[arg(long, value_name = "SIZE", value_parser = size::parse, allow_hyphen_values = true)]
     pub unit: Option<u64>,
@@ -142,8 +142,7 @@ pub struct ConvertArgs {
     /// With --chunk: the content assumed for a block that was never read
     #[arg(long, value_name = "WHAT", default_value = "unique", requires = "chunk")]
     pub unknown: UnknownArg,
-    /// Make up missing content: dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N, each if
-    /// it matters
+    /// Make up missing content, by any of dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N
     #[arg(long, value_name = "KEY=VALUE,...", value_parser = content)]
     pub content: Option<ContentArg>,
     /// Begin with this request, counted from 1
@@ -236,8 +235,8 @@ pub struct ShapeArgs {
     /// boot-storm: machines
     #[arg(long, value_name = "N")]
     pub vms: Option<u32>,
-    /// boot-storm: the share of distinct contents that all machines have; the rest belongs to
-    /// single machines
+    /// boot-storm: the share of distinct contents that all machines have; each machine has the rest
+    /// alone
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub overlap: Option<f64>,
     /// boot-storm: a machine shifts its addresses by up to this share of its disk

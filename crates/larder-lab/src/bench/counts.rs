@@ -40,7 +40,7 @@ impl Counting {
                 Reached::Served(status) => status,
                 Reached::Alone(_) => {
                     return Err(Failure::failed(format_args!(
-                        "nobody serves the cache on {}: name the flash of the Larder that serves the export",
+                        "the cache on {} has no server: name the flash of the Larder that serves the export",
                         flash.display()
                     )));
                 }

@@ -1,5 +1,4 @@
-//! `larder-lab bench`: traces replayed against caches of each design and over NBD, with their
-//! checks and refusals.
+//! `larder-lab bench`: traces against caches of each design and over NBD, with checks and refusals.
 
 use crate::common::lab;
 use crate::support::{MIB, Scratch, Volume, ends, larder, run};

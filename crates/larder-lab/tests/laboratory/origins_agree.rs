@@ -1,5 +1,5 @@
-//! Two models of the same media: the slow device (`larder-device`, `throttled`), and the
-//! simulator's origin. On the same requests, one at a time, they have the same answers.
+//! Two models of the same media: the slow device (`larder_device::throttled`), and sim's origin. On
+//! the same requests, one at a time, they have the same answers.
 //!
 //! It leaves out queues of several requests, which the two keep by disciplines of their own.
 

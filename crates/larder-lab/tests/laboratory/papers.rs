@@ -1,5 +1,4 @@
-//! `larder-lab paper`: the listed experiments run, each report is whole, and an impossible run is
-//! refused.
+//! `larder-lab paper`: listed experiments run, each report is whole, an impossible run is refused.
 //!
 //! It runs experiments at sizes so small that their figures mean nothing; docs/reproduction/ has
 //! figures that do. `papers_live.rs` has those on devices.
@@ -99,8 +98,8 @@ fn the_list_names_each_experiment_with_its_figure() {
     }
 }
 
-/// Each experiment has its output in the documents, and `make reproduction` runs those that print
-/// the same each time.
+/// Checks that each experiment has its output in the documents. `make reproduction` runs those that
+/// print the same each time.
 #[test]
 fn each_experiment_has_its_output_in_the_documents() {
     let documents = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reproduction");

@@ -1,5 +1,4 @@
-//! `larder-lab paper`: the experiments that run the engine's caches on devices with the timing of
-//! real media.
+//! `larder-lab paper`: the experiments that run the engine's caches on devices timed like media.
 //!
 //! It runs them at sizes so small that their figures mean nothing, and checks the relations that
 //! hold at any size. Parts that take real time run without a check: it asserts no figure of a real

@@ -1,5 +1,4 @@
-//! `larder-lab sim`: published traces and the output of other programs, through the command; its
-//! refusals; and a sweep that goes on after an interruption.
+//! `larder-lab sim`: published traces and the output of other programs, refusals, resumed sweeps.
 //!
 //! `larder-sim` tests the figures themselves.
 

@@ -233,7 +233,7 @@ fn what_no_drive_can_be_is_refused_in_a_sentence() {
     assert!(page.contains("a page: 25 us to read, 200 us to program, 100 us over the bus; 1500 us to erase"), "{page}");
 }
 
-/// Returns the commands of a text that name translation layers, each as its words behind
+/// Returns a text's commands that name translation layers, each as its words behind
 /// `larder-lab sim`.
 fn commands_with_layers(text: &str) -> Vec<Vec<String>> {
     let joined = text.replace("\\\n", " ");

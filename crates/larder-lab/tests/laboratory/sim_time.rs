@@ -1,5 +1,4 @@
-//! `larder-lab sim … --origin`: modelled time in every form of report, at either pace; and its
-//! refusals.
+//! `larder-lab sim … --origin`: modelled time in each form of report, at either pace; refusals.
 //!
 //! `larder-sim` tests the figures themselves.
 

@@ -1,5 +1,4 @@
-//! Traces as inputs of any command: pipes, which can be read once, and content in blocks of several
-//! sizes.
+//! Traces as inputs of any command: pipes, which are read once, and content in blocks of any size.
 //!
 //! `larder-trace` tests the input of each format, and its bad lines.
 

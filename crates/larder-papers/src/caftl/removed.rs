@@ -46,8 +46,7 @@ fn ways() -> [CaftlOptions; 4] {
     [plain, sampled(128), in_line_alone(plain), in_line_alone(sampled(128))]
 }
 
-/// Returns options without sampling: a store of one bucket a segment, and one that forgets deleted
-/// pages.
+/// Returns unsampled options: a store of one bucket a segment, which forgets deleted pages.
 fn forgetful() -> [CaftlOptions; 2] {
     let plain = CaftlOptions::default();
     let store = StoreOptions { buckets_max: StoreOptions::default().segments, ..StoreOptions::default() };

@@ -74,8 +74,7 @@ pub struct RunOutcome {
 }
 
 impl RunOutcome {
-    /// Returns the share of pages written that were removed since their content was there, in
-    /// percent (§4.2.1).
+    /// Returns the percentage of pages written whose content was there, removed since (§4.2.1).
     pub fn removed_percent(&self) -> f64 {
         100.0 * self.counts.pages_deduplicated as f64 / self.requested.max(1) as f64
     }

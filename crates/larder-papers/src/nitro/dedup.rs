@@ -1,5 +1,4 @@
-//! The finds of deduplication: Figure 1 (§2), by cache size, and Figure 5 (§6.1), by fingerprints
-//! kept.
+//! The finds of deduplication: Figures 1 (§2), by cache size, and 5 (§6.1), by fingerprints kept.
 //!
 //! Figure 1's ratio is that of all requests to those whose content was not in the cache. That is
 //! its data over the rest after deduplication (§5.1), in a cache of contents in LRU order.

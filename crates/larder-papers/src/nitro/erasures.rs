@@ -22,8 +22,7 @@ use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
 /// The drive.
 const PROFILE: &str = "nitro-mlc";
 
-/// Pages as small as the sectors of the cache's writes, so that no page of a segment is written in
-/// part.
+/// Pages as small as the sectors of the cache's writes, so that a segment fills its pages.
 ///
 /// Blocks are of 2 MiB as in the profile. They are smaller in two cases. If one plane of a small
 /// cache's drive had too few

@@ -1,5 +1,4 @@
-//! Table 2 (§6.2) with a TPS origin: its tables, and the experiment that fills them from the model
-//! of time.
+//! Table 2 (§6.2) with a TPS origin: its tables, and the experiment that fills them by the model.
 //!
 //! The model is `larder_sim::whole`; other callers fill the tables with figures of their own.
 //!
@@ -35,8 +34,7 @@ pub const RUN_CHUNKS: u64 = 8;
 const ORIGIN: &str = "raid5-7200";
 const DRIVE: &str = "nitro-mlc";
 const FTL: &str = "page-trim";
-/// WEUs that a cache is cut into, about, and their sizes: those of `nitro-table2`, which runs the
-/// engine.
+/// WEUs of a cache, about, and their sizes: those of `nitro-table2`, which runs the engine.
 const WEUS: u64 = 64;
 const WEU_BYTES: std::ops::RangeInclusive<u32> = 512 << 10..=2 << 20;
 

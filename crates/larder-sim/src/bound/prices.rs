@@ -28,8 +28,7 @@ use super::intervals::Interval;
 const WINDOWS_MAX: usize = 8192;
 /// The number of rounds in which prices change.
 const ROUNDS: u32 = 120;
-/// The pace of a window's price at first, and at most: its logarithm, by the share of room that is
-/// lacking.
+/// The pace of a window's price, at first and at most: its logarithm, by the share of lacking room.
 const PACE_FIRST: f64 = 1.5;
 const PACE_MAX: f64 = 3.0;
 /// A window's pace grows while its price goes on in one direction, and falls when it turns.

@@ -1,5 +1,4 @@
-//! Destaging under replay: surplus dirty chunks and trimmed runs go to the origin as their
-//! addresses come.
+//! Destaging under replay: surplus dirty chunks and trimmed runs go to the origin by address.
 //!
 //! The order and the turns are those of the engine's `destage.rs`. Its low watermark, and the
 //! limited rate above it, are left out, since there is no clock.

@@ -10,8 +10,7 @@ use larder_core::{Decider, Lba, Lookup, SlotId};
 use std::collections::{HashMap, HashSet};
 
 impl Executor {
-    /// Makes room in the index: mappings that the design has replaced go first, then stale entries,
-    /// then WEUs.
+    /// Makes room in the index: replaced mappings go first, then stale entries, then slots.
     pub(super) fn make_room(&mut self) {
         if self.design.has_room(1) {
             return;

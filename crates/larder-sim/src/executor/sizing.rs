@@ -78,8 +78,8 @@ pub struct WeuSizing {
     pub granularity: Granularity,
     /// The moment when writes reach the origin.
     pub policy: WritePolicy,
-    /// The FP index ratio (Nitro §3.1, Table 1), 0 to 100 percent of a full index; 0 turns
-    /// deduplication off.
+    /// The FP index ratio (Nitro §3.1, Table 1), in percent of a full index; 0 for no
+    /// deduplication.
     pub fp_index_percent: u32,
     /// True if chunks are stored compressed.
     pub compress: bool,
@@ -87,8 +87,7 @@ pub struct WeuSizing {
     ///
     /// It is fewer if they would take too much of the flash.
     pub lba_entries: Option<u64>,
-    /// Bytes that a checkpoint has of each address beside its mapping; 0 for a design that keeps no
-    /// history.
+    /// Bytes of a checkpoint for each address beside its mapping; 0 for a design without history.
     pub history_bytes: u64,
     /// Size of the origin in bytes, if it is known: no more addresses are mapped than it has
     /// chunks.

@@ -1,5 +1,4 @@
-//! A volume behind a network, as clouds sell them: caps of operations and bytes a second, and a
-//! latency.
+//! A volume behind a network, as clouds sell them: limited operations and bytes, and a latency.
 //!
 //! One gate lets requests through in their order. Each holds it for the longer of two times: its
 //! operations at their cap, and its bytes at theirs. The latency follows, for any number of

@@ -159,8 +159,8 @@ impl Devices {
         self.on_origin.insert(number, (place, destages));
     }
 
-    /// Takes the bytes of the flash that the drive dropped by itself: pages, in the order in which
-    /// they went.
+    /// Takes the bytes of the flash that the drive dropped by itself: pages, in the order of the
+    /// drops.
     pub fn take_evicted(&mut self) -> Vec<Range<u64>> {
         let Some(drive) = &mut self.drive else { return Vec::new() };
         let page_bytes = u64::from(drive.ftl().array().geometry().page_bytes);

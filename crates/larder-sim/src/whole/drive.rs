@@ -21,8 +21,7 @@ pub fn clocked(cut: &DriveProfile, kind: &FtlKind, weu_bytes: Option<u64>) -> Re
     Drive::new(kind.make_for(cut, weu_bytes)?, cut)
 }
 
-/// Makes the drive of a profile with room for so many bytes, and returns the profile as it was cut,
-/// too.
+/// Makes the drive of a profile with room for so many bytes, and returns the cut profile, too.
 ///
 /// # Errors
 /// A figure that the layer or its time refuses.

@@ -1,5 +1,4 @@
-//! The steps for a client's request, in their order: a cache's [requests](crate::devices) to its
-//! devices.
+//! The steps for a client's request, in order: a cache's [requests](crate::devices) to devices.
 //!
 //! A [`Task`] is stages, one after the other; a stage is chains, side by side; a chain is steps,
 //! one after the other.

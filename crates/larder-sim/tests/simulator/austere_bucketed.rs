@@ -28,8 +28,8 @@ struct Engine {
     region: BTreeMap<SlotId, Arc<RegionEntry>>,
     traffic: Traffic,
     seq: u64,
-    /// True if the design looks up a hit without news of metadata slots, as in an engine that
-    /// shares its lock.
+    /// True if the design looks up a hit without metadata slots, as in an engine with a shared
+    /// lock.
     is_short: bool,
     /// Metadata slots that were read to look an address up.
     address_reads: u64,

@@ -40,8 +40,7 @@ pub struct Shadow {
     pub request: u64,
     /// Pages that were read for the host since the last clear.
     pub host_reads: Vec<Ppa>,
-    /// Logical pages since the last clear, in order: dropped by the drive (true) or programmed for
-    /// the host.
+    /// Logical pages since the last clear, in order: dropped by the drive (true) or programmed.
     pub came_and_went: Vec<(Lpn, bool)>,
     pub counts: DriveCounts,
     /// Pages hashed, by cause.

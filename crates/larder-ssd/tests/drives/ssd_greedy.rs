@@ -54,7 +54,7 @@ fn mean_field(spread: f64, pages_per_block: u32) -> f64 {
     panic!("no steady state for {spread} with {pages_per_block} pages a block");
 }
 
-/// Returns the same for blocks of very many pages. x = e^(-a (1 - x)) is the valid share of a
+/// Returns the same for blocks of very many pages. Here x = e^(-a (1 - x)) is the valid share of a
 /// victim, and 1 / (1 - x) the write amplification. That is Desnoyers' formula with Lambert's
 /// function written out.
 fn closed_formula(spread: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! The default output of `blkparse`:
+//! The default output of `blkparse`. A line is
 //! `maj,min cpu sequence seconds pid action rwbs sector + sectors [process]`.
 //!
 //! A request shows up several times, once for each action. One action counts. It is `Q` (queued) if

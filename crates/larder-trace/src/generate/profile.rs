@@ -113,8 +113,8 @@ pub struct ProfileTrace {
 }
 
 impl ProfileTrace {
-    /// Makes a trace of `scale` times the profile's sizes. 1.0 is all of it; 0.01 a hundredth of
-    /// requests, addresses and content.
+    /// Makes a trace of `scale` times the profile's sizes. The scale 1.0 is all of it; 0.01 a
+    /// hundredth of requests, addresses and content.
     pub fn new(profile: Profile, scale: f64, compress: Compressibility, seed: u64) -> TraceResult<ProfileTrace> {
         within("a scale", scale, 0.0..=1000.0)?;
         let chunks = |gib| profile.chunks(gib, scale);

@@ -29,8 +29,8 @@ pub(super) enum Known {
 pub(super) struct Block {
     number: u64,
     fingerprint: ContentId,
-    /// The size or [`NO_SIZE`], two bits each of [`Provenance`] and [`Known`], and a bit for each
-    /// other block of the page.
+    /// The size or [`NO_SIZE`], [`Provenance`] and [`Known`], and a bit for each other block of the
+    /// page. Provenance and knowledge have two bits each.
     rest: u32,
 }
 

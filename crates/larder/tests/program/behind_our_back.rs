@@ -1,6 +1,6 @@
-//! Changes behind the cache's back, with the real program: an origin that another program writes to
-//! between two servings; a flash or an origin whose file is removed, or cut short, under its
-//! server; a log whose end is gone.
+//! Changes behind the cache's back, with the real program. Another program writes to the origin
+//! between two servings. A flash or an origin is removed, or cut short, under its server. A log
+//! loses its end.
 
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
@@ -127,8 +127,8 @@ fn an_origin_that_was_written_to_between_two_servings_is_refused_until_the_opera
     assert!(origin[at(3) as usize..][..CHUNK] == content(99) && origin[at(9) as usize..][..CHUNK] == content(9));
 }
 
-/// A crash leaves no mark, so a rewrite of the origin is not told: an order to forget the copies
-/// needs none.
+/// Checks that a crash leaves no mark: a rewrite of the origin is not told. An order to forget the
+/// copies needs none.
 #[test]
 fn copies_are_forgotten_on_order_where_no_mark_tells_of_a_change() {
     if stands_in() {
@@ -470,8 +470,8 @@ fn a_flash_that_lost_its_name_gives_what_is_dirty_to_the_origin() {
     assert!(origin[at(2) as usize..][..CHUNK] == content(3) && origin[at(3) as usize..][..CHUNK] == content(4));
 }
 
-/// A durable request is on the origin when it is answered, and the rest of the dirty data follows
-/// without a request. So a kill takes none of it.
+/// Checks that a durable request is on the origin when it is answered. The rest of the dirty data
+/// follows without a request. So a kill takes none of it.
 #[test]
 fn durable_requests_outlive_a_kill_after_their_flash_was_removed() {
     if stands_in() {
@@ -795,8 +795,8 @@ fn with_a_state_directory_a_flash_that_was_cut_or_removed_is_saved() {
     }
 }
 
-/// An origin that is cut short fails each flush until its file has its size again, and the dirty
-/// data stays.
+/// Checks that a cut origin fails each flush until its file has its size again. The dirty data
+/// stays.
 #[test]
 fn an_origin_that_was_cut_short_fails_each_flush_and_heals() {
     if stands_in() {

@@ -1,4 +1,4 @@
-//! Breaks the contract on purpose, and checks that the suites catch it: a suite that cannot fail
+//! Breaks the contract on purpose, and checks that the suites catch it. A suite that cannot fail
 //! proves nothing.
 //!
 //! `breakages/breakages.toml` lists the ways. Every run checks that each of them still fits the

@@ -1,5 +1,5 @@
-//! A flash that is not the one that was served last, with the real program: an older copy, a copy
-//! in the place of a flash that was removed or renamed, a flash that lost its dirty data.
+//! A flash that is not the one that was served last, with the real program. It is an older copy, a
+//! copy in the place of a removed or renamed flash, or a flash without its dirty data.
 
 use std::fs::{self, File};
 use std::process::Output;

@@ -1,7 +1,6 @@
-//! The real program when its flash fails: a flash on a full file system, one that vanishes under
-//! the server, one that is missing at the start. With a state directory the origin goes on behind a
-//! fence; without one writes are refused. Then the flash comes back, the state directory is lost or
-//! damaged, and caches are detached.
+//! The real program when its flash fails: on a full file system, under the server, at the start.
+//! With a state directory the origin goes on behind a fence; without one writes are refused. Then
+//! the flash comes back, the state directory is lost or damaged, and caches are detached.
 //!
 //! The flash vanishes by way of nbdfuse: it is the file of another server, and the test kills that
 //! server. The engine's own tests cover each moment of a failure.
@@ -406,7 +405,7 @@ fn a_cache_is_served_without_its_flash_where_the_origin_is_whole() {
     refused(&world.command(&["status"]), &["does not exist"]);
     let missing =
         |world: &World| ends(larder(["status", "--flash"]).arg(&world.volume.flash).args(world.state_options()));
-    refused(&missing(&world), &["missing", "nobody serves"]);
+    refused(&missing(&world), &["missing", "its origin has no server"]);
     let server = world.serve(&[]);
     let mut wire = Wire::connect(&server.socket);
     let status = world.status();

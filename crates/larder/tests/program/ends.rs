@@ -1,6 +1,6 @@
-//! The end of a server has one deadline, whichever parts hang: origin, flash, clients, or the
-//! reader of its words. Data that was durable before is there afterwards. A sentence names the part
-//! that hung, and its meaning for data.
+//! The end of a server has one deadline, whichever part hangs: origin, flash, clients, or reader.
+//! Data that was durable before is there afterwards. A sentence names the part that hung, and its
+//! meaning for data.
 //!
 //! Devices hang because their server is stopped. Deadlines are seconds, and bounds generous: the
 //! tests show that waits neither add up nor repeat.

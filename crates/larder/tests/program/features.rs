@@ -1,5 +1,5 @@
-//! Flashes with feature bits of later programs, through the real program: opened, read or refused,
-//! with their dirty data intact.
+//! Flashes with feature bits of later programs, through the real program: opened, read or refused.
+//! Their dirty data stays intact.
 //!
 //! The bytes of each state are fixtures of `larder-format`; here each is put on a flash with dirty
 //! data.

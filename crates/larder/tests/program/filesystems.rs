@@ -1,7 +1,6 @@
-//! ext4 and XFS on a served volume, through nbdfuse and a loop device: make, work, trim, unmount,
-//! restart, check, and every file as it was. Then the server is killed under writers that sync, and
-//! SQLite among them. No kernel NBD is needed. Root and loop devices are; without them the tests
-//! say so and skip.
+//! ext4 and XFS on a served volume, through nbdfuse and a loop device, before and after a restart.
+//! Then the server is killed under writers that sync, and SQLite among them. No kernel NBD is
+//! needed. Root and loop devices are; without them the tests say so and skip.
 //!
 //! `LARDER_KILL_ROUNDS=N` asks for more kills, `LARDER_SEED=N` for other writers.
 

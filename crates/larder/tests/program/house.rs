@@ -440,8 +440,8 @@ fn a_design_knows_few_methods() {
     assert!(named.is_empty(), "these name the optional part of a design:\n{}", named.join("\n"));
 }
 
-/// One module of the engine asks a design as a provisional one, so that the others need not know
-/// that an answer may lie on flash. The offline tools ask for its pages and runs alone.
+/// Checks that one module of the engine asks a design as a provisional one. The others need not
+/// know that an answer may lie on flash. The offline tools ask for its pages and runs alone.
 #[test]
 fn one_module_of_the_engine_asks_provisional_designs() {
     // A decider answers these for every design.

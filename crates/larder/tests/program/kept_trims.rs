@@ -1,5 +1,5 @@
-//! `--trim` of the real program, before an origin that cannot punch holes: its server's log counts
-//! the bytes that it gets.
+//! `--trim` of the real program, before an origin without holes. Its server's log counts the bytes
+//! that it gets.
 //!
 //! It leaves the treatment of single runs to the engine's tests.
 

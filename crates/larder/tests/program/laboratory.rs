@@ -1,5 +1,5 @@
-//! The commands of the laboratory, asked of `larder`: `larder-lab` runs them if it lies beside, and
-//! one sentence names it if not.
+//! The laboratory's commands, asked of `larder`: `larder-lab` beside it has them, or a sentence
+//! tells.
 //!
 //! A script stands for `larder-lab`. Its own tests have its commands.
 

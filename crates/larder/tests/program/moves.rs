@@ -1,5 +1,5 @@
-//! Flashes that move to devices with other sectors, through the real program: made on sectors of
-//! 512 bytes, copied to 4096, and back.
+//! Flashes that move to devices with other sectors, through the real program: 512 to 4096, and
+//! back.
 //!
 //! Loop devices over one file stand for those devices.
 

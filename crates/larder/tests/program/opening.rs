@@ -1,5 +1,5 @@
-//! An opening checks for its memory before it takes it; and a refused command names the command
-//! that has the flash.
+//! An opening checks for its memory before it takes it. A refused command names the command that
+//! has the flash.
 
 use crate::support::{MIB, Scratch, Volume, begin, ends, larder};
 use larder_device::{BlockDevice, driver::block_on, file};

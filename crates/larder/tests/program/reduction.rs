@@ -1,5 +1,5 @@
-//! The purpose of the cache, seen from outside: duplicates take no flash, compression shrinks it,
-//! zeroes take none. The status says so in numbers that add up.
+//! The purpose of the cache, from outside: duplicates and zeroes take no flash, compression
+//! shrinks. The status says so in numbers that add up.
 //!
 //! The engine's own tests cover exact accounting; these allow for headers and for a unit that is
 //! being filled.

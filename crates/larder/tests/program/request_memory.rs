@@ -15,8 +15,8 @@ use std::{
 const MIB: u64 = 1 << 20;
 /// The budget that the server is given.
 const BUDGET_MIB: u64 = 64;
-/// The memory of the server beside it: its code, a receive buffer of 128 KiB for each connection,
-/// threads, and slack.
+/// The memory of the server beside it: code, 128 KiB of receive buffer a connection, threads,
+/// slack.
 const BESIDE_MIB: u64 = 48;
 /// The memory that a cache takes for itself while it is filled.
 const ENGINE_MIB: u64 = 64;

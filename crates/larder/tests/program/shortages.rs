@@ -1,6 +1,6 @@
-//! The real program when the system is short of something: space for the flash, space for the
-//! origin, file descriptors. The server tells each shortage on standard error and in the status,
-//! heals when the cause goes, and loses no acknowledged data.
+//! The real program when the system is short of flash space, origin space or file descriptors. The
+//! server tells each shortage on standard error and in the status, heals when the cause goes, and
+//! loses no acknowledged data.
 //!
 //! It leaves each kind at each moment to the engine's tests.
 

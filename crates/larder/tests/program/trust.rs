@@ -1,5 +1,5 @@
-//! The real program among things that other users can make: run folders, control sockets, state
-//! folders, flash files. Also several servers that want one socket.
+//! The real program among things that others can make: folders, sockets, state, flash files. Also
+//! several servers that want one socket.
 //!
 //! Other users are numbers without an account. Their parts need root; without root the tests skip
 //! them with a word. Files of these users in `/tmp` lie under their number, and the tests remove

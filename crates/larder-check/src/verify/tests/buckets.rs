@@ -1,4 +1,4 @@
-//! A bucket store: the entries of its metadata slots are checked, and dirty data does not depend on
+//! A bucket store: the entries of its metadata slots are checked. Dirty data does not depend on
 //! them.
 
 use super::{crafted::repaired, *};

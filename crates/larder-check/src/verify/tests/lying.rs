@@ -1,5 +1,4 @@
-//! An index that contradicts itself: each of its answers is bent once, and the check that compares
-//! it with another finds that.
+//! An index that contradicts itself: each answer is bent once, and its check against another tells.
 
 use super::*;
 use larder_core::{

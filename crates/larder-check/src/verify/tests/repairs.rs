@@ -1,5 +1,5 @@
-//! Repairs that need a certain damage: bad sectors, holes in the log before and after affected
-//! entries, no free slot.
+//! Repairs that need a certain damage. That is bad sectors, holes in the log before and after
+//! affected entries, and no free slot.
 //!
 //! Random damage is tested in `tests/check/repair.rs`.
 

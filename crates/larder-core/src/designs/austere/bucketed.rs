@@ -1,5 +1,4 @@
-//! AustereCache as a [`Design`](crate::Design) over a real flash: [`austere`](super) with exact
-//! dirty data.
+//! AustereCache as a [`Design`](crate::Design) over a real flash, with exact dirty data.
 //!
 //! A clean mapping is in the paper's indices alone, so its answer is provisional. The caller asks
 //! for the metadata slot to read ([`Provisional::unread`](crate::Provisional::unread)), reads it,

@@ -56,8 +56,7 @@ pub struct AustereConfig {
     pub subchunk_bytes: u32,
     /// Slots of the LBA index, rounded down to whole buckets; `None` for the default.
     pub lba_entries: Option<u64>,
-    /// Bytes of RAM for counts above 15, beside the sketch ([`sketch`](super::sketch)); `None` for
-    /// no limit.
+    /// Bytes of RAM for counts above 15, beside the [sketch](super::sketch); `None` for no limit.
     pub large_counts_bytes_max: Option<u64>,
     /// True if mappings may be dirty.
     pub is_write_back: bool,

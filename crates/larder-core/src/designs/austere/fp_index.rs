@@ -1,5 +1,4 @@
-//! The FP index of AustereCache (§3.1, §3.2): the FP-hash of the content in each slot of the data
-//! region.
+//! The FP index of AustereCache (§3.1, §3.2): the FP-hash of the content in each data slot.
 //!
 //! A slot has a prefix (16 bits) and a valid flag: 17 bits. A bucket has one byte more, its *hand*:
 //! among equals, eviction takes the first run from the hand on. Slot `i` here is slot `i` of the

@@ -1,5 +1,4 @@
-//! The LBA index of AustereCache (§3.1, §3.3): from LBA-hash to FP-hash, in buckets sorted by
-//! recency.
+//! The LBA index of AustereCache (§3.1, §3.3): from LBA-hash to FP-hash, in buckets by recency.
 //!
 //! Its buckets lie in [parts](super::parts), each behind a lock.
 //!

@@ -1,4 +1,4 @@
-//! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode and Muthukrishnan,
+//! Estimated reference counts: a Count-Min Sketch (AustereCache §3.3; Cormode, Muthukrishnan
 //! 2005).
 //!
 //! Four rows have as many counters as the LBA index has slots. The paper does not give the width of
@@ -186,8 +186,7 @@ impl Sketch {
         (width * u64::from(ROWS)).div_ceil(u64::from(COUNTERS_PER_WORD)) * size_of::<u64>() as u64
     }
 
-    /// Returns the maximum bytes of the table of large counts, for at most `count_max` references
-    /// at a time.
+    /// Returns the maximum bytes of the table of large counts, for at most `count_max` references.
     pub fn large_bytes_max(count_max: u64) -> u64 {
         overflow::ram_bytes_max(count_max / (COUNTER_MAX + 1) * u64::from(ROWS))
     }

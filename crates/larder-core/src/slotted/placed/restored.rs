@@ -1,5 +1,4 @@
-//! The restart of a placed design: recovered mappings and a checkpoint's history go into an empty
-//! design.
+//! The restart of a placed design: an empty design takes the mappings and a checkpoint's history.
 //!
 //! Lists and orders of the history come first, as far as mappings and slots agree. The other
 //! mappings, and content without an address, follow in the order of their slots' uses.

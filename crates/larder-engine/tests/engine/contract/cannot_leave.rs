@@ -1,4 +1,4 @@
-//! Chunks that cannot leave a full cache do not keep the others in it; and one wrong read condemns
+//! Chunks that cannot leave a full cache do not keep the others in it. One wrong read condemns
 //! nothing.
 //!
 //! Invariants: as in `mod.rs`.

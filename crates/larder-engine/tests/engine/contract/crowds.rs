@@ -1,6 +1,6 @@
-//! Many clients at once on small logs, beside slow checkpoints, mode switches and, in half of the
-//! runs, devices that fail now and then. All requests end, and without an error if no device
-//! failed. And the log goes round many times, in frames of all sizes.
+//! Many clients at once on small logs, beside slow checkpoints, mode switches and failing devices.
+//! Devices fail now and then, in half of the runs. All requests end, and without an error if no
+//! device failed. And the log goes round many times, in frames of all sizes.
 //!
 //! Invariants: as in `mod.rs`; each run has a seed, and a failure names it.
 

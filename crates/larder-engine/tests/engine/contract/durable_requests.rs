@@ -1,4 +1,4 @@
-//! Durable requests of one chunk: one that waits for its commit holds up no other, and all of them
+//! Durable requests of one chunk: one that waits for its commit holds up no other. All of them
 //! share the next commit.
 //!
 //! Invariants: as in `mod.rs`.

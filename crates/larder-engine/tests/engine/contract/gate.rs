@@ -1,5 +1,5 @@
-//! The base of the scenarios: a device that can be held at an operation, small worlds, and ways to
-//! wait, give up and compare.
+//! The base of the scenarios: a device that stops at an operation, small worlds, waits,
+//! comparisons.
 //!
 //! Invariants: all randomness here comes from the given seed.
 

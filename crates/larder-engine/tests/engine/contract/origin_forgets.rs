@@ -1,6 +1,6 @@
-//! Changes of the origin under way, in write-through, in write-around, and in write-back past a
-//! failed flash. A write acknowledged after a failed flush is covered by the next one. No read goes
-//! back in time beside a write.
+//! Changes of the origin under way, in write-through, write-around, and past a failed flash. A
+//! write acknowledged after a failed flush is covered by the next one. No read goes back in time
+//! beside a write.
 //!
 //! Invariants: as in `mod.rs`.
 

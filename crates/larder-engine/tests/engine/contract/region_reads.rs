@@ -1,5 +1,5 @@
-//! Requests of several chunks over buckets: their metadata slots are read side by side, each block
-//! once. The counts of reads and writes of the region agree with the device's.
+//! Requests of several chunks over buckets: metadata slots are read side by side, each block once.
+//! The counts of reads and writes of the region agree with the device's.
 //!
 //! Invariants: as in `mod.rs`.
 

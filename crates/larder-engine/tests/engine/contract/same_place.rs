@@ -1,6 +1,5 @@
-//! A chunk whose clean record is not logged yet is written over, destaged, and written back to the
-//! record's content. The record is the same, and its log entry must not be older than the chunk's
-//! later states.
+//! A chunk whose clean record is not logged yet is written over, destaged, and written back. The
+//! record is the same, and its log entry must not be older than the chunk's later states.
 //!
 //! Invariants: as in `mod.rs`.
 

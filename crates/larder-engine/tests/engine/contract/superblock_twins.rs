@@ -1,5 +1,4 @@
-//! The superblock's twins and the log that they name: after the loss of either twin, the other one
-//! and its log are whole.
+//! The superblock's twins and their log: without either twin, the other one and its log are whole.
 //!
 //! Invariants: as in `mod.rs`.
 

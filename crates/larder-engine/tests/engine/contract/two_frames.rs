@@ -1,5 +1,5 @@
-//! A commit of two frames of the log: its entries are durable frame by frame, and FLUSH ends when
-//! the last of them is.
+//! A commit of two frames of the log: its entries are durable frame by frame. FLUSH ends when the
+//! last of them is.
 //!
 //! Invariants: as in `mod.rs`.
 

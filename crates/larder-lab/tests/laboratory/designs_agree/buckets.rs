@@ -1,6 +1,6 @@
-//! AustereCache over buckets: the same requests, one after the other, and after each of them the
-//! same counts. The counts are chunks stored, found stored already and evicted; bytes of chunks and
-//! metadata slots written; metadata slots read. And each read hits in both or in none.
+//! AustereCache over buckets: the same requests, one by one, and the same counts after each. The
+//! counts are chunks stored, found stored already and evicted; bytes of chunks and metadata slots
+//! written; metadata slots read. And each read hits in both or in none.
 //!
 //! A content's fingerprint gives its bucket, and its stored length gives its number of slots. So
 //! the simulator gets both from the engine's log of decisions: those of the bytes that the engine

@@ -1,5 +1,5 @@
-//! The executor of `larder-lab sim` against the engine: the same requests, one at a time, over a
-//! flash of as many bytes. Nothing goes from one to the other but the forms of contents:
+//! The executor of `larder-lab sim` against the engine: the same requests, over as many bytes.
+//! Requests go one at a time. Nothing goes from one to the other but the forms of contents:
 //! fingerprint and stored length.
 //!
 //! Both divide the flash alike: the slots begin and end at the same bytes. With slots of one chunk,

@@ -1,5 +1,5 @@
-//! All designs: the engine logs its requests and the order of its decisions, and the simulator
-//! makes the same decisions by itself ([`larder_follow`]).
+//! All designs: the engine logs its decisions, and the simulator makes the same by itself. It
+//! follows the requests and the order of the decisions ([`larder_follow`]).
 //!
 //! Each hit and miss, each place, each segment's length, and each evicted WEU is one line of the
 //! log. Both write as many bytes of segments and evictions after each request, or after each round

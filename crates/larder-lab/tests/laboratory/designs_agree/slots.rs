@@ -1,6 +1,6 @@
-//! The designs with slots of one chunk: the same requests, one after the other, and after each of
-//! them the same counts. The counts are reads that hit, chunks stored, chunks found stored already,
-//! bytes of chunks written to flash, and bytes of CacheDedup's metadata pages.
+//! The designs with slots of one chunk: the same requests, one by one, and the same counts after
+//! each. The counts are reads that hit, chunks stored, chunks found stored already, bytes of chunks
+//! written to flash, and bytes of CacheDedup's metadata pages.
 //!
 //! The engine has a log in place of those pages. The design still decides the entries that a
 //! request changes, and so their content. So both count them from the engine's decisions by the

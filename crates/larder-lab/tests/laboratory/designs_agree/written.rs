@@ -1,5 +1,5 @@
-//! The engine's writes to flash, byte for byte: its own counts, the device's counts, and the
-//! demands of the decisions.
+//! The engine's writes to flash, byte for byte: its counts, the device's, and the decisions'
+//! demands.
 //!
 //! - *Slots and the metadata region* get the bytes that the simulator decided: the compared counts
 //!   are those of the device.

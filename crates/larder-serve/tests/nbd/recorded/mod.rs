@@ -40,8 +40,7 @@ const BOUNDARIES: [u32; 7] = [4096, 16 << 10, 32 << 10, 64 << 10, 1 << 20, 2 << 
 const COMB_RUNS: u64 = 2600;
 const COMB_FROM: u64 = MIB;
 
-/// Returns a MiB of data, a comb of runs of one block with each state, two MiB of hole, and two of
-/// data.
+/// Returns a MiB of data, a comb of one-block runs of each state, two MiB of hole, two of data.
 fn extents(block_bytes: u64) -> Vec<Extent> {
     let run = |len, hole, zero| Extent { len, hole, zero };
     let comb = (0..COMB_RUNS).map(|i| match i % 4 {

@@ -1,5 +1,4 @@
-//! Names in a chart: broken into lines if they have little room, or numbered, with a key to the
-//! numbers.
+//! Names in a chart: broken into lines in little room, or numbered, with a key to the numbers.
 //!
 //! They are never cut, since names of designs often differ at their ends only.
 //!

@@ -11,8 +11,8 @@ use std::fs;
 /// A function of the engine has this many lines, from its name to its end.
 const FUNCTION_LINES_MAX: usize = 60;
 
-/// Parts without a state of their own to protect: values that stay as they are while a cache is
-/// open, and counts and signals, which are for all.
+/// Parts without a state of their own to protect. They are values that stay while a cache is open,
+/// and counts and signals, which are for all.
 const FOR_ALL: [&str; 5] = ["Counters", "Geometry", "Opening", "Signals", "Tuning"];
 
 /// Returns the text between the braces or parentheses of a type, if `text` has it.

@@ -1,5 +1,4 @@
-//! The load: several clients, each with its own connection and its own sectors, with several
-//! requests in flight.
+//! The load: several clients, each with its own connection, sectors, and requests in flight.
 //!
 //! The first half of the volume is dealt out in stripes of 2 KiB, so that clients share chunks. The
 //! second half is dealt out in runs of two chunks, so that whole chunks are written, some of them

@@ -1,6 +1,6 @@
-//! Process kills for real: `larder serve` ends by SIGKILL while clients write and flush, and starts
-//! again. Every sector is compared with the contract: flushed data is there, the rest is old or
-//! new, and the value of a read stays.
+//! Process kills for real: `larder serve` ends by SIGKILL under load, and starts again. Clients
+//! write and flush until then. Every sector is compared with the contract: flushed data is there,
+//! the rest is old or new, and the value of a read stays.
 //!
 //! The flash is tiny, so that evictions, destages and checkpoints are under way at every kill. The
 //! server also dies while it recovers, while it ends in order, and while another process sets its

@@ -1,5 +1,4 @@
-//! The contents that each sector of the volume may hold, by the contract: the newest flushed one,
-//! or any later one.
+//! The contents that each sector may hold, by the contract: the newest flushed one, or a later one.
 //!
 //! Contents have numbers, and the content of a number is the same in each chunk, so that chunks
 //! repeat. Number 0 is zeroes. The content of a sector after a crash counts as settled: it must

@@ -1,7 +1,7 @@
-//! Power losses for real, except for the power: `larder serve` over files that forget unflushed
-//! writes (`disk.rs`). Larder opens and uses them as any file, through io_uring and through
-//! blocking calls. Clients write and flush; then flash and origin lose their power, and the server
-//! dies with them. It starts again, and the test compares every sector with the contract.
+//! Power losses for real, except for the power: `larder serve` over files that forget (`disk.rs`).
+//! They forget unflushed writes. Larder opens and uses them as any file, through io_uring and
+//! through blocking calls. Clients write and flush; then flash and origin lose their power, and the
+//! server dies with them. It starts again, and the test compares every sector with the contract.
 //!
 //! Under blocking calls the files cut each third long request short. The path between the engine
 //! and a device is under test here, and nothing stands in for it. A flush that does not reach the

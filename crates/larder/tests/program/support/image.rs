@@ -1,5 +1,4 @@
-//! Made-up content for the tests: deterministic, with duplicates, text that compresses, noise that
-//! does not, and holes.
+//! Made-up content for the tests: deterministic duplicates, text that compresses, noise, and holes.
 //!
 //! It deliberately takes nothing from the machine, so that a failure comes back with its seed.
 

@@ -1,6 +1,6 @@
-//! The common parts of the tests with real clients: a scratch folder, a served volume, an nbdfuse
-//! file, a loop device, a mounted file system. Each is a guard that undoes itself when it is
-//! dropped, also when a test panics.
+//! The common parts of the tests with real clients. They are a scratch folder, a served volume, an
+//! nbdfuse file, a loop device, and a mounted file system. Each is a guard that undoes itself when
+//! it is dropped, also when a test panics.
 //!
 //! Invariants: a guard ends only processes that it started, by their id. Every wait has a bound,
 //! and nothing listens outside loopback and the scratch folder. Guards must be declared outermost

@@ -1,5 +1,5 @@
-//! nbdkit as an NBD server of its own: an origin, or below nbdfuse a flash, that a test stops,
-//! continues or kills.
+//! nbdkit as an NBD server: an origin, or below nbdfuse a flash. A test stops, continues or kills
+//! it.
 //!
 //! It does not look into the data that it serves.
 

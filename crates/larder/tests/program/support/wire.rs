@@ -1,5 +1,4 @@
-//! A bare NBD client, for requests that no decent client sends and for tests that want every byte
-//! under their control.
+//! A bare NBD client, for requests that no decent client sends, and for control of every byte.
 //!
 //! It uses the newstyle handshake, structured replies if the server has them, and one request in
 //! flight. A malformed reply panics: that is a failed test. It does not retry, reconnect or

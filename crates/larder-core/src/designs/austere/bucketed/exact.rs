@@ -19,8 +19,8 @@ use std::collections::BTreeSet;
 /// Number of pieces of an export, by address.
 pub const PIECES: u64 = 64;
 
-/// Maximum bytes of RAM for each chunk, without fragments, and without the share of the ledger that
-/// other designs have.
+/// Maximum bytes of RAM for each chunk, without fragments and the share of the ledger. Other
+/// designs have that share.
 ///
 /// It decides the sizes of a new cache. Present places need less.
 pub const CHUNK_BYTES_MAX: usize = 136;
