@@ -31,6 +31,7 @@ pub mod repair;
 pub(crate) mod salvage;
 mod watched;
 pub(crate) mod window;
+mod writing;
 
 pub(crate) mod report;
 

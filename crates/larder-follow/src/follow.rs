@@ -87,6 +87,57 @@ fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
     Ok(DesignLayout { chunk_bytes, slot_bytes, bucket_slots, chunk_count })
 }
 
+/// Returns the executor's options for the cache that a log begins with.
+fn options_of(opened: &Opened, over: &Over) -> Result<ExecutorOptions, String> {
+    let one_record = !matches!(over, Over::Weus(_));
+    let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
+    let slot_bytes = match over {
+        Over::Weus(_) => (WEU_BYTES_MIN, WEU_BYTES_MAX),
+        Over::Slots(_) => (chunk_bytes, chunk_bytes),
+        Over::Buckets(_) => (SUBCHUNK_BYTES_MIN, chunk_bytes),
+    };
+    let slot_bytes = within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?;
+    let sector_bytes = match over {
+        // A record has whole slots.
+        Over::Buckets(_) => (slot_bytes, slot_bytes),
+        _ => (SECTOR_BYTES_MIN, SECTOR_BYTES_MAX),
+    };
+    // A record with slots of its own has nothing around it.
+    let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
+    let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
+    let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
+    let rules = PackingRules {
+        weu_bytes: slot_bytes,
+        sector_bytes: within("the size of a sector", opened.sector_bytes, sector_bytes.0, sector_bytes.1)?,
+        header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
+        entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
+    };
+    let slot_count = within("the number of slots", opened.slot_count, 1, slots_max)?;
+    Ok(ExecutorOptions {
+        chunk_bytes,
+        rules,
+        slot_count,
+        mappings_max: opened.mappings_max,
+        // Data in buckets is found by its metadata slots, of which no checkpoint has a list.
+        fp_entries_max: match over {
+            Over::Buckets(_) => slot_count.into(),
+            _ => opened.fp_entries_max,
+        },
+        store: match over {
+            Over::Weus(_) => StoreRules::weus(),
+            Over::Slots(_) => StoreRules::slots(slot_count, true),
+            Over::Buckets(_) => StoreRules::buckets(slot_count, slot_bytes),
+        },
+        log_bytes: 1 << 40,
+        checkpoint_area_bytes: 0,
+        policy: WritePolicy::Back,
+        compress: true,
+        dirty_chunks_max: NEVER,
+        zero_ranges_max: NEVER,
+        commit_entries: NEVER,
+    })
+}
+
 impl Follower {
     /// Makes the empty cache that a log begins with.
     ///
@@ -96,59 +147,13 @@ impl Follower {
         let Opened { mappings_max, fp_entries_max, .. } = *opened;
         // First: if slots are of another kind, no size of theirs is right.
         let followed = followed(&opened.design)?;
-        let one_record = !matches!(followed.over, Over::Weus(_));
         if opened.found > 0 {
             return Err(format!(
                 "the opening found {} chunks and used slots; only an empty cache can be followed",
                 opened.found
             ));
         }
-        let chunk_bytes = within("the size of a chunk", opened.chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX)?;
-        let slot_bytes = match followed.over {
-            Over::Weus(_) => (WEU_BYTES_MIN, WEU_BYTES_MAX),
-            Over::Slots(_) => (chunk_bytes, chunk_bytes),
-            Over::Buckets(_) => (SUBCHUNK_BYTES_MIN, chunk_bytes),
-        };
-        let slot_bytes = within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?;
-        let sector_bytes = match followed.over {
-            // A record has whole slots.
-            Over::Buckets(_) => (slot_bytes, slot_bytes),
-            _ => (SECTOR_BYTES_MIN, SECTOR_BYTES_MAX),
-        };
-        // A record with slots of its own has nothing around it.
-        let around_bytes = if one_record { (0, 0) } else { (1, SECTOR_BYTES_MIN) };
-        let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
-        let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
-        let rules = PackingRules {
-            weu_bytes: slot_bytes,
-            sector_bytes: within("the size of a sector", opened.sector_bytes, sector_bytes.0, sector_bytes.1)?,
-            header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
-            entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
-        };
-        let slot_count = within("the number of slots", opened.slot_count, 1, slots_max)?;
-        let options = ExecutorOptions {
-            chunk_bytes,
-            rules,
-            slot_count,
-            mappings_max,
-            // Data in buckets is found by its metadata slots, of which no checkpoint has a list.
-            fp_entries_max: match followed.over {
-                Over::Buckets(_) => slot_count.into(),
-                _ => fp_entries_max,
-            },
-            store: match followed.over {
-                Over::Weus(_) => StoreRules::weus(),
-                Over::Slots(_) => StoreRules::slots(slot_count, true),
-                Over::Buckets(_) => StoreRules::buckets(slot_count, slot_bytes),
-            },
-            log_bytes: 1 << 40,
-            checkpoint_area_bytes: 0,
-            policy: WritePolicy::Back,
-            compress: true,
-            dirty_chunks_max: NEVER,
-            zero_ranges_max: NEVER,
-            commit_entries: NEVER,
-        };
+        let options = options_of(opened, &followed.over)?;
         let config = DesignConfig { slot_count: options.slot_count, mappings_max, fp_entries_max };
         let layout = layout_of(opened, &followed.over)?;
         let design = followed.make(config, &layout).map_err(|error| error.to_string())?;
@@ -332,22 +337,23 @@ impl Follower {
                 steps.release(slot);
                 Ok(Answer::Slot(slot))
             }
-            Event::Reuse { lba } => {
-                let slots = steps.design().in_the_way(lba);
-                let is_going = |slot| victims.contains(slot) || evicted.contains(slot);
-                let is_busy = |slot| in_flight.iter().any(|(_, busy, _)| busy == slot);
-                let stays = |slot| is_going(slot) || is_busy(slot) || !steps.design().dirty_in(*slot).is_empty();
-                if slots.is_empty() || slots.iter().any(stays) {
-                    return Err(format!(
-                        "nothing that can go stands in the way of what chunk {} waits to store",
-                        lba.0
-                    ));
-                }
-                steps.reuse(&slots);
-                Ok(Answer::Count(slots.len() as u64))
-            }
+            Event::Reuse { lba } => self.reuse(lba),
             _ => Err("this event is none of such a cache".into()),
         }
+    }
+
+    /// Frees the slots in the way of a record ahead of their log entries.
+    fn reuse(&mut self, lba: Lba) -> Result<Answer, String> {
+        let Follower { steps, in_flight, victims, evicted, .. } = self;
+        let slots = steps.design().in_the_way(lba);
+        let is_going = |slot| victims.contains(slot) || evicted.contains(slot);
+        let is_busy = |slot| in_flight.iter().any(|(_, busy, _)| busy == slot);
+        let stays = |slot| is_going(slot) || is_busy(slot) || !steps.design().dirty_in(*slot).is_empty();
+        if slots.is_empty() || slots.iter().any(stays) {
+            return Err(format!("nothing that can go stands in the way of what chunk {} waits to store", lba.0));
+        }
+        steps.reuse(&slots);
+        Ok(Answer::Count(slots.len() as u64))
     }
 
     /// Decides the use of a hit, which the metadata slot as last written may have to confirm.

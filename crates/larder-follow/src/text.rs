@@ -105,48 +105,41 @@ fn class_name(class: StreamClass) -> &'static str {
     }
 }
 
+fn write_opened(f: &mut Formatter<'_>, opened: &Opened) -> FmtResult {
+    let o = opened;
+    write!(f, "opened {} {} {} {} {}", o.design, o.chunk_bytes, o.weu_bytes, o.sector_bytes, o.header_bytes)?;
+    write!(f, " {} {} {} {}", o.entry_bytes, o.slot_count, o.mappings_max, o.fp_entries_max)?;
+    write!(f, " {} {}", o.first_segment, o.found)?;
+    o.buckets.iter().try_for_each(|buckets| write!(f, " {} {}", buckets.slots, buckets.chunk_count))
+}
+
+fn write_insert(f: &mut Formatter<'_>, lba: Lba, content: &NewContent, dirty: Option<u64>) -> FmtResult {
+    write!(f, "insert {} ", lba.0)?;
+    match dirty {
+        Some(seq) => write!(f, "{seq} ")?,
+        None => f.write_str("clean ")?,
+    }
+    match content {
+        NewContent::Zero => f.write_str("zero"),
+        NewContent::Chunk { fingerprint, stored: Some(stored) } => {
+            write!(f, "{} {}", Known(fingerprint), InWords(stored))
+        }
+        NewContent::Chunk { fingerprint, stored: None } => write!(f, "{} known", Known(fingerprint)),
+    }
+}
+
 impl Display for InWords<'_, Event> {
     fn fmt(&self, f: &mut Formatter<'_>) -> FmtResult {
         let held = |held_back: &bool| if *held_back { " held-back" } else { "" };
         match self.0 {
-            Event::Opened(o) => {
-                write!(
-                    f,
-                    "opened {} {} {} {} {} {} {} {} {} {} {}",
-                    o.design,
-                    o.chunk_bytes,
-                    o.weu_bytes,
-                    o.sector_bytes,
-                    o.header_bytes,
-                    o.entry_bytes,
-                    o.slot_count,
-                    o.mappings_max,
-                    o.fp_entries_max,
-                    o.first_segment,
-                    o.found
-                )?;
-                o.buckets.iter().try_for_each(|buckets| write!(f, " {} {}", buckets.slots, buckets.chunk_count))
-            }
+            Event::Opened(opened) => write_opened(f, opened),
             Event::Read { lba, first, end, held_back } => {
                 write!(f, "read {} {first} {end}{}", lba.0, held(held_back))
             }
             Event::Use { lba } => write!(f, "use {}", lba.0),
             Event::Merge { lba, held_back } => write!(f, "merge {}{}", lba.0, held(held_back)),
             Event::Look { fingerprint } => write!(f, "look {}", Hex(&fingerprint.0)),
-            Event::Insert { lba, content, dirty } => {
-                write!(f, "insert {} ", lba.0)?;
-                match dirty {
-                    Some(seq) => write!(f, "{seq} ")?,
-                    None => f.write_str("clean ")?,
-                }
-                match content {
-                    NewContent::Zero => f.write_str("zero"),
-                    NewContent::Chunk { fingerprint, stored: Some(stored) } => {
-                        write!(f, "{} {}", Known(fingerprint), InWords(stored))
-                    }
-                    NewContent::Chunk { fingerprint, stored: None } => write!(f, "{} known", Known(fingerprint)),
-                }
-            }
+            Event::Insert { lba, content, dirty } => write_insert(f, *lba, content, *dirty),
             Event::Fragment { lba, sectors, stored, seq } => {
                 write!(f, "fragment {} {seq} {} {}", lba.0, Hex(&sectors.to_bytes()), InWords(stored))
             }

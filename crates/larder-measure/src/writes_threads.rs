@@ -108,12 +108,23 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
     }
     hardly_any_left(&cache)?;
     end(&cache, &runtime)?;
+    Ok(told(counts, (design, load), &written, &computed, &locks))
+}
+
+/// Returns the rows of a design and a load.
+fn told(
+    counts: &[usize],
+    (design, load): (&EngineDesign, Load),
+    written: &[Vec<f64>],
+    computed: &[Vec<f64>],
+    locks: &[Vec<Locked>],
+) -> Vec<Row> {
     let mut rows = Vec::new();
     for (at, &count) in counts.iter().enumerate() {
         let threads = if count == 1 { "thread" } else { "threads" };
         let what = format!("{}, {} writes, RAM, {count} {threads}", design.name, load.name);
         let id = format!("m.{}.{}.{count}", load.name, design.name);
-        let [ours, base] = [&written, &computed].map(|rates| median(rates[at].clone()) / MIB);
+        let [ours, base] = [written, computed].map(|rates| median(rates[at].clone()) / MIB);
         rows.push(Row::told(&id, format!("{what}: MiB/s (computing alone: {base:.0})"), ours));
         if count > 1 {
             let beside = times(&computed[at], &computed[0]);
@@ -128,7 +139,7 @@ fn rows_of(bench: &Options, counts: &[usize], design: &EngineDesign, load: Load)
             rows.push(Row::told(&format!("{id}.locked"), text, nanoseconds));
         }
     }
-    Ok(rows)
+    rows
 }
 
 /// Fails if more than a few chunks were destaged. Then hashes fell together, say, and writers

@@ -28,13 +28,25 @@ use crate::{
     state_dir::StateDir,
     volume::start_runtime,
 };
-use larder_device::{BlockDevice, driver::block_on};
+use larder_device::{BlockDevice, driver::block_on, uri::OpenedDevice};
 use larder_engine::{
     WriteMode,
     fence::{Note, Raised},
     status::mode_name,
 };
 use std::{path::Path, sync::Arc};
+
+/// Refuses an origin whose size is not the one that the cache noted.
+fn refuse_another_size(noted_bytes: u64, origin: &OpenedDevice) -> Outcome {
+    let found = origin.device.info().size_bytes;
+    if found == noted_bytes {
+        return Ok(());
+    }
+    Err(Failure::failed(format_args!(
+        "the origin {} has {found} bytes, and had {noted_bytes}: bring back the one that belongs to the cache",
+        shown(&origin.canonical_uri)
+    )))
+}
 
 /// Serves until a signal.
 ///
@@ -64,14 +76,7 @@ pub fn serve_without_flash(
     let uri = args.origin.as_deref().unwrap_or(&record.origin);
     let origin = ending.during(opening(uri), || open_origin_within(uri, timeout))?;
     refuse_another(record.origin_identity, &origin)?;
-    let found = origin.device.info().size_bytes;
-    if found != record.origin_bytes {
-        return Err(Failure::failed(format_args!(
-            "the origin {} has {found} bytes, and had {}: bring back the one that belongs to the cache",
-            shown(&origin.canonical_uri),
-            record.origin_bytes
-        )));
-    }
+    refuse_another_size(record.origin_bytes, &origin)?;
     let runtime = start_runtime(args.workers)?;
     let (device, _telling, watch) =
         watched(with_profile(origin.device, args.origin_profile, &runtime), timeout, &runtime, ending.look());

@@ -7,6 +7,7 @@
 use crate::{
     args::{DumpArgs, DumpPart},
     error::{Failure, Outcome},
+    flash::Flash,
     memory::refuse_too_large,
     output,
     verify::open_offline,
@@ -58,38 +59,27 @@ pub fn run(args: &DumpArgs) -> Outcome {
     if !args.part.reads_as_it_lies() {
         refuse_too_large(&flash)?;
     }
+    let dumped = dumped(args, &flash)?;
+    match args.part {
+        _ if args.json => output::say_json(&dumped),
+        DumpPart::Superblock => {
+            let twins = dumped["superblocks"].as_array().map_or(&[][..], Vec::as_slice);
+            twins.iter().try_for_each(|twin| output::say(&(text(twin) + "\n")))
+        }
+        DumpPart::Record => output::say(&record_text(dumped)),
+        _ => output::say(&text(&dumped)),
+    }
+}
+
+/// Returns the part that was asked for.
+fn dumped(args: &DumpArgs, flash: &Flash) -> Outcome<Value> {
     let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
     let failed = |error: EngineError| Failure::engine(&flash.path, &error);
-    let dumped = match args.part {
-        DumpPart::Superblock => {
-            let twins = block_on(dump::superblocks(device));
-            if !args.json {
-                return twins.iter().try_for_each(|twin| output::say(&(text(&value(twin)?) + "\n")));
-            }
-            json!({ "superblocks": value(&twins)? })
-        }
+    Ok(match args.part {
+        DumpPart::Superblock => json!({ "superblocks": value(&block_on(dump::superblocks(device)))? }),
         DumpPart::Layout => value(&dump::layout(superblock))?,
-        DumpPart::Checkpoint => match args.block {
-            Some(block) => {
-                let found = block_on(dump::checkpoint_block(device, superblock, args.area, block, limit));
-                each_listed(listed(value(&found.map_err(failed)?)?, "blocks"), "blocks", "entries")
-            }
-            None => match block_on(dump::checkpoint(device, superblock, args.area, limit)) {
-                Some(checkpoint) => listed(value(&checkpoint)?, "blocks"),
-                None => json!({ "checkpoint_id": null, "blocks": [] }),
-            },
-        },
-        DumpPart::Log if args.all => {
-            let frames = block_on(dump::frames(device, superblock, limit));
-            listed(json!({ "frames": value(&frames)? }), "frames")
-        }
-        DumpPart::Log => {
-            let log = match args.at {
-                Some(offset) => block_on(dump::frame(device, superblock, offset, limit)),
-                None => block_on(dump::log(device, superblock, limit)),
-            };
-            listed(value(&log.map_err(failed)?)?, "log")
-        }
+        DumpPart::Checkpoint => checkpoint(args, flash)?,
+        DumpPart::Log => log(args, flash)?,
         DumpPart::Slots => {
             let (slots, salvaged) = block_on(dump::slots(device, limit)).map_err(failed)?;
             listed(json!({ "slots": value(&slots)?, "salvaged": salvaged }), "slots")
@@ -106,37 +96,65 @@ pub fn run(args: &DumpArgs) -> Outcome {
             let (known, salvaged) = block_on(dump::fingerprints(device, limit)).map_err(failed)?;
             listed(json!({ "fingerprints": value(&known)?, "salvaged": salvaged }), "fingerprints")
         }
-        DumpPart::Segments => match args.slot {
-            Some(slot) => {
-                let segments = block_on(dump::slot_segments(device, superblock, slot, limit)).map_err(failed)?;
-                listed(json!({ "segments": value(&segments)? }), "segments")
-            }
-            None => {
-                let (segments, salvaged) = block_on(dump::segments(device, limit)).map_err(failed)?;
-                listed(json!({ "segments": value(&segments)?, "salvaged": salvaged }), "segments")
-            }
-        },
+        DumpPart::Segments => segments(args, flash)?,
         DumpPart::Record => {
             let which = match (args.lba, args.at) {
                 (Some(lba), _) => RecordAt::Chunk(lba),
                 (None, at) => RecordAt::FlashOffset(at.unwrap_or_default()),
             };
-            let record = block_on(dump::record(device, superblock, which, args.hex)).map_err(failed)?;
-            if !args.json {
-                return output::say(&record_text(value(&record)?));
-            }
-            value(&record)?
+            value(&block_on(dump::record(device, superblock, which, args.hex)).map_err(failed)?)?
         }
         DumpPart::History => {
             let lba = args.lba.unwrap_or_default();
             let history = block_on(dump::history(device, superblock, lba, limit)).map_err(failed)?;
             listed(value(&history)?, "log")
         }
-    };
-    match args.json {
-        true => output::say_json(&dumped),
-        false => output::say(&text(&dumped)),
+    })
+}
+
+fn checkpoint(args: &DumpArgs, flash: &Flash) -> Outcome<Value> {
+    let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
+    let failed = |error: EngineError| Failure::engine(&flash.path, &error);
+    Ok(match args.block {
+        Some(block) => {
+            let found = block_on(dump::checkpoint_block(device, superblock, args.area, block, limit));
+            each_listed(listed(value(&found.map_err(failed)?)?, "blocks"), "blocks", "entries")
+        }
+        None => match block_on(dump::checkpoint(device, superblock, args.area, limit)) {
+            Some(checkpoint) => listed(value(&checkpoint)?, "blocks"),
+            None => json!({ "checkpoint_id": null, "blocks": [] }),
+        },
+    })
+}
+
+fn log(args: &DumpArgs, flash: &Flash) -> Outcome<Value> {
+    let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
+    if args.all {
+        let frames = block_on(dump::frames(device, superblock, limit));
+        return Ok(listed(json!({ "frames": value(&frames)? }), "frames"));
     }
+    let log = match args.at {
+        Some(offset) => block_on(dump::frame(device, superblock, offset, limit)),
+        None => block_on(dump::log(device, superblock, limit)),
+    };
+    let log = log.map_err(|error| Failure::engine(&flash.path, &error))?;
+    Ok(listed(value(&log)?, "log"))
+}
+
+fn segments(args: &DumpArgs, flash: &Flash) -> Outcome<Value> {
+    let (device, superblock, limit) = (&*flash.device, &flash.superblock, args.limit);
+    let failed = |error: EngineError| Failure::engine(&flash.path, &error);
+    let found = match args.slot {
+        Some(slot) => {
+            let segments = block_on(dump::slot_segments(device, superblock, slot, limit)).map_err(failed)?;
+            json!({ "segments": value(&segments)? })
+        }
+        None => {
+            let (segments, salvaged) = block_on(dump::segments(device, limit)).map_err(failed)?;
+            json!({ "segments": value(&segments)?, "salvaged": salvaged })
+        }
+    };
+    Ok(listed(found, "segments"))
 }
 
 /// Refuses an option without meaning for the chosen part, and a part that lacks one.

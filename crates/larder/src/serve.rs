@@ -41,6 +41,7 @@ use crate::{
 use larder_device::{
     DeviceInfo, Standing,
     driver::{block_on, io_backend},
+    uri::OpenedDevice,
     watched::WatchedDevice,
 };
 use larder_engine::{Cache, EngineError, Pace, Tuning, cache::REQUEST_BYTES_MAX, lacked};
@@ -84,13 +85,11 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let origin = ending.during(opening(elsewhere.unwrap_or(flash.superblock.origin.uri.as_str())), || {
         open_origin(&flash.superblock, elsewhere, Growth::Refused, timeout)
     })?;
-    let state = StateArgs {
-        dir: args.state.as_deref(),
-        adopt: args.adopt,
-        discard: args.discard,
-        origin_changed: args.origin_changed,
-        steps: Some(ending.steps()),
-    };
+    serve_on(args, flash, origin, ending, file)
+}
+
+/// Serves the cache on these devices; the steps go on from those of [`serve_cache`].
+fn serve_on(args: &ServeArgs, flash: Flash, origin: OpenedDevice, ending: Ending, file: Option<OptionFile>) -> Outcome {
     let runtime = start_runtime(args.workers)?;
     // (3)
     let name = args.export.clone().unwrap_or_else(|| flash.superblock.volume_name.to_string());
@@ -99,7 +98,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     let servers = bind(&args.nbd, limits(args, unit), &name, later.clone(), &ending)?;
     let mut control = bind_control(&flash.superblock.flash_uuid, &ending)?;
     // After the check that no copy of this flash is served: there is one state for both.
-    let tuning = ending.during("opening the state directory", || state.apply(&flash, tuning_of(args)))?;
+    let tuning = with_state(args, &flash, &ending)?;
     // (4)
     if !ending.may_open() {
         output::note("ended before the cache was opened");
@@ -107,10 +106,9 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     }
     let held = HeldFlash::of(&flash);
     let Flash { path, device: flash_device, superblock, .. } = flash;
-    let (flash_device, flash_watch) =
-        WatchedDevice::over(with_profile(flash_device, args.flash_profile, &runtime), runtime.clone());
-    let (origin_device, origin_watch) =
-        WatchedDevice::over(with_profile(origin.device, args.origin_profile, &runtime), runtime.clone());
+    let watched = |device, profile| WatchedDevice::over(with_profile(device, profile, &runtime), runtime.clone());
+    let (flash_device, flash_watch) = watched(flash_device, args.flash_profile);
+    let (origin_device, origin_watch) = watched(origin.device, args.origin_profile);
     let flash_named = (path.display().to_string(), flash_watch.clone());
     let account = Account::of(ending.steps(), Some(flash_named), (&origin.canonical_uri, origin_watch.clone()));
     let tuning = Tuning { flash_watch: Some(flash_watch), origin_watch: Some(origin_watch), ..tuning };
@@ -138,13 +136,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     cache.expect_end();
     output::note("ending: requests finish, then everything is flushed");
     let in_order = shut_down(&servers, &ending, &account);
-    ending.now("what clients wrote was being flushed");
-    account.flush(&cache);
-    ending.now("the cache was being closed");
-    let closed = close(&cache);
-    if closed.is_ok() {
-        account.is_durable_by(&cache);
-    }
+    let closed = flush_and_close(&cache, &account, &ending);
     // From here on `larder status` reads the flash.
     end_control(control, &ending);
     let closed = closed.map_err(|error| Failure::engine(&path, &error)).and_then(|()| outlives(&cache));
@@ -152,6 +144,26 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     runtime.shutdown();
     // The sentence names the first failure, and none of its consequences.
     let_in.and(closed).and(in_order.map_err(|hung| account.requests_cut(&hung)))
+}
+
+/// Opens the state directory, and returns the tuning with it.
+fn with_state(args: &ServeArgs, flash: &Flash, ending: &Ending) -> Outcome<Tuning> {
+    let state = StateArgs {
+        dir: args.state.as_deref(),
+        adopt: args.adopt,
+        discard: args.discard,
+        origin_changed: args.origin_changed,
+        steps: Some(ending.steps()),
+    };
+    ending.during("opening the state directory", || state.apply(flash, tuning_of(args)))
+}
+
+/// Flushes the cache and closes it.
+fn flush_and_close(cache: &Cache, account: &Account, ending: &Ending) -> Result<(), EngineError> {
+    ending.now("what clients wrote was being flushed");
+    account.flush(cache);
+    ending.now("the cache was being closed");
+    close(cache).inspect(|()| account.is_durable_by(cache))
 }
 
 /// Closes the cache, and tells the dirty data left in it.

@@ -48,6 +48,25 @@ pub struct StateDir {
     steps: Steps,
 }
 
+/// Refuses a directory without the state of a cache that has it, or had it, in the known one.
+fn refuse_elsewhere(known: &Path, dir: &Path, is_here: bool, is_elsewhere: bool) -> Outcome {
+    if is_elsewhere {
+        return Err(Failure::failed(format_args!(
+            "the state of this cache is in {}, not in {}: name that one, or move it here with --adopt",
+            known.display(),
+            dir.display()
+        )));
+    }
+    if !is_here && !known.as_os_str().is_empty() {
+        return Err(Failure::failed(format_args!(
+            "{} does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
+            dir.display(),
+            known.display()
+        )));
+    }
+    Ok(())
+}
+
 impl StateDir {
     /// Opens the state of the cache on `flash`, in `given` or else at its superblock's directory.
     ///
@@ -76,19 +95,8 @@ impl StateDir {
         // A moved file is gone from its old place; a copied one may be older than the one there.
         let before = Some(known.join(format!("{uuid}.json"))).filter(|_| !known.as_os_str().is_empty() && known != dir);
         let left_behind = before.as_deref().map(read).transpose()?.flatten();
-        if left_behind.is_some() && !adopt {
-            return Err(Failure::failed(format_args!(
-                "the state of this cache is in {}, not in {}: name that one, or move it here with --adopt",
-                known.display(),
-                dir.display()
-            )));
-        }
-        if found.is_none() && !known.as_os_str().is_empty() && !adopt {
-            return Err(Failure::failed(format_args!(
-                "{} does not hold the state of this cache, which was served with --state {}: name that one, or believe the flash as it is with --adopt",
-                dir.display(),
-                known.display()
-            )));
+        if !adopt {
+            refuse_elsewhere(known, &dir, found.is_some(), left_behind.is_some())?;
         }
         let mut newest = 0;
         for record in [&found, &left_behind].into_iter().flatten() {

@@ -164,77 +164,127 @@ fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     })
 }
 
+/// A status, whose values are read by their names; it lacks some if it is an older server's.
+#[derive(Clone, Copy)]
+struct Told<'a>(&'a Value);
+
+impl Told<'_> {
+    fn text(self, key: &str) -> String {
+        self.0.get(key).and_then(Value::as_str).unwrap_or("?").to_owned()
+    }
+
+    fn number(self, key: &str) -> u64 {
+        self.0.get(key).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    fn bytes(self, key: &str) -> String {
+        human(self.number(key))
+    }
+
+    fn ratio(self, key: &str) -> f64 {
+        self.0.get(key).and_then(Value::as_f64).unwrap_or(0.0)
+    }
+
+    fn truth(self, key: &str) -> bool {
+        self.0.get(key).and_then(Value::as_bool).unwrap_or(false)
+    }
+
+    fn of(self, part: &str, whole: &str) -> String {
+        let share = 100.0 * self.number(part) as f64 / self.number(whole).max(1) as f64;
+        format!("{} of {} ({share:.1}%)", self.bytes(part), self.bytes(whole))
+    }
+
+    /// Returns the kind of a slot, which older servers do not name.
+    fn slot(&self) -> &str {
+        self.0.get("slot").and_then(Value::as_str).unwrap_or("WEU")
+    }
+}
+
 /// Returns the status as a page for people.
 fn page(value: &Value) -> String {
-    let text = |key: &str| value.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
-    let number = |key: &str| value.get(key).and_then(Value::as_u64).unwrap_or(0);
-    let bytes = |key: &str| human(number(key));
-    let ratio = |key: &str| value.get(key).and_then(Value::as_f64).unwrap_or(0.0);
-    let truth = |key: &str| value.get(key).and_then(Value::as_bool).unwrap_or(false);
-    let share = |part: &str, whole: &str| 100.0 * number(part) as f64 / number(whole).max(1) as f64;
-    let of = |part: &str, whole: &str| format!("{} of {} ({:.1}%)", bytes(part), bytes(whole), share(part, whole));
-    let served = match truth("served") {
-        true => format!("yes, {} connections", number("nbd_connections")),
-        false => "no".to_owned(),
-    };
-    let dedup = if truth("dedup") { format!("on, FP index {}%", number("fp_index_percent")) } else { "off".into() };
-    let origin = format!("{} ({})", shown(&text("origin")), bytes("origin_bytes"));
-    // Older servers do not name the kind of a slot.
-    let slot = value.get("slot").and_then(Value::as_str).unwrap_or("WEU").to_owned();
-    let chunk = match slot.as_str() {
-        "chunk" => bytes("chunk_bytes"),
-        slot => format!("{}, {slot} {}", bytes("chunk_bytes"), bytes("weu_bytes")),
-    };
-    // Runs of subchunks are evicted, each with one record.
-    let evicted = if slot == "WEU" { "evicted WEUs" } else { "evicted chunks" };
-
-    let mut out = match text("volume").as_str() {
+    let told = Told(value);
+    let mut out = match told.text("volume").as_str() {
         "" => "Larder cache\n".to_owned(),
         name => format!("Larder cache {name}\n"),
     };
-    aligned(
-        &mut out,
-        &[
-            ("health", text("health")),
-            ("served", served),
-            ("flash", format!("{} ({})", text("flash"), bytes("flash_bytes"))),
-            ("origin", origin),
-            ("mode", text("mode")),
-            ("design", text("design")),
-            ("chunk", chunk),
-            ("compression", text("compression")),
-            ("deduplication", dedup),
-        ],
-    );
-    let conditions = value.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    add_head(&mut out, told);
+    let conditions = told.0.get("conditions").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
     for condition in conditions {
         let part = |key: &str| condition.get(key).and_then(Value::as_str).unwrap_or("?").to_owned();
         out.push_str(&format!("  {:8}  {}: {}\n", part("severity"), part("name"), part("what")));
     }
-    if value.get("dirty_bytes").is_none() && value.get("slots").is_some() {
+    if told.0.get("dirty_bytes").is_none() && told.0.get("slots").is_some() {
         return out;
     }
-    out.push_str("Content\n");
+    add_content(&mut out, told);
+    if told.truth("served") {
+        add_counts(&mut out, told);
+    }
+    out
+}
+
+fn add_head(out: &mut String, told: Told<'_>) {
+    let served = match told.truth("served") {
+        true => format!("yes, {} connections", told.number("nbd_connections")),
+        false => "no".to_owned(),
+    };
+    let dedup =
+        if told.truth("dedup") { format!("on, FP index {}%", told.number("fp_index_percent")) } else { "off".into() };
+    let origin = format!("{} ({})", shown(&told.text("origin")), told.bytes("origin_bytes"));
+    let chunk = match told.slot() {
+        "chunk" => told.bytes("chunk_bytes"),
+        slot => format!("{}, {slot} {}", told.bytes("chunk_bytes"), told.bytes("weu_bytes")),
+    };
     aligned(
-        &mut out,
+        out,
         &[
-            ("cached", format!("{}, of them zero {}", bytes("logical_bytes_cached"), bytes("zero_bytes_cached"))),
-            ("flash used", of("flash_bytes_used", "flash_bytes")),
-            ("dirty", bytes("dirty_bytes")),
-            ("trimmed, not yet told", bytes("trimmed_bytes")),
-            ("trimmed, kept", bytes("kept_trim_bytes")),
-            ("damaged dirty chunks", count(number("lost_chunks"))),
-            ("metadata log used", format!("{}%", number("log_used_percent"))),
-            ("LBA index", format!("{}, {} entries", bytes("lba_index_ram_bytes"), count(number("lba_index_entries")))),
-            ("FP index", format!("{}, {} entries", bytes("fp_index_ram_bytes"), count(number("fp_index_entries")))),
-            ("dirty list", bytes("dirty_list_ram_bytes")),
+            ("health", told.text("health")),
+            ("served", served),
+            ("flash", format!("{} ({})", told.text("flash"), told.bytes("flash_bytes"))),
+            ("origin", origin),
+            ("mode", told.text("mode")),
+            ("design", told.text("design")),
+            ("chunk", chunk),
+            ("compression", told.text("compression")),
+            ("deduplication", dedup),
         ],
     );
-    if !truth("served") {
-        return out;
-    }
+}
+
+fn add_content(out: &mut String, told: Told<'_>) {
+    out.push_str("Content\n");
+    aligned(
+        out,
+        &[
+            (
+                "cached",
+                format!("{}, of them zero {}", told.bytes("logical_bytes_cached"), told.bytes("zero_bytes_cached")),
+            ),
+            ("flash used", told.of("flash_bytes_used", "flash_bytes")),
+            ("dirty", told.bytes("dirty_bytes")),
+            ("trimmed, not yet told", told.bytes("trimmed_bytes")),
+            ("trimmed, kept", told.bytes("kept_trim_bytes")),
+            ("damaged dirty chunks", count(told.number("lost_chunks"))),
+            ("metadata log used", format!("{}%", told.number("log_used_percent"))),
+            (
+                "LBA index",
+                format!("{}, {} entries", told.bytes("lba_index_ram_bytes"), count(told.number("lba_index_entries"))),
+            ),
+            (
+                "FP index",
+                format!("{}, {} entries", told.bytes("fp_index_ram_bytes"), count(told.number("fp_index_entries"))),
+            ),
+            ("dirty list", told.bytes("dirty_list_ram_bytes")),
+        ],
+    );
+}
+
+/// Adds the counts since the cache was opened.
+fn add_counts(out: &mut String, told: Told<'_>) {
+    // Runs of subchunks are evicted, each with one record.
+    let evicted = if told.slot() == "WEU" { "evicted WEUs" } else { "evicted chunks" };
     out.push_str("Since it was opened\n");
-    let (flash_written, plain) = (number("flash_bytes_written"), number("plain_cache_bytes_written"));
+    let (flash_written, plain) = (told.number("flash_bytes_written"), told.number("plain_cache_bytes_written"));
     let written = match plain {
         0 => human(flash_written),
         plain => format!(
@@ -245,27 +295,26 @@ fn page(value: &Value) -> String {
         ),
     };
     aligned(
-        &mut out,
+        out,
         &[
-            ("reads", format!("{}, {}", count(number("reads")), bytes("read_bytes"))),
+            ("reads", format!("{}, {}", count(told.number("reads")), told.bytes("read_bytes"))),
             (
                 "read hits",
-                format!("{:.1}% of {} chunks", 100.0 * ratio("read_hit_ratio"), count(number("read_chunks"))),
+                format!("{:.1}% of {} chunks", 100.0 * told.ratio("read_hit_ratio"), count(told.number("read_chunks"))),
             ),
-            ("writes", format!("{}, {}", count(number("writes")), bytes("write_bytes"))),
-            ("flushes", count(number("flushes"))),
-            ("deduplication", format!("{:.2} to 1", ratio("dedup_ratio"))),
-            ("compression", format!("{:.2} to 1", ratio("compression_ratio"))),
+            ("writes", format!("{}, {}", count(told.number("writes")), told.bytes("write_bytes"))),
+            ("flushes", count(told.number("flushes"))),
+            ("deduplication", format!("{:.2} to 1", told.ratio("dedup_ratio"))),
+            ("compression", format!("{:.2} to 1", told.ratio("compression_ratio"))),
             ("flash written", written),
-            ("origin read", bytes("origin_bytes_read")),
-            ("origin written", bytes("origin_bytes_written")),
-            (evicted, count(number("evicted_weus"))),
-            ("insertions dropped", count(number("insertions_dropped"))),
-            ("damaged records met", count(number("corrupt_records"))),
-            ("warm start", if truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
+            ("origin read", told.bytes("origin_bytes_read")),
+            ("origin written", told.bytes("origin_bytes_written")),
+            (evicted, count(told.number("evicted_weus"))),
+            ("insertions dropped", count(told.number("insertions_dropped"))),
+            ("damaged records met", count(told.number("corrupt_records"))),
+            ("warm start", if told.truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
         ],
     );
-    out
 }
 
 #[cfg(test)]

@@ -71,11 +71,7 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
         for same in names.chunk_by(|(a, _), (b, _)| a == b) {
             reader.check_record(same);
         }
-        let is_bad = |named: &Named| match named {
-            Named::Fingerprint(fingerprint) => findings.bad_fingerprints.contains(&fingerprint.0),
-            Named::Chunk { .. } => false,
-        };
-        if names.iter().any(|(_, named)| is_bad(named)) {
+        if names.iter().any(|(_, named)| is_bad(named, &findings)) {
             findings.bad_runs.insert(run.slot.0);
         }
     }
@@ -84,6 +80,14 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     homeless(named, &mut findings);
     progress(total, total);
     findings
+}
+
+/// Returns whether a record is named by a fingerprint that is not its content's.
+fn is_bad(named: &Named, findings: &Findings) -> bool {
+    match named {
+        Named::Fingerprint(fingerprint) => findings.bad_fingerprints.contains(&fingerprint.0),
+        Named::Chunk { .. } => false,
+    }
 }
 
 /// Counts the clean mappings that metadata slots list: the indices know no address of them.

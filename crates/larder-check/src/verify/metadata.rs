@@ -20,8 +20,8 @@ use larder_engine::{
     walk::{self, LogEnd, LogWalk, Reader},
 };
 use larder_format::{
-    CheckpointBlock, CheckpointCounts, DesignPage, FlashPlace, FrameHeader, LogEntry, LogStart, SlotState, Superblock,
-    superblock::choose,
+    CheckpointBlock, CheckpointCounts, FlashPlace, FrameHeader, LogEntry, LogStart, SlotEntry, SlotState, Superblock,
+    ZeroRange, superblock::choose,
 };
 use std::collections::{HashMap, HashSet};
 
@@ -156,21 +156,7 @@ impl<'a> Checker<'a> {
 
     fn block(&mut self, at: u64, block: &CheckpointBlock) {
         match block {
-            CheckpointBlock::Slots(slots) => {
-                for slot in slots {
-                    if slot.slot >= self.superblock.layout.slot_count {
-                        let count = self.superblock.layout.slot_count;
-                        self.wrong(at, None, format!("the checkpoint names slot {} of {count}", slot.slot));
-                        continue;
-                    }
-                    // The next use of a free slot is the first that an entry may name.
-                    let is_free = slot.state == SlotState::Free;
-                    let first = slot.generation.wrapping_add(u32::from(is_free));
-                    if self.slots.insert(slot.slot, first).is_some() {
-                        self.wrong(at, None, format!("the checkpoint names slot {} twice", slot.slot));
-                    }
-                }
-            }
+            CheckpointBlock::Slots(slots) => slots.iter().for_each(|slot| self.slot(at, slot)),
             CheckpointBlock::Mappings(mappings) => {
                 for mapping in mappings {
                     self.chunk(at, mapping.lba, mapping.dirty, mapping.place.as_ref());
@@ -181,25 +167,7 @@ impl<'a> Checker<'a> {
                     self.chunk(at, fragment.lba, fragment.dirty, Some(&fragment.place));
                 }
             }
-            CheckpointBlock::ZeroRanges(ranges) => {
-                for range in ranges {
-                    let end = range.lba.saturating_add(range.chunk_count);
-                    if end > self.chunk_count {
-                        let what = format!("the trimmed run at chunk {} leaves the volume", range.lba);
-                        self.wrong(at, Some(range.lba), what);
-                    }
-                    // Runs come by address: only the last one can overlap the next.
-                    if let Some(&(first, before)) = self.ranges_end.last()
-                        && range.lba < before
-                        && first < end
-                    {
-                        let what = format!("the trimmed runs at chunks {first} and {} overlap", range.lba);
-                        self.wrong(at, Some(range.lba), what);
-                    }
-                    self.ranges_end.clear();
-                    self.ranges_end.push((range.lba, end));
-                }
-            }
+            CheckpointBlock::ZeroRanges(ranges) => ranges.iter().for_each(|range| self.trimmed_run(at, range)),
             CheckpointBlock::Fingerprints(fingerprints) => {
                 for entry in fingerprints {
                     if !self.fingerprints.insert(entry.fingerprint) {
@@ -209,15 +177,49 @@ impl<'a> Checker<'a> {
                 }
             }
             CheckpointBlock::DesignPages(pages) => {
-                let max = self.superblock.layout.checkpoint_counts_max().design_pages;
-                for number in pages.iter().map(DesignPage::number) {
-                    if u64::from(number) >= max {
-                        self.wrong(at, None, format!("the checkpoint has design page {number} of {max}"));
-                    } else if !self.pages.insert(number) {
-                        self.wrong(at, None, format!("the checkpoint has design page {number} twice"));
-                    }
-                }
+                pages.iter().for_each(|page| self.design_page(at, page.number()));
             }
+        }
+    }
+
+    fn slot(&mut self, at: u64, slot: &SlotEntry) {
+        let count = self.superblock.layout.slot_count;
+        if slot.slot >= count {
+            self.wrong(at, None, format!("the checkpoint names slot {} of {count}", slot.slot));
+            return;
+        }
+        // The next use of a free slot is the first that an entry may name.
+        let is_free = slot.state == SlotState::Free;
+        let first = slot.generation.wrapping_add(u32::from(is_free));
+        if self.slots.insert(slot.slot, first).is_some() {
+            self.wrong(at, None, format!("the checkpoint names slot {} twice", slot.slot));
+        }
+    }
+
+    fn trimmed_run(&mut self, at: u64, range: &ZeroRange) {
+        let end = range.lba.saturating_add(range.chunk_count);
+        if end > self.chunk_count {
+            let what = format!("the trimmed run at chunk {} leaves the volume", range.lba);
+            self.wrong(at, Some(range.lba), what);
+        }
+        // Runs come by address: only the last one can overlap the next.
+        if let Some(&(first, before)) = self.ranges_end.last()
+            && range.lba < before
+            && first < end
+        {
+            let what = format!("the trimmed runs at chunks {first} and {} overlap", range.lba);
+            self.wrong(at, Some(range.lba), what);
+        }
+        self.ranges_end.clear();
+        self.ranges_end.push((range.lba, end));
+    }
+
+    fn design_page(&mut self, at: u64, number: u32) {
+        let max = self.superblock.layout.checkpoint_counts_max().design_pages;
+        if u64::from(number) >= max {
+            self.wrong(at, None, format!("the checkpoint has design page {number} of {max}"));
+        } else if !self.pages.insert(number) {
+            self.wrong(at, None, format!("the checkpoint has design page {number} twice"));
         }
     }
 

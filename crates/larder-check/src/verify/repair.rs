@@ -18,11 +18,11 @@
 
 use super::{
     Checked, Findings, VerifyReport, check,
-    fresh_log::fresh_log,
     moving::{Moved, Mover},
     salvage::{LogGap, Salvaged, salvage},
     watched::WatchedFlash,
     window::Window,
+    writing::{mend_twin, write_repaired},
 };
 use crate::region;
 use larder_codec::{Codec, decode};
@@ -30,18 +30,15 @@ use larder_core::{
     Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass, design::ExportedMapping,
     ranges::Run, types::SECTOR_BYTES,
 };
-use larder_device::{BlockDevice, IoBuf, WriteFlags};
+use larder_device::BlockDevice;
 pub use larder_engine::offline::{RANGES_MAX, Ranges};
 use larder_engine::{
     EngineError,
-    offline::{CheckpointTarget, Geometry, again, checksum_holds, rebuild, write_whole},
+    offline::{Geometry, again, checksum_holds, rebuild},
     superblock,
 };
-use larder_format::{Encoding, FormatError, RecordContent, WriteMode};
+use larder_format::{Encoding, FormatError, RecordContent};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-
-/// Bytes of one write.
-const WRITE_BYTES: usize = 1 << 20;
 
 /// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,11 +122,7 @@ pub async fn repair(
         found => found,
     };
     flash.conclude(&mut before)?;
-    let Some(found) = found else {
-        let what = before.problems.iter().rfind(|problem| problem.kind == "recovery");
-        let what = what.map_or("its metadata cannot be read", |problem| problem.what.as_str());
-        return Err(EngineError::Invalid(format!("this cache cannot be repaired: {what}")));
-    };
+    let Some(found) = found else { return Err(without_metadata(&before)) };
     let twins = before.problems.iter().filter(|problem| problem.kind == "superblock").count() as u64;
     let superblock_rewritten = found.damaged_twin.is_some();
     let checkpoint_written = before.problems_found > twins;
@@ -152,11 +145,7 @@ pub async fn repair(
         flash.flush().await?;
         // (4)
         if superblock_rewritten {
-            superblock.advance();
-            // The lost twin may have lacked the mark: later writes may be in no log.
-            superblock.clean_shutdown = false;
-            superblock::write(flash, &superblock, found.damaged_twin).await?;
-            flash.flush().await?;
+            mend_twin(flash, &mut superblock, found.damaged_twin).await?;
         }
     }
     if checkpoint_written {
@@ -164,31 +153,7 @@ pub async fn repair(
         let design = repaired(flash, &found, &findings, options, &mut report).await?;
         if !options.dry_run {
             flash.all_was_read(options.unread_is_lost)?;
-            // (6)
-            let (log_start, entry_seq) = fresh_log(flash, &superblock, found.log_end, found.named_frame).await;
-            let target = CheckpointTarget::after(&superblock, log_start, entry_seq);
-            superblock.advance();
-            superblock.log_start = log_start;
-            superblock.entry_seq_next = entry_seq;
-            superblock.mode = mode_of(&found, &design);
-            superblock.clean_shutdown = true;
-            superblock.layout.sector_bytes = found.geometry.layout.sector_bytes;
-            // A superblock that a reader would refuse must not be written: counters end somewhere.
-            superblock.check()?;
-            let pointer = write_whole(flash, &found.geometry, &target, design).await?;
-            flash.flush().await?;
-            // (7)
-            superblock.checkpoint = Some(pointer);
-            superblock::write(flash, &superblock, None).await?;
-            flash.flush().await?;
-            // (8)
-            for &(from, end) in &found.damage.unreadable_log {
-                for at in (from..end).step_by(WRITE_BYTES) {
-                    let zeroes = IoBuf::zeroed(WRITE_BYTES.min((end - at) as usize)).freeze();
-                    flash.write(at, zeroes, WriteFlags::default()).await?;
-                }
-            }
-            flash.flush().await?;
+            write_repaired(flash, &found, superblock, design).await?;
         }
     }
     if !options.dry_run {
@@ -198,6 +163,13 @@ pub async fn repair(
         report.after = Some(after);
     }
     Ok(report)
+}
+
+/// Returns the reason why a flash without readable metadata is beyond repair.
+fn without_metadata(report: &VerifyReport) -> EngineError {
+    let what = report.problems.iter().rfind(|problem| problem.kind == "recovery");
+    let what = what.map_or("its metadata cannot be read", |problem| problem.what.as_str());
+    EngineError::Invalid(format!("this cache cannot be repaired: {what}"))
 }
 
 /// Returns the reason why a flash without a superblock is beyond repair.
@@ -214,11 +186,6 @@ fn hopeless(error: EngineError) -> EngineError {
     }
 }
 
-fn mode_of(found: &Salvaged, design: &Decider) -> WriteMode {
-    let dirty = design.dirty_counts();
-    if dirty.chunks + dirty.runs > 0 { WriteMode::Back } else { found.superblock.mode }
-}
-
 /// A mapping that must move, and the sequence number of its dirty data.
 type Waiting = BTreeMap<u32, Vec<(Place, ExportedMapping, Option<u64>)>>;
 
@@ -231,12 +198,7 @@ async fn repaired(
     report: &mut RepairReport,
 ) -> Result<Decider, EngineError> {
     let (old, geometry) = (&found.design, &found.geometry);
-    report.checkpoint_header_lost = found.damage.checkpoint_header;
-    report.checkpoint_blocks_lost = found.damage.blocks;
-    report.log_gaps.clone_from(&found.damage.gaps);
-    // Twins that agree on a mode without dirty data were written when there was none. Dirty data
-    // before a gap was destaged then, and the origin may have been written since.
-    report.suspect_dropped = options.drop_suspect || found.clean_by_mode;
+    note_damage(found, options, report);
     let is_suspect = |seq: Option<u64>| seq.is_some_and(|seq| seq < found.suspect_below);
     let mut waiting: Waiting = BTreeMap::new();
     let drop_suspect = report.suspect_dropped;
@@ -265,9 +227,7 @@ async fn repaired(
     let mut suspect_runs: Vec<Run> = Vec::new();
     let mut keep_run = |run: &Run| {
         let suspect = is_suspect(Some(run.seq));
-        if suspect {
-            suspect_runs.push(*run);
-        }
+        suspect_runs.extend(suspect.then_some(*run));
         !(suspect && drop_suspect)
     };
     let mut fingerprints_dropped = 0;
@@ -279,11 +239,7 @@ async fn repaired(
     let mut design = rebuild(&found.superblock, geometry, old, &mut keep, &mut keep_run, &mut keep_fingerprint)?;
     report.fingerprints_dropped = fingerprints_dropped;
     forget_runs(flash, found, findings, &mut design, options, report).await?;
-    for run in suspect_runs {
-        let offset = geometry.offset_of(run.first);
-        let end = geometry.offset_of(Lba(run.first.0 + run.count)).min(geometry.volume_bytes);
-        report.suspect.add(offset, end.saturating_sub(offset));
-    }
+    note_suspects(&suspect_runs, geometry, report);
     move_records(flash, found, waiting, &mut design, options, report).await?;
     // It comes only now, because the records must not move into the slots that they leave.
     free_unused(&findings.damaged_slots, &mut design);
@@ -292,6 +248,25 @@ async fn repaired(
         ranges.join();
     }
     Ok(design)
+}
+
+/// Notes the damage of the metadata, and the answer to suspect data.
+fn note_damage(found: &Salvaged, options: &RepairOptions, report: &mut RepairReport) {
+    report.checkpoint_header_lost = found.damage.checkpoint_header;
+    report.checkpoint_blocks_lost = found.damage.blocks;
+    report.log_gaps.clone_from(&found.damage.gaps);
+    // Twins that agree on a mode without dirty data were written when there was none. Dirty data
+    // before a gap was destaged then, and the origin may have been written since.
+    report.suspect_dropped = options.drop_suspect || found.clean_by_mode;
+}
+
+/// Notes the ranges of suspect trimmed runs.
+fn note_suspects(runs: &[Run], geometry: &Geometry, report: &mut RepairReport) {
+    for run in runs {
+        let offset = geometry.offset_of(run.first);
+        let end = geometry.offset_of(Lba(run.first.0 + run.count)).min(geometry.volume_bytes);
+        report.suspect.add(offset, end.saturating_sub(offset));
+    }
 }
 
 /// Forgets the mappings of bad metadata slots. Dirty data there gets a readable metadata slot.

@@ -55,15 +55,6 @@ pub struct OpenOptions {
 
 pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
     driver::demanded_backend_works()?;
-    let fail = |error: std::io::Error| match error.raw_os_error() {
-        Some(libc::EBUSY | libc::EWOULDBLOCK) => IoError::new(IoErrorKind::InUse, IoOp::Open, 0, 0),
-        _ => IoError::from_std(&error, IoOp::Open, 0, 0),
-    };
-    let check_kind = |meta: &Metadata| match meta.is_file() || meta.file_type().is_block_device() {
-        true => Ok(()),
-        false => Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
-            .with_detail("it is neither a regular file nor a block device")),
-    };
     // Checked before the opening, too: the opening of a pipe may wait for ever.
     std::fs::metadata(path).map_or(Ok(()), |meta| check_kind(&meta))?;
     let (file, mut is_direct) = open_file(path, options).map_err(fail)?;
@@ -71,35 +62,17 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
     check_kind(&meta)?;
     let is_block_device = meta.file_type().is_block_device();
     if options.exclusive && !is_block_device {
-        // SAFETY: a plain call on an open descriptor.
-        if unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } != 0 {
-            return Err(fail(std::io::Error::last_os_error()));
-        }
+        lock(&file)?;
     }
-    let mut file_bytes = meta.len();
-    if let Some(bytes) = options.create_bytes
-        && !is_block_device
-        && file_bytes == 0
-        && !options.read_only
-    {
-        file.set_len(bytes).map_err(fail)?;
-        file_bytes = bytes;
+    let is_fresh = !is_block_device && meta.len() == 0 && !options.read_only;
+    let file_bytes = options.create_bytes.filter(|_| is_fresh).unwrap_or(meta.len());
+    if file_bytes != meta.len() {
+        file.set_len(file_bytes).map_err(fail)?;
     }
     let punches = !options.read_only && (is_block_device || can_punch(&file, &meta));
-    let sizes = if is_block_device {
-        block_device_sizes(&file).map_err(fail)?
-    } else {
-        let align = if is_direct { direct_align(&file) } else { Some(SECTOR_BYTES_MIN) };
-        // A sector above 4096 bytes is beyond our limit; buffered I/O takes any.
-        is_direct &= align.is_some();
-        let logical = align.unwrap_or(SECTOR_BYTES_MIN);
-        Sizes {
-            bytes: file_bytes,
-            logical,
-            physical: (meta.blksize().min(u64::from(SECTOR_BYTES_MAX)) as u32).max(logical),
-            optimal: OPTIMAL_IO_BYTES,
-            read_only: false,
-        }
+    let sizes = match is_block_device {
+        true => block_device_sizes(&file).map_err(fail)?,
+        false => file_sizes(&file, &meta, file_bytes, &mut is_direct),
     };
     // The kernel opens such a device for writing all the same, and fails each write.
     if sizes.read_only && !options.read_only {
@@ -138,6 +111,45 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         cut_to: AtomicU64::new(u64::MAX),
         id: FileId::of(&meta),
     })
+}
+
+fn fail(error: std::io::Error) -> IoError {
+    match error.raw_os_error() {
+        Some(libc::EBUSY | libc::EWOULDBLOCK) => IoError::new(IoErrorKind::InUse, IoOp::Open, 0, 0),
+        _ => IoError::from_std(&error, IoOp::Open, 0, 0),
+    }
+}
+
+fn check_kind(meta: &Metadata) -> IoResult<()> {
+    match meta.is_file() || meta.file_type().is_block_device() {
+        true => Ok(()),
+        false => Err(IoError::new(IoErrorKind::Unsupported, IoOp::Open, 0, 0)
+            .with_detail("it is neither a regular file nor a block device")),
+    }
+}
+
+/// Locks the file against a second opening that asks for this, too.
+fn lock(file: &File) -> IoResult<()> {
+    // SAFETY: a plain call on an open descriptor.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(()),
+        _ => Err(fail(std::io::Error::last_os_error())),
+    }
+}
+
+/// Returns the sizes of a regular file. It clears the flag if direct I/O has no fit alignment.
+fn file_sizes(file: &File, meta: &Metadata, bytes: u64, is_direct: &mut bool) -> Sizes {
+    let align = if *is_direct { direct_align(file) } else { Some(SECTOR_BYTES_MIN) };
+    // A sector above 4096 bytes is beyond our limit; buffered I/O takes any.
+    *is_direct &= align.is_some();
+    let logical = align.unwrap_or(SECTOR_BYTES_MIN);
+    Sizes {
+        bytes,
+        logical,
+        physical: (meta.blksize().min(u64::from(SECTOR_BYTES_MAX)) as u32).max(logical),
+        optimal: OPTIMAL_IO_BYTES,
+        read_only: false,
+    }
 }
 
 /// Opens the file; the flag is set for direct I/O.

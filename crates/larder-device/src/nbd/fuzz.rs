@@ -202,6 +202,14 @@ impl Server {
         before
     }
 
+    /// Returns whether a reply with this cookie could be in time for a request.
+    fn may_expect(&self, cookie: u64, open: &[usize]) -> bool {
+        let newest = self.pending.last().map_or(0, |pending| pending.request.cookie);
+        let is_open = open.iter().any(|&at| self.pending[at].request.cookie == cookie);
+        // The client may choose a cookie soon.
+        is_open || (newest..newest + COOKIES_AHEAD).contains(&cookie.wrapping_sub(1))
+    }
+
     /// Sends one reply, or a script's version of one.
     fn reply(&mut self, script: &mut Script<'_>) {
         let choice = script.byte();
@@ -222,9 +230,7 @@ impl Server {
                     let len = if pending.request.command == command::READ { pending.request.len as usize } else { 0 };
                     let data: Vec<u8> = (0..len).map(|at| fill ^ (at % 251) as u8).collect();
                     out.extend(&data);
-                    if !is_broken {
-                        pending.answer = Some(data);
-                    }
+                    pending.answer = (!is_broken).then_some(data);
                 }
                 if choice & 0x80 != 0 {
                     // The server hangs up in the middle.
@@ -237,10 +243,7 @@ impl Server {
             0..=5 => {
                 let cookie = if choice & 0x40 != 0 { script.u64() } else { u64::from(script.byte()) };
                 out.extend(cookie.to_be_bytes());
-                let newest = self.pending.last().map_or(0, |pending| pending.request.cookie);
-                let is_open = open.iter().any(|&at| self.pending[at].request.cookie == cookie);
-                // A cookie that the client chooses soon could be in time.
-                if is_open || (newest..newest + COOKIES_AHEAD).contains(&cookie.wrapping_sub(1)) {
+                if self.may_expect(cookie, &open) {
                     return;
                 }
                 self.is_broken = true;

@@ -221,6 +221,14 @@ impl BenchReport {
                 ("blocks verified", verified),
             ],
         );
+        self.add_latencies(&mut out);
+        if let Some(cache) = &self.cache {
+            add_cache(&mut out, cache);
+        }
+        out
+    }
+
+    fn add_latencies(&self, out: &mut String) {
         let latencies = [
             ("reads", self.read_latency),
             ("writes", self.write_latency),
@@ -240,28 +248,26 @@ impl BenchReport {
             }
             out.push('\n');
         }
-        if let Some(cache) = &self.cache {
-            let number = |key: &str| cache.get(key).and_then(Value::as_u64).unwrap_or(0);
-            let ratio = cache.get("read_hit_ratio").and_then(Value::as_f64).unwrap_or(0.0);
-            out.push_str("The cache meanwhile\n");
-            aligned(
-                &mut out,
-                &[
-                    ("read hits", format!("{:.2}% of {} chunks", 100.0 * ratio, count(number("read_chunks")))),
-                    ("flash written", human(number("flash_bytes_written"))),
-                    (
-                        "flash read",
-                        format!(
-                            "{}, and {} of metadata",
-                            human(number("flash_data_bytes_read")),
-                            human(number("flash_region_bytes_read"))
-                        ),
-                    ),
-                    ("origin read", human(number("origin_bytes_read"))),
-                    ("origin written", human(number("origin_bytes_written"))),
-                ],
-            );
-        }
-        out
     }
+}
+
+fn add_cache(out: &mut String, cache: &Counts) {
+    let number = |key: &str| cache.get(key).and_then(Value::as_u64).unwrap_or(0);
+    let ratio = cache.get("read_hit_ratio").and_then(Value::as_f64).unwrap_or(0.0);
+    let read = format!(
+        "{}, and {} of metadata",
+        human(number("flash_data_bytes_read")),
+        human(number("flash_region_bytes_read"))
+    );
+    out.push_str("The cache meanwhile\n");
+    aligned(
+        out,
+        &[
+            ("read hits", format!("{:.2}% of {} chunks", 100.0 * ratio, count(number("read_chunks")))),
+            ("flash written", human(number("flash_bytes_written"))),
+            ("flash read", read),
+            ("origin read", human(number("origin_bytes_read"))),
+            ("origin written", human(number("origin_bytes_written"))),
+        ],
+    );
 }

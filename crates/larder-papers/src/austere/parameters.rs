@@ -89,6 +89,22 @@ fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
     Ok(built.cache.figures().index_ram_bytes as f64 / super::MIB)
 }
 
+/// Words below Figure 9, of any trace.
+const FIG9_OF_ALL: [&str; 2] = [
+    "RAM at the paper's size is that of a cache of 25% of 19.19 GiB (Table 2) as it is made; nothing is replayed for it. \
+     The paper's process has more resident than its indices, so it is larger and grows by a smaller share.",
+    "The chunk sizes are ours: the text names none. Chunks are put together of 4 KiB blocks by the two passes of the \
+     paper, and what was never read is zeroes.",
+];
+/// Words below Figure 9, of generated traces.
+const FIG9_OF_PROFILES: [&str; 2] = [
+    "A generated trace touches 32 KiB at a time side by side and lies anywhere beyond that, so chunks of 64 KiB are as \
+     many as chunks of 32.",
+    "A write of one block makes a whole chunk new, and a generated trace repeats single blocks: hardly a chunk is a \
+     duplicate, at any size, and nearly all that is saved is by compression. Padding weighs more in that than where \
+     duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same.",
+];
+
 /// Figure 9.
 pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     if lab.workload_count() > 1 {
@@ -141,20 +157,7 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         table.lines(first_upper(&title), about.clone(), Scale::Log, scale)
     });
     let charts = charts.collect();
-    let of_all = [
-        "RAM at the paper's size is that of a cache of 25% of 19.19 GiB (Table 2) as it is made; nothing is replayed for it. \
-         The paper's process has more resident than its indices, so it is larger and grows by a smaller share.",
-        "The chunk sizes are ours: the text names none. Chunks are put together of 4 KiB blocks by the two passes of the \
-         paper, and what was never read is zeroes.",
-    ];
-    let of_profiles = [
-        "A generated trace touches 32 KiB at a time side by side and lies anywhere beyond that, so chunks of 64 KiB are as \
-         many as chunks of 32.",
-        "A write of one block makes a whole chunk new, and a generated trace repeats single blocks: hardly a chunk is a \
-         duplicate, at any size, and nearly all that is saved is by compression. Padding weighs more in that than where \
-         duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same.",
-    ];
-    let words = lab.words(&of_all, &of_profiles);
+    let words = lab.words(&FIG9_OF_ALL, &FIG9_OF_PROFILES);
     let tables = by_chunk.into_iter().chain(by_subchunk).collect();
     Ok(PaperReport { tables, comparisons, words, charts })
 }

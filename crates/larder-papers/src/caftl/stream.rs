@@ -79,14 +79,7 @@ impl PageStream {
     }
 
     fn push(&mut self, request: &ChunkRequest) -> Result<(), String> {
-        let last = self.asked.last().map_or(0, |asked| asked.at);
-        let at = match request.time_us {
-            Some(us) => us.saturating_mul(1000).max(last),
-            None => {
-                self.has_times = false;
-                last
-            }
-        };
+        let at = self.time_of(request);
         let is_data = matches!(request.op, Op::Read | Op::Write);
         if is_data && request.lba >= PAGES_MAX {
             return Err(format!(
@@ -119,6 +112,20 @@ impl PageStream {
                 self.touch(page);
             }
         }
+        self.append(request, PageRequest { at, kind, first, pages });
+        Ok(())
+    }
+
+    /// Returns the time of a request, which is never before the last one's.
+    fn time_of(&mut self, request: &ChunkRequest) -> Nanos {
+        let last = self.asked.last().map_or(0, |asked| asked.at);
+        self.has_times &= request.time_us.is_some();
+        request.time_us.map_or(last, |us| us.saturating_mul(1000).max(last))
+    }
+
+    /// Adds a chunk's request: to the last one, if it goes on there.
+    fn append(&mut self, request: &ChunkRequest, asked: PageRequest) {
+        let is_data = matches!(request.op, Op::Read | Op::Write);
         if request.op == Op::Write {
             let fingerprint = |content: larder_trace::TraceContent| match content.is_zero {
                 true => larder_core::Fingerprint([0; 16]),
@@ -132,18 +139,17 @@ impl PageStream {
             Some(last)
                 if goes_on
                     && is_data
-                    && last.first + last.pages == first
+                    && last.first + last.pages == asked.first
                     && last.pages < REQUEST_PAGES_MAX
                     && matches!(
-                        (last.kind, kind),
+                        (last.kind, asked.kind),
                         (Kind::Read, Kind::Read) | (Kind::Write { .. }, Kind::Write { .. })
                     ) =>
             {
                 last.pages += 1;
             }
-            _ => self.asked.push(PageRequest { at, kind, first, pages }),
+            _ => self.asked.push(asked),
         }
-        Ok(())
     }
 
     /// Touches a page. Returns true for the first time.

@@ -144,6 +144,30 @@ pub(super) struct Sizes {
     pub owed_pages_max: u32,
 }
 
+/// Checks each option by itself, for pages of so many bytes.
+fn check(options: &CaftlOptions, page_bytes: u32) -> Result<(), OutOfRange> {
+    if let Some(bytes) = options.sampling_unit_bytes
+        && (bytes == 0 || bytes % page_bytes != 0)
+    {
+        let is_of_pages = bytes > 0 && u64::from(page_bytes) > u64::from(bytes);
+        return Err(match is_of_pages {
+            // The user gave the page: a sampled unit is at least one.
+            true => OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, what is sampled at once")),
+            false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
+        });
+    }
+    if let Some(InLineSwitch { high_percent, low_percent }) = options.switch {
+        within("high_percent", high_percent.into(), 1, 100)?;
+        within("low_percent", low_percent.into(), 0, u32::from(high_percent) - 1)?;
+    }
+    within("sort_fingerprints_max", options.sort_fingerprints_max, 2, 1 << 26)?;
+    within("log_pages", options.log_pages, 1, 1 << 10)?;
+    if !(0.0..=1000.0).contains(&options.merge_after_percent) {
+        return Err(OutOfRange::new("merge_after_percent", options.merge_after_percent, "from 0 to 1000"));
+    }
+    Ok(())
+}
+
 impl Sizes {
     /// Computes the sizes of a drive.
     ///
@@ -152,25 +176,7 @@ impl Sizes {
     pub fn of(geometry: &DriveGeometry, options: &CaftlOptions) -> Result<Sizes, OutOfRange> {
         geometry.check()?;
         let page_bytes = geometry.page_bytes;
-        if let Some(bytes) = options.sampling_unit_bytes
-            && (bytes == 0 || bytes % page_bytes != 0)
-        {
-            let is_of_pages = bytes > 0 && u64::from(page_bytes) > u64::from(bytes);
-            return Err(match is_of_pages {
-                // The user gave the page: a sampled unit is at least one.
-                true => OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, what is sampled at once")),
-                false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
-            });
-        }
-        if let Some(InLineSwitch { high_percent, low_percent }) = options.switch {
-            within("high_percent", high_percent.into(), 1, 100)?;
-            within("low_percent", low_percent.into(), 0, u32::from(high_percent) - 1)?;
-        }
-        within("sort_fingerprints_max", options.sort_fingerprints_max, 2, 1 << 26)?;
-        within("log_pages", options.log_pages, 1, 1 << 10)?;
-        if !(0.0..=1000.0).contains(&options.merge_after_percent) {
-            return Err(OutOfRange::new("merge_after_percent", options.merge_after_percent, "from 0 to 1000"));
-        }
+        check(options, page_bytes)?;
         let table_pages = |entries: u32, bytes: u32| entries.div_ceil(page_bytes / bytes);
         let logical = geometry.logical_pages();
         let primary_pages = table_pages(logical, PRIMARY_BYTES);

@@ -217,7 +217,7 @@ impl LineFormat for Rows {
         if !self.has_begun && self.begin(line)? {
             return Ok(());
         }
-        let Rows { layout, devices, name, .. } = self;
+        let Rows { layout, name, .. } = self;
         let mut fields = Fields::new(line, layout.separator);
         let mut record = Record::new(0, Op::Read, 0, layout.len_bytes);
         let (mut is_request, mut has_device) = (true, false);
@@ -260,9 +260,24 @@ impl LineFormat for Rows {
         {
             return Err(Complaint::expected(expected));
         }
-        if !is_request {
-            return Ok(());
+        match is_request {
+            true => self.push(record, has_device, lacks_blocks, sink),
+            false => Ok(()),
         }
+    }
+}
+
+impl Rows {
+    /// Gives the sink a whole record.
+    #[inline]
+    fn push(
+        &mut self,
+        mut record: Record,
+        has_device: bool,
+        lacks_blocks: Option<Complaint>,
+        sink: &mut Sink,
+    ) -> Result<(), Complaint> {
+        let Rows { layout, devices, name, .. } = self;
         if record.op == Op::Flush {
             (record.request, record.offset_bytes, record.len_bytes) = (sink.next_request(), 0, 0);
             return sink.push(record);

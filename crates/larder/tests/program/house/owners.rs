@@ -1,4 +1,4 @@
-//! The engine's shared state is a set of owners, and its functions fit a screen.
+//! The engine's shared state is a set of owners, and all functions fit a screen.
 //!
 //! An owner is a type of our crates whose fields no other file sees, except its own verb's: so no
 //! function writes a field of a stranger. A trait hides its fields by itself.
@@ -8,8 +8,11 @@
 use super::{root, rust_files, short};
 use std::fs;
 
-/// A function of the engine has this many lines, from its name to its end.
+/// A function has this many lines, from its name to its end.
 const FUNCTION_LINES_MAX: usize = 60;
+
+/// Longer functions. Each is one expression that lists the fields of a structure on flash.
+const TABLES: [(&str, &str); 1] = [("crates/larder-format/src/superblock.rs", "to_raw")];
 
 /// Parts without a state of their own to protect. They are values that stay while a cache is open,
 /// and counts and signals, which are for all.
@@ -134,18 +137,23 @@ fn the_reader_counts_the_lines_of_functions() {
 }
 
 #[test]
-fn functions_of_the_engine_fit_a_screen() {
-    let (mut looked, mut long) = (0, Vec::new());
+fn functions_fit_a_screen() {
+    let (mut looked, mut long, mut tables) = (0, Vec::new(), 0);
     for (path, text) in rust_files() {
         let path = short(&path);
-        if !path.starts_with("crates/larder-engine/src/") || path.contains("tests") {
+        if !path.starts_with("crates/") || !path.contains("/src/") || path.contains("tests") {
             continue;
         }
-        let functions = functions(&text);
-        looked += functions.len();
-        let too_long = functions.into_iter().filter(|(_, lines)| *lines > FUNCTION_LINES_MAX);
-        long.extend(too_long.map(|(name, lines)| format!("{lines} lines: {path}: {name}")));
+        for (name, lines) in functions(&text) {
+            looked += 1;
+            match TABLES.contains(&(path.as_str(), name)) {
+                true => tables += 1,
+                false if lines > FUNCTION_LINES_MAX => long.push(format!("{lines} lines: {path}: {name}")),
+                false => {}
+            }
+        }
     }
-    assert!(looked > 500, "the reader sees {looked} functions");
+    assert!(looked > 5000, "the reader sees {looked} functions");
+    assert_eq!(tables, TABLES.len(), "a table is gone");
     assert!(long.is_empty(), "functions over {FUNCTION_LINES_MAX} lines:\n{}", long.join("\n"));
 }
