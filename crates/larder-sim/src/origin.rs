@@ -1,5 +1,4 @@
-//! The simulated origin of a cache, with time: a disk, an array of disks, a flash drive or a
-//! network volume.
+//! The simulated origin of a cache, with time: a disk, an array, a flash drive or a network volume.
 //!
 //! Role: a [`OriginProfile`] names a medium and its figures; an [`OriginModel`] is one with a
 //! clock. [`OriginModel::submit`] makes requests. The clock goes from event to event, as that of a

@@ -30,7 +30,7 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Returns whether the lists are within the limits of a design ([`Slotted::limits`](super::Slotted::limits)).
+    /// Returns whether the lists are within a design's [limits](super::Slotted::limits).
     pub fn fits(&self, limits: &[(Vec<usize>, usize)]) -> bool {
         let len = |list: &usize| self.lists.get(*list).map_or(0, Vec::len);
         limits.iter().all(|(lists, max)| lists.iter().map(len).sum::<usize>() <= *max)

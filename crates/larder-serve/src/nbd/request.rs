@@ -107,8 +107,7 @@ fn check(request: &WireRequest, export: &Export, agreed: Negotiated) -> Result<A
     }
 }
 
-/// Returns the protocol's error number for a refused request, `whole` if its data must not be
-/// fragmented.
+/// Returns the protocol's error number for a refused request; `whole`: its data stays in one piece.
 fn errno_of(refusal: Refusal, request: Request, whole: bool) -> u32 {
     match refusal {
         Refusal::ReadOnly => errno::EPERM,

@@ -19,8 +19,7 @@ use larder_core::{
 use std::sync::Arc;
 
 impl Executor {
-    /// Returns the place of a hit that a metadata slot has to confirm, after a read of it, and
-    /// counts a use.
+    /// Returns the place of a hit that needs a metadata slot, after a read of it, and counts a use.
     ///
     /// If the slot does not confirm it, the design is told, as for any other question.
     pub(super) fn confirmed_hit(&mut self, lba: Lba) -> Option<Place> {

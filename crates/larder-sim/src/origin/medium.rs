@@ -17,8 +17,8 @@ pub(super) trait Medium: Send {
     /// Returns the time of the next event, if no more requests come.
     fn next_at(&self) -> Option<Nanos>;
 
-    /// Lets the event at `now` happen, which is [`Medium::next_at`], and adds the requests that are
-    /// over by it.
+    /// Lets the event at `now` ([`Medium::next_at`]) happen, and adds the requests that are over by
+    /// it.
     fn step(&mut self, now: Nanos, over: &mut Vec<u64>);
 
     /// Returns the work until now. All events until then have happened.
