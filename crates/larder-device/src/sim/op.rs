@@ -1,4 +1,4 @@
-//! [`PendingOp`]: an operation of a [`SimDevice`](super::SimDevice) on its way, and its effect when scheduled.
+//! [`PendingOp`]: an operation of a [`SimDevice`](super::SimDevice) on its way, and its effect.
 //!
 //! Invariants: an operation takes effect at one moment, or without FUA at two, each time atom by
 //! atom. It answers exactly once.

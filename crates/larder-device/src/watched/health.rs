@@ -55,8 +55,7 @@ impl Health {
     }
 }
 
-/// The last error of each kind of operation without a later success: of writes, of flushes, of
-/// reads, of looks.
+/// The last error of each kind of operation (write, flush, read, look) without a later success.
 #[derive(Default)]
 pub(super) struct Errors {
     pub failing: [Option<IoError>; 4],
