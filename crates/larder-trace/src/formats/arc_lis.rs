@@ -5,7 +5,7 @@
 //! matter for hit ratios. A page is 4096 bytes unless the caller gives another size. Column 3 is
 //! not used. There are no times.
 
-use super::LineFormat;
+use super::kinds::LineFormat;
 use crate::{
     error::Complaint,
     parse::Cursor,

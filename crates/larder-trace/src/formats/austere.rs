@@ -4,7 +4,7 @@
 //! stored size is the length over the ratio, rounded up; a ratio below 1 is content that does not
 //! shrink. There are no times, and a line is a request.
 
-use super::LineFormat;
+use super::kinds::LineFormat;
 use crate::{
     error::{Complaint, TraceErrorKind},
     parse::{Cursor, fingerprint, ratio},

@@ -22,7 +22,7 @@
 //! The last two move no blocks, and the parser passes over them as over any line that is no
 //! request.
 
-use super::{LineFormat, SECTOR_BYTES};
+use super::kinds::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::Complaint,
     parse::{Cursor, decimal, seconds_as_ns},

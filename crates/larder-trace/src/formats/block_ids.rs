@@ -3,7 +3,7 @@
 //! There are 4 bytes a reference and nothing else. The file gives no operation, so all are reads. A
 //! block is 4096 bytes unless the caller gives another size. There are no times.
 
-use super::BinaryFormat;
+use super::kinds::BinaryFormat;
 use crate::{
     error::Complaint,
     record::{Op, Record},

@@ -20,7 +20,7 @@
 use std::{fmt, str::FromStr};
 
 use super::{
-    SECTOR_BYTES,
+    kinds::SECTOR_BYTES,
     rows::{COLUMNS_MAX, Column, Field, FirstRow, Layout, Ops, Rows, SECOND_NS},
 };
 use crate::{error::TraceError, sink::Regions};

@@ -10,7 +10,7 @@
 //!
 //! It does not join the blocks of a request.
 
-use super::{LineFormat, SECTOR_BYTES};
+use super::kinds::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::{Complaint, TraceErrorKind},
     parse::{Cursor, fingerprint},

@@ -20,7 +20,7 @@
 //! format.
 
 use super::{
-    SECTOR_BYTES,
+    kinds::SECTOR_BYTES,
     rows::{COLUMNS_MAX, Column, Field, Fields, FirstRow, Layout, Ops, Rows, SECOND_NS, most_frequent},
 };
 use crate::{error::Complaint, sink::Regions};

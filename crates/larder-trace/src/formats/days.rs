@@ -6,7 +6,7 @@
 //!
 //! It does not make reads of the images. It leaves this to `generate::restore`.
 
-use super::LineFormat;
+use super::kinds::LineFormat;
 use crate::{
     error::Complaint,
     parse::Cursor,

@@ -12,7 +12,7 @@
 //! Source: fio's `iolog.c` and `io_ddir.h`, and the logs of its version 3.33. If the log exists,
 //! fio appends to it, with the first line once more: times begin again.
 
-use super::LineFormat;
+use super::kinds::LineFormat;
 use crate::{
     error::Complaint,
     parse::Cursor,

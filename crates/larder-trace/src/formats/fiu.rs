@@ -8,7 +8,7 @@
 //! Blanks or tabs separate columns. The parser takes them from both ends, because the name of a
 //! process may have blanks. Major and minor are not used: a file is one device.
 
-use super::{LineFormat, SECTOR_BYTES};
+use super::kinds::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::Complaint,
     parse::{Cursor, decimal, fingerprint},

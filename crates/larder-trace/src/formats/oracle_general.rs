@@ -5,7 +5,7 @@
 //! sector number, as in traces of block devices; `block_bytes` overrides the 512. Objects that are
 //! hashes lie past every device, and are refused. The file gives no operation, so all are reads.
 
-use super::{BinaryFormat, SECTOR_BYTES};
+use super::kinds::{BinaryFormat, SECTOR_BYTES};
 use crate::{
     error::Complaint,
     record::{Op, Record},

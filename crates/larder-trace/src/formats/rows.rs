@@ -9,7 +9,7 @@
 //!
 //! It does not know any format.
 
-use super::{LineFormat, scsi};
+use super::{kinds::LineFormat, scsi};
 use crate::{
     error::Complaint,
     parse::{decimal, time_as_us},

@@ -7,7 +7,7 @@
 //! Source: SPC Trace File Format Specification, revision 1.0.1.
 
 use super::{
-    SECTOR_BYTES,
+    kinds::SECTOR_BYTES,
     rows::{Column, Field, Ops, Rows, SECOND_NS, names_columns},
 };
 use crate::sink::Regions;

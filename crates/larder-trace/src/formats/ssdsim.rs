@@ -2,7 +2,7 @@
 //!
 //! Type 0 is a write and 1 a read. Devices get regions of their own, in the order of appearance.
 
-use super::{LineFormat, SECTOR_BYTES};
+use super::kinds::{LineFormat, SECTOR_BYTES};
 use crate::{
     error::Complaint,
     parse::{Cursor, decimal},

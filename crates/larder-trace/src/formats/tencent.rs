@@ -6,7 +6,7 @@
 //! `Timestamp,Offset,Size,IOType,VolumeID`.
 
 use super::{
-    SECTOR_BYTES,
+    kinds::SECTOR_BYTES,
     rows::{Column, Field, Ops, Rows, SECOND_NS, names_columns},
 };
 use crate::sink::Regions;

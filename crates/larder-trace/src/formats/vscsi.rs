@@ -11,7 +11,10 @@
 //!
 //! Source: the record layouts of libCacheSim's `vscsi.h`.
 
-use super::{BinaryFormat, SECTOR_BYTES, scsi};
+use super::{
+    kinds::{BinaryFormat, SECTOR_BYTES},
+    scsi,
+};
 use crate::{
     error::Complaint,
     record::{Op, Record},
