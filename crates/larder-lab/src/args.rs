@@ -5,6 +5,7 @@
 //! It does not look at any file.
 
 mod bench;
+pub(crate) mod drives;
 mod paper;
 mod sim;
 mod trace;

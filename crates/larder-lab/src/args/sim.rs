@@ -2,8 +2,8 @@
 //!
 //! It does not know the options of a design; `larder_sim::setup` does.
 
-use super::{ContentArg, FormatArgs, ModeArg, Switch, UnknownArg, values};
-use crate::sim::{spec, ssd, time};
+use super::{ContentArg, FormatArgs, ModeArg, Switch, UnknownArg, drives, trace, values};
+use crate::sim::spec;
 use clap::{Args, Subcommand};
 use larder::size;
 use larder_sim::{
@@ -99,7 +99,7 @@ pub struct TraceFile {
     #[arg(long)]
     pub skip_bad: bool,
     /// Make up missing content, by any of dup=SHARE, compress=MEAN, variance=V, block=SIZE, seed=N
-    #[arg(long, value_name = "KEY=VALUE,...", value_parser = values::content)]
+    #[arg(long, value_name = "KEY=VALUE,...", value_parser = trace::content)]
     pub content: Option<ContentArg>,
 }
 
@@ -169,10 +169,10 @@ pub struct CacheArgs {
 pub struct DriveArgs {
     /// Simulate the drive under the flash, PROFILE[:NUMBER=VALUE]..., and count its erasures.
     /// Without capacity=SIZE the drive is cut to the size of the flash
-    #[arg(long, value_name = "PROFILE", value_parser = ssd::profile)]
+    #[arg(long, value_name = "PROFILE", value_parser = drives::profile)]
     pub ssd: Option<DriveSetup>,
     /// Its translation layers, one for `run`; otherwise a row for each [default: page-trim]
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = ssd::ftl, requires = "ssd")]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = drives::ftl, requires = "ssd")]
     pub ftl: Vec<&'static FtlKind>,
 }
 
@@ -181,7 +181,7 @@ pub struct DriveArgs {
 #[command(next_help_heading = "Time")]
 pub struct TimeArgs {
     /// Model the time of the whole, cache, drive and this origin: IOPS and response times
-    #[arg(long, value_name = "PROFILE", value_parser = time::origin, requires = "ssd")]
+    #[arg(long, value_name = "PROFILE", value_parser = drives::origin, requires = "ssd")]
     pub origin: Option<OriginProfile>,
     /// The times of requests: the trace's own, or as fast as they go [default: full]
     #[arg(long, value_name = "own|full", requires = "origin")]

@@ -4,7 +4,7 @@
 
 use super::{
     OutputArgs,
-    values::{content, positive, request_count, scale, share},
+    values::{positive, request_count, scale, share},
 };
 use clap::{Args, Subcommand, ValueEnum};
 use larder::size;
@@ -324,4 +324,22 @@ pub(super) fn format_id() -> impl clap::builder::TypedValueParser<Value = Format
 /// Parses the value of `--columns`.
 pub(super) fn columns(text: &str) -> Result<Columns, String> {
     text.parse::<Columns>().map_err(|error| error.to_string())
+}
+
+/// Parses a description of generated content: `dup=0.4,compress=2`.
+pub(super) fn content(text: &str) -> Result<ContentArg, String> {
+    let mut content = ContentArg::default();
+    for pair in text.split(',') {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        let with_key = |why: String| format!("{key}: {why}");
+        match key {
+            "dup" => content.dup = Some(share(value).map_err(with_key)?),
+            "compress" => content.compress = Some(positive(value).map_err(with_key)?),
+            "variance" => content.variance = Some(positive(value).map_err(with_key)?),
+            "block" => content.block_bytes = Some(size::parse_chunk(value).map_err(with_key)?),
+            "seed" => content.seed = Some(value.parse().map_err(|_| with_key("a seed is a whole number".to_owned()))?),
+            _ => return Err("write dup=SHARE,compress=MEAN,variance=V,block=SIZE,seed=N, or some of them".to_owned()),
+        }
+    }
+    Ok(content)
 }

@@ -4,9 +4,6 @@
 //!
 //! It leaves sizes, and the values of a cache's options, to `larder`.
 
-use super::ContentArg;
-use larder::size;
-
 /// Parses a share of 0 to 1.
 pub(super) fn share(text: &str) -> Result<f64, String> {
     let share = text.parse().ok().filter(|share| (0.0..=1.0).contains(share));
@@ -28,22 +25,4 @@ pub(super) fn scale(text: &str) -> Result<f64, String> {
 /// Parses a number of requests, or the number of one: from 1.
 pub fn request_count(text: &str) -> Result<u64, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| "write a whole number from 1 on".to_owned())
-}
-
-/// Parses a description of generated content: `dup=0.4,compress=2`.
-pub(super) fn content(text: &str) -> Result<ContentArg, String> {
-    let mut content = ContentArg::default();
-    for pair in text.split(',') {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let with_key = |why: String| format!("{key}: {why}");
-        match key {
-            "dup" => content.dup = Some(share(value).map_err(with_key)?),
-            "compress" => content.compress = Some(positive(value).map_err(with_key)?),
-            "variance" => content.variance = Some(positive(value).map_err(with_key)?),
-            "block" => content.block_bytes = Some(size::parse_chunk(value).map_err(with_key)?),
-            "seed" => content.seed = Some(value.parse().map_err(|_| with_key("a seed is a whole number".to_owned()))?),
-            _ => return Err("write dup=SHARE,compress=MEAN,variance=V,block=SIZE,seed=N, or some of them".to_owned()),
-        }
-    }
-    Ok(content)
 }

@@ -25,14 +25,6 @@ use super::replay::{Pass, refused};
 /// The default of requests under way.
 const OUTSTANDING: usize = 16;
 
-/// Parses an origin's name.
-pub fn origin(name: &str) -> Result<OriginProfile, String> {
-    OriginProfile::named(name).ok_or_else(|| {
-        let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
-        format!("there is no origin {name:?}; there are {}", names.join(", "))
-    })
-}
-
 /// Prints all origins.
 ///
 /// # Errors
@@ -127,16 +119,4 @@ fn whole(pass: &Pass<'_>, setup: &Setup, profile: &OriginProfile, bytes: u64) ->
     let of_origin = |error| format!("an origin {}: {error}", profile.name);
     let origin = OriginModel::new(profile, bytes).map_err(of_origin)?;
     Whole::beside(cache, counted, drive.ftl, origin).map_err(about)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_origin_has_a_name() {
-        assert_eq!(origin("raid6-7200").expect("it is one").name, "raid6-7200");
-        let sentence = origin("tape").expect_err("it is none");
-        assert!(sentence.contains("\"tape\"") && sentence.contains("hdd-7200, raid5-7200"), "{sentence}");
-    }
 }

@@ -21,7 +21,8 @@ use larder_trace::{
 use std::path::Path;
 
 use super::{
-    Use, failure, open,
+    failure,
+    opening::{Use, open},
     watch::Watch,
     written::{self, Lines},
 };

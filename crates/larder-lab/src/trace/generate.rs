@@ -23,7 +23,8 @@ use serde_json::json;
 use std::{fs, path::Path};
 
 use super::{
-    Use, failure, open,
+    failure,
+    opening::{Use, open},
     watch::Watch,
     written::{self, Lines, WrittenReport},
 };

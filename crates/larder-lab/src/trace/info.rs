@@ -17,7 +17,11 @@ use larder_trace::{
 use serde_json::{Value, json};
 use std::path::Path;
 
-use super::{Use, failure, open, provenance_name, provenance_words, watch::Watch};
+use super::{
+    failure,
+    opening::{Use, open, provenance_name, provenance_words},
+    watch::Watch,
+};
 
 /// The counts, and their format.
 struct Counted {

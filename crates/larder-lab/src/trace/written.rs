@@ -5,7 +5,7 @@
 //!
 //! It leaves the file's name to [`OutFile`].
 
-use super::{provenance_name, provenance_words};
+use super::opening::{provenance_name, provenance_words};
 use crate::args::ToFormat;
 use larder::{
     error::{Failure, Outcome},
