@@ -13,6 +13,7 @@ mod log;
 mod record;
 mod segments;
 mod shapes;
+mod values;
 
 pub use checkpoint::{checkpoint, checkpoint_block};
 pub use history::history;
@@ -20,19 +21,17 @@ pub use log::{frame, frames, log};
 pub use record::{RecordAt, record};
 pub use segments::{segments, slot_segments};
 pub use shapes::*;
+use values::{StateOf, check_lba, fingerprint_dump, hex, mapping_dump, sorted_mappings, state_of};
 
-use crate::{
-    region::{StoredRun, clean_mappings, stored_runs},
-    verify::{recovered, salvage::Salvaged, salvage::salvage},
-};
-use larder_core::{Lookup, Place, StreamClass, slots::SlotState};
+use crate::region::stored_runs;
+use larder_core::{Lookup, StreamClass, slots::SlotState};
 use larder_device::BlockDevice;
 use larder_engine::{
     EngineError,
     offline::{compression_name, mode_name},
     walk,
 };
-use larder_format::{Encoding, Superblock, layout::SUPERBLOCK_OFFSETS};
+use larder_format::{Superblock, layout::SUPERBLOCK_OFFSETS};
 use std::collections::HashMap;
 
 /// Returns both superblock twins.
@@ -113,22 +112,6 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         fp_entries_max: layout.fp_entries_max,
         design_pages_max: layout.design_pages_max,
         regions,
-    }
-}
-
-/// The state that an opening would find. If that is refused, it is the start of a repair, and
-/// `salvaged`.
-pub(crate) struct StateOf {
-    /// The state.
-    pub found: Salvaged,
-    /// Metadata is damaged: the state is its readable part.
-    pub salvaged: bool,
-}
-
-pub(crate) async fn state_of(flash: &dyn BlockDevice) -> Result<StateOf, EngineError> {
-    match recovered(flash).await {
-        Ok(found) => Ok(StateOf { found, salvaged: false }),
-        Err(_) => Ok(StateOf { found: salvage(flash, false).await?, salvaged: true }),
     }
 }
 
@@ -237,95 +220,6 @@ pub async fn trims(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<Tri
         });
     }
     Ok((listing, salvaged))
-}
-
-fn fingerprint_dump(fingerprint: &[u8; 16], place: &Place) -> FingerprintDump {
-    FingerprintDump { fingerprint: hex(fingerprint), place: core_place(place) }
-}
-
-pub(crate) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDump {
-    let zero = MappingDump { lba, kind: "zero", dirty, duplicate: false, place: None, sectors: None };
-    match lookup {
-        Lookup::Chunk { place, duplicate } => {
-            MappingDump { kind: "chunk", duplicate: *duplicate, place: Some(core_place(place)), ..zero }
-        }
-        Lookup::Fragment { place, sectors } => MappingDump {
-            kind: "fragment",
-            place: Some(core_place(place)),
-            sectors: Some(runs(&sectors.to_bytes())),
-            ..zero
-        },
-        Lookup::Zero => zero,
-        Lookup::Miss => MappingDump { kind: "none", ..zero },
-    }
-}
-
-/// Returns the mappings by address: those of the design, and those of the metadata slots of its
-/// `runs`.
-fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bool)> {
-    let design = &found.design;
-    let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
-    let all = pieces.chain(clean_mappings(runs, design));
-    let mut mappings: Vec<_> = all.map(|mapping| (mapping.lba.0, mapping.lookup, mapping.dirty)).collect();
-    mappings.sort_by_key(|(lba, ..)| *lba);
-    mappings
-}
-
-/// Returns an error for a chunk that the volume does not have.
-pub(crate) fn check_lba(superblock: &Superblock, lba: u64) -> Result<(), EngineError> {
-    let chunks = superblock.origin.size_bytes.div_ceil(u64::from(superblock.layout.chunk_bytes));
-    if lba < chunks {
-        return Ok(());
-    }
-    Err(EngineError::Invalid(format!(
-        "there is no chunk {lba}: the volume has chunks 0 to {}",
-        chunks.saturating_sub(1)
-    )))
-}
-
-pub(crate) fn place_of(place: &larder_format::FlashPlace) -> PlaceDump {
-    PlaceDump {
-        slot: place.slot,
-        generation: place.generation,
-        weu_offset: place.offset,
-        stored_bytes: place.stored_len,
-        encoding: encoding_name(Some(place.encoding)),
-        record_crc: place.crc,
-    }
-}
-
-pub(crate) fn core_place(place: &Place) -> PlaceDump {
-    PlaceDump {
-        slot: place.slot.0,
-        generation: place.generation,
-        weu_offset: place.offset,
-        stored_bytes: place.stored_len,
-        encoding: encoding_name(Encoding::from_code(place.encoding)),
-        record_crc: place.crc,
-    }
-}
-
-pub(crate) fn encoding_name(encoding: Option<Encoding>) -> &'static str {
-    match encoding {
-        Some(Encoding::Raw) => "raw",
-        Some(Encoding::Lz4) => "lz4",
-        Some(Encoding::Zstd) => "zstd",
-        None => "unknown",
-    }
-}
-
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Returns a sector bitmap as runs: `0-3,7`.
-pub(crate) fn runs(sectors: &[u8; 32]) -> String {
-    let map = larder_core::SectorMap::from_bytes(sectors);
-    let run = |(first, end): (usize, usize)| match end - first {
-        1 => first.to_string(),
-        _ => format!("{first}-{}", end - 1),
-    };
-    map.runs(256).map(run).collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]

@@ -33,6 +33,8 @@ pub const BLOCK_HEADER_BYTES: usize = 64;
 /// The largest block.
 pub const BLOCK_BYTES_MAX: usize = 64 << 10;
 
+const _: () = assert!(BLOCK_HEADER_BYTES + 16 * DesignPage::BYTES == BLOCK_BYTES_MAX);
+
 const HEADER_MAGIC: [u8; 8] = *b"LARDERCP";
 const BLOCK_MAGIC: [u8; 8] = *b"LARDERCB";
 const ALIGN: usize = METADATA_ALIGN_BYTES as usize;

@@ -11,7 +11,7 @@
 
 mod entry;
 
-pub use entry::LogEntry;
+pub use entry::{LOG_ENTRY_BYTES, LogEntry};
 
 use crate::error::{FormatError, Structure};
 use crate::limits::{SECTOR_BYTES_MAX, SECTOR_BYTES_MIN};
@@ -21,8 +21,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a frame's header.
 pub const FRAME_HEADER_BYTES: usize = 64;
-/// Size of an entry.
-pub const LOG_ENTRY_BYTES: usize = 64;
 /// The largest frame.
 pub const FRAME_BYTES_MAX: u64 = 1 << 20;
 /// The most entries in a frame.

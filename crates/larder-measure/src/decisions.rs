@@ -13,7 +13,7 @@
 //!
 //! It does not make records, log entries or checksums; (a) to (g) time the whole.
 
-use crate::{Options, alloc::Live, measure::Res, report::Row};
+use crate::{alloc::Live, measure::Res, options::Options, report::Row};
 use larder_core::{
     Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     austere::bucketed::memory::MemoryRegion,

@@ -7,10 +7,10 @@
 //! metadata log, checkpoints and superblocks.
 
 use crate::{
-    Options,
     caches::options,
     data::{DataKind, PIECE_BYTES, Source},
     measure::Res,
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{

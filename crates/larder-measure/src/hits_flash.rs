@@ -9,10 +9,10 @@
 //! serve them alike.
 
 use crate::{
-    Options,
     caches::{end, filled, only_hits, options, runtime},
     data::{DataKind, Source},
     measure::{Res, Side, compare, lanes, time},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{

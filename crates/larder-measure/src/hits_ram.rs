@@ -7,11 +7,11 @@
 //! each read.
 
 use crate::{
-    Options,
     caches::{end, filled, only_hits, options, runtime},
     data::{DataKind, Source},
     devices::{FlatRam, Memory},
     measure::{OneCore, Res, Side, compare, time},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};

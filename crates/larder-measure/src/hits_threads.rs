@@ -13,11 +13,11 @@
 //! It does not pin threads to cores, or read through a front end.
 
 use crate::{
-    Options,
     caches::{end, filled, not_hits, only_hits_since, options, runtime},
     data::{DataKind, Source},
     devices::{FlatRam, Memory},
     measure::{Res, median},
+    options::Options,
     report::Row,
     threads::{seconds_of, thread_counts, times},
 };

@@ -6,12 +6,12 @@
 //! write-back, clean ones from write-through.
 
 use crate::{
-    Options,
     alloc::Live,
     caches::{end, no_destaging, options, runtime},
     data::{DataKind, PIECE_BYTES, Source},
     devices::Sink,
     measure::Res,
+    options::Options,
     report::Row,
 };
 use larder_device::{IoBuf, WriteFlags, driver::block_on};

@@ -26,6 +26,7 @@ mod misses;
 mod nbd;
 mod nbd_writers;
 mod no_flip;
+mod options;
 mod recovery;
 mod report;
 mod threads;
@@ -35,8 +36,9 @@ mod writes_threads;
 
 use larder_device::driver::io_backend;
 use measure::Res;
+use options::Options;
 use report::Row;
-use std::{path::PathBuf, process::ExitCode};
+use std::process::ExitCode;
 
 #[global_allocator]
 static ALLOCATOR: alloc::Counting = alloc::Counting;
@@ -47,28 +49,6 @@ const USAGE: &str = "usage: larder-measure [--only a,b,…] [--quick] [--dir FOL
   --quick         fewer and shorter rounds: a look, not a measurement
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
-
-/// The options of the command line.
-pub struct Options {
-    only: Option<Vec<char>>,
-    /// Fewer and shorter rounds.
-    pub quick: bool,
-    /// Folder of scratch files; it exists.
-    pub dir: PathBuf,
-    json: PathBuf,
-}
-
-impl Options {
-    /// Returns the rounds of a comparison; odd, so that the median is one of them.
-    pub fn rounds(&self) -> usize {
-        if self.quick { 5 } else { 15 }
-    }
-
-    /// Returns `full`, or a quarter of it for a quick look.
-    pub fn scaled(&self, full: usize) -> usize {
-        if self.quick { full / 4 } else { full }
-    }
-}
 
 type Bench = fn(&Options) -> Res<Vec<Row>>;
 

@@ -8,11 +8,11 @@
 //! same order; every round has new places and a new, empty cache.
 
 use crate::{
-    Options,
     caches::{end, options, runtime},
     data::{DataKind, Source},
     devices::Made,
     measure::{Res, Sample, Side, compare},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{

@@ -7,10 +7,10 @@
 //! If fio or nbdkit is missing, the measurement is left out and the report has a note.
 
 use crate::{
-    Options,
     caches::{end, filled, only_hits, options, runtime},
     data::{DataKind, Source},
     measure::{Res, Sample, Side, compare},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::ram::RamDevice;

@@ -14,10 +14,10 @@
 //! It does not judge; there is no aim.
 
 use crate::{
-    Options,
     caches::options,
     data::{DataKind, PIECE_BYTES, Source},
     measure::Res,
+    options::Options,
     report::Row,
 };
 use larder_device::{

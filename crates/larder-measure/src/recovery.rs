@@ -14,11 +14,11 @@
 //! cache.
 
 use crate::{
-    Options,
     caches::{no_destaging, options, runtime},
     data::{DataKind, PIECE_BYTES, Source},
     devices::{FlatRam, Sink},
     measure::{Res, Side, compare, lanes, time},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{

@@ -7,11 +7,11 @@
 //! is destaged meanwhile.
 
 use crate::{
-    Options,
     caches::{end, no_destaging, options, runtime},
     data::{DataKind, PIECE_BYTES, Source, lz4_ratio},
     devices::FlatRam,
     measure::{Comparison, OneCore, Res, Side, compare, time},
+    options::Options,
     report::{Aim, Row},
 };
 use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice, threads::ThreadRuntime};

@@ -13,12 +13,12 @@
 //! It does not read, or destage.
 
 use crate::{
-    Options,
     caches::{end, no_destaging, options, runtime},
     data::{DataKind, PIECE_BYTES, Source},
     devices::FlatRam,
     measure::{Comparison, Res, Side, compare, lanes, time},
     nbd_writers::{WriteOf, write_all},
+    options::Options,
     report::{Aim, Row},
     threads::seconds_of,
 };

@@ -13,11 +13,11 @@
 //! It does not read, or write to a full cache.
 
 use crate::{
-    Options,
     caches::{end, no_destaging, options, runtime},
     data::{DataKind, PIECE_BYTES, Source},
     devices::FlatRam,
     measure::{Res, median},
+    options::Options,
     report::Row,
     threads::{seconds_of, thread_counts, times},
 };

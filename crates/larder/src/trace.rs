@@ -5,17 +5,14 @@
 //!
 //! It leaves all other work on traces to `larder-lab`.
 
+mod failure;
 mod log;
 pub mod out;
 mod record;
 mod recorder;
 
-use crate::{
-    args::TraceCommand,
-    error::{Failure, Outcome},
-};
-use larder_trace::{TraceError, TraceErrorKind};
-use std::path::Path;
+use crate::{args::TraceCommand, error::Outcome};
+pub use failure::failure;
 
 /// Runs the command.
 ///
@@ -24,16 +21,5 @@ use std::path::Path;
 pub fn run(command: &TraceCommand) -> Outcome {
     match command {
         TraceCommand::Record(args) => record::run(args),
-    }
-}
-
-/// Returns the sentence of an error.
-///
-/// An error without a file's name is about `output` after a failed write, else about `input`.
-pub fn failure(error: &TraceError, input: Option<&Path>, output: Option<&Path>) -> Failure {
-    let of = if error.kind() == TraceErrorKind::Io { output } else { input };
-    match of.filter(|_| error.file().is_empty()) {
-        Some(path) => Failure::failed(format_args!("{}: {error}", path.display())),
-        None => Failure::failed(error),
     }
 }

@@ -6,8 +6,11 @@
 //! It does not stop at damage: bytes that are no readable block are counted.
 
 use super::{
-    CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
-    CheckpointHeaderDump, DesignPageDump, Listing, SlotEntryDump, ZeroRangeDump, fingerprint_dump, mapping_dump,
+    shapes::{
+        CheckpointBlockDump, CheckpointBlocksDump, CheckpointDump, CheckpointEntriesDump, CheckpointEntryDump,
+        CheckpointHeaderDump, DesignPageDump, Listing, SlotEntryDump, ZeroRangeDump,
+    },
+    values::{fingerprint_dump, mapping_dump},
 };
 use crate::verify::window::Window;
 use larder_core::{Lookup, SectorMap};

@@ -5,10 +5,10 @@
 //! It does not apply anything; `mappings` gives the result.
 
 use super::{
-    HistoryDump, Listing, LogEntryDump, MappingDump, check_lba,
     checkpoint::{area_of, blocks},
     log::log_entry,
-    mapping_dump,
+    shapes::{HistoryDump, Listing, LogEntryDump, MappingDump},
+    values::{check_lba, mapping_dump},
 };
 use crate::verify::{frames as lying, window::Window};
 use larder_core::{Lookup, SectorMap};

@@ -2,7 +2,10 @@
 //!
 //! It does not apply anything.
 
-use super::{FrameDump, Listing, LogDump, LogEntryDump, hex, place_of, runs};
+use super::{
+    shapes::{FrameDump, Listing, LogDump, LogEntryDump},
+    values::{hex, place_of, runs},
+};
 use crate::verify::{frames as lying, window::Window};
 use larder_device::BlockDevice;
 use larder_engine::{EngineError, offline::mode_name, walk};

@@ -3,9 +3,9 @@
 //! It does not hide bytes that fail their check: it reports the failure.
 
 use super::{
-    OneRecordDump, StateOf, check_lba, core_place, hex, runs,
     segments::{lying, slot_bytes},
-    sorted_mappings, state_of,
+    shapes::OneRecordDump,
+    values::{StateOf, check_lba, core_place, hex, runs, sorted_mappings, state_of},
 };
 use crate::{region::stored_runs, verify::window::Window};
 use larder_codec::{Codec, decode};

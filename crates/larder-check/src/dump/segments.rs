@@ -2,7 +2,10 @@
 //!
 //! It does not check records; [`verify`](crate::verify) does.
 
-use super::{Listing, RecordDump, SegmentDump, StateOf, hex, place_of, runs, state_of};
+use super::{
+    shapes::{Listing, RecordDump, SegmentDump},
+    values::{StateOf, hex, place_of, runs, state_of},
+};
 use crate::verify::window::Window;
 use larder_core::slots::SlotState;
 use larder_device::BlockDevice;

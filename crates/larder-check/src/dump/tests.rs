@@ -1,7 +1,7 @@
 //! A dump of a flash with all structures on it prints, entry by entry, the state that an opening
 //! finds. A list that is cut short gives its full count.
 
-use super::*;
+use super::{values::runs, *};
 use crate::verify::tests::flash;
 use larder_core::slots::SlotState;
 use larder_device::{IoBuf, WriteFlags, driver::block_on, ram::RamDevice};

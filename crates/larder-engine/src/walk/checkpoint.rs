@@ -4,7 +4,10 @@
 //! Invariants: blocks are handed on in their order, each checked; the first wrong one ends the
 //! walk.
 
-use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder};
+use super::{
+    ahead::InOrder,
+    reader::{READ_BYTES, READS_IN_FLIGHT, Reader},
+};
 use crate::error::EngineError;
 use larder_format::{
     BlockIdentity, CheckpointBlock, CheckpointHeader, CheckpointPointer, FormatError, METADATA_ALIGN_BYTES, Structure,

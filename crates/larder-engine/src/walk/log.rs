@@ -12,7 +12,11 @@
 //! Invariants: a frame that is handed on is whole, and follows the one before by number, entry and
 //! checksum.
 
-use super::{READ_BYTES, READS_IN_FLIGHT, Reader, ahead::InOrder, lost::Evidence};
+use super::{
+    ahead::InOrder,
+    lost::Evidence,
+    reader::{READ_BYTES, READS_IN_FLIGHT, Reader},
+};
 use crate::error::EngineError;
 use crate::walk::piece::Piece;
 use larder_device::SharedBuf;

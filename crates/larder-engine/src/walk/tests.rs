@@ -252,9 +252,9 @@ fn progress_is_never_behind_what_was_read() {
     let progress = Progress::default();
     assert_eq!((progress.bytes_read(), progress.bytes_to_read()), (0, 0));
     progress.expect(10);
-    progress.bytes_read.fetch_add(4, Relaxed);
+    progress.advance(4);
     assert_eq!((progress.bytes_read(), progress.bytes_to_read()), (4, 10));
-    progress.bytes_read.fetch_add(8, Relaxed);
+    progress.advance(8);
     assert_eq!(progress.bytes_to_read(), 12, "the log was longer than was foreseen");
     progress.finish();
     assert_eq!(progress.bytes_to_read(), progress.bytes_read());

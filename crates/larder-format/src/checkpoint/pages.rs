@@ -58,8 +58,6 @@ pub struct RawPage {
 }
 crate::wire::assert_wire!(RawPage, 4092, number @ 0, used @ 4, reserved @ 6, bytes @ 8);
 
-const _: () = assert!(super::BLOCK_HEADER_BYTES + 16 * DesignPage::BYTES == super::BLOCK_BYTES_MAX);
-
 impl WireEntry for DesignPage {
     type Raw = RawPage;
 

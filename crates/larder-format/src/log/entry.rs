@@ -2,12 +2,14 @@
 //!
 //! Invariants: as everywhere, an entry that decodes encodes to the same bytes again.
 
-use super::LOG_ENTRY_BYTES;
 use crate::codes::{Encoding, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Size of an entry.
+pub const LOG_ENTRY_BYTES: usize = 64;
 
 const STRUCTURE: Structure = Structure::LogFrame;
 

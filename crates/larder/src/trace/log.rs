@@ -25,7 +25,7 @@ use std::{
     time::Instant,
 };
 
-use super::out::OutFile;
+use super::{failure::failure, out::OutFile};
 
 /// Lines in a frame: about 1 MiB of text, 300 KiB packed. Shorter frames pack worse.
 const FRAME_RECORDS: u64 = 16 << 10;
@@ -106,7 +106,7 @@ impl TraceLog {
         let path = out.path().to_owned();
         let writing = format!("writing the trace {}", path.display()).into();
         let file = StepFile { file: out.file(), steps: steps.clone(), writing };
-        let writer = ContentWriter::new(file.clone()).map_err(|error| super::failure(&error, None, Some(&path)))?;
+        let writer = ContentWriter::new(file.clone()).map_err(|error| failure(&error, None, Some(&path)))?;
         let state = State {
             writer: Some(writer),
             file,
