@@ -10,18 +10,12 @@
 
 mod compressed;
 mod designs;
+mod setting;
 mod sharing;
 
-use larder_trace::Unknown;
-
-use super::{Experiment, How, StandIn, profile};
-use larder_sim::setup::{Accounting, Options, Orphans, ReplayDesign};
+use super::{Experiment, StandIn, profile};
 
 const PAPER: &str = "CacheDedup (FAST '16)";
-/// Bytes of a chunk.
-const CHUNK_BYTES: u32 = 4096;
-const SIZE_LABEL: &str = "Cache size (% of WSS)";
-
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
     about: "profile webvm@cachededup",
@@ -99,19 +93,3 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
         run: compressed::fig9,
     },
 ];
-
-/// Makes a design forget orphans, if it has any.
-fn forgetful(design: &'static ReplayDesign) -> Options {
-    let (orphans, accounting) = (Some(Orphans::Forget), Some(Accounting::Paper));
-    Options::default().or_from(&Options { orphans, accounting, ..Options::default() }, design)
-}
-
-/// Chunks of the trace's own size.
-fn how() -> How {
-    How::new(CHUNK_BYTES, Unknown::Unique)
-}
-
-/// Returns by how many percent `less` is less than `more`.
-fn percent_less(less: f64, more: f64) -> f64 {
-    if more > 0.0 { 100.0 * (more - less) / more } else { 0.0 }
-}

@@ -11,6 +11,8 @@
 //!
 //! | file | content |
 //! |---|---|
+//! | `workloads.rs` | the stand-ins for its workloads |
+//! | `setting.rs` | the common parts of the experiments |
 //! | `stream.rs` | a trace as requests of pages |
 //! | `runs.rs` | a drive under a trace, and the outcome |
 //! | `content.rs` | Figures 1, 2 and 7, of contents alone |
@@ -30,83 +32,19 @@ mod content;
 mod latency;
 mod removed;
 mod runs;
+mod setting;
 mod stream;
+mod workloads;
 
 use larder_trace::{
-    Compressibility, TraceResult, Unknown,
-    generate::{Bursts, BurstsConfig, Snapshots, SnapshotsConfig},
+    Compressibility,
+    generate::{Snapshots, SnapshotsConfig},
 };
+use workloads::WORKLOADS;
 
-use super::{Comparison, Experiment, How, Lab, Records, SEED, Span, StandIn, Table};
+use super::{DISK, Experiment, SEED, StandIn};
 
 const PAPER: &str = "CAFTL (FAST '11)";
-/// Bytes of a page.
-const PAGE_BYTES: u32 = 4096;
-/// The columns of most tables.
-const WORKLOAD: &str = "Workload";
-
-/// Makes a kind of workload, as it is generated.
-const fn bursts(seconds: f64, blocks_written: u64, request_blocks: (u32, u32), duplication: f64) -> BurstsConfig {
-    BurstsConfig {
-        seconds,
-        blocks_written,
-        request_blocks,
-        write_share: 0.7,
-        duplication,
-        footprint_blocks: blocks_written / 2,
-        burst_requests: 32,
-        seed: SEED,
-    }
-}
-
-/// Makes small requests, few at a time, for hours.
-const fn desktop(hours: f64) -> BurstsConfig {
-    BurstsConfig { write_share: 0.6, burst_requests: 16, ..bursts(3600.0 * hours, 400_000, (1, 8), 0.17) }
-}
-
-/// Makes large writes of temporary data for minutes.
-const fn hadoop(minutes: f64, blocks_written: u64, duplication: f64) -> BurstsConfig {
-    bursts(60.0 * minutes, blocks_written, (32, 128), duplication)
-}
-
-/// Makes many writes, a checkpoint at a time.
-const fn transactions(minutes: f64, request_blocks: (u32, u32), duplication: f64) -> BurstsConfig {
-    let of = bursts(60.0 * minutes, 600_000, request_blocks, duplication);
-    BurstsConfig { write_share: 0.85, footprint_blocks: 150_000, burst_requests: 256, ..of }
-}
-
-fn generated(config: BurstsConfig, scale: f64) -> TraceResult<Records<'static>> {
-    Ok(Box::new(Bursts::new(config.scaled(scale))?))
-}
-
-macro_rules! workload {
-    ($name:literal, $about:literal, $scale:literal, $config:expr) => {
-        StandIn { name: $name, about: $about, scale: $scale, records: |scale| generated($config, scale) }
-    };
-}
-
-/// The eleven workloads of §4.1.3.
-const WORKLOADS: &[StandIn] = &[
-    workload!("d1", "12 hours of small requests in bursts of 16, 17% duplicates", 0.2, desktop(12.0)),
-    workload!("d2", "19 hours of small requests in bursts of 16, 17% duplicates", 0.2, desktop(19.0)),
-    workload!("h1", "10 minutes of large writes, 17% duplicates", 0.2, hadoop(10.0, 400_000, 0.17)),
-    workload!("h2", "2 minutes of large writes, 44 MB, 16.6% duplicates", 1.0, hadoop(2.0, 11_264, 0.166)),
-    workload!("h3", "10 minutes of large writes, 17% duplicates", 0.2, hadoop(10.0, 300_000, 0.17)),
-    workload!("h4", "10 minutes of large writes, 17% duplicates", 0.2, hadoop(10.0, 200_000, 0.17)),
-    workload!("h5", "2 minutes of large writes, 44 MB, 15% duplicates", 1.0, hadoop(2.0, 11_264, 0.15)),
-    workload!("h6", "20 minutes of large writes, 28.1% duplicates", 0.2, hadoop(20.0, 400_000, 0.281)),
-    workload!("h7", "40 minutes of large writes, 18% duplicates", 0.2, hadoop(40.0, 800_000, 0.18)),
-    workload!(
-        "t1",
-        "30 minutes of bursts of 256 small writes, 5.8% duplicates",
-        0.2,
-        transactions(30.0, (1, 8), 0.058)
-    ),
-    workload!("t2", "4 hours of bursts of 256 larger writes, 17% duplicates", 0.2, transactions(240.0, (2, 32), 0.17)),
-];
-
-/// The name of the trace in experiments about the contents of disks.
-pub const DISK: &str = "disk";
 
 /// A disk, for Figures 1 and 7.
 const OFFICE: StandIn = StandIn {
@@ -143,47 +81,3 @@ pub(super) static EXPERIMENTS: &[Experiment] = &[
     experiment!("caftl-fig16", "Figure 16", "speedup by the dynamic switch, with a buffer of 2 MB", WORKLOADS, accelerated::fig16),
     experiment!("caftl-fig17", "Figure 17", "all three accelerations, with a buffer of 2 MB", WORKLOADS, accelerated::fig17),
 ];
-
-fn how() -> How {
-    How::new(PAGE_BYTES, Unknown::Unique)
-}
-
-/// Returns the titles of the traces in reports.
-fn titles(lab: &Lab<'_>) -> Result<Vec<String>, String> {
-    (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect()
-}
-
-/// Publishes figures of single workloads in a series.
-fn publish(table: &mut Table, lab: &Lab<'_>, series: &str, figures: &[(&str, f64)]) {
-    for (workload, value) in figures {
-        table.publish(series, lab.title_of(workload), *value);
-    }
-}
-
-/// Returns the least and the greatest of a series.
-fn span(table: &Table, series: &str) -> Option<Span> {
-    Span::over(table.ours(series)?.iter().flatten().copied())
-}
-
-/// Compares the text's figure with a series' greatest one, or with all of them.
-fn compared(what: &str, published: Span, ours: Option<Span>) -> Comparison {
-    let ours = if published.low == published.high { ours.map(|span| Span::at(span.high)) } else { ours };
-    Comparison { what: what.to_owned(), published, ours }
-}
-
-/// True of all figures that are of drives.
-const OF_DRIVES: &str = "The drive is that of Tables 1 and 2 at its full size, and empty but for what a trace reads before it writes it: that \
-     lies there as pages that were never fingerprinted, since the drive had no CAFTL then. The paper does not say how \
-     its drive is prepared. Idle time is used for out-of-line work, where nothing else is said. A trace's requests come \
-     at its own times, or, where it has none, each when the one before is over; a request is of at most 128 pages.";
-/// True of figures with both kinds of reads.
-const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait for it, as section 4.3.2 has it that reads have the priority. Tables \
-     of \"one queue\" have drives, without CAFTL and with it, where reads wait for room behind the writes that came before \
-     them: the waiting for the buffer that section 4.4.1 speaks of would come of that.";
-/// True of all figures with sampling.
-const OF_SAMPLES: &str = "Traces have fingerprints and no bytes: the sample bytes of a page, its first four, and its CRC32 are \
-                          SYNTHETIC, hashes of its fingerprint.";
-/// True of stand-ins.
-const OF_GENERATED: &str = "Of its workloads the paper prints how long they ran and some shares of duplicates, which the generated ones \
-     have. Amounts, sizes of requests, bursts, and that half of the duplicates come as whole requests, are ours; so \
-     absolute figures say little, and how the ways of CAFTL stand to each other says more.";

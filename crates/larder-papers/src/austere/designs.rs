@@ -2,7 +2,7 @@
 //!
 //! It varies the size alone.
 
-use super::{
+use super::schemes::{
     AC_D, AC_DC, CD_ARC_D, CD_ARC_DC, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less,
     percent_more, ram_mib, read_hit_percent, write_reduction_percent,
 };

@@ -7,9 +7,9 @@
 
 use larder_trace::Unknown;
 
-use super::{
-    AC_DC, CD_ARC_DC, CHUNK_BYTES, LBA_ENTRIES_PER_CHUNK, Scheme, cache_chunks, how, over, percent_less, percent_more,
-    ram_mib, read_hit_percent, write_reduction_percent,
+use super::schemes::{
+    AC_DC, CD_ARC_DC, CHUNK_BYTES, LBA_ENTRIES_PER_CHUNK, MIB, Scheme, cache_chunks, how, over, percent_less,
+    percent_more, ram_mib, read_hit_percent, write_reduction_percent,
 };
 use crate::{Comparison, How, Lab, PaperReport, Replayed, Span, Table};
 use larder_sim::{
@@ -86,7 +86,7 @@ fn tables(title: &str, kib: &[u32], pairs: &[Vec<Replayed>]) -> Vec<Table> {
 fn published_size_mib(subchunk_kib: u32) -> Result<f64, String> {
     let setup = AC_DC.setup(cache_chunks(HOMES_CHUNKS, FIG9_PERCENT, CHUNK_BYTES), CHUNK_BYTES)?;
     let built = with_subchunk(setup, subchunk_kib).by_its_paper().build(HOMES_CHUNKS)?;
-    Ok(built.cache.figures().index_ram_bytes as f64 / super::MIB)
+    Ok(built.cache.figures().index_ram_bytes as f64 / MIB)
 }
 
 /// Words below Figure 9, of any trace.

@@ -8,7 +8,7 @@
 //!
 //! It leaves out the hit ratios of the steps between; the paper has none.
 
-use super::{AC_D, CD_LRU_D, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less, ram_mib};
+use super::schemes::{AC_D, CD_LRU_D, MIB, PERCENTS, SIZE_LABEL, Scheme, by_size, charts, over, percent_less, ram_mib};
 use crate::{Comparison, Lab, PaperReport, Replayed, Span, Table};
 use larder_core::{
     Fingerprint, Lba,
@@ -59,7 +59,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         let [vanilla, sketch] = replayed.as_slice() else { continue };
         let prefixes = sketch.iter().map(|one| prefixes_bytes(chunks_of(one), one.setup.chunk_bytes));
         let prefixes: Vec<u64> = prefixes.collect::<Result<_, String>>()?;
-        let mib = |bytes: u64| Some(bytes as f64 / super::MIB);
+        let mib = |bytes: u64| Some(bytes as f64 / MIB);
         let mut table = Table::new(lab.workload(at)?.title(), "Index RAM (MiB)", SIZE_LABEL, PERCENTS);
         table.push(VANILLA, vanilla.iter().map(|one| Some(ram_mib(one))));
         table.push(FULL_KEYS, sketch.iter().map(|one| mib(full_keys_bytes(chunks_of(one)))));

@@ -14,7 +14,7 @@
 use larder_core::{cd_arc::CdArc, nitro::Nitro};
 use larder_trace::Compressibility;
 
-use super::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
+use super::setting::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
 use crate::{
     Comparison, How, Lab, PaperReport, Span, Table,
     weus::{self, WeuRoom},

@@ -5,7 +5,7 @@
 //!
 //! It varies the size alone.
 
-use super::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
+use super::setting::{CHUNK_BYTES, SIZE_LABEL, how, percent_less};
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::WritePolicy,

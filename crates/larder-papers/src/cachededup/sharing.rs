@@ -6,7 +6,7 @@
 //!
 //! It keeps to the paper's traces and sizes by default.
 
-use super::{CHUNK_BYTES, forgetful, how};
+use super::setting::{CHUNK_BYTES, forgetful, how};
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::WritePolicy,

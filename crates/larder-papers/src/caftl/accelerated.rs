@@ -6,11 +6,9 @@
 //! It does not accelerate the search for fingerprints, which costs no time here.
 
 use super::{
-    OF_DRIVES, OF_GENERATED, OF_QUEUES, OF_SAMPLES, WORKLOAD, compared,
     latency::{Both, increase, means},
-    publish,
     runs::{DriveCase, RunOutcome, run},
-    span, titles,
+    setting::{OF_DRIVES, OF_GENERATED, OF_QUEUES, OF_SAMPLES, WORKLOAD, compared, publish, span, titles},
 };
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;

@@ -12,7 +12,11 @@
 use hashbrown::{HashMap, HashSet};
 use larder_trace::{ContentId, Op};
 
-use super::{OF_GENERATED, WORKLOAD, WORKLOADS, compared, how, publish, stream::PageStream, titles};
+use super::{
+    setting::{OF_GENERATED, WORKLOAD, compared, how, publish, titles},
+    stream::PageStream,
+    workloads::WORKLOADS,
+};
 use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 

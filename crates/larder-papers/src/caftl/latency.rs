@@ -5,9 +5,8 @@
 //! It does not model a drive without a buffer.
 
 use super::{
-    OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish,
     runs::{DriveCase, RunOutcome, run},
-    span, titles,
+    setting::{OF_DRIVES, OF_GENERATED, OF_QUEUES, WORKLOAD, compared, publish, span, titles},
 };
 use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;

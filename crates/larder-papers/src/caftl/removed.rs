@@ -6,13 +6,10 @@
 //! It does not take time.
 
 use super::{
-    OF_DRIVES, OF_GENERATED, OF_SAMPLES, WORKLOAD, compared,
     content::duplicate_writes,
-    publish,
     runs::{DriveCase, RunOutcome, run, searched},
-    span,
+    setting::{OF_DRIVES, OF_GENERATED, OF_SAMPLES, WORKLOAD, compared, publish, span, titles},
     stream::PageStream,
-    titles,
 };
 use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;

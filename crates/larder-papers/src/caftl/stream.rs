@@ -12,7 +12,7 @@ use std::ops::Range;
 
 use larder_trace::{ChunkRequest, Op};
 
-use super::{PAGE_BYTES, how};
+use super::setting::{PAGE_BYTES, how};
 use crate::Lab;
 use larder_ssd::{
     ftl::PageWrite,

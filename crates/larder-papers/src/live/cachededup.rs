@@ -7,18 +7,13 @@
 //! It does not model the network of the paper's storage.
 
 mod fio;
+mod setting;
 mod traces;
 
-use super::{Clocks, LiveRun, Source, rig::CacheOf};
+use super::{Clocks, LiveRun, Source};
 use crate::{Heading, StandIn, profile};
-use larder_device::throttled::Profile;
-use larder_engine::designs::DESIGNS;
 
 const PAPER: &str = "CacheDedup (FAST '16)";
-const CHUNK_BYTES: u32 = 4096;
-const DISK: Profile = Profile::Hdd7200;
-const FLASH: Profile = Profile::SataSsd;
-
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
     about: "profile webvm@cachededup",
@@ -91,23 +86,3 @@ pub static LIVE: &[LiveRun] = &[
         run: fio::fig11,
     },
 ];
-
-/// Returns the engine's designs, the paper's four first; each with the paper's name for it, or its
-/// own.
-fn designs() -> Vec<(&'static str, &'static str)> {
-    let known = [
-        ("LRU", "lru"),
-        ("ARC", "arc"),
-        ("D-LRU", "d-lru"),
-        ("D-ARC", "d-arc"),
-        ("CD-ARC", "cd-arc"),
-        ("Nitro", "nitro"),
-    ];
-    let others = DESIGNS.iter().filter(|design| known.iter().all(|(_, name)| *name != design.name));
-    known.into_iter().chain(others.map(|design| (design.name, design.name))).collect()
-}
-
-/// Returns a cache of a design.
-fn cache(design: &str, data_bytes: u64) -> Result<CacheOf, String> {
-    CacheOf::named(design, CHUNK_BYTES, data_bytes)
-}

@@ -9,20 +9,12 @@
 mod fig7;
 mod fig8;
 mod table2;
+mod variants;
 
-use super::rig::CacheOf;
 use super::{Clocks, LiveRun, Source};
-use crate::{
-    Heading, StandIn,
-    nitro::{EXTENT_BYTES, extents},
-};
-use larder_device::throttled::Profile;
+use crate::{Heading, StandIn, nitro::extents};
 
 const PAPER: &str = "Nitro (ATC '14)";
-/// The media.
-const DISK: Profile = Profile::Raid5Hdd7200;
-const FLASH: Profile = Profile::SataSsd;
-
 const WEBVM: StandIn = StandIn {
     name: "WebVM",
     about: "profile webvm@nitro, in extents of 8 KiB",
@@ -86,29 +78,3 @@ pub static LIVE: &[LiveRun] = &[
         run: fig8::run,
     },
 ];
-
-/// The paper's name of a variant.
-struct Variant {
-    name: &'static str,
-    design: &'static str,
-    dedup: bool,
-    compress: bool,
-}
-
-const fn variant(name: &'static str, design: &'static str, dedup: bool, compress: bool) -> Variant {
-    Variant { name, design, dedup, compress }
-}
-
-const EXTENT: Variant = variant("Extent (ND, NC)", "lru", false, false);
-const WEU: Variant = variant("WEU (ND, NC)", "nitro", false, false);
-const WEU_C: Variant = variant("WEU (ND, C)", "nitro", false, true);
-const WEU_D: Variant = variant("WEU (D, NC)", "nitro", true, false);
-const WEU_DC: Variant = variant("WEU (D, C)", "nitro", true, true);
-
-impl Variant {
-    /// Returns a cache with room for so many bytes of unreduced extents.
-    fn cache(&self, data_bytes: u64) -> Result<CacheOf, String> {
-        let Variant { dedup, compress, .. } = *self;
-        Ok(CacheOf { dedup, compress, ..CacheOf::named(self.design, EXTENT_BYTES, data_bytes)? })
-    }
-}

@@ -10,7 +10,7 @@
 
 use larder_core::nitro::Nitro;
 
-use super::{EXTENT_BYTES, OF_FILE_SYSTEM, accessed_percent, cache_extents, how, warmup};
+use super::variants::{EXTENT_BYTES, OF_FILE_SYSTEM, accessed_percent, cache_extents, how, warmup};
 use crate::{
     Comparison, Lab, PaperReport, Span, Table,
     weus::{self, WeuRoom},

@@ -10,7 +10,9 @@
 //!
 //! It does not take time.
 
-use super::{EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
+use super::variants::{
+    EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how,
+};
 use crate::{Comparison, Lab, PaperReport, Replayed, Span, Table};
 use larder_sim::{
     cache::WritePolicy,

@@ -2,7 +2,7 @@
 //!
 //! It has two sizes: 2% of the file system, the paper's default, and 5%, which its text names.
 
-use super::{
+use super::variants::{
     EXTENT, EXTENT_BYTES, EXTENT_D, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup,
 };
 use crate::{Comparison, Lab, PaperReport, Span, Table};

@@ -13,7 +13,9 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use super::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup};
+use super::variants::{
+    EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how, warmup,
+};
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{
     cache::ReplayCache,

@@ -5,7 +5,7 @@
 //!
 //! It does not count the SSD's own writes.
 
-use super::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
+use super::variants::{EXTENT, EXTENT_BYTES, OF_FILE_SYSTEM, Variant, WEU, WEU_C, WEU_D, WEU_DC, cache_extents, how};
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::{report::plot::Scale, setup::Setup};
 

@@ -12,7 +12,10 @@ use super::super::{
     load::{Load, before, on_rig},
     rig::{Plan, Time, Volume},
 };
-use super::{CHUNK_BYTES, DISK, FLASH, index::Index, synthetic, variants};
+use super::{
+    index::Index,
+    setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, synthetic, variants},
+};
 use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::Bytes};
 use larder_codec::Codec;
 use larder_core::Fingerprint;
@@ -164,7 +167,7 @@ fn media(means: &Means) -> Result<[f64; 2], String> {
             volume,
             disk: DISK,
             flash: FLASH,
-            disk_bytes: super::DISK_BYTES,
+            disk_bytes: DISK_BYTES,
             block_bytes: CHUNK_BYTES,
             initial: initial.clone(),
             workers: 1,

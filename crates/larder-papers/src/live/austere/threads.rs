@@ -11,7 +11,7 @@ use super::super::{
     load::{Load, Making, before},
     rig::{Plan, Rig, Volume},
 };
-use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
+use super::setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
 use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::driver::block_on;
 use larder_sim::report::plot::Scale;

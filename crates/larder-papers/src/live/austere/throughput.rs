@@ -10,7 +10,7 @@ use super::super::{
     load::{Load, LoadFigures, before},
     rig::{Plan, Volume},
 };
-use super::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
+use super::setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, cache_bytes, synthetic, variants};
 use crate::{Comparison, Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 use std::sync::Arc;

@@ -11,7 +11,7 @@ use super::super::{
     load::{Load, LoadFigures, before, on_rig},
     rig::{Plan, Volume},
 };
-use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
+use super::setting::{CHUNK_BYTES, DISK, FLASH, cache, designs};
 use crate::{
     Comparison, Lab, PaperReport, Span, Table,
     content::Bytes,

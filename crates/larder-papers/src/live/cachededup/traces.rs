@@ -18,7 +18,7 @@ use super::super::{
     load::{Load, LoadFigures, before, requests, requests_with, side_by_side},
     rig::{Plan, Volume},
 };
-use super::{CHUNK_BYTES, DISK, FLASH, cache, designs};
+use super::setting::{CHUNK_BYTES, DISK, FLASH, cache, designs};
 use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::ContentSizes, request::PaperRequest};
 use larder_sim::report::plot::Scale;
 use larder_trace::Unknown;

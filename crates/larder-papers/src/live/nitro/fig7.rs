@@ -12,8 +12,8 @@ use super::super::{
     load::{Load, before, request},
     rig::{Plan, Volume},
 };
-use super::{DISK, EXTENT_BYTES, FLASH, Variant, WEU_D, WEU_DC};
-use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
+use super::variants::{DISK, FLASH, Variant, WEU_D, WEU_DC};
+use crate::{Comparison, Lab, PaperReport, Span, Table, nitro::EXTENT_BYTES, request::PaperRequest};
 use larder_sim::report::plot::Scale;
 use larder_trace::generate::{RandomReads, RandomReadsConfig};
 use std::sync::Arc;

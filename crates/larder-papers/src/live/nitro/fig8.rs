@@ -14,7 +14,7 @@ use super::super::{
     load::{Load, LoadFigures, before, on_rig, requests},
     rig::{CacheOf, Plan, Volume},
 };
-use super::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
+use super::variants::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::throttled::Profile;
 use larder_sim::report::plot::Scale;

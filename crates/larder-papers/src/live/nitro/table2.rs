@@ -14,11 +14,11 @@ use super::super::{
     load::{Load, LoadFigures, before, requests},
     rig::{Plan, Volume},
 };
-use super::{DISK, EXTENT, EXTENT_BYTES, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
+use super::variants::{DISK, EXTENT, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::{
     Lab, PaperReport,
     nitro::{
-        cache_extents, how,
+        EXTENT_BYTES, cache_extents, how,
         table2::{DISK_BYTES_MIN, OUTSTANDING, Point, RUN_CHUNKS, Table2},
         warmup,
     },

@@ -1,0 +1,59 @@
+//! Sizes, words and steps that the paper's experiments have in common.
+//!
+//! It runs no experiment.
+
+use crate::{Comparison, How, Lab, Span, Table};
+use larder_trace::Unknown;
+
+/// Bytes of a page.
+pub(super) const PAGE_BYTES: u32 = 4096;
+
+/// The columns of most tables.
+pub(super) const WORKLOAD: &str = "Workload";
+
+pub(super) fn how() -> How {
+    How::new(PAGE_BYTES, Unknown::Unique)
+}
+
+/// Returns the titles of the traces in reports.
+pub(super) fn titles(lab: &Lab<'_>) -> Result<Vec<String>, String> {
+    (0..lab.workload_count()).map(|at| Ok(lab.workload(at)?.title().to_owned())).collect()
+}
+
+/// Publishes figures of single workloads in a series.
+pub(super) fn publish(table: &mut Table, lab: &Lab<'_>, series: &str, figures: &[(&str, f64)]) {
+    for (workload, value) in figures {
+        table.publish(series, lab.title_of(workload), *value);
+    }
+}
+
+/// Returns the least and the greatest of a series.
+pub(super) fn span(table: &Table, series: &str) -> Option<Span> {
+    Span::over(table.ours(series)?.iter().flatten().copied())
+}
+
+/// Compares the text's figure with a series' greatest one, or with all of them.
+pub(super) fn compared(what: &str, published: Span, ours: Option<Span>) -> Comparison {
+    let ours = if published.low == published.high { ours.map(|span| Span::at(span.high)) } else { ours };
+    Comparison { what: what.to_owned(), published, ours }
+}
+
+/// True of all figures that are of drives.
+pub(super) const OF_DRIVES: &str = "The drive is that of Tables 1 and 2 at its full size, and empty but for what a trace reads before it writes it: that \
+     lies there as pages that were never fingerprinted, since the drive had no CAFTL then. The paper does not say how \
+     its drive is prepared. Idle time is used for out-of-line work, where nothing else is said. A trace's requests come \
+     at its own times, or, where it has none, each when the one before is over; a request is of at most 128 pages.";
+
+/// True of figures with both kinds of reads.
+pub(super) const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait for it, as section 4.3.2 has it that reads have the priority. Tables \
+     of \"one queue\" have drives, without CAFTL and with it, where reads wait for room behind the writes that came before \
+     them: the waiting for the buffer that section 4.4.1 speaks of would come of that.";
+
+/// True of all figures with sampling.
+pub(super) const OF_SAMPLES: &str = "Traces have fingerprints and no bytes: the sample bytes of a page, its first four, and its CRC32 are \
+                          SYNTHETIC, hashes of its fingerprint.";
+
+/// True of stand-ins.
+pub(super) const OF_GENERATED: &str = "Of its workloads the paper prints how long they ran and some shares of duplicates, which the generated ones \
+     have. Amounts, sizes of requests, bursts, and that half of the duplicates come as whole requests, are ours; so \
+     absolute figures say little, and how the ways of CAFTL stand to each other says more.";
