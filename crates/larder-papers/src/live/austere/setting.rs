@@ -25,20 +25,20 @@ pub(super) const CACHE_SHARE: f64 = 0.5;
 pub(super) const SEED: u64 = 20;
 
 /// A variant of the paper, or another design.
-pub(super) struct Variant {
+pub(super) struct LiveScheme {
     pub name: &'static str,
     pub design: &'static str,
     pub compress: bool,
 }
 
-impl Variant {
+impl LiveScheme {
     pub fn cache(&self, data_bytes: u64) -> Result<CacheOf, String> {
         Ok(CacheOf { compress: self.compress, ..CacheOf::named(self.design, CHUNK_BYTES, data_bytes)? })
     }
 }
 
 /// Returns the engine's variants: the paper's by its names, then all other designs.
-pub(super) fn variants() -> Vec<Variant> {
+pub(super) fn variants() -> Vec<LiveScheme> {
     let known = [
         ("CD-LRU-D", "d-lru", false),
         ("CD-ARC-D", "d-arc", false),
@@ -48,7 +48,7 @@ pub(super) fn variants() -> Vec<Variant> {
     ];
     let others = DESIGNS.iter().map(|design| (design.name, design.name, true));
     let others = others.filter(|(_, name, _)| known.iter().all(|(_, design, _)| design != name));
-    known.into_iter().chain(others).map(|(name, design, compress)| Variant { name, design, compress }).collect()
+    known.into_iter().chain(others).map(|(name, design, compress)| LiveScheme { name, design, compress }).collect()
 }
 
 /// Returns a synthetic trace at a scale.

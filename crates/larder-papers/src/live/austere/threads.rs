@@ -11,7 +11,7 @@ use super::super::{
     load::{Load, Making, before},
     rig::{Plan, Rig, Volume},
 };
-use super::setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, Variant, cache_bytes, synthetic, variants};
+use super::setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, LiveScheme, cache_bytes, synthetic, variants};
 use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::driver::block_on;
 use larder_sim::report::plot::Scale;
@@ -70,7 +70,7 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
 }
 
 /// Returns the MiB a second of so many threads.
-fn throughput(variant: &Variant, requests: &[PaperRequest], threads: usize, means: &Means) -> Result<f64, String> {
+fn throughput(variant: &LiveScheme, requests: &[PaperRequest], threads: usize, means: &Means) -> Result<f64, String> {
     let volume = Volume::Cached(variant.cache(cache_bytes(means.scale))?);
     let initial = before(requests, CHUNK_BYTES);
     let (disk, flash, disk_bytes) = (DISK, FLASH, DISK_BYTES);

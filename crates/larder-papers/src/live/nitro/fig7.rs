@@ -12,7 +12,7 @@ use super::super::{
     load::{Load, before, request},
     rig::{Plan, Volume},
 };
-use super::variants::{DISK, FLASH, Variant, WEU_D, WEU_DC};
+use super::variants::{DISK, FLASH, LiveVariant, WEU_D, WEU_DC};
 use crate::{Comparison, Lab, PaperReport, Span, Table, nitro::EXTENT_BYTES, request::PaperRequest};
 use larder_sim::report::plot::Scale;
 use larder_trace::generate::{RandomReads, RandomReadsConfig};
@@ -24,7 +24,7 @@ const CACHE_BYTES: f64 = 16.0 * (1_u64 << 30) as f64;
 const SIZES: [f64; 8] = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0];
 /// Extents for each content.
 const RATIOS: [f64; 5] = [1.0, 2.0, 3.0, 5.0, 10.0];
-const VARIANTS: [&Variant; 2] = [&WEU_D, &WEU_DC];
+const VARIANTS: [&LiveVariant; 2] = [&WEU_D, &WEU_DC];
 /// Measured reads of a point.
 const READS: std::ops::RangeInclusive<usize> = 500..=4000;
 /// The disk of the spread working set.

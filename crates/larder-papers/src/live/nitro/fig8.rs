@@ -14,7 +14,7 @@ use super::super::{
     load::{Load, LoadFigures, before, on_rig, requests},
     rig::{CacheOf, Plan, Volume},
 };
-use super::variants::{DISK, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
+use super::variants::{DISK, FLASH, LiveVariant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::{Comparison, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::throttled::Profile;
 use larder_sim::report::plot::Scale;
@@ -25,7 +25,7 @@ use larder_trace::{
 use std::{collections::HashSet, sync::Arc};
 
 const BLOCK_BYTES: u32 = 4096;
-const VARIANTS: [&Variant; 4] = [&WEU, &WEU_C, &WEU_D, &WEU_DC];
+const VARIANTS: [&LiveVariant; 4] = [&WEU, &WEU_C, &WEU_D, &WEU_DC];
 /// The paper's values, for COS and TPS alike: of 0% at most, of 100% each.
 const PUBLISHED_MISSES: f64 = 1.07;
 const PUBLISHED_HITS: [f64; 4] = [1.02, 1.11, 1.062, 1.18];

@@ -14,7 +14,7 @@ use super::super::{
     load::{Load, LoadFigures, before, requests},
     rig::{Plan, Volume},
 };
-use super::variants::{DISK, EXTENT, FLASH, Variant, WEU, WEU_C, WEU_D, WEU_DC};
+use super::variants::{DISK, EXTENT, FLASH, LiveVariant, WEU, WEU_C, WEU_D, WEU_DC};
 use crate::{
     Lab, PaperReport,
     nitro::{
@@ -25,7 +25,7 @@ use crate::{
 };
 use std::sync::Arc;
 
-const VARIANTS: [&Variant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
+const VARIANTS: [&LiveVariant; 5] = [&EXTENT, &WEU, &WEU_C, &WEU_D, &WEU_DC];
 
 /// Runs the experiment.
 pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
