@@ -1,7 +1,7 @@
 //! The fingerprint index: from content to its place, limited, evicted in LRU order (Nitro §3.1).
 //!
-//! A slab holds entries of 40 bytes on an intrusive LRU list, and hash tables hold 4-byte slab
-//! numbers. The slab grows by segments and the tables are sharded. Callers hold a lock, and growth
+//! A slab holds entries of 40 bytes on a list by last use ([`recency`](crate::recency)), and hash
+//! tables hold 4-byte slab numbers. The slab grows by segments and the tables are sharded. Callers hold a lock, and growth
 //! of a single table would take seconds.
 //!
 //! Recovery adds entries by the hundred thousand. They enter slab and list at once, and wait in
@@ -18,12 +18,12 @@ mod export;
 
 use crate::{
     lba_index::GENERATION_MASK,
+    recency::{NONE, Neighbours, Nodes, Recency},
     types::{Fingerprint, Place, SlotId},
     walk::Walk,
 };
 use hashbrown::HashTable;
 
-const NONE: u32 = u32::MAX;
 /// Entries of a segment of the slab, a power of two.
 const SEGMENT_ENTRIES: usize = 1 << SEGMENT_SHIFT;
 const SEGMENT_SHIFT: u32 = 12;
@@ -95,6 +95,31 @@ impl Slab {
     }
 }
 
+impl Nodes for Slab {
+    #[inline]
+    fn neighbours(&self, i: u32) -> Neighbours {
+        let entry = &self[i];
+        Neighbours { newer: entry.newer, older: entry.older() }
+    }
+
+    #[inline]
+    fn set(&mut self, i: u32, to: Neighbours) {
+        let entry = &mut self[i];
+        entry.newer = to.newer;
+        entry.set_older(to.older);
+    }
+
+    #[inline]
+    fn set_newer(&mut self, i: u32, newer: u32) -> bool {
+        self.get_mut(i).map(|entry| entry.newer = newer).is_some()
+    }
+
+    #[inline]
+    fn set_older(&mut self, i: u32, older: u32) -> bool {
+        self.get_mut(i).map(|entry| entry.set_older(older)).is_some()
+    }
+}
+
 impl std::ops::Index<u32> for Slab {
     type Output = Entry;
     #[inline]
@@ -122,8 +147,7 @@ pub struct FpIndex {
     slab: Slab,
     /// First unused slab entry; `newer` links the unused ones.
     free: u32,
-    newest: u32,
-    oldest: u32,
+    by_use: Recency,
     entries_max: usize,
     evictions: u64,
     /// Entries that wait in all shards.
@@ -170,8 +194,7 @@ impl FpIndex {
             len: 0,
             slab: Slab::default(),
             free: NONE,
-            newest: NONE,
-            oldest: NONE,
+            by_use: Recency::default(),
             entries_max: entries_max.min(LINK_MASK as usize - 1),
             evictions: 0,
             waiting: 0,
@@ -282,7 +305,7 @@ impl FpIndex {
         // Settles only the shard of the least recent entry, which may make room. All shards would
         // block every caller.
         while self.len() >= self.entries_max {
-            self.evictions += u64::from(self.remove_at(self.oldest));
+            self.evictions += u64::from(self.remove_at(self.by_use.oldest()));
         }
         let i = self.add(fingerprint, place);
         let (shard, slab) = (self.shard_of(&fingerprint.0), &self.slab);
@@ -390,7 +413,7 @@ impl FpIndex {
             None => self.slab.push(entry, self.entries_max),
         };
         self.walk.passes(i);
-        self.link_newest(i);
+        self.by_use.link(&mut self.slab, i);
         i
     }
 
@@ -434,35 +457,15 @@ impl FpIndex {
     }
 
     fn unlink(&mut self, i: u32) {
-        let (newer, older) = (self.slab[i].newer, self.slab[i].older());
-        self.walk.unlinks(i, newer);
-        match self.slab.get_mut(newer) {
-            Some(entry) => entry.set_older(older),
-            None => self.newest = older,
-        }
-        match self.slab.get_mut(older) {
-            Some(entry) => entry.newer = newer,
-            None => self.oldest = newer,
-        }
+        let left = self.by_use.unlink(&mut self.slab, i);
+        self.walk.unlinks(i, left.newer);
     }
 
     fn make_newest(&mut self, i: u32) {
-        if self.newest != i {
+        if self.by_use.newest() != i {
             self.unlink(i);
-            self.link_newest(i);
+            self.by_use.link(&mut self.slab, i);
         }
-    }
-
-    fn link_newest(&mut self, i: u32) {
-        let before = self.newest;
-        let entry = &mut self.slab[i];
-        entry.newer = NONE;
-        entry.set_older(before);
-        match self.slab.get_mut(before) {
-            Some(entry) => entry.newer = i,
-            None => self.oldest = i,
-        }
-        self.newest = i;
     }
 }
 

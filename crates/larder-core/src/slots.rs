@@ -172,7 +172,7 @@ impl SlotTable {
         self.back_capacity -= entry.back.capacity();
         entry.back.shrink_to_fit();
         self.back_capacity += entry.back.capacity();
-        self.by_use.link(&mut self.slots, slot.0);
+        self.by_use.link(&mut self.slots[..], slot.0);
     }
 
     /// Makes `slot` the most recent after a read or a new reference.
@@ -180,7 +180,7 @@ impl SlotTable {
     pub fn touch(&mut self, slot: SlotId) {
         if self.by_use.newest() != slot.0 && self.slots[slot.0 as usize].state == SlotState::Sealed {
             self.unlink(slot.0);
-            self.by_use.link(&mut self.slots, slot.0);
+            self.by_use.link(&mut self.slots[..], slot.0);
         }
     }
 
@@ -222,7 +222,7 @@ impl SlotTable {
         // A slot of any other state is on a list already, or must not join this one.
         if entry.state == SlotState::Evicting {
             entry.state = SlotState::Sealed;
-            self.by_use.link(&mut self.slots, slot.0);
+            self.by_use.link(&mut self.slots[..], slot.0);
         }
     }
 
@@ -278,7 +278,7 @@ impl SlotTable {
         if another {
             self.forget_refs(slot);
         }
-        self.by_use.link(&mut self.slots, slot.0);
+        self.by_use.link(&mut self.slots[..], slot.0);
         true
     }
 
@@ -432,7 +432,7 @@ impl SlotTable {
     }
 
     fn unlink(&mut self, i: u32) {
-        let left = self.by_use.unlink(&mut self.slots, i);
+        let left = self.by_use.unlink(&mut self.slots[..], i);
         self.export.unlinks(i, left.newer);
     }
 }

@@ -143,11 +143,11 @@ mod tests {
         }
 
         fn link(&mut self, i: u32) {
-            self.list.link(&mut self.nodes, i);
+            self.list.link(&mut self.nodes[..], i);
         }
 
         fn unlink(&mut self, i: u32) {
-            let left = self.list.unlink(&mut self.nodes, i);
+            let left = self.list.unlink(&mut self.nodes[..], i);
             self.walk.unlinks(i, left.newer);
         }
 

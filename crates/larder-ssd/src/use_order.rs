@@ -31,7 +31,7 @@ impl UseOrder {
     /// Notes a use of `number`, and adds it if it is not in the list.
     pub fn put(&mut self, number: u32) {
         self.remove(number);
-        self.list.link(&mut self.numbers, number);
+        self.list.link(&mut self.numbers[..], number);
     }
 
     /// Notes a use of `number`, if it is in the list.
@@ -44,7 +44,7 @@ impl UseOrder {
     /// Takes `number` out, if it is in the list.
     pub fn remove(&mut self, number: u32) {
         if self.has(number) {
-            self.list.unlink(&mut self.numbers, number);
+            self.list.unlink(&mut self.numbers[..], number);
             self.numbers[number as usize] = Neighbours { newer: number, older: number };
         }
     }

@@ -1,6 +1,7 @@
 //! A list by last use: doubly linked through a slab of nodes, with its two ends here.
 //!
-//! The owner of the slab keeps the nodes, and gives them to each verb.
+//! The owner of the slab keeps the nodes, and gives them to each verb. A slab may have its nodes in
+//! pieces, or their links in bits beside others ([`Nodes`]).
 //!
 //! Invariants: a node is on one list at most. Each operation costs a constant.
 //!
@@ -44,6 +45,43 @@ impl Linked for Neighbours {
     }
 }
 
+/// A slab of nodes. A number beyond it, as [`NONE`] is, names no node.
+pub trait Nodes {
+    /// Returns the neighbours of node `i`, which is there.
+    fn neighbours(&self, i: u32) -> Neighbours;
+
+    /// Sets the neighbours of node `i`, which is there.
+    fn set(&mut self, i: u32, to: Neighbours);
+
+    /// Sets the newer neighbour of node `i`. Returns false if there is no such node.
+    fn set_newer(&mut self, i: u32, newer: u32) -> bool;
+
+    /// Sets the older neighbour of node `i`. Returns false if there is no such node.
+    fn set_older(&mut self, i: u32, older: u32) -> bool;
+}
+
+impl<N: Linked> Nodes for [N] {
+    #[inline]
+    fn neighbours(&self, i: u32) -> Neighbours {
+        self[i as usize].neighbours()
+    }
+
+    #[inline]
+    fn set(&mut self, i: u32, to: Neighbours) {
+        *self[i as usize].neighbours_mut() = to;
+    }
+
+    #[inline]
+    fn set_newer(&mut self, i: u32, newer: u32) -> bool {
+        self.get_mut(i as usize).map(|node| node.neighbours_mut().newer = newer).is_some()
+    }
+
+    #[inline]
+    fn set_older(&mut self, i: u32, older: u32) -> bool {
+        self.get_mut(i as usize).map(|node| node.neighbours_mut().older = older).is_some()
+    }
+}
+
 /// The ends of a list.
 #[derive(Clone, Copy, Debug)]
 pub struct Recency {
@@ -72,26 +110,23 @@ impl Recency {
 
     /// Puts node `i`, which is on no list, on this one as the newest.
     #[inline]
-    pub fn link<N: Linked>(&mut self, nodes: &mut [N], i: u32) {
+    pub fn link(&mut self, nodes: &mut (impl Nodes + ?Sized), i: u32) {
         let before = std::mem::replace(&mut self.newest, i);
-        *nodes[i as usize].neighbours_mut() = Neighbours { newer: NONE, older: before };
-        match nodes.get_mut(before as usize) {
-            Some(node) => node.neighbours_mut().newer = i,
-            None => self.oldest = i,
+        nodes.set(i, Neighbours { newer: NONE, older: before });
+        if !nodes.set_newer(before, i) {
+            self.oldest = i;
         }
     }
 
     /// Takes node `i` off the list, and returns its former neighbours.
     #[inline]
-    pub fn unlink<N: Linked>(&mut self, nodes: &mut [N], i: u32) -> Neighbours {
-        let left = nodes[i as usize].neighbours();
-        match nodes.get_mut(left.newer as usize) {
-            Some(node) => node.neighbours_mut().older = left.older,
-            None => self.newest = left.older,
+    pub fn unlink(&mut self, nodes: &mut (impl Nodes + ?Sized), i: u32) -> Neighbours {
+        let left = nodes.neighbours(i);
+        if !nodes.set_older(left.newer, left.older) {
+            self.newest = left.older;
         }
-        match nodes.get_mut(left.older as usize) {
-            Some(node) => node.neighbours_mut().newer = left.newer,
-            None => self.oldest = left.newer,
+        if !nodes.set_newer(left.older, left.newer) {
+            self.oldest = left.newer;
         }
         left
     }
@@ -116,16 +151,16 @@ mod tests {
     fn the_least_recent_comes_first() {
         let (mut list, mut nodes) = (Recency::default(), [Neighbours::ALONE; 5]);
         assert_eq!(order(&list, &nodes), []);
-        [2, 0, 3, 4].into_iter().for_each(|i| list.link(&mut nodes, i));
+        [2, 0, 3, 4].into_iter().for_each(|i| list.link(&mut nodes[..], i));
         assert_eq!(order(&list, &nodes), [2, 0, 3, 4]);
-        assert_eq!(list.unlink(&mut nodes, 0), Neighbours { newer: 3, older: 2 });
-        list.unlink(&mut nodes, 2);
-        list.link(&mut nodes, 2);
-        list.unlink(&mut nodes, 2);
-        list.link(&mut nodes, 0);
+        assert_eq!(list.unlink(&mut nodes[..], 0), Neighbours { newer: 3, older: 2 });
+        list.unlink(&mut nodes[..], 2);
+        list.link(&mut nodes[..], 2);
+        list.unlink(&mut nodes[..], 2);
+        list.link(&mut nodes[..], 0);
         assert_eq!(order(&list, &nodes), [3, 4, 0]);
         for i in [3, 4, 0] {
-            list.unlink(&mut nodes, i);
+            list.unlink(&mut nodes[..], i);
         }
         assert_eq!(order(&list, &nodes), []);
     }

@@ -12,7 +12,7 @@ impl FpIndex {
     /// Returns all entries, least recent first: fingerprint and place, with the generation modulo
     /// 2^24.
     pub fn iter_oldest_first(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-        let (mut at, superseded) = (self.oldest, self.superseded());
+        let (mut at, superseded) = (self.by_use.oldest(), self.superseded());
         std::iter::from_fn(move || {
             let (i, entry) = (at, self.slab.get(at)?);
             at = entry.newer;
@@ -37,7 +37,7 @@ impl FpIndex {
             return Some(Vec::new());
         }
         if std::mem::take(&mut self.walk_begins) {
-            self.walk.begin(self.oldest, self.len());
+            self.walk.begin(self.by_use.oldest(), self.len());
         }
         let slab = &self.slab;
         let seen = self.walk.next(|i| slab[i].newer)?;

@@ -223,14 +223,14 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     #[inline]
     fn unlink(&mut self, i: u32) {
         let list = self.list(i);
-        let left = self.lists[list].nodes.unlink(&mut self.nodes, i);
+        let left = self.lists[list].nodes.unlink(&mut self.nodes[..], i);
         self.walk.unlinks(i, left.newer);
         self.lists[list].len -= 1;
     }
 
     #[inline]
     fn link(&mut self, i: u32, list: usize) {
-        self.lists[list].nodes.link(&mut self.nodes, i);
+        self.lists[list].nodes.link(&mut self.nodes[..], i);
         self.lists[list].len += 1;
     }
 

@@ -55,12 +55,12 @@ impl SlotList {
         if i >= self.slots.len() {
             self.slots.resize(i + 1, Neighbours::ALONE);
         }
-        self.list.link(&mut self.slots, slot.0);
+        self.list.link(&mut self.slots[..], slot.0);
     }
 
     /// Takes `slot` off the list.
     pub fn remove(&mut self, slot: ChunkSlot) {
-        let left = self.list.unlink(&mut self.slots, slot.0);
+        let left = self.list.unlink(&mut self.slots[..], slot.0);
         self.walk.unlinks(slot.0, left.newer);
     }
 
