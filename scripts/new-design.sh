@@ -85,7 +85,7 @@ sed -i "s,^\[nitro\](docs/designs/nitro.md),&\, [$name]($page_home)," ARCHITECTU
 add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod lru;" "pub mod fifo;"
 add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN,"
 add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
-add crates/larder-sim/src/setup/designs.rs "pub static DESIGNS" "];" \
+add crates/larder-sim/src/setup/designs.rs "pub static REPLAY_DESIGNS" "];" \
   "    replayed(larder_core::fifo::DESIGN, \"first in, first out; no data reduction\", &[OptionId::Ram], executed::slots),"
 add crates/larder-lab/tests/laboratory/designs_agree/logs.rs "decide_alike! {" "}" "    fifo_decides_alike: \"$name\","
 sed -i "s/^SLOT_DESIGNS ?= .*/& $name/" Makefile

@@ -1,8 +1,8 @@
 //! The table of designs by name, the default one first.
 //!
 //! A new design is a file in this folder with its own row, `DESIGN`, and two lines here. The engine
-//! and the simulator take designs from this table. `larder-sim` has a table of its own, with a word
-//! for each in a replay.
+//! makes its own table from this one (`ENGINE_DESIGNS`), and `larder-sim` adds a line for each in a
+//! replay (`REPLAY_DESIGNS`).
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!

@@ -186,11 +186,11 @@ pub async fn create(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::designs::DESIGNS;
+    use crate::designs::ENGINE_DESIGNS;
 
     #[test]
     fn a_layout_that_no_opening_takes_is_refused() {
-        let design = DESIGNS.iter().find(|design| design.name == "austere").expect("the design");
+        let design = ENGINE_DESIGNS.iter().find(|design| design.name == "austere").expect("the design");
         let mut options = CreateOptions { design: design.id, chunk_bytes: 4096, ..CreateOptions::default() };
         design.fit(&mut options);
         let refused = plan(1200 << 30, 4096, 1500 << 30, &options).expect_err("too many entries").to_string();
@@ -201,7 +201,7 @@ mod tests {
     /// For any asked size, a cache of the named size is made, and a cache of one slot less is not.
     #[test]
     fn the_least_flash_is_the_least() {
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             for chunk_bytes in (12..=17).map(|bits| 1 << bits) {
                 let mut options = CreateOptions { chunk_bytes, ..CreateOptions::default() };
                 design.fit(&mut options);

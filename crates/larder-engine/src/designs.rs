@@ -36,8 +36,8 @@ pub struct EngineDesign {
     pub(crate) store: &'static dyn Store,
 }
 
-/// All designs.
-pub const DESIGNS: &[EngineDesign] = &of_table();
+/// All designs of [`larder_core::DESIGNS`], in its order.
+pub const ENGINE_DESIGNS: &[EngineDesign] = &of_table();
 
 /// Returns each design of the table, with its number and its store. A design that a superblock
 /// could not name does not compile.
@@ -159,12 +159,12 @@ pub fn check_superblock(superblock: &Superblock) -> Result<&'static EngineDesign
 
 /// Returns the names of all designs, for a sentence.
 pub fn names() -> String {
-    names_of(DESIGNS.iter())
+    names_of(ENGINE_DESIGNS.iter())
 }
 
 /// Returns the names of the designs with such a store, for a sentence.
 pub(crate) fn names_where(is_right: impl Fn(&dyn Store) -> bool) -> String {
-    names_of(DESIGNS.iter().filter(|design| is_right(design.store)))
+    names_of(ENGINE_DESIGNS.iter().filter(|design| is_right(design.store)))
 }
 
 pub(crate) fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> String {
@@ -173,7 +173,7 @@ pub(crate) fn names_of<'a>(designs: impl Iterator<Item = &'a EngineDesign>) -> S
 
 /// Returns the design of this name.
 pub fn named(name: &str) -> Option<&'static EngineDesign> {
-    DESIGNS.iter().find(|design| design.name == name)
+    ENGINE_DESIGNS.iter().find(|design| design.name == name)
 }
 
 /// Returns the design that a superblock names.
@@ -181,7 +181,7 @@ pub fn named(name: &str) -> Option<&'static EngineDesign> {
 /// # Errors
 /// [`EngineError::Invalid`] for a design that this version cannot run.
 pub fn find(id: DesignId) -> Result<&'static EngineDesign, EngineError> {
-    let found = DESIGNS.iter().find(|design| design.id == id);
+    let found = ENGINE_DESIGNS.iter().find(|design| design.id == id);
     found.ok_or_else(|| EngineError::Invalid(format!("this version cannot run the design {id:?}; it runs {}", names())))
 }
 
@@ -198,9 +198,9 @@ mod tests {
     #[test]
     fn each_design_of_the_table_has_a_number_of_its_own() {
         let of_core: Vec<_> = larder_core::DESIGNS.iter().map(|design| (design.name, design.about)).collect();
-        let of_engine: Vec<_> = DESIGNS.iter().map(|design| (design.name, design.about)).collect();
+        let of_engine: Vec<_> = ENGINE_DESIGNS.iter().map(|design| (design.name, design.about)).collect();
         assert_eq!(of_engine, of_core);
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             assert_eq!(design.id.name(), design.name);
             assert_eq!(find(design.id).map(|found| found.name).ok(), Some(design.name));
         }
@@ -208,11 +208,11 @@ mod tests {
 
     #[test]
     fn each_design_is_run_over_its_store_alone() {
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             let right = made(design);
             assert_eq!(right.layout.store(), design.kind(), "{}", design.name);
             assert_eq!(check_superblock(&right).map(|found| found.id).ok(), Some(design.id));
-            for other in DESIGNS.iter().filter(|other| other.kind() != design.kind()) {
+            for other in ENGINE_DESIGNS.iter().filter(|other| other.kind() != design.kind()) {
                 let wrong = Superblock { layout: made(other).layout, ..right.clone() };
                 let refused = check_superblock(&wrong).err().expect(design.name).to_string();
                 let wanted =

@@ -331,7 +331,7 @@ fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: boo
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{CreateOptions, create, designs::DESIGNS};
+    use crate::{CreateOptions, create, designs::ENGINE_DESIGNS};
     use larder_device::{driver::block_on, ram::RamDevice};
 
     /// Returns the sector of a design's flash on a device with this sector and physical sector.
@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn a_flash_is_written_in_the_coarser_of_its_sector_and_the_devices() {
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             let (mut layout, name) = (made(design), design.name);
             layout.sector_bytes = 512;
             for (sectors, expected) in
@@ -369,7 +369,7 @@ mod tests {
     #[test]
     fn subchunks_never_share_a_sector() {
         let mut tried = 0;
-        for design in DESIGNS.iter().filter(|design| made(design).bucket_slots > 0) {
+        for design in ENGINE_DESIGNS.iter().filter(|design| made(design).bucket_slots > 0) {
             tried += 1;
             let layout = Layout { weu_bytes: 1024, sector_bytes: 512, ..made(design) };
             assert_eq!(on(design, &layout, (512, 4096)).ok(), Some(1024), "what the device writes whole is its affair");

@@ -9,7 +9,7 @@ pub(crate) mod refusal;
 
 use crate::{
     config::CreateOptions,
-    designs::{DESIGNS, EngineDesign, names_of},
+    designs::{ENGINE_DESIGNS, EngineDesign, names_of},
     error::EngineError,
     requested::refusal::Refusal,
 };
@@ -54,7 +54,7 @@ impl EngineDesign {
         match self.look_at(asked) {
             Ok(options) => Ok(options),
             Err(Refusal { why, instead }) => {
-                let others = names_of(DESIGNS.iter().filter(|design| design.look_at(asked).is_ok()));
+                let others = names_of(ENGINE_DESIGNS.iter().filter(|design| design.look_at(asked).is_ok()));
                 let or_take = if others.is_empty() { String::new() } else { format!(", or take {others}") };
                 Err(self.refusal(&format!("{why}: {instead}{or_take}")))
             }
@@ -114,9 +114,9 @@ mod tests {
     #[test]
     fn a_refusal_names_the_designs_that_take_what_is_asked() {
         for asked in all() {
-            let take: Vec<_> = DESIGNS.iter().filter(|design| design.options(&asked).is_ok()).collect();
+            let take: Vec<_> = ENGINE_DESIGNS.iter().filter(|design| design.options(&asked).is_ok()).collect();
             let named = take.iter().map(|design| design.name).collect::<Vec<_>>().join(", ");
-            for design in DESIGNS {
+            for design in ENGINE_DESIGNS {
                 match design.options(&asked) {
                     Ok(options) => {
                         assert_eq!(options.design, design.id);

@@ -19,7 +19,7 @@ pub mod time;
 
 use crate::args::SimCommand;
 use larder::{error::Outcome, output};
-use larder_sim::setup::{DESIGNS, OptionId};
+use larder_sim::setup::{REPLAY_DESIGNS, OptionId};
 
 /// Runs the command.
 ///
@@ -39,7 +39,7 @@ pub fn run(command: &SimCommand) -> Outcome {
 
 fn designs() -> Outcome {
     let mut page = String::new();
-    for design in DESIGNS {
+    for design in REPLAY_DESIGNS {
         let names = |ids: &[OptionId]| ids.iter().map(|id| id.name()).collect::<Vec<_>>().join(", ");
         page.push_str(&format!("{:<9}{}\n{:<9}options: {}", design.name, design.about, "", names(design.options)));
         if !design.paper_options.is_empty() {

@@ -22,7 +22,7 @@ use larder_core::{
 use larder_device::rng::{Rng, mix64};
 use larder_engine::{
     CreateOptions,
-    designs::{DESIGNS, EngineDesign},
+    designs::{ENGINE_DESIGNS, EngineDesign},
 };
 use larder_format::StoreKind;
 use larder_trace::zipf::Zipf;
@@ -53,7 +53,7 @@ struct Request {
 pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let requests = requests(bench.scaled(REQUESTS));
     let mut rows = Vec::new();
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         // The metadata slots on flash are no RAM of the design.
         let region = MemoryRegion::new(match design.kind() {
             StoreKind::Buckets => config(design)?.slot_count as usize,

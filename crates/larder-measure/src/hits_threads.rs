@@ -24,7 +24,7 @@ use crate::{
 use larder_device::{IoBuf, IoError, driver::block_on, ram::RamDevice, rng::Rng};
 use larder_engine::{
     Cache, Compression,
-    designs::{DESIGNS, EngineDesign},
+    designs::{ENGINE_DESIGNS, EngineDesign},
 };
 use larder_format::StoreKind;
 use std::{hint::black_box, sync::Arc};
@@ -45,7 +45,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     Rng::new(2).fill(memory);
     let counts = thread_counts();
     let mut rows = Vec::new();
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         rows.extend(design_rows(bench, &counts, design, memory)?);
     }
     Ok(rows)

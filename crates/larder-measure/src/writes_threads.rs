@@ -24,7 +24,7 @@ use crate::{
 use larder_device::{SharedBuf, WriteFlags, driver::block_on, ram::RamDevice};
 use larder_engine::{
     Cache, Compression, CreateOptions, EngineError, create,
-    designs::{DESIGNS, EngineDesign},
+    designs::{ENGINE_DESIGNS, EngineDesign},
 };
 use std::{hint::black_box, sync::Arc, time::Duration};
 
@@ -57,7 +57,7 @@ pub fn run(bench: &Options) -> Res<Vec<Row>> {
     let counts = thread_counts();
     let mut rows = Vec::new();
     for load in LOADS {
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             rows.extend(rows_of(bench, &counts, design, load)?);
         }
     }

@@ -23,7 +23,7 @@ use larder_sim::{
     measure::{Measures, Meter},
     origin::{OriginModel, profile::OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
-    setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Built, REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
     whole::{ClientRequest, ReplayPace, Whole, figures::TimedFigures},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};
@@ -114,7 +114,7 @@ fn bench(bencher: Bencher<'_, '_>, name: &str, chunk_bytes: u32, chunks: u64, re
 }
 
 fn names() -> impl Iterator<Item = &'static str> {
-    DESIGNS.iter().map(|design| design.name)
+    REPLAY_DESIGNS.iter().map(|design| design.name)
 }
 
 #[divan::bench(args = names(), sample_count = 5, sample_size = 1)]

@@ -17,7 +17,7 @@ use larder_sim::{
 };
 
 /// The designs, by name.
-const DESIGNS: [&str; 2] = ["nitro", "cd-arc"];
+const OVER_WEUS: [&str; 2] = ["nitro", "cd-arc"];
 
 fn main() {
     divan::main();
@@ -36,7 +36,7 @@ fn replay(bencher: Bencher<'_, '_>, name: &str, requests: &[CacheRequest], sizin
 }
 
 /// Replays reads of 4 KiB over 50,000 chunks.
-#[divan::bench(args = DESIGNS, sample_count = 9, sample_size = 1)]
+#[divan::bench(args = OVER_WEUS, sample_count = 9, sample_size = 1)]
 fn w106_reads(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = w106() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(50_000), BLOCK, WritePolicy::Through));
@@ -51,7 +51,7 @@ fn w106_reads_in_extents(bencher: Bencher<'_, '_>) {
 }
 
 /// Replays the trace of AustereCache's authors over a flash of a quarter of its working set.
-#[divan::bench(args = DESIGNS, sample_count = 20)]
+#[divan::bench(args = OVER_WEUS, sample_count = 20)]
 fn published_trace(bencher: Bencher<'_, '_>, name: &str) {
     let Some(requests) = published() else { return };
     replay(bencher, name, &requests, WeuSizing::new(FlashSize::DataChunks(1024), CHUNK, WritePolicy::Through));
@@ -63,18 +63,18 @@ fn synthetic(bencher: Bencher<'_, '_>, name: &str, policy: WritePolicy) {
     replay(bencher, name, &requests(CHUNKS), WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, policy));
 }
 
-#[divan::bench(args = DESIGNS, sample_count = 10)]
+#[divan::bench(args = OVER_WEUS, sample_count = 10)]
 fn write_through(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Through);
 }
 
-#[divan::bench(args = DESIGNS, sample_count = 10)]
+#[divan::bench(args = OVER_WEUS, sample_count = 10)]
 fn write_back(bencher: Bencher<'_, '_>, name: &str) {
     synthetic(bencher, name, WritePolicy::Back);
 }
 
 /// Replays the same with far fewer addresses than chunks of room: all evicted chunks are dirty.
-#[divan::bench(args = DESIGNS, sample_count = 10)]
+#[divan::bench(args = OVER_WEUS, sample_count = 10)]
 fn write_back_with_few_addresses(bencher: Bencher<'_, '_>, name: &str) {
     const CHUNKS: u64 = 262_144;
     let sizing = WeuSizing::new(FlashSize::DataChunks(CHUNKS / 2), CHUNK, WritePolicy::Back);

@@ -1,7 +1,7 @@
 //! The name of a cache to replay, a design, its sizes, and its options; and the making of the
 //! cache.
 //!
-//! Role: [`DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is
+//! Role: [`REPLAY_DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is
 //! a user's request, and [`Setup::build`] makes its cache.
 //!
 //! A flash is divided as the engine divides it: see `setup/executed.rs` and `setup/weu.rs`. In the
@@ -33,7 +33,7 @@ use crate::{
     dirty::{Dirtying, TooDirty},
     host::Host,
 };
-pub use designs::DESIGNS;
+pub use designs::REPLAY_DESIGNS;
 use designs::names_of;
 pub use equal_blocks::with_equal_blocks;
 use larder_core::slotted::FlashSize;

@@ -15,7 +15,7 @@ use larder_sim::{
     lab::{LabListener, broadcast},
     measure::Meter,
     replay::Batches,
-    setup::{DESIGNS, FlashAmount, Options, ReplayDesign, Setup},
+    setup::{REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup},
     survey::survey,
 };
 use larder_trace::{
@@ -166,7 +166,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
         let (bytes, found) = peak(|| survey(chunks(records(blocks, 1), BLOCK as u32).unwrap()).unwrap());
         assert_eq!((found.requests, found.working_set_chunks), (2 * blocks, blocks));
         assert!(bytes <= most, "a survey of {blocks} blocks: {bytes} bytes");
-        for (design, flash_chunks) in DESIGNS.iter().flat_map(|design| [(design, 8192), (design, blocks)]) {
+        for (design, flash_chunks) in REPLAY_DESIGNS.iter().flat_map(|design| [(design, 8192), (design, blocks)]) {
             let (bytes, own) = replay(design, flash_chunks, records(blocks, 1));
             // The metadata slots of AustereCache are on flash, and are simulated in RAM: no other
             // design has any.
@@ -193,7 +193,7 @@ fn a_replay_takes_48_bytes_a_unique_block_at_most_beside_the_cache() {
         }
     }
     // Only contents that share addresses again and again take more.
-    let (blocks, austere) = (20_000, DESIGNS.iter().find(|design| design.name == AUSTERE).expect("is there"));
+    let (blocks, austere) = (20_000, REPLAY_DESIGNS.iter().find(|design| design.name == AUSTERE).expect("is there"));
     let (bytes, own) = replay(austere, 2 * blocks, restless(blocks));
     let each = (bytes - own) as f64 / blocks as f64;
     println!("austere, full lists: {each:.1} bytes for each of {blocks} blocks and contents");

@@ -18,7 +18,7 @@ use crate::{
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 pub use complaints::Missing;
 use larder_device::throttled::Profile;
-use larder_engine::{Compression, WriteMode, designs::DESIGNS};
+use larder_engine::{Compression, WriteMode, designs::ENGINE_DESIGNS};
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
@@ -148,7 +148,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "MODE", default_value = "write-back")]
     pub mode: ModeArg,
     /// The design that decides which data is cached
-    #[arg(long, value_name = "NAME", default_value = DESIGNS[0].name, value_parser = design())]
+    #[arg(long, value_name = "NAME", default_value = ENGINE_DESIGNS[0].name, value_parser = design())]
     pub design: DesignId,
     /// Compression of stored chunks [default: lz4]. It is off if the design has slots of one chunk
     /// or, as austere with chunks of 4K, could save nothing

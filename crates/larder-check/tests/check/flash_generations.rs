@@ -38,7 +38,7 @@ const FLASH_BYTES: u64 = 8 << 20;
 const ORIGIN_BYTES: u64 = 2 << 20;
 
 /// The designs that are kept, one of each kind of store.
-const DESIGNS: [(&str, DesignId); 3] =
+const OF_STORES: [(&str, DesignId); 3] =
     [("nitro", DesignId::Nitro), ("d-arc", DesignId::DArc), ("austere", DesignId::Austere)];
 
 /// The offsets in a superblock of its checksum, its feature words, and the field of a later
@@ -264,7 +264,7 @@ fn kept(generation: u32) -> Vec<Kept> {
     let mut files = Vec::new();
     for (state, ending, _) in STATES.into_iter().filter(|&(_, _, since)| since <= generation) {
         let of_each = matches!(state, FlashState::Orderly | FlashState::Crashed);
-        for (name, design) in DESIGNS.into_iter().take(if of_each { DESIGNS.len() } else { 1 }) {
+        for (name, design) in OF_STORES.into_iter().take(if of_each { OF_STORES.len() } else { 1 }) {
             files.push(Kept { path: folder.join(format!("{name}.{ending}.zst")), design, state });
         }
     }
@@ -492,6 +492,6 @@ fn each_kind_of_store_is_kept() {
         let is_kept = |&(_, design): &(&str, DesignId)| {
             larder_engine::designs::find(design).is_ok_and(|design| design.kind() == kind)
         };
-        assert_eq!(DESIGNS.iter().filter(|it| is_kept(it)).count(), 1, "{kind:?}");
+        assert_eq!(OF_STORES.iter().filter(|it| is_kept(it)).count(), 1, "{kind:?}");
     }
 }

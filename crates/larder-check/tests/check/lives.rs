@@ -5,7 +5,7 @@
 use crate::common::*;
 use larder_check::verify::verify;
 use larder_device::{IoBuf, WriteFlags, rng::Rng};
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_format::WriteMode;
 use std::pin::Pin;
 
@@ -21,7 +21,7 @@ fn at(lba: u64) -> u64 {
 /// requests, or while recovered slots still wait to be put in order.
 #[test]
 fn what_a_life_leaves_is_found_sound() {
-    for (design, mode) in DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {
+    for (design, mode) in ENGINE_DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {
         each_seed(2, |seed| {
             let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
             setup.tuning.prefetch_bytes_max = 0;

@@ -41,7 +41,7 @@ const LATER_MAX: usize = 9;
 /// Name, records in a slot, content sharing, and a constructor of an empty cache.
 type Made = (&'static str, u32, bool, fn(DesignConfig) -> Box<dyn Design>);
 
-const DESIGNS: [Made; 7] = [
+const MADE: [Made; 7] = [
     ("nitro", WEU_RECORDS, true, |config| Box::new(Nitro::new(config))),
     ("cd-arc", WEU_RECORDS, true, |config| Box::new(CdArc::new(config))),
     ("d-lru", 1, true, |config| placed(config, |size| Box::new(DLru::for_flash(size, CHUNK).expect("it fits")))),
@@ -416,7 +416,7 @@ impl World {
 
 #[test]
 fn looks_change_nothing_and_hits_may_be_told_of_later() {
-    for made in &DESIGNS {
+    for made in &MADE {
         let told = std::cell::Cell::new([0; 2]);
         for_seeds(0..120, |seed| {
             let [plainly, looking, later] =
@@ -457,7 +457,7 @@ fn run_of(seed: u64, made: &Made) -> (World, Lba, u64) {
 
 #[test]
 fn a_run_is_unmapped_as_its_addresses_are_one_by_one() {
-    for made in &DESIGNS {
+    for made in &MADE {
         let forgotten = std::cell::Cell::new(0);
         for_seeds(0..60, |seed| {
             let ((mut whole, first, count), (mut single, ..)) = (run_of(seed, made), run_of(seed, made));
@@ -493,7 +493,7 @@ fn a_run_is_unmapped_as_its_addresses_are_one_by_one() {
 #[test]
 fn a_run_of_any_length_costs_what_is_mapped_in_it() {
     const LONG: u64 = 1 << 50;
-    for made in &DESIGNS {
+    for made in &MADE {
         for_seeds(0..10, |seed| {
             let mut untouched = World::new(seed, Manner::Plainly, made);
             for leaving in [Leaving::Clean, Leaving::All] {

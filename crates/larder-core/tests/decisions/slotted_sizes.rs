@@ -10,7 +10,7 @@ use larder_core::{
 
 type ForFlash = fn(FlashSize, u32) -> Result<Sizes, SizeError>;
 
-const DESIGNS: [(&str, ForFlash); 4] = [
+const SIZED: [(&str, ForFlash); 4] = [
     ("lru", |flash, chunk_bytes| Lru::for_flash(flash, chunk_bytes).map(|design| design.sizes())),
     ("arc", |flash, chunk_bytes| Arc::for_flash(flash, chunk_bytes).map(|design| design.sizes())),
     ("d-lru", |flash, chunk_bytes| DLru::for_flash(flash, chunk_bytes).map(|design| design.sizes())),
@@ -19,7 +19,7 @@ const DESIGNS: [(&str, ForFlash); 4] = [
 
 #[test]
 fn data_and_metadata_share_the_flash() {
-    for (name, for_flash) in DESIGNS {
+    for (name, for_flash) in SIZED {
         for chunk_bytes in [512, 4096, 32 << 10, 128 << 10] {
             for flash_bytes in [1 << 20, 11_000_000_000, 123_456_789] {
                 let sizes = for_flash(FlashSize::Bytes(flash_bytes), chunk_bytes).unwrap();
@@ -55,7 +55,7 @@ fn the_minimum_and_two_percent() {
 
 #[test]
 fn a_cache_too_small_is_refused_with_the_least_that_works() {
-    for (name, for_flash) in DESIGNS {
+    for (name, for_flash) in SIZED {
         for chunk_bytes in [512, 4096, 128 << 10] {
             let error = for_flash(FlashSize::Bytes(0), chunk_bytes).unwrap_err();
             let SizeErrorKind::FlashBytes { given: 0, least } = error.kind else { panic!("{error}") };

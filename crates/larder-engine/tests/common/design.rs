@@ -5,7 +5,7 @@
 use larder_device::rng::mix64;
 use larder_engine::{
     CreateOptions,
-    designs::{self, DESIGNS},
+    designs::{self, ENGINE_DESIGNS},
 };
 use larder_format::{DesignId, StoreKind};
 
@@ -24,7 +24,7 @@ pub fn chosen() -> DesignId {
 /// Returns the named design, or one that the seed draws: half of the time the default one.
 pub fn drawn(seed: u64) -> DesignId {
     let drawn = mix64(seed ^ 0x6465_7369_676e) as usize;
-    wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { DESIGNS[drawn / 2 % DESIGNS.len()].id })
+    wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { ENGINE_DESIGNS[drawn / 2 % ENGINE_DESIGNS.len()].id })
 }
 
 /// Returns the options, adapted to the requirements of their design.
@@ -65,7 +65,7 @@ pub fn compresses(design: DesignId) -> bool {
 
 /// Returns the named design, or all of them.
 pub fn all() -> Vec<DesignId> {
-    wanted().map_or_else(|| DESIGNS.iter().map(|design| design.id).collect(), |design| vec![design])
+    wanted().map_or_else(|| ENGINE_DESIGNS.iter().map(|design| design.id).collect(), |design| vec![design])
 }
 
 /// Its name.

@@ -5,7 +5,7 @@
 use crate::common::*;
 use larder_core::decisions::{Answer, Event as Decided};
 use larder_device::{IoOp, rng::Rng, sim::Schedule};
-use larder_engine::{Tuning, WriteMode, decision_log::DecisionLog, designs::DESIGNS, recover::recover};
+use larder_engine::{Tuning, WriteMode, decision_log::DecisionLog, designs::ENGINE_DESIGNS, recover::recover};
 use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
@@ -499,7 +499,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
     const SAME: u64 = 8801;
     const OTHERS: u64 = 8000;
     let at = |lba: u64| lba * SMALL as u64;
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         for mode in [WriteMode::Back, WriteMode::Through] {
             let mut setup = Setup { flash_bytes: 32 * MIB, origin_bytes: 256 * MIB, ..Setup::default() };
             setup.schedule = Schedule::Timed;
@@ -546,7 +546,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
 /// that content again.
 #[test]
 fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         each_seed(2, |seed| {
             // Small enough that all of it goes before a checkpoint comes.
             let flash_bytes = if design::fills_weus(design.id) { 6 * MIB } else { MIB };
@@ -583,7 +583,7 @@ fn what_an_evicted_chunk_once_held_is_not_taken_for_what_it_holds() {
 /// The flash bounds the cached amount of content that neither repeats nor shrinks, in each design.
 #[test]
 fn no_more_is_said_to_be_cached_than_fits() {
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         let world = small(1, design.id);
         for lba in 0..2048 {
             touch(&world, lba);

@@ -69,7 +69,7 @@ fn indices_of_buckets_have_half_of_their_budget() {
 
 #[test]
 fn the_indices_stay_within_their_budget() {
-    for design in designs::DESIGNS {
+    for design in designs::ENGINE_DESIGNS {
         stay_within_the_budget(design);
     }
 }
@@ -125,7 +125,7 @@ fn stay_within_the_budget(design: &EngineDesign) {
 /// No request is turned away.
 #[test]
 fn fragments_and_trimmed_runs_stay_within_their_budget() {
-    for design in designs::DESIGNS {
+    for design in designs::ENGINE_DESIGNS {
         let runtime = SimRuntime::timed(1);
         // A flash that itself would hold many more.
         let flash = SimDevice::new(&runtime, "flash", 512 << 20, 512);
@@ -178,7 +178,7 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
 /// The design decides their number. None of them is turned away for want of a mapping.
 #[test]
 fn a_budget_has_room_for_all_addresses_of_the_slots_that_it_leaves() {
-    for design in designs::DESIGNS.iter().filter(|design| design.kind() == StoreKind::Slots && design.can_share()) {
+    for design in designs::ENGINE_DESIGNS.iter().filter(|design| design.kind() == StoreKind::Slots && design.can_share()) {
         let runtime = SimRuntime::timed(1);
         let flash = SimDevice::new(&runtime, "flash", 128 << 20, 512);
         let origin = SimDevice::new(&runtime, "origin", CHUNKS * CHUNK as u64, 512);
@@ -232,7 +232,7 @@ fn a_generous_budget_leaves_the_flash_as_it_is() {
         design.fit(&mut options);
         plan(64 << 20, 4096, 256 << 20, &options).expect("it fits").layout
     };
-    for design in designs::DESIGNS {
+    for design in designs::ENGINE_DESIGNS {
         let without = layout(design, 0);
         for budget in [64u64, 256, 1024, 1 << 20].map(|mebibytes| mebibytes << 20) {
             assert_eq!(layout(design, budget), without, "{} with {budget} bytes", design.name);

@@ -13,7 +13,7 @@ use larder::{
 };
 use larder_sim::{
     report::{Row, table::table},
-    setup::{DESIGNS, FlashAmount, Options, Setup, with_equal_blocks},
+    setup::{REPLAY_DESIGNS, FlashAmount, Options, Setup, with_equal_blocks},
     survey::Survey,
 };
 
@@ -46,7 +46,7 @@ pub fn run(args: &CompareArgs) -> Outcome {
 /// Returns the named designs, or all.
 pub fn designs(named: &[DesignSpec]) -> Vec<DesignSpec> {
     match named.is_empty() {
-        true => DESIGNS.iter().map(|design| DesignSpec { design, changes: Vec::new() }).collect(),
+        true => REPLAY_DESIGNS.iter().map(|design| DesignSpec { design, changes: Vec::new() }).collect(),
         false => named.to_vec(),
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::common::lab;
 use crate::support::{MIB, Scratch, Volume, ends, larder, run};
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_format::StoreKind;
 use serde_json::Value;
 use std::{
@@ -74,8 +74,8 @@ fn refused(out: &Output, code: i32, words: &[&str]) {
 /// In each design and mode, each read is right, and all of the trace is there.
 #[test]
 fn caches_of_each_design_give_back_what_was_written() {
-    let in_write_back = DESIGNS.iter().map(|design| (design, "write-back"));
-    let in_write_through = DESIGNS.iter().take(1).map(|design| (design, "write-through"));
+    let in_write_back = ENGINE_DESIGNS.iter().map(|design| (design, "write-back"));
+    let in_write_through = ENGINE_DESIGNS.iter().take(1).map(|design| (design, "write-through"));
     for (design, mode) in in_write_back.chain(in_write_through) {
         let (name, is_in_weus) = (design.name, design.kind() == StoreKind::Weus);
         let scratch = Scratch::new(&format!("bench-{name}-{mode}"));

@@ -17,7 +17,7 @@ use larder_sim::{
 /// A design: the paper's name, ours, and the fate of its orphans.
 type Named = (&'static str, &'static str, Orphans);
 
-const DESIGNS: [Named; 4] = [
+const OF_PAPER: [Named; 4] = [
     ("LRU", "lru", Orphans::Forget),
     ("ARC", "arc", Orphans::Forget),
     ("D-LRU", "d-lru", Orphans::Forget),
@@ -25,7 +25,7 @@ const DESIGNS: [Named; 4] = [
 ];
 /// The same, and Algorithm 1 to the letter, which has no overwrites.
 const AND_KEEPING: [Named; 5] = {
-    let [lru, arc, d_lru, d_arc] = DESIGNS;
+    let [lru, arc, d_lru, d_arc] = OF_PAPER;
     [lru, arc, d_lru, d_arc, ("D-LRU, orphans kept", "d-lru", Orphans::Keep)]
 };
 /// Cache sizes in percent of the working set (§5.2).
@@ -187,7 +187,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
 
 /// Figure 6.
 pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
-    let all = each(lab, &DESIGNS, WRITES)?;
+    let all = each(lab, &OF_PAPER, WRITES)?;
     let mut comparisons = Vec::new();
     for (trace, published) in [("WebVM", 54.0), ("Homes", 33.0), ("Mail", 89.0)] {
         let pairs = [("D-LRU", "LRU", published), ("D-ARC", "LRU", published)];
@@ -211,7 +211,7 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut all = Vec::new();
     let mut comparisons = Vec::new();
     for at in 0..lab.workload_count() {
-        let tables = tables(lab, at, &DESIGNS, &HADOOP_PERCENTS, &[READ_MISSES, WRITE_MISSES, MISSES, WRITES])?;
+        let tables = tables(lab, at, &OF_PAPER, &HADOOP_PERCENTS, &[READ_MISSES, WRITE_MISSES, MISSES, WRITES])?;
         if let [_, _, misses, writes] = tables.as_slice() {
             for (table, what, published) in [(misses, "misses", 11.0), (writes, "writes to flash", 81.0)] {
                 for design in ["D-LRU", "D-ARC"] {

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{Comparison, Heading, Lab, PaperReport, Span, Table, request::PaperRequest};
 use larder_device::throttled::Profile;
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_sim::report::plot::Scale;
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     };
     let mut names = vec!["no cache"];
     let mut cases: Vec<LiveCase> = vec![(plan.clone(), load.clone())];
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         names.push(design.name);
         let volume = Volume::Cached(CacheOf::named(design.name, CHUNK_BYTES, CACHE_BYTES)?);
         cases.push((Plan { volume, ..plan.clone() }, load.clone()));

@@ -469,7 +469,7 @@ mod tests {
     use super::super::rig::{CacheOf, Volume};
     use super::*;
     use larder_device::throttled::Profile;
-    use larder_engine::designs::DESIGNS;
+    use larder_engine::designs::ENGINE_DESIGNS;
     use larder_trace::generate::{ZipfConfig, ZipfTrace};
 
     const CHUNK: u32 = 4096;
@@ -514,7 +514,7 @@ mod tests {
         let requests = trace(1200);
         let disk = figures(Volume::Disk, &requests);
         assert_eq!(disk.hit_percent(), None);
-        for design in DESIGNS {
+        for design in ENGINE_DESIGNS {
             let cache = CacheOf::named(design.name, CHUNK, 4 << 20).expect("a cache");
             let cached = figures(Volume::Cached(cache), &requests);
             let (verified, reads) = (cached.verified, cached.reads.requests + cached.writes.requests);

@@ -40,9 +40,9 @@ const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
 const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
-/// All designs, baselines first.
+/// All designs of [`larder_core::DESIGNS`], baselines first.
 #[rustfmt::skip]
-pub static DESIGNS: &[ReplayDesign] = &[
+pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
     of_slots(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
     of_slots(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP_PAPER, equal_slots::d_lru),
@@ -80,7 +80,7 @@ impl ReplayDesign {
     /// # Errors
     /// A sentence with all names.
     pub fn named(name: &str) -> Result<&'static ReplayDesign, String> {
-        DESIGNS
+        REPLAY_DESIGNS
             .iter()
             .find(|design| design.name == name)
             .ok_or_else(|| format!("there is no design {name:?}; there are {}", names_of(|_| true)))
@@ -89,6 +89,6 @@ impl ReplayDesign {
 
 /// Returns the names of the designs that satisfy `is_one`.
 pub(super) fn names_of(is_one: impl Fn(&ReplayDesign) -> bool) -> String {
-    let names: Vec<&str> = DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
+    let names: Vec<&str> = REPLAY_DESIGNS.iter().filter(|design| is_one(design)).map(|design| design.name).collect();
     names.join(", ")
 }

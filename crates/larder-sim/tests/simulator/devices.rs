@@ -10,7 +10,7 @@ use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{CacheRequest, Content, WritePolicy},
     devices::{Device, DeviceAction, Requests, Waits},
-    setup::{Accounting, DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
+    setup::{Accounting, REPLAY_DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
     tally::Tally,
     traffic::Traffic,
 };
@@ -32,7 +32,7 @@ fn content(number: u64) -> Content {
 /// Returns each design with its default options, and without its optional parts.
 fn setups(policy: WritePolicy, flash: FlashAmount) -> Vec<Setup> {
     let mut all = Vec::new();
-    for design in DESIGNS {
+    for design in REPLAY_DESIGNS {
         let bare = Setup { design, chunk_bytes: CHUNK, flash, policy, options: Options::default() };
         all.push(bare);
         if design.takes(OptionId::Accounting, Accounting::Engine) {
@@ -210,7 +210,7 @@ fn caches_ask_for_the_bytes_that_they_count() {
 /// Returns a cache of uncompressed chunks of contents of their own, in write-back.
 fn weus() -> Setup {
     let raw = Options { compress: Some(false), dedup: Some(false), ..Options::default() };
-    let design = DESIGNS.iter().find(|design| design.name == "nitro").expect("a design");
+    let design = REPLAY_DESIGNS.iter().find(|design| design.name == "nitro").expect("a design");
     let flash = FlashAmount::Bytes(16 << 20);
     Setup { design, chunk_bytes: CHUNK, flash, policy: WritePolicy::Back, options: raw }
 }

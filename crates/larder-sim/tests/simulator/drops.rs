@@ -12,7 +12,7 @@ use larder_sim::{
     lab::LabListener,
     measure::Meter,
     origin::{OriginModel, profile::OriginProfile},
-    setup::{Accounting, Built, DESIGNS, FlashAmount, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Accounting, Built, REPLAY_DESIGNS, FlashAmount, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
     whole::{ClientRequest, ReplayPace, Whole},
 };
@@ -78,7 +78,7 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
 #[test]
 fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
     let requests = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB);
-    for (design, layer) in DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
+    for (design, layer) in REPLAY_DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
         for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
             let setup = Setup { policy, ..setup(design, "caftl", layer, 8192, 16 * MIB) };
             let label = format!("{} on {layer} in {}", design.name, policy.name());
@@ -120,7 +120,7 @@ fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
 fn where_nothing_gets_dirty_few_blocks_do() {
     let requests = clients(&mut Rng::new(5), 300, 4, 8192, 8 * MIB);
     let of = |policy| {
-        let mut setup = Setup { policy, ..setup(&DESIGNS[0], "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
+        let mut setup = Setup { policy, ..setup(&REPLAY_DESIGNS[0], "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
         let numbers = [("pages_per_block", 4.0), ("over_provisioning_percent", 0.0)];
         setup.options.drive = setup.options.drive.map(|drive| drive.with_all(&numbers).expect("numbers"));
         // So few blocks have no room for the engine's log.
@@ -139,7 +139,7 @@ fn with_a_clock_a_request_of_many_chunks_finds_room() {
         let mut rng = Rng::new(seed);
         let requests = clients(&mut rng, 500, 160, 8192, 64 * MIB);
         let pace = if seed % 2 == 0 { ReplayPace::Full(8) } else { ReplayPace::Own };
-        for (design, layer) in DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
+        for (design, layer) in REPLAY_DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
             for profile in ["caftl", "tlc-nvme"] {
                 let setup = setup(design, profile, layer, 8192, 16 * MIB);
                 let label = format!("{} on {layer} of {profile}", design.name);
@@ -170,7 +170,7 @@ fn blocks_smaller_than_a_chunk_find_room_or_are_refused() {
         let mut rng = Rng::new(seed);
         let flash = 2 * MIB + rng.below(40 * MIB);
         let chunk_bytes = [16 << 10, 64 << 10, 128 << 10][rng.below(3) as usize];
-        let design = &DESIGNS[rng.below(DESIGNS.len() as u64) as usize];
+        let design = &REPLAY_DESIGNS[rng.below(REPLAY_DESIGNS.len() as u64) as usize];
         let layer = LAYERS[rng.below(3) as usize];
         let mut setup = setup(design, "caftl", layer, chunk_bytes, flash);
         let pages = [1, 2, 4, 8, 64][rng.below(5) as usize];

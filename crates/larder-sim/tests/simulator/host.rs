@@ -13,7 +13,7 @@ use larder_sim::{
     lab::LabListener,
     measure::{DriveMeasures, Measures, Meter},
     report::drive::figures,
-    setup::{Accounting, DESIGNS, FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Accounting, REPLAY_DESIGNS, FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
 };
 use larder_ssd::{
@@ -71,7 +71,7 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
     for_seeds(0..2, |seed| {
         let mut rng = Rng::new(seed);
         let requests = workload(&mut rng, 12_000);
-        for design in DESIGNS {
+        for design in REPLAY_DESIGNS {
             for name in ["flashtier", "flashtier-merge", "flashtier-lru"] {
                 for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
                     let ftl = FtlKind::named(name).expect("a layer");
@@ -165,7 +165,7 @@ fn every_design_lies_on_every_layer() {
     for_seeds(0..2, |seed| {
         let mut rng = Rng::new(seed);
         let requests = workload(&mut rng, 12_000);
-        for design in DESIGNS {
+        for design in REPLAY_DESIGNS {
             let bare = setup(design.name, Options::default());
             for ftl in FTLS {
                 let options = Options { drive: drive("caftl", ftl), ..bare.options };

@@ -8,7 +8,7 @@ use larder_sim::{
     lab::{BoundListener, Collected, LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    setup::{DESIGNS, FlashAmount, Options, Setup},
+    setup::{REPLAY_DESIGNS, FlashAmount, Options, Setup},
 };
 use larder_trace::{
     ChunkRequest, ContentId, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent,
@@ -47,7 +47,7 @@ fn check(requests: &[ChunkRequest], chunk_bytes: u32, flash_bytes: u64, warmup: 
     let mut names = Vec::new();
     let mut meters = Vec::new();
     for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
-        for design in DESIGNS {
+        for design in REPLAY_DESIGNS {
             let flash = FlashAmount::Bytes(flash_bytes);
             // WEUs that are small enough to be evicted.
             let asked = Options { weu_bytes: Some(512 << 10), ..Options::default() };
@@ -83,7 +83,7 @@ fn what_is_left_of_a_chunk_is_not_what_it_was() {
     records.push(Record::new(2, Op::Trim, 5 * 4096, 4096));
     records.push(block(3, Op::Read, 9, 10));
     let measured = check(&requests(&records, CHUNK_BYTES, Unknown::Unique), CHUNK_BYTES, 64 << 20, 0);
-    assert_eq!(measured.len(), 3 * DESIGNS.len());
+    assert_eq!(measured.len(), 3 * REPLAY_DESIGNS.len());
     for (name, measures) in &measured {
         let tally = measures.tally;
         assert_eq!((tally.writes, tally.trims, tally.reads, tally.read_hits), (1, 1, 1, 0), "{name}");

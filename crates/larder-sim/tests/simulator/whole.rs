@@ -13,7 +13,7 @@ use larder_sim::{
         OriginModel,
         profile::{NetworkFigures, OriginFigures as Medium, OriginProfile},
     },
-    setup::{Built, DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Built, REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
     whole::{ClientRequest, ReplayPace, Whole, drive::fitted, figures::TimedFigures, uncached::Uncached},
 };
@@ -246,7 +246,7 @@ fn workload(rng: &mut Rng, count: u64) -> Vec<ClientRequest> {
 
 #[test]
 fn each_design_has_the_hits_of_a_replay_and_answers_each_once() {
-    for design in DESIGNS {
+    for design in REPLAY_DESIGNS {
         for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
             for_seeds(0..2, |seed| {
                 let mut rng = Rng::new(seed);
@@ -446,7 +446,7 @@ fn a_small_drive_is_as_parallel_as_its_profile() {
 /// Bytes at the origin are those that the cache counts, if nothing is parity.
 #[test]
 fn the_origins_work_is_what_the_cache_counted() {
-    for design in DESIGNS {
+    for design in REPLAY_DESIGNS {
         let mut whole = whole(cache_of(design, WritePolicy::Back, 1500), network());
         run(&mut whole, workload(&mut Rng::new(11), 3000), ReplayPace::Full(8), 0);
         let (work, traffic) = (whole.origin().work(), whole.cache().traffic());

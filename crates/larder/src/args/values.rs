@@ -12,7 +12,7 @@ use clap::{
 use larder_device::throttled::Profile;
 use larder_engine::{
     config::{OriginChanged, TrimPolicy},
-    designs::{self, DESIGNS, EngineDesign},
+    designs::{self, ENGINE_DESIGNS, EngineDesign},
     recover::RAM_BUDGET_BYTES_MIN,
 };
 use larder_format::DesignId;
@@ -136,6 +136,6 @@ pub fn no_design(_: &str) -> Result<Infallible, String> {
 /// Parses the name of a design that the engine runs.
 pub(super) fn design() -> impl TypedValueParser<Value = DesignId> {
     let name = |design: &EngineDesign| PossibleValue::new(design.name).help(design.about);
-    PossibleValuesParser::new(DESIGNS.iter().map(name))
-        .map(|name| designs::named(&name).map_or(DESIGNS[0].id, |design| design.id))
+    PossibleValuesParser::new(ENGINE_DESIGNS.iter().map(name))
+        .map(|name| designs::named(&name).map_or(ENGINE_DESIGNS[0].id, |design| design.id))
 }

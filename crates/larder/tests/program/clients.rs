@@ -5,7 +5,7 @@
 
 use std::fs;
 
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_format::StoreKind;
 
 use crate::support::image::{disk, noise};
@@ -236,7 +236,7 @@ fn fio_verifies_checksums_in_four_jobs() {
         [("write-back", "4k-64k"), ("write-back", "512-24k"), ("write-through", "512-64k"), ("write-around", "4k-64k")];
     let cases = cases.map(|(mode, sizes)| vec!["--mode", mode, "--weu", "512K", sizes]);
     // On a flash that is full soon, also if it has no WEUs to leave half empty.
-    let designs = DESIGNS.iter().map(|design| match design.kind() {
+    let designs = ENGINE_DESIGNS.iter().map(|design| match design.kind() {
         StoreKind::Weus => vec!["--design", design.name, "--weu", "512K", "512-24k"],
         StoreKind::Slots | StoreKind::Buckets => vec!["--design", design.name, "512-24k"],
     });

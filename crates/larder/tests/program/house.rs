@@ -14,7 +14,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_format::{DesignId, layout::StoreKind};
 
 /// A file may have this many lines before its tests; most have far fewer.
@@ -484,7 +484,7 @@ fn the_long_suites_take_every_design() {
         line.expect("a list of designs").split(' ').map(str::to_owned).collect()
     };
     let of_store = |is_of_weus: bool| -> Vec<&str> {
-        let wanted = DESIGNS.iter().filter(|design| (design.kind() == StoreKind::Weus) == is_of_weus);
+        let wanted = ENGINE_DESIGNS.iter().filter(|design| (design.kind() == StoreKind::Weus) == is_of_weus);
         wanted.map(|design| design.name).collect()
     };
     assert_eq!(listed("DESIGNS"), of_store(true), "the designs over WEUs");

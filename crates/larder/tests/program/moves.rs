@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::support::image::noise;
 use crate::support::wire::Wire;
 use crate::support::{Loop, MIB, Scratch, Server, Volume, ends, have_mounts, have_tools, larder, run, stands_in};
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 
 /// No multiple of the coarser sectors: a device of these lacks the last bytes.
 const FLASH_BYTES: u64 = 16 * MIB + 1536;
@@ -115,7 +115,7 @@ impl Moving {
 
 /// Moves a cache of each design to coarser sectors after `end`, and back to finer ones.
 fn moves_after(name: &str, end: fn(Server)) {
-    for (design, seed) in DESIGNS.iter().zip(1..) {
+    for (design, seed) in ENGINE_DESIGNS.iter().zip(1..) {
         let Some(mut moving) = Moving::new(name, design.name) else { return };
         end(moving.serve(seed));
         moving.move_to(4096);

@@ -769,7 +769,7 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
 #[test]
 fn contract_a_crowd_of_rewrites_leaves_the_log_room() {
     const REWRITES: usize = 8000;
-    for design in designs::DESIGNS {
+    for design in designs::ENGINE_DESIGNS {
         let rt = patient(1);
         let mut shape = shape(WriteMode::Through);
         shape.design = design.id;

@@ -7,7 +7,7 @@ use super::gate::*;
 use crate::world::{self, Shape, World, read, write};
 use larder_core::types::SECTOR_BYTES;
 use larder_device::{IoOp, Runtime};
-use larder_engine::{WriteMode, designs::DESIGNS};
+use larder_engine::{WriteMode, designs::ENGINE_DESIGNS};
 use larder_format::{DesignId, StoreKind};
 use std::{sync::atomic::Ordering::*, time::Duration};
 
@@ -77,7 +77,7 @@ fn comes_back_dirty(design: DesignId, kind: StoreKind, first: &[u32], second: &[
 
 #[test]
 fn contract_a_clean_record_is_not_logged_over_a_dirty_mapping_to_it() {
-    for design in DESIGNS {
+    for design in ENGINE_DESIGNS {
         comes_back_dirty(design.id, design.kind(), &stamps(1001, CHUNK), &stamps(2001, CHUNK));
     }
 }

@@ -24,7 +24,7 @@ use larder_device::{
     rng::{Rng, mix64},
     sim::{Frozen, SimRuntime},
 };
-use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::DESIGNS};
+use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::ENGINE_DESIGNS};
 use larder_format::DesignId;
 use std::{
     cell::{Cell, RefCell},
@@ -68,7 +68,7 @@ pub fn seeds() -> Vec<u64> {
 /// Returns the runs: each design with a seed, the default one, or the named one, with all.
 fn runs() -> Vec<(DesignId, u64)> {
     let chosen = design::chosen();
-    let others = DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
+    let others = ENGINE_DESIGNS.iter().map(|design| design.id).filter(|&id| design::wanted().is_none() && id != chosen);
     let one_each = others.zip(seeds().into_iter().cycle());
     seeds().into_iter().map(|seed| (chosen, seed)).chain(one_each).collect()
 }

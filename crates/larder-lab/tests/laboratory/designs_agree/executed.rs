@@ -273,7 +273,7 @@ fn compare(design: &'static str, seed: u64, mode: WriteMode, policy: WritePolicy
 
 #[test]
 fn the_simulator_executes_each_design_as_the_engine() {
-    for design in designs::DESIGNS {
+    for design in designs::ENGINE_DESIGNS {
         for (mode, policy) in MODES {
             compare(design.name, 1, mode, policy);
         }

@@ -5,7 +5,7 @@
 use super::super::{load::request, rig::CacheOf};
 use crate::request::PaperRequest;
 use larder_device::throttled::Profile;
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 use larder_trace::generate::{ZipfConfig, ZipfTrace};
 
 pub(super) const CHUNK_BYTES: u32 = 32 << 10;
@@ -46,7 +46,7 @@ pub(super) fn variants() -> Vec<LiveScheme> {
         ("CD-ARC-DC", "cd-arc", true),
         ("AC-DC", "austere", true),
     ];
-    let others = DESIGNS.iter().map(|design| (design.name, design.name, true));
+    let others = ENGINE_DESIGNS.iter().map(|design| (design.name, design.name, true));
     let others = others.filter(|(_, name, _)| known.iter().all(|(_, design, _)| design != name));
     known.into_iter().chain(others).map(|(name, design, compress)| LiveScheme { name, design, compress }).collect()
 }

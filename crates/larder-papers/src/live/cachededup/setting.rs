@@ -4,7 +4,7 @@
 
 use super::super::rig::CacheOf;
 use larder_device::throttled::Profile;
-use larder_engine::designs::DESIGNS;
+use larder_engine::designs::ENGINE_DESIGNS;
 
 pub(super) const CHUNK_BYTES: u32 = 4096;
 
@@ -23,7 +23,7 @@ pub(super) fn designs() -> Vec<(&'static str, &'static str)> {
         ("CD-ARC", "cd-arc"),
         ("Nitro", "nitro"),
     ];
-    let others = DESIGNS.iter().filter(|design| known.iter().all(|(_, name)| *name != design.name));
+    let others = ENGINE_DESIGNS.iter().filter(|design| known.iter().all(|(_, name)| *name != design.name));
     known.into_iter().chain(others.map(|design| (design.name, design.name))).collect()
 }
 

@@ -15,7 +15,7 @@ const BYTES_MAX: &[(&str, usize)] =
 /// Longest page of a design, in bytes.
 const DESIGN_BYTES_MAX: usize = 5 << 10;
 /// The folder of these pages, one for each design or group of designs.
-const DESIGNS: &str = "docs/designs/";
+const PAGES: &str = "docs/designs/";
 /// The place of a file or function that a page names without its crate.
 const ENGINE: &str = "crates/larder-engine/src/";
 
@@ -31,7 +31,7 @@ fn paths() -> Vec<String> {
 
 /// Returns the pages on designs.
 fn design_pages() -> Vec<String> {
-    paths().into_iter().filter(|path| path.starts_with(DESIGNS) && path.ends_with(".md")).collect()
+    paths().into_iter().filter(|path| path.starts_with(PAGES) && path.ends_with(".md")).collect()
 }
 
 /// Returns the pages that name files and functions.

@@ -22,7 +22,7 @@ use larder_device::driver::block_on;
 use larder_device::nbd::NbdDevice;
 use larder_device::rng::Rng;
 use larder_device::{BlockDevice, IoBuf};
-use larder_engine::designs::{DESIGNS, EngineDesign};
+use larder_engine::designs::{ENGINE_DESIGNS, EngineDesign};
 use larder_format::StoreKind;
 
 use crate::kills::load::{CLIENTS, Load};
@@ -210,7 +210,7 @@ fn what_was_flushed_survives_a_power_loss_of_real_files() {
     }
     let wanted = std::env::var("LARDER_DESIGN").ok();
     let designs: Vec<_> =
-        DESIGNS.iter().filter(|design| wanted.as_ref().is_none_or(|name| *name == design.name)).collect();
+        ENGINE_DESIGNS.iter().filter(|design| wanted.as_ref().is_none_or(|name| *name == design.name)).collect();
     let rounds = number("LARDER_POWER_ROUNDS");
     let settings = settings(rounds.is_some(), &designs);
     lives_through_power_losses(&settings, rounds.unwrap_or(1), number("LARDER_SEED").unwrap_or(505));
