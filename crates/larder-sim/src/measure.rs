@@ -136,11 +136,6 @@ impl Measures {
         self.traffic.flash_data_bytes_written + self.traffic.flash_metadata_bytes_written
     }
 
-    /// Returns the data and metadata read from flash, in bytes.
-    pub fn flash_total_bytes_read(&self) -> u64 {
-        self.traffic.flash_data_bytes_read + self.traffic.flash_metadata_bytes_read
-    }
-
     /// Returns the bytes of index for each address that would hit; 0 if there is none.
     pub fn index_ram_bytes_per_mapped_chunk(&self) -> f64 {
         ratio(self.figures.index_ram_bytes, self.figures.mapped_chunks)
@@ -331,7 +326,8 @@ mod tests {
         assert_eq!(measures.dedup_ratio(), 7.0 / 3.0);
         assert_eq!(measures.compression_ratio(), 1.0);
         assert_eq!(measures.write_reduction_ratio(), 1.0 - 3.0 / 8.0);
-        assert_eq!(measures.flash_total_bytes_read(), 4096);
+        let traffic = &measures.traffic;
+        assert_eq!(traffic.flash_data_bytes_read + traffic.flash_metadata_bytes_read, 4096);
         assert_eq!((measures.tally.write_hits, measures.tally.read_hits), (1, 1));
         let per_chunk = measures.index_ram_bytes_per_mapped_chunk();
         assert_eq!(per_chunk, measures.figures.index_ram_bytes as f64 / 7.0);

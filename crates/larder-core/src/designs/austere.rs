@@ -478,11 +478,6 @@ impl AustereRam {
     }
 }
 
-/// Returns the bytes of flash for the metadata slots of `slots` slots.
-pub fn metadata_region_bytes(slots: usize) -> u64 {
-    slots as u64 * u64::from(METADATA_SLOT_BYTES)
-}
-
 /// Scales `count` of `looked` up to `all`.
 fn scaled(count: u64, all: u64, looked: u64) -> u64 {
     (u128::from(count) * u128::from(all)).checked_div(u128::from(looked)).unwrap_or(0) as u64

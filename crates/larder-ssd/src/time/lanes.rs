@@ -114,8 +114,6 @@ pub struct Lanes {
     timing: Timing,
     planes: Vec<Plane>,
     buses: Vec<Bus>,
-    /// Jobs that wait or run.
-    jobs: usize,
     /// Reads that programs need and that are not over.
     unread: HashSet<u64>,
     /// Time of all work that cells began, summed over planes.
@@ -129,15 +127,9 @@ impl Lanes {
             timing,
             planes: (0..stripes.planes()).map(|_| Plane::default()).collect(),
             buses: (0..stripes.packages()).map(|_| Bus::default()).collect(),
-            jobs: 0,
             unread: HashSet::new(),
             begun_ns: 0,
         }
-    }
-
-    /// Returns true if there is nothing to do.
-    pub fn are_idle(&self) -> bool {
-        self.jobs == 0
     }
 
     /// Returns the time of all work that cells began so far, in nanoseconds, summed over all
@@ -150,7 +142,6 @@ impl Lanes {
 
     /// Gives a plane a job. `after` gets each step that begins, and its duration.
     pub fn push(&mut self, job: FlashJob, after: &mut impl FnMut(Nanos, LaneStep)) {
-        self.jobs += 1;
         self.unread.extend(job.feeds.map(|link| link.number));
         let plane = &mut self.planes[job.plane.0 as usize];
         if job.goes_first {
@@ -217,7 +208,6 @@ impl Lanes {
 
     fn end(&mut self, id: PlaneId, after: &mut impl FnMut(Nanos, LaneStep)) -> Option<FlashJob> {
         let job = self.planes[id.0 as usize].running.take()?;
-        self.jobs -= 1;
         self.begin_next(id, after);
         if let Some(link) = job.feeds {
             self.unread.remove(&link.number);
