@@ -20,6 +20,7 @@ pub mod fp_index;
 pub mod history;
 pub mod lba_index;
 pub mod ledger;
+pub mod limits;
 pub(crate) mod lost;
 pub mod named;
 pub mod packing;

@@ -32,7 +32,7 @@ use crate::{
     sync::yield_now,
 };
 pub use blocks::{CheckpointTarget, write_blocks, write_header};
-use larder_core::{Decider, history::Draft};
+use larder_core::{Decider, history::Draft, limits::CHECKPOINT_DUE_PERCENT};
 use larder_format::{CheckpointHeader, LogStart, WriteMode};
 use std::{
     ops::{Deref, DerefMut},
@@ -40,8 +40,6 @@ use std::{
     time::Duration,
 };
 
-/// Share of the log in use from which on a checkpoint is due, in percent.
-const DUE_PERCENT: u64 = 50;
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
 /// Failed checkpoints in a row, for the flash's sake, after which the flash counts as failed.
@@ -76,7 +74,7 @@ impl Shared {
             let (idle, crowded) = {
                 let state = self.state.lock();
                 let (used, crowded) = (state.log.area().used_percent(), self.log_is_crowded(&state));
-                let due = used >= DUE_PERCENT || crowded && self.checkpoint_helps(&state);
+                let due = used >= CHECKPOINT_DUE_PERCENT || crowded && self.checkpoint_helps(&state);
                 (!due || state.flash.is_failed(), crowded && !state.flash.is_failed())
             };
             if idle {

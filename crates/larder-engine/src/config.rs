@@ -9,7 +9,7 @@ use crate::decision_log::sink::DecisionLog;
 use crate::fence::Keeper;
 use crate::tell::telling::Listener;
 use crate::walk::Progress;
-use larder_core::DESIGNS;
+use larder_core::{DESIGNS, limits::DIRTY_HIGH_PERCENT};
 use larder_device::watched::Watch;
 use larder_format::{Compression, DesignId, WriteMode};
 pub use policies::{OriginChanged, TrimPolicy};
@@ -151,7 +151,7 @@ impl Default for Tuning {
     fn default() -> Self {
         Tuning {
             dirty_low_percent: 10,
-            dirty_high_percent: 40,
+            dirty_high_percent: DIRTY_HIGH_PERCENT,
             dirty_max_percent: 70,
             destage_rate_bytes_per_s: 32 << 20,
             destage_depth: 8,

@@ -103,17 +103,8 @@ fn lay_out_or_tell(
 ) -> Result<Layout, EngineError> {
     let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
     lay_out(flash_bytes).map_err(|error| match error {
-        // The division into buckets depends on the size of the flash: the lack at one size says
-        // nothing about the next.
-        EngineError::Format(FormatError::FlashTooSmall { flash_bytes, .. })
-            if design.buckets(options, flash_bytes).is_some() =>
-        {
-            let weu = u64::from(options.weu_bytes);
-            let larger = (flash_bytes / weu + 1..=u64::from(u32::MAX)).map(|slots| slots * weu);
-            match larger.into_iter().find(|&bytes| lay_out(bytes).is_ok()) {
-                Some(needed_bytes) => FormatError::FlashTooSmall { flash_bytes, needed_bytes }.into(),
-                None => error,
-            }
+        EngineError::Format(error) if design.buckets(options, flash_bytes).is_some() => {
+            error.with_least_size(options.weu_bytes.into(), |bytes| lay_out(bytes).is_ok()).into()
         }
         error => error,
     })

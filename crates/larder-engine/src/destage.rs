@@ -31,11 +31,9 @@ use crate::{
     state::State,
     sync::{Notified, either},
 };
-use larder_core::{Lba, ranges::Run};
+use larder_core::{Lba, limits::DESTAGED_AT_ONCE, ranges::Run};
 use std::{sync::Arc, time::Duration};
 
-/// Limit of chunks in a batch; `BATCH_BYTES_MAX` is that of bytes.
-const BATCH_CHUNKS_MAX: usize = 256;
 /// Limit of chunks in a batch without pressure: a reader that misses waits behind one batch at
 /// most.
 const BATCH_CHUNKS_RELAXED: usize = 32;
@@ -163,7 +161,7 @@ impl Shared {
                 continue;
             }
             let began = self.runtime.now();
-            let chunks_max = if urgent { BATCH_CHUNKS_MAX } else { BATCH_CHUNKS_RELAXED };
+            let chunks_max = if urgent { DESTAGED_AT_ONCE } else { BATCH_CHUNKS_RELAXED };
             match self.destage_next(&mut cursor, chunks_max, Reach::Owed).await {
                 // The batch was empty, or the end of the volume was passed: a pause keeps the loop
                 // from spinning.
@@ -242,14 +240,14 @@ impl Shared {
                     error => (is_fence_asked, refused) = (true, error.map(drop)),
                 }
             }
-            let result = self.destage_next(&mut cursor, BATCH_CHUNKS_MAX, reach).await;
+            let result = self.destage_next(&mut cursor, DESTAGED_AT_ONCE, reach).await;
             let (after, _) = left();
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
             // A partial failure, or a flash that does not give data back, does not stop the rest.
             // An origin that takes no write does.
             let origin_refuses = result.is_err() && after >= before && self.origin_watch.error().is_some();
             // A turn may find only kept runs.
-            let turns_of_all = before / BATCH_CHUNKS_MAX as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
+            let turns_of_all = before / DESTAGED_AT_ONCE as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
             if origin_refuses || turns_without_progress > IDLE_TURNS_OF_ALL + turns_of_all {
                 return refused.map(|()| false);
             }
@@ -288,7 +286,7 @@ impl Shared {
 
     /// Returns the chunks of a batch that shall have at most this many.
     fn batch_chunks(&self, max: u64) -> usize {
-        let max = BATCH_CHUNKS_MAX.min(usize::try_from(max).unwrap_or(usize::MAX)).max(1);
+        let max = DESTAGED_AT_ONCE.min(usize::try_from(max).unwrap_or(usize::MAX)).max(1);
         (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, max)
     }
 

@@ -16,10 +16,11 @@
 
 pub(crate) mod findings;
 
-use crate::{region::freeing::AHEAD_MAX, shared::Shared, state::State, sync::either};
+use crate::{shared::Shared, state::State, sync::either};
 use larder_core::{
     Lba, SlotId, StreamClass,
     decisions::{Answer, Event},
+    limits::FREED_AHEAD_MAX,
 };
 use larder_format::LogEntry;
 use std::{
@@ -185,7 +186,7 @@ impl Shared {
     }
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
-        let Ok(room) = self.reserve_batch(count + AHEAD_MAX).await else { return 0 };
+        let Ok(room) = self.reserve_batch(count + FREED_AHEAD_MAX).await else { return 0 };
         let likely = self.state.lock().likely_to_go();
         let victims = self.choose_victims(count);
         // (1)

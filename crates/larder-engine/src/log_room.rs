@@ -19,10 +19,8 @@
 
 pub(crate) mod reservations;
 
-use crate::{
-    error::EngineError, log_room::reservations::Reservations, pending_log::PENDING_ENTRIES_MAX, shared::Shared,
-    state::State, sync::either,
-};
+use crate::{error::EngineError, log_room::reservations::Reservations, shared::Shared, state::State, sync::either};
+use larder_core::limits::pending_entries_max;
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::Ordering::*;
 
@@ -35,8 +33,6 @@ const LOG_TAKEN_PERCENT_MAX: u64 = 90;
 const WORTH_PERCENT: u64 = 10;
 /// Returned reservations after which the waiting tasks are woken.
 const WAKE_EVERY: u32 = 16;
-/// Divisor of the log, for the share that waiting entries may take.
-const PENDING_SHARE: u64 = 8;
 
 /// Room for one entry of the log, until this is dropped. The holder adds no more than one.
 pub struct Reserved<'a>(&'a Shared);
@@ -73,7 +69,7 @@ impl State {
 impl Shared {
     /// Returns the limit of waiting log entries: the log keeps room in reserve for them.
     pub fn pending_entries_max(&self) -> usize {
-        PENDING_ENTRIES_MAX.min((self.geometry.layout.log_bytes / LOG_ENTRY_BYTES as u64 / PENDING_SHARE) as usize)
+        pending_entries_max(self.geometry.layout.log_bytes / LOG_ENTRY_BYTES as u64) as usize
     }
 
     /// Returns whether the log, with all waiting entries, has come to its reserve.

@@ -14,9 +14,6 @@ use larder_device::IoError;
 use larder_format::LogEntry;
 use std::collections::VecDeque;
 
-/// Limit of waiting log entries, beyond which writers wait.
-pub const PENDING_ENTRIES_MAX: usize = 1 << 16;
-
 /// Entries that wait for the metadata log.
 pub struct PendingLog {
     /// Entries, in order of decision.

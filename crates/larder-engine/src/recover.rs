@@ -31,6 +31,7 @@ use larder_core::{
     Decider, DesignConfig,
     history::Trust,
     ledger::{FRAGMENT_SHARE, RUN_SHARE},
+    limits::mappings_beside_checkpoint,
     types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, DeviceInfo};
@@ -108,10 +109,9 @@ fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, Eng
 pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count: u64) -> DesignConfig {
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
-    // A checkpoint gathers its pieces at different moments. So a little more than the limit must
-    // fit its area, unless the volume has no more chunks than that.
+    // The limit leaves room in a checkpoint, unless the volume has no more chunks than that.
     let fits =
-        if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { layout.mappings_max - layout.mappings_max / 16 };
+        if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { mappings_beside_checkpoint(layout.mappings_max) };
     let affordable = affordable_entries(superblock, design);
     DesignConfig {
         slot_count: layout.slot_count,

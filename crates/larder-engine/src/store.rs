@@ -24,14 +24,15 @@ use crate::{
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
-use larder_core::{Over, packing::PackingRules};
+use larder_core::{
+    Over,
+    limits::{RECORD_BATCH_MAX, free_record_slots},
+    packing::PackingRules,
+};
 use larder_format::{
     BucketRequest, FormatError, HistoryRequest, Layout, RecordEntry, StoreKind, Superblock, layout::SECTOR_BYTES_MAX,
 };
 use std::fmt;
-
-/// Limit of the slots for one record that are evicted with one commit.
-pub(crate) const RECORD_BATCH_MAX: usize = 256;
 
 /// Returns the newest frame of the log that the superblock or a slot names as durable.
 pub(crate) async fn newest_named(
@@ -173,8 +174,7 @@ pub(crate) trait Store: Send + Sync {
 
     /// Returns the free slots to keep ready, of `slots`.
     fn free_slots_wanted(&self, slots: usize) -> usize {
-        // Half of the spare ones.
-        (slots / 64).clamp(2, RECORD_BATCH_MAX)
+        free_record_slots(slots)
     }
 
     /// Returns the slots that go with one commit, if `missing` free ones are missing.

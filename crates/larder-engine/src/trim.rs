@@ -20,6 +20,7 @@ use crate::{config::TrimPolicy, error::EngineError, shared::Shared, state::State
 use larder_core::{
     Lba,
     decisions::{Answer, Event},
+    limits::TRIMMED_AT_ONCE,
     ranges::Run,
 };
 use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
@@ -30,7 +31,7 @@ use std::{
 };
 
 /// Mapped chunks of a trim that are forgotten under one hold of the lock.
-pub(crate) const MAPPED_A_STEP: usize = 1 << 14;
+pub(crate) const MAPPED_A_STEP: usize = TRIMMED_AT_ONCE as usize;
 
 impl Shared {
     /// Carries out a client's TRIM of `len` bytes at `offset`.

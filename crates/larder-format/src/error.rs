@@ -143,6 +143,20 @@ pub enum FormatError {
     },
 }
 
+impl FormatError {
+    /// Returns the error with the least size that `fits`, in whole slots. Other errors stay.
+    ///
+    /// The division into buckets depends on the size of the flash: the lack at one size says
+    /// nothing about the next.
+    #[must_use]
+    pub fn with_least_size(self, slot_bytes: u64, fits: impl Fn(u64) -> bool) -> FormatError {
+        let FormatError::FlashTooSmall { flash_bytes, .. } = self else { return self };
+        let larger = (flash_bytes / slot_bytes + 1..=u64::from(u32::MAX)).map(|slots| slots * slot_bytes);
+        let least = larger.into_iter().find(|&bytes| fits(bytes));
+        least.map_or(self, |needed_bytes| FormatError::FlashTooSmall { flash_bytes, needed_bytes })
+    }
+}
+
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

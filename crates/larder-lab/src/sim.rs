@@ -19,7 +19,7 @@ pub mod time;
 
 use crate::args::SimCommand;
 use larder::{error::Outcome, output};
-use larder_sim::setup::{REPLAY_DESIGNS, OptionId};
+use larder_sim::setup::{OptionId, REPLAY_DESIGNS};
 
 /// Runs the command.
 ///

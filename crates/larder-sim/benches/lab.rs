@@ -23,7 +23,7 @@ use larder_sim::{
     measure::{Measures, Meter},
     origin::{OriginModel, profile::OriginProfile},
     replay::{BATCH_REQUESTS, Batches},
-    setup::{Built, REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Built, FlashAmount, Options, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup},
     whole::{ClientRequest, ReplayPace, Whole, figures::TimedFigures},
 };
 use larder_ssd::{kinds::FtlKind, profile::DriveProfile};

@@ -62,12 +62,6 @@ mod store;
 
 /// The fewest WEUs: an open one for each class of data, and one to evict.
 const SLOTS_MIN: u32 = 3;
-/// A checkpoint is due when this share of the log is used, in percent, as in the engine.
-const LOG_USED_PERCENT: u64 = 50;
-/// Chunks of a trim that make a run, as in the engine.
-const TRIMMED_AT_ONCE: u64 = 1 << 14;
-/// Entries of a frame at most: a frame has a mebibyte at most.
-const FRAME_ENTRIES_MAX: u64 = (1 << 20) / 64 - 1;
 
 /// The cache.
 pub struct Executor {

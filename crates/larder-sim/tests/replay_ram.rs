@@ -15,7 +15,7 @@ use larder_sim::{
     lab::{LabListener, broadcast},
     measure::Meter,
     replay::Batches,
-    setup::{REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup},
+    setup::{FlashAmount, Options, REPLAY_DESIGNS, ReplayDesign, Setup},
     survey::survey,
 };
 use larder_trace::{

@@ -21,7 +21,9 @@ fn at(lba: u64) -> u64 {
 /// requests, or while recovered slots still wait to be put in order.
 #[test]
 fn what_a_life_leaves_is_found_sound() {
-    for (design, mode) in ENGINE_DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode))) {
+    for (design, mode) in
+        ENGINE_DESIGNS.iter().flat_map(|design| WriteMode::ALL.iter().map(move |mode| (design, *mode)))
+    {
         each_seed(2, |seed| {
             let mut setup = Setup { flash_bytes: 6 * MIB, ..Setup::default() };
             setup.tuning.prefetch_bytes_max = 0;

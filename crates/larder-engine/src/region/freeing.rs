@@ -15,12 +15,9 @@ use crate::{shared::Shared, state::State};
 use larder_core::{
     Lba, SlotId,
     decisions::{Answer, Event},
+    limits::FREED_AHEAD_MAX,
 };
 use std::sync::atomic::Ordering::*;
-
-/// Slots that are freed ahead with one commit. A writer that waits for room waits for their dirty
-/// chunks, too.
-pub(crate) const AHEAD_MAX: usize = 32;
 
 impl State {
     /// Returns whether enough slots will likely go to be worth a commit.
@@ -28,9 +25,9 @@ impl State {
         self.design.is_freeing_due()
     }
 
-    /// Returns slots that will likely have to go, about [`AHEAD_MAX`] at most.
+    /// Returns slots that will likely have to go, about [`FREED_AHEAD_MAX`] at most.
     pub(crate) fn likely_to_go(&mut self) -> Vec<SlotId> {
-        self.design.likely_victims(AHEAD_MAX)
+        self.design.likely_victims(FREED_AHEAD_MAX)
     }
 
     /// Logs that a slot is free, which holds once the entry is durable. Returns whether it logged

@@ -11,21 +11,18 @@ use crate::state::State;
 use larder_core::{
     Lba, Place,
     decisions::{Answer, Event},
+    limits::HELD_ADDRESSES_MAX,
 };
-
-/// Limit of held addresses: some 3 MiB of RAM. Beyond it, writers wait for a commit, and insertion
-/// stops.
-const HELD_MAX: usize = 4096;
 
 impl State {
     /// Returns whether a commit is due for the held addresses.
     pub(crate) fn holds_many(&self) -> bool {
-        self.design.held_entries() >= HELD_MAX / 2
+        self.design.held_entries() >= HELD_ADDRESSES_MAX / 2
     }
 
     /// Returns whether no more addresses may be held.
     pub(crate) fn holds_too_many(&self) -> bool {
-        self.design.held_entries() >= HELD_MAX
+        self.design.held_entries() >= HELD_ADDRESSES_MAX
     }
 
     /// Notes that the origin durably has the clean chunk `lba` of `place`, or that its mapping is

@@ -23,6 +23,7 @@ use larder_core::{
         bucketed::{self, exact},
         config::{SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, bucket_slots_for, subchunk_bytes},
     },
+    limits::INDEX_SHARE,
     named::OverBuckets,
     nitro,
     packing::PackingRules,
@@ -32,8 +33,6 @@ use larder_format::{
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
 };
 
-/// Divisor of the RAM budget, for the share of AustereCache's indices. The rest is for dirty data.
-const INDEX_SHARE: u64 = 2;
 /// Bytes of fragments and trimmed runs, for each dirty chunk.
 const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 

@@ -6,7 +6,7 @@
 //! It does not open, close or write segments; [`segment`](crate::segment) and [`send`](crate::send)
 //! do.
 
-use super::{RECORD_BATCH_MAX, Store};
+use super::Store;
 use crate::{
     config::CreateOptions,
     named_frames::look::Look,
@@ -17,7 +17,9 @@ use crate::{
     segment::weu_class,
     walk::Reader,
 };
-use larder_core::{history::waiting_weus_bytes, named::OverWeus, packing::PackingRules, slots::SlotTable};
+use larder_core::{
+    history::waiting_weus_bytes, limits::RECORD_BATCH_MAX, named::OverWeus, packing::PackingRules, slots::SlotTable,
+};
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},

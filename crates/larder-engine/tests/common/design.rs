@@ -24,7 +24,11 @@ pub fn chosen() -> DesignId {
 /// Returns the named design, or one that the seed draws: half of the time the default one.
 pub fn drawn(seed: u64) -> DesignId {
     let drawn = mix64(seed ^ 0x6465_7369_676e) as usize;
-    wanted().unwrap_or(if drawn.is_multiple_of(2) { DesignId::Nitro } else { ENGINE_DESIGNS[drawn / 2 % ENGINE_DESIGNS.len()].id })
+    wanted().unwrap_or(if drawn.is_multiple_of(2) {
+        DesignId::Nitro
+    } else {
+        ENGINE_DESIGNS[drawn / 2 % ENGINE_DESIGNS.len()].id
+    })
 }
 
 /// Returns the options, adapted to the requirements of their design.

@@ -178,7 +178,9 @@ fn fragments_and_trimmed_runs_stay_within_their_budget() {
 /// The design decides their number. None of them is turned away for want of a mapping.
 #[test]
 fn a_budget_has_room_for_all_addresses_of_the_slots_that_it_leaves() {
-    for design in designs::ENGINE_DESIGNS.iter().filter(|design| design.kind() == StoreKind::Slots && design.can_share()) {
+    for design in
+        designs::ENGINE_DESIGNS.iter().filter(|design| design.kind() == StoreKind::Slots && design.can_share())
+    {
         let runtime = SimRuntime::timed(1);
         let flash = SimDevice::new(&runtime, "flash", 128 << 20, 512);
         let origin = SimDevice::new(&runtime, "origin", CHUNKS * CHUNK as u64, 512);

@@ -11,10 +11,8 @@ use std::ops::Range;
 
 use super::Executor;
 use crate::devices::{DeviceAction, Waits};
-use larder_core::{Lba, Lookup, ranges::Run};
+use larder_core::{Lba, Lookup, limits::DESTAGED_AT_ONCE, ranges::Run};
 
-/// Chunks that are destaged at once.
-const DESTAGED_AT_ONCE: usize = 256;
 /// Bytes of a trimmed run that are destaged at once, as in the engine.
 const ZERO_BYTES_AT_ONCE: u64 = 16 << 20;
 

@@ -10,10 +10,7 @@
 //! It leaves the choice to the design, or to the drive beneath it.
 
 use super::Executor;
-use larder_core::{Lba, SlotId};
-
-/// Slots that are freed ahead with one commit, as in the engine.
-const FREED_AHEAD_MAX: usize = 32;
+use larder_core::{Lba, SlotId, limits::FREED_AHEAD_MAX};
 
 impl Executor {
     /// Evicts every WEU that the drive would drop next, if it said so and one can go.

@@ -7,19 +7,22 @@
 //!
 //! It does not keep the entries.
 
-use super::{Executor, FRAME_ENTRIES_MAX, LOG_USED_PERCENT};
-use larder_core::history::PAGE_BYTES;
+use super::Executor;
+use larder_core::{
+    history::PAGE_BYTES,
+    limits::{CHECKPOINT_DUE_PERCENT, HELD_ADDRESSES_MAX},
+};
 use larder_format::{
-    CheckpointCounts, checkpoint::checkpoint_bytes_max, layout::SUPERBLOCK_OFFSETS, log::frame_bytes_for,
+    CheckpointCounts,
+    checkpoint::checkpoint_bytes_max,
+    layout::SUPERBLOCK_OFFSETS,
+    log::{ENTRIES_PER_FRAME_MAX, frame_bytes_for},
     superblock::SUPERBLOCK_BYTES,
 };
 
-/// Addresses that wait for the log before metadata slots name them, from which on it is committed.
-const HELD_MAX: usize = 2048;
-
 impl Executor {
     pub(super) fn commit_if_many(&mut self) {
-        if self.pending >= self.options.commit_entries || self.design.held_entries() >= HELD_MAX {
+        if self.pending >= self.options.commit_entries || self.design.held_entries() >= HELD_ADDRESSES_MAX / 2 {
             self.commit();
         }
     }
@@ -27,7 +30,7 @@ impl Executor {
     /// Writes the waiting entries as frames of the log, and a checkpoint if one is due.
     pub(super) fn commit(&mut self) {
         while self.pending > 0 {
-            let entries = self.pending.min(FRAME_ENTRIES_MAX);
+            let entries = self.pending.min(ENTRIES_PER_FRAME_MAX as u64);
             let bytes = frame_bytes_for(entries as usize, self.options.rules.sector_bytes) as u64;
             self.pending -= entries;
             self.log_used_bytes += bytes;
@@ -39,7 +42,7 @@ impl Executor {
         }
         self.design.committed(self.next_seq);
         self.write_changed_metadata();
-        if self.log_used_bytes * 100 >= self.options.log_bytes * LOG_USED_PERCENT {
+        if self.log_used_bytes * 100 >= self.options.log_bytes * CHECKPOINT_DUE_PERCENT {
             self.log_used_bytes = 0;
             self.write_checkpoint();
         }

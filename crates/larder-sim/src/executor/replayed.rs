@@ -5,13 +5,13 @@
 //!
 //! It does not know the steps; the files beside it do.
 
-use super::{Executor, ExecutorOptions, TRIMMED_AT_ONCE};
+use super::{Executor, ExecutorOptions};
 use crate::{
     cache::{CacheFigures, Content, ReplayCache, WritePolicy},
     devices::{DeviceAction, Requests, Waits},
     traffic::Traffic,
 };
-use larder_core::{Lba, Lookup, design::Question, ranges::Run};
+use larder_core::{Lba, Lookup, design::Question, limits::TRIMMED_AT_ONCE, ranges::Run};
 use std::ops::Range;
 
 /// Bits of an address that a volume has, and those of them within a region of far addresses.

@@ -21,6 +21,7 @@ use super::{ExecutorOptions, SLOTS_MIN, StoreRules};
 use crate::cache::WritePolicy;
 use larder_core::{
     history::waiting_weus_bytes,
+    limits::{DIRTY_HIGH_PERCENT, mappings_beside_checkpoint},
     packing::{PackingRules, SegmentPacker},
     slotted::FlashSize,
 };
@@ -38,11 +39,6 @@ pub const SECTOR_BYTES: u32 = 4096;
 const MAPPINGS_PER_CHUNK: u64 = 4;
 /// Fingerprints of a full index for each whole chunk of data, as in the engine.
 const FINGERPRINTS_PER_CHUNK: u64 = 2;
-/// The share of the data area that may be dirty in write-back, in percent: the engine's high
-/// watermark.
-///
-/// From it on the engine's rate has no limit.
-const DIRTY_PERCENT_MAX: u64 = 40;
 /// The most chunks of data, and addresses: beyond the design of any index here.
 const CHUNKS_OR_ENTRIES_MAX: u64 = 1 << 31;
 
@@ -144,14 +140,13 @@ impl WeuSizing {
 
     /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<ExecutorOptions, String> {
-        // The engine keeps a sixteenth of the entries back, for a checkpoint gathers its pieces at
-        // different moments.
+        // A sixteenth of the entries is kept back.
         let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
         let layout = self.plan(flash_bytes, asked, None)?;
         let origin_chunks = self.origin_chunks();
         let fits = match layout.mappings_max >= origin_chunks {
             true => layout.mappings_max,
-            false => layout.mappings_max - layout.mappings_max / 16,
+            false => mappings_beside_checkpoint(layout.mappings_max),
         };
         let mappings_max = match self.lba_entries {
             Some(entries) if entries.min(origin_chunks) > fits => {
@@ -260,7 +255,7 @@ impl WeuSizing {
             checkpoint_area_bytes: layout.checkpoint_area_bytes.max(checkpoint_bytes_max(&most)),
             policy: self.policy,
             compress: self.compress,
-            dirty_chunks_max: (data_chunks * DIRTY_PERCENT_MAX / 100).min(mappings_max / 2),
+            dirty_chunks_max: (data_chunks * u64::from(DIRTY_HIGH_PERCENT) / 100).min(mappings_max / 2),
             zero_ranges_max: layout.zero_ranges_max,
             store: StoreRules::weus(),
             commit_entries: 1,

@@ -6,10 +6,7 @@
 //!
 //! It does not know the layout of a flash.
 
-/// Slots that go with one commit at most, if each has one record.
-const EVICTED_AT_ONCE_MAX: usize = 256;
-/// Slots for each one that is kept free, if each has one record.
-const SLOTS_PER_FREE: usize = 64;
+use larder_core::limits::{RECORD_BATCH_MAX, free_record_slots};
 
 /// See the module.
 #[derive(Clone, Copy, Debug)]
@@ -55,8 +52,8 @@ impl StoreRules {
             stores_zeroes: true,
             trims_slots: false,
             forgets_drops: !keeps_orphans,
-            free_slots_wanted: (slot_count as usize / SLOTS_PER_FREE).clamp(2, EVICTED_AT_ONCE_MAX),
-            evicted_at_once: EVICTED_AT_ONCE_MAX,
+            free_slots_wanted: free_record_slots(slot_count as usize),
+            evicted_at_once: RECORD_BATCH_MAX,
             ..StoreRules::weus()
         }
     }

@@ -23,6 +23,7 @@ use larder_core::{
         bucketed::{self, exact::CHUNK_BYTES_MAX},
         config::{bucket_slots_for, subchunk_bytes},
     },
+    limits::{DIRTY_HIGH_PERCENT, INDEX_SHARE, mappings_beside_checkpoint, pending_entries_max},
     named::OverSlots,
     nitro::DIRTY_SHARE_BYTES_MAX,
     packing::PackingRules,
@@ -35,14 +36,6 @@ use larder_format::{
     size::exact,
 };
 
-/// The share of the data area that may be dirty in write-back, in percent: the engine's high
-/// watermark.
-const DIRTY_PERCENT_MAX: u64 = 40;
-/// Entries that wait for the log at most, and their share of it, as in the engine.
-const PENDING_ENTRIES_MAX: u64 = 1 << 16;
-const PENDING_SHARE: u64 = 8;
-/// Divisor of a RAM budget, for the share of the indices of buckets. The rest is for dirty data.
-const INDEX_SHARE: u64 = 2;
 /// Slots, and chunks of data, beyond the design of any index here.
 const SLOTS_MAX: u64 = 1 << 31;
 const CHUNKS_MAX_DATA: u64 = 1 << 28;
@@ -84,7 +77,7 @@ pub(super) fn slots(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let affordable = ram.map_or(u64::MAX, |ram| ram / over.index_bytes_max(chunk));
     let config = DesignConfig {
         slot_count: layout.slot_count,
-        mappings_max: kept_back(&layout).min(affordable),
+        mappings_max: mappings_beside_checkpoint(layout.mappings_max).min(affordable),
         fp_entries_max: if over.dedup { layout.fp_entries_max.min(affordable) } else { 0 },
     };
     build(setup, flash, &layout, config, StoreRules::slots(layout.slot_count, over.dedup))
@@ -118,7 +111,7 @@ pub(super) fn buckets(setup: &Setup, flash: FlashSize) -> Result<Built, String> 
     let affordable = ram.map_or(u64::MAX, |ram| ram / dirty_bytes);
     let config = DesignConfig {
         slot_count: layout.slot_count,
-        mappings_max: kept_back(&layout).min(affordable),
+        mappings_max: mappings_beside_checkpoint(layout.mappings_max).min(affordable),
         // The executor asks the design for each content.
         fp_entries_max: layout.slot_count.into(),
     };
@@ -128,12 +121,6 @@ pub(super) fn buckets(setup: &Setup, flash: FlashSize) -> Result<Built, String> 
 /// Returns the bytes of a subchunk: a chunk that would fill one is not compressed.
 fn subchunk_of(setup: &Setup) -> u32 {
     subchunk_bytes(setup.chunk_bytes, setup.options.compress.unwrap_or(true))
-}
-
-/// Returns the mappings of a layout. A checkpoint gathers its pieces at different moments, so a
-/// sixteenth is kept back.
-fn kept_back(layout: &Layout) -> u64 {
-    layout.mappings_max - layout.mappings_max / 16
 }
 
 impl Division<'_> {
@@ -213,16 +200,8 @@ fn plan_buckets(setup: &Setup, flash_bytes: u64) -> Result<Layout, String> {
             BucketRequest { bucket_slots: config.bucket_slots, design_pages_max: bucketed::pages_for(&config) };
         Layout::plan(LayoutRequest { buckets: Some(buckets), ..request(setup, flash_bytes, subchunk as u32) })
     };
-    let layout = plan(flash_bytes).map_err(|error| match error {
-        // The division depends on the size: the lack at one size says nothing about the next.
-        FormatError::FlashTooSmall { flash_bytes, .. } => {
-            let larger = (flash_bytes / subchunk + 1..=u64::from(u32::MAX)).map(|slots| slots * subchunk);
-            let needed = larger.into_iter().find(|&bytes| plan(bytes).is_ok());
-            needed.map_or(error, |needed_bytes| FormatError::FlashTooSmall { flash_bytes, needed_bytes })
-        }
-        error => error,
-    });
-    layout.map_err(|error| error.to_string())
+    let least = |error: FormatError| error.with_least_size(subchunk, |bytes| plan(bytes).is_ok());
+    plan(flash_bytes).map_err(|error| least(error).to_string())
 }
 
 /// Returns a budget of RAM that suffices.
@@ -269,8 +248,8 @@ fn build(
 ) -> Result<Built, String> {
     let slot_bytes = layout.weu_bytes;
     let data_bytes = u64::from(layout.slot_count) * u64::from(slot_bytes);
-    let pending_max = PENDING_ENTRIES_MAX.min(layout.log_bytes / LOG_ENTRY_BYTES as u64 / PENDING_SHARE);
-    let dirty_chunks_max = data_bytes / u64::from(setup.chunk_bytes) * DIRTY_PERCENT_MAX / 100;
+    let pending_max = pending_entries_max(layout.log_bytes / LOG_ENTRY_BYTES as u64);
+    let dirty_chunks_max = data_bytes / u64::from(setup.chunk_bytes) * u64::from(DIRTY_HIGH_PERCENT) / 100;
     let options = ExecutorOptions {
         chunk_bytes: setup.chunk_bytes,
         rules: PackingRules {

@@ -10,7 +10,7 @@ use larder_core::{Fingerprint, Lba};
 use larder_sim::{
     cache::{CacheRequest, Content, WritePolicy},
     devices::{Device, DeviceAction, Requests, Waits},
-    setup::{Accounting, REPLAY_DESIGNS, FlashAmount, Granularity, OptionId, Options, Setup},
+    setup::{Accounting, FlashAmount, Granularity, OptionId, Options, REPLAY_DESIGNS, Setup},
     tally::Tally,
     traffic::Traffic,
 };

@@ -12,7 +12,7 @@ use larder_sim::{
     lab::LabListener,
     measure::Meter,
     origin::{OriginModel, profile::OriginProfile},
-    setup::{Accounting, Built, REPLAY_DESIGNS, FlashAmount, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Accounting, Built, FlashAmount, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
     whole::{ClientRequest, ReplayPace, Whole},
 };

@@ -13,7 +13,9 @@ use larder_sim::{
     lab::LabListener,
     measure::{DriveMeasures, Measures, Meter},
     report::drive::figures,
-    setup::{Accounting, REPLAY_DESIGNS, FlashAmount, Granularity, Options, Orphans, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{
+        Accounting, FlashAmount, Granularity, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup,
+    },
     tally::Tally,
 };
 use larder_ssd::{

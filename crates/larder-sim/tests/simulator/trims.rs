@@ -8,7 +8,7 @@ use larder_sim::{
     lab::{BoundListener, Collected, LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
-    setup::{REPLAY_DESIGNS, FlashAmount, Options, Setup},
+    setup::{FlashAmount, Options, REPLAY_DESIGNS, Setup},
 };
 use larder_trace::{
     ChunkRequest, ContentId, InfoCollector, Op, Provenance, RechunkOptions, Rechunker, Record, TraceContent,

@@ -13,7 +13,7 @@ use larder_sim::{
         OriginModel,
         profile::{NetworkFigures, OriginFigures as Medium, OriginProfile},
     },
-    setup::{Built, REPLAY_DESIGNS, FlashAmount, Options, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{Built, FlashAmount, Options, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup},
     tally::Tally,
     whole::{ClientRequest, ReplayPace, Whole, drive::fitted, figures::TimedFigures, uncached::Uncached},
 };

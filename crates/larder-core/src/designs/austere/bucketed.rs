@@ -75,8 +75,6 @@ const HEAD_PAGES: usize = 1;
 /// longer run forgets clean chunks elsewhere, too. (A trim is shorter; a run that recovery reads
 /// from a log may be longer.)
 const ASKED_MAX: u64 = 1 << 22;
-/// Maximum chunks of one trim, so that each trim is short.
-const TRIMMED_AT_ONCE: u64 = 1 << 14;
 /// Maximum number of suspended addresses before an overwrite; more are just forgotten.
 const SUSPENDED_MAX: usize = 4096;
 

@@ -5,7 +5,7 @@
 //! It leaves the agreement of indices, entries and exact data to `bucketed.rs`.
 
 use super::{
-    Bucketed, SUSPENDED_MAX, TRIMMED_AT_ONCE, Wish,
+    Bucketed, SUSPENDED_MAX, Wish,
     entries::{EntryState, Until},
     exact::PIECES,
 };
@@ -14,6 +14,7 @@ use crate::{
         Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, NewMapping, Persist, Provisional, Slots, ToldBy,
         Use, Victim,
     },
+    limits::TRIMMED_AT_ONCE,
     slots::ExportedSlot,
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
