@@ -1,8 +1,8 @@
 //! The fingerprint index: from content to its place, limited, evicted in LRU order (Nitro §3.1).
 //!
 //! A slab holds entries of 40 bytes on a list by last use ([`recency`](crate::recency)), and hash
-//! tables hold 4-byte slab numbers. The slab grows by segments and the tables are sharded. Callers hold a lock, and growth
-//! of a single table would take seconds.
+//! tables hold 4-byte slab numbers. The slab grows by segments and the tables are sharded. Callers
+//! hold a lock, and growth of a single table would take seconds.
 //!
 //! Recovery adds entries by the hundred thousand. They enter slab and list at once, and wait in
 //! their shard until its first use or a sweep. In their order of arrival each insertion into a

@@ -17,7 +17,7 @@ use crate::{
 };
 use larder_device::{BlockDevice, IoBuf, WriteFlags};
 use larder_format::{
-    FormatError, Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
+    Layout, LayoutRequest, LogStart, Origin, OriginUri, Superblock, VolumeName, layout::CHUNKS_MAX,
     superblock::SUPERBLOCK_BYTES,
 };
 
@@ -178,6 +178,7 @@ pub async fn create(
 mod tests {
     use super::*;
     use crate::designs::ENGINE_DESIGNS;
+    use larder_format::FormatError;
 
     #[test]
     fn a_layout_that_no_opening_takes_is_refused() {

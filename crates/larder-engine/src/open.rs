@@ -150,9 +150,9 @@ impl Devices {
         let (repair, mut report) = (recovered.repair, recovered.report);
         let mut origin_changed = None;
         if !emptied {
-            let (change, action) = origin_state::check(&recovered, &*self.origin, tuning).await?;
-            origin_changed = action;
-            report.origin_is_unchanged = change == Change::Absent;
+            let check = origin_state::check(&recovered, &*self.origin, tuning).await?;
+            origin_changed = check.action;
+            report.origin_is_unchanged = check.change == Change::Absent;
         }
         if origin_changed == Some(OriginChanged::Drop) {
             origin_state::drop_copies(&*self.flash, recovered).await?;

@@ -51,7 +51,15 @@ impl Change {
     }
 }
 
-/// Returns the change of the origin, and the action on the copies on the flash, if there is any.
+/// The check of an origin against the mark of the last orderly end.
+pub(crate) struct OriginCheck {
+    /// The change of the origin.
+    pub change: Change,
+    /// The action on the copies on the flash, if there is any.
+    pub action: Option<OriginChanged>,
+}
+
+/// Checks the origin.
 ///
 /// # Errors
 /// [`EngineError::OriginChanged`] after a change of the origin, if the tuning names no action for
@@ -60,7 +68,7 @@ pub(crate) async fn check(
     found: &Recovered,
     origin: &dyn BlockDevice,
     tuning: &Tuning,
-) -> Result<(Change, Option<OriginChanged>), EngineError> {
+) -> Result<OriginCheck, EngineError> {
     let before = found.superblock.origin_state_now();
     let now = match &before {
         Some(_) => origin.change_mark().await.map_err(EngineError::Io)?,
@@ -71,24 +79,28 @@ pub(crate) async fn check(
     let has_grown = before.as_ref().zip(now).is_some_and(|(before, now)| now.size_bytes > before.size_bytes);
     let change = Change::between(before, now);
     if has_grown && tuning.accept_grown_origin {
-        return Ok((change, None));
+        return Ok(OriginCheck { change, action: None });
     }
-    match (change, tuning.origin_changed) {
-        (Change::Present | Change::Unknown, OriginChanged::Drop) => return Ok((change, Some(OriginChanged::Drop))),
-        (Change::Present, OriginChanged::Keep) => return Ok((change, Some(OriginChanged::Keep))),
-        (Change::Present, OriginChanged::Refuse) => {}
-        (Change::Absent | Change::Unknown, _) => return Ok((change, None)),
-    }
+    let action = match (change, tuning.origin_changed) {
+        (Change::Present | Change::Unknown, OriginChanged::Drop) => Some(OriginChanged::Drop),
+        (Change::Present, OriginChanged::Keep) => Some(OriginChanged::Keep),
+        (Change::Present, OriginChanged::Refuse) => return Err(changed(found, origin)),
+        (Change::Absent | Change::Unknown, _) => None,
+    };
+    Ok(OriginCheck { change, action })
+}
+
+fn changed(found: &Recovered, origin: &dyn BlockDevice) -> EngineError {
     let stays = match found.lacked() {
         None => "none is dirty".to_owned(),
         Some(lacked) => format!("{lacked} stay, and are laid over the origin as it is now"),
     };
-    Err(EngineError::OriginChanged(format!(
+    EngineError::OriginChanged(format!(
         "the origin {} was written to since this cache ended, so copies on the flash may be out of date: name \
          --origin-changed drop to forget all clean copies ({stays}), or --origin-changed keep if its content is as it was, \
          as after a mere touch or where the same file was put back",
         origin.info().name
-    )))
+    ))
 }
 
 /// Returns the sentence with which an opening refuses this origin, if another program changed it.

@@ -281,6 +281,25 @@ impl BoundTrace {
         capacities_bytes.iter().map(|capacity| self.bound(sized.kept(*capacity))).collect()
     }
 
+    /// Returns the highest ratio of read hits of any cache of `capacity_chunks` chunks.
+    ///
+    /// It is that of [`BoundTrace::equal_sizes`], without the bytes written.
+    pub fn read_hit_ratio_in_chunks(&self, capacity_chunks: u64) -> f64 {
+        self.ratio_of(furthest::kept(&self.intervals.all, self.requests, capacity_chunks, |_| 1).count())
+    }
+
+    /// Returns the highest ratio of read hits of any cache, for each of these many bytes.
+    ///
+    /// They are those of [`BoundTrace::with_sizes`], without the bytes written.
+    pub fn read_hit_ratios_in_bytes(&self, capacities_bytes: &[u64]) -> Vec<f64> {
+        let sized = Sized::new(&self.intervals, self.requests);
+        capacities_bytes.iter().map(|capacity| self.ratio_of(sized.chosen(*capacity).1)).collect()
+    }
+
+    fn ratio_of(&self, kept: u64) -> f64 {
+        ratio(self.zero_hits + kept, self.reads)
+    }
+
     fn bound(&self, kept: Kept) -> Bound {
         Bound {
             reads: self.reads(),

@@ -47,6 +47,7 @@ pub use store::StoreRules;
 mod destage;
 mod drops;
 mod evict;
+mod figures;
 mod log;
 mod metadata;
 mod open_weu;

@@ -102,10 +102,10 @@ pub struct TraceFacts {
 pub struct RowBounds {
     /// The bound if chunks take their compressed size.
     pub compressed: Bound,
-    /// The bound if they take their whole size.
-    pub uncompressed: Bound,
-    /// The bound if chunks take their compressed size and the origin reveals their contents.
-    pub revealed: Bound,
+    /// The highest ratio of read hits if they take their whole size.
+    pub uncompressed_ratio: f64,
+    /// The same if they take their compressed size and the origin reveals their contents.
+    pub revealed_ratio: f64,
 }
 
 /// The bound of a row.
@@ -194,8 +194,8 @@ fn hits(measures: &Measures, bound: Option<&RowBound>) -> Value {
         "total_miss_ratio": of(tally.requests(), tally.total_miss_ratio()),
         "bound_read_hit_ratio_upper": bounds.map(|bounds| bounds.compressed.read_hit_ratio_upper()),
         "bound_read_hit_ratio_lower": bounds.map(|bounds| bounds.compressed.read_hit_ratio_lower()),
-        "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed.read_hit_ratio_upper()),
-        "bound_revealed_read_hit_ratio_upper": bounds.map(|bounds| bounds.revealed.read_hit_ratio_upper()),
+        "bound_uncompressed_read_hit_ratio": bounds.map(|bounds| bounds.uncompressed_ratio),
+        "bound_revealed_read_hit_ratio_upper": bounds.map(|bounds| bounds.revealed_ratio),
         "bound_flash_bytes_lower": bounds.map(|bounds| bounds.compressed.written_lower),
         "bound_flash_bytes_upper": bounds.map(|bounds| bounds.compressed.written_upper),
         "bound_withdrawn": bound.and_then(RowBound::why_withdrawn),

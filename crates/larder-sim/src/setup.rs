@@ -1,8 +1,8 @@
 //! The name of a cache to replay, a design, its sizes, and its options; and the making of the
 //! cache.
 //!
-//! Role: [`REPLAY_DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s. [`Setup`] is
-//! a user's request, and [`Setup::build`] makes its cache.
+//! Role: [`REPLAY_DESIGNS`] is the list of designs that are replayed, all of `larder-core`'s.
+//! [`Setup`] is a user's request, and [`Setup::build`] makes its cache.
 //!
 //! A flash is divided as the engine divides it: see `setup/executed.rs` and `setup/weu.rs`. In the
 //! papers' accounting each paper divides it in its own way: see `setup/equal_slots.rs` and

@@ -288,6 +288,14 @@ pub struct StatusArgs {
 #[derive(Debug, Args)]
 #[command(after_help = FLUSH_EXAMPLES)]
 pub struct FlushArgs {
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: DestagedArgs,
+}
+
+/// The options of a command after which the origin has all data.
+#[derive(Debug, Args)]
+pub struct DestagedArgs {
     /// The flash of the cache
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
@@ -333,21 +341,9 @@ pub struct SetArgs {
 #[derive(Debug, Args)]
 #[command(after_help = DETACH_EXAMPLES)]
 pub struct DetachArgs {
-    /// The flash of the cache
-    #[arg(long, value_name = "PATH")]
-    pub flash: PathBuf,
-    /// The origin's place now, if it has moved
-    #[arg(long, value_name = "URI")]
-    pub origin: Option<String>,
-    /// The state directory, if it has moved
-    #[arg(long, value_name = "DIR")]
-    pub state: Option<PathBuf>,
-    /// If the origin was written to since the cache ended: forget the clean copies, or believe them
-    #[arg(long, value_name = "WHAT")]
-    pub origin_changed: Option<OriginChangedArg>,
-    /// For a cache without a server: kept trims reach the origin as zeroes or as a discard, or stay
-    #[arg(long, value_name = "WHAT", default_value = "zero")]
-    pub trim: TrimArg,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub cache: DestagedArgs,
 }
 
 /// A write mode by name.

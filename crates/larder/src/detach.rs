@@ -25,6 +25,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// One sentence; then the cache is as it was.
 pub fn run(args: &DetachArgs) -> Outcome {
+    let args = &args.cache;
     let done = match reach(&args.flash, args.state.as_deref(), "detach", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => {

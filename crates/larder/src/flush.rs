@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 /// # Errors
 /// One sentence.
 pub fn run(args: &FlushArgs) -> Outcome {
+    let args = &args.cache;
     let done = match reach(&args.flash, args.state.as_deref(), "flush", Access::Write)? {
         Reached::Served(done) => done,
         Reached::Alone(flash) => with_cache(

@@ -100,7 +100,7 @@ pub use row::{DESIGN, NAME};
 use sketch::{COUNTER_MAX, Sketch};
 
 use crate::{
-    region::{ListChange, METADATA_SLOT_BYTES, RunMetadata},
+    region::{ListChange, RunMetadata},
     types::{Fingerprint, Lba},
 };
 

@@ -13,7 +13,7 @@ use larder::{
 };
 use larder_sim::{
     report::{Row, table::table},
-    setup::{REPLAY_DESIGNS, FlashAmount, Options, Setup, with_equal_blocks},
+    setup::{FlashAmount, Options, REPLAY_DESIGNS, Setup, with_equal_blocks},
     survey::Survey,
 };
 

@@ -248,11 +248,11 @@ fn row_bounds(traces: &BoundTraces, setups: &[Setup], measures: &[Measures]) -> 
     let bytes: Vec<u64> = capacities.values().copied().collect();
     let chunk = setups.first().map_or(1, |setup| u64::from(setup.chunk_bytes));
     let known = traces.addresses.with_sizes(&bytes);
-    let revealed = traces.contents.with_sizes(&bytes);
-    let all = bytes.iter().zip(known).zip(revealed).map(|((bytes, compressed), revealed)| RowBounds {
+    let revealed = traces.contents.read_hit_ratios_in_bytes(&bytes);
+    let all = bytes.iter().zip(known).zip(revealed).map(|((bytes, compressed), revealed_ratio)| RowBounds {
         compressed,
-        uncompressed: traces.addresses.equal_sizes(bytes / chunk),
-        revealed,
+        uncompressed_ratio: traces.addresses.read_hit_ratio_in_chunks(bytes / chunk),
+        revealed_ratio,
     });
     let by_flash: BTreeMap<&str, RowBounds> = capacities.keys().map(String::as_str).zip(all).collect();
     setups

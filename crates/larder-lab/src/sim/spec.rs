@@ -204,22 +204,27 @@ pub fn percent(text: &str) -> Result<u8, String> {
     percent.ok_or_else(|| "write a whole number of percent from 0 to 100".to_owned())
 }
 
+/// Parses one of a closed list, by its name.
+fn one_of<T: Copy>(text: &str, known: &[T], name: impl Fn(T) -> &'static str) -> Result<T, String> {
+    known.iter().copied().find(|&one| name(one) == text).ok_or_else(|| {
+        let names: Vec<&str> = known.iter().copied().map(name).collect();
+        format!("write one of {}", names.join(", "))
+    })
+}
+
 /// Parses `weu` or `extent`.
 pub fn granularity(text: &str) -> Result<Granularity, String> {
-    let known = [Granularity::Weu, Granularity::Extent];
-    known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of weu, extent".to_owned())
+    one_of(text, &[Granularity::Weu, Granularity::Extent], Granularity::name)
 }
 
 /// Parses `keep` or `forget`.
 pub fn orphans(text: &str) -> Result<Orphans, String> {
-    let known = [Orphans::Keep, Orphans::Forget];
-    known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of keep, forget".to_owned())
+    one_of(text, &[Orphans::Keep, Orphans::Forget], Orphans::name)
 }
 
 /// Parses `engine` or `paper`.
 pub fn accounting(text: &str) -> Result<Accounting, String> {
-    let known = [Accounting::Engine, Accounting::Paper];
-    known.into_iter().find(|what| what.name() == text).ok_or_else(|| "write one of engine, paper".to_owned())
+    one_of(text, &[Accounting::Engine, Accounting::Paper], Accounting::name)
 }
 
 /// Parses `100000` or `20%`.
@@ -247,11 +252,7 @@ pub fn metric(text: &str) -> Result<&'static str, String> {
 }
 
 fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err("write one of on, off".to_owned()),
-    }
+    one_of(text, &[true, false], |on| if on { "on" } else { "off" })
 }
 
 fn mode(text: &str) -> Result<WritePolicy, String> {

@@ -93,14 +93,21 @@ impl<'i> Sized<'i> {
         Sized { intervals, requests, bytes_by_end, wanted, resources }
     }
 
-    /// Returns the number of intervals that fit `capacity` bytes.
+    /// Returns the number of intervals that fit `capacity` bytes, and the room that they write.
     pub fn kept(&self, capacity: u64) -> Kept {
+        let (chosen, upper) = self.chosen(capacity);
+        Kept::of(&chosen, upper, self.intervals, capacity, u64::from)
+    }
+
+    /// Returns intervals that fit `capacity` bytes, and the number of those that fit at most.
+    pub fn chosen(&self, capacity: u64) -> (Chosen, u64) {
         let intervals = &self.intervals.all;
         let taken_by = |end: u32| u64::from(self.bytes_by_end[end as usize]);
         let furthest = furthest::kept(intervals, self.requests, capacity, taken_by);
         let all_fit = furthest.count() == intervals.len() as u64;
         if all_fit || intervals.windows(2).all(|pair| pair[0].bytes == pair[1].bytes) {
-            return self.of(&furthest, furthest.count(), capacity);
+            let count = furthest.count();
+            return (furthest, count);
         }
         let (relaxed, price) = self.relaxed(capacity);
         let windows = Windows::new(self.wanted.len(), self.room(capacity));
@@ -110,11 +117,7 @@ impl<'i> Sized<'i> {
         let best = if cheapest.count() > furthest.count() { cheapest } else { furthest };
         let lower = best.count();
         assert!(lower <= upper, "{lower} intervals fit {capacity} bytes, and at most {upper} do");
-        self.of(&best, upper, capacity)
-    }
-
-    fn of(&self, chosen: &Chosen, upper: u64, capacity: u64) -> Kept {
-        Kept::of(chosen, upper, self.intervals, capacity, u64::from)
+        (best, upper)
     }
 
     /// Returns the bytes that can be taken over each gap.

@@ -43,8 +43,8 @@ fn made(name: &str, read_hits: u64, bounds: bool) -> Row {
         written_lower: 3 << 20,
         written_upper: 5 << 20,
     };
-    let known =
-        RowBound::Known(RowBounds { compressed: bound(90, 88), uncompressed: bound(70, 70), revealed: bound(95, 93) });
+    let bounds_known = RowBounds { compressed: bound(90, 88), uncompressed_ratio: 0.7, revealed_ratio: 0.95 };
+    let known = RowBound::Known(bounds_known);
     row(&setup, &measures, &facts, bounds.then_some(&known))
 }
 
@@ -84,7 +84,7 @@ fn a_ratio_of_nothing_is_null_and_has_no_bound() {
     };
     let facts = TraceFacts::default();
     let nothing = Bound { reads: 0, read_hits_upper: 0, read_hits_lower: 0, written_lower: 0, written_upper: 0 };
-    let bound = RowBound::Known(RowBounds { compressed: nothing, uncompressed: nothing, revealed: nothing });
+    let bound = RowBound::Known(RowBounds { compressed: nothing, uncompressed_ratio: 0.0, revealed_ratio: 0.0 });
     for (warmup_requests, why) in [(0, "no reads in the trace"), (9, "no reads after the warm-up")] {
         let measures = Measures { chunk_bytes: 4096, warmup_requests, ..Measures::default() };
         let row = row(&setup, &measures, &facts, Some(&bound));

@@ -153,6 +153,7 @@ proptest! {
             for capacity in 0..=CONTENTS as u64 {
                 let bound = trace.equal_sizes(capacity);
                 prop_assert!(bound.is_exact());
+                prop_assert_eq!(trace.read_hit_ratio_in_chunks(capacity), bound.read_hit_ratio_upper());
                 check(&bound, &best(&played, [1; CONTENTS], zeroes, capacity, knowledge));
                 prop_assert_eq!(bound.reads, played.iter().filter(|(_, kind)| *kind != Kind::Write).count() as u64);
             }
@@ -170,7 +171,10 @@ proptest! {
         let played = play(held, &ops);
         let traces = collect(&played, bytes, zeroes);
         let capacities: Vec<u64> = (0..40).step_by(3).chain([u64::MAX]).collect();
-        for (capacity, bound) in capacities.iter().zip(traces.addresses.with_sizes(&capacities)) {
+        let ratios = traces.addresses.read_hit_ratios_in_bytes(&capacities);
+        let bounds = traces.addresses.with_sizes(&capacities);
+        for ((capacity, bound), ratio) in capacities.iter().zip(bounds).zip(ratios) {
+            prop_assert_eq!(ratio, bound.read_hit_ratio_upper());
             check(&bound, &best(&played, bytes, zeroes, *capacity, Knowledge::Addresses));
             let are_equal = bytes.iter().all(|size| *size == bytes[0]);
             prop_assert!(bound.is_exact() || !are_equal && *capacity != u64::MAX, "{capacity}: {bound:?}");
