@@ -107,7 +107,7 @@ pub fn run(args: &CreateArgs) -> Outcome {
     })?;
     // If it was a copy of a served flash, the state belongs to the served one.
     if let Some((replaced, _)) = replaced.filter(|(replaced, _)| !client::is_served(&replaced.flash_uuid)) {
-        let stays = StateDir::retire(&replaced, Some(&args.flash)).map_err(Failure::failed)?;
+        let stays = StateDir::retire(&replaced, Some(&args.flash));
         stays.into_iter().for_each(|stays| output::note(&stays));
     }
     note_open_to_others(&args.flash);

@@ -64,7 +64,7 @@ pub fn detach(cache: &Cache) -> client::Reply {
     refuse_unlinked_origin(cache).map_err(|why| format!("the cache stays attached: {why}"))?;
     block_on(cache.detach()).map_err(|error| error.to_string())?;
     // Another cache may come to the same place.
-    let stays = StateDir::retire(&cache.superblock(), None)?;
+    let stays = StateDir::retire(&cache.superblock(), None);
     stays.into_iter().for_each(|stays| output::note(&stays));
     Ok(json!({ "origin": origin, "kept_trim_bytes": cache.status().kept_trim_bytes }))
 }

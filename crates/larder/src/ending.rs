@@ -16,7 +16,7 @@ use crate::{
     signals::{self, Arrivals},
     steps::{Steps, UNTOUCHED},
 };
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex};
 use std::{
     io::Read,
     os::unix::net::UnixStream,
@@ -47,6 +47,17 @@ pub enum ServerEvent {
     Reload,
     /// End in order.
     End,
+}
+
+/// The end of a wait.
+#[derive(Debug)]
+pub enum Waited<T> {
+    /// The event came.
+    Event(ServerEvent),
+    /// The look found this.
+    Found(T),
+    /// The time is over.
+    Late,
 }
 
 /// Names, in a few words, the operation that hangs and the consequence for data.
@@ -112,46 +123,25 @@ impl Ending {
         another(&self.0.wake)
     }
 
-    /// Waits for the next event; each call after the begin of the end returns the end.
-    pub fn next(&self) -> ServerEvent {
+    /// Waits for the next event, or until `look` finds something, at most until `late_at`.
+    ///
+    /// [`Ending::look_again`] asks for a look. Each call after the begin of the end returns the end.
+    pub fn next_unless<T>(&self, late_at: Option<Instant>, mut look: impl FnMut() -> Option<T>) -> Waited<T> {
         let mut state = self.0.state.lock();
         loop {
             if state.is_ending {
-                return ServerEvent::End;
+                return Waited::Event(ServerEvent::End);
+            }
+            if let Some(found) = look() {
+                return Waited::Found(found);
             }
             if std::mem::take(&mut state.reload) {
-                return ServerEvent::Reload;
+                return Waited::Event(ServerEvent::Reload);
             }
-            self.0.changed.wait(&mut state);
-        }
-    }
-
-    /// Waits until `look` finds something, or the next event has come, which stays to be taken.
-    ///
-    /// [`Ending::look_again`] asks for a look. `when_late` is called once if that takes `late`.
-    pub fn before_next<T>(
-        &self,
-        late: Duration,
-        when_late: impl FnOnce(),
-        mut look: impl FnMut() -> Option<T>,
-    ) -> Option<T> {
-        let until = Instant::now() + late;
-        let mut when_late = Some(when_late);
-        let mut state = self.0.state.lock();
-        loop {
-            if state.is_ending {
-                return None;
-            }
-            let found = look();
-            if found.is_some() || state.reload {
-                return found;
-            }
-            if when_late.is_none() {
-                self.0.changed.wait(&mut state);
-            } else if self.0.changed.wait_until(&mut state, until).timed_out()
-                && let Some(when_late) = when_late.take()
-            {
-                MutexGuard::unlocked(&mut state, when_late);
+            match late_at {
+                None => self.0.changed.wait(&mut state),
+                Some(until) if Instant::now() >= until => return Waited::Late,
+                Some(until) => _ = self.0.changed.wait_until(&mut state, until),
             }
         }
     }

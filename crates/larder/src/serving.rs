@@ -8,14 +8,14 @@
 use crate::{
     account::Account,
     args::ServeArgs,
-    config_file,
-    ending::{Ending, ServerEvent},
-    error::{Failure, Outcome, system_reason},
+    ending::{Ending, ServerEvent, Waited},
+    error::{Failure, Outcome},
     export_uri::uri,
     lasting::refuse_standing,
     lines::{self, too_many_files},
     origin::shown,
     output,
+    readings::Readings,
     reload::{CHANGEABLE_ALONE, OptionFile},
     size::human,
 };
@@ -32,7 +32,6 @@ use std::{
         Arc,
         mpsc::{self, RecvTimeoutError},
     },
-    thread,
     time::{Duration, Instant},
 };
 
@@ -207,50 +206,29 @@ pub(crate) fn let_in(servers: &[NbdServer], name: &str, ending: &Ending, account
     announce(servers, name)
 }
 
-/// The most readings of an option file that hang at a time.
-const READERS_MAX: usize = 8;
-/// The wait for an option file before a line tells of it.
-const ANSWER_LATE: Duration = Duration::from_secs(2);
-
 /// Waits for the end. Each reload reads the option file again, and `apply` changes the server.
 ///
-/// A thread of its own reads the file, for its file system may hang. An end that begins meanwhile
-/// waits for no reading, and the next reload begins one of its own.
+/// An end that begins meanwhile waits for no reading.
 pub(crate) fn wait_for_the_end(
     ending: &Ending,
     file: Option<OptionFile>,
     changeable: &[&str],
     apply: impl Fn(&ServeArgs),
 ) {
-    let mut file = file;
-    let readers = Arc::new(());
-    while ending.next() == ServerEvent::Reload {
-        let Some(file) = &mut file else { continue };
-        let shown = file.path().display().to_string();
-        if Arc::strong_count(&readers) > READERS_MAX {
-            output::complain(&format!("{shown} is not read again: {READERS_MAX} readings of it have not ended"));
-            continue;
+    let mut file = file.map(|file| (Readings::new(file.path(), ending), file));
+    loop {
+        let late_at = file.as_ref().and_then(|(readings, _)| readings.late_at());
+        let look = || file.as_mut().and_then(|(readings, _)| readings.take());
+        match (ending.next_unless(late_at, look), &mut file) {
+            (Waited::Event(ServerEvent::End), _) => return,
+            (_, None) => {}
+            (Waited::Event(ServerEvent::Reload), Some((readings, _))) => readings.begin(),
+            (Waited::Late, Some((readings, _))) => readings.tell_late(),
+            (Waited::Found(bytes), Some((_, file))) => file.again(bytes, changeable, check, |args| {
+                ending.set_timeout(end_timeout(args));
+                apply(args);
+            }),
         }
-        let (read, bytes) = mpsc::channel();
-        let (path, here, reading) = (file.path().to_path_buf(), ending.clone(), readers.clone());
-        let reader = thread::Builder::new().name("options".into()).spawn(move || {
-            let _ = read.send(config_file::read(&path));
-            drop(reading);
-            here.look_again();
-        });
-        if let Err(error) = reader {
-            output::complain(&format!("the option file is not read: {}", system_reason(&error)));
-            continue;
-        }
-        let waits = || {
-            let seconds = ANSWER_LATE.as_secs();
-            output::note(&format!("waiting: the option file {shown} has not answered for {seconds} s"));
-        };
-        let Some(bytes) = ending.before_next(ANSWER_LATE, waits, || bytes.try_recv().ok()) else { continue };
-        file.again(bytes, changeable, check, |args| {
-            ending.set_timeout(end_timeout(args));
-            apply(args);
-        });
     }
 }
 

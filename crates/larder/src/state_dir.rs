@@ -15,9 +15,11 @@ use crate::{
     client::{hex, is_served, unhex},
     error::{Failure, Outcome, system_reason},
     flash::{Access, absolute, named, open_flash},
-    state_record::{FILE_BYTES_MAX, StateRecord, VERSION, parse},
-    state_trust::{NO_FILE, distrust, refuse_open_to_others},
+    state_files::{read, records, remove, replace},
+    state_record::{StateRecord, VERSION},
+    state_trust::refuse_open_to_others,
     steps::Steps,
+    waiting::saying_which,
 };
 use larder_engine::{
     FenceKeeper,
@@ -26,16 +28,10 @@ use larder_engine::{
 };
 use larder_format::Superblock;
 use std::{
-    fs::{self, File, OpenOptions},
-    io::{ErrorKind, Read, Write},
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     thread,
 };
-
-/// The most files of a directory that are read.
-const FILES_MAX: usize = 4096;
 
 /// The state of one cache.
 pub struct StateDir {
@@ -207,38 +203,16 @@ impl StateDir {
     ///
     /// If the flash was found at `flash` but served from another place, it may be a copy. Then the
     /// cache itself keeps its file if its flash is at its place, and its fence if that place cannot
-    /// be read. A file that is not believed may be that of the cache itself: it stays, and the
-    /// value returned says so. Without `flash` the file is that of this cache, believed or not.
+    /// be read. A file that is not believed may be that of the cache itself, and stays. Without
+    /// `flash` the file is that of this cache, believed or not.
     ///
-    /// # Errors
-    /// A sentence.
-    pub fn retire(superblock: &Superblock, flash: Option<&Path>) -> Result<Option<String>, String> {
-        if superblock.state_dir.as_str().is_empty() {
-            return Ok(None);
-        }
-        let file = Path::new(superblock.state_dir.as_str()).join(format!("{}.json", hex(&superblock.flash_uuid)));
-        let is_elsewhere = |record: &StateRecord| {
-            flash.is_some_and(|flash| record.flash != absolute(flash) && record.flash_named != named(flash))
-        };
-        let record = match read(&file) {
-            Ok(Some(record)) => record,
-            Ok(None) => return Ok(None),
-            Err(_) if flash.is_none() => return remove(&file).map(|()| None),
-            Err(fault) => {
-                let fault = fault.sentence().unwrap_or_default();
-                let remedy = "remove it if no other copy of the flash that was here is in use";
-                return Ok(Some(format!("{fault}; it stays, for it may be that of another copy: {remedy}")));
-            }
-        };
-        if !is_elsewhere(&record) {
-            return remove(&file).map(|()| None);
-        }
-        let there = open_flash(Path::new(&record.flash), Access::Peek);
-        match there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid) {
-            true => Ok(None),
-            // It was moved, or its device is away.
-            false => replace(&file, &StateRecord { registered: false, ..record }).map(|()| None),
-        }
+    /// Returns a sentence for a file that stays though it should not: the cache is no more in any
+    /// case.
+    pub fn retire(superblock: &Superblock, flash: Option<&Path>) -> Option<String> {
+        let file = file_of(superblock)?;
+        let shown = file.display();
+        let retired = saying_which("the state directory", || retire(&file, superblock, flash));
+        retired.err().map(|why| format!("{why}: remove {shown} if no other copy of that flash is in use"))
     }
 
     /// Returns the file that holds the state.
@@ -344,104 +318,76 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Ou
     )))
 }
 
-/// Refuses a flash if its state directory knows a newer one, unless `adopt`. A directory without a
-/// file of the flash tells nothing here.
+/// Retires a state file, as [`StateDir::retire`].
+fn retire(file: &Path, superblock: &Superblock, flash: Option<&Path>) -> Result<(), String> {
+    let is_elsewhere = |record: &StateRecord| {
+        flash.is_some_and(|flash| record.flash != absolute(flash) && record.flash_named != named(flash))
+    };
+    let record = match read(file) {
+        Ok(Some(record)) => record,
+        Ok(None) => return Ok(()),
+        Err(_) if flash.is_none() => return remove(file),
+        Err(fault) => {
+            let fault = fault.sentence().unwrap_or_default();
+            return Err(format!("{fault}; it stays, for it may be that of another copy"));
+        }
+    };
+    if !is_elsewhere(&record) {
+        return remove(file);
+    }
+    let there = open_flash(Path::new(&record.flash), Access::Peek);
+    match there.is_ok_and(|there| there.superblock.flash_uuid == superblock.flash_uuid) {
+        true => Ok(()),
+        // It was moved, or its device is away.
+        false => replace(file, &StateRecord { registered: false, ..record }),
+    }
+}
+
+/// Returns the file of a flash in the directory that its superblock names.
+fn file_of(superblock: &Superblock) -> Option<PathBuf> {
+    let dir = Some(superblock.state_dir.as_str()).filter(|dir| !dir.is_empty())?;
+    Some(Path::new(dir).join(format!("{}.json", hex(&superblock.flash_uuid))))
+}
+
+/// Refuses to repair a flash that may be an older copy, unless `adopt`. A repair would make it as
+/// new as the flash.
 ///
 /// # Errors
-/// A sentence; also for a directory or file that is not believed.
-pub fn refuse_older_copy(superblock: &Superblock, adopt: bool) -> Outcome {
-    let dir = Path::new(superblock.state_dir.as_str());
-    if dir.as_os_str().is_empty() {
+/// As [`kept_of`]; with `adopt` only for a directory or file that is not believed.
+pub fn refuse_older_copy(given: Option<&Path>, superblock: &Superblock, adopt: bool) -> Outcome {
+    if superblock.detached {
         return Ok(());
     }
-    refuse_open_to_others(dir)?;
-    let file = dir.join(format!("{}.json", hex(&superblock.flash_uuid)));
-    let Some(record) = read(&file)? else { return Ok(()) };
-    if adopt { Ok(()) } else { refuse_older(superblock, &record, dir) }
-}
-
-/// Returns the state files of a directory, and those that cannot be read.
-fn records(dir: &Path) -> Result<Vec<(PathBuf, Outcome<StateRecord>)>, String> {
-    let failed = |error: &std::io::Error| {
-        format!("the state directory {} cannot be read: {}", dir.display(), system_reason(error))
-    };
-    let mut found = Vec::new();
-    for entry in fs::read_dir(dir).map_err(|error| failed(&error))?.take(FILES_MAX) {
-        let file = entry.map_err(|error| failed(&error))?.path();
-        if file.extension().is_some_and(|extension| extension == "json")
-            && let Some(record) = read(&file).transpose()
-        {
-            found.push((file, record));
-        }
+    if !adopt {
+        return kept_of(given, superblock).map(drop);
     }
-    Ok(found)
+    let known = file_of(superblock);
+    let Some(dir) = given.or(known.as_deref().and_then(Path::parent)) else { return Ok(()) };
+    refuse_open_to_others(dir)?;
+    read(&dir.join(format!("{}.json", hex(&superblock.flash_uuid)))).map(drop)
 }
 
-/// Reads a state file, if it exists.
+/// Notes a repair of a flash, which made its superblock newer: a fence around it still is one.
+///
+/// An older copy that no fence is around gets no note.
 ///
 /// # Errors
-/// A sentence: it is damaged, or not to be believed.
-fn read(file: &Path) -> Outcome<Option<StateRecord>> {
-    let failed = |what: &str| Failure::failed(format_args!("the state file {} {what}", file.display()));
-    let mut bytes = Vec::new();
-    let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(file);
-    let content = opened.and_then(|opened| {
-        if let Some(fault) = distrust(&opened.metadata()?, file) {
-            return Ok(Err(fault));
-        }
-        opened.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map(Ok)
-    });
-    match content {
-        Ok(Ok(_)) => {}
-        Ok(Err(fault)) => return Err(failed(&fault)),
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-        // A link or a socket is not opened.
-        Err(_) if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) => return Err(failed(NO_FILE)),
-        Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
-    }
-    parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))
-}
-
-/// Removes a file, durably, if it exists.
-fn remove(file: &Path) -> Result<(), String> {
-    let removed = match fs::remove_file(file) {
-        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => file.parent().map_or(Ok(()), |dir| File::open(dir)?.sync_all()),
+/// A sentence.
+pub fn note_repair(given: Option<&Path>, before: &Superblock, after: u64) -> Result<(), String> {
+    let Some(known) = file_of(before) else { return Ok(()) };
+    let file = match (given, known.file_name()) {
+        (Some(dir), Some(name)) => dir.join(name),
+        _ => known,
     };
-    removed.map_err(|error| format!("the state file {} cannot be removed: {}", file.display(), system_reason(&error)))
-}
-
-/// Writes a file anew, whole and durably.
-fn replace(file: &Path, record: &StateRecord) -> Result<(), String> {
-    write(file, record)
-        .map_err(|error| format!("the state file {} cannot be written: {}", file.display(), system_reason(&error)))
-}
-
-fn write(file: &Path, record: &StateRecord) -> std::io::Result<()> {
-    let beside = file.with_extension("new");
-    let mut text = serde_json::to_vec_pretty(record)?;
-    text.push(b'\n');
-    let replaced = write_durably(&beside, &text).and_then(|()| fs::rename(&beside, file));
-    if replaced.is_err() {
-        // Part of a file is useless. The next write removes a file that stays here.
-        let _ = fs::remove_file(&beside);
+    let record = read(&file).map_err(|failure| failure.sentence().unwrap_or_default())?;
+    let Some(record) = record else { return Ok(()) };
+    let newest = |noted: u64, is_of_this: bool| if is_of_this { noted.max(after) } else { noted };
+    let fence_superblock = newest(record.fence_superblock, record.fence_superblock >= before.sequence);
+    let superblock_sequence = newest(record.superblock_sequence, record.superblock_sequence <= before.sequence);
+    if (fence_superblock, superblock_sequence) == (record.fence_superblock, record.superblock_sequence) {
+        return Ok(());
     }
-    replaced?;
-    let dir = file.parent().ok_or(ErrorKind::NotFound)?;
-    File::open(dir)?.sync_all()
-}
-
-fn write_durably(file: &Path, text: &[u8]) -> std::io::Result<()> {
-    // A file that a crash has left. Any other file of that name is not followed, written to or
-    // truncated.
-    match fs::remove_file(file) {
-        Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut out = OpenOptions::new().write(true).create_new(true).mode(0o600).open(file)?;
-    out.write_all(text)?;
-    out.sync_all()
+    replace(&file, &StateRecord { superblock_sequence, fence_superblock, ..record })
 }
 
 /// Returns the record of the cache of `superblock`, if one is kept, and changes nothing.

@@ -17,7 +17,7 @@ use crate::{
     size::{count, human},
     state_dir::{StateDir, kept_of},
     volume::{Reached, reach},
-    waiting::saying_why,
+    waiting::{saying_which, saying_why},
 };
 use larder_device::driver::block_on;
 use larder_engine::{
@@ -110,7 +110,8 @@ fn offline(flash: &Flash, state: Option<&Path>) -> Outcome<Report> {
     let recovered = block_on(recover(&*flash.device, None, &Tuning::default()))
         .map_err(|error| Failure::engine(&flash.path, &error))?;
     // A fault of the directory does not hinder a report on the flash.
-    let fence = kept_of(state, &recovered.superblock).map(|record| record.and_then(|record| record.raised()));
+    let kept = saying_which("the state directory", || kept_of(state, &recovered.superblock));
+    let fence = kept.map(|record| record.and_then(|record| record.raised()));
     let fence = fence.map_err(|failure| failure.sentence().unwrap_or_default());
     let mut status = Status::of_unopened(&recovered, fence);
     if let Some(sentence) = refused_origin(&recovered) {
@@ -130,7 +131,8 @@ fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
     if superblock.detached {
         conditions.push(detached());
     } else {
-        match kept_of(state, superblock).map(|record| record.and_then(|record| record.fence)) {
+        let kept = saying_which("the state directory", || kept_of(state, superblock));
+        match kept.map(|record| record.and_then(|record| record.fence)) {
             Ok(None) => {}
             Ok(Some(fence)) => {
                 let what = format!("the fence is up: the origin was written while this flash was away ({fence})");

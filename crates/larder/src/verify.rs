@@ -16,7 +16,7 @@ use crate::{
     memory::refuse_too_large,
     output::{self, aligned},
     size::{count, human},
-    state_dir::refuse_older_copy,
+    state_dir::{note_repair, refuse_older_copy},
     waiting::saying_which,
 };
 use indicatif::{ProgressBar, ProgressStyle};
@@ -56,17 +56,25 @@ fn run_repair(args: &VerifyArgs) -> Outcome {
     let path = &args.flash;
     // No server has a flash without a whole superblock; the repair gives the reason why it cannot
     // repair it.
-    if let Ok(flash) = open_flash(path, Access::Peek) {
-        refuse_served(&flash, "verify --repair")?;
-        refuse_too_large(&flash)?;
-        // A repair writes superblocks, and a copy would become as new as the flash.
-        saying_which("the state directory", || refuse_older_copy(&flash.superblock, args.adopt))?;
+    let state = args.state.as_deref();
+    let before = open_flash(path, Access::Peek).ok();
+    if let Some(flash) = &before {
+        refuse_served(flash, "verify --repair")?;
+        refuse_too_large(flash)?;
+        saying_which("the state directory", || refuse_older_copy(state, &flash.superblock, args.adopt))?;
     }
     let device = open_file(path, if args.dry_run { Access::Read } else { Access::Write })?;
     let options =
         RepairOptions { dry_run: args.dry_run, drop_suspect: args.drop_suspect, unread_is_lost: args.unread_is_lost };
     let report = with_progress(|progress| block_on(repair(&device, &options, progress)));
     let report = report.map_err(|error| Failure::engine(path, &error))?;
+    if let Some(before) = before.filter(|_| !args.dry_run)
+        && let Ok(after) = open_flash(path, Access::Peek)
+    {
+        let (before, after) = (before.superblock, after.superblock.sequence);
+        let noted = saying_which("the state directory", || note_repair(state, &before, after));
+        noted.unwrap_or_else(|why| output::complain(&format!("the repair is not noted: {why}")));
+    }
     match args.json {
         true => output::say_json(&report)?,
         false => output::say(&repair_page(path, &report))?,

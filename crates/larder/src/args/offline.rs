@@ -54,7 +54,10 @@ pub struct VerifyArgs {
     /// failed
     #[arg(long, requires = "repair")]
     pub unread_is_lost: bool,
-    /// Repair the flash also if its state directory knows a newer one, of which it is a copy
+    /// The state directory, if it is not where the flash was served with it
+    #[arg(long, value_name = "DIR", requires = "repair")]
+    pub state: Option<PathBuf>,
+    /// Repair the flash also if its state directory knows a newer one, or is lost
     #[arg(long, requires = "repair")]
     pub adopt: bool,
 }

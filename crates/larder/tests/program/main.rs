@@ -6,6 +6,7 @@ mod behind_our_back;
 mod breakages;
 mod clients;
 mod copies;
+mod copies_repaired;
 mod degraded;
 mod ends;
 mod features;

@@ -188,13 +188,21 @@ fn an_option_file_that_hung_is_read_at_the_next_reload() {
     fs::remove_file(&it.file).expect("the FIFO");
     let line = it.reload(&server, "end-timeout = 21\n");
     assert!(line.contains("end-timeout 21"), "{line}");
-    // Readings that hang are bounded.
+    // Readings that hang are bounded, and the last request for one is carried out once one ends.
     hang();
     for _ in 0..30 {
         server.signal("HUP");
         std::thread::sleep(Duration::from_millis(30));
     }
-    says("is not read again");
+    says("is read again once one of 8 readings of it has ended");
+    let before = server.complaints().len();
+    let fifo = it.file.with_extension("fifo");
+    fs::rename(&it.file, &fifo).expect("the FIFO away");
+    it.write("end-timeout = 22\n");
+    // The readers of the FIFO end.
+    drop(fs::OpenOptions::new().write(true).open(&fifo).expect("a writer"));
+    says("end-timeout 22");
+    assert!(server.complaints()[before..].contains("end-timeout 22"));
     server.stop();
 }
 
