@@ -93,7 +93,7 @@ impl Shared {
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
         let failed = {
             let mut state = self.state.lock();
-            state.keep_all_freed();
+            state.keep_slots();
             state.flash.is_failed()
         };
         let mut result = match flushed {

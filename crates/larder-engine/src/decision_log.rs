@@ -27,7 +27,7 @@ use crate::{
 use larder_core::{
     DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId,
     decisions::{Answer, BucketLayout, Event, NewContent, Opened, Stored},
-    design::{Question, Use},
+    design::Use,
     packing::PackingRules,
     region::RegionEntry,
     slots::SlotState,
@@ -96,17 +96,6 @@ impl State {
     #[inline]
     pub(crate) fn note_use(&self, hit: &Use) {
         self.decisions.note(|| (Event::Use { lba: hit.lba }, Answer::Slot(hit.slot)));
-    }
-
-    /// Returns whether this content is stored, ahead of its insertion; counts as a use.
-    ///
-    /// If a metadata slot decides it, the content is likely stored. At most one in 512 new contents
-    /// has the hash of a stored one.
-    pub(crate) fn knows(&mut self, fingerprint: Fingerprint) -> bool {
-        let found = self.find_duplicate(&fingerprint);
-        let answer = found.as_ref().map_or(Answer::Miss, |place| Answer::Hit(place.into()));
-        self.decisions.note(|| (Event::Look { fingerprint }, answer));
-        found.is_some() || self.unread(Question::Content(&fingerprint)).is_some()
     }
 
     /// Notes the mapping of `lba` to `new`, with the content `fingerprint`.

@@ -70,13 +70,13 @@ impl Shared {
                 }
                 state.sweep();
             }
-            let (short, crowded, is_freeing_due) = {
+            let (short, crowded, wants_ahead) = {
                 let mut state = self.state.lock();
                 self.drop_zeroes(&mut state, false);
                 let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
-                (missing, !state.design.has_room(self.room_wanted()), state.is_freeing_due())
+                (missing, !state.design.has_room(self.room_wanted()), state.wants_room_ahead())
             };
-            if short == 0 && !crowded && !is_freeing_due {
+            if short == 0 && !crowded && !wants_ahead {
                 self.evictions.note(false);
                 self.signals.index_room.notify();
                 match self.room.is_awaited() {
@@ -187,7 +187,7 @@ impl Shared {
 
     async fn evict_batch(self: &Arc<Self>, count: usize) -> usize {
         let Ok(room) = self.reserve_batch(count + FREED_AHEAD_MAX).await else { return 0 };
-        let likely = self.state.lock().likely_to_go();
+        let likely = self.state.lock().choose_ahead();
         let victims = self.choose_victims(count);
         // (1)
         let mut dirty: Vec<Lba> = {
@@ -202,7 +202,7 @@ impl Shared {
         }
         // (2)
         let freed = self.end_mappings(&victims);
-        let ahead = self.free_ahead(&likely);
+        let ahead = self.log_freed_ahead(&likely);
         drop(room);
         self.evictions.note(!victims.is_empty() && freed.is_empty() && ahead.is_empty());
         if freed.is_empty() && ahead.is_empty() {

@@ -15,8 +15,9 @@ use crate::{
     segment::record::{NewRecord, RecordOf},
     shared::Shared,
     state::State,
+    state_lock::StateGuard,
 };
-use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass, design::Deferred};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass};
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
@@ -39,7 +40,7 @@ impl Shared {
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
         let (begin, drain, close) = {
             let mut state = self.state.lock();
-            let drain = state.unflushed.len() >= self.pending_entries_max() / 2 || state.holds_many();
+            let drain = self.drain_is_due(&state);
             let close = self.many_wait_for_records(&state);
             let full = state.insertions.is_full_with(data.len(), self.live.get().insert_queue_bytes_max);
             if full || !self.may_insert(&state) {
@@ -90,7 +91,7 @@ impl Shared {
             if wanted(&state) && self.has_room_for_one(&state) {
                 self.counters.inserted_chunks.fetch_add(1, Relaxed);
                 self.counters.zero_chunks.fetch_add(1, Relaxed);
-                self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty, &mut Deferred::nothing());
+                self.map_insertion(&mut state, lba, NewMapping::Zero, None, dirty);
             } else {
                 self.counters.insertions_stale.fetch_add(1, Relaxed);
             }
@@ -101,7 +102,7 @@ impl Shared {
         let stored = self
             .store(
                 NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), payload },
-                |state, later| {
+                |state| {
                     if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);
                         return Some(());
@@ -109,24 +110,17 @@ impl Shared {
                     let place = state.find_duplicate(&fingerprint?)?;
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty, later);
+                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);
                     Some(())
                 },
-                |state, place, later| {
+                |state, place| {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
                     self.counters.note_stored(
                         place.stored_len,
                         self.geometry.chunk_bytes,
                         self.geometry.record_step_bytes(),
                     );
-                    self.map_insertion(
-                        state,
-                        lba,
-                        NewMapping::Unique { place, fingerprint },
-                        fingerprint,
-                        dirty,
-                        later,
-                    );
+                    self.map_insertion(state, lba, NewMapping::Unique { place, fingerprint }, fingerprint, dirty);
                 },
             )
             .await;
@@ -137,17 +131,16 @@ impl Shared {
 
     fn map_insertion(
         &self,
-        state: &mut State,
+        state: &mut StateGuard<'_, State>,
         lba: Lba,
         new: NewMapping,
         fingerprint: Option<Fingerprint>,
         dirty: bool,
-        later: &mut Deferred,
     ) {
         if dirty {
             // After a failure of the flash, callers do not come here, and the chunk need not be
             // cached.
-            let _ = state.map_dirty(lba, new, fingerprint, later);
+            let _ = state.map_dirty(lba, new, fingerprint);
         } else {
             state.prefetch.remove(lba);
             state.note_mapped(lba, &new, fingerprint, None);

@@ -166,9 +166,7 @@ impl Shared {
                 let crowded = self.commit_is_crowded(&state) && !state.log.may_use_reserve();
                 // Entries without a waiting task are not tried again and again, and do not keep a
                 // cache from ending.
-                let entries = state.log.len();
-                let is_full = entries >= self.pending_entries_max() / 2 || entries > 0 && state.holds_many();
-                let many = is_full && !failed && !self.life.is_committer_alone();
+                let many = self.commit_is_due(&state) && !failed && !self.life.is_committer_alone();
                 ((state.log.is_requested() || many) && !state.log.is_dead(), crowded)
             };
             if work && crowded && !self.is_closing() {

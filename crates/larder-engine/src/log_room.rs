@@ -119,11 +119,27 @@ impl Shared {
         self.geometry.layout.log_bytes / 100 * percent
     }
 
+    /// Returns whether a commit is due, though no task asks for one.
+    pub(crate) fn commit_is_due(&self, state: &State) -> bool {
+        let entries = state.log.len();
+        entries >= self.pending_entries_max() / 2 || entries > 0 && state.wants_commit()
+    }
+
+    /// Returns whether writers have to wait for a commit.
+    pub(crate) fn commit_is_overdue(&self, state: &State) -> bool {
+        state.log.len() >= self.pending_entries_max() || state.needs_commit() && !state.log.is_empty()
+    }
+
+    /// Returns whether the mappings that wait for a flush of the origin are to be drained.
+    pub(crate) fn drain_is_due(&self, state: &State) -> bool {
+        state.unflushed.len() >= self.pending_entries_max() / 2 || state.wants_commit()
+    }
+
     /// Returns whether the log allows one more clean mapping.
     pub fn may_insert(&self, state: &State) -> bool {
         let waiting = state.waiting();
         waiting < self.pending_entries_max()
-            && !state.holds_too_many()
+            && !state.needs_commit()
             && !self.is_crowded_with(state, waiting)
             && !state.flash.is_failed()
             && !self.is_closing()

@@ -16,12 +16,12 @@ use crate::{
     read::want::Want,
     read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
-    region::INFORMED_MAX,
+    region::CONFIRMED_MAX,
     shared::Shared,
     state::State,
     sync::join_all,
 };
-use larder_core::{Lba, Lookup, Place, SectorMap, design::Question, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, IoOp, IoResult, SharedBuf};
 use std::sync::{Arc, atomic::Ordering::*};
 
@@ -72,7 +72,7 @@ impl Shared {
         self.counters.begin_read(stripe, len);
         match self.start_hit(stripe, offset, &buf) {
             Some(Found::Hit(hit)) => self.finish(hit, offset, buf),
-            Some(Found::Unread(slot)) => IoFuture::boxed(self.clone().read_confirmed(stripe, slot, offset, buf)),
+            Some(Found::Unconfirmed(hit)) => IoFuture::boxed(self.clone().read_confirmed(stripe, hit, offset, buf)),
             None => {
                 let this = self.clone();
                 IoFuture::boxed(async move { this.read_slowly(offset, buf).await })
@@ -121,7 +121,7 @@ impl Shared {
     /// Decides for every chunk, waiting for prefetches that are under way.
     async fn plan(self: &Arc<Self>, wants: &[Want], sequential: bool) -> Vec<Plan> {
         let mut plans = Vec::with_capacity(wants.len());
-        for some in wants.chunks(INFORMED_MAX) {
+        for some in wants.chunks(CONFIRMED_MAX) {
             plans.extend(self.plan_some(some, sequential).await);
         }
         plans
@@ -133,21 +133,21 @@ impl Shared {
         let mut ahead = None;
         loop {
             let prefetched = self.signals.prefetched.listen();
-            let (mut unread, mut waits) = (Vec::new(), false);
+            let (mut unconfirmed, mut waits) = (Vec::new(), false);
             {
                 let mut state = self.state.lock();
                 // All questions precede the first lookup: a lookup uses up the slots that were
                 // read, and another chunk with the same content needs them.
                 let question = |(want, plan): (&Want, &Option<Plan>)| match plan {
-                    None => state.unread(Question::Address(want.lba)),
+                    None => state.unconfirmed(want.lba),
                     Some(_) => None,
                 };
                 let questions: Vec<_> = wants.iter().zip(&plans).map(question).collect();
-                for ((want, plan), slot) in
+                for ((want, plan), answer) in
                     wants.iter().zip(&mut plans).zip(questions).filter(|((_, p), _)| p.is_none())
                 {
-                    match slot {
-                        Some(slot) => unread.push(slot),
+                    match answer {
+                        Some(answer) => unconfirmed.push(answer),
                         None => match self.plan_known(&mut state, want, sequential) {
                             Plan::Wait => waits = true,
                             known => *plan = Some(known),
@@ -157,8 +157,8 @@ impl Shared {
             }
             // This look has used the slots that were read for it.
             drop(ahead.take());
-            if !unread.is_empty() {
-                ahead = self.inform_of(&unread).await;
+            if !unconfirmed.is_empty() {
+                ahead = self.confirm_some(&unconfirmed).await;
             } else if waits {
                 prefetched.await;
             } else {

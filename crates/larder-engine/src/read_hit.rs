@@ -28,15 +28,12 @@ use crate::{
     pins::Pinned,
     read::want::Want,
     record::{ReadingRecord, passes, window},
+    region::looks::Unconfirmed,
     shared::Shared,
     state::State,
     stripes::Stripe,
 };
-use larder_core::{
-    Lba, Lookup, Place, SlotId,
-    design::{Question, Use},
-    region::RegionEntry,
-};
+use larder_core::{Lba, Lookup, Place, design::Use};
 use larder_device::{IoBuf, IoFuture, IoResult};
 use std::sync::Arc;
 
@@ -53,8 +50,8 @@ pub(crate) struct Hit<'a> {
 /// The finding of a look.
 pub(crate) enum Found<'a> {
     Hit(Hit<'a>),
-    /// A hit, if this metadata slot confirms it.
-    Unread(SlotId),
+    /// A hit, if its metadata slot confirms it.
+    Unconfirmed(Unconfirmed),
 }
 
 /// A read inside one chunk, as its client asked for it.
@@ -97,7 +94,7 @@ impl Shared {
         }
         match state.hit(read.lba) {
             Some(hit) => Some((Found::Hit(self.pinned_hit(hit.place, read)), Some(hit.used))),
-            None => state.unread_hit(read.lba).map(|slot| (Found::Unread(slot), None)),
+            None => state.unconfirmed_hit(read.lba).map(|hit| (Found::Unconfirmed(hit), None)),
         }
     }
 
@@ -106,11 +103,11 @@ impl Shared {
         if self.follows_stream(state, read) {
             return None;
         }
-        if let Some(slot) = state.unread_hit(read.lba) {
-            return Some(Found::Unread(slot));
+        if let Some(hit) = state.unconfirmed_hit(read.lba) {
+            return Some(Found::Unconfirmed(hit));
         }
         // A read that goes the long way is looked up there: a lookup here would be a second use.
-        if !is_hit_on_flash(state, read.lba) || state.unread(Question::Address(read.lba)).is_some() {
+        if !is_hit_on_flash(state, read.lba) || state.unconfirmed(read.lba).is_some() {
             return None;
         }
         match self.lookup(state, read.lba, read.want().cause()) {
@@ -141,49 +138,19 @@ impl Shared {
     pub(crate) async fn read_confirmed(
         self: Arc<Self>,
         stripe: Stripe,
-        slot: SlotId,
+        hit: Unconfirmed,
         offset: u64,
         buf: IoBuf,
     ) -> IoResult<IoBuf> {
-        let turn = self.region_turn(slot).granted().await;
-        let entry = self.read_entry(slot).await;
-        let hit = self.confirm(stripe, slot, entry, offset, &buf);
-        // The record is pinned: it stays, even if the metadata slot changes.
-        drop(turn);
+        let hit = match self.short_read(stripe, offset, &buf) {
+            Some(read) => self.look_confirmed(stripe, hit, read.lba, |place| self.pinned_hit(place, &read)).await,
+            None => None,
+        };
         let read = match hit {
             Some(hit) => self.finish(hit, offset, buf),
             None => IoFuture::boxed(self.clone().read_slowly(offset, buf)),
         };
         read.await
-    }
-
-    /// Takes the second look, by the metadata slot that the first one named. The holder of its turn
-    /// tells the design if the slot does not confirm the hit.
-    fn confirm(
-        &self,
-        stripe: Stripe,
-        slot: SlotId,
-        entry: Option<RegionEntry>,
-        offset: u64,
-        buf: &IoBuf,
-    ) -> Option<Hit<'_>> {
-        let read = self.short_read(stripe, offset, buf)?;
-        let look = |state: &State| {
-            let found = state.hit_with(read.lba, slot, entry.as_ref()?)?;
-            Some((self.pinned_hit(found.place, &read), found.used))
-        };
-        let shared = |state: &State| look(state).map(|(hit, used)| (hit, Some(used)));
-        let alone = |state: &mut State| match look(state) {
-            Some((hit, used)) => {
-                state.use_hits(&[used]);
-                Some(hit)
-            }
-            None => {
-                state.tell(slot, entry.clone());
-                None
-            }
-        };
-        self.state.look(stripe, shared, alone)
     }
 
     /// Reads the record of a hit.

@@ -17,19 +17,21 @@
 //! read, changed and written back loses no neighbour's change.
 //!
 //! It does not decide, or know dirty data. It leaves answers that lack a metadata slot to `looks`,
-//! addresses that are named later to `held`, and slots freed ahead to `freeing`. Other files of the
-//! engine ask a design through the methods here, on `State` and `Shared`.
+//! addresses that are named later to `held`, slots freed ahead to `freeing`, and mappings that go
+//! on without the lock to `mapping`. Other files of the engine ask a design through the methods
+//! here, on `State` and `Shared`.
 //!
 //! [`Provisional::unread`]: larder_core::Provisional::unread
 
 pub(crate) mod entry;
 pub(crate) mod freeing;
 mod held;
-mod looks;
+pub(crate) mod looks;
+mod mapping;
 pub(crate) mod turns;
 
-use crate::{shared::Shared, state::State, sync::join_all, tickets::Ticket};
-use larder_core::{Fingerprint, SlotId, decisions::Event, design::Question, region::RegionEntry};
+use crate::{region::looks::Unconfirmed, shared::Shared, state::State, sync::join_all, tickets::Ticket};
+use larder_core::{Fingerprint, Lba, SlotId, decisions::Event, region::RegionEntry};
 use larder_device::{IoBuf, IoFuture, IoResult, WriteFlags};
 use larder_format::metadata_slot::METADATA_SLOT_BYTES;
 use std::{
@@ -38,7 +40,7 @@ use std::{
 };
 
 /// Limit of the metadata slots that are read side by side for one request.
-pub(crate) const INFORMED_MAX: usize = 64;
+pub(crate) const CONFIRMED_MAX: usize = 64;
 
 /// A request's part of the slots that may be read ahead of their use.
 pub(crate) struct Ahead {
@@ -61,7 +63,7 @@ struct Spot {
 
 impl State {
     /// Queues the metadata slots that the last decision changed for their write.
-    pub fn note_changed_entries(&mut self) {
+    fn note_changed_entries(&mut self) {
         while let Some(entry) = self.design.next_changed_entry() {
             self.push_entry(&entry);
         }
@@ -74,60 +76,65 @@ impl State {
 }
 
 impl Shared {
-    /// Reads the metadata slots that the design needs before it can answer `question`.
-    pub(crate) async fn inform(self: &Arc<Self>, question: Question<'_>) {
+    /// Makes the answers about `lba` sure: the design knows the metadata slots that they need.
+    pub(crate) async fn confirm(self: &Arc<Self>, lba: Lba) {
         loop {
-            let Some(slot) = self.state.lock().unread(question) else { return };
-            self.inform_of_block(&[slot]).await;
+            let Some(Unconfirmed(slot)) = self.state.lock().unconfirmed(lba) else { return };
+            self.tell_block(&[slot]).await;
         }
     }
 
-    /// Reads the slots of the first of several contents side by side, as [`Shared::inform`]. The
-    /// caller keeps the result until they are used.
-    pub(crate) async fn inform_of_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
-        let unread: Vec<SlotId> = {
-            let state = self.state.lock();
-            contents.iter().filter_map(|content| state.unread(Question::Content(content))).collect()
-        };
-        self.inform_of(&unread).await
+    /// Reads what an answer lacks, and no more.
+    pub(crate) async fn confirm_one(self: &Arc<Self>, answer: Unconfirmed) {
+        self.tell_block(&[answer.0]).await;
     }
 
-    /// Reads the first of these metadata slots, at least one, and tells the design of each.
+    /// Reads the slots of the first of several contents side by side, as [`Shared::confirm`]. The
+    /// caller keeps the result until they are used.
+    pub(crate) async fn confirm_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
+        let answers: Vec<Unconfirmed> = {
+            let state = self.state.lock();
+            contents.iter().filter_map(|content| state.unconfirmed_content(content)).collect()
+        };
+        self.confirm_some(&answers).await
+    }
+
+    /// Reads the metadata slots of the first of these answers, at least one, and tells the design.
     ///
     /// It reads as many as may be read ahead. The caller keeps the result until they are used.
-    pub(crate) async fn inform_of(self: &Arc<Self>, slots: &[SlotId]) -> Option<Ahead> {
-        if slots.is_empty() {
+    pub(crate) async fn confirm_some(self: &Arc<Self>, answers: &[Unconfirmed]) -> Option<Ahead> {
+        if answers.is_empty() {
             return None;
         }
-        let part = self.region_turns.take_ahead(slots.len().min(INFORMED_MAX));
+        let part = self.region_turns.take_ahead(answers.len().min(CONFIRMED_MAX));
         let ahead = Ahead { shared: self.clone(), slots: part };
-        self.inform_of_all(&slots[..part]).await;
+        self.tell_all(&answers[..part]).await;
         Some(ahead)
     }
 
-    async fn inform_of_all(self: &Arc<Self>, slots: &[SlotId]) {
+    async fn tell_all(self: &Arc<Self>, answers: &[Unconfirmed]) {
         let mut blocks: BTreeMap<u64, Vec<SlotId>> = BTreeMap::new();
-        for &slot in slots {
+        for &Unconfirmed(slot) in answers {
             let block = blocks.entry(self.spot(slot).block).or_default();
             if !block.contains(&slot) {
                 block.push(slot);
             }
         }
         if let (1, Some((_, block))) = (blocks.len(), blocks.first_key_value()) {
-            return self.inform_of_block(block).await;
+            return self.tell_block(block).await;
         }
-        let inform = |block: Vec<SlotId>| {
+        let told = |block: Vec<SlotId>| {
             let this = self.clone();
             IoFuture::boxed(async move {
-                this.inform_of_block(&block).await;
+                this.tell_block(&block).await;
                 Ok(())
             })
         };
-        join_all(blocks.into_values().map(inform).collect()).await;
+        join_all(blocks.into_values().map(told).collect()).await;
     }
 
     /// Reads metadata slots of one block, and tells the design.
-    pub(crate) async fn inform_of_block(self: &Arc<Self>, slots: &[SlotId]) {
+    async fn tell_block(self: &Arc<Self>, slots: &[SlotId]) {
         let Some(&first) = slots.first() else { return };
         let turn = self.region_turn(first).granted().await;
         let read = self.read_block(first).await;
@@ -143,7 +150,7 @@ impl Shared {
 
     /// Reads the metadata slot of `slot`; the caller has the turn. Returns `None` if it is
     /// unreadable or damaged.
-    pub(crate) async fn read_entry(&self, slot: SlotId) -> Option<RegionEntry> {
+    async fn read_entry(&self, slot: SlotId) -> Option<RegionEntry> {
         let read = self.read_block(slot).await;
         self.entry_in(&read, slot)
     }

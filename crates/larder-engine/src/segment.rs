@@ -15,6 +15,7 @@ pub(crate) mod writer;
 
 use crate::{
     error::EngineError,
+    region::looks::Unconfirmed,
     room::Queued,
     segment::open::{OpenSlot, Ready},
     segment::record::{NewRecord, Payload, RecordOf, SegmentIdentity},
@@ -24,9 +25,9 @@ use crate::{
     store::Store,
 };
 use larder_core::{
-    Place, SlotId, StreamClass,
+    Place, StreamClass,
     decisions::{Answer, Event},
-    design::{Deferred, Question, Wanted},
+    design::Wanted,
     packing::PackingRules,
     region::RegionEntry,
 };
@@ -53,8 +54,8 @@ pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
 enum Storing<'r, R> {
     /// It is stored, or not wanted any more.
     Over(R),
-    /// The design has to know this metadata slot first.
-    Unread(SlotId),
+    /// The design has to know more of its content first.
+    Unconfirmed(Unconfirmed),
     /// It is new, and this chunk is not encoded yet.
     Unencoded(&'r [u8]),
     /// Too many segments wait for the flash.
@@ -141,8 +142,8 @@ impl Shared {
     pub async fn store<R>(
         self: &Arc<Self>,
         record: NewRecord<'_>,
-        mut still_wanted: impl FnMut(&mut State, &mut Deferred) -> Option<R>,
-        mut decide: impl FnMut(&mut State, Place, &mut Deferred) -> R,
+        mut still_wanted: impl FnMut(&mut StateGuard<'_, State>) -> Option<R>,
+        mut decide: impl FnMut(&mut StateGuard<'_, State>, Place) -> R,
     ) -> Result<R, EngineError> {
         let encoded = OnceCell::new();
         let mut ready = self.ready(record, record.payload);
@@ -151,7 +152,7 @@ impl Shared {
             let written = self.signals.segments.listen();
             match self.try_to_store(&record, &mut ready, &mut queued, &mut still_wanted, &mut decide)? {
                 Storing::Over(answer) => return Ok(answer),
-                Storing::Unread(slot) => self.inform_of_block(&[slot]).await,
+                Storing::Unconfirmed(content) => self.confirm_one(content).await,
                 Storing::Unencoded(chunk) => {
                     // The content is not known any more, or another content has its hash.
                     let encoded = encoded.get_or_init(|| self.codec.encode(chunk));
@@ -184,37 +185,36 @@ impl Shared {
         record: &NewRecord<'r>,
         ready: &mut Option<Ready<'_>>,
         queued: &mut Option<Queued<'s>>,
-        still_wanted: &mut impl FnMut(&mut State, &mut Deferred) -> Option<R>,
-        decide: &mut impl FnMut(&mut State, Place, &mut Deferred) -> R,
+        still_wanted: &mut impl FnMut(&mut StateGuard<'_, State>) -> Option<R>,
+        decide: &mut impl FnMut(&mut StateGuard<'_, State>, Place) -> R,
     ) -> Result<Storing<'r, R>, EngineError> {
         let mut state = self.state.lock();
         state.flash.check()?;
         // A write of a cache that was dropped sends no segment.
         self.check_open()?;
         if let RecordOf::Chunk(Some(fingerprint)) = &record.of
-            && let Some(slot) = state.unread(Question::Content(fingerprint))
+            && let Some(content) = state.unconfirmed_content(fingerprint)
         {
-            return Ok(Storing::Unread(slot));
+            return Ok(Storing::Unconfirmed(content));
         }
         let in_flight = state.writer.in_flight();
         let is_crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
-        let mut later = Deferred::nothing();
-        if let Some(answer) = still_wanted(&mut state, &mut later) {
-            self.stored(state, later);
+        if let Some(answer) = still_wanted(&mut state) {
+            self.stored(state);
             return Ok(Storing::Over(answer));
         }
         if let Some(ready) = ready
             && let Some(place) = self.place(&mut state, ready, is_crowded)
         {
-            let answer = decide(&mut state, place, &mut later);
-            self.stored(state, later);
+            let answer = decide(&mut state, place);
+            self.stored(state);
             return Ok(Storing::Over(answer));
         }
         Ok(match record.payload {
             Payload::Known(chunk) if ready.is_none() => Storing::Unencoded(chunk),
             _ if is_crowded => Storing::Crowded,
             _ => {
-                queued.get_or_insert_with(|| self.room.queue(state.slot_in_the_way(record.lba)));
+                queued.get_or_insert_with(|| self.room.queue(state.slot_to_await(record.lba)));
                 Storing::NoRoom
             }
         })
@@ -238,11 +238,11 @@ impl Shared {
         }
         let (store, rules) = (self.geometry.store, self.packing_rules());
         let has_room = state.open_slot(ready, store, rules)
-            || self.reuse_freed(state, ready.record.lba) && state.open_slot(ready, store, rules);
+            || self.make_way(state, ready.record.lba) && state.open_slot(ready, store, rules);
         if !has_room {
             return None;
         }
-        if state.design.free_slots() < self.free_slots_wanted() || state.is_freeing_due() {
+        if state.design.free_slots() < self.free_slots_wanted() || state.wants_room_ahead() {
             self.signals.evict_wanted.notify();
         }
         state.append(ready, self.geometry.flash_tag)
@@ -250,19 +250,18 @@ impl Shared {
 
     /// Does as [`Shared::decided`], for a record, and sends the segments and metadata slots of the
     /// outbox.
-    fn stored(self: &Arc<Self>, mut state: StateGuard<'_, State>, later: Deferred) {
+    fn stored(self: &Arc<Self>, mut state: StateGuard<'_, State>) {
         let outgoing = self.take_outbox(&mut state);
-        self.decided(state, later);
+        self.decided(state);
         self.send(outgoing);
     }
 
-    /// Gives back the lock of a mapping, does the rest of its work, and wakes the destager if due.
+    /// Gives back the lock of a mapping, and wakes the destager if due.
     ///
-    /// Metadata slots that the rest changes are written with the next store or commit.
-    pub(crate) fn decided(&self, state: StateGuard<'_, State>, later: Deferred) {
+    /// The next store or commit writes metadata slots that the deferred part changes.
+    pub(crate) fn decided(&self, state: StateGuard<'_, State>) {
         let wanted = self.destage_wanted(&state);
         drop(state);
-        drop(later);
         self.ask_for_destage(wanted);
     }
 }

@@ -26,14 +26,14 @@ use crate::{
     places::to_format,
     prefetch::buffer::PrefetchBuffer,
     segment::writer::Writer,
-    state_lock::Touched,
+    state_lock::{StateGuard, Touched},
     unflushed::{flushes::OriginFlushes, unlogged::Unlogged, waiting::Unflushed},
     zeroed_parts::parts::ZeroedParts,
 };
 use larder_core::{
     Decider, Fingerprint, Lba, NewMapping, Place, SlotId,
     decisions::{Answer, Event},
-    design::{Deferred, Hit, Use},
+    design::{Hit, Use},
     slots::SlotState,
     streams::Streams,
     versions::Versions,
@@ -197,51 +197,14 @@ impl State {
         self.lost.remove_range(first, count);
     }
 
-    /// Maps `lba` to content that the origin lacks. Returns the sequence number to commit.
-    ///
-    /// The work that may follow once the lock is given back is in `later`. The work that was in
-    /// `later` before is done first.
-    ///
-    /// # Errors
-    /// [`EngineError::FlashFailed`], without a change: the content would be in RAM alone,
-    /// unrecorded.
-    pub fn map_dirty(
-        &mut self,
-        lba: Lba,
-        new: NewMapping,
-        fingerprint: Option<Fingerprint>,
-        later: &mut Deferred,
-    ) -> Result<u64, EngineError> {
-        self.flash.check()?;
-        later.finish();
-        let entry = match &new {
-            NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
-            NewMapping::Duplicate { place } => map_entry(lba, place, true, true, fingerprint),
-            NewMapping::Zero => LogEntry::MapZero { lba: lba.0, dirty: true },
-            NewMapping::Fragment { place, sectors } => {
-                LogEntry::Fragment { lba: lba.0, place: to_format(place), dirty: true, sectors: sectors.to_bytes() }
-            }
-        };
-        if let NewMapping::Duplicate { place } = &new {
-            self.writer.commit_needs(place);
-        }
-        let seq = self.log.push(entry);
-        self.outdate(lba);
-        self.note_mapped(lba, &new, fingerprint, Some(seq));
-        *later = self.design.map_deferring(lba, new, Some(seq));
-        self.note_changed_entries();
-        Ok(seq)
-    }
-
     /// Maps `lba` to content that the origin has, too. The entry is logged once the record is
     /// written and the origin's content is durable.
     pub fn map_clean(&mut self, lba: Lba, new: NewMapping, fingerprint: Option<Fingerprint>) {
         let was_forgotten = self.design.is_forgotten(lba);
-        self.design.map(lba, new, None);
+        self.map_at_once(lba, new);
         if was_forgotten {
             self.unlogged.insert(lba);
         }
-        self.note_changed_entries();
         match new {
             NewMapping::Unique { place, .. } => {
                 self.await_record(&place, map_entry(lba, &place, false, false, fingerprint))
@@ -272,5 +235,37 @@ impl State {
             self.log.push(LogEntry::Invalidate { lba: lba.0, chunk_count: 1 });
         }
         mapped
+    }
+}
+
+impl StateGuard<'_, State> {
+    /// Maps `lba` to content that the origin lacks. Returns the sequence number to commit.
+    ///
+    /// # Errors
+    /// [`EngineError::FlashFailed`], without a change: the content would be in RAM alone,
+    /// unrecorded.
+    pub fn map_dirty(
+        &mut self,
+        lba: Lba,
+        new: NewMapping,
+        fingerprint: Option<Fingerprint>,
+    ) -> Result<u64, EngineError> {
+        self.flash.check()?;
+        let entry = match &new {
+            NewMapping::Unique { place, .. } => map_entry(lba, place, true, false, fingerprint),
+            NewMapping::Duplicate { place } => map_entry(lba, place, true, true, fingerprint),
+            NewMapping::Zero => LogEntry::MapZero { lba: lba.0, dirty: true },
+            NewMapping::Fragment { place, sectors } => {
+                LogEntry::Fragment { lba: lba.0, place: to_format(place), dirty: true, sectors: sectors.to_bytes() }
+            }
+        };
+        if let NewMapping::Duplicate { place } = &new {
+            self.writer.commit_needs(place);
+        }
+        let seq = self.log.push(entry);
+        self.outdate(lba);
+        self.note_mapped(lba, &new, fingerprint, Some(seq));
+        self.map_beside_others(lba, new, seq);
+        Ok(seq)
     }
 }

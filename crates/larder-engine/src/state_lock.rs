@@ -16,6 +16,9 @@
 //! `parking_lot::RwLock` is fair, too, but all its readers change one word. On the cores of a large
 //! machine that costs as much as the exclusive lock.
 //!
+//! A decision may leave a part of its work that runs beside later decisions. The guard has it, and
+//! runs it right after the lock was given back.
+//!
 //! Lock order: `exclusive`, then the stripes by number, then a design's own locks. The holder of a
 //! stripe waits for a design's lock alone. A design's lock is held for a moment, and its holder
 //! takes no lock of this module.
@@ -35,6 +38,7 @@
 //! It does not know the guarded state, or the meaning of a touch.
 
 use crate::stripes::{Apart, STRIPES_MAX, Stripe, Stripes};
+use larder_core::design::Deferred;
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     cell::UnsafeCell,
@@ -103,6 +107,9 @@ pub struct StateGuard<'a, T: Touched> {
     _held: crate::lock_times::TimedLock,
     lock: &'a StateLock<T>,
     looks: MutexGuard<'a, Looks>,
+    /// The part of the last decision that may run beside later ones. Fields are dropped in their
+    /// order, so it runs when the lock is given back.
+    later: Deferred,
 }
 
 // SAFETY: the lock hands out `&T` to several threads at once, or `&mut T` to one; touches move from
@@ -116,7 +123,22 @@ impl<'a, T: Touched> StateGuard<'a, T> {
             _held: crate::lock_times::TimedLock::new(),
             lock,
             looks,
+            later: Deferred::nothing(),
         }
+    }
+
+    /// Decides with `decide`, whose deferred part runs once the lock is given back.
+    ///
+    /// The deferred part of the decision before runs first.
+    pub fn defer(&mut self, decide: impl FnOnce(&mut T) -> Deferred) {
+        self.later.finish();
+        self.later = decide(self);
+    }
+
+    /// Gives the lock back, and returns the deferred part of the last decision.
+    #[cfg(test)]
+    pub(crate) fn release(mut self) -> Deferred {
+        std::mem::replace(&mut self.later, Deferred::nothing())
     }
 }
 

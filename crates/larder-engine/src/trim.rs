@@ -225,7 +225,7 @@ impl State {
     /// The trim also covers the runs of its kind that it touches, and all become one.
     ///
     /// # Errors
-    /// As [`State::map_dirty`].
+    /// As [`StateGuard::map_dirty`](crate::state_lock::StateGuard::map_dirty).
     pub fn trim(&mut self, run: Run) -> Result<u64, EngineError> {
         self.flash.check()?;
         let Run { first, count, .. } = run;

@@ -23,7 +23,7 @@ pub(crate) mod unlogged;
 pub(crate) mod waiting;
 
 use crate::{error::EngineError, places::from_format, shared::Shared, state::State};
-use larder_core::{Fingerprint, Lba, Lookup, SlotId};
+use larder_core::{Fingerprint, Lba, Lookup};
 use larder_device::{IoError, IoOp};
 use larder_format::{LogEntry, WriteMode};
 use std::sync::{Arc, atomic::Ordering::*};
@@ -50,10 +50,7 @@ impl State {
     /// Logs a clean mapping whose original is durable on the origin, if `is_mapped`.
     fn log_settled(&mut self, entry: LogEntry, is_mapped: bool) {
         if let LogEntry::Map { lba, place, .. } = &entry {
-            self.settle(Lba(*lba), &from_format(place), is_mapped);
-            if is_mapped {
-                self.keep_freed(SlotId(place.slot));
-            }
+            self.note_clean(Lba(*lba), &from_format(place), is_mapped);
         }
         if let LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } = entry
             && self.unlogged.has(Lba(lba))

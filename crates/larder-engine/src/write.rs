@@ -13,7 +13,7 @@
 pub(crate) mod load;
 
 use crate::{decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared};
-use larder_core::{Lba, Lookup, design::Question, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -120,7 +120,7 @@ impl Shared {
             let from = (start - offset) as usize;
             return Some(data.slice(from..from + len as usize));
         }
-        self.inform(Question::Address(lba)).await;
+        self.confirm(lba).await;
         let held = {
             let mut state = self.state.lock();
             match self.lookup(&mut state, lba, LookupCause::Merge) {

@@ -22,13 +22,10 @@ use crate::{
     segment::record::{NewRecord, Payload, RecordOf},
     shared::Shared,
     state::State,
+    state_lock::StateGuard,
     sync::either,
 };
-use larder_core::{
-    Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass,
-    design::{Deferred, Question},
-    types::SECTOR_BYTES,
-};
+use larder_core::{Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, StreamClass, types::SECTOR_BYTES};
 use larder_device::{IoBuf, IoFuture, SharedBuf, runtime::compute};
 use larder_format::Encoding;
 use std::{
@@ -149,9 +146,9 @@ impl Shared {
             prepared.push(self.prepare(&chunk));
         }
         let contents: Vec<Fingerprint> = prepared.iter().filter_map(Prepared::fingerprint).collect();
-        let informed = self.inform_of_contents(&contents).await;
+        let told = self.confirm_contents(&contents).await;
         ahead.extend(prepared.into_iter().map(|chunk| IoFuture::ready(Ok(chunk))));
-        Ok(informed)
+        Ok(told)
     }
 
     fn whole_chunk(&self, lba: Lba, offset: u64, data: &SharedBuf) -> Option<SharedBuf> {
@@ -232,7 +229,7 @@ impl Shared {
     fn lack(&self, state: &State) -> Option<Lack> {
         if self.log_is_crowded(state) {
             Some(Lack::Log)
-        } else if state.log.len() >= self.pending_entries_max() || state.holds_too_many() && !state.log.is_empty() {
+        } else if self.commit_is_overdue(state) {
             Some(Lack::Commit)
         } else if state.writer.in_flight().len() >= 2 * IN_FLIGHT_SEGMENTS_MAX {
             Some(Lack::Segments)
@@ -255,9 +252,9 @@ impl Shared {
         if let Prepared::Zero = prepared {
             self.counters.inserted_chunks.fetch_add(1, Relaxed);
             self.counters.zero_chunks.fetch_add(1, Relaxed);
-            let (mut state, mut later) = (self.state.lock(), Deferred::nothing());
-            let mapped = state.map_dirty(lba, NewMapping::Zero, None, &mut later);
-            self.decided(state, later);
+            let mut state = self.state.lock();
+            let mapped = state.map_dirty(lba, NewMapping::Zero, None);
+            self.decided(state);
             return mapped;
         }
         let (mut padded, fingerprint) = (Vec::new(), prepared.fingerprint());
@@ -266,15 +263,15 @@ impl Shared {
         self.store(
             NewRecord { class, lba, of, payload },
             // Another writer may have stored the same content since the lookup.
-            |state, later| self.map_known(state, lba, fingerprint?, later),
-            |state, place, later| {
+            |state| self.map_known(state, lba, fingerprint?),
+            |state, place| {
                 self.counters.inserted_chunks.fetch_add(1, Relaxed);
                 self.counters.note_stored(
                     place.stored_len,
                     self.geometry.chunk_bytes,
                     self.geometry.record_step_bytes(),
                 );
-                state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint, later)
+                state.map_dirty(lba, NewMapping::Unique { place, fingerprint }, fingerprint)
             },
         )
         .await?
@@ -282,15 +279,14 @@ impl Shared {
 
     fn map_known(
         &self,
-        state: &mut State,
+        state: &mut StateGuard<'_, State>,
         lba: Lba,
         fingerprint: Fingerprint,
-        later: &mut Deferred,
     ) -> Option<Result<u64, EngineError>> {
         let place = state.find_duplicate(&fingerprint)?;
         self.counters.inserted_chunks.fetch_add(1, Relaxed);
         self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-        let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint), later);
+        let mapped = state.map_dirty(lba, NewMapping::Duplicate { place }, Some(fingerprint));
         self.keep_room(state);
         Some(mapped)
     }
@@ -309,7 +305,7 @@ impl Shared {
         piece: &[u8],
     ) -> Result<Merged, EngineError> {
         let len = self.geometry.chunk_len(lba);
-        self.inform(Question::Address(lba)).await;
+        self.confirm(lba).await;
         let base = {
             let mut state = self.state.lock();
             match self.lookup(&mut state, lba, LookupCause::Merge) {
@@ -385,10 +381,10 @@ impl Shared {
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
             NewRecord { class, lba, of, payload },
-            |_, _| None,
-            |state, place, later| {
+            |_| None,
+            |state, place| {
                 self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());
-                state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None, later)
+                state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)
             },
         )
         .await?

@@ -15,7 +15,7 @@ pub(crate) mod parts;
 use crate::zeroed_parts::parts::Parts;
 use crate::{error::EngineError, shared::Shared, state::State, trim::zeroing::Zeroing};
 use larder_codec::is_zero;
-use larder_core::{Lba, design::Question, ranges::Run, types::SECTOR_BYTES};
+use larder_core::{Lba, ranges::Run, types::SECTOR_BYTES};
 use std::{ops::Range, sync::Arc};
 
 impl Shared {
@@ -39,7 +39,7 @@ impl Shared {
 
     /// Zeroes some sectors of a chunk. Returns the sequence number to commit for it.
     async fn zero_sectors(self: &Arc<Self>, lba: Lba, part: Range<usize>, how: Zeroing) -> Result<u64, EngineError> {
-        self.inform(Question::Address(lba)).await;
+        self.confirm(lba).await;
         let sectors = self.geometry.chunk_len(lba) / SECTOR_BYTES;
         let (mut parts, is_owed) = {
             let mut state = self.state.lock();

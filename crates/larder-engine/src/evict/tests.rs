@@ -71,14 +71,14 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
     let before = evicted();
     for &slot in &slots {
         let pinned = shared.pins.pin(slot, Stripe(0));
-        assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being read");
+        assert!(!shared.make_way(&mut state, lba), "{slot:?} is being read");
         drop(pinned);
         state.writer.set_in_memory(slot, true);
-        assert!(!shared.reuse_freed(&mut state, lba), "{slot:?} is being written");
+        assert!(!shared.make_way(&mut state, lba), "{slot:?} is being written");
         state.writer.set_in_memory(slot, false);
     }
     assert_eq!(evicted(), before);
-    assert!(shared.reuse_freed(&mut state, lba), "nobody uses {slots:?}");
+    assert!(shared.make_way(&mut state, lba), "nobody uses {slots:?}");
     assert_eq!(evicted() - before, slots.len() as u64);
     drop(state);
     drop(cache);

@@ -10,7 +10,7 @@
 
 use super::{Miss, Plan, TRIES_MAX, Unread, want::Want};
 use crate::{error::EngineError, shared::Shared, state::State};
-use larder_core::{Lookup, design::Question};
+use larder_core::Lookup;
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp};
 use std::{
     slice,
@@ -36,7 +36,7 @@ impl Shared {
         buf: &mut IoBuf,
     ) -> Result<(), EngineError> {
         for attempt in 0.. {
-            self.inform(Question::Address(want.lba)).await;
+            self.confirm(want.lba).await;
             let Some(plan) = self.plan_again(want, &unread, attempt)? else { break };
             match self.carry_out(slice::from_ref(want), vec![plan], buf).await?.pop() {
                 Some(again) => unread = again,
@@ -62,7 +62,7 @@ impl Shared {
             }
             Verdict::Retry => {}
         }
-        if state.unread(Question::Address(want.lba)).is_some() {
+        if state.unconfirmed(want.lba).is_some() {
             // A mapping that is still to be confirmed is clean.
             return Ok(Some(Plan::Origin(Miss::Damaged)));
         }

@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering::*;
 
 impl State {
     /// Returns whether enough slots will likely go to be worth a commit.
-    pub(crate) fn is_freeing_due(&self) -> bool {
+    pub(crate) fn wants_room_ahead(&self) -> bool {
         self.design.is_freeing_due()
     }
 
     /// Returns slots that will likely have to go, about [`FREED_AHEAD_MAX`] at most.
-    pub(crate) fn likely_to_go(&mut self) -> Vec<SlotId> {
+    pub(crate) fn choose_ahead(&mut self) -> Vec<SlotId> {
         self.design.likely_victims(FREED_AHEAD_MAX)
     }
 
@@ -44,24 +44,24 @@ impl State {
     }
 
     /// Returns a slot whose end makes room for the record of `lba`, if few slots do.
-    pub(crate) fn slot_in_the_way(&self, lba: Lba) -> Option<SlotId> {
+    pub(crate) fn slot_to_await(&self, lba: Lba) -> Option<SlotId> {
         self.design.in_the_way(lba).first().copied()
     }
 
     /// Keeps `slot`: the log is about to map a chunk there.
-    pub(crate) fn keep_freed(&mut self, slot: SlotId) {
+    pub(super) fn keep_freed(&mut self, slot: SlotId) {
         self.design.keep(slot);
     }
 
     /// Keeps all slots, at an orderly end.
-    pub(crate) fn keep_all_freed(&mut self) {
+    pub(crate) fn keep_slots(&mut self) {
         self.design.keep_all();
     }
 }
 
 impl Shared {
     /// Does (2) for slots that likely have to go, whose mappings stay. Returns these slots.
-    pub(crate) fn free_ahead(&self, likely: &[SlotId]) -> Vec<SlotId> {
+    pub(crate) fn log_freed_ahead(&self, likely: &[SlotId]) -> Vec<SlotId> {
         likely.iter().copied().filter(|&slot| self.state.lock().free_ahead(slot)).collect()
     }
 
@@ -69,7 +69,7 @@ impl Shared {
     /// whether it did.
     ///
     /// It does (4) to (6) at once.
-    pub(crate) fn reuse_freed(&self, state: &mut State, lba: Lba) -> bool {
+    pub(crate) fn make_way(&self, state: &mut State, lba: Lba) -> bool {
         let State { design, writer, log, .. } = &mut *state;
         let slots = design.in_the_way(lba);
         let mut can_go = |slot| {

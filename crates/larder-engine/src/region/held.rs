@@ -16,18 +16,28 @@ use larder_core::{
 
 impl State {
     /// Returns whether a commit is due for the held addresses.
-    pub(crate) fn holds_many(&self) -> bool {
+    pub(crate) fn wants_commit(&self) -> bool {
         self.design.held_entries() >= HELD_ADDRESSES_MAX / 2
     }
 
     /// Returns whether no more addresses may be held.
-    pub(crate) fn holds_too_many(&self) -> bool {
+    pub(crate) fn needs_commit(&self) -> bool {
         self.design.held_entries() >= HELD_ADDRESSES_MAX
     }
 
-    /// Notes that the origin durably has the clean chunk `lba` of `place`, or that its mapping is
+    /// Notes that the log is about to have the clean mapping of `lba` to `place`, or that it is
     /// gone.
-    pub fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
+    ///
+    /// The origin durably has the chunk by now. The log keeps the slot of a mapping, even if it was
+    /// freed ahead.
+    pub(crate) fn note_clean(&mut self, lba: Lba, place: &Place, is_mapped: bool) {
+        self.settle(lba, place, is_mapped);
+        if is_mapped {
+            self.keep_freed(place.slot);
+        }
+    }
+
+    fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
         if self.design.held_at(lba) == Some(place.slot) {
             self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
             self.design.settle(lba, is_durable);

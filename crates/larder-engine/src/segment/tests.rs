@@ -73,14 +73,14 @@ fn a_write_waits_for_its_bucket_and_for_no_other() {
     let far = (2..CHUNKS).map(Lba).find(away).expect("there are many buckets");
 
     // A write of a stored content, up to the point where the lock of the state is given back.
-    let mut later = Deferred::nothing();
-    {
+    let mut later = {
         let mut state = shared.state.lock();
         let fingerprint = shared.codec.fingerprint(&chunk(1)).expect("a whole chunk");
         let place = state.find_duplicate(&fingerprint).expect("it was stored just now");
         let new = NewMapping::Duplicate { place };
-        state.map_dirty(here, new, Some(fingerprint), &mut later).expect("the flash is well");
-    }
+        state.map_dirty(here, new, Some(fingerprint)).expect("the flash is well");
+        state.release()
+    };
     let is_done = AtomicBool::new(false);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {

@@ -8,6 +8,7 @@ mod circles;
 mod names;
 mod owners;
 mod pages;
+mod seam;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -438,42 +439,6 @@ fn a_design_knows_few_methods() {
         named.extend(naming.map(|line| format!("{}: {}", short(&path), line.trim())));
     }
     assert!(named.is_empty(), "these name the optional part of a design:\n{}", named.join("\n"));
-}
-
-/// Checks that one module of the engine asks a design as a provisional one. The others need not
-/// know that an answer may lie on flash. The offline tools ask for its pages and runs alone.
-#[test]
-fn one_module_of_the_engine_asks_provisional_designs() {
-    // A decider answers these for every design.
-    const FOR_ALL: [&str; 6] = ["slot_of", "maps_to", "use_now", "keeps_zeroes", "map_deferring", "open_slot_for"];
-    // Checkpoints, restarts and checks pass these on.
-    const IN_CHECKPOINTS: [&str; 6] =
-        ["page_count", "export_page", "restore_page", "stored_runs", "is_found_in", "forget_clean"];
-    const PASSING_ON: [&str; 5] = ["checkpoint.rs", "replay.rs", "rebuild.rs", "origin_state.rs", "decision_log.rs"];
-    let design = root().join("crates/larder-core/src/design/provisional.rs");
-    let design = fs::read_to_string(design).expect("the optional part");
-    let verbs = design.split("\n    fn ").skip(1).filter_map(|method| method.split_once('(')).map(|(name, _)| name);
-    let verbs: Vec<&str> = verbs.filter(|name| !FOR_ALL.contains(name)).collect();
-    assert!(verbs.len() > 15, "the reader sees {verbs:?}");
-    let (mut asked, mut elsewhere) = (BTreeSet::new(), Vec::new());
-    for (path, text) in rust_files() {
-        let path = short(&path);
-        let (engine, check) = ("crates/larder-engine/src/", "crates/larder-check/src/");
-        let (in_engine, in_check) = (path.strip_prefix(engine), path.strip_prefix(check));
-        let Some(file) = in_engine.or(in_check).filter(|file| !file.contains("tests")) else { continue };
-        // A call may begin a line.
-        let code: String = text.split("\n#[cfg(test)]").next().unwrap_or_default().split_whitespace().collect();
-        for verb in verbs.iter().filter(|verb| code.contains(&format!("design.{verb}("))) {
-            let passes_on = IN_CHECKPOINTS.contains(verb) && (in_check.is_some() || PASSING_ON.contains(&file));
-            match in_engine.is_some() && file.starts_with("region") {
-                true => _ = asked.insert(verb),
-                false if passes_on => {}
-                false => elsewhere.push(format!("{path}: {verb}")),
-            }
-        }
-    }
-    assert!(asked.len() > 12, "the module asks {asked:?}");
-    assert!(elsewhere.is_empty(), "these ask a provisional design outside region/:\n{}", elsewhere.join("\n"));
 }
 
 #[test]
