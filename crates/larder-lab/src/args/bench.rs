@@ -15,7 +15,7 @@ Example, with the disk in a file:
   larder create --flash cache --size 1G --origin disk.img
   larder-lab bench replay --trace disk.trace.zst --flash cache
 
-docs/BENCH.md says how bytes are made of fingerprints, and what each figure means.";
+docs/LAB.md says how bytes are made of fingerprints, and what each figure means.";
 
 const PREPARE_EXAMPLES: &str = "\
 Examples:

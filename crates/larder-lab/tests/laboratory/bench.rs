@@ -196,7 +196,7 @@ fn requests_that_overlap_are_made_in_their_order() {
     assert_eq!(prepare(&trace, &origin), format!("prepared {}: 1 blocks, 4.00 KiB\n", origin.display()));
     let flash = create(&scratch, &origin, &[]);
     let found = report(&run(bench(&["replay", "--json", "--trace"]).arg(&trace).arg("--flash").arg(&flash)));
-    crate::support::is_told_in("BENCH.md", &found);
+    crate::support::is_told_in("LAB.md", &found);
     assert_eq!(number(&found, "requests"), 200 * 5 + 2);
     assert_eq!((number(&found, "trims"), number(&found, "trace_contradictions")), (400, 1));
     assert_eq!((number(&found, "blocks_verified"), number(&found, "blocks_wrong")), (200 * 9 + 2, 0));
