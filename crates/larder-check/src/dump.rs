@@ -115,7 +115,7 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
     }
 }
 
-/// Returns the WEU slots that an opening finds, in flash order, and whether metadata was damaged.
+/// Returns the slots that an opening finds, in flash order, and whether metadata was damaged.
 ///
 /// # Errors
 /// No superblock is whole.

@@ -4,8 +4,8 @@
 //! In order: (1) The superblock twins. (2) The checkpoint, block by block, and each of its entries.
 //! (3) The log, each of its entries, and any loss of its durable frames. (4) Recovery, or, if that
 //! is refused, salvage of the rest. (5) The mappings against slots, dirty counts and trimmed runs.
-//! (6) WEU by WEU the segments, and in them each record that a mapping or a fingerprint names. The
-//! check of a record covers checksum, decoding, fingerprint and overlap.
+//! (6) Slot by slot the segments, and in them each record that a mapping or a fingerprint names.
+//! The check of a record covers checksum, decoding, fingerprint and overlap.
 //!
 //! Invariants: it does not write. After any finding the checks go on as far as they can;
 //! [`PROBLEMS_MAX`] problems are kept, all are counted. The remains of a crash are no problem: a

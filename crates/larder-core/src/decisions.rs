@@ -3,8 +3,8 @@
 //! A simulator knows neither time nor bytes. An [`Event`] is its input instead, in the order of
 //! decisions under the engine's lock. Events have the requests, each content with its stored
 //! length, and the end of each operation. The engine's [`Answer`] stands beside the event, and a
-//! replay has to reach the same answer. Answers are hits, known contents, places, full WEUs, closed
-//! segments with their lengths, victims, and chunks that became clean.
+//! replay has to reach the same answer. Answers are hits, known contents, places, full slots,
+//! closed segments with their lengths, victims, and chunks that became clean.
 //!
 //! A design with knowledge on flash is [told](Event::Told) its reads there. The log names the
 //! metadata slot and not its content. A replay knows the content: it has seen each change of the
@@ -28,15 +28,15 @@ pub struct Opened {
     pub design: String,
     /// Size of a chunk in bytes.
     pub chunk_bytes: u32,
-    /// Size of a WEU or of its equivalent slot, in bytes.
-    pub weu_bytes: u32,
+    /// Size of a slot, in bytes.
+    pub slot_bytes: u32,
     /// Size to which segments are padded, in bytes.
     pub sector_bytes: u32,
     /// Bytes of a segment's header.
     pub header_bytes: u32,
     /// Bytes of an entry of a segment's table.
     pub entry_bytes: u32,
-    /// WEU slots.
+    /// Slots of the flash.
     pub slot_count: u32,
     /// Entries of the LBA index at most.
     pub mappings_max: u64,
@@ -161,7 +161,7 @@ pub enum Event {
         /// The number of the trim.
         seq: u64,
     },
-    /// A record that did not fit the open WEU of its class, which is sealed. The record may be
+    /// A record that did not fit the open slot of its class, which is sealed. The record may be
     /// stored later.
     Full {
         /// The class.
@@ -171,7 +171,7 @@ pub enum Event {
         /// Its stored form.
         stored: Stored,
     },
-    /// The opening of a WEU for a class.
+    /// The opening of a slot for a class.
     Open {
         /// The class.
         class: StreamClass,
@@ -208,7 +208,7 @@ pub enum Event {
         /// True to close segments of clean data in any case.
         all: bool,
     },
-    /// The sealing of every open WEU, so that it may be evicted.
+    /// The sealing of every open slot, so that it may be evicted.
     Seal,
     /// The end of a write of a segment or of a metadata slot.
     Written {

@@ -4,15 +4,15 @@
 //! Compressed payloads are packed to the byte. A raw payload starts at a 512-byte sector, or, as
 //! the first of its segment, at a device sector. A read of it then touches no other byte.
 //!
-//! Invariants: a record is placed only if it, the grown table and the padding fit the WEU.
+//! Invariants: a record is placed only if it, the grown table and the padding fit the slot.
 //!
 //! It does not hold bytes.
 
 /// The fixed sizes that packing depends on.
 #[derive(Clone, Copy, Debug)]
 pub struct PackingRules {
-    /// Size of a WEU in bytes.
-    pub weu_bytes: u32,
+    /// Size of a slot in bytes.
+    pub slot_bytes: u32,
     /// Size to which segments are padded.
     pub sector_bytes: u32,
     /// Bytes of a segment header.
@@ -21,7 +21,7 @@ pub struct PackingRules {
     pub entry_bytes: u32,
 }
 
-/// The open segment of a WEU.
+/// The open segment of a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct SegmentPacker {
     rules: PackingRules,
@@ -31,12 +31,12 @@ pub struct SegmentPacker {
 }
 
 impl SegmentPacker {
-    /// Returns the first segment of an empty WEU.
+    /// Returns the first segment of an empty slot.
     pub fn new(rules: PackingRules) -> Self {
         SegmentPacker { rules, start: 0, end: rules.header_bytes, records: 0 }
     }
 
-    /// Returns the segment's offset in the WEU.
+    /// Returns the segment's offset in the slot.
     pub fn start(&self) -> u32 {
         self.start
     }
@@ -46,12 +46,12 @@ impl SegmentPacker {
         self.records
     }
 
-    /// Returns the end of the payloads so far, as an offset in the WEU.
+    /// Returns the end of the payloads so far, as an offset in the slot.
     pub fn payload_end(&self) -> u32 {
         self.end
     }
 
-    /// Places a payload of `len` bytes; `None` if the WEU is full.
+    /// Places a payload of `len` bytes; `None` if the slot is full.
     pub fn place(&mut self, len: u32, raw: bool) -> Option<u32> {
         let align = match (raw, self.records) {
             (false, _) => 1,
@@ -60,7 +60,7 @@ impl SegmentPacker {
         };
         let offset = self.end.next_multiple_of(align);
         let table_end = (offset + len).next_multiple_of(8) + (self.records + 1) * self.rules.entry_bytes;
-        if table_end.next_multiple_of(self.rules.sector_bytes) > self.rules.weu_bytes {
+        if table_end.next_multiple_of(self.rules.sector_bytes) > self.rules.slot_bytes {
             return None;
         }
         self.end = offset + len;
@@ -68,12 +68,13 @@ impl SegmentPacker {
         Some(offset)
     }
 
-    /// Returns the offset of the record table in the WEU, if the segment were closed now.
+    /// Returns the offset of the record table in the slot, if the segment were closed now.
     pub fn table_offset(&self) -> u32 {
         self.end.next_multiple_of(8)
     }
 
-    /// Returns the offset of the segment's end in the WEU, padding included, if it were closed now.
+    /// Returns the offset of the segment's end in the slot, padding included, if it were closed
+    /// now.
     pub fn closed_end(&self) -> u32 {
         (self.table_offset() + self.records * self.rules.entry_bytes).next_multiple_of(self.rules.sector_bytes)
     }
@@ -82,7 +83,7 @@ impl SegmentPacker {
     pub fn next_segment(&mut self) -> bool {
         let start = self.closed_end();
         *self = SegmentPacker { rules: self.rules, start, end: start + self.rules.header_bytes, records: 0 };
-        start + 2 * self.rules.sector_bytes <= self.rules.weu_bytes
+        start + 2 * self.rules.sector_bytes <= self.rules.slot_bytes
     }
 }
 
@@ -91,7 +92,7 @@ mod tests {
     use super::*;
 
     const RULES: PackingRules =
-        PackingRules { weu_bytes: 512 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 };
+        PackingRules { slot_bytes: 512 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 };
 
     #[test]
     fn raw_payloads_are_aligned_and_compressed_ones_packed() {
@@ -113,7 +114,7 @@ mod tests {
                 while let Some(offset) = packer.place(len, len % 512 == 0) {
                     assert!(offset >= last && offset >= packer.start() + 64);
                     last = offset + len;
-                    assert!(packer.closed_end() <= RULES.weu_bytes);
+                    assert!(packer.closed_end() <= RULES.slot_bytes);
                     if packer.records() == flush_every && !packer.next_segment() {
                         break;
                     }

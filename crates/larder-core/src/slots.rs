@@ -1,4 +1,4 @@
-//! The WEU slots: state, generation, references, replacement order, and their records' addresses.
+//! The slots: state, generation, references, replacement order, and their records' addresses.
 //!
 //! The sources are Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the
 //! file index".

@@ -1,8 +1,8 @@
 //! Reading many records with few requests: records that lie close together on flash are read as
 //! one.
 //!
-//! Chunks that were written one after the other are neighbours in their WEU. So a long read of them
-//! is one request to the device and not one for each chunk.
+//! Chunks that were written one after the other are neighbours in their slot. So a long read of
+//! them is one request to the device and not one for each chunk.
 //!
 //! Invariants: each record is checked for itself, and stays pinned until its check.
 //!

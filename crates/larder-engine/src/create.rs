@@ -2,7 +2,7 @@
 //!
 //! In order: (1) All options are checked before the first write. (2) Both superblocks are cleared,
 //! durably, so an earlier cache opens whole or not at all. Then both checkpoint headers and the
-//! log's first sector are cleared, durably. So none of them fits the new cache. (3) The WEU slots
+//! log's first sector are cleared, durably. So none of them fits the new cache. (3) The slots
 //! are trimmed. (4) The superblock twins are written. A crash in between leaves no cache, or the
 //! new one. A crash before the first flush may leave the earlier one.
 //!

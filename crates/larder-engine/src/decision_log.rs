@@ -62,7 +62,7 @@ impl State {
             let opened = Opened {
                 design: design.to_owned(),
                 chunk_bytes: geometry.chunk_bytes as u32,
-                weu_bytes: rules.weu_bytes,
+                slot_bytes: rules.slot_bytes,
                 sector_bytes: rules.sector_bytes,
                 header_bytes: rules.header_bytes,
                 entry_bytes: rules.entry_bytes,

@@ -1,4 +1,4 @@
-//! Eviction of WEUs, and the background cleaning of stale index entries.
+//! Eviction of slots, and the background cleaning of stale index entries.
 //!
 //! In order, for a batch of victims: (1) They take no new references, and their dirty mappings are
 //! destaged. (2) Under the lock the mappings of a victim die, its generation moves on, and *slot
@@ -115,7 +115,7 @@ impl Shared {
 
     /// Makes room in a full index if no slot can be evicted.
     ///
-    /// Its entries are dirty, zero, or in open WEUs: it destages, drops and seals them.
+    /// Its entries are dirty, zero, or in open slots: it destages, drops and seals them.
     async fn make_evictable(self: &Arc<Self>) {
         // One shard a hold of the lock.
         let pieces = self.state.lock().design.export_pieces();
@@ -272,12 +272,12 @@ impl Shared {
         self.pins.wait_unpinned(slot).await;
         // (5): advisory; a device that cannot trim loses nothing.
         if self.geometry.store.trims_slots() {
-            let weu_bytes = u64::from(self.geometry.layout.weu_bytes);
-            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), weu_bytes).await;
+            let slot_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), slot_bytes).await;
             self.counters.slots_trimmed.fetch_add(1, Relaxed);
         }
         // (6)
-        self.counters.evicted_weus.fetch_add(1, Relaxed);
+        self.counters.evicted_slots.fetch_add(1, Relaxed);
         {
             let mut state = self.state.lock();
             state.design.release_slot(slot);

@@ -17,7 +17,7 @@ pub struct InFlightSegment {
     pub(crate) seq: u64,
     pub(crate) slot: SlotId,
     pub(crate) generation: u32,
-    /// Offset in the WEU.
+    /// Offset in the slot.
     pub start: u32,
     /// All bytes of the segment; empty for a metadata slot.
     pub data: SharedBuf,

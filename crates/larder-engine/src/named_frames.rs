@@ -104,7 +104,7 @@ fn naming(header: &SegmentHeader, flash_offset: u64) -> Option<Naming> {
     header.durable_frame_seq.map(|frame_seq| Naming { frame_seq, flash_offset })
 }
 
-/// Returns the header of a segment of this flash and slot, at `offset` in the WEU.
+/// Returns the header of a segment of this flash and slot, at `offset` in the slot.
 fn header_in(bytes: &[u8], superblock: &Superblock, slot: u32, offset: u32) -> Option<SegmentHeader> {
     let header = decode_header(bytes).ok()?;
     header.check_home(superblock.flash_tag(), slot, header.generation, offset).ok()?;

@@ -1,7 +1,7 @@
 //! Waiting for a slot: the records that found no room.
 //!
 //! Where any slot serves any record, a freed slot wakes the record that has waited longest. A
-//! stored record wakes the next one: there may be more slots, and a WEU has room for many records.
+//! stored record wakes the next one: there may be more slots, and a slot has room for many records.
 //! Where a record fits into one bucket only, a freed slot wakes the records of its *group*, to
 //! which few other buckets belong.
 //!

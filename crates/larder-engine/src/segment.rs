@@ -104,7 +104,7 @@ impl State {
         let opened = self.design.open_slot_for(class, &wanted);
         self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
-        rules.weu_bytes = stored_len.next_multiple_of(rules.weu_bytes);
+        rules.slot_bytes = stored_len.next_multiple_of(rules.slot_bytes);
         self.writer.open(OpenSlot::new((slot, generation), class, store, rules));
         true
     }
@@ -223,7 +223,7 @@ impl Shared {
     /// Returns `record` with this payload, if that is encoded.
     fn ready<'a>(&self, record: NewRecord<'a>, payload: Payload<'a>) -> Option<Ready<'a>> {
         let Payload::Encoded(encoding, payload) = payload else { return None };
-        let unit = self.packing_rules().weu_bytes as usize;
+        let unit = self.packing_rules().slot_bytes as usize;
         Some(Ready::new(record, encoding, payload, self.geometry.store.is_full_with_one().then_some(unit)))
     }
 

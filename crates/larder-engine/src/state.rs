@@ -8,7 +8,7 @@
 //!   clean mapping follows when its segment is written and the origin's content is durable. It
 //!   follows only if the mapping is still the current one, so an older clean entry never overtakes
 //!   a newer one.
-//! - Every place that a mapping names is on flash, in an in-flight segment, or in an open WEU.
+//! - Every place that a mapping names is on flash, in an in-flight segment, or in an open slot.
 //!
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 

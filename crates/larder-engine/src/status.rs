@@ -41,7 +41,7 @@ pub struct Status {
     /// The kind of a slot of the flash: a `WEU`, a `chunk` or a `subchunk`.
     pub slot: &'static str,
     /// Size of a slot, of any kind.
-    pub weu_bytes: u64,
+    pub slot_bytes: u64,
     /// Compression of new chunks.
     pub compression: &'static str,
     /// Deduplication: duplicates are stored once.
@@ -50,7 +50,7 @@ pub struct Status {
     pub fp_index_percent: u8,
     /// Size of the flash device as the cache uses it.
     pub flash_bytes: u64,
-    /// Bytes of flash in WEU slots that are not free.
+    /// Bytes of flash in slots that are not free.
     pub flash_bytes_used: u64,
     /// Size of the volume.
     pub origin_bytes: u64,
@@ -102,9 +102,9 @@ pub struct Status {
     /// Entries that the design's paper would have changed in its metadata area since the opening. A
     /// design without one has 0.
     pub metadata_entries_changed: u64,
-    /// Free WEU slots.
+    /// Free slots.
     pub slots_free: u64,
-    /// All WEU slots.
+    /// All slots.
     pub slots: u64,
     /// Share of the metadata log in use, in percent.
     pub log_used_percent: u64,
@@ -115,6 +115,18 @@ pub struct Status {
     /// Counts since the opening.
     #[serde(flatten)]
     pub counts: CounterValues,
+    /// Values that had another name.
+    #[serde(flatten)]
+    pub older: OlderNames,
+}
+
+/// Values of a status under the names that they had when any slot was called a WEU.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct OlderNames {
+    /// [`Status::slot_bytes`].
+    pub weu_bytes: u64,
+    /// [`CounterValues::evicted_slots`].
+    pub evicted_weus: u64,
 }
 
 /// Returns the most serious condition if the cache is degraded, or else `ok`; the status lists all.
@@ -166,7 +178,7 @@ impl Status {
             conditions,
             chunk_bytes: chunk,
             slot: layout.store().slot_name(),
-            weu_bytes: layout.weu_bytes.into(),
+            slot_bytes: layout.weu_bytes.into(),
             compression: compression_name(superblock.compression),
             dedup: superblock.dedup,
             fp_index_percent: superblock.fp_index_percent,
@@ -205,6 +217,7 @@ impl Status {
             warm_restart: recovery.checkpoint_mappings + recovery.log_entries > 0,
             recovery: *recovery,
             counts,
+            older: OlderNames { weu_bytes: layout.weu_bytes.into(), evicted_weus: counts.evicted_slots },
         }
     }
 }

@@ -122,7 +122,7 @@ pub(crate) trait Store: Send + Sync {
     /// Returns the packing of records into one write.
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules {
-            weu_bytes: layout.weu_bytes,
+            slot_bytes: layout.weu_bytes,
             sector_bytes: layout.sector_bytes.min(layout.weu_bytes),
             header_bytes: 0,
             entry_bytes: 0,

@@ -1,7 +1,7 @@
 //! Write-back: a write is over when the cache holds it, and does not touch the origin on its way.
 //!
 //! A whole chunk is fingerprinted. A duplicate is mapped only; new content is compressed and
-//! appended to the open dirty WEU. A partial chunk merges with its cached copy. Without a copy it
+//! appended to the open dirty slot. A partial chunk merges with its cached copy. Without a copy it
 //! becomes a *fragment*: a record of the valid sectors with a bitmap. Later partial writes extend
 //! it, reads complete it, and destaging writes it sector by sector.
 //!

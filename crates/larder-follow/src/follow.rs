@@ -1,10 +1,10 @@
 //! The executor of `larder-sim` follows an engine's log: [`larder_core::decisions`].
 //!
 //! The log has the events in their order, also the ends of operations. The executor decides on
-//! hits, duplicates, the places of records, and full WEUs. It also decides on the segments that a
+//! hits, duplicates, the places of records, and full slots. It also decides on the segments that a
 //! commit closes, the victims, and the chunks that are clean then. It does so by the steps that
 //! replay traces. In a trace one step follows from the other at once. Here the engine's steps are
-//! events of their own. A WEU is full; the next is opened; a victim is chosen; it is evicted; its
+//! events of their own. A slot is full; the next is opened; a victim is chosen; it is evicted; its
 //! slot is free. A segment is closed; its write is over. A read uses a hit.
 //!
 //! The contents of metadata slots are kept here as last written ([`entries`](crate::entries)).
@@ -75,7 +75,7 @@ fn followed(name: &str) -> Result<&'static NamedDesign, String> {
 
 /// Returns the division of that cache's flash.
 fn layout_of(opened: &Opened, over: &Over) -> Result<DesignLayout, String> {
-    let Opened { chunk_bytes, weu_bytes: slot_bytes, .. } = *opened;
+    let Opened { chunk_bytes, slot_bytes, .. } = *opened;
     let (bucket_slots, chunk_count) = match over {
         // Elsewhere there are no buckets, and the size of the volume is not needed.
         Over::Weus(_) | Over::Slots(_) => (0, 0),
@@ -96,7 +96,7 @@ fn options_of(opened: &Opened, over: &Over) -> Result<ExecutorOptions, String> {
         Over::Slots(_) => (chunk_bytes, chunk_bytes),
         Over::Buckets(_) => (SUBCHUNK_BYTES_MIN, chunk_bytes),
     };
-    let slot_bytes = within("the size of a WEU", opened.weu_bytes, slot_bytes.0, slot_bytes.1)?;
+    let slot_bytes = within("the size of a slot", opened.slot_bytes, slot_bytes.0, slot_bytes.1)?;
     let sector_bytes = match over {
         // A record has whole slots.
         Over::Buckets(_) => (slot_bytes, slot_bytes),
@@ -107,7 +107,7 @@ fn options_of(opened: &Opened, over: &Over) -> Result<ExecutorOptions, String> {
     let slots_max = if one_record { CHUNK_SLOTS_MAX } else { WEUS_MAX };
     let (what, table) = ("the size of a segment's header", "the size of an entry of a segment's table");
     let rules = PackingRules {
-        weu_bytes: slot_bytes,
+        slot_bytes,
         sector_bytes: within("the size of a sector", opened.sector_bytes, sector_bytes.0, sector_bytes.1)?,
         header_bytes: within(what, opened.header_bytes, around_bytes.0, around_bytes.1)?,
         entry_bytes: within(table, opened.entry_bytes, around_bytes.0, around_bytes.1)?,
@@ -250,7 +250,7 @@ impl Follower {
                 }
                 check_stored(steps, stored)?;
                 let Some(slot) = steps.open_slot_of(class) else {
-                    return Err("no WEU is open here that could be full".into());
+                    return Err("no slot is open here that could be full".into());
                 };
                 if steps.would_fit(stored, class) {
                     return Err(format!("the record fits here, into slot {}", slot.0));
@@ -261,9 +261,9 @@ impl Follower {
             Event::Open { class, ref wanted } => {
                 within("the length of a record", wanted.stored_len, 1, steps.options().chunk_bytes)?;
                 if let Some(slot) = steps.open_slot_of(class) {
-                    return Err(format!("a WEU is open here already, slot {}", slot.0));
+                    return Err(format!("a slot is open here already, slot {}", slot.0));
                 }
-                Ok(slot_or_none(steps.open_weu(class, wanted)))
+                Ok(slot_or_none(steps.open_slot(class, wanted)))
             }
             Event::Commit { all } => {
                 steps.close_for_commit(all);
@@ -424,7 +424,7 @@ impl Follower {
         let open = steps.open_slot_of(class);
         let place = steps.append(stored, class).ok_or_else(|| match open {
             Some(slot) => format!("the record does not fit here, into slot {}", slot.0),
-            None => "no WEU is open here that the record could go to".into(),
+            None => "no slot is open here that the record could go to".into(),
         })?;
         if steps.options().store.one_record {
             // It is full, before the record is mapped.

@@ -28,8 +28,8 @@ pub struct Decided {
     pub duplicates: u64,
     /// Bytes of segments whose write is over.
     pub segment_bytes: u64,
-    /// WEUs that were evicted and are free.
-    pub weus_evicted: u64,
+    /// Slots that were evicted and are free.
+    pub slots_evicted: u64,
 }
 
 /// A log that is replayed.
@@ -61,8 +61,8 @@ impl DecisionReplay {
             }
             (Event::Insert { .. }, Answer::Hit(_)) => decided.duplicates += 1,
             (Event::Written { .. }, Answer::Count(bytes)) => decided.segment_bytes += bytes,
-            (Event::Release, _) => decided.weus_evicted += 1,
-            (Event::Reuse { .. }, Answer::Count(slots)) => decided.weus_evicted += slots,
+            (Event::Release, _) => decided.slots_evicted += 1,
+            (Event::Reuse { .. }, Answer::Count(slots)) => decided.slots_evicted += slots,
             _ => {}
         }
         Ok(answer)

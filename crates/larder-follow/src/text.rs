@@ -14,7 +14,7 @@
 //!
 //! | line | [`Event`] |
 //! |---|---|
-//! | `opened DESIGN CHUNK WEU SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND [BUCKET CHUNKS]` | [`Opened`], its fields in their order |
+//! | `opened DESIGN CHUNK SLOT SECTOR HEADER ENTRY SLOTS MAPPINGS FINGERPRINTS SEGMENT FOUND [BUCKET CHUNKS]` | [`Opened`], its fields in their order |
 //! | `read LBA FIRST END [held-back]` | a read; sectors `FIRST` to before `END` |
 //! | `use LBA` | the use of a hit on flash, which other reads may have found beside it |
 //! | `merge LBA [held-back]` | the lookup of a partial write |
@@ -26,7 +26,7 @@
 //! | `forget LBA` | |
 //! | `trim FIRST COUNT SEQ` | |
 //! | `full clean\|dirty FINGERPRINT raw N\|packed N` | a record did not fit |
-//! | `open clean\|dirty LBA FINGERPRINT BYTES` | a WEU is opened for a record of `BYTES` |
+//! | `open clean\|dirty LBA FINGERPRINT BYTES` | a slot is opened for a record of `BYTES` |
 //! | `told SLOT` | a metadata slot was read |
 //! | `taken SEGMENT` | one is about to be written |
 //! | `settled LBA durable\|gone` | one may name a clean chunk, or need not |
@@ -107,7 +107,7 @@ fn class_name(class: StreamClass) -> &'static str {
 
 fn write_opened(f: &mut Formatter<'_>, opened: &Opened) -> FmtResult {
     let o = opened;
-    write!(f, "opened {} {} {} {} {}", o.design, o.chunk_bytes, o.weu_bytes, o.sector_bytes, o.header_bytes)?;
+    write!(f, "opened {} {} {} {} {}", o.design, o.chunk_bytes, o.slot_bytes, o.sector_bytes, o.header_bytes)?;
     write!(f, " {} {} {} {}", o.entry_bytes, o.slot_count, o.mappings_max, o.fp_entries_max)?;
     write!(f, " {} {}", o.first_segment, o.found)?;
     o.buckets.iter().try_for_each(|buckets| write!(f, " {} {}", buckets.slots, buckets.chunk_count))
@@ -350,7 +350,7 @@ impl<'a> Words<'a> {
         Ok(Opened {
             design: self.next("the name of a design")?.to_owned(),
             chunk_bytes: self.number("the size of a chunk")?,
-            weu_bytes: self.number("the size of a WEU")?,
+            slot_bytes: self.number("the size of a slot")?,
             sector_bytes: self.number("the size of a sector")?,
             header_bytes: self.number("the size of a segment's header")?,
             entry_bytes: self.number("the size of an entry of a segment's table")?,

@@ -191,7 +191,7 @@ fn a_log_comes_to_what_was_worked_out() {
         stored_bytes: 3048,
         duplicates: 1,
         segment_bytes: 12288,
-        weus_evicted: 1,
+        slots_evicted: 1,
     };
     assert_eq!(replayed(&small()), Ok(decided));
     // Without answers nothing is compared, and the outcome is the same.
@@ -208,7 +208,7 @@ fn a_log_over_slots_comes_to_what_was_worked_out() {
         stored_bytes: 4096 + 2048 + 4096,
         duplicates: 1,
         segment_bytes: 4096 + 2048 + 4096,
-        weus_evicted: 1,
+        slots_evicted: 1,
     };
     assert_eq!(replayed(&small_slots()), Ok(decided));
 }
@@ -222,7 +222,7 @@ fn a_log_over_parts_of_chunks_comes_to_what_was_worked_out() {
         stored_bytes: 3000 + 8192 + 2048 + 8192 + 8192 + 4000,
         duplicates: 3,
         segment_bytes: 4096 + 8192 + 4096 + 4096,
-        weus_evicted: 1,
+        slots_evicted: 1,
     };
     assert_eq!(replayed(&small_parts()), Ok(decided));
 }

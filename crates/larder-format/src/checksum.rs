@@ -15,7 +15,7 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 /// taken for the record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RecordIdentity {
-    /// The WEU slot.
+    /// The slot.
     pub slot: u32,
     /// The slot's generation when the record was written.
     pub generation: u32,

@@ -130,7 +130,7 @@ code_enum! {
 }
 
 code_enum! {
-    /// The state of a WEU slot when a checkpoint notes it.
+    /// The state of a slot when a checkpoint notes it.
     SlotState {
         /// No mapping names it; its generation is the last one used.
         Free = 1,

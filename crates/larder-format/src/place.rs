@@ -11,7 +11,7 @@ pub type Sectors = [u8; 32];
 /// A record on flash, with all that a read and its check need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FlashPlace {
-    /// The WEU slot.
+    /// The slot.
     pub slot: u32,
     /// The slot's generation when the record was written.
     pub generation: u32,

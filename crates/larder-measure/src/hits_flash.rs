@@ -153,7 +153,7 @@ fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
         flash_bytes: status.flash_bytes,
         origin_bytes: status.origin_bytes,
         chunk_bytes: status.chunk_bytes as u32,
-        weu_bytes: status.weu_bytes as u32,
+        weu_bytes: status.slot_bytes as u32,
         sector_bytes: info.physical_sector_bytes.clamp(info.sector_bytes, 4096),
         fp_entries_max: None,
         mappings_max: None,

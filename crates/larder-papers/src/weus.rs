@@ -38,7 +38,7 @@ impl WeuRoom {
         let sizing = WeuSizing { compress: self.compress, lba_entries: Some(self.addresses), ..sizing };
         let mut options = sizing.options()?;
         options.fp_entries_max = self.fingerprints;
-        let data_bytes = u64::from(options.slot_count) * u64::from(options.rules.weu_bytes);
+        let data_bytes = u64::from(options.slot_count) * u64::from(options.rules.slot_bytes);
         let flash_bytes = data_bytes + options.log_bytes;
         Ok(Built { cache: Box::new(Executor::new(self.design, options)?), flash_bytes, data_bytes, drive: None })
     }

@@ -17,7 +17,7 @@
 //! Destaging tells it. When dirty chunks or runs are too many, it takes them as their addresses
 //! come.
 //!
-//! Invariants: a slot is reused only after its dirty mappings were destaged; open WEUs count as
+//! Invariants: a slot is reused only after its dirty mappings were destaged; open slots count as
 //! flash from the moment that their segments are closed.
 //!
 //! Its steps are public, for a follower of an engine's log: it takes them in the order of the log's
@@ -34,7 +34,7 @@ use larder_core::{
     design::{Leaving, Question, Wanted},
     packing::SegmentPacker,
 };
-use open_weu::{OpenWeu, class_of, index_of};
+use open_slot::{OpenSlot, class_of, index_of};
 pub use options::ExecutorOptions;
 use region::MetadataRegion;
 use requests::FlashRequests;
@@ -50,7 +50,7 @@ mod evict;
 mod figures;
 mod log;
 mod metadata;
-mod open_weu;
+mod open_slot;
 mod options;
 mod record_reads;
 mod region;
@@ -68,7 +68,7 @@ const SLOTS_MIN: u32 = 3;
 pub struct Executor {
     design: Decider,
     options: ExecutorOptions,
-    open: [Option<OpenWeu>; 2],
+    open: [Option<OpenSlot>; 2],
     /// Records in each slot.
     records: Vec<u32>,
     /// Entries that wait for the next frame of the log.
@@ -76,7 +76,7 @@ pub struct Executor {
     log_used_bytes: u64,
     next_seq: u64,
     destaged_to: Lba,
-    /// Number of evicted WEUs.
+    /// Number of evicted slots.
     evictions: u64,
     traffic: Traffic,
     asked: FlashRequests,
@@ -100,7 +100,7 @@ impl Executor {
     /// Makes an empty cache whose decisions `design` makes.
     ///
     /// # Errors
-    /// One sentence, with the least that works: a cache of too few WEUs or mappings.
+    /// One sentence, with the least that works: a cache of too few slots or mappings.
     pub fn new(design: impl FnOnce(DesignConfig) -> Box<dyn Design>, options: ExecutorOptions) -> Result<Self, String> {
         let ExecutorOptions { slot_count, mappings_max, fp_entries_max, .. } = options;
         let design = design(DesignConfig { slot_count, mappings_max, fp_entries_max });
@@ -116,7 +116,7 @@ impl Executor {
         if slot_count < SLOTS_MIN {
             return Err(format!("{slot_count} slots are too few for a cache; {SLOTS_MIN} is the least"));
         }
-        let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes.max(1)).max(1);
+        let chunks = u64::from(options.rules.slot_bytes / options.chunk_bytes.max(1)).max(1);
         if mappings_max < chunks {
             return Err(format!(
                 "{mappings_max} mappings are too few for WEUs of {chunks} chunks; {chunks} is the least"
@@ -124,7 +124,7 @@ impl Executor {
         }
         let mut packer = SegmentPacker::new(options.rules_for(options.chunk_bytes));
         if packer.place(options.chunk_bytes, true).is_none() {
-            let (chunk, weu) = (options.chunk_bytes, options.rules.weu_bytes);
+            let (chunk, weu) = (options.chunk_bytes, options.rules.slot_bytes);
             return Err(format!("a chunk of {chunk} bytes does not fit a WEU of {weu} with what surrounds it"));
         }
         Ok(Executor {

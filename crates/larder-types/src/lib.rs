@@ -20,7 +20,7 @@ pub const CHUNK_BYTES_MAX: usize = 128 << 10;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lba(pub u64);
 
-/// Number of a WEU slot on flash.
+/// Number of a slot on flash.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SlotId(pub u32);
 
@@ -31,7 +31,7 @@ pub struct Fingerprint(pub [u8; 16]);
 /// The location of a record on flash, with the data for reading and checking it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The WEU slot.
+    /// The slot.
     pub slot: SlotId,
     /// The slot's generation at the write of the record. The place is dead when the slot's has
     /// moved on.
@@ -46,7 +46,7 @@ pub struct Place {
     pub encoding: u8,
 }
 
-/// The class of a WEU: dirty and clean chunks are apart (Nitro §3.2, cache insertion path, step
+/// The class of a slot: dirty and clean chunks are apart (Nitro §3.2, cache insertion path, step
 /// 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum StreamClass {

@@ -155,6 +155,7 @@ fn uncounted(flash: &Flash, why: &str, state: Option<&Path>) -> Value {
         "mode": mode_name(superblock.mode),
         "chunk_bytes": layout.chunk_bytes,
         "slot": layout.store().slot_name(),
+        "slot_bytes": layout.weu_bytes,
         "weu_bytes": layout.weu_bytes,
         "slots": layout.slot_count,
         "compression": compression_name(superblock.compression),
@@ -177,6 +178,11 @@ impl Told<'_> {
 
     fn number(self, key: &str) -> u64 {
         self.0.get(key).and_then(Value::as_u64).unwrap_or(0)
+    }
+
+    /// Returns the number under the first of these names that is there.
+    fn number_of(self, keys: [&str; 2]) -> u64 {
+        keys.into_iter().find_map(|key| self.0.get(key)).and_then(Value::as_u64).unwrap_or(0)
     }
 
     fn bytes(self, key: &str) -> String {
@@ -235,7 +241,7 @@ fn add_head(out: &mut String, told: Told<'_>) {
     let origin = format!("{} ({})", shown(&told.text("origin")), told.bytes("origin_bytes"));
     let chunk = match told.slot() {
         "chunk" => told.bytes("chunk_bytes"),
-        slot => format!("{}, {slot} {}", told.bytes("chunk_bytes"), told.bytes("weu_bytes")),
+        slot => format!("{}, {slot} {}", told.bytes("chunk_bytes"), human(told.number_of(["slot_bytes", "weu_bytes"]))),
     };
     aligned(
         out,
@@ -311,7 +317,7 @@ fn add_counts(out: &mut String, told: Told<'_>) {
             ("flash written", written),
             ("origin read", told.bytes("origin_bytes_read")),
             ("origin written", told.bytes("origin_bytes_written")),
-            (evicted, count(told.number("evicted_weus"))),
+            (evicted, count(told.number_of(["evicted_slots", "evicted_weus"]))),
             ("insertions dropped", count(told.number("insertions_dropped"))),
             ("damaged records met", count(told.number("corrupt_records"))),
             ("warm start", if told.truth("warm_restart") { "yes".to_owned() } else { "no".to_owned() }),
@@ -337,5 +343,13 @@ mod tests {
             assert!(page.contains(words), "{words}: {page}");
         }
         assert!(super::page(&Value::Null).contains("served                    no"));
+    }
+
+    #[test]
+    fn the_page_of_an_older_server_has_its_names() {
+        for (slot_bytes, evicted) in [("slot_bytes", "evicted_slots"), ("weu_bytes", "evicted_weus")] {
+            let page = page(&json!({ "served": true, "chunk_bytes": 8192, slot_bytes: 2 << 20, evicted: 77 }));
+            assert!(page.contains("8.00 KiB, WEU 2.00 MiB") && page.contains("77"), "{page}");
+        }
     }
 }

@@ -395,7 +395,7 @@ impl Base {
         assert_eq!(used_again, has_checkpoint, "{}: slots are used again", self.name);
     }
 
-    /// Returns the range of WEU slots on the flash.
+    /// Returns the range of slots on the flash.
     pub fn slots(&self) -> std::ops::Range<usize> {
         let layout = &self.superblock.layout;
         let from = layout.weu_offset as usize;

@@ -98,8 +98,8 @@ async fn listed_at(
     offset: u64,
 ) -> Result<(Place, u64, Option<SectorMap>, bool), EngineError> {
     let layout = &superblock.layout;
-    let weu_bytes = u64::from(layout.weu_bytes);
-    let end = layout.weu_offset + u64::from(layout.slot_count) * weu_bytes;
+    let slot_bytes_each = u64::from(layout.weu_bytes);
+    let end = layout.weu_offset + u64::from(layout.slot_count) * slot_bytes_each;
     if !(layout.weu_offset..end).contains(&offset) {
         return Err(EngineError::Invalid(format!(
             "flash offset {offset} is in no slot: those are at {} to {end}",
@@ -110,10 +110,10 @@ async fn listed_at(
     if !superblock.layout.store().lists_records() {
         return mapped_at(flash, superblock, offset).await;
     }
-    let slot = ((offset - layout.weu_offset) / weu_bytes) as u32;
-    let at = ((offset - layout.weu_offset) % weu_bytes) as u32;
-    let weu = slot_bytes(flash, superblock, slot).await?;
-    for segment in lying(&weu, superblock, slot)? {
+    let slot = ((offset - layout.weu_offset) / slot_bytes_each) as u32;
+    let at = ((offset - layout.weu_offset) % slot_bytes_each) as u32;
+    let stored = slot_bytes(flash, superblock, slot).await?;
+    for segment in lying(&stored, superblock, slot)? {
         let header = &segment.header;
         for record in segment.records.as_deref().unwrap_or_default() {
             if (record.offset..record.offset.saturating_add(record.stored_len)).contains(&at) {

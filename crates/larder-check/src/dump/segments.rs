@@ -55,8 +55,8 @@ pub async fn segments(flash: &dyn BlockDevice, limit: usize) -> Result<(Listing<
         if state == SlotState::Free || !found.superblock.layout.store().lists_records() {
             continue;
         }
-        let weu = slot_bytes(flash, superblock, slot.0).await?;
-        let (segments, _) = walk::segments(&weu, superblock.flash_tag(), slot.0, generation);
+        let stored = slot_bytes(flash, superblock, slot.0).await?;
+        let (segments, _) = walk::segments(&stored, superblock.flash_tag(), slot.0, generation);
         segments.iter().for_each(|segment| cut.add(segment));
     }
     Ok((cut.listing, salvaged))
@@ -72,9 +72,9 @@ pub async fn slot_segments(
     slot: u32,
     limit: usize,
 ) -> Result<Listing<SegmentDump>, EngineError> {
-    let weu = slot_bytes(flash, superblock, slot).await?;
+    let stored = slot_bytes(flash, superblock, slot).await?;
     let mut cut = Cut::new(limit);
-    for segment in lying(&weu, superblock, slot)? {
+    for segment in lying(&stored, superblock, slot)? {
         cut.add(&segment);
     }
     Ok(cut.listing)
@@ -84,7 +84,7 @@ pub async fn slot_segments(
 ///
 /// # Errors
 /// For a superblock that this version cannot have made.
-pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Vec<walk::Segment>, EngineError> {
+pub(super) fn lying(stored: &[u8], superblock: &Superblock, slot: u32) -> Result<Vec<walk::Segment>, EngineError> {
     // The finest unit covers sectors of every size.
     let sector = SECTOR_BYTES_MIN as usize;
     let mut found = Vec::new();
@@ -92,8 +92,8 @@ pub(super) fn lying(weu: &[u8], superblock: &Superblock, slot: u32) -> Result<Ve
     if !superblock.layout.store().lists_records() {
         return Ok(found);
     }
-    for offset in (0..weu.len()).step_by(sector) {
-        let bytes = weu.get(offset..).unwrap_or_default();
+    for offset in (0..stored.len()).step_by(sector) {
+        let bytes = stored.get(offset..).unwrap_or_default();
         let Ok(header) = decode_header(bytes) else { continue };
         if header.check_home(superblock.flash_tag(), slot, header.generation, offset as u32).is_ok() {
             let table = bytes.get(header.table_offset as usize..).unwrap_or_default();

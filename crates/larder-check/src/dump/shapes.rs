@@ -150,7 +150,7 @@ pub struct CheckpointEntriesDump {
 #[derive(Clone, Debug, Serialize)]
 #[serde(untagged)]
 pub enum CheckpointEntryDump {
-    /// A slot.
+    /// A slot of the flash.
     Slot(SlotEntryDump),
     /// A mapping or a fragment.
     Mapping(MappingDump),
@@ -398,11 +398,11 @@ pub struct LogDump {
 /// The place of a record.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct PlaceDump {
-    /// The WEU slot.
+    /// The slot.
     pub slot: u32,
     /// Its generation.
     pub generation: u32,
-    /// Byte offset in the WEU.
+    /// Byte offset in the slot.
     pub weu_offset: u32,
     /// Bytes as stored.
     pub stored_bytes: u32,
@@ -412,7 +412,7 @@ pub struct PlaceDump {
     pub record_crc: u32,
 }
 
-/// A WEU slot.
+/// A slot of the flash.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotDump {
     /// Its number.
@@ -457,7 +457,7 @@ pub struct SegmentDump {
     pub slot: u32,
     /// Its generation.
     pub generation: u32,
-    /// Byte offset in the WEU.
+    /// Byte offset in the slot.
     pub weu_offset: u32,
     /// Its number.
     pub segment_seq: u64,

@@ -58,8 +58,8 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
         let stored = window.bytes(offset, len as usize).await.to_vec();
         unreadable(&window, run.slot.0, &names, report, &mut findings);
         let mut reader = SlotReader {
-            weu: &stored,
-            weu_offset: offset,
+            bytes: &stored,
+            slot_offset: offset,
             lists: None,
             codec: &codec,
             chunk: vec![0; layout.chunk_bytes as usize],

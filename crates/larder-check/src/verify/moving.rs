@@ -1,4 +1,4 @@
-//! Writing records that are whole into free WEU slots, because the segment around them is damaged.
+//! Writing records that are whole into free slots, because the segment around them is damaged.
 //!
 //! Invariants: only slots that the state has as free are written, so that a crash before the new
 //! state is durable leaves the old state. A record keeps its encoding and its bytes; its place, and
@@ -20,7 +20,7 @@ use larder_format::{Encoding, RecordContent, RecordEntry, RecordIdentity, Superb
 
 /// A record to move.
 pub struct Moved<'a> {
-    /// Class of its WEU.
+    /// Class of its slot.
     pub class: StreamClass,
     /// The chunk of the record.
     pub lba: Lba,

@@ -1,6 +1,6 @@
-//! The WEU slots: their segments, and each record that a mapping or a fingerprint names.
+//! The slots: their segments, and each record that a mapping or a fingerprint names.
 //!
-//! Invariants: a WEU is read once and whole, in the order of the flash. Each record in it is
+//! Invariants: a slot is read once and whole, in the order of the flash. Each record in it is
 //! checked once, however many chunks share it. Records without a name are only counted as unused: a
 //! crash leaves torn segments that no log entry names.
 //!
@@ -46,9 +46,9 @@ pub(crate) async fn check_slots(check: RecordCheck<'_>) -> Findings {
         }
         let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
         let mut window = Window::new(flash, offset, offset + bytes as u64);
-        let weu = window.bytes(offset, bytes).await.to_vec();
+        let stored = window.bytes(offset, bytes).await.to_vec();
         if lists_records
-            && let Ok(header) = decode_header(&weu)
+            && let Ok(header) = decode_header(&stored)
             && (header.flash_tag, header.slot, header.offset) == (superblock.flash_tag(), slot.0, 0)
             && is_newer(header.generation, generation)
         {
@@ -66,10 +66,10 @@ pub(crate) async fn check_slots(check: RecordCheck<'_>) -> Findings {
         let mut named = named.remove(&(slot.0, generation)).unwrap_or_default();
         named.sort_by_key(|(place, _)| (place.offset, place.stored_len, place.crc));
         unreadable(&window, slot.0, &named, report, &mut findings);
-        let segments = lists_records.then(|| segments_of(&weu, superblock, slot.0, generation));
+        let segments = lists_records.then(|| segments_of(&stored, superblock, slot.0, generation));
         let mut reader = SlotReader {
-            weu: &weu,
-            weu_offset: offset,
+            bytes: &stored,
+            slot_offset: offset,
             lists: segments.as_ref().map(|segments| Lists::of(segments)),
             codec: &codec,
             chunk: vec![0; superblock.layout.chunk_bytes as usize],
@@ -99,15 +99,15 @@ pub(super) fn homeless(named: NamedBySlot, findings: &mut Findings) {
 
 /// Returns the segments of this generation in the bytes of a slot, in order. It finds those behind
 /// a damaged header, too.
-fn segments_of(weu: &[u8], superblock: &Superblock, slot: u32, generation: u32) -> Vec<Segment> {
+fn segments_of(stored: &[u8], superblock: &Superblock, slot: u32, generation: u32) -> Vec<Segment> {
     let tag = superblock.flash_tag();
-    let (mut found, _) = walk::segments(weu, tag, slot, generation);
+    let (mut found, _) = walk::segments(stored, tag, slot, generation);
     let end =
         |found: &[Segment]| found.last().map_or(0, |s| s.header.offset as usize + s.header.segment_bytes as usize);
     // A flash that moved to coarser sectors has segments at boundaries of finer ones, too.
     let sector = SECTOR_BYTES_MIN as usize;
     let mut at = end(&found);
-    while let Some(bytes) = weu.get(at..).filter(|bytes| !bytes.is_empty()) {
+    while let Some(bytes) = stored.get(at..).filter(|bytes| !bytes.is_empty()) {
         match decode_header(bytes) {
             Ok(header) if header.segment_bytes > 0 && header.check_home(tag, slot, generation, at as u32).is_ok() => {
                 let table = bytes.get(header.table_offset as usize..).unwrap_or_default();
@@ -189,10 +189,10 @@ impl Lists {
     }
 }
 
-/// The check of one WEU, or of a smaller slot.
+/// The check of one slot.
 pub(super) struct SlotReader<'a> {
-    pub weu: &'a [u8],
-    pub weu_offset: u64,
+    pub bytes: &'a [u8],
+    pub slot_offset: u64,
     /// `None`: only mappings and fingerprints name its record.
     pub lists: Option<Lists>,
     pub codec: &'a Codec,
@@ -205,7 +205,7 @@ pub(super) struct SlotReader<'a> {
 impl SlotReader<'_> {
     fn segment_problem(&mut self, slot: u32, offset: u32, lba: Option<u64>, what: String) {
         self.findings.damaged_slots.insert(slot);
-        let flash_offset = Some(self.weu_offset + u64::from(offset));
+        let flash_offset = Some(self.slot_offset + u64::from(offset));
         self.report.problem_at(Problem { kind: "segment", what, lba, flash_offset, dirty: false });
     }
 
@@ -279,8 +279,8 @@ impl SlotReader<'_> {
     /// its bytes.
     fn content(&mut self, place: &Place, fragment: Option<SectorMap>) -> Result<usize, String> {
         let from = place.offset as usize;
-        let stored = from.checked_add(place.stored_len as usize).and_then(|to| self.weu.get(from..to));
-        let stored = stored.ok_or("it leaves its WEU")?;
+        let stored = from.checked_add(place.stored_len as usize).and_then(|to| self.bytes.get(from..to));
+        let stored = stored.ok_or("it leaves its slot")?;
         if !checksum_holds(place, stored) {
             return Err("its bytes are not what was stored: the checksum does not match".into());
         }
@@ -296,7 +296,7 @@ impl SlotReader<'_> {
     /// Reports every chunk that needs the bad bytes of a record.
     fn lost(&mut self, same: &[(Place, Named)], what: &str) {
         for (place, named) in same {
-            let flash_offset = Some(self.weu_offset + u64::from(place.offset));
+            let flash_offset = Some(self.slot_offset + u64::from(place.offset));
             let problem = match *named {
                 Named::Chunk { lba, dirty, .. } => {
                     self.findings.bad_chunks.insert(lba);
@@ -389,7 +389,7 @@ impl SlotReader<'_> {
     }
 
     fn wrong(&mut self, kind: &'static str, place: &Place, what: String, lba: Option<u64>) {
-        let flash_offset = Some(self.weu_offset + u64::from(place.offset));
+        let flash_offset = Some(self.slot_offset + u64::from(place.offset));
         self.report.problem_at(Problem { kind, what, lba, flash_offset, dirty: false });
     }
 }

@@ -330,16 +330,16 @@ async fn move_records(
     for dirty_turn in [true, false] {
         for (&slot, mappings) in &waiting {
             let Some(start) = superblock.layout.slot_offset(slot) else { continue };
-            let weu_bytes = superblock.layout.weu_bytes as usize;
-            let mut window = Window::new(flash, start, start + weu_bytes as u64);
-            let weu = window.bytes(start, weu_bytes).await;
+            let slot_bytes = superblock.layout.weu_bytes as usize;
+            let mut window = Window::new(flash, start, start + slot_bytes as u64);
+            let stored = window.bytes(start, slot_bytes).await;
             let mut mappings = mappings.clone();
             mappings.sort_by_key(|(place, mapping, _)| (place.offset, mapping.lba));
             for same in mappings.chunk_by(|(a, ..), (b, ..)| a == b) {
                 if same.iter().any(|(_, mapping, _)| mapping.dirty) != dirty_turn {
                     continue;
                 }
-                let Some(record) = record_of(same, weu, &codec, &mut chunk) else {
+                let Some(record) = record_of(same, stored, &codec, &mut chunk) else {
                     // It was whole at its check.
                     for (_, mapping, _) in same {
                         forget(mapping, &found.geometry, report);
@@ -357,12 +357,12 @@ async fn move_records(
 /// Returns the record of all of `same`, to be stored again.
 fn record_of<'a>(
     same: &[(Place, ExportedMapping, Option<u64>)],
-    weu: &'a [u8],
+    stored: &'a [u8],
     codec: &Codec,
     chunk: &mut [u8],
 ) -> Option<Moved<'a>> {
     let (place, first, _) = same.first()?;
-    let payload = weu.get(place.offset as usize..(place.offset + place.stored_len) as usize)?;
+    let payload = stored.get(place.offset as usize..(place.offset + place.stored_len) as usize)?;
     let encoding = Encoding::from_code(place.encoding)?;
     if !checksum_holds(place, payload) {
         return None;

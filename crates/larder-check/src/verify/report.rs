@@ -74,7 +74,7 @@ pub struct VerifyReport {
     pub segments_unused: u64,
     /// Records that the segments list.
     pub records_listed: u64,
-    /// Records among them that no mapping or fingerprint names: garbage until the WEU is evicted.
+    /// Records among them that no mapping or fingerprint names: garbage until the slot is evicted.
     pub records_unused: u64,
     /// Records in use that were read and checked.
     pub records: u64,

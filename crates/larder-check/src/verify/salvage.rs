@@ -431,10 +431,10 @@ impl Salvage<'_> {
         let start = layout.slot_offset(slot.0).filter(|_| layout.store().lists_records())?;
         let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
-        let weu = window.bytes(start, bytes).await;
+        let stored = window.bytes(start, bytes).await;
         let mut newest: Option<u32> = None;
         let step = if anywhere { SECTOR_BYTES_MIN as usize } else { bytes };
-        for (number, piece) in weu.chunks(step.max(1)).enumerate() {
+        for (number, piece) in stored.chunks(step.max(1)).enumerate() {
             if let Ok(header) = decode_header(piece)
                 && header.flash_tag == self.superblock.flash_tag()
                 && (header.slot, header.offset as usize) == (slot.0, number * step)

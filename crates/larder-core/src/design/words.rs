@@ -9,7 +9,7 @@ use crate::types::{Fingerprint, Lba, Place, SectorMap, SlotId};
 /// The sizes that a design works with.
 #[derive(Clone, Copy, Debug)]
 pub struct DesignConfig {
-    /// Number of WEU slots.
+    /// Number of slots.
     pub slot_count: u32,
     /// Entries of the LBA index at most.
     pub mappings_max: u64,

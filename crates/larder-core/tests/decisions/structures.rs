@@ -310,7 +310,7 @@ fn segments_are_packed_as_the_format_says() {
     for_seeds(0..300, |seed| {
         let mut rng = Rng::new(seed);
         let rules = PackingRules {
-            weu_bytes: 512 << (10 + rng.below(4)),
+            slot_bytes: 512 << (10 + rng.below(4)),
             sector_bytes: 512 << rng.below(4),
             header_bytes: 64,
             entry_bytes: 64,
@@ -337,7 +337,7 @@ fn segments_are_packed_as_the_format_says() {
             let table_end = packer.table_offset() + packer.records() * rules.entry_bytes;
             assert!(packer.closed_end() >= table_end && packer.closed_end() - table_end < rules.sector_bytes);
             assert_eq!(packer.closed_end() % rules.sector_bytes, 0, "padded to a sector");
-            assert!(packer.closed_end() <= rules.weu_bytes, "a segment stays in its WEU");
+            assert!(packer.closed_end() <= rules.slot_bytes, "a segment stays in its WEU");
             records.clear();
             *closed_to = packer.closed_end();
         };
@@ -356,7 +356,7 @@ fn segments_are_packed_as_the_format_says() {
                 let alignment = if raw && before.records() == 0 { rules.sector_bytes } else { 512 };
                 let at = if raw { before.payload_end().next_multiple_of(alignment) } else { before.payload_end() };
                 let table = (at + len).next_multiple_of(8) + (before.records() + 1) * rules.entry_bytes;
-                assert!(table.next_multiple_of(rules.sector_bytes) > rules.weu_bytes);
+                assert!(table.next_multiple_of(rules.sector_bytes) > rules.slot_bytes);
                 break;
             };
             if raw {
@@ -366,12 +366,12 @@ fn segments_are_packed_as_the_format_says() {
             } else {
                 assert_eq!(offset, before.payload_end(), "compressed ones are packed to the byte");
             }
-            assert!(offset + len <= rules.weu_bytes && offset < 1 << 22, "the offset fits an index entry");
+            assert!(offset + len <= rules.slot_bytes && offset < 1 << 22, "the offset fits an index entry");
             records.push((offset, len));
             if rng.chance(flush_percent) {
                 close(&packer, &mut records, &mut closed_to);
                 if !packer.next_segment() {
-                    assert!(closed_to + 2 * rules.sector_bytes > rules.weu_bytes);
+                    assert!(closed_to + 2 * rules.sector_bytes > rules.slot_bytes);
                     assert_eq!(packer.place(rules.sector_bytes, true), None, "no useful room is left");
                     return;
                 }
@@ -389,7 +389,7 @@ fn an_empty_weu_takes_any_record() {
     // Else the engine would open one slot after the other for it, without end.
     for weu_bytes in [512 << 10, 4 << 20] {
         for sector_bytes in [512, 4096] {
-            let rules = PackingRules { weu_bytes, sector_bytes, header_bytes: 64, entry_bytes: 64 };
+            let rules = PackingRules { slot_bytes: weu_bytes, sector_bytes, header_bytes: 64, entry_bytes: 64 };
             assert_eq!(SegmentPacker::new(rules).place(128 << 10, true), Some(sector_bytes));
             assert_eq!(SegmentPacker::new(rules).place((128 << 10) - 1, false), Some(64));
         }

@@ -67,7 +67,7 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
             break (state, lba, slots);
         }
     };
-    let evicted = || shared.counters.evicted_weus.load(Relaxed);
+    let evicted = || shared.counters.evicted_slots.load(Relaxed);
     let before = evicted();
     for &slot in &slots {
         let pinned = shared.pins.pin(slot, Stripe(0));

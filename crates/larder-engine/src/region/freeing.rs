@@ -81,7 +81,7 @@ impl Shared {
         design.reuse(&slots);
         state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
         slots.iter().for_each(|&slot| state.forget_damage_in(slot));
-        self.counters.evicted_weus.fetch_add(slots.len() as u64, Relaxed);
+        self.counters.evicted_slots.fetch_add(slots.len() as u64, Relaxed);
         true
     }
 }

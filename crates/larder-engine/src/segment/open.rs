@@ -75,7 +75,7 @@ impl OpenSlot {
             class,
             packer: SegmentPacker::new(rules),
             store,
-            buf: IoBuf::new(if store.is_full_with_one() { 0 } else { rules.weu_bytes as usize }),
+            buf: IoBuf::new(if store.is_full_with_one() { 0 } else { rules.slot_bytes as usize }),
             records: Vec::new(),
             awaiting: Vec::new(),
             commit_needs_it: false,

@@ -20,7 +20,7 @@ pub enum RecordOf {
 /// A record to append.
 #[derive(Clone, Copy)]
 pub struct NewRecord<'a> {
-    /// Class of its WEU.
+    /// Class of its slot.
     pub class: StreamClass,
     /// The chunk of the record.
     pub lba: Lba,
@@ -64,8 +64,8 @@ pub struct SegmentHome {
     pub slot: SlotId,
     /// Its generation.
     pub generation: u32,
-    /// Offset from the start of the WEU.
+    /// Offset from the start of the slot.
     pub offset: u32,
-    /// The class of its WEU.
+    /// The class of its slot.
     pub class: StreamClass,
 }

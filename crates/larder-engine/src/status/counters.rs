@@ -143,9 +143,9 @@ counters! {
     checkpoints,
     /// Checkpoints that failed.
     checkpoint_errors,
-    /// WEUs evicted.
-    evicted_weus,
-    /// WEU slots trimmed.
+    /// Slots evicted: WEUs, chunks, or the subchunks of one.
+    evicted_slots,
+    /// Slots trimmed.
     slots_trimmed,
     /// Chunks destaged.
     destaged_chunks,

@@ -145,6 +145,6 @@ impl Store for OverBuckets {
 
     /// A record has whole subchunks (section 3.2).
     fn packing(&self, layout: &Layout) -> PackingRules {
-        PackingRules { weu_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
+        PackingRules { slot_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
     }
 }

@@ -66,7 +66,7 @@ impl Store for OverWeus {
 
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules {
-            weu_bytes: layout.weu_bytes,
+            slot_bytes: layout.weu_bytes,
             sector_bytes: layout.sector_bytes,
             header_bytes: SEGMENT_HEADER_BYTES as u32,
             entry_bytes: RECORD_ENTRY_BYTES as u32,

@@ -184,7 +184,7 @@ fn crash_sweep_evictions_of_dirty_data() {
                 client.put(i * 16 * LONG / 2, 8 * LONG, 1_000_000 + 10_000 * i as u32).await;
                 client.flush().await;
             }
-            let evicted = client.counts().evicted_weus;
+            let evicted = client.counts().evicted_slots;
             client.sweep_from_here();
             for i in 0..4 {
                 client.put(100 * LONG + i * 6 * LONG, 6 * LONG, 2_000_000 + 10_000 * i as u32).await;
@@ -193,7 +193,7 @@ fn crash_sweep_evictions_of_dirty_data() {
                 client.put((8 * i + 1) * LONG, 3, 3_001 + 100 * i as u32).await;
                 client.flush().await;
             }
-            assert!(client.counts().evicted_weus > evicted, "nothing was evicted");
+            assert!(client.counts().evicted_slots > evicted, "nothing was evicted");
         })
     }));
 }
@@ -207,7 +207,7 @@ fn crash_sweep_write_through_evictions() {
                 client.cache.wait_for_insertions().await;
             }
             client.flush().await;
-            let evicted = client.counts().evicted_weus;
+            let evicted = client.counts().evicted_slots;
             client.sweep_from_here();
             for i in 0..4 {
                 client.put(100 * LONG + i * 6 * LONG, 6 * LONG, 2_000_000 + 10_000 * i as u32).await;
@@ -216,7 +216,7 @@ fn crash_sweep_write_through_evictions() {
                 client.check((8 * i + 1) * LONG, 2 * LONG).await;
             }
             client.flush().await;
-            assert!(client.counts().evicted_weus > evicted, "nothing was evicted");
+            assert!(client.counts().evicted_slots > evicted, "nothing was evicted");
         })
     }));
 }

@@ -106,7 +106,7 @@ fn what_was_used_last_stays() {
                 assert_eq!(touch_shared(), shared.len(), "another address of it left when chunk {lba} came");
             }
         }
-        assert!(world.status().counts.evicted_weus > 10);
+        assert!(world.status().counts.evicted_slots > 10);
         assert_eq!(world.slot_of(hot), slot, "it never moved");
         assert_eq!(world.slot_of(101).filter(|&s| Some(s) != slot), None, "its cold contemporaries are gone");
     });
@@ -119,7 +119,7 @@ fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
         // The chunks of each WEU.
         let mut weus: Vec<(u32, Vec<u64>)> = Vec::new();
         let mut next = 0;
-        while world.status().counts.evicted_weus == 0 && world.status().slots_free > 3 {
+        while world.status().counts.evicted_slots == 0 && world.status().slots_free > 3 {
             touch(&world, next);
             quiet(&world);
             let slot = world.slot_of(next).expect("cached").0;
@@ -294,8 +294,8 @@ fn slots_are_discarded_before_reuse_and_never_rewritten() {
                 }
             }
             let status = world.status();
-            evicted += status.counts.evicted_weus;
-            assert_eq!(status.counts.slots_trimmed, if fills_weus { status.counts.evicted_weus } else { 0 });
+            evicted += status.counts.evicted_slots;
+            assert_eq!(status.counts.slots_trimmed, if fills_weus { status.counts.evicted_slots } else { 0 });
             assert_eq!(status.counts.corrupt_records, 0);
             if life == 1 {
                 world.flush();
@@ -392,7 +392,7 @@ fn many_stale_duplicates_never_read_as_what_took_their_place() {
             }
         }
         let status = world.status();
-        assert!(status.counts.evicted_weus > 10);
+        assert!(status.counts.evicted_slots > 10);
         assert_eq!(status.counts.duplicate_chunks > 100, design::shares_content(design::chosen()));
         assert_eq!(status.counts.corrupt_records, 0);
         world.crash();
@@ -481,7 +481,7 @@ fn weus_that_flushes_closed_are_evicted_too() {
             twin.write(offset, &data);
             world.flush();
         }
-        assert!(world.status().counts.evicted_weus > 15, "{} WEUs evicted", world.status().counts.evicted_weus);
+        assert!(world.status().counts.evicted_slots > 15, "{} WEUs evicted", world.status().counts.evicted_slots);
         assert_same(&world.read(0, 4 << 20), &twin.bytes(0, 4 << 20), "the volume");
         world.crash();
         world.open();
@@ -519,7 +519,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
             }
             // A chunk that finds the index full is not stored, and comes again.
             for number in 0..4 * OTHERS {
-                if number >= OTHERS && world.status().counts.evicted_weus > 0 {
+                if number >= OTHERS && world.status().counts.evicted_slots > 0 {
                     break;
                 }
                 world.read(at(SAME + number * 2731 % OTHERS), SMALL);
@@ -529,7 +529,7 @@ fn what_leaves_the_index_at_once_does_not_fill_the_log() {
             }
             world.wait_for_insertions();
             let counts = world.status().counts;
-            assert!(counts.evicted_weus > 0, "{} in {mode:?}: {counts:?}", design.name);
+            assert!(counts.evicted_slots > 0, "{} in {mode:?}: {counts:?}", design.name);
             // If the log were full for good, none of this would return.
             world.write(at(SAME), &noise(5, SMALL));
             world.flush();

@@ -256,7 +256,7 @@ fn records_take_whole_slots_or_subchunks_where_there_are_such() {
         let design = designs::find(design::chosen()).expect("a design");
         let whole = match design.kind() {
             StoreKind::Weus => 1,
-            StoreKind::Slots | StoreKind::Buckets => world.status().weu_bytes,
+            StoreKind::Slots | StoreKind::Buckets => world.status().slot_bytes,
         };
         assert!(record > 0 && record.is_multiple_of(whole), "{record} bytes, in steps of {whole}");
     }

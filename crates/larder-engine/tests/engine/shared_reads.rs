@@ -72,7 +72,7 @@ fn seen(seed: u64, design: DesignId, share_after_reads: u32) -> Seen {
     world.wait_for_insertions();
     let status = world.status();
     let counts = status.counts;
-    assert!(counts.read_hits > 500 && counts.evicted_weus > 0, "{design:?}: {counts:?}");
+    assert!(counts.read_hits > 500 && counts.evicted_slots > 0, "{design:?}: {counts:?}");
     assert_eq!(counts.read_hits + counts.read_misses, counts.read_chunks, "each chunk that was read counts once");
     // Clean chunks of such a design hit by their metadata slots.
     let has_region = designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Buckets);

@@ -205,7 +205,7 @@ fn finish(cache: Cache, clock: &Clock, touched: &BTreeSet<u64>, records: &mut Ve
         let counts = cache.status().counts;
         let damaged = (counts.failed_checks, counts.corrupt_records);
         assert_eq!(damaged, (0, 0), "a record failed its check, and nothing damaged it");
-        EVICTED.fetch_add(counts.evicted_weus, Relaxed);
+        EVICTED.fetch_add(counts.evicted_slots, Relaxed);
         IGNORED.fetch_add(counts.ignored_trim_bytes, Relaxed);
         SLOT_WAITS.fetch_add(counts.slot_waits, Relaxed);
         if counts.flash_region_reads > 0 {

@@ -93,7 +93,7 @@ stats! {
     /// Scheduler steps.
     must steps,
     /// WEUs evicted.
-    must evicted_weus,
+    must evicted_slots,
     /// Chunks destaged.
     must destaged_chunks,
     /// Lives that evicted WEUs and destaged chunks.
@@ -147,9 +147,9 @@ impl Stats {
         self.lives_with_kept_trims += u64::from(status.kept_trim_bytes > 0);
         self.ignored_trims += u64::from(counts.ignored_trim_bytes > 0);
         self.passed_trims += u64::from(counts.origin_discard_bytes > 0);
-        self.evicted_weus += counts.evicted_weus;
+        self.evicted_slots += counts.evicted_slots;
         self.destaged_chunks += counts.destaged_chunks;
-        self.lives_with_eviction_and_destage += u64::from(counts.evicted_weus > 0 && counts.destaged_chunks > 0);
+        self.lives_with_eviction_and_destage += u64::from(counts.evicted_slots > 0 && counts.destaged_chunks > 0);
         self.checkpoints += counts.checkpoints;
         self.commits += counts.commits;
         self.write_waits += counts.write_waits;

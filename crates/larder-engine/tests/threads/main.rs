@@ -117,7 +117,7 @@ fn stress(seed: u64, workers: usize, modes: &[WriteMode]) {
         let cache = open(flash.clone(), origin.clone(), &runtime);
         records.extend(one_life(&cache, &clock, life, &mut rng, modes));
         let status = cache.status();
-        evicted += status.counts.evicted_weus;
+        evicted += status.counts.evicted_slots;
         assert_eq!((status.counts.failed_checks, status.health.as_str()), (0, "ok"));
         cache.close_blocking().unwrap_or_else(|error| panic!("close: {error}"));
         drop(cache);

@@ -15,7 +15,7 @@ const FLAG_ZERO: u8 = 4;
 const FLAG_NO_HOLE: u8 = 4;
 const FLAG_ADVISORY: u8 = 8;
 
-/// A WEU slot.
+/// A slot of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SlotEntry {
     /// Its number.

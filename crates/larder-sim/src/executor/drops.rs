@@ -1,13 +1,13 @@
 //! Data that the drive drops by itself: its mappings are forgotten, and its slots are used again.
 //!
-//! WEUs are evicted as by the cache's own choice. A slot for one record goes when no address maps
+//! Slots are evicted as by the cache's own choice. A slot for one record goes when no address maps
 //! to it any more. For that the cache remembers the addresses of each slot, on such a drive alone.
 //!
 //! Invariants: no mapping into dropped bytes is left. Dirty data is destaged before.
 //!
 //! It does not know contents that no address has; a design that keeps them expects no drops.
 
-use super::{Executor, open_weu::index_of};
+use super::{Executor, open_slot::index_of};
 use crate::devices::Waits;
 use larder_core::{Lba, NewMapping, SlotId, StreamClass};
 use std::ops::Range;
@@ -36,7 +36,7 @@ impl Executor {
         }
     }
 
-    /// An open WEU gets no more, if a segment of it is on flash.
+    /// An open slot gets no more, if a segment of it is on flash.
     fn evict_weus_in(&mut self, slots: Range<u64>) {
         for class in [StreamClass::Clean, StreamClass::Dirty] {
             let open = self.open[index_of(class)].as_ref();
@@ -54,7 +54,7 @@ impl Executor {
 
     /// Forgets the records that reach into these slots.
     fn forget_records_in(&mut self, slots: Range<u64>) {
-        let longest = u64::from(self.options.chunk_bytes / self.options.rules.weu_bytes.max(1)).max(1);
+        let longest = u64::from(self.options.chunk_bytes / self.options.rules.slot_bytes.max(1)).max(1);
         let first = slots.start.saturating_sub(longest - 1);
         let runs = self.design.stored_runs();
         let ends = |slot: u64| {

@@ -13,7 +13,7 @@ use super::Executor;
 use larder_core::{Lba, SlotId, limits::FREED_AHEAD_MAX};
 
 impl Executor {
-    /// Evicts every WEU that the drive would drop next, if it said so and one can go.
+    /// Evicts every slot that the drive would drop next, if it said so and one can go.
     ///
     /// Otherwise it evicts so many at most, the design's choice. One alone out of a larger unit
     /// would be all that is ever evicted: the rest keeps the unit in its place, the least recent.
@@ -56,7 +56,7 @@ impl Executor {
         gone.0.len() + gone.1
     }
 
-    /// Evicts a WEU that the drive dropped. Its slot is used after those that were dropped before
+    /// Evicts a slot that the drive dropped. Its slot is used after those that were dropped before
     /// it.
     ///
     /// Otherwise the slot that was freed last would be used first, so a dropped block would be

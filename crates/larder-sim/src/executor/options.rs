@@ -6,7 +6,7 @@ use super::store::StoreRules;
 use crate::cache::WritePolicy;
 use larder_core::packing::PackingRules;
 
-/// The options of a WEU cache.
+/// The options of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct ExecutorOptions {
     /// Size of a chunk in bytes.
@@ -36,15 +36,15 @@ pub struct ExecutorOptions {
     /// In write-back, destaging begins at half of them: from there on the engine's rate has no
     /// limit.
     pub zero_ranges_max: u64,
-    /// Background entries are written to the log once so many wait; 1: when a WEU is full.
+    /// Background entries are written to the log once so many wait; 1: when a slot is full.
     pub commit_entries: u64,
 }
 
 impl ExecutorOptions {
     /// Returns the packing of the slots that are opened for a record of so many bytes.
     pub(super) fn rules_for(&self, stored_bytes: u32) -> PackingRules {
-        let slot = self.rules.weu_bytes;
-        let weu_bytes = if self.store.one_record { stored_bytes.next_multiple_of(slot.max(1)) } else { slot };
-        PackingRules { weu_bytes, ..self.rules }
+        let slot = self.rules.slot_bytes;
+        let slot_bytes = if self.store.one_record { stored_bytes.next_multiple_of(slot.max(1)) } else { slot };
+        PackingRules { slot_bytes, ..self.rules }
     }
 }

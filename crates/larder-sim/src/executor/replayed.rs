@@ -177,7 +177,7 @@ impl ReplayCache for Executor {
     fn flash_weu_bytes(&self) -> Option<u64> {
         // A slot for one record, or an extent, is no longer than its chunk.
         let ExecutorOptions { chunk_bytes, rules, .. } = &self.options;
-        (rules.weu_bytes > *chunk_bytes).then_some(rules.weu_bytes.into())
+        (rules.slot_bytes > *chunk_bytes).then_some(rules.slot_bytes.into())
     }
 
     fn advise_victim(&mut self, bytes: Range<u64>) {

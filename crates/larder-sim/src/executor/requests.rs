@@ -1,7 +1,7 @@
-//! Device requests of a cache over WEUs under replay: their places on the flash, and their waiters.
+//! Device requests of a cache under replay: their places on the flash, and their waiters.
 //!
 //! The layout is `larder-format`'s: superblocks, two checkpoint areas, the log, and the slots
-//! behind it, aligned to a WEU. Log frames are written as a ring; one that does not fit before the
+//! behind it, aligned to a slot. Log frames are written as a ring; one that does not fit before the
 //! end begins at the log's beginning. Checkpoints go to the area that the last one did not use,
 //! then both superblocks are written. A slot is trimmed when it was evicted. Flash is flushed as in
 //! the engine: after each commit of the log, and after each checkpoint; the origin after each turn
@@ -16,7 +16,7 @@
 //!
 //! It does not count: `Traffic` is counted by the operations.
 
-use super::{open_weu::index_of, options::ExecutorOptions};
+use super::{open_slot::index_of, options::ExecutorOptions};
 use crate::{
     devices::{Device, DeviceAction, Gathering, RawChunk, Requests, Waits},
     dirty::DirtyChunks,
@@ -50,7 +50,7 @@ pub(super) struct FlashRequests {
 
 impl FlashRequests {
     pub fn new(options: &ExecutorOptions) -> FlashRequests {
-        let weu_bytes = u64::from(options.rules.weu_bytes.max(1));
+        let weu_bytes = u64::from(options.rules.slot_bytes.max(1));
         let log_offset = METADATA_OFFSET + 2 * options.checkpoint_area_bytes;
         let region_offset = log_offset + options.log_bytes;
         let metadata_block_bytes = options.store.metadata_block_bytes;

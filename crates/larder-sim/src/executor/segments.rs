@@ -2,11 +2,11 @@
 //!
 //! Invariants: `larder_core::packing` places a record; a closed segment gets no more.
 //!
-//! It does not decide the time of a commit, or the WEU that goes.
+//! It does not decide the time of a commit, or the slot that goes.
 
 use super::{
     Executor,
-    open_weu::{OpenWeu, index_of},
+    open_slot::{OpenSlot, index_of},
 };
 use larder_core::{
     Decider, Fingerprint, Place, SlotId, StreamClass, decisions::Stored, design::Wanted, packing::SegmentPacker,
@@ -48,7 +48,7 @@ impl Executor {
                 return Some(place);
             }
             self.close_segment(class, true);
-            let has_slot = self.open_weu(class, wanted).is_some()
+            let has_slot = self.open_slot(class, wanted).is_some()
                 || self.reuse_freed(wanted.lba)
                 || self.evict_some(self.options.store.evicted_at_once);
             if !has_slot {
@@ -78,7 +78,7 @@ impl Executor {
         open.is_some_and(|open| open.packer.clone().place(stored.bytes, stored.raw).is_some())
     }
 
-    /// Appends a record to the open WEU of its class; `None` if there is none, or it is full.
+    /// Appends a record to the open slot of its class; `None` if there is none, or it is full.
     pub fn append(&mut self, stored: Stored, class: StreamClass) -> Option<Place> {
         let open = self.open[index_of(class)].as_mut()?;
         let offset = open.packer.place(stored.bytes, stored.raw)?;
@@ -89,9 +89,9 @@ impl Executor {
         Some(Place { slot, generation, offset, stored_len: stored.bytes, crc: 0, encoding })
     }
 
-    /// Opens a WEU for a class that has none; `None` if no slot is free, or none for the wanted
+    /// Opens a slot for a class that has none; `None` if no slot is free, or none for the wanted
     /// record.
-    pub fn open_weu(&mut self, class: StreamClass, wanted: &Wanted) -> Option<SlotId> {
+    pub fn open_slot(&mut self, class: StreamClass, wanted: &Wanted) -> Option<SlotId> {
         let open = |design: &mut Decider| design.open_slot_for(class, wanted);
         let mut opened = open(&mut self.design);
         if opened.is_none() && self.release_dropped() {
@@ -99,14 +99,15 @@ impl Executor {
         }
         let (slot, generation) = opened?;
         let rules = self.options.rules_for(wanted.stored_len);
-        let (bytes, packer) = (rules.weu_bytes, SegmentPacker::new(rules));
-        self.open[index_of(class)] = Some(OpenWeu { slot, generation, bytes, packer, awaiting: 0, holds_dirty: false });
+        let (bytes, packer) = (rules.slot_bytes, SegmentPacker::new(rules));
+        self.open[index_of(class)] =
+            Some(OpenSlot { slot, generation, bytes, packer, awaiting: 0, holds_dirty: false });
         Some(slot)
     }
 
     /// Writes the open segment of a class.
     ///
-    /// It seals the WEU if that has no room for another, or if `seal` says so.
+    /// It seals the slot if that has no room for another, or if `seal` says so.
     pub fn close_segment(&mut self, class: StreamClass, seal: bool) {
         let Some(open) = &mut self.open[index_of(class)] else { return };
         let rules = &self.options.rules;
@@ -129,7 +130,7 @@ impl Executor {
                 self.asked.sealed(slot, bytes);
             }
         }
-        // These entries have no waiter; the engine's timer commits them about as often as WEUs
+        // These entries have no waiter; the engine's timer commits them about as often as slots
         // fill.
         if class == StreamClass::Clean && !self.options.store.one_record {
             self.commit_if_many();
@@ -145,7 +146,7 @@ impl Executor {
         }
     }
 
-    /// Seals the open WEUs, so that they may be evicted. Returns false if there was none.
+    /// Seals the open slots, so that they may be evicted. Returns false if there was none.
     pub fn close_all(&mut self) -> bool {
         let any = self.open.iter().any(Option::is_some);
         self.close_segment(StreamClass::Clean, true);

@@ -130,7 +130,7 @@ impl WeuSizing {
             Granularity::Weu => options,
             Granularity::Extent => self.cut(options)?,
         };
-        let least = u64::from(options.rules.weu_bytes / self.chunk_bytes);
+        let least = u64::from(options.rules.slot_bytes / self.chunk_bytes);
         if options.mappings_max < least {
             let given = options.mappings_max;
             return Err(format!("{given} LBA entries are too few for the chunks of a WEU; {least} are the least"));
@@ -209,7 +209,7 @@ impl WeuSizing {
             return Err(format!("{slots} data chunks are too few; {SLOTS_MIN} are the least"));
         }
         let rules =
-            PackingRules { weu_bytes: self.chunk_bytes, sector_bytes: SECTOR_BYTES, header_bytes: 0, entry_bytes: 0 };
+            PackingRules { slot_bytes: self.chunk_bytes, sector_bytes: SECTOR_BYTES, header_bytes: 0, entry_bytes: 0 };
         let entries = |slots: u32| CheckpointCounts { slots: slots.into(), ..CheckpointCounts::default() };
         let more = checkpoint_bytes_max(&entries(slot_count))
             .saturating_sub(checkpoint_bytes_max(&entries(options.slot_count)));
@@ -264,7 +264,7 @@ impl WeuSizing {
 
     fn rules(&self, weu_bytes: u32) -> PackingRules {
         PackingRules {
-            weu_bytes,
+            slot_bytes: weu_bytes,
             sector_bytes: SECTOR_BYTES,
             header_bytes: SEGMENT_HEADER_BYTES as u32,
             entry_bytes: RECORD_ENTRY_BYTES as u32,

@@ -252,12 +252,7 @@ fn build(
     let dirty_chunks_max = data_bytes / u64::from(setup.chunk_bytes) * u64::from(DIRTY_HIGH_PERCENT) / 100;
     let options = ExecutorOptions {
         chunk_bytes: setup.chunk_bytes,
-        rules: PackingRules {
-            weu_bytes: slot_bytes,
-            sector_bytes: SECTOR_BYTES.min(slot_bytes),
-            header_bytes: 0,
-            entry_bytes: 0,
-        },
+        rules: PackingRules { slot_bytes, sector_bytes: SECTOR_BYTES.min(slot_bytes), header_bytes: 0, entry_bytes: 0 },
         slot_count: layout.slot_count,
         mappings_max: config.mappings_max,
         fp_entries_max: config.fp_entries_max,

@@ -61,7 +61,7 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
         }
         None => sized,
     };
-    let weu_bytes = u64::from(sized.rules.weu_bytes);
+    let weu_bytes = u64::from(sized.rules.slot_bytes);
     let data_bytes = u64::from(sized.slot_count) * weu_bytes;
     let flash_bytes = match flash {
         FlashSize::Bytes(bytes) => bytes,
@@ -113,7 +113,7 @@ fn with_range_of_weu(sentence: String, asked: u32, sizing: WeuSizing) -> String 
 fn within(ram: u64, entry_ram_bytes: u64, options: ExecutorOptions) -> Result<ExecutorOptions, String> {
     let fixed = FIXED_RAM_BYTES + u64::from(options.slot_count) * SLOT_RAM_BYTES;
     let entries = ram.saturating_sub(fixed) / entry_ram_bytes;
-    let chunks = u64::from(options.rules.weu_bytes / options.chunk_bytes).max(1);
+    let chunks = u64::from(options.rules.slot_bytes / options.chunk_bytes).max(1);
     if entries < chunks {
         let least = fixed + chunks * entry_ram_bytes;
         return Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(least)));

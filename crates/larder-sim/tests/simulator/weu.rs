@@ -16,7 +16,7 @@ const CHUNK_BYTES: u32 = 4096;
 fn options(policy: WritePolicy) -> ExecutorOptions {
     ExecutorOptions {
         chunk_bytes: CHUNK_BYTES,
-        rules: PackingRules { weu_bytes: 64 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 },
+        rules: PackingRules { slot_bytes: 64 << 10, sector_bytes: 4096, header_bytes: 64, entry_bytes: 64 },
         slot_count: 8,
         mappings_max: 400,
         fp_entries_max: 200,
@@ -334,7 +334,7 @@ fn weus_and_extents_are_replaced_in_lru_order() {
     assert_eq!(hits, (0..14).chain(28..43).collect::<Vec<_>>());
     assert_eq!((weus.traffic().chunks_evicted, weus.traffic().chunks_stored), (14, 43));
 
-    let rules = PackingRules { weu_bytes: CHUNK_BYTES, sector_bytes: 4096, header_bytes: 0, entry_bytes: 0 };
+    let rules = PackingRules { slot_bytes: CHUNK_BYTES, sector_bytes: 4096, header_bytes: 0, entry_bytes: 0 };
     let mut extents = cache(ExecutorOptions { rules, slot_count: 42, ..raw });
     (0..42).for_each(|lba| assert!(!extents.read(Lba(lba), &content(1 + lba))));
     assert!(extents.read(Lba(0), &content(1)), "the first is used");

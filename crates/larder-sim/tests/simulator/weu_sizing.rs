@@ -60,7 +60,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
         let mappings = if is_whole { layout.mappings_max } else { layout.mappings_max - layout.mappings_max / 16 };
         assert_eq!((options.slot_count, options.log_bytes), (layout.slot_count, layout.log_bytes));
         assert_eq!((options.mappings_max, options.fp_entries_max), (mappings, layout.fp_entries_max));
-        assert_eq!((options.rules.weu_bytes, options.zero_ranges_max), (2 << 20, layout.zero_ranges_max));
+        assert_eq!((options.rules.slot_bytes, options.zero_ranges_max), (2 << 20, layout.zero_ranges_max));
     }
 }
 
@@ -70,14 +70,14 @@ fn data_chunks_fit_to_the_chunk_and_metadata_comes_on_top() {
     // the header and one with the table.
     let asked = WeuSizing { chunk_bytes: 32 << 10, compress: false, ..sizing(FlashSize::DataChunks(1024)) };
     let options = asked.options().expect("fits");
-    assert_eq!((options.slot_count, options.rules.weu_bytes), (16, (2 << 20) + 2 * 4096));
+    assert_eq!((options.slot_count, options.rules.slot_bytes), (16, (2 << 20) + 2 * 4096));
     assert_eq!((options.mappings_max, options.fp_entries_max), (4096, 2048));
     assert_eq!(kept(options, 1024), 1024, "so many data chunks");
     assert_eq!(kept(options, 1025), 1025 - 64, "one more, and a WEU goes");
     // The largest WEU has no bits for more: it gives up chunks, and there are more WEUs.
     let large = WeuSizing { weu_bytes: 4 << 20, chunk_bytes: 4096, ..asked };
     let options = WeuSizing { flash: FlashSize::DataChunks(10_000), ..large }.options().expect("fits");
-    assert_eq!((options.rules.weu_bytes, options.slot_count), (4 << 20, 10));
+    assert_eq!((options.rules.slot_bytes, options.slot_count), (4 << 20, 10));
     assert!(kept(options, 10_000) == 10_000);
     let options = WeuSizing { lba_entries: Some(1500), ..asked }.options().expect("fits");
     assert_eq!(options.mappings_max, 1500);
@@ -90,7 +90,7 @@ fn extents_are_the_data_area_of_weus_in_slots_of_a_chunk() {
     assert_eq!(extents.slot_count, weus.slot_count * 256);
     assert_eq!((extents.mappings_max, extents.log_bytes), (weus.mappings_max, weus.log_bytes));
     let extents = raw(FlashSize::DataChunks(700), Granularity::Extent).options().expect("fits");
-    assert_eq!((extents.slot_count, extents.rules.weu_bytes), (700, 8 << 10));
+    assert_eq!((extents.slot_count, extents.rules.slot_bytes), (700, 8 << 10));
     // The least recent chunk goes, and no other.
     assert_eq!((kept(extents, 700), kept(extents, 701), kept(extents, 2000)), (700, 700, 700));
 }

@@ -259,7 +259,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         assert!(cache.status().counts.insertions_dropped > 0);
         origin.release();
         rt.delay(SECOND).await.unwrap();
-        let evicted = cache.status().counts.evicted_weus;
+        let evicted = cache.status().counts.evicted_slots;
         let mut made = 0;
         for chunk in 0..chunks {
             read(&cache, chunk * CHUNK, CHUNK).await;
@@ -269,7 +269,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
         assert!(made > most + 100, "only {made} copies are made when the origin flushes again");
         // If the design replaces the slot with their content, its copies go.
         let cached = (0..chunks as u64).filter(|&chunk| is_cached(&cache, chunk)).count();
-        let evicted = cache.status().counts.evicted_weus - evicted;
+        let evicted = cache.status().counts.evicted_slots - evicted;
         assert!(cached > most + 100 || evicted > 0, "only {cached} copies stay");
         cache.close().await.unwrap();
     });
@@ -320,7 +320,7 @@ fn noise(n: usize) -> Vec<u32> {
 /// them.
 async fn fill(cache: &Cache) {
     let mut filled = 0;
-    while cache.status().counts.evicted_weus == 0 && filled < 2300 {
+    while cache.status().counts.evicted_slots == 0 && filled < 2300 {
         write(cache, (100 + filled) * CHUNK, &noise(filled), false).await;
         cache.wait_for_insertions().await;
         filled += 1;

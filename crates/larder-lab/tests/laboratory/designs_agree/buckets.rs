@@ -215,7 +215,7 @@ impl Engine {
             read_hits: counts.read_hits,
             chunks_stored: counts.stored_records,
             duplicates: counts.duplicate_chunks,
-            chunks_evicted: counts.evicted_weus,
+            chunks_evicted: counts.evicted_slots,
             data_bytes_written: counts.flash_segment_bytes_written,
             metadata_slots_written: counts.flash_region_writes,
         };

@@ -163,7 +163,7 @@ impl Engine {
             read_hits: counts.read_hits,
             stored: counts.stored_records,
             duplicates: counts.duplicate_chunks,
-            evicted: counts.evicted_weus,
+            evicted: counts.evicted_slots,
             data_bytes: counts.flash_segment_bytes_written,
             flash_bytes: status.flash_bytes_written,
         }

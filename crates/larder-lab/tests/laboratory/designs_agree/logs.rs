@@ -229,7 +229,7 @@ fn counted(cache: &Cache) -> Decided {
         stored_bytes: counts.stored_bytes,
         duplicates: counts.duplicate_chunks,
         segment_bytes: counts.flash_segment_bytes_written,
-        weus_evicted: counts.evicted_weus,
+        slots_evicted: counts.evicted_slots,
     }
 }
 

@@ -149,7 +149,9 @@ impl<'a> Arena<'a> {
             self.wait_for_writes(300, 1300);
             let status = self.volume.status();
             let count = |key: &str| status[key].as_u64().unwrap_or_else(|| panic!("no {key}: {status}"));
-            self.evicted += count("evicted_weus");
+            self.evicted += count("evicted_slots");
+            // The names of before have the same values.
+            assert_eq!([count("evicted_weus"), count("weu_bytes")], [count("evicted_slots"), count("slot_bytes")]);
             self.checkpoints += count("checkpoints");
             assert_eq!(status["health"], "ok", "{status}");
             assert_eq!(count("failed_checks"), 0, "{status}");

@@ -4,8 +4,8 @@
 
 use larder_core::{SlotId, StreamClass, packing::SegmentPacker};
 
-/// A WEU that is being filled.
-pub(super) struct OpenWeu {
+/// A slot that is being filled.
+pub(super) struct OpenSlot {
     pub slot: SlotId,
     pub generation: u32,
     /// Bytes of the slots that were opened.
