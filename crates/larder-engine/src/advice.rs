@@ -22,7 +22,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("flash_gone", "bring the flash back, then serve anew"),
     (
         "flash_hangs",
-        "see to the flash: the kernel's log, its driver, file system or network; what waits goes on by itself",
+        "see to the flash: the kernel's log, its driver, file system or network; requests that wait go on by themselves",
     ),
     ("flash_read_errors", "look at the device: the kernel's log, its SMART data"),
     ("flash_renamed", "name its new place to each command, or rename it back"),
@@ -38,7 +38,7 @@ pub const ADVICE: &[(&str, &str)] = &[
     ),
     ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
     ("origin_gone", "bring the origin back: it is connected to again by itself"),
-    ("origin_hangs", "see to the origin's server, disk or network: what waits goes on by itself"),
+    ("origin_hangs", "see to the origin's server, disk or network: requests that wait go on by themselves"),
     ("origin_refused", "do what it says, then serve"),
     ("origin_renamed", "rename it back, or name its new place with --origin at the next start"),
     ("origin_truncated", "bring back what lay behind its end, from a backup"),

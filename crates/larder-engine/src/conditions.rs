@@ -170,9 +170,10 @@ pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> 
         Ok(Some(Raised { why, dirty_bytes: noted_bytes, is_destaged, .. })) => {
             let becomes = match found.lacked() {
                 _ if is_destaged => {
-                    "the origin has all that was dirty: what the flash holds is dropped at the next opening".to_owned()
+                    "the origin has all that was dirty: the content of the flash is dropped at the next opening"
+                        .to_owned()
                 }
-                None if noted_bytes == 0 => "what it holds is dropped at the next opening".to_owned(),
+                None if noted_bytes == 0 => "its content is dropped at the next opening".to_owned(),
                 None => format!(
                     "it had {noted_bytes} bytes of dirty data and trims then and has none now, so the origin may lack them: \
                      it is not opened without --discard"

@@ -86,7 +86,7 @@ impl fmt::Display for EngineError {
             EngineError::Origin { name, error, is_earlier: false } => write!(f, "the origin {name}: {error}"),
             EngineError::Origin { name, error, is_earlier: true } => write!(
                 f,
-                "a flush of the origin {name} failed earlier ({error}): what clients wrote before may be lost there"
+                "a flush of the origin {name} failed earlier ({error}): earlier writes of clients may be lost there"
             ),
             EngineError::CheckpointTooLarge => f.write_str("the checkpoint outgrew its area"),
             EngineError::Format(error) => error.fmt(f),
@@ -100,7 +100,7 @@ impl fmt::Display for EngineError {
                 write!(f, "the metadata log is damaged: frame {lost} was durable and cannot be read (")?;
                 match is_named {
                     false => write!(f, "frame {found} at flash offset {flash_offset} follows it")?,
-                    true => write!(f, "what was written at flash offset {flash_offset} names frame {found} as durable")?,
+                    true => write!(f, "the data at flash offset {flash_offset} names frame {found} as durable")?,
                 }
                 f.write_str("), so flushed writes are missing; `larder verify --repair` keeps what is left")
             }

@@ -165,7 +165,7 @@ impl Shared {
                 "flash_unlinked",
                 Severity::Degraded,
                 format!(
-                    "the file of the flash has no name any more: what it holds goes when this server ends, {} now; an orderly \
+                    "the file of the flash has no name any more: its content goes when this server ends, {} now; an orderly \
                      end brings them to the origin first",
                     lacked::exactly(dirty, self.geometry.chunk_bytes as u64)
                 ),

@@ -147,7 +147,7 @@ impl Drive {
         let unit_pages = ftl.write_unit_pages();
         let Some(frames) = u32::try_from(frames).ok().filter(|&frames| frames >= unit_pages) else {
             let unit_bytes = u64::from(unit_pages) * u64::from(geometry.page_bytes);
-            let range = format!("what is written at once, {unit_bytes} bytes, or more, below 2^32 pages");
+            let range = format!("the bytes of one write, {unit_bytes}, or more, below 2^32 pages");
             return Err(OutOfRange::new("buffer_bytes", profile.buffer_bytes, range));
         };
         let stripes = BusyStripes::new(profile, geometry);

@@ -91,8 +91,8 @@ impl Account {
     pub fn data(&self) -> String {
         match *self.data.lock() {
             Data::Untouched => UNTOUCHED.to_owned(),
-            Data::Flushed => "what clients flushed is kept, and what they wrote since then may be lost".to_owned(),
-            Data::Durable(place) => format!("what clients were told is written is durable on the {place}"),
+            Data::Flushed => "flushed data of clients is kept, and later writes may be lost".to_owned(),
+            Data::Durable(place) => format!("acknowledged writes are durable on the {place}"),
         }
     }
 

@@ -33,7 +33,7 @@ pub fn run(args: &FlushArgs) -> Outcome {
     };
     if done.get("flash_unlinked") == Some(&Value::Bool(true)) {
         output::note(
-            "the file of the flash has no name any more: what is written from now on goes when its server ends; end that one in \
+            "the file of the flash has no name any more: data that is written from now on goes when its server ends; end that one in \
              order, and make a new cache",
         );
     }
@@ -74,7 +74,7 @@ pub fn flush(cache: &Cache) -> client::Reply {
     }
     if !is_done && after.dirty_bytes + after.trimmed_bytes == 0 {
         return Err(format!(
-            "a flush of the origin {} failed since it was last asked: what clients wrote before may be lost there, though nothing is dirty now (health: {})",
+            "a flush of the origin {} failed since it was last asked: earlier writes of clients may be lost there, though nothing is dirty now (health: {})",
             after.origin, after.health
         ));
     }

@@ -40,7 +40,7 @@ pub fn refuse_standing(standing: IoResult<Standing>, origin: &str) -> Result<(),
             "the file of the origin {origin} has no name any more: all that was written to it goes when its server ends"
         )),
         Ok(Standing::Truncated(bytes)) => Err(format!(
-            "the file of the origin {origin} was cut to {bytes} bytes while it was in use: what lay behind is lost there"
+            "the file of the origin {origin} was cut to {bytes} bytes while it was in use: the data behind that is lost there"
         )),
     }
 }

@@ -47,7 +47,7 @@ pub fn why_not_counted(flash: &Flash) -> Option<String> {
     let is_affordable = needed <= COUNTED_TABLES_BYTES_MAX && available_bytes().is_none_or(|bytes| needed <= bytes / 2);
     (!is_affordable).then(|| {
         format!(
-            "what this flash holds is not counted, for its tables take {} of memory: ask while it is served, or see `larder verify`",
+            "the content of this flash is not counted, for its tables take {} of memory: ask while it is served, or see `larder verify`",
             human(needed)
         )
     })

@@ -160,7 +160,7 @@ fn with_state(args: &ServeArgs, flash: &Flash, ending: &Ending) -> Outcome<Tunin
 
 /// Flushes the cache and closes it.
 fn flush_and_close(cache: &Cache, account: &Account, ending: &Ending) -> Result<(), EngineError> {
-    ending.now("what clients wrote was being flushed");
+    ending.now("the clients' writes were being flushed");
     account.flush(cache);
     ending.now("the cache was being closed");
     close(cache).inspect(|()| account.is_durable_by(cache))

@@ -170,7 +170,7 @@ fn page(path: &Path, report: &VerifyReport) -> String {
         out.push_str(&format!("{} dirty chunks are lost\n", count(report.dirty_chunks_lost)));
     }
     if report.unread_bytes > 0 {
-        out.push_str("what could not be read may be whole: try again, or copy what the device gives to another one\n");
+        out.push_str("unread data may be whole: try again, or copy what the device gives to another one\n");
     }
     if !report.clean {
         out.push_str("`larder verify --repair --dry-run` says what a repair would do\n");
@@ -283,7 +283,7 @@ fn sentences(report: &RepairReport) -> Vec<String> {
     say(
         !report.unknown.is_empty(),
         format!(
-            "MAY BE OLDER: what is lost may have held newer data of any chunk in {}{most}; they read as what is left has \
+            "MAY BE OLDER: the lost part may have held newer data of any chunk in {}{most}; they read as what is left has \
              them",
             human(report.unknown.bytes())
         ),

@@ -60,7 +60,7 @@ pub fn look(data: &[u8]) -> Seen {
                 let is_foreign = damaged.sealed && matches!(error, Some(EngineError::WrongOrigin(_)));
                 assert!(
                     error.is_none() || !report.whole || is_foreign,
-                    "{}: what is whole does not open: {error:?}: {report:?}",
+                    "{}: a whole flash does not open: {error:?}: {report:?}",
                     base.name
                 );
             }

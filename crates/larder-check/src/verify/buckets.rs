@@ -120,7 +120,7 @@ fn unknown(
         (false, true) => {
             findings.bad_runs.insert(slot);
             report.note(format!(
-                "the metadata slot of slot {slot} is damaged; what is in the slot is dirty, and mapped without it"
+                "the metadata slot of slot {slot} is damaged; the data in the slot is dirty, and mapped without it"
             ));
         }
         (false, false) => {

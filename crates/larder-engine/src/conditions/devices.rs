@@ -62,7 +62,7 @@ fn hangs(name: &'static str, device: &str, watch: &Watch, limit: Duration) -> Op
     let Oldest { op, age, waiting } = watch.oldest().filter(|oldest| oldest.age >= limit)?;
     let requests = if waiting == 1 { "1 request waits" } else { &format!("{waiting} requests wait") };
     let what = format!(
-        "the {device} hangs: it has not answered a {} for {} s, and {requests} for it; what needs no {device} goes on",
+        "the {device} hangs: it has not answered a {} for {} s, and {requests} for it; requests without it go on",
         op.name(),
         age.as_secs()
     );
@@ -91,7 +91,7 @@ pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
         ),
         Standing::Truncated(bytes) => (
             "origin_truncated",
-            format!("the file of the origin was cut to {bytes} bytes while it was in use: what lay behind is lost there"),
+            format!("the file of the origin was cut to {bytes} bytes while it was in use: the data behind that is lost there"),
         ),
     };
     Some(Condition { name, severity: Severity::Degraded, what })

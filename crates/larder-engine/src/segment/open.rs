@@ -105,7 +105,7 @@ impl OpenSlot {
                 debug_assert_eq!(
                     offset,
                     self.packer.start(),
-                    "what has slots of its own fills them from the first byte on"
+                    "a record with slots of its own fills them from the first byte on"
                 );
                 self.buf = image;
             }

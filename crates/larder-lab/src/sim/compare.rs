@@ -112,7 +112,7 @@ pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
     let labels: Vec<String> = decided.iter().map(|(setup, _)| setup.label()).collect();
     let physical = host.ftl().array().geometry().physical_bytes();
     output::note(&format!(
-        "note: {} on {}: parts of units of {} wait in the drive's buffer of {}, which is not cut with its {} of flash: what is written again \
+        "note: {} on {}: parts of units of {} wait in the drive's buffer of {}, which is not cut with its {} of flash: data that is written again \
          there erases nothing, so erasures are the buffer's doing; {}:buffer_bytes=SIZE sets it",
         labels.join(", "),
         words(first.flash),

@@ -171,9 +171,7 @@ fn kept(failure: Failure, args: &SweepArgs) -> Failure {
     match failure {
         Failure::Failed(text) if text.contains("ended by a signal") => {
             let file = args.output.display();
-            Failure::Failed(format!(
-                "ended by a signal; what was replayed before is in {file}, and the same command goes on"
-            ))
+            Failure::Failed(format!("ended by a signal; the replay so far is in {file}, and the same command goes on"))
         }
         other => other,
     }

@@ -152,7 +152,9 @@ fn check(options: &CaftlOptions, page_bytes: u32) -> Result<(), OutOfRange> {
         let is_of_pages = bytes > 0 && u64::from(page_bytes) > u64::from(bytes);
         return Err(match is_of_pages {
             // The user gave the page: a sampled unit is at least one.
-            true => OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, what is sampled at once")),
+            true => {
+                OutOfRange::new("page_bytes", page_bytes, format!("{bytes} at most, as much as is sampled at once"))
+            }
             false => OutOfRange::new("sampling_unit_bytes", bytes, format!("whole pages of {page_bytes}")),
         });
     }

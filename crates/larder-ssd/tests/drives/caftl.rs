@@ -493,7 +493,7 @@ fn options_out_of_their_range_are_refused() {
     );
     assert_eq!(
         refused(CaftlOptions { sampling_unit_bytes: Some(2048), ..options }),
-        "page_bytes is 4096, but has to be 2048 at most, what is sampled at once"
+        "page_bytes is 4096, but has to be 2048 at most, as much as is sampled at once"
     );
     let switch = Some(InLineSwitch { high_percent: 50, low_percent: 50 });
     assert_eq!(refused(CaftlOptions { switch, ..options }), "low_percent is 50, but has to be from 0 to 49");

@@ -572,13 +572,10 @@ fn a_drive_without_times_or_frames_is_refused() {
         Drive::new(ftl, &profile).map(|_| ()).expect_err("refused").to_string()
     };
     let without = DriveProfile { buffer_bytes: 4095, ..sound };
-    assert!(refused(without).contains("buffer_bytes is 4095, but has to be what is written at once, 4096 bytes"));
+    assert!(refused(without).contains("buffer_bytes is 4095, but has to be the bytes of one write, 4096"));
     let ftl = (FtlKind::named("weu").expect("it is one").make)(&profile(2, 2, 63)).expect("it is sound");
     let sentence = Drive::new(ftl, &profile(2, 2, 63)).map(|_| ()).expect_err("refused").to_string();
-    assert!(
-        sentence.contains("buffer_bytes is 258048, but has to be what is written at once, 262144 bytes"),
-        "{sentence}"
-    );
+    assert!(sentence.contains("buffer_bytes is 258048, but has to be the bytes of one write, 262144"), "{sentence}");
     let without = DriveProfile { timing: Timing { program_ns: 0, ..sound.timing }, ..sound };
     assert!(refused(without).contains("program_ns"), "{}", refused(without));
     let without = DriveProfile { link_bytes_per_second: 0, ..sound };

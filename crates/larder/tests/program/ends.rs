@@ -144,7 +144,7 @@ fn two_addresses_with_requests_in_an_origin_that_hangs_share_one_deadline() {
     let cut = ["some requests did not finish and were cut off after 1.5 s: ", "while the cache was being closed: "];
     assert!(cut.iter().any(|cut| said.contains(&format!("{cut}the origin nbd+unix:"))), "{said}");
     assert!(said.contains("has not answered a read for"), "{said}");
-    assert!(said.contains("what clients were told is written is durable on the flash"), "{said}");
+    assert!(said.contains("acknowledged writes are durable on the flash"), "{said}");
     cache.holds(100);
 }
 
@@ -165,7 +165,7 @@ fn what_is_written_through_to_an_origin_that_hangs_may_be_lost_and_that_is_said(
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("the end was cut off after 2 s, while "), "{said}");
     assert!(said.contains("has not answered a"), "{said}");
-    assert!(said.contains("what clients flushed is kept, and what they wrote since then may be lost"), "{said}");
+    assert!(said.contains("flushed data of clients is kept, and later writes may be lost"), "{said}");
     let _origin = cache.origin_anew();
     let server = cache.serve(&[]);
     assert_eq!(cache.client("one").read(0, CHUNK), chunk(1));
@@ -220,7 +220,7 @@ fn an_origin_alone_and_a_recording_end_as_well() {
         let (code, said) = ends(server);
         assert_eq!(code, Some(1), "{said}");
         assert!(said.contains("while the origin was being flushed: the origin nbd+unix:"), "{said}");
-        assert!(said.contains("what they wrote since then may be lost"), "{said}");
+        assert!(said.contains("later writes may be lost"), "{said}");
     }
     assert_eq!(recorded_requests(&trace), 1, "what was answered is recorded");
 }
@@ -254,8 +254,8 @@ fn a_flash_that_hangs_is_named() {
     let (status, said) = server.ended(KEPT);
     say(&format!("ends: a process with requests in a FUSE file that hangs {}", if stays { "stays" } else { "goes" }));
     assert_eq!(status.code(), Some(1), "{said}");
-    assert!(said.contains("while what clients wrote was being flushed: the flash "), "{said}");
-    assert!(said.contains("what they wrote since then may be lost"), "{said}");
+    assert!(said.contains("while the clients' writes were being flushed: the flash "), "{said}");
+    assert!(said.contains("later writes may be lost"), "{said}");
     await_free(&flash.file());
     let server = volume.serve();
     assert_eq!(Wire::connect(volume.socket()).read(0, CHUNK), chunk(1));
@@ -369,9 +369,9 @@ fn a_file_system_that_hangs_is_named_with_the_step_that_waits_for_it() {
     });
     let has = |said: &str, words: [&str; 3]| assert!(words.iter().all(|word| said.contains(word)), "{words:?}: {said}");
     let run = format!("removing {}", there("run").display());
-    has(&commanded, ["while the control socket was being removed: ", &run, "is durable on the flash"]);
+    has(&commanded, ["while the control socket was being removed: ", &run, "are durable on the flash"]);
     let closing = format!("closing unix:{} has taken ", address.display());
-    has(&addressed, ["some requests did not finish and were cut off", &closing, "is durable on the flash"]);
+    has(&addressed, ["some requests did not finish and were cut off", &closing, "are durable on the flash"]);
     let ending = format!("ending the trace {} has taken", there("trace").display());
     has(&recording, ["the end was cut off after 2 s, while the trace was being ended: ", &ending, "may be lost"]);
     let out = beginning.ends("a recording that begins");
