@@ -10,6 +10,8 @@
 //! Reads that hit beside each other decide nothing. Their uses are told when they are applied, in
 //! that order, before any later decision. So a sink changes no path of a read.
 //!
+//! It is test support. Only the feature `decision-log` has sinks, and the product leaves it off.
+//!
 //! Invariants: without a sink an event is not even made. A sink decides nothing.
 //!
 //! It does not tell bytes, the origin's state, or the time of durability. It tells a fault of the
@@ -33,7 +35,9 @@ use larder_core::{
     slots::SlotState,
 };
 use larder_format::Encoding;
-pub use sink::{DecisionLog, Sink};
+pub use sink::DecisionLog;
+#[cfg(feature = "decision-log")]
+pub use sink::Sink;
 
 fn stored(place: &Place) -> Stored {
     Stored { bytes: place.stored_len, raw: place.encoding == Encoding::Raw.code() }
