@@ -117,7 +117,7 @@ pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, Engin
         geometry,
         clean_by_mode: false,
         log_end,
-        design: state.design,
+        design: state.into_design(),
         damage: MetadataDamage::default(),
         suspect_below: 0,
         certain: None,

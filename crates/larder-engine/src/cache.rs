@@ -239,7 +239,7 @@ impl BlockDevice for Cache {
                 for lba in (first.0..first.0 + count.min(CHUNKS_MAX)).map(Lba) {
                     let from = geometry.offset_of(lba).max(offset);
                     let to = (geometry.offset_of(lba) + geometry.chunk_bytes as u64).min(end);
-                    let extent = match state.design.peek(lba) {
+                    let extent = match state.design().peek(lba) {
                         Lookup::Miss if extents.is_empty() => {
                             unknown = Some((unknown.map_or(from, |(start, _)| start), to));
                             continue;
@@ -274,6 +274,6 @@ impl BlockDevice for Cache {
 impl Cache {
     /// Returns the slot that holds the record of `lba`'s newest content, for tests.
     pub fn slot_of(&self, lba: Lba) -> Option<SlotId> {
-        self.shared.state.lock().design.slot_of(lba)
+        self.shared.state.lock().design().slot_of(lba)
     }
 }

@@ -51,13 +51,13 @@ struct LockedDesign<'a>(StateGuard<'a, State>);
 impl Deref for LockedDesign<'_> {
     type Target = Decider;
     fn deref(&self) -> &Decider {
-        &self.0.design
+        self.0.design()
     }
 }
 
 impl DerefMut for LockedDesign<'_> {
     fn deref_mut(&mut self) -> &mut Decider {
-        &mut self.0.design
+        self.0.decide()
     }
 }
 
@@ -138,7 +138,7 @@ impl Shared {
 
     /// Gathers the design's other data piece by piece, while operations go on.
     async fn history(&self) -> Vec<u8> {
-        let draft = self.state.lock().design.begin_history();
+        let draft = self.state.lock().design().begin_history();
         let Some(mut draft) = draft else { return Vec::new() };
         while self.add_to_history(&mut draft) {
             yield_now().await;
@@ -147,16 +147,14 @@ impl Shared {
     }
 
     fn add_to_history(&self, draft: &mut Draft) -> bool {
-        let mut state = self.state.lock();
-        let State { design, origin_changes, .. } = &mut *state;
-        design.export_history(draft, &|lba| origin_changes.forbids_clean_copy(lba))
+        self.state.lock().export_history(draft)
     }
 
     /// Begins the export. Returns the position of the log from which a replay over it starts, and
     /// the sequence number of the first entry there.
     fn begin_export(&self) -> (LogPosition, u64) {
         let mut state = self.state.lock();
-        state.design.begin_export();
+        state.decide().begin_export();
         state.unlogged.export_begins();
         (state.log.area().position(), state.log.first_seq())
     }
@@ -223,7 +221,7 @@ impl Shared {
         {
             let mut state = self.state.lock();
             state.log.checkpoint_is_durable(&position);
-            state.design.export_is_durable();
+            state.decide().export_is_durable();
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);
         self.signals.checkpointed.notify();

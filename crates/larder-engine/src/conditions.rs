@@ -56,7 +56,7 @@ impl Shared {
             let what = "the origin does not promise zeroes after a discard: trims are written to it as zeroes".into();
             found.push(Condition { name: "origin_discard_keeps_data", severity: Severity::Notice, what });
         }
-        found.extend(self.standing_conditions(&state.design.dirty_counts()));
+        found.extend(self.standing_conditions(&state.design().dirty_counts()));
         most_serious_first(&mut found);
         found
     }
@@ -97,7 +97,7 @@ impl Shared {
             add("superblock_repaired", Severity::Notice, what);
         }
         if let Some(done) = self.opening.origin_changed {
-            let dirty = state.design.dirty_counts();
+            let dirty = state.design().dirty_counts();
             let laid = match dirty.chunks + dirty.run_chunks {
                 0 => String::new(),
                 _ => {
@@ -231,7 +231,7 @@ fn of_failure(state: &State, chunk_bytes: u64) -> Vec<Condition> {
         } else if let Some(why) = state.fence.refusal() {
             add("fence_refused", Severity::Degraded, format!("writes are refused, for there is no fence: {why}"));
         }
-        let dirty = state.design.dirty_counts();
+        let dirty = state.design().dirty_counts();
         if dirty.chunks + dirty.runs > 0 {
             let lacked = lacked::exactly(&dirty, chunk_bytes);
             let what = format!("{lacked} are on a flash that failed; the origin lacks them");

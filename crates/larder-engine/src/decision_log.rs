@@ -59,10 +59,10 @@ impl State {
     /// Notes that the cache is open from now on.
     pub(crate) fn note_opened(&self, design: &str, geometry: &Geometry, limits: DesignConfig, rules: PackingRules) {
         self.decisions.note(|| {
-            let stats = self.design.stats();
-            let slots = self.design.export_slots().into_iter();
+            let stats = self.design().stats();
+            let slots = self.design().export_slots().into_iter();
             let used = slots.filter(|&(_, generation, state, _)| generation > 0 || state != SlotState::Free).count();
-            let stored = self.design.stored_runs().len();
+            let stored = self.design().stored_runs().len();
             let opened = Opened {
                 design: design.to_owned(),
                 chunk_bytes: geometry.chunk_bytes as u32,
@@ -147,7 +147,7 @@ impl State {
 
     /// Does one step of the cleaning of stale entries.
     pub(crate) fn sweep(&mut self) {
-        let swept = self.design.sweep();
+        let swept = self.decide().sweep();
         self.decisions.note(|| (Event::Sweep, Answer::Count(swept as u64)));
     }
 }

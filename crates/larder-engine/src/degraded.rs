@@ -20,7 +20,7 @@
 pub(crate) mod flash_health;
 
 use crate::{
-    degraded::flash_health::UndurableRun, destage::reach::Reach, error::EngineError, shared::Shared, state::State,
+    degraded::flash_health::UndurableRun, destage::reach::Reach, error::EngineError, shared::Shared,
     trim::zeroing::Zeroing, unflushed::waiting::Asker,
 };
 use larder_core::{Lba, design::Leaving, ranges::Run};
@@ -137,7 +137,7 @@ impl Shared {
             let origin_change = self.changing(&mut state, offset, len);
             state.versions.bump_range(first, count);
             state.prefetch.remove_range(first, count);
-            state.design.unmap_each(first, count, Leaving::Clean);
+            state.decide().unmap_each(first, count, Leaving::Clean);
             origin_change
         };
         // (5) If it fails, the origin may have changed, too: the change is over, and did not
@@ -148,7 +148,7 @@ impl Shared {
         {
             let mut state = self.state.lock();
             state.outdate_range(first, count);
-            state.design.unmap_each(first, count, Leaving::All);
+            state.decide().unmap_each(first, count, Leaving::All);
         }
         self.counters.writes_past_flash.fetch_add(1, Relaxed);
         self.signals.destaged.notify();
@@ -191,7 +191,7 @@ impl Shared {
     /// Overwritten data does not count.
     fn undurable_left(&self) -> bool {
         let mut state = self.state.lock();
-        let State { flash, design, .. } = &mut *state;
+        let (flash, design) = state.flash_and_design();
         flash.retain_undurable(|&UndurableRun { first, count, seq }| {
             // The rest of a run may be in pieces, with others between them.
             let end = first.0 + count;

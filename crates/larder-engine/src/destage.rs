@@ -119,7 +119,7 @@ impl Shared {
 
     /// Returns whether the low watermark is passed, or the origin is to be asked for a write.
     fn destage_due(&self, state: &State) -> bool {
-        let dirty = state.design.dirty_counts();
+        let dirty = state.design().dirty_counts();
         if state.flash.loses_content() {
             // All readable data must reach the origin.
             return dirty.chunks > state.lost.count() || self.owed(state).runs > 0;
@@ -226,7 +226,7 @@ impl Shared {
         loop {
             let left = || {
                 let state = self.state.lock();
-                let dirty = if reach == Reach::All { state.design.dirty_counts() } else { self.owed(&state) };
+                let dirty = if reach == Reach::All { state.design().dirty_counts() } else { self.owed(&state) };
                 (dirty.chunks + dirty.run_chunks, self.kept(&state).runs)
             };
             let (before, kept_runs) = left();
@@ -393,19 +393,19 @@ enum KeptShare {
 
 /// Returns the first dirty or trimmed chunk from `from` on, below `end`.
 fn first_dirty(state: &State, from: Lba, end: Lba) -> Option<Lba> {
-    let chunk = state.design.dirty_from(from, 1).first().map(|&(lba, _)| lba);
-    let run = state.design.trimmed_from(from).map(|run| run.first.max(from));
+    let chunk = state.design().dirty_from(from, 1).first().map(|&(lba, _)| lba);
+    let run = state.design().trimmed_from(from).map(|run| run.first.max(from));
     chunk.into_iter().chain(run).min().filter(|&lba| lba < end)
 }
 
 /// Returns the next batch from `from` on, and its end. It has at most `chunks_max` chunks and the
 /// runs among them.
 fn next_batch(state: &State, from: Lba, chunks_max: usize, share: KeptShare) -> (Batch, Option<Lba>) {
-    let mut lbas: Vec<Lba> = state.design.dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
+    let mut lbas: Vec<Lba> = state.design().dirty_from(from, chunks_max).into_iter().map(|(lba, _)| lba).collect();
     let mut end = lbas.last().filter(|_| lbas.len() == chunks_max).map(|last| Lba(last.0 + 1));
     let (mut runs, mut kept): (Vec<Run>, Vec<Run>) = Default::default();
     let mut at = from;
-    while let Some(run) = state.design.trimmed_from(at).filter(|run| end.is_none_or(|end| run.first < end)) {
+    while let Some(run) = state.design().trimmed_from(at).filter(|run| end.is_none_or(|end| run.first < end)) {
         if runs.len() == BATCH_RUNS_MAX || kept.len() == KEPT_RUNS_LOOKED_AT_MAX {
             end = Some(run.first);
             lbas.retain(|&lba| lba < run.first);

@@ -62,10 +62,10 @@ impl Shared {
             }
             self.call_now_and_then(&mut called_at);
             // Stale entries go first, because they cost no data. One shard a hold of the lock.
-            let pieces = self.state.lock().design.export_pieces();
+            let pieces = self.state.lock().design().export_pieces();
             for _ in 0..pieces {
                 let mut state = self.state.lock();
-                if state.design.has_room(self.room_wanted()) {
+                if state.design().has_room(self.room_wanted()) {
                     break;
                 }
                 state.sweep();
@@ -73,8 +73,8 @@ impl Shared {
             let (short, crowded, wants_ahead) = {
                 let mut state = self.state.lock();
                 self.drop_zeroes(&mut state, false);
-                let missing = self.free_slots_wanted().saturating_sub(state.design.free_slots());
-                (missing, !state.design.has_room(self.room_wanted()), state.wants_room_ahead())
+                let missing = self.free_slots_wanted().saturating_sub(state.design().free_slots());
+                (missing, !state.design().has_room(self.room_wanted()), state.wants_room_ahead())
             };
             if short == 0 && !crowded && !wants_ahead {
                 self.evictions.note(false);
@@ -118,7 +118,7 @@ impl Shared {
     /// Its entries are dirty, zero, or in open slots: it destages, drops and seals them.
     async fn make_evictable(self: &Arc<Self>) {
         // One shard a hold of the lock.
-        let pieces = self.state.lock().design.export_pieces();
+        let pieces = self.state.lock().design().export_pieces();
         for _ in 0..pieces {
             self.drop_zeroes(&mut self.state.lock(), true);
         }
@@ -128,7 +128,7 @@ impl Shared {
             for class in [StreamClass::Clean, StreamClass::Dirty] {
                 state.close_segment(class, self.geometry.flash_tag, true);
             }
-            state.design.dirty_from(Lba(0), DESTAGE_MAX)
+            state.design().dirty_from(Lba(0), DESTAGE_MAX)
         };
         self.send_segments();
         // Dropped entries make room only for as many more.
@@ -174,7 +174,7 @@ impl Shared {
         }
         let waiting = self.pending_entries_max().saturating_sub(state.log.len());
         let max = waiting.min(self.pending_entries_max() / DROPPED_SHARE);
-        let dropped = state.design.drop_clean_zeroes(all, max);
+        let dropped = state.decide().drop_clean_zeroes(all, max);
         state.decisions.note(|| (Event::Drop { all, max: max as u64 }, Answer::Count(dropped.len() as u64)));
         for lba in dropped {
             if !state.unlogged.remove(lba) {
@@ -193,7 +193,7 @@ impl Shared {
         let mut dirty: Vec<Lba> = {
             let state = self.state.lock();
             let slots = victims.iter().chain(&likely);
-            slots.flat_map(|&slot| state.design.dirty_in(slot)).collect()
+            slots.flat_map(|&slot| state.design().dirty_in(slot)).collect()
         };
         dirty.sort_unstable();
         for part in dirty.chunks(DESTAGE_MAX) {
@@ -224,10 +224,7 @@ impl Shared {
         let mut victims = Vec::new();
         let mut state = self.state.lock();
         while victims.len() < count {
-            let State { design, writer, .. } = &mut *state;
-            let victim = design.choose_victim(&mut |slot| writer.is_in_memory(slot)).map(|victim| victim.slot);
-            state.note_slot(Event::Choose, victim);
-            let Some(victim) = victim else { break };
+            let Some(victim) = state.choose_victim() else { break };
             victims.push(victim);
         }
         victims
@@ -238,14 +235,14 @@ impl Shared {
         let mut freed = Vec::new();
         for &slot in victims {
             let mut state = self.state.lock();
-            let ended = state.design.evict(slot);
+            let ended = state.decide().evict(slot);
             state.note_slot(Event::Evict, ended.map(|_| slot));
             match ended {
                 Some(generation) => {
                     state.log.push(LogEntry::SlotFreed { slot: slot.0, generation });
                     freed.push(slot);
                 }
-                None => state.design.spare_victim(slot),
+                None => state.decide().spare_victim(slot),
             }
         }
         freed
@@ -280,7 +277,7 @@ impl Shared {
         self.counters.evicted_slots.fetch_add(1, Relaxed);
         {
             let mut state = self.state.lock();
-            state.design.release_slot(slot);
+            state.decide().release_slot(slot);
             state.note_slot(Event::Release, Some(slot));
             state.forget_damage_in(slot);
         }

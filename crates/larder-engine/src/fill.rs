@@ -26,7 +26,7 @@ impl State {
     fn wants(&self, lba: Lba, version: u32, reason: Reason) -> bool {
         !self.flash.is_failed()
             && self.versions.get(lba) == version
-            && match (self.design.peek(lba), reason) {
+            && match (self.design().peek(lba), reason) {
                 (Lookup::Miss, Reason::Clean) => !self.origin_changes.forbids_clean_copy(lba),
                 // The chunk becomes dirty as a whole: the origin gets it again.
                 (Lookup::Fragment { .. }, Reason::CompletedFragment) => !self.origin_changes.is_changing(lba),
@@ -156,7 +156,7 @@ impl Shared {
 
     /// Returns whether the index has room for one more chunk, and wakes the evictor if not.
     pub(crate) fn index_has_room(&self, state: &State) -> bool {
-        let room = state.design.has_room(self.room_wanted());
+        let room = state.design().has_room(self.room_wanted());
         if !room {
             self.signals.evict_wanted.notify();
         }

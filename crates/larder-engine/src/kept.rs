@@ -43,12 +43,12 @@ impl Shared {
 
     /// Returns the runs that the cache keeps to itself.
     pub(crate) fn kept(&self, state: &State) -> Advisory {
-        if self.keeps_trims(state) { state.design.dirty_counts().advisory } else { Advisory::default() }
+        if self.keeps_trims(state) { state.design().dirty_counts().advisory } else { Advisory::default() }
     }
 
     /// Returns the part of the dirty data that the origin is owed: all of it but kept trims.
     pub(crate) fn owed(&self, state: &State) -> DirtyCounts {
-        let (dirty, kept) = (state.design.dirty_counts(), self.kept(state));
+        let (dirty, kept) = (state.design().dirty_counts(), self.kept(state));
         let (runs, run_chunks) = (dirty.runs - kept.runs, dirty.run_chunks - kept.chunks);
         DirtyCounts { runs, run_chunks, ..dirty }
     }
@@ -58,7 +58,7 @@ impl Shared {
     /// Each write may cut a run in two. An eighth of the table goes at once, so that few batches do
     /// it.
     pub(crate) fn kept_runs_to_give(&self, state: &State) -> usize {
-        let (max, runs) = (self.geometry.zero_ranges_max, state.design.dirty_counts().runs);
+        let (max, runs) = (self.geometry.zero_ranges_max, state.design().dirty_counts().runs);
         let over = if runs < max / 4 * 3 { 0 } else { runs - max / 8 * 5 };
         over.min(self.kept(state).runs) as usize
     }
@@ -66,10 +66,11 @@ impl Shared {
     /// Returns whether the table has room to keep a run. A run that joins a kept one takes no room.
     fn has_room_to_keep(&self, state: &State, run: &Run) -> bool {
         let end = run.first.0 + run.count;
-        let joins = |from: u64| state.design.trimmed_from(Lba(from)).is_some_and(|it| it.first.0 <= end && it.advisory);
+        let joins =
+            |from: u64| state.design().trimmed_from(Lba(from)).is_some_and(|it| it.first.0 <= end && it.advisory);
         joins(run.first.0.saturating_sub(1))
             || joins(run.first.0)
-            || state.design.dirty_counts().runs < self.geometry.zero_ranges_max / 2
+            || state.design().dirty_counts().runs < self.geometry.zero_ranges_max / 2
     }
 
     /// Carries out a TRIM that the origin is not told of.
@@ -104,7 +105,7 @@ impl Shared {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             let mut state = self.state.lock();
             let (owed, end) = next_of_a_kind(&state, at, whole.end);
-            let count = state.design.trim_span(Lba(at), end - at, MAPPED_A_STEP);
+            let count = state.design().trim_span(Lba(at), end - at, MAPPED_A_STEP);
             let run = Run { first: Lba(at), count, seq: 0, no_hole: false, advisory: true };
             let seq = match owed {
                 // The chunk reads as zeroes, and the origin gets them.
@@ -126,7 +127,7 @@ impl Shared {
 /// The end is the first chunk of the next kind, or `end`.
 fn next_of_a_kind(state: &State, at: u64, end: u64) -> (Option<Run>, u64) {
     let mut from = at;
-    while let Some(run) = state.design.trimmed_from(Lba(from)).filter(|run| run.first.0 < end) {
+    while let Some(run) = state.design().trimmed_from(Lba(from)).filter(|run| run.first.0 < end) {
         match run.advisory {
             false if run.first.0 <= at => return (Some(run), end.min(run.first.0 + run.count)),
             false => return (None, run.first.0),

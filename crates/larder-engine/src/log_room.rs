@@ -150,7 +150,7 @@ impl Shared {
     /// Each may add a log entry, a fragment or a cut through a trimmed run, and a mapping, for
     /// which a checkpoint needs room. The limit is one at least: the caller found room for a few.
     fn writers_max(&self, state: &State) -> u64 {
-        let dirty = state.design.dirty_counts();
+        let dirty = state.design().dirty_counts();
         let geometry = &self.geometry;
         // A limit binds only if the volume has more chunks than that.
         let left = |max: u64, count: u64| if max < geometry.chunk_count { max.saturating_sub(count) } else { u64::MAX };
@@ -165,7 +165,7 @@ impl Shared {
     pub fn reserve(&self, state: &State) -> Option<Reserved<'_>> {
         let Reservations { held, full, .. } = &self.reservations;
         let others = u64::from(held.load(SeqCst));
-        if others >= self.writers_max(state) || (others > 0 && !state.design.has_room(self.room_wanted() + others)) {
+        if others >= self.writers_max(state) || (others > 0 && !state.design().has_room(self.room_wanted() + others)) {
             full.store(true, SeqCst);
             // If all were given back since, no drop would wake the waiting writers.
             if held.load(SeqCst) > 0 {

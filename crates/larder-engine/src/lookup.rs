@@ -17,12 +17,12 @@ impl Shared {
     /// An address that the design replaced is mapped again here, as a fill would map it. That needs
     /// its content to be stored still, and the origin to have it for sure.
     pub(crate) fn lookup(&self, state: &mut State, lba: Lba, cause: LookupCause) -> Lookup {
-        let found = state.design.lookup(lba);
+        let found = state.decide().lookup(lba);
         if found != Lookup::Miss {
             state.note_lookup(lba, cause, &found, false);
             return found;
         }
-        let remembered = state.design.remembered(lba);
+        let remembered = state.design().remembered(lba);
         let held_back = remembered.is_some()
             && (state.origin_changes.forbids_clean_copy(lba) || !self.may_insert(state) || !self.index_has_room(state));
         let found = remembered.filter(|_| !held_back).and_then(|fingerprint| map_again(state, lba, fingerprint));

@@ -65,21 +65,21 @@ impl Shared {
         let forget = |state: &mut State, is_crowded: bool| {
             // A chunk that cannot come back needs no room in the log.
             let may_come_back = state.may_come_back(first, count);
-            if is_crowded && may_come_back && state.design.is_forgetting_logged(first, count) {
+            if is_crowded && may_come_back && state.design().is_forgetting_logged(first, count) {
                 return None;
             }
             let change = self.changing(state, offset, len);
             state.decisions.note(|| (Event::Change { first, count, again: cached_again }, Answer::Done));
             debug_assert!(
-                state.design.dirty_from(first, 1).first().is_none_or(|&(lba, _)| lba.0 >= first.0 + count),
+                state.design().dirty_from(first, 1).first().is_none_or(|&(lba, _)| lba.0 >= first.0 + count),
                 "a write to the origin overtakes dirty data"
             );
             state.outdate_range(first, count);
             let mut any = false;
             if cached_again {
-                (first.0..first.0 + count).for_each(|lba| any |= state.design.suspend(Lba(lba)));
+                (first.0..first.0 + count).for_each(|lba| any |= state.decide().suspend(Lba(lba)));
             } else {
-                any = state.design.unmap_each(first, count, Leaving::All);
+                any = state.decide().unmap_each(first, count, Leaving::All);
             }
             if any && may_come_back {
                 // One entry covers all chunks, because the log may have less room than a large
@@ -151,7 +151,7 @@ impl State {
     /// Returns whether a crash may bring back a present mapping of a run of chunks. Says so of each
     /// long run.
     fn may_come_back(&self, first: Lba, count: u64) -> bool {
-        let is_gone = |lba| self.unlogged.has(lba) || self.design.is_forgotten(lba);
+        let is_gone = |lba| self.unlogged.has(lba) || self.design().is_forgotten(lba);
         count > LOOKED_MAX || !(first.0..first.0 + count).map(Lba).all(is_gone)
     }
 }

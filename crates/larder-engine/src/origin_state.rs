@@ -115,7 +115,7 @@ pub async fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<Stri
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
     let (log_start, entry_seq) = found.log_end();
     let Recovered { mut superblock, repair, state, geometry, .. } = found;
-    let old = &state.design;
+    let old = state.design();
     let mut design =
         rebuild(&superblock, &geometry, old, &mut |mapping| mapping.dirty, &mut |_| true, &mut |_, _| false)?;
     design.forget_clean(&|_| true);

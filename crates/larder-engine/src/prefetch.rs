@@ -21,7 +21,7 @@ const IN_FLIGHT_MAX: usize = 32;
 impl State {
     /// Returns whether the cache has a chunk, as far as that is known without reading flash.
     fn is_cached(&self, lba: Lba) -> bool {
-        self.design.slot_of(lba).is_some() || self.design.peek(lba) != Lookup::Miss
+        self.design().slot_of(lba).is_some() || self.design().peek(lba) != Lookup::Miss
     }
 }
 

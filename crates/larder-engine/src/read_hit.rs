@@ -260,7 +260,7 @@ impl Shared {
 
 /// Returns whether the address is a chunk whose record is on flash, and not in memory.
 fn is_hit_on_flash(state: &State, lba: Lba) -> bool {
-    match state.design.peek(lba) {
+    match state.design().peek(lba) {
         Lookup::Chunk { place, .. } => !state.writer.is_in_memory(place.slot),
         _ => false,
     }

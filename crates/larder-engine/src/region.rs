@@ -64,14 +64,14 @@ struct Spot {
 impl State {
     /// Queues the metadata slots that the last decision changed for their write.
     fn note_changed_entries(&mut self) {
-        while let Some(entry) = self.design.next_changed_entry() {
+        while let Some(entry) = self.decide().next_changed_entry() {
             self.push_entry(&entry);
         }
     }
 
     /// Notes that a metadata slot is on flash in this form.
     pub(crate) fn note_entry_written(&mut self, entry: &Arc<RegionEntry>) {
-        self.design.entry_written(entry);
+        self.decide().entry_written(entry);
     }
 }
 
@@ -181,7 +181,7 @@ impl Shared {
     pub(crate) async fn write_entry(&self, slot: SlotId, segment: u64) -> IoResult<Option<Arc<RegionEntry>>> {
         let (entry, durable_frame) = {
             let state = self.state.lock();
-            let entry = state.design.entry_to_write(slot);
+            let entry = state.design().entry_to_write(slot);
             state.note_slot(Event::Taken { segment }, entry.as_ref().map(|_| slot));
             (entry, state.log.area().durable_frame())
         };

@@ -38,7 +38,7 @@ impl Shared {
             reasons.push(self.damage(&state));
         }
         // A switch to a mode without dirty data destages kept trims, too.
-        let owed = if state.mode.switching_to().is_some() { state.design.dirty_counts() } else { self.owed(&state) };
+        let owed = if state.mode.switching_to().is_some() { state.design().dirty_counts() } else { self.owed(&state) };
         if owed.chunks > state.lost.count() || owed.runs > 0 {
             if counts.flash_read_errors > since.flash_read_errors {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());

@@ -84,7 +84,7 @@ impl State {
         let durable_frame_seq = Some(self.log.area().durable_frame());
         let identify = |segment_seq| SegmentIdentity { flash_tag, segment_seq, durable_frame_seq };
         if let Some(slot) = self.writer.close(class, seal, identify) {
-            self.design.seal_slot(slot);
+            self.decide().seal_slot(slot);
         }
     }
 
@@ -101,7 +101,7 @@ impl State {
         };
         let stored_len = ready.payload.len() as u32;
         let wanted = Wanted { lba: record.lba, fingerprint, stored_len };
-        let opened = self.design.open_slot_for(class, &wanted);
+        let opened = self.decide().open_slot_for(class, &wanted);
         self.note_slot(Event::Open { class, wanted }, opened.map(|(slot, _)| slot));
         let Some((slot, generation)) = opened else { return false };
         rules.slot_bytes = stored_len.next_multiple_of(rules.slot_bytes);
@@ -242,7 +242,7 @@ impl Shared {
         if !has_room {
             return None;
         }
-        if state.design.free_slots() < self.free_slots_wanted() || state.wants_room_ahead() {
+        if state.design().free_slots() < self.free_slots_wanted() || state.wants_room_ahead() {
             self.signals.evict_wanted.notify();
         }
         state.append(ready, self.geometry.flash_tag)

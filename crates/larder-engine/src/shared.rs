@@ -153,7 +153,7 @@ impl Shared {
     /// The evictor forgets mappings while there is room for as many more as are asked for, before a
     /// writer finds none. If addresses share records, the index may fill up before the slots do.
     pub fn keep_room(&self, state: &State) {
-        if !state.design.has_room(2 * self.room_wanted()) {
+        if !state.design().has_room(2 * self.room_wanted()) {
             self.signals.evict_wanted.notify();
         }
     }

@@ -34,6 +34,7 @@ use larder_core::{
     Decider, Fingerprint, Lba, NewMapping, Place, SlotId,
     decisions::{Answer, Event},
     design::{Hit, Use},
+    history::Draft,
     slots::SlotState,
     streams::Streams,
     versions::Versions,
@@ -44,7 +45,7 @@ use std::sync::Arc;
 /// The state of an open cache.
 pub struct State {
     /// The decisions.
-    pub design: Decider,
+    design: Decider,
     /// The listener to the decisions.
     pub(crate) decisions: DecisionLog,
     /// The write mode, shared with [`Shared`](crate::shared::Shared).
@@ -123,6 +124,46 @@ impl State {
             damaged: DamagedRecords::default(),
             insertions: Insertions::default(),
         }
+    }
+
+    /// Returns the decisions, to ask about them.
+    #[inline]
+    pub fn design(&self) -> &Decider {
+        &self.design
+    }
+
+    /// Returns the decisions, to change them.
+    ///
+    /// Nothing else in the state changes with them. So few callers need it.
+    #[inline]
+    pub(crate) fn decide(&mut self) -> &mut Decider {
+        &mut self.design
+    }
+
+    /// Returns the decisions of a state that is not needed any more.
+    pub fn into_design(self) -> Decider {
+        self.design
+    }
+
+    /// Chooses a slot to evict, whose records are on flash.
+    pub(crate) fn choose_victim(&mut self) -> Option<SlotId> {
+        let State { design, writer, .. } = self;
+        let victim = design.choose_victim(&mut |slot| writer.is_in_memory(slot)).map(|victim| victim.slot);
+        self.note_slot(Event::Choose, victim);
+        victim
+    }
+
+    /// Returns the health of the flash, beside the decisions that data depends on.
+    pub(crate) fn flash_and_design(&mut self) -> (&mut FlashHealth, &Decider) {
+        (&mut self.flash, &self.design)
+    }
+
+    /// Adds a piece of the design's history to a draft. Returns whether more is left.
+    ///
+    /// The history has no address whose copy the origin forbids.
+    pub(crate) fn export_history(&mut self, draft: &mut Draft) -> bool {
+        let State { design, origin_changes, .. } = self;
+        design.export_history(draft, &|lba| origin_changes.forbids_clean_copy(lba))
     }
 
     fn is_there(&self, hit: &Use) -> bool {

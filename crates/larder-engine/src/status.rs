@@ -166,7 +166,7 @@ impl Status {
         let chunk = u64::from(layout.chunk_bytes);
         let mut conditions: Vec<Condition> = superblock.detached.then(conditions::detached).into_iter().collect();
         conditions.extend(conditions::of_state(state, &counts, chunk));
-        let (stats, dirty) = (state.design.stats(), state.design.dirty_counts());
+        let (stats, dirty) = (state.design().stats(), state.design().dirty_counts());
         // The counts were taken one after the other while other threads grew them.
         let with_content = counts.inserted_chunks.saturating_sub(counts.zero_chunks);
         let stored_chunks = with_content.saturating_sub(counts.duplicate_chunks);

@@ -148,7 +148,7 @@ impl Shared {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             self.wait_for_runs().await?;
             let mut state = self.state.lock();
-            let count = state.design.trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
+            let count = state.design().trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
             let seq = state.trim(Run { first: Lba(at), count, seq: 0, no_hole, advisory })?;
             upto = upto.max(seq + 1);
             at += count;
@@ -164,7 +164,7 @@ impl Shared {
                 let state = self.state.lock();
                 state.flash.check()?;
                 // A new run may cut an old one in two.
-                if state.design.dirty_counts().runs + 2 < self.geometry.zero_ranges_max {
+                if state.design().dirty_counts().runs + 2 < self.geometry.zero_ranges_max {
                     return Ok(());
                 }
             }
@@ -233,7 +233,7 @@ impl State {
         let Run { first, count, no_hole, advisory, .. } = self.with_touching_runs(run);
         let seq = self.log.push(LogEntry::Trim { lba: first.0, chunk_count: count, dirty: true, no_hole, advisory });
         self.decisions.note(|| (Event::Trim { first, count, seq }, Answer::Done));
-        self.design.trim(Run { first, count, seq, no_hole, advisory });
+        self.decide().trim(Run { first, count, seq, no_hole, advisory });
         Ok(seq)
     }
 
@@ -241,7 +241,7 @@ impl State {
     fn with_touching_runs(&self, wanted: Run) -> Run {
         let (mut start, mut end) = (wanted.first.0, wanted.first.0 + wanted.count);
         let run_at = |lba: u64| {
-            let found = self.design.trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba);
+            let found = self.design().trimmed_from(Lba(lba)).filter(|run| run.first.0 <= lba);
             found.filter(|run| run.is_of_a_kind_with(&wanted))
         };
         if let Some(run) = start.checked_sub(1).and_then(run_at) {

@@ -54,7 +54,7 @@ impl State {
         }
         if let LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. } = entry
             && self.unlogged.has(Lba(lba))
-            && (is_mapped || self.design.peek(Lba(lba)) == Lookup::Miss)
+            && (is_mapped || self.design().peek(Lba(lba)) == Lookup::Miss)
         {
             self.unlogged.remove(Lba(lba));
         }
@@ -68,12 +68,12 @@ impl State {
         let (lba, current) = match entry {
             LogEntry::Map { lba, place, fingerprint, .. } => {
                 let (lba, place) = (Lba(*lba), from_format(place));
-                (lba, self.design.maps_to(lba, &place, &Fingerprint(*fingerprint)))
+                (lba, self.design().maps_to(lba, &place, &Fingerprint(*fingerprint)))
             }
-            LogEntry::MapZero { lba, .. } => (Lba(*lba), self.design.peek(Lba(*lba)) == Lookup::Zero),
+            LogEntry::MapZero { lba, .. } => (Lba(*lba), self.design().peek(Lba(*lba)) == Lookup::Zero),
             _ => return None,
         };
-        (current && self.design.dirty_seq(lba).is_none()).then_some(lba)
+        (current && self.design().dirty_seq(lba).is_none()).then_some(lba)
     }
 
     /// Notes a successful flush of the origin that began when `upto` was the next number.

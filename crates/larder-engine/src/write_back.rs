@@ -236,7 +236,7 @@ impl Shared {
         } else if self.too_dirty(state) {
             Some(Lack::Destage)
         } else {
-            (!state.design.has_room(self.room_wanted())).then_some(Lack::Room)
+            (!state.design().has_room(self.room_wanted())).then_some(Lack::Room)
         }
     }
 
@@ -418,7 +418,7 @@ impl Shared {
             state.note_damaged(&place);
             // Other writes of the chunk wait for this one, but a destage may have cleaned it
             // meanwhile.
-            let Some(seq) = state.design.dirty_seq(lba) else {
+            let Some(seq) = state.design().dirty_seq(lba) else {
                 self.counters.corrupt_records.fetch_add(content.is_ok().into(), Relaxed);
                 return Ok(None);
             };

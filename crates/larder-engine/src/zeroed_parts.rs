@@ -53,7 +53,7 @@ impl Shared {
                 state.zeroed_parts.put(lba, parts, sectors);
                 return Ok(seq);
             }
-            (parts, state.design.dirty_seq(lba).is_some())
+            (parts, state.design().dirty_seq(lba).is_some())
         };
         let zeroes = vec![0; part.len()];
         let merged = self.merge_partial(lba, part.start, &zeroes).await?;
@@ -75,5 +75,5 @@ impl Shared {
 
 /// Returns the trimmed run of a chunk.
 fn run_at(state: &State, lba: Lba) -> Option<Run> {
-    state.design.trimmed_from(lba).filter(|run| run.first <= lba)
+    state.design().trimmed_from(lba).filter(|run| run.first <= lba)
 }

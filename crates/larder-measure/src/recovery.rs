@@ -184,7 +184,7 @@ fn one_device(
     let reader = Reader { flash: &*device, workers: Some(&**workers), progress: None };
     let recover_once = || block_on(recover_by(reader, None, &Tuning::default()));
     let first = recover_once()?;
-    let (found, mappings) = (first.report, first.state.design.stats().mapped_chunks);
+    let (found, mappings) = (first.report, first.state.design().stats().mapped_chunks);
     drop(first);
     // After a crash all of the log is read: a frame anywhere in it may show that others were lost.
     let layout = &superblock.layout;

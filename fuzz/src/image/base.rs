@@ -326,7 +326,7 @@ impl Base {
                 structures.push(Structure { kind, offset, bytes: header.frame_bytes as usize });
             }))
             .expect("a log");
-        let design = &recovered.state.design;
+        let design = recovered.state.design();
         for (slot, generation, ..) in design.export_slots() {
             let from = layout.slot_offset(slot.0).expect("a slot") as usize;
             let weu = &flash[from..from + layout.weu_bytes as usize];

@@ -110,7 +110,7 @@ fn a_sound_flash_is_clean_after_an_orderly_end_and_a_crash() {
 fn a_damaged_record_is_named_with_the_chunks_that_it_hits() {
     let flash = flash(true);
     let recovered = block_on(recover(&*flash, None, &Tuning::default())).expect("recovered");
-    let Lookup::Chunk { place, .. } = recovered.state.design.peek(Lba(2)) else { panic!("chunk 2 has a record") };
+    let Lookup::Chunk { place, .. } = recovered.state.design().peek(Lba(2)) else { panic!("chunk 2 has a record") };
     flip(&flash, recovered.geometry.flash_offset(place.slot, place.offset) + 3);
     let report = verified(&flash);
     assert!(!report.clean && report.dirty_chunks_lost >= 1, "{report:?}");

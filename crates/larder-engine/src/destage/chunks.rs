@@ -81,7 +81,7 @@ impl Shared {
         // (1)
         let newest = {
             let state = self.state.lock();
-            lbas.iter().filter_map(|&lba| state.design.dirty_seq(lba)).max()
+            lbas.iter().filter_map(|&lba| state.design().dirty_seq(lba)).max()
         };
         let Some(newest) = newest else { return Ok(0) };
         let newest = self.make_destageable(newest).await?;
@@ -116,7 +116,7 @@ impl Shared {
                 if sectors.is_none() {
                     state.origin_changes.rewritten(lba.0..lba.0 + 1);
                 }
-                let is_clean = state.design.mark_clean(lba, seq);
+                let is_clean = state.decide().mark_clean(lba, seq);
                 state.decisions.note(|| (Event::Clean { lba, seq }, Answer::Count(is_clean.into())));
                 if is_clean {
                     state.log.push(LogEntry::Clean { lba: lba.0, chunk_count: 1, map_seq: seq });
@@ -135,9 +135,9 @@ impl Shared {
         let mut batch = Content::default();
         let state = self.state.lock();
         for &lba in lbas {
-            let Some(seq) = state.design.dirty_seq(lba).filter(|&seq| seq <= newest) else { continue };
+            let Some(seq) = state.design().dirty_seq(lba).filter(|&seq| seq <= newest) else { continue };
             let chunk = |sectors| DirtyChunk { lba, seq, sectors };
-            let (place, chunk) = match state.design.peek(lba) {
+            let (place, chunk) = match state.design().peek(lba) {
                 Lookup::Chunk { place, .. } => (place, chunk(None)),
                 Lookup::Fragment { place, sectors } => (place, chunk(Some(sectors))),
                 Lookup::Zero => {
@@ -210,7 +210,7 @@ impl Shared {
         batch.damaged = Some(*place);
         let mut state = self.state.lock();
         state.note_damaged(place);
-        if state.design.dirty_seq(chunk.lba) == Some(chunk.seq) {
+        if state.design().dirty_seq(chunk.lba) == Some(chunk.seq) {
             self.counters.corrupt_records.fetch_add(1, Relaxed);
             state.lost.note(chunk.lba, chunk.seq);
         }

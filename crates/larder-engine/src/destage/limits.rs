@@ -56,7 +56,7 @@ impl Shared {
         let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
         let layout = &self.geometry.layout;
         let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-        state.design.dirty_counts().chunks * average * 100 / capacity.max(1)
+        state.design().dirty_counts().chunks * average * 100 / capacity.max(1)
     }
 
     /// Returns whether writers must wait for destaging.
@@ -74,7 +74,7 @@ impl Shared {
 
     /// Returns the limit of dirty data that is met, if one is.
     pub(crate) fn limit_met(&self, state: &State) -> Option<Limit> {
-        let (dirty, geometry) = (state.design.dirty_counts(), &self.geometry);
+        let (dirty, geometry) = (state.design().dirty_counts(), &self.geometry);
         // Limits of a checkpoint's size, or of a RAM budget, bind only if the volume has more
         // chunks than that.
         let is_full = |count: u64, max: u64| max < geometry.chunk_count && count + (max / 8).min(ROOM) >= max;

@@ -43,7 +43,7 @@ impl Shared {
             // piece, under the ticket.
             let (mut at, end) = (run.first.0, run.first.0 + run.count);
             while at < end {
-                let part = self.state.lock().design.trimmed_from(Lba(at));
+                let part = self.state.lock().design().trimmed_from(Lba(at));
                 let Some(part) = part.filter(|part| part.first.0 < end) else { break };
                 let (from, part_end) = (part.first.0.max(at), (part.first.0 + part.count).min(end));
                 if part.advisory && !run.advisory {
@@ -115,7 +115,7 @@ impl Shared {
                     let Run { first, count, seq, .. } = run;
                     state.log.push(LogEntry::Clean { lba: first.0, chunk_count: count, map_seq: seq });
                     state.decisions.note(|| (Event::CleanRun { first, count, seq }, Answer::Done));
-                    state.design.mark_run_clean(&run);
+                    state.decide().mark_run_clean(&run);
                 }
             }
             drop(state);
@@ -143,7 +143,7 @@ fn remains_of(state: &State, part: &Run, max: usize) -> Vec<Run> {
     let (mut at, end) = (part.first.0, part.first.0 + part.count);
     while at < end
         && parts.len() < max
-        && let Some(run) = state.design.trimmed_from(Lba(at)).filter(|run| run.first.0 < end)
+        && let Some(run) = state.design().trimmed_from(Lba(at)).filter(|run| run.first.0 < end)
     {
         let (from, to) = (run.first.0.max(at), (run.first.0 + run.count).min(end));
         if run.is_of_a_kind_with(part) {

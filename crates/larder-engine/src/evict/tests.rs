@@ -53,16 +53,16 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
         assert!(began.elapsed() < Duration::from_secs(60), "nothing was freed ahead");
         number += 1;
         let mut state = shared.state.lock();
-        let State { design, writer, log, .. } = &mut *state;
         let mut fingerprint = Fingerprint([5; 16]);
         fingerprint.0[..8].copy_from_slice(&mix64(number).to_le_bytes());
         let lba = Lba(CHUNKS + number);
         let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: CHUNK as u32 };
-        if design.open_slot_for(StreamClass::Clean, &wanted).is_some() {
+        if state.decide().open_slot_for(StreamClass::Clean, &wanted).is_some() {
             continue;
         }
-        let slots = design.in_the_way(lba);
-        let is_free = |&slot: &SlotId| design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot);
+        let slots = state.design().in_the_way(lba);
+        let durable_below = state.log.durable_below();
+        let is_free = |&slot: &SlotId| state.decide().is_freed(slot, durable_below) && !state.writer.is_in_memory(slot);
         if !slots.is_empty() && slots.iter().all(is_free) {
             break (state, lba, slots);
         }
@@ -89,11 +89,11 @@ fn a_slot_that_was_freed_ahead_is_not_taken_while_it_is_used() {
 fn a_slot_that_is_being_written_is_not_freed_ahead() {
     let (cache, runtime) = full_cache();
     let mut state = cache.shared.state.lock();
-    let slots: Vec<SlotId> = state.design.stored_runs().into_iter().map(|(slot, _)| slot).collect();
+    let slots: Vec<SlotId> = state.design().stored_runs().into_iter().map(|(slot, _)| slot).collect();
     assert!(slots.len() > 100, "{} chunks are stored", slots.len());
     let mut freed = 0;
     for slot in slots.into_iter().filter(|slot| !state.writer.is_in_memory(*slot)).collect::<Vec<_>>() {
-        state.design.keep(slot);
+        state.decide().keep(slot);
         let entries = state.log.len();
         state.writer.set_in_memory(slot, true);
         assert!(!state.free_ahead(slot), "{slot:?} is being written");

@@ -58,7 +58,7 @@ impl Shared {
 
     /// Returns the bytes of dirty data and of trimmed ranges.
     fn dirty_bytes(&self, state: &State) -> u64 {
-        let dirty = state.design.dirty_counts();
+        let dirty = state.design().dirty_counts();
         (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
     }
 

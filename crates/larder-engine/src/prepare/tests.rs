@@ -38,7 +38,7 @@ fn what_is_likely_there_is_looked_for_before_it_is_compressed() {
         assert!(read(&cache, Lba(lba)) == chunk(number), "what was written");
     }
     assert_eq!(counts(), (before.0 + 3, before.1 + 1), "one of three was there");
-    let stored = shared.state.lock().design.peek(Lba(CHUNKS - 2));
+    let stored = shared.state.lock().design().peek(Lba(CHUNKS - 2));
     let Lookup::Chunk { place, .. } = stored else { panic!("it is cached: {stored:?}") };
     assert!((place.stored_len as usize) < chunk(alike).len(), "it was compressed after all");
     drop(cache);

@@ -77,11 +77,11 @@ impl Shared {
     /// # Errors
     /// [`EngineError::DirtyDataLost`] if a dirty record fails its check twice.
     fn judge(&self, state: &mut State, want: &Want, unread: &Unread, attempt: usize) -> Result<Verdict, EngineError> {
-        let is_same = match state.design.peek(want.lba) {
+        let is_same = match state.design().peek(want.lba) {
             Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => place == unread.place,
             _ => false,
         };
-        let dirty = state.design.dirty_seq(want.lba);
+        let dirty = state.design().dirty_seq(want.lba);
         if unread.has_failed {
             // A record that the device fails to read is tried again by itself: the first read may
             // have included a broken neighbour. Then the origin has the data, if it is clean, or

@@ -31,13 +31,13 @@ impl Recovered {
 
     /// Returns the bytes of the volume that are dirty, or trimmed without notice to the origin.
     pub fn dirty_bytes(&self) -> u64 {
-        let dirty = self.state.design.dirty_counts();
+        let dirty = self.state.design().dirty_counts();
         (dirty.chunks + dirty.run_chunks) * self.geometry.chunk_bytes as u64
     }
 
     /// Returns the words for these bytes, `None` without any.
     pub(crate) fn lacked(&self) -> Option<String> {
-        let dirty = self.state.design.dirty_counts();
+        let dirty = self.state.design().dirty_counts();
         (self.dirty_bytes() > 0).then(|| lacked::exactly(&dirty, self.geometry.chunk_bytes as u64))
     }
 }

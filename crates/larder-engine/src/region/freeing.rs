@@ -22,12 +22,12 @@ use std::sync::atomic::Ordering::*;
 impl State {
     /// Returns whether enough slots will likely go to be worth a commit.
     pub(crate) fn wants_room_ahead(&self) -> bool {
-        self.design.is_freeing_due()
+        self.design().is_freeing_due()
     }
 
     /// Returns slots that will likely have to go, about [`FREED_AHEAD_MAX`] at most.
     pub(crate) fn choose_ahead(&mut self) -> Vec<SlotId> {
-        self.design.likely_victims(FREED_AHEAD_MAX)
+        self.decide().likely_victims(FREED_AHEAD_MAX)
     }
 
     /// Logs that a slot is free, which holds once the entry is durable. Returns whether it logged
@@ -38,24 +38,24 @@ impl State {
             return false;
         }
         let seq = self.log.next_seq();
-        let Some(generation) = self.design.free_ahead(slot, seq) else { return false };
+        let Some(generation) = self.decide().free_ahead(slot, seq) else { return false };
         self.log.push_freed_ahead(slot, generation);
         true
     }
 
     /// Returns a slot whose end makes room for the record of `lba`, if few slots do.
     pub(crate) fn slot_to_await(&self, lba: Lba) -> Option<SlotId> {
-        self.design.in_the_way(lba).first().copied()
+        self.design().in_the_way(lba).first().copied()
     }
 
     /// Keeps `slot`: the log is about to map a chunk there.
     pub(super) fn keep_freed(&mut self, slot: SlotId) {
-        self.design.keep(slot);
+        self.decide().keep(slot);
     }
 
     /// Keeps all slots, at an orderly end.
     pub(crate) fn keep_slots(&mut self) {
-        self.design.keep_all();
+        self.decide().keep_all();
     }
 }
 
@@ -70,15 +70,16 @@ impl Shared {
     ///
     /// It does (4) to (6) at once.
     pub(crate) fn make_way(&self, state: &mut State, lba: Lba) -> bool {
-        let State { design, writer, log, .. } = &mut *state;
-        let slots = design.in_the_way(lba);
+        let (slots, durable_below) = (state.design().in_the_way(lba), state.log.durable_below());
         let mut can_go = |slot| {
-            design.is_freed(slot, log.durable_below()) && !writer.is_in_memory(slot) && !self.pins.is_pinned(slot)
+            state.decide().is_freed(slot, durable_below)
+                && !state.writer.is_in_memory(slot)
+                && !self.pins.is_pinned(slot)
         };
         if slots.is_empty() || !slots.iter().all(|&slot| can_go(slot)) {
             return false;
         }
-        design.reuse(&slots);
+        state.decide().reuse(&slots);
         state.decisions.note(|| (Event::Reuse { lba }, Answer::Count(slots.len() as u64)));
         slots.iter().for_each(|&slot| state.forget_damage_in(slot));
         self.counters.evicted_slots.fetch_add(slots.len() as u64, Relaxed);

@@ -17,12 +17,12 @@ use larder_core::{
 impl State {
     /// Returns whether a commit is due for the held addresses.
     pub(crate) fn wants_commit(&self) -> bool {
-        self.design.held_entries() >= HELD_ADDRESSES_MAX / 2
+        self.design().held_entries() >= HELD_ADDRESSES_MAX / 2
     }
 
     /// Returns whether no more addresses may be held.
     pub(crate) fn needs_commit(&self) -> bool {
-        self.design.held_entries() >= HELD_ADDRESSES_MAX
+        self.design().held_entries() >= HELD_ADDRESSES_MAX
     }
 
     /// Notes that the log is about to have the clean mapping of `lba` to `place`, or that it is
@@ -38,19 +38,19 @@ impl State {
     }
 
     fn settle(&mut self, lba: Lba, place: &Place, is_durable: bool) {
-        if self.design.held_at(lba) == Some(place.slot) {
+        if self.design().held_at(lba) == Some(place.slot) {
             self.decisions.note(|| (Event::Settled { lba, is_durable }, Answer::Done));
-            self.design.settle(lba, is_durable);
+            self.decide().settle(lba, is_durable);
             self.note_changed_entries();
         }
     }
 
     /// Notes that the log durably has the entries below `log.durable_below`.
     pub fn note_committed(&mut self) {
-        if self.design.held_entries() > 0 {
+        if self.design().held_entries() > 0 {
             let upto = self.log.durable_below();
             self.decisions.note(|| (Event::Committed { upto }, Answer::Done));
-            self.design.committed(upto);
+            self.decide().committed(upto);
             self.note_changed_entries();
         }
     }

@@ -20,12 +20,12 @@ pub(crate) struct Unconfirmed(pub(super) SlotId);
 impl State {
     /// Returns the answers about `lba` if they are not sure yet.
     pub(crate) fn unconfirmed(&self, lba: Lba) -> Option<Unconfirmed> {
-        self.design.unread(Question::Address(lba)).map(Unconfirmed)
+        self.design().unread(Question::Address(lba)).map(Unconfirmed)
     }
 
     /// Returns the answers about a content if they are not sure yet.
     pub(crate) fn unconfirmed_content(&self, content: &Fingerprint) -> Option<Unconfirmed> {
-        self.design.unread(Question::Content(content)).map(Unconfirmed)
+        self.design().unread(Question::Content(content)).map(Unconfirmed)
     }
 
     /// Returns whether this content is stored, ahead of its insertion; counts as a use.
@@ -42,7 +42,7 @@ impl State {
     /// Tells the design the metadata slot of `slot`; `None` if it is damaged or unreadable.
     pub(super) fn tell(&mut self, slot: SlotId, entry: Option<RegionEntry>) {
         self.note_told(slot, entry.as_ref());
-        self.design.tell(slot, entry.map(Arc::new));
+        self.decide().tell(slot, entry.map(Arc::new));
     }
 
     /// Returns a [hit](State::hit) of `lba` that lacks only the metadata slot of its mapping.
@@ -52,12 +52,12 @@ impl State {
 
     /// Returns a hit as [`State::hit`] does, by the metadata slot of `slot` as just read.
     fn hit_with(&self, lba: Lba, slot: SlotId, entry: &RegionEntry) -> Option<Hit> {
-        self.design.hit_with(lba, slot, entry).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
+        self.design().hit_with(lba, slot, entry).filter(|hit| !self.writer.is_in_memory(hit.place.slot))
     }
 
     /// Hides the record at `place` from all searches for its content.
     pub(crate) fn hide(&mut self, place: &Place) {
-        self.design.spoil(place);
+        self.decide().spoil(place);
         self.note_changed_entries();
     }
 }

@@ -10,7 +10,7 @@ use larder_core::{Lba, NewMapping};
 impl State {
     /// Maps `lba` clean.
     pub(crate) fn map_at_once(&mut self, lba: Lba, new: NewMapping) {
-        self.design.map(lba, new, None);
+        self.decide().map(lba, new, None);
         self.note_changed_entries();
     }
 }
@@ -20,7 +20,7 @@ impl StateGuard<'_, State> {
     ///
     /// The guard has the part that may run beside later decisions.
     pub(crate) fn map_beside_others(&mut self, lba: Lba, new: NewMapping, seq: u64) {
-        self.defer(|state| state.design.map_deferring(lba, new, Some(seq)));
+        self.defer(|state| state.decide().map_deferring(lba, new, Some(seq)));
         self.note_changed_entries();
     }
 }

@@ -101,7 +101,7 @@ fn a_write_waits_for_its_bucket_and_for_no_other() {
         is_done.store(true, SeqCst);
         later.finish();
     });
-    assert!(matches!(shared.state.lock().design.peek(here), Lookup::Chunk { .. }));
+    assert!(matches!(shared.state.lock().design().peek(here), Lookup::Chunk { .. }));
     drop(cache);
     runtime.shutdown();
 }

@@ -15,7 +15,7 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
     let mut tried = 0;
     for number in 0..CHUNKS {
         let fingerprint = cache.shared.codec.fingerprint(&chunk(number)).expect("a whole chunk");
-        let Some(place) = state.design.find_duplicate(&fingerprint) else { continue };
+        let Some(place) = state.decide().find_duplicate(&fingerprint) else { continue };
         if state.writer.is_in_memory(place.slot) {
             continue;
         }
@@ -24,12 +24,12 @@ fn a_slot_that_was_freed_ahead_is_kept_when_a_mapping_is_logged_late() {
         assert!(state.unflushed.has(Lba(number)), "the origin was not flushed");
         // It may be freed already, and stays so until the log says otherwise.
         state.free_ahead(place.slot);
-        assert!(state.design.is_freed(place.slot, u64::MAX));
+        assert!(state.decide().is_freed(place.slot, u64::MAX));
         let logged = state.log.len();
         state.origin_flushes.note_durable();
         state.origin_was_flushed(u64::MAX, u64::MAX);
         assert_eq!(state.log.len(), logged + 1, "the mapping");
-        assert!(!state.design.is_freed(place.slot, u64::MAX), "{:?} has a chunk behind what frees it", place.slot);
+        assert!(!state.decide().is_freed(place.slot, u64::MAX), "{:?} has a chunk behind what frees it", place.slot);
         tried += 1;
     }
     assert!(tried > 20, "{tried} chunks were mapped");

@@ -455,7 +455,7 @@ impl World {
     /// The mapping must be durable.
     pub fn record_of(&self, lba: u64) -> Record {
         let found = self.run(recover(&*self.flash, None, &Tuning::default())).expect("a sound flash");
-        let design = &found.state.design;
+        let design = found.state.design();
         let mut mappings = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));
         let lookup = mappings.find(|mapping| mapping.lba == Lba(lba)).map(|mapping| mapping.lookup);
         let lookup = lookup.or_else(|| {

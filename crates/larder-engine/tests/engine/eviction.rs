@@ -360,8 +360,8 @@ fn a_stale_duplicate_reads_from_the_origin() {
             // list only present content.
             world.flush();
             let found = world.run(recover(&*world.flash, None, &Tuning::default())).expect("a sound flash");
-            let clean: usize = world.listed(&found.state.design).iter().map(|listed| listed.lbas.len()).sum();
-            (found.state.design.dirty_counts().chunks + clean as u64) * CHUNK as u64
+            let clean: usize = world.listed(found.state.design()).iter().map(|listed| listed.lbas.len()).sum();
+            (found.state.design().dirty_counts().chunks + clean as u64) * CHUNK as u64
         } else {
             world.status().logical_bytes_cached
         };

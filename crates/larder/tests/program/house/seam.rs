@@ -35,7 +35,7 @@ fn code_of(text: &str) -> String {
 /// Returns whether `code` calls or defines this verb.
 fn says(code: &str, verb: &str) -> bool {
     let heads: &[&str] = match NAMESAKES.contains(&verb) {
-        true => &["design.", "state.", "lock()."],
+        true => &["design().", "decide().", "state.", "lock()."],
         false => &[".", "::", "fn"],
     };
     heads.iter().any(|head| code.contains(&format!("{head}{verb}(")))
