@@ -21,6 +21,7 @@
 
 mod blocks;
 mod origin_mark;
+pub(crate) mod tries;
 
 use crate::{
     error::EngineError,
@@ -89,7 +90,7 @@ impl Shared {
                 wanted.await;
                 continue;
             }
-            self.state.lock().log.try_checkpoint();
+            self.state.lock().checkpoint_tries.begin();
             match self.checkpoint(false).await {
                 Ok(()) => (tries, refused) = (0, None),
                 Err(error) => {
@@ -132,7 +133,7 @@ impl Shared {
             EngineError::Flash(_) => {}
             // A failed flush of the origin, a checkpoint that is too large, or the cache's end: not
             // the flash's fault.
-            error => self.state.lock().log.checkpoint_fails(error),
+            error => self.state.lock().checkpoint_tries.fail(error),
         }
     }
 
@@ -195,7 +196,7 @@ impl Shared {
             // An end is tried once. So the next opening need not make the frame.
             let mut state = self.state.lock();
             if !self.log_is_crowded(&state) {
-                state.log.want_frame(position.frame_seq);
+                state.commits.want_frame(position.frame_seq);
             }
         }
         self.commit_everything(true).await?;
@@ -220,7 +221,8 @@ impl Shared {
         // (6)
         {
             let mut state = self.state.lock();
-            state.log.checkpoint_is_durable(&position);
+            state.log.free_before(&position);
+            state.checkpoint_tries.succeed();
             state.decide().export_is_durable();
         }
         self.counters.checkpoints.fetch_add(1, Relaxed);

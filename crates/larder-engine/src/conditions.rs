@@ -262,7 +262,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         );
         add("origin_doubtful", Severity::Warning, what);
     }
-    if let Some(error) = state.log.last_checkpoint_error() {
+    if let Some(error) = state.checkpoint_tries.last_error() {
         let what = format!("the last checkpoint failed ({error}); it is tried again");
         add("checkpoint_failing", Severity::Warning, what);
     }

@@ -41,6 +41,7 @@ impl Shared {
             }
             state.note_fault();
             let undurable = state.log.die();
+            state.commits.drop_requests();
             state.flash.fail(error.clone(), undurable);
             state.unflushed.clear();
             state.unlogged.clear();

@@ -39,14 +39,14 @@ impl Shared {
     async fn commit_frame(&self, frame_seq: u64) -> Result<(), EngineError> {
         let asked = {
             let mut state = self.state.lock();
-            state.log.want_frame(frame_seq);
-            state.log.asked_now()
+            state.commits.want_frame(frame_seq);
+            state.asked_now()
         };
         loop {
             let committed = self.signals.committed.listen();
             {
                 let state = self.state.lock();
-                if !state.log.lacks_frame() {
+                if !state.commits.lack_frame(&state.log) {
                     return Ok(());
                 }
                 state.flash.check()?;

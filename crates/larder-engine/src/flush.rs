@@ -19,9 +19,9 @@
 //! Invariants: entries leave the queue only when they are durable. After a failure no write is
 //! acknowledged as durable until a later commit of the same entries succeeds.
 
-use crate::{
-    error::EngineError, pending_log::Asked, shared::Shared, state::State, sync::either, unflushed::waiting::Asker,
-};
+pub(crate) mod commits;
+
+use crate::{error::EngineError, shared::Shared, state::State, sync::either, unflushed::waiting::Asker};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -31,6 +31,22 @@ use std::{
     sync::{Arc, atomic::Ordering::*},
     time::Duration,
 };
+
+/// The time of a request for a commit, in counts.
+#[derive(Clone, Copy)]
+pub(crate) struct Asked {
+    /// Commits that were over.
+    commits: u64,
+    /// Tries to write a checkpoint that had begun.
+    checkpoint_tries: u64,
+}
+
+impl State {
+    /// Returns the counts as of now.
+    pub(crate) fn asked_now(&self) -> Asked {
+        Asked { commits: self.commits.over(), checkpoint_tries: self.checkpoint_tries.begun() }
+    }
+}
 
 impl Shared {
     /// FLUSH: makes every write durable that completed before this call.
@@ -88,7 +104,7 @@ impl Shared {
                 }
                 state.flash.check()?;
                 // A failure counts for the tasks that asked before it.
-                let asked = *asked_at.get_or_insert(state.log.asked_now());
+                let asked = *asked_at.get_or_insert(state.asked_now());
                 self.check_commits(&state, asked, use_reserve)?;
             }
             self.request(upto, false, use_reserve);
@@ -106,7 +122,7 @@ impl Shared {
     pub async fn commit_everything(self: &Arc<Self>, use_reserve: bool) -> Result<(), EngineError> {
         let (goal, asked) = {
             let state = self.state.lock();
-            (state.log.clean_closed() + 1, state.log.asked_now())
+            (state.commits.clean_closed() + 1, state.asked_now())
         };
         // The segments' clean mappings are logged once they are written. That is after the start of
         // the commit that closed them, so one more commit makes those entries durable.
@@ -115,7 +131,7 @@ impl Shared {
             let checkpointed = self.signals.checkpointed.listen();
             {
                 let state = self.state.lock();
-                if state.log.clean_closed() > goal {
+                if state.commits.clean_closed() > goal {
                     break;
                 }
                 state.flash.check()?;
@@ -130,16 +146,16 @@ impl Shared {
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
     pub(crate) fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
-        if let Some(error) = state.log.commit_error(asked) {
+        if let Some(error) = state.commits.error_after(asked.commits) {
             return Err(EngineError::Io(error.clone()));
         }
         if !use_reserve
             && self.commit_is_crowded(state)
-            && let Some(error) = state.log.checkpoint_error(asked.checkpoint_tries)
+            && let Some(error) = state.checkpoint_tries.error_after(asked.checkpoint_tries)
         {
-            return Err(error);
+            return Err(error.clone());
         }
-        if state.log.has_ended() { Err(EngineError::Closed) } else { Ok(()) }
+        if state.commits.have_ended() { Err(EngineError::Closed) } else { Ok(()) }
     }
 
     /// Asks the committer for a commit of the entries below `upto`.
@@ -148,7 +164,11 @@ impl Shared {
     }
 
     fn request(&self, upto: u64, close_clean: bool, use_reserve: bool) {
-        self.state.lock().log.request(upto, close_clean, use_reserve);
+        {
+            let mut state = self.state.lock();
+            let upto = upto.min(state.log.next_seq());
+            state.commits.request(upto, close_clean, use_reserve);
+        }
         self.signals.commit_wanted.notify();
     }
 
@@ -163,11 +183,11 @@ impl Shared {
                 let state = self.state.lock();
                 // The checkpoint that frees the log has the rest of it, and commits the entries
                 // that wait by then.
-                let crowded = self.commit_is_crowded(&state) && !state.log.may_use_reserve();
+                let crowded = self.commit_is_crowded(&state) && !state.commits.may_use_reserve();
                 // Entries without a waiting task are not tried again and again, and do not keep a
                 // cache from ending.
                 let many = self.commit_is_due(&state) && !failed && !self.life.is_committer_alone();
-                ((state.log.is_requested() || many) && !state.log.is_dead(), crowded)
+                ((state.commits.are_requested(&state.log) || many) && !state.log.is_dead(), crowded)
             };
             if work && crowded && !self.is_closing() {
                 self.signals.checkpoint_wanted.notify();
@@ -177,7 +197,7 @@ impl Shared {
                 failed = result.is_err();
                 {
                     let mut state = self.state.lock();
-                    state.log.end_commit(result);
+                    state.commits.end(result);
                     if state.log.area().used_percent() >= 50 {
                         self.signals.checkpoint_wanted.notify();
                     }
@@ -186,7 +206,7 @@ impl Shared {
                 self.signals.committed.notify();
             } else if self.life.is_committer_alone() {
                 // The last task to end: the others may still need commits.
-                self.state.lock().log.end();
+                self.state.lock().commits.end_for_good();
                 self.signals.committed.notify();
                 return;
             } else {
@@ -200,7 +220,7 @@ impl Shared {
         // (1)
         let (count, first_seq, segments_below, closed_clean, names_records) = {
             let mut state = self.state.lock();
-            let all = state.log.begin_commit();
+            let all = state.commits.begin();
             state.close_for_commit(self.geometry.flash_tag, all);
             (state.log.len(), state.log.first_seq(), state.writer.next_seq(), all, state.log.has_any(names_record))
         };
@@ -219,13 +239,17 @@ impl Shared {
         while done < count {
             done += self.put_frame(first_seq + done as u64, count - done).await?;
         }
-        if self.state.lock().log.lacks_frame() {
+        let lacks_frame = {
+            let state = self.state.lock();
+            state.commits.lack_frame(&state.log)
+        };
+        if lacks_frame {
             self.put_frame(first_seq + done as u64, 0).await?;
         }
         // Metadata slots that waited for the commit.
         self.send_segments();
         if closed_clean {
-            self.state.lock().log.clean_is_closed();
+            self.state.lock().commits.close_clean();
         }
         Ok(())
     }

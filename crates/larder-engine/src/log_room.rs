@@ -206,8 +206,9 @@ impl Shared {
                     return Ok(decided);
                 }
                 // A checkpoint that failed before this call is tried again first.
-                if let Some(error) = state.log.checkpoint_error(*asked.get_or_insert(state.log.checkpoint_tries())) {
-                    return Err(error);
+                let tries = *asked.get_or_insert(state.checkpoint_tries.begun());
+                if let Some(error) = state.checkpoint_tries.error_after(tries) {
+                    return Err(error.clone());
                 }
             }
             self.check_open()?;

@@ -43,7 +43,7 @@ impl Shared {
             if counts.flash_read_errors > since.flash_read_errors {
                 reasons.push("the flash fails to read some of it, which stays dirty and is tried again".to_owned());
             }
-            match (state.flash.failure(), state.log.last_checkpoint_error()) {
+            match (state.flash.failure(), state.checkpoint_tries.last_error()) {
                 (Some(error), _) if !state.fence.is_up() => {
                     let why = state.fence.refusal().map_or_else(String::new, |why| format!(": {why}"));
                     reasons.push(format!(

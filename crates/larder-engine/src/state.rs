@@ -13,6 +13,7 @@
 //! It does not do I/O: [`segment`](crate::segment), [`flush`](crate::flush) and the verbs do.
 
 use crate::{
+    checkpoint::tries::CheckpointTries,
     config::Tuning,
     damaged::{DamagedRecords, lost::LostChunks},
     decision_log::sink::DecisionLog,
@@ -20,6 +21,7 @@ use crate::{
     error::EngineError,
     fence::known::Fence,
     fill::insertion::Insertions,
+    flush::commits::Commits,
     mode::current::CurrentMode,
     origin_changes::runs::OriginChanges,
     pending_log::PendingLog,
@@ -62,6 +64,10 @@ pub struct State {
     pub(crate) writer: Writer,
     /// The metadata log's queue.
     pub(crate) log: PendingLog,
+    /// The requests for commits of the log.
+    pub(crate) commits: Commits,
+    /// The tries to write a checkpoint.
+    pub(crate) checkpoint_tries: CheckpointTries,
     /// Clean mappings that wait for a flush of the origin.
     pub(crate) unflushed: Unflushed,
     /// Chunks whose only mapping is in RAM: it can be forgotten without an entry.
@@ -114,6 +120,8 @@ impl State {
             zeroed_parts: ZeroedParts::default(),
             writer: Writer::new(slot_count as usize, log.next_seq()),
             log,
+            commits: Commits::default(),
+            checkpoint_tries: CheckpointTries::default(),
             unflushed: Unflushed::default(),
             unlogged: Unlogged::default(),
             origin_changes: OriginChanges::default(),

@@ -180,13 +180,13 @@ impl Shared {
             let lack = {
                 let mut state = self.state.lock();
                 state.flash.check()?;
-                let tries = *tries.get_or_insert(state.log.checkpoint_tries());
+                let tries = *tries.get_or_insert(state.checkpoint_tries.begun());
                 match self.lack(&state) {
                     Some(lack) => {
                         if lack == Lack::Log
-                            && let Some(error) = state.log.checkpoint_error(tries)
+                            && let Some(error) = state.checkpoint_tries.error_after(tries)
                         {
-                            return Err(error);
+                            return Err(error.clone());
                         }
                         lack
                     }
