@@ -6,7 +6,8 @@
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!
-//! It does not describe a design; the design's file does.
+//! It does not describe a design; the design's file does. [`peers`] are for replays alone, and have
+//! a table of their own.
 
 pub mod arc;
 pub mod austere;
@@ -16,6 +17,7 @@ pub mod d_lru;
 pub mod lru;
 mod making;
 pub mod nitro;
+pub mod peers;
 
 use crate::named::NamedDesign;
 

@@ -27,11 +27,12 @@ pub(crate) mod kept;
 mod needs;
 pub(crate) mod order;
 mod placed;
-mod ram;
+pub(crate) mod ram;
 pub(crate) mod sizes;
 
 pub use contents::Orphans;
 pub use kept::Kept;
+pub use order::ContentOrder;
 pub use placed::{
     Placed, SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, of_slots, slots_bytes_max, spares,
 };

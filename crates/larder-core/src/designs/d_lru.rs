@@ -26,8 +26,8 @@ use crate::{
     design::Use,
     named::{NamedDesign, Over, OverSlots},
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
-        SlotPool, Slotted, SlottedStats,
+        ChunkSlot, ContentOrder, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind,
+        Sizes, SlotPool, Slotted, SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         of_slots,
         order::SlotList,
@@ -49,32 +49,85 @@ pub const DESIGN: NamedDesign = NamedDesign {
 };
 
 /// The design.
-pub struct DLru {
+pub type DLru = OverContents<LastUse>;
+
+/// The design with any order of D.
+pub struct OverContents<O> {
     metadata: Metadata<1>,
     slots: SlotPool,
-    /// D, by last use.
-    order: SlotList,
+    /// D.
+    order: O,
     /// The paper's d.
     data_chunks: u32,
     /// The paper's m.
     addresses_max: u32,
 }
 
-impl DLru {
+/// The order of D by last use.
+pub struct LastUse(SlotList);
+
+impl ContentOrder for LastUse {
+    const NAME: &'static str = NAME;
+
+    fn new(_: u32) -> Self {
+        LastUse(SlotList::new())
+    }
+
+    fn push(&mut self, slot: ChunkSlot, _: &Fingerprint) {
+        self.0.push(slot);
+    }
+
+    #[inline]
+    fn touch(&mut self, slot: ChunkSlot) {
+        self.0.touch(slot);
+    }
+
+    fn remove(&mut self, slot: ChunkSlot) {
+        self.0.remove(slot);
+    }
+
+    fn evict(&mut self, _: impl Fn(ChunkSlot) -> Fingerprint) -> Option<ChunkSlot> {
+        let slot = self.0.oldest()?;
+        self.0.remove(slot);
+        Some(slot)
+    }
+
+    fn warm(&self, slots: impl Iterator<Item = ChunkSlot> + Clone) {
+        self.0.warm(slots);
+    }
+
+    fn begin_walk(&mut self) {
+        self.0.begin_walk();
+    }
+
+    fn walk(&mut self, see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        self.0.walk(see)
+    }
+
+    fn ram_bytes(&self) -> usize {
+        self.0.ram_bytes()
+    }
+
+    fn ram_bytes_max(slots: u32) -> usize {
+        SlotList::ram_bytes_max(slots as usize)
+    }
+}
+
+impl<O: ContentOrder> OverContents<O> {
     /// Creates a cache of `data_chunks` (the paper's d, at least 1) and `addresses` (m, at least
     /// d).
     pub fn new(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
-        let chunks = check_chunks(NAME, data_chunks)?;
+        let chunks = check_chunks(O::NAME, data_chunks)?;
         if addresses < data_chunks {
             let kind = SizeErrorKind::MetadataEntries { given: addresses, least: data_chunks };
-            return Err(SizeError { design: NAME, kind });
+            return Err(SizeError { design: O::NAME, kind });
         }
-        let addresses_max = check_count(NAME, addresses)?;
-        Ok(DLru {
+        let addresses_max = check_count(O::NAME, addresses)?;
+        Ok(OverContents {
             // One more, because a new address comes before the least recent one goes.
             metadata: Metadata::new(chunks, addresses_max as usize + 1),
             slots: SlotPool::new(chunks),
-            order: SlotList::new(),
+            order: O::new(chunks),
             data_chunks: chunks,
             addresses_max,
         })
@@ -85,13 +138,19 @@ impl DLru {
     pub fn for_flash(flash: FlashSize, chunk_bytes: u32) -> Result<Self, SizeError> {
         let addresses = |chunks| chunks + extra_addresses(chunks, chunk_bytes);
         let entries = |chunks| addresses(chunks) + chunks;
-        let chunks = Formula { design: NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries }.data_chunks(flash)?;
-        DLru::new(chunks, addresses(chunks))
+        let chunks = Formula { design: O::NAME, chunk_bytes, entry_bytes: ENTRY_BYTES, entries }.data_chunks(flash)?;
+        OverContents::new(chunks, addresses(chunks))
     }
 
     /// Sets the treatment of orphans in an empty cache.
     pub fn with_orphans(self, orphans: Orphans) -> Self {
-        DLru { metadata: self.metadata.with_orphans(orphans), ..self }
+        OverContents { metadata: self.metadata.with_orphans(orphans), ..self }
+    }
+
+    /// Returns the bytes that the order of D has allocated.
+    #[cfg(test)]
+    pub fn order_ram_bytes(&self) -> usize {
+        self.order.ram_bytes()
     }
 
     /// Handles the loss of an address of the content in `slot`, if there is one.
@@ -130,25 +189,26 @@ impl DLru {
     }
 
     /// INSERT-USING-LRU(f(x), D, d).
-    fn insert_data(&mut self, content: u32, decision: &mut Decision) {
+    fn insert_data(&mut self, content: u32, fingerprint: &Fingerprint, decision: &mut Decision) {
         if let Some(slot) = self.metadata.slot_of(content) {
             self.order.touch(slot);
             decision.data = DataStep::Map(slot);
             return;
         }
         let free = self.slots.take().map(ChunkSlot);
-        let Some(slot) = free.or_else(|| self.order.oldest()) else { return };
+        let metadata = &self.metadata;
+        let evict = || self.order.evict(|slot| metadata.fingerprint_in(slot));
+        let Some(slot) = free.or_else(evict) else { return };
         if free.is_none() {
-            self.order.remove(slot);
             self.metadata.displace(slot, decision);
         }
         self.metadata.place(content, slot, decision);
-        self.order.push(slot);
+        self.order.push(slot, fingerprint);
         decision.data = DataStep::Store { slot, evicts: free.is_none() };
     }
 }
 
-impl Slotted for DLru {
+impl<O: ContentOrder> Slotted for OverContents<O> {
     fn lookup(&self, lba: Lba) -> Option<ChunkSlot> {
         self.metadata.addresses.find(lba).and_then(|i| self.metadata.slot(i))
     }
@@ -202,7 +262,7 @@ impl Slotted for DLru {
         decision.clear();
         let content = self.metadata.intern(fingerprint);
         let (i, is_new) = self.insert_address(lba, content, decision);
-        self.insert_data(content, decision);
+        self.insert_data(content, fingerprint, decision);
         if self.metadata.set_dirty(i, is_dirty) || is_new {
             decision.changed.push(MetadataEntry::Address(i));
         }
@@ -211,7 +271,7 @@ impl Slotted for DLru {
     fn put_content(&mut self, fingerprint: &Fingerprint, decision: &mut Decision) {
         decision.clear();
         if let Some(slot) = self.metadata.put_orphan(fingerprint, &mut self.slots, decision) {
-            self.order.push(slot);
+            self.order.push(slot, fingerprint);
         }
     }
 
@@ -263,7 +323,7 @@ impl Slotted for DLru {
         }
         for fingerprint in &kept.data {
             if let Some(slot) = self.metadata.restore_data(fingerprint, &mut self.slots) {
-                self.order.push(slot);
+                self.order.push(slot, fingerprint);
             }
         }
         for address in kept.lists.iter().flatten() {
@@ -292,7 +352,7 @@ impl Slotted for DLru {
 
     fn ram_bytes_max(&self) -> u64 {
         let slots = self.data_chunks as usize;
-        let ram = self.metadata.ram_bytes_max(slots) + self.slots.ram_bytes_max() + SlotList::ram_bytes_max(slots);
+        let ram = self.metadata.ram_bytes_max(slots) + self.slots.ram_bytes_max() + O::ram_bytes_max(self.data_chunks);
         ram as u64
     }
 }

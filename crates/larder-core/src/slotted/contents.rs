@@ -162,6 +162,11 @@ impl<const LISTS: usize> Metadata<LISTS> {
         self.in_slot[slot.0 as usize]
     }
 
+    /// Returns the fingerprint of the content in a slot that has one.
+    pub fn fingerprint_in(&self, slot: ChunkSlot) -> Fingerprint {
+        Fingerprint(self.contents[self.content_in(slot) as usize].fingerprint)
+    }
+
     /// Returns the slots with content.
     pub fn slots_in_use(&self) -> impl Iterator<Item = ChunkSlot> + '_ {
         let with_content = self.in_slot.iter().enumerate().filter(|&(_, &content)| content != NONE);

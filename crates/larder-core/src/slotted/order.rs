@@ -1,5 +1,7 @@
 //! The eviction order of slots: [`SlotList`] by last use, and [`SlotHeap`] among evictable slots.
 //!
+//! [`ContentOrder`] is the order of a design in which only data decides about data.
+//!
 //! Invariants: a slot is at most once on a list, or in a heap.
 //!
 //! It does not know the content of a slot.
@@ -7,8 +9,49 @@
 use crate::{
     recency::{NONE, Neighbours, Recency},
     slotted::{ChunkSlot, ram::vec_bytes_max},
+    types::Fingerprint,
     walk::Walk,
 };
+
+/// The order in which contents give up their slots.
+///
+/// A slot is in the order while it has content.
+pub trait ContentOrder: Send + Sync {
+    /// The name of the design that has the order.
+    const NAME: &'static str;
+
+    /// Creates an empty order for a cache of so many slots.
+    fn new(slots: u32) -> Self;
+
+    /// Adds a slot with new content.
+    fn push(&mut self, slot: ChunkSlot, content: &Fingerprint);
+
+    /// Notes a use of the content of `slot`.
+    fn touch(&mut self, slot: ChunkSlot);
+
+    /// Takes out a slot that lost its last address.
+    fn remove(&mut self, slot: ChunkSlot);
+
+    /// Chooses a slot for other content, and takes it out. `content_of` names the contents.
+    fn evict(&mut self, content_of: impl Fn(ChunkSlot) -> Fingerprint) -> Option<ChunkSlot>;
+
+    /// Reads the memory of uses of these slots ahead.
+    fn warm(&self, _slots: impl Iterator<Item = ChunkSlot> + Clone) {}
+
+    /// Begins a walk along the slots, in an order that outlives a restart.
+    fn begin_walk(&mut self) {}
+
+    /// Shows the next slots of the walk, as [`Slotted::show_data`](super::Slotted::show_data).
+    fn walk(&mut self, _see: &mut dyn FnMut(ChunkSlot, u64)) -> bool {
+        false
+    }
+
+    /// Returns the allocated bytes.
+    fn ram_bytes(&self) -> usize;
+
+    /// Returns its maximum bytes for so many slots.
+    fn ram_bytes_max(slots: u32) -> usize;
+}
 
 /// Slots by their last use.
 pub(crate) struct SlotList {

@@ -4,7 +4,8 @@
 //! of results, a few words for them, its options, and its sizing. By default that is the engine's,
 //! and the cache is the [executor](crate::executor). The designs of papers with an accounting of
 //! their own have it as a variant, for which the line names the type itself. Name, constructor and
-//! sharing of content are those of the design's row in `larder-core`'s table.
+//! sharing of content are those of the design's row in `larder-core`'s tables. The peers are last,
+//! in the order of their years.
 //!
 //! It does nothing but name them.
 
@@ -18,9 +19,15 @@ use super::{
 use larder_core::{
     NamedDesign, Over,
     arc::{self, Arc},
-    austere, cd_arc, d_arc, d_lru,
+    austere, cd_arc, d_arc,
+    d_lru::{self, LastUse},
     lru::{self, Lru},
     nitro,
+    peers::{
+        clock2q_plus::{self, Clock2QPlusOrder},
+        s3_fifo::{self, S3FifoOrder},
+        sieve::{self, SieveOrder},
+    },
 };
 
 /// Options of a design in WEUs.
@@ -40,12 +47,12 @@ const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
 const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
-/// All designs of [`larder_core::DESIGNS`], baselines first.
+/// All designs of [`larder_core::DESIGNS`], baselines first, and [`larder_core::peers::PEERS`].
 #[rustfmt::skip]
 pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
     of_slots(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
-    of_slots(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP_PAPER, equal_slots::d_lru),
+    of_slots(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP_PAPER, equal_slots::over_contents::<LastUse>),
     of_slots(d_arc::DESIGN, "CacheDedup's (FAST '16): deduplication, ARC", CACHEDEDUP_PAPER, equal_slots::d_arc),
     ReplayDesign {
         paper_options: AUSTERE_PAPER,
@@ -54,6 +61,9 @@ pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     },
     replayed(nitro::DESIGN, "Nitro (ATC '14): deduplication, compression, WEUs in LRU order", WEU, weu::build),
     replayed(cd_arc::DESIGN, "CacheDedup's D-ARC with compression, over WEUs", CD_ARC, weu::build),
+    of_slots(s3_fifo::DESIGN, "S3-FIFO (SOSP '23) over contents: a small FIFO before the main one", CACHEDEDUP_PAPER, equal_slots::over_contents::<S3FifoOrder>),
+    of_slots(sieve::DESIGN, "SIEVE (NSDI '24) over contents: one queue, visited bits, a moving hand", CACHEDEDUP_PAPER, equal_slots::over_contents::<SieveOrder>),
+    of_slots(clock2q_plus::DESIGN, "Clock2Q+ (2025) over contents: S3-FIFO's queues, with a window for correlated uses", CACHEDEDUP_PAPER, equal_slots::over_contents::<Clock2QPlusOrder>),
 ];
 
 /// Returns a design over slots of one chunk, with its paper's sizing.

@@ -13,17 +13,18 @@ use super::{
 use crate::slotted::SlottedCache;
 use larder_core::{
     d_arc::DArc,
-    d_lru::DLru,
-    slotted::{FlashSize, Orphans, SizeError, Slotted},
+    d_lru::OverContents,
+    slotted::{ContentOrder, FlashSize, Orphans, SizeError, Slotted},
 };
 use larder_format::size::exact;
 
-pub(super) fn d_lru(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
+/// Sizes d-lru, with any order of contents.
+pub(super) fn over_contents<O: ContentOrder + 'static>(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let orphans = setup.options.orphans.unwrap_or_default();
     build(setup, flash, |flash, chunk_bytes| {
         let design = match (setup.options.lba_entries, flash) {
-            (Some(entries), FlashSize::DataChunks(chunks)) => DLru::new(chunks, entries),
-            _ => DLru::for_flash(flash, chunk_bytes),
+            (Some(entries), FlashSize::DataChunks(chunks)) => OverContents::<O>::new(chunks, entries),
+            _ => OverContents::for_flash(flash, chunk_bytes),
         };
         design.map(|design| design.with_orphans(orphans))
     })

@@ -12,7 +12,10 @@ use larder_sim::{
     lab::LabListener,
     measure::Meter,
     origin::{OriginModel, profile::OriginProfile},
-    setup::{Accounting, Built, FlashAmount, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup},
+    setup::{
+        Accounting, Built, FlashAmount, OptionId, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup,
+        drive::DriveSetup,
+    },
     tally::Tally,
     whole::{ClientRequest, ReplayPace, Whole},
 };
@@ -55,7 +58,7 @@ fn clients(rng: &mut Rng, count: u64, most: u64, chunk_bytes: u32, bytes: u64) -
 }
 
 fn setup(design: &'static ReplayDesign, profile: &str, layer: &str, chunk_bytes: u32, flash_bytes: u64) -> Setup {
-    let orphans = ["d-lru", "d-arc"].contains(&design.name).then_some(Orphans::Forget);
+    let orphans = design.paper_options.contains(&OptionId::Orphans).then_some(Orphans::Forget);
     let drive =
         DriveSetup::new(DriveProfile::named(profile).expect("a profile"), FtlKind::named(layer).expect("a layer"));
     let accounting = orphans.map(|_| Accounting::Paper);

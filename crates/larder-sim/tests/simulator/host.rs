@@ -14,7 +14,8 @@ use larder_sim::{
     measure::{DriveMeasures, Measures, Meter},
     report::drive::figures,
     setup::{
-        Accounting, FlashAmount, Granularity, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup, drive::DriveSetup,
+        Accounting, FlashAmount, Granularity, OptionId, Options, Orphans, REPLAY_DESIGNS, ReplayDesign, Setup,
+        drive::DriveSetup,
     },
     tally::Tally,
 };
@@ -77,7 +78,7 @@ fn what_is_dirty_is_not_dropped_and_what_is_dropped_is_forgotten() {
             for name in ["flashtier", "flashtier-merge", "flashtier-lru"] {
                 for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
                     let ftl = FtlKind::named(name).expect("a layer");
-                    let orphans = ["d-lru", "d-arc"].contains(&design.name).then_some(Orphans::Forget);
+                    let orphans = design.paper_options.contains(&OptionId::Orphans).then_some(Orphans::Forget);
                     // The drive has as much flash as the cache takes, of which the log has a tenth:
                     // it always drops data.
                     let drive = drive("caftl", ftl).expect("a drive").with("over_provisioning_percent", 0.0);
@@ -173,7 +174,7 @@ fn every_design_lies_on_every_layer() {
                 let options = Options { drive: drive("caftl", ftl), ..bare.options };
                 let label = format!("{} on {}", design.name, ftl.name);
                 // The cache cannot forget content without an address if a layer drops it.
-                let keeps_orphans = ["d-lru", "d-arc"].contains(&design.name);
+                let keeps_orphans = design.paper_options.contains(&OptionId::Orphans);
                 let mut options = options;
                 if keeps_orphans && ftl.name.starts_with("flashtier") {
                     let why = Setup { options, ..bare }.build(0).map(|_| ()).expect_err("refused");
