@@ -268,7 +268,7 @@ fn inputs_that_are_changed_are_noticed() {
     let longer = format!("insert 7 clean {} packed 4000 : stored 0 64 4000", fp(1));
     assert!(with("insert 7", longer).contains("line 7"));
     // No slot was opened, or chosen, or evicted.
-    assert!(with("open clean", "sweep".into()).contains("no WEU is open here that the record could go to"));
+    assert!(with("open clean", "sweep".into()).contains("no slot is open here that the record could go to"));
     assert!(with("choose", "sweep".into()).contains("no victim is chosen here"));
     assert!(with("evict", "sweep".into()).contains("no slot is evicted here and not free"));
     assert!(with("written 5", "written 9".into()).contains("no segment 9 is closed here and not written"));
@@ -281,7 +281,7 @@ fn inputs_that_are_changed_are_noticed() {
 fn what_cannot_be_is_refused_with_its_line() {
     let after = |line: &str| replayed(&["larder-decisions 1".into(), OPENED.into(), line.into()]).unwrap_err();
     let full = format!("full clean {} raw 4096", fp(1));
-    assert_eq!(after(&full), format!("line 3: no WEU is open here that could be full (`{full}`)"));
+    assert_eq!(after(&full), format!("line 3: no slot is open here that could be full (`{full}`)"));
     assert!(after("insert 1 1 - raw 4097").contains("the length of a record is 4097; it is from 1 to 4096"));
     assert!(after("insert 1 1 - packed 0").contains("the length of a record is 0"));
     assert!(after("insert 1 18446744073709551615 zero").contains("the number of a write is 18446744073709551615"));
@@ -305,13 +305,14 @@ fn what_cannot_be_is_refused_with_its_line() {
         parts("16384 4096 512 0 0 240 2000 240 1 0 32 99").contains("the size of a sector is 512; it is from 4096")
     );
     assert!(
-        parts("16384 256 256 0 0 240 2000 240 1 0 32 99").contains("the size of a WEU is 256; it is from 512 to 16384")
+        parts("16384 256 256 0 0 240 2000 240 1 0 32 99")
+            .contains("the size of a slot is 256; it is from 512 to 16384")
     );
     assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 500 99").contains("500"));
     assert!(parts("16384 4096 4096 0 0 240 2000 240 1 0 32 0").contains("the number of chunks is 0"));
     // A design with slots of one chunk has nothing else.
     let slots = |sizes: &str| opened(&format!("opened lru {sizes} 200 2000 0 1 0"));
-    assert!(slots("4096 8192 4096 0 0").contains("the size of a WEU is 8192; it is from 4096 to 4096"));
+    assert!(slots("4096 8192 4096 0 0").contains("the size of a slot is 8192; it is from 4096 to 4096"));
     assert!(slots("4096 4096 4096 64 0").contains("the size of a segment's header is 64; it is from 0 to 0"));
     assert!(slots("4096 4096 4096 0 64").contains("the size of an entry of a segment's table is 64"));
     assert!(opened("opened nitro 1 524288 4096 64 64 7 2000 2000 5 0").contains("the size of a chunk is 1"));

@@ -8,6 +8,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::{Duration, Instant};
 
 use crate::support::image::{Numbers, noise};
 use crate::support::wire::{FLUSH, Refusal, WRITE, Wire};
@@ -18,6 +19,8 @@ use serde_json::Value;
 const CHUNK: u64 = 8 << 10;
 const VOLUME_BYTES: u64 = 16 * MIB;
 const FLASH_BYTES: u64 = 8 * MIB;
+/// A full flash refuses writes within this time.
+const REFUSED_WITHIN: Duration = Duration::from_secs(60);
 /// Longest random write, in sectors.
 const WRITE_SECTORS_MAX: u64 = 64;
 const EIO: u32 = 5;
@@ -66,8 +69,9 @@ impl World {
     }
 
     fn state_file(&self) -> PathBuf {
-        let mut files =
-            fs::read_dir(&self.state).expect("the state directory").map(|entry| entry.expect("a file").path());
+        // Beside it is at times the one that replaces it.
+        let files = fs::read_dir(&self.state).expect("the state directory").map(|entry| entry.expect("a file").path());
+        let mut files = files.filter(|file| file.extension().is_some_and(|extension| extension == "json"));
         let file = files.next().expect("a state file");
         assert!(files.next().is_none(), "one cache, one file");
         file
@@ -242,7 +246,9 @@ fn a_full_flash_without_a_state_directory_refuses_writes_and_keeps_what_was_flus
         wire.flush();
         let mut flushed = world.image.clone();
         let filler = disk.fill();
-        let refusal = (0..800).find_map(|_| {
+        // Until the flash has been full for its time.
+        let until = Instant::now() + REFUSED_WITHIN;
+        let refusal = std::iter::from_fn(|| (Instant::now() < until).then_some(())).find_map(|()| {
             if let Err(refusal) = world.try_write(&mut wire) {
                 return Some(refusal);
             }
