@@ -14,6 +14,7 @@
 mod memory;
 mod passed;
 mod provisional;
+mod selective;
 
 use crate::{
     design::{Deferred, Design, DesignStats, DirtyCounts, Hit, Leaving, Lookup, NewMapping},

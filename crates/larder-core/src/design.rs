@@ -6,7 +6,7 @@
 //!
 //! A design is a [`Mapping`] with [`Slots`] that can [`Persist`]. A design that must read flash
 //! before it is sure is [`Provisional`], too. A design that remembers replaced addresses has a
-//! [`Memory`].
+//! [`Memory`]. A design that does not store each chunk is [`Selective`].
 //!
 //! Invariants: those of its parts.
 
@@ -16,6 +16,7 @@ mod mapping;
 mod memory;
 mod persist;
 mod provisional;
+mod selective;
 mod slots;
 mod words;
 
@@ -26,9 +27,10 @@ pub(crate) use mapping::unmap_some;
 pub use memory::{Ghost, Memory};
 pub use persist::Persist;
 pub use provisional::Provisional;
+pub use selective::Selective;
 pub use slots::Slots;
 pub use words::{
-    DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, ToldBy, Use, Victim, Wanted,
+    DesignConfig, ExportedMapping, Hit, Leaving, Lookup, NewMapping, Question, Survivor, ToldBy, Use, Victim, Wanted,
 };
 
 /// A caching design. Threads share it for the calls that change nothing.
@@ -53,6 +55,11 @@ pub trait Design: Mapping + Slots + Persist + Send + Sync {
 
     /// Returns its memory, to change it.
     fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        None
+    }
+
+    /// Returns its selective part, in a design that does not store each chunk.
+    fn selective_mut(&mut self) -> Option<&mut dyn Selective> {
         None
     }
 }

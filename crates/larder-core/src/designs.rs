@@ -6,14 +6,15 @@
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!
-//! It does not describe a design; the design's file does. [`peers`] are for replays alone, and have
-//! a table of their own.
+//! It does not describe a design; the design's file does. [`peers`] and [`UNSERVED`] designs are
+//! for replays alone, and have tables of their own.
 
 pub mod arc;
 pub mod austere;
 pub mod cd_arc;
 pub mod d_arc;
 pub mod d_lru;
+pub mod larder;
 pub mod lru;
 mod making;
 pub mod nitro;
@@ -32,6 +33,9 @@ pub const DESIGNS: &[NamedDesign] = &[
     arc::DESIGN,
     austere::DESIGN,
 ];
+
+/// Designs that no cache of the engine can have yet.
+pub const UNSERVED: &[NamedDesign] = &[larder::DESIGN];
 
 #[cfg(test)]
 mod tests {

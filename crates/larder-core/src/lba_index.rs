@@ -132,10 +132,23 @@ impl LbaEntry {
     }
 }
 
+/// An entry of an index, of a size of its own.
+pub trait Addressed: Copy {
+    /// Returns the address.
+    fn lba(&self) -> Lba;
+}
+
+impl Addressed for LbaEntry {
+    #[inline]
+    fn lba(&self) -> Lba {
+        LbaEntry::lba(self)
+    }
+}
+
 /// The index.
-pub struct LbaIndex {
+pub struct LbaIndex<E = LbaEntry> {
     /// A power of two of shards.
-    shards: Vec<HashTable<LbaEntry>>,
+    shards: Vec<HashTable<E>>,
     len: usize,
     /// Bytes of all tables, counted as they change. A status request cannot ask thousands of
     /// tables.
@@ -146,7 +159,7 @@ fn hash_of(lba: Lba) -> u64 {
     mix(lba.0)
 }
 
-impl LbaIndex {
+impl<E: Addressed> LbaIndex<E> {
     /// Creates an empty index for `entries_max` entries; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
         let shards = (entries_max / SHARD_ENTRIES).clamp(SHARDS_MIN as u64, SHARDS_MAX as u64).next_power_of_two();
@@ -177,11 +190,11 @@ impl LbaIndex {
 
     /// Returns the bytes that the index has allocated.
     pub fn ram_bytes(&self) -> usize {
-        self.shards.capacity() * size_of::<HashTable<LbaEntry>>() + self.table_bytes
+        self.shards.capacity() * size_of::<HashTable<E>>() + self.table_bytes
     }
 
     /// Changes a table's size and updates the count of its bytes.
-    fn resize(table_bytes: &mut usize, table: &mut HashTable<LbaEntry>, change: impl FnOnce(&mut HashTable<LbaEntry>)) {
+    fn resize(table_bytes: &mut usize, table: &mut HashTable<E>, change: impl FnOnce(&mut HashTable<E>)) {
         *table_bytes -= table.allocation_size();
         change(table);
         *table_bytes += table.allocation_size();
@@ -201,7 +214,7 @@ impl LbaIndex {
 
     /// Returns the entry for `lba`.
     #[inline]
-    pub fn get(&self, lba: Lba) -> Option<&LbaEntry> {
+    pub fn get(&self, lba: Lba) -> Option<&E> {
         let hash = hash_of(lba);
         self.shards[self.shard_of(hash)].find(hash, |entry| entry.lba() == lba)
     }
@@ -214,14 +227,14 @@ impl LbaIndex {
     }
 
     /// Returns the entry for `lba`, for a change of its flags.
-    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut LbaEntry> {
+    pub fn get_mut(&mut self, lba: Lba) -> Option<&mut E> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         self.shards[at].find_mut(hash, |entry| entry.lba() == lba)
     }
 
     /// Inserts `entry`; returns the replaced entry of its address.
-    pub fn insert(&mut self, entry: LbaEntry) -> Option<LbaEntry> {
+    pub fn insert(&mut self, entry: E) -> Option<E> {
         let hash = hash_of(entry.lba());
         let at = self.shard_of(hash);
         let shard = &mut self.shards[at];
@@ -245,7 +258,7 @@ impl LbaIndex {
         if count <= passed / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.get(lba).is_some()).collect();
         }
-        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(LbaEntry::lba));
+        let all = (0..self.shard_count()).flat_map(|shard| self.shard(shard).map(Addressed::lba));
         let mut inside: Vec<Lba> = all.filter(|lba| (first..end).contains(lba)).collect();
         inside.sort_unstable();
         inside
@@ -261,7 +274,7 @@ impl LbaIndex {
     }
 
     /// Removes the entry for `lba`.
-    pub fn remove(&mut self, lba: Lba) -> Option<LbaEntry> {
+    pub fn remove(&mut self, lba: Lba) -> Option<E> {
         let hash = hash_of(lba);
         let at = self.shard_of(hash);
         match self.shards[at].find_entry(hash, |entry| entry.lba() == lba) {
@@ -274,7 +287,7 @@ impl LbaIndex {
     }
 
     /// Removes entries of `shard` that `keep` refuses; returns how many.
-    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&LbaEntry) -> bool) -> usize {
+    pub fn sweep_shard(&mut self, shard: usize, mut keep: impl FnMut(&E) -> bool) -> usize {
         let shards = self.shards.len();
         let table = &mut self.shards[shard % shards];
         let before = table.len();
@@ -290,7 +303,7 @@ impl LbaIndex {
     }
 
     /// Returns the entries of `shard`, in no useful order.
-    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &LbaEntry> {
+    pub fn shard(&self, shard: usize) -> impl Iterator<Item = &E> {
         let table = &self.shards[shard % self.shards.len()];
         // A scan of all shards of a small index would wait for the memory of many empty tables.
         (!table.is_empty()).then(|| table.iter()).into_iter().flatten()

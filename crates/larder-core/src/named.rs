@@ -44,6 +44,8 @@ pub struct OverWeus {
     pub index_bytes_max: u64,
     /// Maximum bytes of history for each mapping; 0 for a design without one.
     pub history_bytes_max: u64,
+    /// WEUs from which the design has a choice. A small flash has smaller ones, rather than fewer.
+    pub weus_wanted: u32,
     /// Makes an empty design.
     pub make: fn(DesignConfig) -> Box<dyn Design>,
 }

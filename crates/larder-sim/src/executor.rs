@@ -31,7 +31,7 @@ use crate::{cache::Content, dirty::DirtyChunks, traffic::Traffic};
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SlotId, StreamClass,
     decisions::Stored,
-    design::{Leaving, Question, Wanted},
+    design::{Leaving, Question, Survivor, Wanted},
     packing::SegmentPacker,
 };
 use open_slot::{OpenSlot, class_of, index_of};
@@ -92,6 +92,8 @@ pub struct Executor {
     region: MetadataRegion,
     /// Regions of addresses beyond the largest volume, by their numbers.
     far_regions: HashMap<u64, u64>,
+    /// Records of victims that are to be stored again.
+    survivors: VecDeque<Survivor>,
     /// Segments that were closed, with their slots and bytes, if they are kept.
     closed: Option<Vec<(SlotId, u64)>>,
 }
@@ -145,6 +147,7 @@ impl Executor {
             addresses: HashMap::new(),
             region: MetadataRegion::default(),
             far_regions: HashMap::new(),
+            survivors: VecDeque::new(),
             closed: None,
         })
     }
@@ -180,8 +183,15 @@ impl Executor {
         if self.options.compress { content.stored_bytes.min(chunk) } else { chunk }
     }
 
-    /// Maps `lba` to `content`, and stores it if it is unknown.
+    /// Maps `lba` to `content`, if the design admits that, and stores it if it is unknown.
     fn insert(&mut self, lba: Lba, content: &Content, dirty: bool) {
+        self.insert_one(lba, content, dirty);
+        self.keep_slots_free();
+        // At once: a later request may change their addresses.
+        self.store_survivors(lba);
+    }
+
+    fn insert_one(&mut self, lba: Lba, content: &Content, dirty: bool) {
         self.make_room();
         let fingerprint = content.fingerprint;
         if content.is_zero() && !self.options.store.stores_zeroes {
@@ -194,11 +204,32 @@ impl Executor {
             let stored = Stored { bytes, raw: bytes == self.options.chunk_bytes };
             let shared = (self.options.fp_entries_max > 0).then_some(fingerprint);
             let wanted = Wanted { lba, fingerprint: shared, stored_len: bytes };
+            if !dirty && !self.design.admits(&wanted) {
+                return;
+            }
             let Some(place) = self.store(&wanted, stored, class_of(dirty), fingerprint) else { return };
             self.map_stored(lba, place, shared, dirty);
         }
         self.decided(lba, dirty);
-        self.keep_slots_free();
+    }
+
+    /// Stores the records again that were worth more than their slots.
+    ///
+    /// The address `changed` has another content by now.
+    fn store_survivors(&mut self, changed: Lba) {
+        while let Some(Survivor { lba, place, fingerprint }) = self.survivors.pop_front() {
+            // Another address may have stored its content meanwhile.
+            if lba == changed || self.design.peek(lba) != Lookup::Miss {
+                continue;
+            }
+            if self.map_known(lba, &fingerprint, false).is_some() {
+                continue;
+            }
+            let stored = Stored { bytes: place.stored_len, raw: place.encoding == 0 };
+            let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: place.stored_len };
+            let Some(place) = self.store(&wanted, stored, StreamClass::Clean, fingerprint) else { return };
+            self.map_stored(lba, place, Some(fingerprint), false);
+        }
     }
 
     /// Does what follows at once from the mapping of `lba`, if it was just mapped.

@@ -32,7 +32,6 @@ passed_on! {
     Slots: fn open_slot(class: StreamClass) -> Option<(SlotId, u32)>;
     Slots: fn seal_slot(slot: SlotId);
     Slots: fn choose_victim(busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
-    Slots: fn choose_slot(slot: SlotId) -> Option<Victim>;
     Slots: fn spare_victim(slot: SlotId);
     Slots: fn evict(slot: SlotId) -> Option<u32>;
     Slots: fn release_slot(slot: SlotId);

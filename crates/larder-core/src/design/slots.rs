@@ -25,12 +25,6 @@ pub trait Slots {
     /// to pass over.
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim>;
 
-    /// Chooses this slot for replacement, if it may go; for a simulator whose drive decides. A
-    /// design with its own order acts as if all other slots were busy.
-    fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
-        self.choose_victim(&mut |other| other != slot)
-    }
-
     /// Gives a victim back unharmed if its data cannot leave now. It is not the next choice while
     /// another slot may go.
     fn spare_victim(&mut self, slot: SlotId);

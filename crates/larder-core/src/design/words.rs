@@ -115,6 +115,17 @@ pub struct Victim {
     pub dirty_refs: u32,
 }
 
+/// A record of a victim that is worth another life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Survivor {
+    /// The address that it was stored for, and maps to it still.
+    pub lba: Lba,
+    /// Its place in the victim.
+    pub place: Place,
+    /// Its content.
+    pub fingerprint: Fingerprint,
+}
+
 /// One mapping, for a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ExportedMapping {

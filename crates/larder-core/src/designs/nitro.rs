@@ -40,6 +40,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
         history_bytes_max: 0,
+        weus_wanted: 0,
         make: |config| Box::new(Nitro::new(config)),
     }),
 };
@@ -260,10 +261,6 @@ impl Slots for Nitro {
 
     fn spare_victim(&mut self, slot: SlotId) {
         self.slots.stop_evicting(slot);
-    }
-
-    fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
-        matches!(self.slot(slot), Some((SlotState::Sealed, _))).then(|| self.take_victim(slot))
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {

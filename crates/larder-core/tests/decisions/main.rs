@@ -9,6 +9,7 @@ mod bucketed;
 mod cd_arc;
 #[path = "../common/mod.rs"]
 mod common;
+mod larder;
 mod ledger;
 mod looks;
 mod nitro_model;

@@ -185,7 +185,7 @@ fn the_lba_index_is_a_hash_map() {
 /// A task that goes through a shard holds its lock for a bounded time, for any size of index.
 #[test]
 fn a_large_lba_index_has_more_shards() {
-    let shards = |entries_max| LbaIndex::new(entries_max).shard_count();
+    let shards = |entries_max| LbaIndex::<LbaEntry>::new(entries_max).shard_count();
     assert_eq!([0, 1 << 20, 1 << 23].map(shards), [SHARDS_MIN; 3]);
     assert_eq!([(1 << 23) + (1 << 20), 100_000_000, u64::MAX].map(shards), [512, 4096, 1 << 16]);
 }

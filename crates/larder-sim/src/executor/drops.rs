@@ -46,7 +46,7 @@ impl Executor {
         }
         for slot in slots.start..slots.end.min(self.options.slot_count.into()) {
             // None if the slot is free: nothing maps into it.
-            if let Some(victim) = self.design.choose_slot(SlotId(slot as u32)) {
+            if let Some(victim) = self.choose_slot(SlotId(slot as u32)) {
                 self.evict_dropped(victim.slot);
             }
         }

@@ -10,7 +10,7 @@
 //! It leaves the choice to the design, or to the drive beneath it.
 
 use super::Executor;
-use larder_core::{Lba, SlotId, limits::FREED_AHEAD_MAX};
+use larder_core::{Lba, SlotId, Victim, limits::FREED_AHEAD_MAX};
 
 impl Executor {
     /// Evicts every slot that the drive would drop next, if it said so and one can go.
@@ -20,11 +20,16 @@ impl Executor {
     pub(super) fn evict_some(&mut self, count: usize) -> bool {
         let mut any = false;
         for slot in std::mem::take(&mut self.advised) {
-            if let Some(victim) = self.design.choose_slot(SlotId(slot)) {
+            if let Some(victim) = self.choose_slot(SlotId(slot)) {
                 any |= self.evict_all(&[victim.slot], &[]) > 0;
             }
         }
         any || self.evict_batch(count) > 0
+    }
+
+    /// Chooses this slot for replacement, if it may go: the drive has decided.
+    pub(super) fn choose_slot(&mut self, slot: SlotId) -> Option<Victim> {
+        self.design.choose_victim(&mut |other| other != slot)
     }
 
     /// Evicts slots until enough are free, and frees ahead those that will likely have to go.
@@ -51,6 +56,8 @@ impl Executor {
 
     /// Evicts chosen slots, which are used next, and frees others ahead.
     fn evict_all(&mut self, victims: &[SlotId], likely: &[SlotId]) -> usize {
+        self.destage_in(victims.iter().chain(likely).copied());
+        victims.iter().for_each(|&slot| self.read_survivors(slot));
         let gone = self.empty(victims, likely);
         gone.0.iter().for_each(|&slot| self.release(slot));
         gone.0.len() + gone.1
@@ -63,16 +70,14 @@ impl Executor {
     /// written from its end to its beginning. A drive with log blocks cannot take that one order in
     /// place.
     pub(super) fn evict_dropped(&mut self, slot: SlotId) {
+        self.destage_in([slot].into_iter());
         let (gone, _) = self.empty(&[slot], &[]);
         self.dropped.extend(gone);
     }
 
-    /// Evicts chosen slots, and returns those that can be released then. Others are freed ahead; it
-    /// returns how many.
+    /// Evicts chosen slots without dirty data, and returns those that can be released then. Others
+    /// are freed ahead; it returns how many.
     fn empty(&mut self, victims: &[SlotId], likely: &[SlotId]) -> (Vec<SlotId>, usize) {
-        let dirty = victims.iter().chain(likely).flat_map(|&slot| self.design.dirty_in(slot));
-        let dirty: Vec<_> = dirty.filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
-        self.destage(dirty.into_iter());
         let gone: Vec<SlotId> = victims.iter().copied().filter(|&slot| self.end_victim(slot)).collect();
         let ahead = likely.iter().filter(|&&slot| self.free_ahead(slot)).count();
         if gone.is_empty() && ahead == 0 {
@@ -91,6 +96,26 @@ impl Executor {
             self.drop_replaced();
         }
         (gone, ahead)
+    }
+
+    /// Destages the dirty chunks in some slots.
+    fn destage_in(&mut self, slots: impl Iterator<Item = SlotId>) {
+        let dirty = slots.flat_map(|slot| self.design.dirty_in(slot));
+        let dirty: Vec<_> = dirty.filter_map(|lba| Some((lba, self.design.dirty_seq(lba)?))).collect();
+        self.destage(dirty.into_iter());
+    }
+
+    /// Reads the records of a clean victim that are to be stored again.
+    ///
+    /// A drive that drops data by itself may have dropped them by then.
+    fn read_survivors(&mut self, slot: SlotId) {
+        if self.dirty.is_on() || !self.design.dirty_in(slot).is_empty() {
+            return;
+        }
+        for survivor in self.design.survivors(slot) {
+            self.count_record_read(&survivor.place);
+            self.survivors.push_back(survivor);
+        }
     }
 
     /// Logs that a slot is free, whose mappings stay until it is used again.

@@ -21,6 +21,7 @@ use larder_core::{
     arc::{self, Arc},
     austere, cd_arc, d_arc,
     d_lru::{self, LastUse},
+    larder,
     lru::{self, Lru},
     nitro,
     peers::{
@@ -47,7 +48,9 @@ const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
 const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
-/// All designs of [`larder_core::DESIGNS`], baselines first, and [`larder_core::peers::PEERS`].
+/// All designs of the tables of `larder-core`, baselines first.
+///
+/// They are [`larder_core::DESIGNS`], [`larder_core::UNSERVED`] and [`larder_core::peers::PEERS`].
 #[rustfmt::skip]
 pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
@@ -64,6 +67,7 @@ pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(s3_fifo::DESIGN, "S3-FIFO (SOSP '23) over contents: a small FIFO before the main one", CACHEDEDUP_PAPER, equal_slots::over_contents::<S3FifoOrder>),
     of_slots(sieve::DESIGN, "SIEVE (NSDI '24) over contents: one queue, visited bits, a moving hand", CACHEDEDUP_PAPER, equal_slots::over_contents::<SieveOrder>),
     of_slots(clock2q_plus::DESIGN, "Clock2Q+ (2025) over contents: S3-FIFO's queues, with a window for correlated uses", CACHEDEDUP_PAPER, equal_slots::over_contents::<Clock2QPlusOrder>),
+    replayed(larder::DESIGN, "Larder's own: learned admission, victims and reinsertion", CD_ARC, weu::build),
 ];
 
 /// Returns a design over slots of one chunk, with its paper's sizing.

@@ -1,0 +1,175 @@
+//! `larder`: admission, victims and reinsertion by learned life tables, over WEUs.
+//!
+//! An address names a content, and a content has a place while it is stored. So an address outlives
+//! the record of its content: if that is stored again for another address, the first one hits, too.
+//! A sample of contents teaches how long a content of a class lives until it is read again. From
+//! that follow the contents that are stored at all, the WEU that goes, and its records that stay.
+//!
+//! Invariants: those of [`Design`]. A slot's reference counts are its mappings. A belief is an
+//! address whose content is not stored. It is no mapping, and no restart has one.
+
+mod addresses;
+mod ages;
+mod class;
+mod contents;
+mod heat;
+mod lifetimes;
+mod mapping;
+mod memory;
+mod persist;
+mod price;
+mod replacement;
+mod sample;
+mod space;
+
+use crate::{
+    design::{Design, DesignConfig, DesignStats, Lookup, Memory, Selective},
+    lba_index::{Addressed, LbaIndex},
+    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
+    named::{NamedDesign, Over, OverWeus},
+    pages::{PageMap, key_bytes_max},
+    ranges::RUN_BYTES_MAX,
+    slots::SlotTable,
+    types::{SectorMap, SlotId},
+};
+use addresses::{Address, Kind};
+use contents::Contents;
+use heat::Regions;
+use price::Rents;
+use sample::Sample;
+
+/// The design's name.
+pub const NAME: &str = "larder";
+/// The design by name.
+pub const DESIGN: NamedDesign = NamedDesign {
+    name: NAME,
+    about: "Larder's own: learned life tables decide admission, victims and reinsertion",
+    over: Over::Weus(OverWeus {
+        index_bytes_max: INDEX_BYTES_MAX,
+        history_bytes_max: 0,
+        weus_wanted: WEUS_WANTED,
+        make: |config| Box::new(Larder::new(config)),
+    }),
+};
+/// Maximum bytes of RAM for each mapping.
+///
+/// They include its content, its region, and its share of the sample and of the write-back data.
+pub const INDEX_BYTES_MAX: u64 = 192 + DIRTY_SHARE_BYTES_MAX;
+const DIRTY_SHARE_BYTES_MAX: u64 =
+    (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
+const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
+/// WEUs from which a victim among some is much worse than the mean of all.
+const WEUS_WANTED: u32 = 512;
+/// Mappings for each region of addresses.
+const REGION_SHARE: u64 = 1;
+
+/// The design's state.
+pub struct Larder {
+    config: DesignConfig,
+    index: LbaIndex<Address>,
+    contents: Contents,
+    slots: SlotTable,
+    fragments: PageMap<SectorMap>,
+    regions: Regions,
+    sample: Sample,
+    rents: Rents,
+    live: u64,
+    zeroes: u64,
+    clean_zeroes: u64,
+    zero_hand: usize,
+    belief_hand: usize,
+    /// Bytes of a slot, as far as records have shown.
+    slot_bytes: u64,
+    /// Bytes of the records that were stored.
+    written: u64,
+    /// Bytes that were refused since the rent was looked at.
+    refused: u64,
+    spared: Option<SlotId>,
+    restoring: bool,
+}
+
+impl Larder {
+    /// Creates an empty cache.
+    pub fn new(config: DesignConfig) -> Self {
+        Larder {
+            index: LbaIndex::new(config.mappings_max),
+            contents: Contents::new(config.slot_count),
+            slots: SlotTable::new(config.slot_count),
+            fragments: PageMap::default(),
+            regions: Regions::new((config.mappings_max / REGION_SHARE) as usize),
+            sample: Sample::new(config.mappings_max),
+            rents: Rents::default(),
+            live: 0,
+            zeroes: 0,
+            clean_zeroes: 0,
+            zero_hand: 0,
+            belief_hand: 0,
+            slot_bytes: 1,
+            written: 0,
+            refused: 0,
+            spared: None,
+            restoring: false,
+            config,
+        }
+    }
+
+    /// Returns whether an entry is a mapping, and no belief.
+    #[inline]
+    fn is_live(contents: &Contents, entry: &Address) -> bool {
+        entry.content().is_none_or(|id| {
+            let content = contents.get(id);
+            content.is_stored() && content.storings() == entry.storings()
+        })
+    }
+
+    /// Returns the slot that a mapping leads to.
+    #[inline]
+    fn slot_of_entry(&self, entry: &Address) -> Option<SlotId> {
+        let content = self.contents.get(entry.content()?);
+        (content.storings() == entry.storings()).then(|| content.slot()).flatten()
+    }
+
+    #[inline]
+    fn interpret(&self, entry: &Address) -> Option<Lookup> {
+        let Some(id) = entry.content() else { return Some(Lookup::Zero) };
+        let content = self.contents.get(id);
+        let place = content.place().filter(|_| content.storings() == entry.storings())?;
+        Some(match entry.kind() {
+            Kind::Fragment => {
+                Lookup::Fragment { place, sectors: self.fragments.get(entry.lba().0).unwrap_or_default() }
+            }
+            _ => Lookup::Chunk { place, duplicate: content.owner() != entry.lba() },
+        })
+    }
+}
+
+impl Design for Larder {
+    fn stats(&self) -> DesignStats {
+        DesignStats {
+            mapped_chunks: self.live,
+            zero_chunks: self.zeroes,
+            fragments: self.fragments.len() as u64,
+            lba_index_entries: self.live,
+            fp_index_entries: self.contents.known() as u64,
+            lba_index_ram_bytes: (self.index.ram_bytes() + self.regions.ram_bytes()) as u64,
+            fp_index_ram_bytes: (self.contents.ram_bytes() + self.sample.ram_bytes()) as u64,
+            slot_table_ram_bytes: self.slots.ram_bytes() as u64,
+            dirty_ram_bytes: self.fragments.ram_bytes() as u64,
+            slots_free: self.slots.free_count() as u64,
+            ghosts: self.index.len() as u64 - self.live,
+            ..DesignStats::default()
+        }
+    }
+
+    fn memory(&self) -> Option<&dyn Memory> {
+        Some(self)
+    }
+
+    fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
+        Some(self)
+    }
+
+    fn selective_mut(&mut self) -> Option<&mut dyn Selective> {
+        Some(self)
+    }
+}

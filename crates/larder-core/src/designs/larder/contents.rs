@@ -1,0 +1,427 @@
+//! The contents that the cache stores, or that an address has.
+//!
+//! A content has a place while it is stored. It is kept while it is stored, or while an address
+//! names it. One with a fingerprint is found by it.
+//!
+//! Invariants: each place belongs to one content. No two contents are found by one fingerprint.
+//! The records of a slot are listed by offset, and each stored content is among those of its slot.
+//!
+//! It does not choose.
+
+use super::{
+    addresses::{ContentNumber, STORINGS_MASK},
+    class::Class,
+};
+use crate::types::{Fingerprint, Lba, Place, SlotId};
+use hashbrown::HashTable;
+
+/// No slot.
+const NOWHERE: u32 = u32::MAX;
+
+/// A content.
+#[derive(Clone, Copy, Debug)]
+pub struct ContentState {
+    fingerprint: [u8; 16],
+    slot: u32,
+    generation: u32,
+    offset: u32,
+    stored_len: u32,
+    crc: u32,
+    /// Addresses that name it.
+    pub refs: u32,
+    /// Times that it was stored, modulo 2^21.
+    storings: u32,
+    /// The export after which it was stored.
+    export: u32,
+    /// The request that used it last.
+    pub used_at: u32,
+    owner_low: u32,
+    owner_high: u8,
+    encoding: u8,
+    class: u8,
+    has_fingerprint: bool,
+    /// True if it is to be stored again, for it left with its slot and was worth more.
+    pub is_kept: bool,
+}
+
+impl ContentState {
+    /// Returns its place, if it is stored.
+    #[inline]
+    pub fn place(&self) -> Option<Place> {
+        self.is_stored().then_some(Place {
+            slot: SlotId(self.slot),
+            generation: self.generation,
+            offset: self.offset,
+            stored_len: self.stored_len,
+            crc: self.crc,
+            encoding: self.encoding,
+        })
+    }
+
+    /// Returns whether it is stored.
+    #[inline]
+    pub fn is_stored(&self) -> bool {
+        self.slot != NOWHERE
+    }
+
+    /// Returns the slot that it is stored in.
+    pub fn slot(&self) -> Option<SlotId> {
+        self.is_stored().then_some(SlotId(self.slot))
+    }
+
+    /// Returns how often it was stored.
+    pub fn storings(&self) -> u32 {
+        self.storings
+    }
+
+    /// Returns the bytes of its last record.
+    pub fn stored_len(&self) -> u32 {
+        self.stored_len
+    }
+
+    /// Returns the address that it was stored for.
+    pub fn owner(&self) -> Lba {
+        Lba(u64::from(self.owner_high) << 32 | u64::from(self.owner_low))
+    }
+
+    /// Returns its class.
+    pub fn class(&self) -> Class {
+        Class::of_index(self.class.into())
+    }
+
+    /// Gives it a class.
+    pub fn set_class(&mut self, class: Class) {
+        self.class = class.index() as u8;
+    }
+
+    /// Returns its fingerprint, if it is found by one.
+    pub fn fingerprint(&self) -> Option<Fingerprint> {
+        self.has_fingerprint.then_some(Fingerprint(self.fingerprint))
+    }
+
+    fn hash(&self) -> u64 {
+        hash_of(&self.fingerprint)
+    }
+}
+
+fn hash_of(fingerprint: &[u8; 16]) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&fingerprint[..8]);
+    u64::from_le_bytes(eight)
+}
+
+/// Returns the number by which contents are sampled. It is that of the fingerprint.
+pub fn sample_key(fingerprint: &Fingerprint) -> u64 {
+    crate::types::mix(hash_of(&fingerprint.0))
+}
+
+/// A record of a slot: its offset, and its content if that is stored there still.
+type Record = (u32, ContentNumber);
+
+/// See the module.
+pub struct Contents {
+    all: Vec<ContentState>,
+    free: Vec<u32>,
+    found: HashTable<u32>,
+    /// By slot, ascending.
+    records: Vec<Vec<Record>>,
+    record_capacity: usize,
+    known: usize,
+    export: u32,
+    export_at: usize,
+}
+
+impl Contents {
+    /// Returns no content, for so many slots.
+    pub fn new(slot_count: u32) -> Contents {
+        Contents {
+            all: Vec::new(),
+            free: Vec::new(),
+            found: HashTable::new(),
+            records: vec![Vec::new(); slot_count as usize],
+            record_capacity: 0,
+            known: 0,
+            export: 0,
+            export_at: usize::MAX,
+        }
+    }
+
+    /// Returns a content.
+    #[inline]
+    pub fn get(&self, id: ContentNumber) -> &ContentState {
+        &self.all[id.0 as usize]
+    }
+
+    /// Returns a content, to change its counts.
+    #[inline]
+    pub fn get_mut(&mut self, id: ContentNumber) -> &mut ContentState {
+        &mut self.all[id.0 as usize]
+    }
+
+    /// Counts the contents that are found by a fingerprint.
+    pub fn known(&self) -> usize {
+        self.known
+    }
+
+    /// Returns the content of this fingerprint.
+    pub fn find(&self, fingerprint: &Fingerprint) -> Option<ContentNumber> {
+        let is_it = |&id: &u32| self.all[id as usize].fingerprint == fingerprint.0;
+        self.found.find(hash_of(&fingerprint.0), is_it).map(|&id| ContentNumber(id))
+    }
+
+    /// Returns the content that is stored at a place.
+    pub fn at(&self, place: &Place) -> Option<ContentNumber> {
+        let records = self.records.get(place.slot.0 as usize)?;
+        let from = records.partition_point(|record| record.0 < place.offset);
+        let here = records[from..].iter().take_while(|record| record.0 == place.offset);
+        let is_it = |id: ContentNumber| {
+            self.get(id)
+                .place()
+                .is_some_and(|at| (at.slot, at.generation, at.offset) == (place.slot, place.generation, place.offset))
+        };
+        here.map(|&(_, id)| id).find(|&id| is_it(id))
+    }
+
+    /// Adds a content that is not stored, and that no address names.
+    pub fn add(&mut self) -> ContentNumber {
+        let content = ContentState {
+            fingerprint: [0; 16],
+            slot: NOWHERE,
+            generation: 0,
+            offset: 0,
+            stored_len: 0,
+            crc: 0,
+            refs: 0,
+            storings: 0,
+            export: 0,
+            used_at: 0,
+            owner_low: 0,
+            owner_high: 0,
+            encoding: 0,
+            class: Class::live(0, false, 0.0).index() as u8,
+            has_fingerprint: false,
+            is_kept: false,
+        };
+        match self.free.pop() {
+            Some(id) => {
+                // Entries of the last content under this number are gone, but for storings.
+                let storings = self.all[id as usize].storings;
+                self.all[id as usize] = ContentState { storings, ..content };
+                ContentNumber(id)
+            }
+            None => {
+                self.all.push(content);
+                ContentNumber(self.all.len() as u32 - 1)
+            }
+        }
+    }
+
+    /// Has a content found by a fingerprint, and no other one.
+    pub fn know(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
+        match self.find(fingerprint) {
+            Some(known) if known == id => return,
+            Some(known) => self.unknow(known),
+            None => {}
+        }
+        self.unknow(id);
+        let content = &mut self.all[id.0 as usize];
+        content.fingerprint = fingerprint.0;
+        content.has_fingerprint = true;
+        let all = &self.all;
+        self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| all[id as usize].hash());
+        self.known += 1;
+    }
+
+    /// Has no search find a content.
+    fn unknow(&mut self, id: ContentNumber) {
+        let content = &mut self.all[id.0 as usize];
+        if !std::mem::take(&mut content.has_fingerprint) {
+            return;
+        }
+        let hash = content.hash();
+        if let Ok(entry) = self.found.find_entry(hash, |&known| known == id.0) {
+            entry.remove();
+        }
+        self.known -= 1;
+    }
+
+    /// Notes that a content is stored at a place, for an address.
+    pub fn store(&mut self, id: ContentNumber, place: &Place, owner: Lba) {
+        let export = self.export;
+        let content = self.get_mut(id);
+        content.slot = place.slot.0;
+        content.generation = place.generation;
+        content.offset = place.offset;
+        content.stored_len = place.stored_len;
+        content.crc = place.crc;
+        content.encoding = place.encoding;
+        content.storings = (content.storings + 1) & STORINGS_MASK;
+        content.export = export;
+        content.is_kept = false;
+        (content.owner_low, content.owner_high) = (owner.0 as u32, (owner.0 >> 32) as u8);
+        let records = &mut self.records[place.slot.0 as usize];
+        let before = records.capacity();
+        let at = match records.last() {
+            Some(last) if last.0 > place.offset => records.partition_point(|record| record.0 < place.offset),
+            _ => records.len(),
+        };
+        records.insert(at, (place.offset, id));
+        self.record_capacity += records.capacity() - before;
+    }
+
+    /// Returns the contents that are stored in a slot.
+    pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &ContentState)> + '_ {
+        let contents = self.records[slot.0 as usize].iter().map(|&(offset, id)| (offset, id, self.get(id)));
+        contents
+            .filter(move |(offset, _, content)| content.slot == slot.0 && content.offset == *offset)
+            .map(|(_, id, content)| (id, content))
+    }
+
+    /// Ends all places in a slot. Contents that no address names are gone.
+    pub fn empty(&mut self, slot: SlotId) {
+        let records = std::mem::take(&mut self.records[slot.0 as usize]);
+        self.record_capacity -= records.capacity();
+        for (offset, id) in records {
+            let content = &mut self.all[id.0 as usize];
+            if content.slot == slot.0 && content.offset == offset {
+                content.slot = NOWHERE;
+                if content.refs == 0 {
+                    self.remove(id);
+                }
+            }
+        }
+    }
+
+    /// Names a content once less. Returns whether that was the last address of a stored content.
+    pub fn release(&mut self, id: ContentNumber) -> bool {
+        let content = self.get_mut(id);
+        content.refs -= 1;
+        if content.refs > 0 {
+            return false;
+        }
+        if !content.is_stored() {
+            self.remove(id);
+            return false;
+        }
+        true
+    }
+
+    fn remove(&mut self, id: ContentNumber) {
+        self.unknow(id);
+        self.free.push(id.0);
+    }
+
+    /// Begins an export: contents that are stored from now on are left out.
+    pub fn begin_export(&mut self) {
+        self.export = self.export.wrapping_add(1);
+        self.export_at = 0;
+    }
+
+    /// Returns the next known contents of the export with their places; `None` at the end.
+    pub fn next_exported(&mut self, max: usize) -> Option<Vec<(Fingerprint, Place)>> {
+        let from = self.export_at;
+        if from >= self.all.len() {
+            self.export_at = usize::MAX;
+            return None;
+        }
+        let end = (from + max).min(self.all.len());
+        self.export_at = end;
+        let older = self.all[from..end].iter().filter(|content| content.export != self.export);
+        Some(older.filter_map(|content| Some((content.fingerprint()?, content.place()?))).collect())
+    }
+
+    /// Returns all known contents with their places.
+    pub fn all_known(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
+        self.all.iter().filter_map(|content| Some((content.fingerprint()?, content.place()?)))
+    }
+
+    /// Makes room for so many known contents.
+    pub fn reserve(&mut self, contents: usize) {
+        let all = &self.all;
+        self.found.reserve(contents, |&id| all[id as usize].hash());
+    }
+
+    /// Returns the allocated bytes.
+    pub fn ram_bytes(&self) -> usize {
+        self.all.capacity() * size_of::<ContentState>()
+            + self.free.capacity() * size_of::<u32>()
+            + self.found.allocation_size()
+            + self.records.capacity() * size_of::<Vec<Record>>()
+            + self.record_capacity * size_of::<Record>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(slot: u32, offset: u32) -> Place {
+        Place { slot: SlotId(slot), generation: 3, offset, stored_len: 100, crc: 9, encoding: 1 }
+    }
+
+    fn fp(i: u8) -> Fingerprint {
+        Fingerprint([i; 16])
+    }
+
+    #[test]
+    fn a_content_is_found_while_it_is_stored_or_named() {
+        let mut contents = Contents::new(4);
+        let id = contents.add();
+        contents.know(id, &fp(1));
+        contents.store(id, &place(2, 500), Lba((1 << 40) - 1));
+        contents.get_mut(id).refs = 1;
+        assert_eq!(contents.find(&fp(1)), Some(id));
+        assert_eq!((contents.at(&place(2, 500)), contents.at(&place(2, 501))), (Some(id), None));
+        assert_eq!((contents.get(id).place(), contents.get(id).owner().0), (Some(place(2, 500)), (1 << 40) - 1));
+        assert!(contents.at(&Place { generation: 2, ..place(2, 500) }).is_none(), "an older generation");
+        contents.empty(SlotId(2));
+        assert_eq!((contents.find(&fp(1)), contents.get(id).place()), (Some(id), None));
+        assert!(!contents.release(id) && contents.find(&fp(1)).is_none(), "neither stored nor named");
+        let again = contents.add();
+        assert!(again == id && contents.get(id).refs == 0 && contents.known() == 0);
+    }
+
+    #[test]
+    fn a_fingerprint_leads_to_its_newest_content() {
+        let mut contents = Contents::new(4);
+        let (old, new) = (contents.add(), contents.add());
+        for (id, at) in [(old, place(0, 64)), (new, place(1, 64))] {
+            contents.know(id, &fp(7));
+            contents.store(id, &at, Lba(1));
+        }
+        assert_eq!((contents.find(&fp(7)), contents.known()), (Some(new), 1));
+        assert_eq!(contents.get(old).fingerprint(), None);
+        assert!(contents.get(old).is_stored());
+    }
+
+    #[test]
+    fn records_are_in_order_however_they_come() {
+        let mut contents = Contents::new(1);
+        for offset in [300, 100, 200, 400] {
+            let id = contents.add();
+            contents.store(id, &place(0, offset), Lba(0));
+        }
+        let offsets: Vec<u32> =
+            contents.in_slot(SlotId(0)).filter_map(|(_, content)| content.place()).map(|at| at.offset).collect();
+        assert_eq!(offsets, [100, 200, 300, 400]);
+    }
+
+    #[test]
+    fn an_export_tells_each_known_content_once() {
+        let mut contents = Contents::new(2);
+        for i in 0..10 {
+            let id = contents.add();
+            contents.know(id, &fp(i));
+            contents.store(id, &place(0, u32::from(i)), Lba(0));
+        }
+        contents.begin_export();
+        let late = contents.add();
+        contents.know(late, &fp(99));
+        contents.store(late, &place(1, 0), Lba(0));
+        let mut told = Vec::new();
+        while let Some(piece) = contents.next_exported(3) {
+            told.extend(piece.into_iter().map(|(known, _)| known.0[0]));
+        }
+        assert_eq!(told, (0..10).collect::<Vec<_>>());
+    }
+}

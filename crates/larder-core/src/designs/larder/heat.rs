@@ -1,0 +1,208 @@
+//! The heat of addresses: reads since the last write, and the re-read rate of regions.
+//!
+//! A region is 16 neighbouring chunks. An address has the reads since its last write, up to three,
+//! whether it was requested before, and the kind of its last request.
+//!
+//! Invariants: the number of regions is bounded. A region that was not used for a full turn of the
+//! hand goes first.
+//!
+//! It does not know contents.
+
+use hashbrown::HashMap;
+
+use crate::types::{Lba, mix};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// Chunks of a region.
+const REGION_CHUNKS: u64 = 16;
+/// Weight of the last read in the rate.
+const WEIGHT: f32 = 0.06;
+/// The rate of a region without reads.
+const RATE_FIRST: f32 = 0.3;
+
+/// Spreads region numbers.
+#[derive(Default)]
+pub struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|&byte| self.0 = mix(self.0 ^ u64::from(byte)));
+    }
+    fn write_u64(&mut self, value: u64) {
+        self.0 = mix(value);
+    }
+}
+
+/// The heat of an address after its last request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Heat {
+    /// Reads since the last write, 3 for more.
+    pub own: u8,
+    /// True if the last request was a read of an address that had been requested before.
+    pub is_reread: bool,
+    /// The share of re-reads among the reads of the region.
+    pub rate: f64,
+}
+
+#[derive(Clone, Copy)]
+struct Region {
+    /// Two bits each: reads since the last write.
+    own: u32,
+    touched: u16,
+    reread: u16,
+    rate: f32,
+    used: bool,
+}
+
+/// See the module.
+pub struct Regions {
+    regions: HashMap<u64, Region, BuildHasherDefault<Mixer>>,
+    /// The regions in the order of the hand.
+    turn: Vec<u64>,
+    hand: usize,
+    regions_max: usize,
+}
+
+impl Regions {
+    /// Returns no heat, for at most so many regions.
+    pub fn new(regions_max: usize) -> Regions {
+        Regions { regions: HashMap::default(), turn: Vec::new(), hand: 0, regions_max: regions_max.max(64) }
+    }
+
+    /// Notes a read of `lba`.
+    pub fn read(&mut self, lba: Lba) {
+        let (region, at) = self.of(lba);
+        let bit = 1 << at;
+        let was_touched = region.touched & bit != 0;
+        region.touched |= bit;
+        region.reread = if was_touched { region.reread | bit } else { region.reread & !bit };
+        region.rate += (f32::from(u8::from(was_touched)) - region.rate) * WEIGHT;
+        if region.own >> (2 * at) & 3 < 3 {
+            region.own += 1 << (2 * at);
+        }
+    }
+
+    /// Notes a write of `lba`.
+    pub fn write(&mut self, lba: Lba) {
+        let (region, at) = self.of(lba);
+        region.touched |= 1 << at;
+        region.reread &= !(1 << at);
+        region.own &= !(3 << (2 * at));
+    }
+
+    /// Forgets the requests of addresses, which were trimmed.
+    pub fn forget(&mut self, first: Lba, count: u64) {
+        let end = first.0.saturating_add(count);
+        let forget = |number: u64, region: &mut Region| {
+            for at in 0..REGION_CHUNKS {
+                if (first.0..end).contains(&(number * REGION_CHUNKS + at)) {
+                    region.touched &= !(1 << at);
+                    region.reread &= !(1 << at);
+                    region.own &= !(3 << (2 * at));
+                }
+            }
+        };
+        let (from, to) = (first.0 / REGION_CHUNKS, end.div_ceil(REGION_CHUNKS));
+        if to.saturating_sub(from) as usize > self.regions.len() {
+            let inside = self.regions.iter_mut().filter(|(number, _)| (from..to).contains(number));
+            inside.for_each(|(&number, region)| forget(number, region));
+            return;
+        }
+        for number in from..to {
+            if let Some(region) = self.regions.get_mut(&number) {
+                forget(number, region);
+            }
+        }
+    }
+
+    /// Returns the heat of `lba`.
+    pub fn heat(&self, lba: Lba) -> Heat {
+        let at = lba.0 % REGION_CHUNKS;
+        match self.regions.get(&(lba.0 / REGION_CHUNKS)) {
+            Some(region) => Heat {
+                own: (region.own >> (2 * at) & 3) as u8,
+                is_reread: region.reread >> at & 1 == 1,
+                rate: region.rate.into(),
+            },
+            None => Heat { own: 0, is_reread: false, rate: RATE_FIRST.into() },
+        }
+    }
+
+    /// Returns the region of an address, made if need be, and the place in it.
+    fn of(&mut self, lba: Lba) -> (&mut Region, u64) {
+        let number = lba.0 / REGION_CHUNKS;
+        if !self.regions.contains_key(&number) {
+            self.make_room(number);
+        }
+        let fresh = Region { own: 0, touched: 0, reread: 0, rate: RATE_FIRST, used: false };
+        let region = self.regions.entry(number).and_modify(|region| region.used = true).or_insert(fresh);
+        (region, lba.0 % REGION_CHUNKS)
+    }
+
+    /// Gives a new region a place in the turn, that of an unused one if there are too many.
+    fn make_room(&mut self, number: u64) {
+        if self.turn.len() < self.regions_max {
+            self.turn.push(number);
+            return;
+        }
+        loop {
+            let at = self.hand;
+            self.hand = (self.hand + 1) % self.turn.len();
+            match self.regions.get_mut(&self.turn[at]) {
+                Some(region) if region.used => region.used = false,
+                _ => {
+                    self.regions.remove(&self.turn[at]);
+                    self.turn[at] = number;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Returns the allocated bytes.
+    pub fn ram_bytes(&self) -> usize {
+        self.regions.allocation_size() + self.turn.capacity() * size_of::<u64>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_count_until_a_write_and_trims_forget() {
+        let mut regions = Regions::new(100);
+        let lba = Lba(35);
+        let heat = |regions: &Regions| (regions.heat(lba).own, regions.heat(lba).is_reread);
+        let seen: Vec<_> = (0..5)
+            .map(|_| {
+                regions.read(lba);
+                heat(&regions)
+            })
+            .collect();
+        assert_eq!(seen, [(1, false), (2, true), (3, true), (3, true), (3, true)]);
+        regions.write(lba);
+        assert_eq!(heat(&regions), (0, false));
+        regions.read(lba);
+        assert_eq!(heat(&regions), (1, true));
+        assert_eq!(regions.heat(Lba(36)).own, 0, "a neighbour");
+        regions.forget(Lba(0), u64::MAX);
+        regions.read(lba);
+        assert_eq!(heat(&regions), (1, false));
+        assert!(regions.heat(Lba(32)).rate > regions.heat(Lba(1000)).rate, "the region was read again");
+    }
+
+    #[test]
+    fn regions_are_bounded_and_used_ones_stay() {
+        let mut regions = Regions::new(64);
+        for number in 0..10_000 {
+            regions.read(Lba(number * 16));
+            regions.read(Lba(7 * 16));
+        }
+        assert!(regions.regions.len() <= 64 && regions.turn.len() <= 64);
+        assert_eq!(regions.heat(Lba(7 * 16)).own, 3);
+    }
+}

@@ -1,0 +1,278 @@
+//! The addresses of [`Larder`].
+//!
+//! Time passes with each request: a look-up, a postponed use, an overwrite. The request of a
+//! content is noted as soon as the content is known: at the look-up of a mapping, or when an
+//! address is mapped.
+//!
+//! Invariants: those of [`Mapping`].
+
+use super::{
+    Larder,
+    addresses::{Address, ContentNumber, Kind},
+    class::Class,
+    contents::sample_key,
+};
+use crate::{
+    design::{Hit, Lookup, Mapping, NewMapping, Use},
+    lba_index::Addressed,
+    types::{Fingerprint, Lba, Place, mix},
+};
+
+impl Mapping for Larder {
+    fn lookup(&mut self, lba: Lba) -> Lookup {
+        self.sample.tick();
+        self.regions.read(lba);
+        let Some(entry) = self.index.get(lba).copied() else { return Lookup::Miss };
+        let Some(found) = self.interpret(&entry) else { return Lookup::Miss };
+        if let (Some(id), Lookup::Chunk { .. }) = (entry.content(), &found) {
+            self.request(id, lba, true);
+        }
+        found
+    }
+
+    fn peek(&self, lba: Lba) -> Lookup {
+        self.index.get(lba).and_then(|entry| self.interpret(entry)).unwrap_or(Lookup::Miss)
+    }
+
+    fn hit(&self, lba: Lba) -> Option<Hit> {
+        let Some(Lookup::Chunk { place, .. }) = self.interpret(self.index.get(lba)?) else { return None };
+        Some(Hit { place, used: Use { lba, slot: place.slot, number: 0 } })
+    }
+
+    fn find_duplicate(&mut self, fingerprint: &Fingerprint) -> Option<Place> {
+        self.stored_duplicate(fingerprint)
+    }
+
+    fn map(&mut self, lba: Lba, new: NewMapping, dirty: bool) {
+        if dirty && !self.restoring {
+            self.sample.tick();
+            self.regions.write(lba);
+        }
+        let is_kept = match &new {
+            NewMapping::Unique { fingerprint: Some(known), .. } => {
+                self.contents.find(known).is_some_and(|id| self.contents.get(id).is_kept)
+            }
+            _ => false,
+        };
+        let (kind, id) = match &new {
+            NewMapping::Zero => (Kind::Zero, None),
+            NewMapping::Unique { place, fingerprint } => {
+                (Kind::Chunk, Some(self.stored_at(lba, place, fingerprint.as_ref())))
+            }
+            NewMapping::Duplicate { place } => (Kind::Chunk, Some(self.stored_at(lba, place, None))),
+            NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(self.stored_at(lba, place, None))),
+        };
+        // The new reference comes first, for the old one may be the last of the same content.
+        let storings = id.map_or(0, |id| {
+            let content = self.contents.get_mut(id);
+            content.refs += 1;
+            content.storings()
+        });
+        let entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), storings, dirty);
+        self.make_room_for(lba);
+        if let Some(old) = self.index.insert(entry) {
+            self.forget(&old);
+        }
+        self.live += 1;
+        let Some(id) = id else {
+            self.zeroes += 1;
+            self.clean_zeroes += u64::from(!dirty);
+            return;
+        };
+        if let NewMapping::Fragment { sectors, .. } = new {
+            self.fragments.insert(lba.0, sectors);
+        }
+        if let Some(slot) = self.contents.get(id).slot() {
+            self.slots.add_ref(slot, dirty);
+            if dirty && self.slots.remember(slot, lba, None) {
+                self.compact_back(slot);
+            }
+            self.bound_back_pointers();
+        }
+        if kind == Kind::Chunk && !self.restoring && !is_kept {
+            self.request(id, lba, !dirty);
+        }
+    }
+
+    fn mark_clean(&mut self, lba: Lba) {
+        let Some(entry) = self.index.get_mut(lba) else { return };
+        if entry.kind() == Kind::Fragment {
+            self.unmap(lba);
+            return;
+        }
+        entry.clean();
+        let entry = *entry;
+        match self.slot_of_entry(&entry) {
+            Some(slot) => self.slots.clean_ref(slot),
+            None => self.clean_zeroes += 1,
+        }
+    }
+
+    fn is_dirty(&self, lba: Lba) -> bool {
+        self.index.get(lba).is_some_and(Address::is_dirty)
+    }
+
+    fn unmap(&mut self, lba: Lba) -> bool {
+        self.index.remove(lba).is_some_and(|entry| self.forget(&entry))
+    }
+
+    fn suspend(&mut self, lba: Lba) -> bool {
+        self.sample.tick();
+        self.regions.write(lba);
+        self.unmap(lba)
+    }
+
+    fn unmap_run(&mut self, first: Lba, count: u64) {
+        self.unmap_each(first, count, &|_| true);
+        self.regions.forget(first, count);
+    }
+
+    fn mapped_in(&self, first: Lba, count: u64) -> Vec<Lba> {
+        self.index.in_run(first, count)
+    }
+
+    fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
+        let entries = self.index.in_run(first, count).into_iter().filter_map(|lba| self.index.get(lba));
+        entries.into_iter().any(|entry| Self::is_live(&self.contents, entry))
+    }
+
+    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
+        self.index.span(first, count, mapped_max)
+    }
+
+    fn has_room(&self, count: u64) -> bool {
+        self.live + count <= self.config.mappings_max
+    }
+}
+
+impl Larder {
+    /// Notes a request of a content through an address. A read counts as a hit if the address was
+    /// requested before.
+    fn request(&mut self, id: ContentNumber, lba: Lba, is_read: bool) {
+        let heat = self.regions.heat(lba);
+        let now = self.sample.now();
+        let content = self.contents.get_mut(id);
+        let class = Class::live(heat.own, content.refs > 1, heat.rate);
+        content.set_class(class);
+        content.used_at = now;
+        let (len, key) = (content.stored_len(), content.fingerprint());
+        let key = key.map_or_else(|| mix(lba.0), |fingerprint| sample_key(&fingerprint));
+        let may_switch = self.may_switch();
+        self.sample.observe(key, class, is_read && heat.is_reread, len, may_switch);
+    }
+
+    /// Returns the place of stored content that may take another reference.
+    pub(super) fn stored_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
+        let place = self.contents.get(self.contents.find(fingerprint)?).place()?;
+        (self.slots.generation_for_new(place.slot) == Some(place.generation)).then_some(place)
+    }
+
+    /// Returns whether the entry of an address names a content.
+    pub(super) fn names(&self, lba: Lba, id: ContentNumber) -> bool {
+        self.index.get(lba).and_then(Address::content) == Some(id)
+    }
+
+    /// Returns the content at a place, which is new if none is known there.
+    pub(super) fn stored_at(&mut self, lba: Lba, place: &Place, fingerprint: Option<&Fingerprint>) -> ContentNumber {
+        let shared = fingerprint.filter(|_| self.config.fp_entries_max > 0);
+        if let Some(id) = self.contents.at(place) {
+            if let Some(fingerprint) = shared {
+                self.know(id, fingerprint);
+            }
+            return id;
+        }
+        // A content that is stored elsewhere keeps its place, for others lead there.
+        let gone = shared.and_then(|known| self.contents.find(known)).filter(|&id| !self.contents.get(id).is_stored());
+        let id = gone.unwrap_or_else(|| self.contents.add());
+        self.contents.store(id, place, lba);
+        if let Some(fingerprint) = shared {
+            self.know(id, fingerprint);
+        }
+        self.slot_bytes = self.slot_bytes.max(u64::from(place.offset) + u64::from(place.stored_len));
+        self.written += u64::from(place.stored_len);
+        self.sample.set_capacity(self.slot_bytes * u64::from(self.config.slot_count));
+        id
+    }
+
+    /// Has a content found by its fingerprint, while there is room for more.
+    pub(super) fn know(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
+        let has_room = (self.contents.known() as u64) < self.config.fp_entries_max.max(self.config.mappings_max);
+        if has_room || self.contents.find(fingerprint).is_some() {
+            self.contents.know(id, fingerprint);
+        }
+    }
+
+    /// Notes that an address has a content that is not stored.
+    pub(super) fn believe(&mut self, lba: Lba, fingerprint: &Fingerprint, known: Option<ContentNumber>) {
+        if self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none() {
+            return;
+        }
+        let id = known.unwrap_or_else(|| {
+            let id = self.contents.add();
+            self.contents.know(id, fingerprint);
+            id
+        });
+        let content = self.contents.get_mut(id);
+        content.refs += 1;
+        // Not that of any storing.
+        let storings = content.storings().wrapping_sub(1);
+        if let Some(old) = self.index.insert(Address::new(lba, Kind::Chunk, id, storings, false)) {
+            self.forget(&old);
+        }
+    }
+
+    /// Settles the counts for an entry that left the index. Returns whether it was a mapping.
+    pub(super) fn forget(&mut self, entry: &Address) -> bool {
+        if entry.kind() == Kind::Fragment {
+            self.fragments.remove(entry.lba().0);
+        }
+        let Some(id) = entry.content() else {
+            self.zeroes -= 1;
+            self.clean_zeroes -= u64::from(!entry.is_dirty());
+            self.live -= 1;
+            return true;
+        };
+        let slot = self.slot_of_entry(entry);
+        if let Some(slot) = slot {
+            self.slots.drop_ref(slot, entry.is_dirty());
+            self.live -= 1;
+        }
+        let key = self.contents.get(id).fingerprint();
+        if self.contents.release(id) {
+            let now = self.sample.now();
+            let content = self.contents.get_mut(id);
+            content.set_class(content.class().dead());
+            content.used_at = now;
+        }
+        if let Some(fingerprint) =
+            key.filter(|known| self.contents.find(known).is_none_or(|id| self.contents.get(id).refs == 0))
+        {
+            self.sample.lose(sample_key(&fingerprint));
+        }
+        slot.is_some()
+    }
+
+    fn entries_max(&self) -> u64 {
+        self.config.mappings_max * 8
+    }
+
+    /// Has room in the index for an entry of `lba`: beliefs go.
+    fn make_room_for(&mut self, lba: Lba) {
+        if (self.index.len() as u64) < self.entries_max() || self.index.get(lba).is_some() {
+            return;
+        }
+        for _ in 0..self.index.shard_count() {
+            self.belief_hand = (self.belief_hand + 1) % self.index.shard_count();
+            let contents = &self.contents;
+            let beliefs = self.index.shard(self.belief_hand).filter(|entry| !Self::is_live(contents, entry));
+            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).collect();
+            if beliefs.is_empty() {
+                continue;
+            }
+            for lba in beliefs {
+                self.unmap(lba);
+            }
+            return;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The parts of [`Larder`] that survive a restart: mappings, slots and known contents.
+//!
+//! Invariants: those of [`Persist`]. After a restart no address has a belief, for an overwrite of
+//! one is not logged.
+//!
+//! It leaves out what the cache has learned.
+
+use super::{Larder, addresses::Address};
+use crate::{
+    design::{ExportedMapping, Mapping, Persist, ToldBy},
+    lba_index::Addressed,
+    slots::ExportedSlot,
+    types::{Fingerprint, Lba, Place, SlotId, StreamClass},
+};
+
+/// Contents of a piece of an export.
+const PIECE: usize = 4096;
+
+impl Persist for Larder {
+    fn begin_export(&mut self) {
+        self.slots.begin_export();
+        self.contents.begin_export();
+    }
+
+    fn export_pieces(&self) -> usize {
+        self.index.shard_count()
+    }
+
+    fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
+        let live = |entry: &Address| {
+            Some(ExportedMapping { lba: entry.lba(), lookup: self.interpret(entry)?, dirty: entry.is_dirty() })
+        };
+        self.index.shard(piece).filter_map(live).collect()
+    }
+
+    fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
+        self.slots.next_exported()
+    }
+
+    fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
+        let piece = self.contents.next_exported(PIECE)?;
+        Some(piece.into_iter().filter(|(_, place)| self.takes_references(place)).collect())
+    }
+
+    fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
+        self.contents.all_known().filter(|(_, place)| self.takes_references(place)).collect()
+    }
+
+    fn export_slots(&self) -> Vec<ExportedSlot> {
+        self.slots.in_order()
+    }
+
+    fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
+        self.restoring = true;
+        self.index.reserve(mappings.min(self.config.mappings_max));
+        self.contents.reserve(fingerprints.min(self.config.fp_entries_max) as usize);
+    }
+
+    fn touch(&self, lba: Lba) {
+        self.index.touch(lba);
+    }
+
+    fn end_restore(&mut self, _is_trimmed: &dyn Fn(Lba) -> bool) {
+        for shard in 0..self.index.shard_count() {
+            let beliefs = self.index.shard(shard).filter(|entry| !Self::is_live(&self.contents, entry));
+            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).collect();
+            beliefs.into_iter().for_each(|lba| _ = self.unmap(lba));
+        }
+        self.restoring = false;
+    }
+
+    fn restore_slot(
+        &mut self,
+        slot: SlotId,
+        generation: u32,
+        class: Option<StreamClass>,
+        ended: &mut dyn FnMut(Lba),
+    ) -> bool {
+        if !self.slots.can_be_at(slot, generation) {
+            return false;
+        }
+        self.restore_generation(slot, generation, ended);
+        let is_restored = self.slots.restore(slot, generation);
+        if let Some(class) = class.filter(|_| is_restored) {
+            self.slots.restore_class(slot, class);
+        }
+        is_restored
+    }
+
+    fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
+        if self.slots.can_be_at(slot, generation) {
+            self.restore_generation(slot, generation.wrapping_add(1), ended);
+            self.slots.restore_freed(slot, generation);
+        }
+    }
+
+    fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _told_by: ToldBy) {
+        if self.takes_references(place) {
+            let id = self.stored_at(Lba(0), place, Some(fingerprint));
+            self.know(id, fingerprint);
+        }
+    }
+}
+
+impl Larder {
+    fn takes_references(&self, place: &Place) -> bool {
+        self.slots.generation_for_new(place.slot) == Some(place.generation)
+    }
+
+    /// Recovery: prepares `slot` for generation `next`. If that ends a generation, its mappings die
+    /// as in an eviction, and dirty ones, which a log never ends so, with them.
+    fn restore_generation(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
+        let (_, generation, _, _) = self.slots.describe(slot);
+        if generation == next {
+            return;
+        }
+        for lba in crate::design::Slots::dirty_in(self, slot) {
+            self.unmap(lba);
+            ended(lba);
+        }
+        self.forget_fragments(slot);
+        self.contents.empty(slot);
+        let (_, _, refs, _) = self.slots.describe(slot);
+        self.live -= u64::from(refs);
+    }
+}

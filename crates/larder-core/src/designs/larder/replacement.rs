@@ -1,0 +1,172 @@
+//! The choices of [`Larder`]: the contents to store, the WEU that goes, its records that stay.
+//!
+//! Of some random sealed WEUs, the one goes whose records are worth the least together. A random
+//! few are as good as all (Psounis and Prabhakar, 2001), and need no order of WEUs.
+//!
+//! Invariants: at most half of a WEU stays, so that each eviction frees space.
+
+use super::{
+    Larder,
+    addresses::ContentNumber,
+    class::Class,
+    contents::{ContentState, sample_key},
+    price::{PRICE, price},
+};
+use crate::{
+    design::{Selective, Survivor, Wanted},
+    slots::SlotState,
+    types::{SlotId, mix},
+};
+
+/// WEUs that are looked at for a victim.
+const LOOKED_AT: usize = 32;
+/// Draws for each of them at most.
+const DRAWS: usize = 4;
+/// The share of a WEU in refused chunks after which the rent is looked at: one part in so many.
+const LOOK_SHARE: u64 = 2;
+/// The share of a WEU whose records may stay: one part in so many.
+const KEPT_SHARE: u64 = 2;
+/// Volumes of the cache that are written before rules are compared.
+const TURNS_MIN: u64 = 2;
+
+impl Selective for Larder {
+    fn admits(&mut self, wanted: &Wanted) -> bool {
+        let lba = wanted.lba;
+        let known = wanted.fingerprint.and_then(|fingerprint| self.contents.find(&fingerprint));
+        if known.is_some_and(|id| self.contents.get(id).is_kept) {
+            return true;
+        }
+        let heat = self.regions.heat(lba);
+        let others = known.map_or(0, |id| self.contents.get(id).refs - u32::from(self.names(lba, id)));
+        let class = Class::live(heat.own, others > 0, heat.rate);
+        if self.is_worth_storing(class, wanted.stored_len) {
+            return true;
+        }
+        self.note_refused(wanted.stored_len);
+        let key = wanted.fingerprint.map_or_else(|| mix(lba.0), |fingerprint| sample_key(&fingerprint));
+        let may_switch = self.may_switch();
+        self.sample.observe(key, class, heat.is_reread, wanted.stored_len, may_switch);
+        if let Some(fingerprint) = wanted.fingerprint.filter(|_| self.config.fp_entries_max > 0) {
+            self.believe(lba, &fingerprint, known);
+        }
+        false
+    }
+
+    fn survivors(&mut self, victim: SlotId) -> Vec<Survivor> {
+        self.choose_kept(victim)
+    }
+}
+
+impl Larder {
+    /// Returns whether the rules have had time enough to be compared.
+    pub(super) fn may_switch(&self) -> bool {
+        self.written >= TURNS_MIN * self.slot_bytes * u64::from(self.config.slot_count)
+    }
+
+    /// Returns whether a content of this class earns a record of this length.
+    pub(super) fn is_worth_storing(&self, class: Class, stored_len: u32) -> bool {
+        let (len, keeps_recent) = (f64::from(stored_len), self.sample.keeps_recent());
+        let rent = self.rents.at_entry(keeps_recent) * len;
+        self.sample.lives().profit(class, 0, rent) > price(keeps_recent) * len
+    }
+
+    fn value(&self, content: &ContentState) -> f64 {
+        self.sample.value(content.class(), content.used_at)
+    }
+
+    /// Returns the sum of the values of a slot's records.
+    fn value_in(&self, slot: SlotId) -> f64 {
+        self.contents.in_slot(slot).map(|(_, content)| self.value(content)).sum()
+    }
+
+    /// Returns the sealed slot of the least value among some that `is_out` does not name.
+    pub(super) fn least_valuable(&mut self, is_out: &mut dyn FnMut(SlotId) -> bool) -> Option<SlotId> {
+        let count = self.slots.count();
+        let mut best: Option<(SlotId, f64)> = None;
+        let mut consider = |this: &Larder, slot: SlotId| {
+            if this.slots.state(slot) != SlotState::Sealed || is_out(slot) {
+                return false;
+            }
+            let value = this.value_in(slot);
+            if best.is_none_or(|(_, least)| value < least) {
+                best = Some((slot, value));
+            }
+            true
+        };
+        if count as usize <= LOOKED_AT * DRAWS {
+            (0..count).for_each(|slot| _ = consider(self, SlotId(slot)));
+            return best.map(|(slot, _)| slot);
+        }
+        let mut left = LOOKED_AT;
+        for _ in 0..LOOKED_AT * DRAWS {
+            let slot = SlotId((self.sample.draw() % u64::from(count)) as u32);
+            left -= usize::from(consider(self, slot));
+            if left == 0 {
+                break;
+            }
+        }
+        let found = best.map(|(slot, _)| slot);
+        found.or_else(|| self.slots.oldest_but(is_out))
+    }
+
+    /// Returns the records of a victim that are to be stored again, and marks their contents.
+    pub(super) fn choose_kept(&mut self, victim: SlotId) -> Vec<Survivor> {
+        let keeps_recent = self.sample.keeps_recent();
+        let (rent, least) = (self.rents.now(keeps_recent), self.rents.for_another_life(keeps_recent));
+        if least <= 0.0 {
+            return Vec::new();
+        }
+        let now = self.sample.now();
+        let by_byte = |content: &ContentState| self.value(content) / f64::from(content.stored_len().max(1));
+        let is_worth_it = |content: &ContentState| {
+            let len = f64::from(content.stored_len());
+            let profit = self.sample.lives().profit(content.class(), now.wrapping_sub(content.used_at), rent * len);
+            content.fingerprint().is_some() && content.refs > 0 && by_byte(content) > least && profit > PRICE * len
+        };
+        let worthy = self.contents.in_slot(victim).filter(|(_, content)| is_worth_it(content));
+        let mut worthy: Vec<(f64, ContentNumber)> = worthy.map(|(id, content)| (by_byte(content), id)).collect();
+        worthy.sort_by(|a, b| b.0.total_cmp(&a.0));
+        let mut room = self.slot_bytes / KEPT_SHARE;
+        let mut kept = Vec::new();
+        for (_, id) in worthy {
+            let content = self.contents.get(id);
+            let (len, lba) = (u64::from(content.stored_len()), content.owner());
+            let (Some(place), Some(fingerprint)) = (content.place(), content.fingerprint()) else { continue };
+            if len <= room && self.names(lba, id) {
+                room -= len;
+                kept.push(Survivor { lba, place, fingerprint });
+                self.contents.get_mut(id).is_kept = true;
+            }
+        }
+        kept
+    }
+
+    /// Counts refused bytes. After some of them the rent follows the present victim.
+    ///
+    /// Contents age. A rent that only evictions lower would refuse all chunks for ever.
+    fn note_refused(&mut self, len: u32) {
+        self.refused += u64::from(len);
+        let keeps_recent = self.sample.keeps_recent();
+        if self.refused < self.slot_bytes / LOOK_SHARE || self.rents.now(keeps_recent) == 0.0 {
+            return;
+        }
+        self.refused = 0;
+        if let Some(slot) = self.least_valuable(&mut |_| false) {
+            self.rents.note(keeps_recent, self.value_in(slot) / self.slot_bytes as f64);
+        }
+    }
+
+    /// Notes the end of a victim: the value that goes with it is the rent of the bytes it frees.
+    pub(super) fn settle_rent(&mut self, victim: SlotId) {
+        let (mut lost, mut kept) = (0.0, 0);
+        for (_, content) in self.contents.in_slot(victim) {
+            match content.is_kept {
+                true => kept += u64::from(content.stored_len()),
+                false => lost += self.value(content),
+            }
+        }
+        let freed = self.slot_bytes.saturating_sub(kept).max(1);
+        self.refused = 0;
+        self.rents.note(self.sample.keeps_recent(), lost / freed as f64);
+    }
+}

@@ -1,0 +1,129 @@
+//! The WEUs of [`Larder`].
+//!
+//! Invariants: those of [`Slots`].
+
+use super::{
+    Larder,
+    addresses::{Address, Kind},
+};
+use crate::{
+    design::{Slots, Victim},
+    lba_index::Addressed,
+    slots::SlotState,
+    types::{Lba, SlotId, StreamClass},
+};
+
+impl Slots for Larder {
+    fn open_slot(&mut self, class: StreamClass) -> Option<(SlotId, u32)> {
+        self.slots.open(class)
+    }
+
+    fn seal_slot(&mut self, slot: SlotId) {
+        self.slots.seal(slot);
+    }
+
+    fn free_slots(&self) -> usize {
+        self.slots.free_count()
+    }
+
+    fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
+        let spared = self.spared.take();
+        let found = self.least_valuable(&mut |slot| Some(slot) == spared || busy(slot));
+        let slot =
+            found.or_else(|| spared.filter(|&slot| self.slots.state(slot) == SlotState::Sealed && !busy(slot)))?;
+        Some(self.take(slot))
+    }
+
+    fn spare_victim(&mut self, slot: SlotId) {
+        self.slots.stop_evicting(slot);
+        self.spared = Some(slot);
+    }
+
+    fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        if dirty_refs == 0 {
+            return Vec::new();
+        }
+        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
+        let mut found: Vec<Lba> = remembered.filter(|&lba| self.is_dirty_in(lba, slot)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    fn evict(&mut self, slot: SlotId) -> Option<u32> {
+        let (state, _, _, dirty_refs) = self.slots.describe(slot);
+        if state != SlotState::Evicting || dirty_refs > 0 {
+            return None;
+        }
+        self.settle_rent(slot);
+        self.forget_fragments(slot);
+        self.contents.empty(slot);
+        let (ended, refs) = self.slots.retire(slot);
+        self.live -= u64::from(refs);
+        Some(ended)
+    }
+
+    fn release_slot(&mut self, slot: SlotId) {
+        self.slots.release(slot);
+    }
+
+    fn drop_clean_zeroes(&mut self, all: bool, max: usize) -> Vec<Lba> {
+        if !all && self.clean_zeroes <= self.config.mappings_max / 4 {
+            return Vec::new();
+        }
+        let shard = self.index.shard(self.zero_hand);
+        let zeroes = shard.filter(|entry| entry.kind() == Kind::Zero && !entry.is_dirty());
+        let chosen: Vec<Lba> = zeroes.map(Addressed::lba).take(max).collect();
+        if chosen.len() < max {
+            self.zero_hand = (self.zero_hand + 1) % self.index.shard_count();
+        }
+        chosen.iter().for_each(|&lba| _ = crate::design::Mapping::unmap(self, lba));
+        chosen
+    }
+}
+
+impl Larder {
+    fn take(&mut self, slot: SlotId) -> Victim {
+        self.slots.start_evicting(slot);
+        let (_, _, _, dirty_refs) = self.slots.describe(slot);
+        Victim { slot, dirty_refs }
+    }
+
+    /// Forgets the clean fragments in a slot, which no belief can have.
+    pub(super) fn forget_fragments(&mut self, slot: SlotId) {
+        if self.fragments.is_empty() {
+            return;
+        }
+        let is_fragment = |owner: &Lba| self.index.get(*owner).is_some_and(|entry| entry.kind() == Kind::Fragment);
+        let owners = self.contents.in_slot(slot).map(|(id, content)| (id, content.owner()));
+        let owners: Vec<Lba> =
+            owners.filter(|(id, owner)| self.names(*owner, *id)).map(|(_, owner)| owner).filter(is_fragment).collect();
+        owners.into_iter().for_each(|owner| _ = crate::design::Mapping::unmap(self, owner));
+    }
+
+    /// Returns whether an address has a dirty mapping into a slot.
+    pub(super) fn is_dirty_in(&self, lba: Lba, slot: SlotId) -> bool {
+        let entry = self.index.get(lba).filter(|entry| Address::is_dirty(entry));
+        entry.is_some_and(|entry| self.slot_of_entry(entry) == Some(slot))
+    }
+
+    /// Drops a slot's back pointers that lead to no dirty mapping.
+    pub(super) fn compact_back(&mut self, slot: SlotId) {
+        let mut slots = std::mem::replace(&mut self.slots, crate::slots::SlotTable::new(0));
+        slots.compact_back(slot, |lba| self.is_dirty_in(lba, slot), |_| false);
+        self.slots = slots;
+    }
+
+    /// Compacts all slots if there are more back pointers than mappings.
+    pub(super) fn bound_back_pointers(&mut self) {
+        if self.slots.remembered_len() as u64 <= self.config.mappings_max.saturating_mul(2) || self.restoring {
+            return;
+        }
+        for slot in (0..self.slots.count()).map(SlotId) {
+            if self.slots.state(slot) != SlotState::Free {
+                self.compact_back(slot);
+            }
+        }
+    }
+}
