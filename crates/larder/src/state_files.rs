@@ -60,7 +60,7 @@ pub fn read(file: &Path) -> Outcome<Option<StateRecord>> {
         Err(_) if fs::symlink_metadata(file).is_ok_and(|found| !found.is_file()) => return Err(failed(NO_FILE)),
         Err(error) => return Err(failed(&format!("cannot be read: {}", system_reason(&error)))),
     }
-    parse(&bytes).map(Some).map_err(|what| failed(&format!("is damaged ({what}): bring back a good copy of it")))
+    parse(&bytes).map(Some).map_err(|fault| failed(&format!("is damaged ({fault}): bring back a good copy of it")))
 }
 
 /// Removes a file, durably, if it exists.

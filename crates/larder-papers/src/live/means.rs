@@ -104,8 +104,8 @@ impl Means {
 
     /// Returns a sentence on devices and clock, for a report.
     pub fn about_devices(&self) -> String {
-        let disks = "The disks' own write caches are off, so that what is acknowledged without a cache is as durable as what a \
-                     cache has brought to them.";
+        let disks = "The disks' own write caches are off: a write acknowledged without a cache is as durable as one that a cache \
+                     has brought to them.";
         let clock = match self.time {
             Time::Virtual => {
                 "On the virtual clock, which counts the time of the media and none of the processor: what a design \

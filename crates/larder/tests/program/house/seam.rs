@@ -18,7 +18,7 @@ const IN_CHECKPOINTS: [&str; 6] =
     ["page_count", "export_page", "restore_page", "stored_runs", "is_found_in", "forget_clean"];
 /// The files of the engine that pass them on; those of the offline tools all may.
 const PASSING_ON: [&str; 5] = ["checkpoint/blocks.rs", "replay.rs", "rebuild.rs", "origin_state.rs", "decision_log.rs"];
-/// Verbs of other types, too. Of the state and the design alone they are the protocol's.
+/// Verbs that other types have, too. As verbs of the state and the design they are the protocol's.
 const NAMESAKES: [&str; 2] = ["keep", "tell"];
 /// Types of the protocol, and the files beside the module that name them.
 const TYPES: [(&str, &[&str]); 2] = [("Deferred", &["state_lock.rs"]), ("Question", &[])];
