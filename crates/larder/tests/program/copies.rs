@@ -12,14 +12,14 @@ use crate::support::{
 };
 
 /// Makes the state directory of a test, and returns its path.
-fn state(scratch: &Scratch) -> String {
+pub fn state(scratch: &Scratch) -> String {
     let state = scratch.path("state");
     fs::create_dir(&state).expect("a state directory");
     state.to_str().expect("a plain path").to_owned()
 }
 
 /// Returns the only file of a state directory, which is written anew at once.
-fn record(state: &str) -> serde_json::Value {
+pub fn record(state: &str) -> serde_json::Value {
     let files = fs::read_dir(state).expect("the state directory").map(|file| file.expect("a file").path());
     let file = files.into_iter().find(|file| file.extension().is_some_and(|it| it == "json")).expect("a state file");
     serde_json::from_slice(&fs::read(file).expect("read")).expect("JSON")

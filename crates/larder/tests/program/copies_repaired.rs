@@ -7,6 +7,7 @@ use std::{
 };
 
 use crate::behind_our_back::{CHUNK, at, content, fails, said, volume};
+use crate::copies::{record, state};
 use crate::support::{Scratch, Volume, ends, eventually, larder, stands_in, wire::Wire};
 
 /// The second superblock begins there.
@@ -15,18 +16,6 @@ const SECOND_TWIN: u64 = 64 << 10;
 fn damage_a_twin(flash: &Path) {
     let file = File::options().write(true).open(flash).expect("the flash");
     file.write_all_at(&[0; 4096], SECOND_TWIN).expect("a write");
-}
-
-fn dir(scratch: &Scratch, name: &str) -> String {
-    let dir = scratch.path(name);
-    fs::create_dir(&dir).expect("a folder");
-    dir.display().to_string()
-}
-
-fn record(state: &str) -> serde_json::Value {
-    let files = fs::read_dir(state).expect("the directory").map(|file| file.expect("a file").path());
-    let file = files.into_iter().find(|file| file.extension().is_some_and(|it| it == "json")).expect("a state file");
-    serde_json::from_slice(&fs::read(file).expect("read")).expect("JSON")
 }
 
 /// Repairs the volume's flash, and returns the exit code and all that was printed.
@@ -56,7 +45,7 @@ fn a_repair_without_its_state_directory_makes_no_older_copy_new() {
         return;
     }
     let scratch = Scratch::new("repair-without-state");
-    let state = dir(&scratch, "state");
+    let state = state(&scratch);
     let (volume, copy) = with_older_copy(&scratch, &state);
     let (kept, away) = (scratch.path("kept"), scratch.path("away"));
     fs::rename(&volume.flash, &kept).expect("moved");
@@ -93,7 +82,7 @@ fn a_repair_behind_a_destaged_fence_changes_nothing_of_the_fence() {
         return;
     }
     let scratch = Scratch::new("repair-behind-fence");
-    let (volume, state) = (volume(&scratch), dir(&scratch, "state"));
+    let (volume, state) = (volume(&scratch), state(&scratch));
     let copy = scratch.path("copy");
     let server = volume.serve_with(&["--state", &state]);
     let mut wire = Wire::connect(&server.socket);
@@ -121,7 +110,7 @@ fn a_detach_is_over_though_its_state_file_stays() {
         return;
     }
     let scratch = Scratch::new("detach-file-stays");
-    let (volume, state) = (volume(&scratch), dir(&scratch, "state"));
+    let (volume, state) = (volume(&scratch), state(&scratch));
     let server = volume.serve_with(&["--state", &state]);
     let mut wire = Wire::connect(&server.socket);
     wire.write(0, &content(1));
