@@ -302,6 +302,18 @@ impl<E: Addressed> LbaIndex<E> {
         gone
     }
 
+    /// Returns up to `max` chosen addresses of the shard whose turn it is.
+    ///
+    /// If there are fewer, it is the turn of the next shard.
+    pub fn some_in_turn(&self, turn: &mut usize, max: usize, is_chosen: impl Fn(&E) -> bool) -> Vec<Lba> {
+        let chosen = self.shard(*turn).filter(|entry| is_chosen(entry)).map(Addressed::lba).take(max);
+        let chosen: Vec<Lba> = chosen.collect();
+        if chosen.len() < max {
+            *turn = (*turn + 1) % self.shard_count();
+        }
+        chosen
+    }
+
     /// Returns the entries of `shard`, in no useful order.
     pub fn shard(&self, shard: usize) -> impl Iterator<Item = &E> {
         let table = &self.shards[shard % self.shards.len()];

@@ -14,6 +14,7 @@
 //! It leaves the removal of mappings to the design that owns the index.
 
 mod export;
+mod generations;
 mod state;
 
 use crate::{
@@ -22,6 +23,7 @@ use crate::{
     recency::{Linked, NONE, Neighbours, Recency},
     types::{Lba, SlotId, StreamClass},
 };
+pub(crate) use generations::Generations;
 use state::Export;
 pub use state::{ExportedSlot, SlotState};
 
@@ -375,6 +377,28 @@ impl SlotTable {
         }
         // No chunk has this number.
         self.remember(slot, Lba(u64::MAX), Some(fp));
+    }
+
+    /// Returns the addresses with a dirty mapping into a slot, ascending. Each is remembered.
+    pub fn dirty_in(&self, slot: SlotId, is_dirty_here: impl Fn(Lba) -> bool) -> Vec<Lba> {
+        if self.slots[slot.0 as usize].dirty_refs == 0 {
+            return Vec::new();
+        }
+        let mut found: Vec<Lba> = self.remembered(slot).map(|(lba, _)| lba).filter(|&lba| is_dirty_here(lba)).collect();
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Returns the slots whose back pointers are to be compacted.
+    ///
+    /// There are none unless twice as many are remembered as may be useful. A slot whose records
+    /// are replaced elsewhere may live long, and keeps a pointer for each.
+    pub fn crowded(&self, useful_max: u64) -> Vec<SlotId> {
+        if self.back_len as u64 <= useful_max.saturating_mul(2) {
+            return Vec::new();
+        }
+        (0..self.count()).map(SlotId).filter(|&slot| self.state(slot) != SlotState::Free).collect()
     }
 
     /// Counts the back pointers of all slots.

@@ -60,6 +60,8 @@ const DIRTY_SHARE_BYTES_MAX: u64 =
 const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
+/// Entries of the index for each mapping: the others are beliefs.
+const ENTRIES_SHARE: u64 = 8;
 /// Mappings for each region of addresses.
 const REGION_SHARE: u64 = 1;
 
@@ -124,8 +126,8 @@ impl Larder {
 
     /// Returns the slot that a mapping leads to.
     #[inline]
-    fn slot_of_entry(&self, entry: &Address) -> Option<SlotId> {
-        let content = self.contents.get(entry.content()?);
+    fn slot_of_entry(contents: &Contents, entry: &Address) -> Option<SlotId> {
+        let content = contents.get(entry.content()?);
         (content.storings() == entry.storings()).then(|| content.slot()).flatten()
     }
 

@@ -43,6 +43,17 @@ pub fn bare(kind: usize, slots: u64) -> Box<dyn Slotted> {
     }
 }
 
+/// Returns the mapping that a checkpoint restores for an exported one.
+pub fn mapped_again(exported: Lookup) -> NewMapping {
+    match exported {
+        Lookup::Miss => panic!("a miss is no mapping"),
+        Lookup::Zero => NewMapping::Zero,
+        Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
+        Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
+        Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
+    }
+}
+
 /// Opens an empty `design` with the checkpoint of `old`, with this history, and nothing else.
 pub fn reopen<D: Design + ?Sized>(old: &Decider<D>, design: &mut Decider<D>, history: &[u8], is_trusted: bool) {
     design.begin_restore(0, 0);
@@ -57,13 +68,7 @@ pub fn reopen<D: Design + ?Sized>(old: &Decider<D>, design: &mut Decider<D>, his
     }
     for mapping in (0..old.export_pieces()).flat_map(|piece| old.export_mappings(piece)) {
         let dirty = mapping.dirty.then(|| old.dirty_seq(mapping.lba)).flatten();
-        let new = match mapping.lookup {
-            Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
-            Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
-            Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
-            _ => continue,
-        };
-        design.map(mapping.lba, new, dirty);
+        design.map(mapping.lba, mapped_again(mapping.lookup), dirty);
     }
     old.export_runs().into_iter().for_each(|run| design.trim(run));
     for (fingerprint, place) in old.export_fingerprints() {

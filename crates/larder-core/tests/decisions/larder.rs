@@ -7,7 +7,10 @@
 //!
 //! The memory does not know the choices: a victim has to be one that may go.
 
-use crate::common::{Rng, for_seeds};
+use crate::{
+    common::{Rng, for_seeds},
+    slotted::mapped_again,
+};
 use larder_core::{
     Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     design::{Mapping, Persist, Slots, ToldBy, Wanted},
@@ -365,14 +368,7 @@ impl World {
             for mapping in old.export_mappings(piece) {
                 let seq = old.dirty_seq(mapping.lba);
                 assert_eq!(mapping.dirty, seq.is_some());
-                let mapped = match mapping.lookup {
-                    Lookup::Miss => panic!("a miss is no mapping"),
-                    Lookup::Zero => NewMapping::Zero,
-                    Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
-                    Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
-                    Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
-                };
-                new.map(mapping.lba, mapped, seq);
+                new.map(mapping.lba, mapped_again(mapping.lookup), seq);
             }
         }
         old.export_runs().into_iter().for_each(|run| new.trim(run));

@@ -10,7 +10,10 @@
 //! The model keeps no index and no counters: a hash map of mappings, vectors for the LRU orders,
 //! and loops.
 
-use crate::common::{Rng, for_seeds};
+use crate::{
+    common::{Rng, for_seeds},
+    slotted::mapped_again,
+};
 use larder_core::{
     Decider, Design, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     cd_arc::CdArc,
@@ -555,14 +558,7 @@ impl<D: Driven> World<D> {
                 seen += 1;
                 let seq = old.dirty_seq(mapping.lba);
                 assert_eq!(mapping.dirty, seq.is_some());
-                let new_mapping = match mapping.lookup {
-                    Lookup::Miss => panic!("a miss is no mapping"),
-                    Lookup::Zero => NewMapping::Zero,
-                    Lookup::Chunk { place, duplicate: true } => NewMapping::Duplicate { place },
-                    Lookup::Chunk { place, .. } => NewMapping::Unique { place, fingerprint: None },
-                    Lookup::Fragment { place, sectors } => NewMapping::Fragment { place, sectors },
-                };
-                new.map(mapping.lba, new_mapping, seq);
+                new.map(mapping.lba, mapped_again(mapping.lookup), seq);
             }
         }
         assert_eq!(seen, self.mappings.len());

@@ -43,6 +43,8 @@ const WEU: &[OptionId] = &[
 ];
 const CD_ARC: &[OptionId] =
     &[OptionId::Compress, OptionId::LbaEntries, OptionId::Ram, OptionId::Weu, OptionId::FpIndex];
+// Beliefs and sample have bounds of their own, so no budget of RAM divides them.
+const LARDER: &[OptionId] = &[OptionId::Compress, OptionId::LbaEntries, OptionId::Weu, OptionId::FpIndex];
 const AUSTERE: &[OptionId] = &[OptionId::Compress, OptionId::Ram, OptionId::Accounting];
 const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
@@ -67,7 +69,7 @@ pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(s3_fifo::DESIGN, "S3-FIFO (SOSP '23) over contents: a small FIFO before the main one", CACHEDEDUP_PAPER, equal_slots::over_contents::<S3FifoOrder>),
     of_slots(sieve::DESIGN, "SIEVE (NSDI '24) over contents: one queue, visited bits, a moving hand", CACHEDEDUP_PAPER, equal_slots::over_contents::<SieveOrder>),
     of_slots(clock2q_plus::DESIGN, "Clock2Q+ (2025) over contents: S3-FIFO's queues, with a window for correlated uses", CACHEDEDUP_PAPER, equal_slots::over_contents::<Clock2QPlusOrder>),
-    replayed(larder::DESIGN, "Larder's own: learned admission, victims and reinsertion", CD_ARC, weu::build),
+    replayed(larder::DESIGN, "Larder's own: learned admission, victims and reinsertion", LARDER, weu::build),
 ];
 
 /// Returns a design over slots of one chunk, with its paper's sizing.

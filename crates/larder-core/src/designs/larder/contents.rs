@@ -12,7 +12,7 @@ use super::{
     addresses::{ContentNumber, STORINGS_MASK},
     class::Class,
 };
-use crate::types::{Fingerprint, Lba, Place, SlotId};
+use crate::types::{Fingerprint, Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
 
 /// No slot.
@@ -110,9 +110,22 @@ fn hash_of(fingerprint: &[u8; 16]) -> u64 {
     u64::from_le_bytes(eight)
 }
 
-/// Returns the number by which contents are sampled. It is that of the fingerprint.
-pub fn sample_key(fingerprint: &Fingerprint) -> u64 {
-    crate::types::mix(hash_of(&fingerprint.0))
+/// Returns the number by which contents are sampled.
+///
+/// It is that of the fingerprint, or of the address of a content without one.
+pub fn sample_key(lba: Lba, fingerprint: Option<&Fingerprint>) -> u64 {
+    mix(fingerprint.map_or(lba.0, |fingerprint| hash_of(&fingerprint.0)))
+}
+
+/// The state of a content after an address has left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Left {
+    /// Others name it.
+    Named,
+    /// No address names it, and it is stored.
+    Unnamed,
+    /// It is gone.
+    Gone,
 }
 
 /// A record of a slot: its offset, and its content if that is stored there still.
@@ -292,18 +305,18 @@ impl Contents {
         }
     }
 
-    /// Names a content once less. Returns whether that was the last address of a stored content.
-    pub fn release(&mut self, id: ContentNumber) -> bool {
+    /// Names a content once less.
+    pub fn release(&mut self, id: ContentNumber) -> Left {
         let content = self.get_mut(id);
         content.refs -= 1;
-        if content.refs > 0 {
-            return false;
+        match (content.refs, content.is_stored()) {
+            (1.., _) => Left::Named,
+            (0, true) => Left::Unnamed,
+            (0, false) => {
+                self.remove(id);
+                Left::Gone
+            }
         }
-        if !content.is_stored() {
-            self.remove(id);
-            return false;
-        }
-        true
     }
 
     fn remove(&mut self, id: ContentNumber) {
@@ -376,7 +389,7 @@ mod tests {
         assert!(contents.at(&Place { generation: 2, ..place(2, 500) }).is_none(), "an older generation");
         contents.empty(SlotId(2));
         assert_eq!((contents.find(&fp(1)), contents.get(id).place()), (Some(id), None));
-        assert!(!contents.release(id) && contents.find(&fp(1)).is_none(), "neither stored nor named");
+        assert_eq!((contents.release(id), contents.find(&fp(1))), (Left::Gone, None));
         let again = contents.add();
         assert!(again == id && contents.get(id).refs == 0 && contents.known() == 0);
     }

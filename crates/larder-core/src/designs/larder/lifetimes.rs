@@ -39,9 +39,9 @@ pub struct Lifetimes {
     lived: Box<Table>,
     events: Box<Table>,
     hits: Box<Table>,
-    /// Of those that reach a bin, the share that is hit in it.
+    /// The share with a hit in a bin, among the contents that reach it.
     hit_share: Box<Table>,
-    /// Of those that reach a bin, the share with any event in it.
+    /// The share with any event in a bin, among the contents that reach it.
     event_share: Box<Table>,
     index: Box<Table>,
 }

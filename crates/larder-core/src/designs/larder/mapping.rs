@@ -7,15 +7,15 @@
 //! Invariants: those of [`Mapping`].
 
 use super::{
-    Larder,
+    ENTRIES_SHARE, Larder,
     addresses::{Address, ContentNumber, Kind},
     class::Class,
-    contents::sample_key,
+    contents::{Left, sample_key},
 };
 use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
     lba_index::Addressed,
-    types::{Fingerprint, Lba, Place, mix},
+    types::{Fingerprint, Lba, Place},
 };
 
 impl Mapping for Larder {
@@ -48,20 +48,14 @@ impl Mapping for Larder {
             self.sample.tick();
             self.regions.write(lba);
         }
-        let is_kept = match &new {
-            NewMapping::Unique { fingerprint: Some(known), .. } => {
-                self.contents.find(known).is_some_and(|id| self.contents.get(id).is_kept)
-            }
-            _ => false,
-        };
-        let (kind, id) = match &new {
+        let mut at = |place, fingerprint| self.stored_at(lba, place, fingerprint);
+        let (kind, stored) = match &new {
             NewMapping::Zero => (Kind::Zero, None),
-            NewMapping::Unique { place, fingerprint } => {
-                (Kind::Chunk, Some(self.stored_at(lba, place, fingerprint.as_ref())))
-            }
-            NewMapping::Duplicate { place } => (Kind::Chunk, Some(self.stored_at(lba, place, None))),
-            NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(self.stored_at(lba, place, None))),
+            NewMapping::Unique { place, fingerprint } => (Kind::Chunk, Some(at(place, fingerprint.as_ref()))),
+            NewMapping::Duplicate { place } => (Kind::Chunk, Some(at(place, None))),
+            NewMapping::Fragment { place, .. } => (Kind::Fragment, Some(at(place, None))),
         };
+        let id = stored.map(|(id, _)| id);
         // The new reference comes first, for the old one may be the last of the same content.
         let storings = id.map_or(0, |id| {
             let content = self.contents.get_mut(id);
@@ -89,7 +83,7 @@ impl Mapping for Larder {
             }
             self.bound_back_pointers();
         }
-        if kind == Kind::Chunk && !self.restoring && !is_kept {
+        if kind == Kind::Chunk && !self.restoring && !stored.is_some_and(|(_, survives)| survives) {
             self.request(id, lba, !dirty);
         }
     }
@@ -102,7 +96,7 @@ impl Mapping for Larder {
         }
         entry.clean();
         let entry = *entry;
-        match self.slot_of_entry(&entry) {
+        match Self::slot_of_entry(&self.contents, &entry) {
             Some(slot) => self.slots.clean_ref(slot),
             None => self.clean_zeroes += 1,
         }
@@ -155,8 +149,7 @@ impl Larder {
         let class = Class::live(heat.own, content.refs > 1, heat.rate);
         content.set_class(class);
         content.used_at = now;
-        let (len, key) = (content.stored_len(), content.fingerprint());
-        let key = key.map_or_else(|| mix(lba.0), |fingerprint| sample_key(&fingerprint));
+        let (len, key) = (content.stored_len(), sample_key(lba, content.fingerprint().as_ref()));
         let may_switch = self.may_switch();
         self.sample.observe(key, class, is_read && heat.is_reread, len, may_switch);
     }
@@ -172,26 +165,36 @@ impl Larder {
         self.index.get(lba).and_then(Address::content) == Some(id)
     }
 
-    /// Returns the content at a place, which is new if none is known there.
-    pub(super) fn stored_at(&mut self, lba: Lba, place: &Place, fingerprint: Option<&Fingerprint>) -> ContentNumber {
+    /// Returns the content at a place, and whether it survived its last slot. It is new if none is
+    /// known there.
+    pub(super) fn stored_at(
+        &mut self,
+        lba: Lba,
+        place: &Place,
+        fingerprint: Option<&Fingerprint>,
+    ) -> (ContentNumber, bool) {
         let shared = fingerprint.filter(|_| self.config.fp_entries_max > 0);
         if let Some(id) = self.contents.at(place) {
             if let Some(fingerprint) = shared {
                 self.know(id, fingerprint);
             }
-            return id;
+            return (id, false);
         }
         // A content that is stored elsewhere keeps its place, for others lead there.
         let gone = shared.and_then(|known| self.contents.find(known)).filter(|&id| !self.contents.get(id).is_stored());
+        let survives = gone.is_some_and(|id| self.contents.get(id).is_kept);
         let id = gone.unwrap_or_else(|| self.contents.add());
         self.contents.store(id, place, lba);
-        if let Some(fingerprint) = shared {
+        if let Some(fingerprint) = shared.filter(|_| gone.is_none()) {
             self.know(id, fingerprint);
         }
-        self.slot_bytes = self.slot_bytes.max(u64::from(place.offset) + u64::from(place.stored_len));
         self.written += u64::from(place.stored_len);
-        self.sample.set_capacity(self.slot_bytes * u64::from(self.config.slot_count));
-        id
+        let end = u64::from(place.offset) + u64::from(place.stored_len);
+        if end > self.slot_bytes {
+            self.slot_bytes = end;
+            self.sample.set_capacity(end * u64::from(self.config.slot_count));
+        }
+        (id, survives)
     }
 
     /// Has a content found by its fingerprint, while there is room for more.
@@ -232,28 +235,28 @@ impl Larder {
             self.live -= 1;
             return true;
         };
-        let slot = self.slot_of_entry(entry);
+        let slot = Self::slot_of_entry(&self.contents, entry);
         if let Some(slot) = slot {
             self.slots.drop_ref(slot, entry.is_dirty());
             self.live -= 1;
         }
-        let key = self.contents.get(id).fingerprint();
-        if self.contents.release(id) {
+        let fingerprint = self.contents.get(id).fingerprint();
+        let left = self.contents.release(id);
+        if left == Left::Unnamed {
             let now = self.sample.now();
             let content = self.contents.get_mut(id);
             content.set_class(content.class().dead());
             content.used_at = now;
         }
-        if let Some(fingerprint) =
-            key.filter(|known| self.contents.find(known).is_none_or(|id| self.contents.get(id).refs == 0))
-        {
-            self.sample.lose(sample_key(&fingerprint));
+        if left != Left::Named && fingerprint.is_some() {
+            self.sample.lose(sample_key(entry.lba(), fingerprint.as_ref()));
         }
         slot.is_some()
     }
 
+    /// Counts the entries of the index at most: mappings, and beliefs.
     fn entries_max(&self) -> u64 {
-        self.config.mappings_max * 8
+        self.config.mappings_max.saturating_mul(ENTRIES_SHARE)
     }
 
     /// Has room in the index for an entry of `lba`: beliefs go.

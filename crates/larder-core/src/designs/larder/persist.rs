@@ -7,9 +7,9 @@
 
 use super::{Larder, addresses::Address};
 use crate::{
-    design::{ExportedMapping, Mapping, Persist, ToldBy},
+    design::{ExportedMapping, Mapping, Persist, Slots, ToldBy},
     lba_index::Addressed,
-    slots::ExportedSlot,
+    slots::{ExportedSlot, Generations, SlotTable},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 
@@ -76,27 +76,16 @@ impl Persist for Larder {
         class: Option<StreamClass>,
         ended: &mut dyn FnMut(Lba),
     ) -> bool {
-        if !self.slots.can_be_at(slot, generation) {
-            return false;
-        }
-        self.restore_generation(slot, generation, ended);
-        let is_restored = self.slots.restore(slot, generation);
-        if let Some(class) = class.filter(|_| is_restored) {
-            self.slots.restore_class(slot, class);
-        }
-        is_restored
+        self.restore_generation(slot, generation, class, ended)
     }
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
-        if self.slots.can_be_at(slot, generation) {
-            self.restore_generation(slot, generation.wrapping_add(1), ended);
-            self.slots.restore_freed(slot, generation);
-        }
+        self.restore_freed_generation(slot, generation, ended);
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _told_by: ToldBy) {
         if self.takes_references(place) {
-            let id = self.stored_at(Lba(0), place, Some(fingerprint));
+            let (id, _) = self.stored_at(Lba(0), place, Some(fingerprint));
             self.know(id, fingerprint);
         }
     }
@@ -106,15 +95,15 @@ impl Larder {
     fn takes_references(&self, place: &Place) -> bool {
         self.slots.generation_for_new(place.slot) == Some(place.generation)
     }
+}
 
-    /// Recovery: prepares `slot` for generation `next`. If that ends a generation, its mappings die
-    /// as in an eviction, and dirty ones, which a log never ends so, with them.
-    fn restore_generation(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
-        let (_, generation, _, _) = self.slots.describe(slot);
-        if generation == next {
-            return;
-        }
-        for lba in crate::design::Slots::dirty_in(self, slot) {
+impl Generations for Larder {
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
+    }
+
+    fn end_generation(&mut self, slot: SlotId, ended: &mut dyn FnMut(Lba)) {
+        for lba in self.dirty_in(slot) {
             self.unmap(lba);
             ended(lba);
         }

@@ -1,7 +1,7 @@
 //! The choices of [`Larder`]: the contents to store, the WEU that goes, its records that stay.
 //!
-//! Of some random sealed WEUs, the one goes whose records are worth the least together. A random
-//! few are as good as all (Psounis and Prabhakar, 2001), and need no order of WEUs.
+//! The victim is the WEU of the least value among some random sealed ones. A random few are as good
+//! as all (Psounis and Prabhakar, 2001), and need no order of WEUs.
 //!
 //! Invariants: at most half of a WEU stays, so that each eviction frees space.
 
@@ -15,7 +15,7 @@ use super::{
 use crate::{
     design::{Selective, Survivor, Wanted},
     slots::SlotState,
-    types::{SlotId, mix},
+    types::SlotId,
 };
 
 /// WEUs that are looked at for a victim.
@@ -43,7 +43,7 @@ impl Selective for Larder {
             return true;
         }
         self.note_refused(wanted.stored_len);
-        let key = wanted.fingerprint.map_or_else(|| mix(lba.0), |fingerprint| sample_key(&fingerprint));
+        let key = sample_key(lba, wanted.fingerprint.as_ref());
         let may_switch = self.may_switch();
         self.sample.observe(key, class, heat.is_reread, wanted.stored_len, may_switch);
         if let Some(fingerprint) = wanted.fingerprint.filter(|_| self.config.fp_entries_max > 0) {

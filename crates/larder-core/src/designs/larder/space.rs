@@ -5,10 +5,11 @@
 use super::{
     Larder,
     addresses::{Address, Kind},
+    contents::Contents,
 };
 use crate::{
-    design::{Slots, Victim},
-    lba_index::Addressed,
+    design::{Mapping, Slots, Victim},
+    lba_index::LbaIndex,
     slots::SlotState,
     types::{Lba, SlotId, StreamClass},
 };
@@ -40,15 +41,7 @@ impl Slots for Larder {
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        if dirty_refs == 0 {
-            return Vec::new();
-        }
-        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
-        let mut found: Vec<Lba> = remembered.filter(|&lba| self.is_dirty_in(lba, slot)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        self.slots.dirty_in(slot, |lba| Self::is_dirty_in(&self.index, &self.contents, lba, slot))
     }
 
     fn evict(&mut self, slot: SlotId) -> Option<u32> {
@@ -72,13 +65,9 @@ impl Slots for Larder {
         if !all && self.clean_zeroes <= self.config.mappings_max / 4 {
             return Vec::new();
         }
-        let shard = self.index.shard(self.zero_hand);
-        let zeroes = shard.filter(|entry| entry.kind() == Kind::Zero && !entry.is_dirty());
-        let chosen: Vec<Lba> = zeroes.map(Addressed::lba).take(max).collect();
-        if chosen.len() < max {
-            self.zero_hand = (self.zero_hand + 1) % self.index.shard_count();
-        }
-        chosen.iter().for_each(|&lba| _ = crate::design::Mapping::unmap(self, lba));
+        let is_zero = |entry: &Address| entry.kind() == Kind::Zero && !entry.is_dirty();
+        let chosen = self.index.some_in_turn(&mut self.zero_hand, max, is_zero);
+        chosen.iter().for_each(|&lba| _ = self.unmap(lba));
         chosen
     }
 }
@@ -99,31 +88,25 @@ impl Larder {
         let owners = self.contents.in_slot(slot).map(|(id, content)| (id, content.owner()));
         let owners: Vec<Lba> =
             owners.filter(|(id, owner)| self.names(*owner, *id)).map(|(_, owner)| owner).filter(is_fragment).collect();
-        owners.into_iter().for_each(|owner| _ = crate::design::Mapping::unmap(self, owner));
+        owners.into_iter().for_each(|owner| _ = self.unmap(owner));
     }
 
     /// Returns whether an address has a dirty mapping into a slot.
-    pub(super) fn is_dirty_in(&self, lba: Lba, slot: SlotId) -> bool {
-        let entry = self.index.get(lba).filter(|entry| Address::is_dirty(entry));
-        entry.is_some_and(|entry| self.slot_of_entry(entry) == Some(slot))
+    fn is_dirty_in(index: &LbaIndex<Address>, contents: &Contents, lba: Lba, slot: SlotId) -> bool {
+        let entry = index.get(lba).filter(|entry| Address::is_dirty(entry));
+        entry.is_some_and(|entry| Self::slot_of_entry(contents, entry) == Some(slot))
     }
 
     /// Drops a slot's back pointers that lead to no dirty mapping.
     pub(super) fn compact_back(&mut self, slot: SlotId) {
-        let mut slots = std::mem::replace(&mut self.slots, crate::slots::SlotTable::new(0));
-        slots.compact_back(slot, |lba| self.is_dirty_in(lba, slot), |_| false);
-        self.slots = slots;
+        let Larder { index, contents, slots, .. } = self;
+        slots.compact_back(slot, |lba| Self::is_dirty_in(index, contents, lba, slot), |_| false);
     }
 
-    /// Compacts all slots if there are more back pointers than mappings.
+    /// Compacts all slots if there are too many back pointers.
     pub(super) fn bound_back_pointers(&mut self) {
-        if self.slots.remembered_len() as u64 <= self.config.mappings_max.saturating_mul(2) || self.restoring {
-            return;
-        }
-        for slot in (0..self.slots.count()).map(SlotId) {
-            if self.slots.state(slot) != SlotState::Free {
-                self.compact_back(slot);
-            }
+        if !self.restoring {
+            self.slots.crowded(self.config.mappings_max).into_iter().for_each(|slot| self.compact_back(slot));
         }
     }
 }

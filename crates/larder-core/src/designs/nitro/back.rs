@@ -8,7 +8,7 @@
 //! It leaves their use to `forget`.
 
 use super::Nitro;
-use crate::{lba_index::LbaEntry, slots::SlotState, types::SlotId};
+use crate::{lba_index::LbaEntry, types::SlotId};
 
 impl Nitro {
     /// Drops a slot's back pointers that lead nowhere.
@@ -20,17 +20,12 @@ impl Nitro {
         slots.compact_back(slot, live, |handle| *restoring || fingerprints.leads_to(handle, slot, generation));
     }
 
-    /// Compacts all slots if the pointers exceed twice the useful maximum. A slot whose records are
-    /// replaced elsewhere may live long, and each of its records has a pointer.
+    /// Compacts all slots if there are too many pointers.
     pub(super) fn bound_back_pointers(&mut self) {
-        let useful_max = self.config.mappings_max.saturating_add(self.config.fp_entries_max);
-        if self.slots.remembered_len() as u64 <= useful_max.saturating_mul(2) || self.restoring {
+        if self.restoring {
             return;
         }
-        for slot in (0..self.slots.count()).map(SlotId) {
-            if self.slots.state(slot) != SlotState::Free {
-                self.compact_back(slot);
-            }
-        }
+        let useful_max = self.config.mappings_max.saturating_add(self.config.fp_entries_max);
+        self.slots.crowded(useful_max).into_iter().for_each(|slot| self.compact_back(slot));
     }
 }

@@ -7,6 +7,7 @@
 use super::Nitro;
 use crate::{
     lba_index::{EntryKind, GENERATION_MASK, LbaEntry},
+    slots::{Generations, SlotTable},
     types::{Lba, SlotId},
 };
 
@@ -22,13 +23,8 @@ impl Nitro {
         if !all && self.clean_zeroes <= self.clean_zeroes_max() {
             return Vec::new();
         }
-        let shard = self.index.shard(self.zero_sweep_at);
-        let zeroes = shard.filter(|entry| entry.kind() == EntryKind::Zero && !entry.dirty());
-        let chosen: Vec<Lba> = zeroes.map(LbaEntry::lba).take(max).collect();
-        if chosen.len() < max {
-            self.zero_sweep_at = (self.zero_sweep_at + 1) % self.index.shard_count();
-        }
-        chosen
+        let is_chosen = |entry: &LbaEntry| entry.kind() == EntryKind::Zero && !entry.dirty();
+        self.index.some_in_turn(&mut self.zero_sweep_at, max, is_chosen)
     }
 
     /// Removes the targets of the slot's back pointers: base entries, dirty duplicates and
@@ -50,17 +46,18 @@ impl Nitro {
             }
         }
     }
+}
 
-    /// Recovery: prepares `slot` for generation `next`. If that ends a generation, its mappings die
-    /// as in an eviction. A log frees no slot with dirty data, but replay over a newer checkpoint
-    /// passes through states that never were. Dirty mappings of such a state die, too. They are
-    /// always remembered, so none needs a search.
-    pub(super) fn restore_generation(&mut self, slot: SlotId, next: u32, ended: &mut dyn FnMut(Lba)) {
+impl Generations for Nitro {
+    fn slots_mut(&mut self) -> &mut SlotTable {
+        &mut self.slots
+    }
+
+    fn end_generation(&mut self, slot: SlotId, ended: &mut dyn FnMut(Lba)) {
+        // Dirty mappings are always remembered, so none needs a search.
         let (_, generation, _, _) = self.slots.describe(slot);
-        if generation != next {
-            self.forget_remembered(slot, generation, ended);
-            let (_, _, dead_refs, _) = self.slots.describe(slot);
-            self.live -= u64::from(dead_refs);
-        }
+        self.forget_remembered(slot, generation, ended);
+        let (_, _, dead_refs, _) = self.slots.describe(slot);
+        self.live -= u64::from(dead_refs);
     }
 }

@@ -8,7 +8,7 @@ use super::Nitro;
 use crate::{
     design::{ExportedMapping, Persist, ToldBy},
     lba_index::LbaEntry,
-    slots::ExportedSlot,
+    slots::{ExportedSlot, Generations},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
 };
 
@@ -65,22 +65,11 @@ impl Persist for Nitro {
         class: Option<StreamClass>,
         ended: &mut dyn FnMut(Lba),
     ) -> bool {
-        if !self.slots.can_be_at(slot, generation) {
-            return false;
-        }
-        self.restore_generation(slot, generation, ended);
-        let is_restored = self.slots.restore(slot, generation);
-        if let Some(class) = class.filter(|_| is_restored) {
-            self.slots.restore_class(slot, class);
-        }
-        is_restored
+        self.restore_generation(slot, generation, class, ended)
     }
 
     fn restore_freed(&mut self, slot: SlotId, generation: u32, ended: &mut dyn FnMut(Lba)) {
-        if self.slots.can_be_at(slot, generation) {
-            self.restore_generation(slot, generation.wrapping_add(1), ended);
-            self.slots.restore_freed(slot, generation);
-        }
+        self.restore_freed_generation(slot, generation, ended);
     }
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, told_by: ToldBy) {

@@ -29,16 +29,8 @@ impl Nitro {
 
     /// Returns as [`Slots::dirty_in`](crate::design::Slots::dirty_in).
     pub(super) fn dirty_chunks_in(&self, slot: SlotId) -> Vec<Lba> {
-        let (_, _, _, dirty_refs) = self.slots.describe(slot);
-        if dirty_refs == 0 {
-            return Vec::new();
-        }
         let is_dirty_here = |entry: &LbaEntry| entry.dirty() && entry.slot().is_some_and(|(at, _)| at == slot);
-        let remembered = self.slots.remembered(slot).map(|(lba, _)| lba);
-        let mut found: Vec<Lba> = remembered.filter(|&lba| self.index.get(lba).is_some_and(is_dirty_here)).collect();
-        found.sort_unstable();
-        found.dedup();
-        found
+        self.slots.dirty_in(slot, |lba| self.index.get(lba).is_some_and(is_dirty_here))
     }
 
     /// Returns state and generation of `slot`, if there is such a slot.
