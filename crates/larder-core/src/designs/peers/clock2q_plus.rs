@@ -19,7 +19,11 @@
 //!
 //! It leaves out the paper's limit for a movement of the hand, and its rules for dirty blocks.
 
-use super::{ghosts::Ghosts, queues::Queues, row::peer};
+use super::{
+    ghosts::Ghosts,
+    queues::{MAIN, Queues, SMALL, small_max},
+    row::peer,
+};
 use crate::{
     named::NamedDesign,
     slotted::{ChunkSlot, ContentOrder, ram::vec_bytes_max},
@@ -31,10 +35,6 @@ pub const DESIGN: NamedDesign = peer::<Clock2QPlusOrder>(
     "Clock2Q+ (Zhai et al., 2025) over contents: a small FIFO with a correlation window, a clock, ghosts",
 );
 
-const SMALL: usize = 0;
-const MAIN: usize = 1;
-/// Slots for each one of the small queue.
-const SMALL_SHARE: u32 = 10;
 /// Places of the small queue for each one of its window.
 const WINDOW_SHARE: u32 = 2;
 /// Slots for each ghost.
@@ -48,7 +48,7 @@ pub struct Clock2QPlusOrder {
     since: Vec<u32>,
     /// Contents that entered the small queue, modulo 2^32.
     entered: u32,
-    slots: u32,
+    small_max: u32,
 }
 
 impl ContentOrder for Clock2QPlusOrder {
@@ -56,7 +56,7 @@ impl ContentOrder for Clock2QPlusOrder {
 
     fn new(slots: u32) -> Self {
         let ghosts = Ghosts::new(slots / GHOST_SHARE);
-        Clock2QPlusOrder { queues: Queues::new(), ghosts, since: Vec::new(), entered: 0, slots }
+        Clock2QPlusOrder { queues: Queues::new(), ghosts, since: Vec::new(), entered: 0, small_max: small_max(slots) }
     }
 
     fn push(&mut self, slot: ChunkSlot, content: &Fingerprint) {
@@ -75,7 +75,7 @@ impl ContentOrder for Clock2QPlusOrder {
 
     fn touch(&mut self, slot: ChunkSlot) {
         let is_in_window = self.queues.queue(slot) == SMALL
-            && self.entered.wrapping_sub(self.since[slot.0 as usize]) < small_max(self.slots) / WINDOW_SHARE;
+            && self.entered.wrapping_sub(self.since[slot.0 as usize]) < self.small_max / WINDOW_SHARE;
         if !is_in_window {
             self.queues.set_mark(slot, 1);
         }
@@ -87,16 +87,13 @@ impl ContentOrder for Clock2QPlusOrder {
 
     fn evict(&mut self, content_of: impl Fn(ChunkSlot) -> Fingerprint) -> Option<ChunkSlot> {
         loop {
-            let is_small = self.queues.len(SMALL) >= small_max(self.slots) || self.queues.len(MAIN) == 0;
-            let slot = self.queues.oldest(if is_small { SMALL } else { MAIN })?;
-            let is_referenced = self.queues.mark(slot) != 0;
-            self.queues.remove(slot);
-            if is_referenced {
+            let (slot, queue, mark) = self.queues.next_out(self.small_max)?;
+            if mark != 0 {
                 self.queues.push(slot, MAIN);
                 continue;
             }
-            if is_small {
-                self.ghosts.add(&content_of(slot), self.slots / GHOST_SHARE);
+            if queue == SMALL {
+                self.ghosts.add(&content_of(slot));
             }
             return Some(slot);
         }
@@ -110,10 +107,6 @@ impl ContentOrder for Clock2QPlusOrder {
         let ghosts = Ghosts::ram_bytes_max(slots / GHOST_SHARE);
         Queues::<2>::ram_bytes_max(slots) + ghosts + vec_bytes_max::<u32>(slots as usize)
     }
-}
-
-fn small_max(slots: u32) -> u32 {
-    (slots / SMALL_SHARE).max(1)
 }
 
 #[cfg(test)]

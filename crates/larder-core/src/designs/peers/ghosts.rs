@@ -1,6 +1,6 @@
 //! Contents that a peer remembers without their data, in the order in which they came.
 //!
-//! Invariants: at most as many as the owner asks for, and one entry for each content.
+//! Invariants: at most as many as at its making, and one entry for each content.
 //!
 //! It has 56 bits of a fingerprint. Two contents that share them would be taken for each other.
 
@@ -15,27 +15,23 @@ const KEY_BITS: u32 = 56;
 /// See the module.
 pub(super) struct Ghosts {
     keys: Addresses<(), 1>,
+    max: usize,
 }
 
 impl Ghosts {
     /// Creates an empty queue of at most so many.
     pub fn new(max: u32) -> Self {
         // One more, because the newest comes before the oldest goes.
-        Ghosts { keys: Addresses::new(max as usize + 1) }
+        Ghosts { keys: Addresses::new(max as usize + 1), max: max as usize }
     }
 
-    /// Adds a content as the newest, and forgets the oldest beyond `max`.
-    pub fn add(&mut self, content: &Fingerprint, max: u32) {
+    /// Adds a content as the newest, and forgets the oldest beyond the most.
+    pub fn add(&mut self, content: &Fingerprint) {
         match self.keys.find(key(content)) {
             Some(known) => self.keys.move_to(known, 0),
             None => _ = self.keys.insert(key(content), 0, ()),
         }
-        self.trim(max);
-    }
-
-    /// Forgets the oldest beyond `max`.
-    pub fn trim(&mut self, max: u32) {
-        while self.keys.len(0) > max as usize
+        while self.keys.len(0) > self.max
             && let Some(oldest) = self.keys.oldest(0)
         {
             self.keys.remove(oldest);

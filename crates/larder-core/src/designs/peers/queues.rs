@@ -9,6 +9,18 @@ use crate::{
     slotted::{ChunkSlot, ram::vec_bytes_max},
 };
 
+/// The queue of new contents, beside [`MAIN`].
+pub(super) const SMALL: usize = 0;
+/// The queue of contents that were used again.
+pub(super) const MAIN: usize = 1;
+/// Slots for each one of the small queue.
+const SMALL_SHARE: u32 = 10;
+
+/// Returns the slots that the small queue gives up none below, of so many.
+pub(super) fn small_max(slots: u32) -> u32 {
+    (slots / SMALL_SHARE).max(1)
+}
+
 /// The bits of a mark; those above have the queue.
 const MARK_BITS: u32 = 4;
 
@@ -85,6 +97,20 @@ impl<const QUEUES: usize> Queues<QUEUES> {
     pub fn ram_bytes_max(slots: u32) -> usize {
         // The least allocation of bytes is 8 of them.
         vec_bytes_max::<Neighbours>(slots as usize) + vec_bytes_max::<u8>(slots as usize).max(8)
+    }
+}
+
+impl Queues<2> {
+    /// Takes the next candidate to go off its queue, with that queue and its mark.
+    ///
+    /// The small queue gives it up while it has its share, and the main queue if not.
+    pub fn next_out(&mut self, small_max: u32) -> Option<(ChunkSlot, usize, u8)> {
+        let is_small = self.len(SMALL) >= small_max || self.len(MAIN) == 0;
+        let queue = if is_small { SMALL } else { MAIN };
+        let slot = self.oldest(queue)?;
+        let mark = self.mark(slot);
+        self.remove(slot);
+        Some((slot, queue, mark))
     }
 }
 

@@ -14,7 +14,11 @@
 //!
 //! It has no sizes of objects: each is one slot.
 
-use super::{ghosts::Ghosts, queues::Queues, row::peer};
+use super::{
+    ghosts::Ghosts,
+    queues::{MAIN, Queues, SMALL, small_max},
+    row::peer,
+};
 use crate::{
     named::NamedDesign,
     slotted::{ChunkSlot, ContentOrder},
@@ -25,10 +29,6 @@ use crate::{
 pub const DESIGN: NamedDesign =
     peer::<S3FifoOrder>("S3-FIFO (Yang et al., SOSP 2023) over contents: a small and a main FIFO, with ghosts");
 
-const SMALL: usize = 0;
-const MAIN: usize = 1;
-/// Slots for each one of the small queue.
-const SMALL_SHARE: u32 = 10;
 /// The largest count of uses: two bits.
 const USES_MAX: u8 = 3;
 
@@ -37,15 +37,14 @@ pub struct S3FifoOrder {
     queues: Queues<2>,
     ghosts: Ghosts,
     small_max: u32,
-    ghosts_max: u32,
 }
 
 impl ContentOrder for S3FifoOrder {
     const NAME: &'static str = "s3-fifo";
 
     fn new(slots: u32) -> Self {
-        let ghosts_max = ghosts_max(slots);
-        S3FifoOrder { queues: Queues::new(), ghosts: Ghosts::new(ghosts_max), small_max: small_max(slots), ghosts_max }
+        let ghosts = Ghosts::new(ghosts_max(slots));
+        S3FifoOrder { queues: Queues::new(), ghosts, small_max: small_max(slots) }
     }
 
     fn push(&mut self, slot: ChunkSlot, content: &Fingerprint) {
@@ -64,20 +63,18 @@ impl ContentOrder for S3FifoOrder {
 
     fn evict(&mut self, content_of: impl Fn(ChunkSlot) -> Fingerprint) -> Option<ChunkSlot> {
         loop {
-            let is_small = self.queues.len(SMALL) >= self.small_max || self.queues.len(MAIN) == 0;
-            let slot = self.queues.oldest(if is_small { SMALL } else { MAIN })?;
-            let uses = self.queues.mark(slot);
-            self.queues.remove(slot);
-            if is_small && uses > 1 {
-                self.queues.push(slot, MAIN);
-            } else if !is_small && uses > 0 {
-                self.queues.push(slot, MAIN);
-                self.queues.set_mark(slot, uses - 1);
-            } else {
-                if is_small {
-                    self.ghosts.add(&content_of(slot), self.ghosts_max);
+            let (slot, queue, uses) = self.queues.next_out(self.small_max)?;
+            match (queue, uses) {
+                (SMALL, 2..) => self.queues.push(slot, MAIN),
+                (SMALL, _) => {
+                    self.ghosts.add(&content_of(slot));
+                    return Some(slot);
                 }
-                return Some(slot);
+                (_, 0) => return Some(slot),
+                (_, uses) => {
+                    self.queues.push(slot, MAIN);
+                    self.queues.set_mark(slot, uses - 1);
+                }
             }
         }
     }
@@ -89,10 +86,6 @@ impl ContentOrder for S3FifoOrder {
     fn ram_bytes_max(slots: u32) -> usize {
         Queues::<2>::ram_bytes_max(slots) + Ghosts::ram_bytes_max(ghosts_max(slots))
     }
-}
-
-fn small_max(slots: u32) -> u32 {
-    (slots / SMALL_SHARE).max(1)
 }
 
 fn ghosts_max(slots: u32) -> u32 {
