@@ -222,12 +222,17 @@ impl Executor {
             if lba == changed || self.design.peek(lba) != Lookup::Miss {
                 continue;
             }
-            if self.map_known(lba, &fingerprint, false).is_some() {
+            if let Some(place) = self.known(&fingerprint) {
+                self.map(lba, NewMapping::Duplicate { place }, self.open_class_of(&place), false);
                 continue;
             }
             let stored = Stored { bytes: place.stored_len, raw: place.encoding == 0 };
             let wanted = Wanted { lba, fingerprint: Some(fingerprint), stored_len: place.stored_len };
-            let Some(place) = self.store(&wanted, stored, StreamClass::Clean, fingerprint) else { return };
+            let Some(place) = self.store(&wanted, stored, StreamClass::Clean, fingerprint) else {
+                self.survivors.clear();
+                return;
+            };
+            self.traffic.chunks_stored_again += 1;
             self.map_stored(lba, place, Some(fingerprint), false);
         }
     }

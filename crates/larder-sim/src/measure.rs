@@ -124,7 +124,8 @@ impl Measures {
     ///
     /// It is below 0 if padding made it more.
     pub fn write_reduction_ratio(&self) -> f64 {
-        let chunks = self.traffic.chunks_stored + self.traffic.chunks_deduplicated;
+        let Traffic { chunks_stored, chunks_stored_again, chunks_deduplicated, .. } = self.traffic;
+        let chunks = chunks_stored - chunks_stored_again + chunks_deduplicated;
         match chunks * u64::from(self.chunk_bytes) {
             0 => 0.0,
             offered => 1.0 - self.traffic.flash_data_bytes_written as f64 / offered as f64,

@@ -17,6 +17,8 @@ pub struct Traffic {
     pub flash_metadata_bytes_read: u64,
     /// Chunks stored on flash.
     pub chunks_stored: u64,
+    /// Those among them that no request stored: records of evicted slots, which had another life.
+    pub chunks_stored_again: u64,
     /// Chunks inserted or written without a store, since their content was there.
     pub chunks_deduplicated: u64,
     /// Stored chunks that left the flash.
@@ -42,6 +44,7 @@ impl Traffic {
             flash_data_bytes_read: self.flash_data_bytes_read - before.flash_data_bytes_read,
             flash_metadata_bytes_read: self.flash_metadata_bytes_read - before.flash_metadata_bytes_read,
             chunks_stored: self.chunks_stored - before.chunks_stored,
+            chunks_stored_again: self.chunks_stored_again - before.chunks_stored_again,
             chunks_deduplicated: self.chunks_deduplicated - before.chunks_deduplicated,
             chunks_evicted: self.chunks_evicted - before.chunks_evicted,
             origin_chunks_read: self.origin_chunks_read - before.origin_chunks_read,
