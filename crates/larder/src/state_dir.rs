@@ -86,10 +86,10 @@ impl StateDir {
             Failure::failed(format_args!("--state {}: a path has 512 bytes of text at most", dir.display()))
         })?;
         let uuid = hex(&superblock.flash_uuid);
-        let file = dir.join(format!("{uuid}.json"));
+        let file = file_in(&dir, superblock);
         let found = read(&file)?;
         // A moved file is gone from its old place; a copied one may be older than the one there.
-        let before = Some(known.join(format!("{uuid}.json"))).filter(|_| !known.as_os_str().is_empty() && known != dir);
+        let before = Some(file_in(known, superblock)).filter(|_| !known.as_os_str().is_empty() && known != dir);
         let left_behind = before.as_deref().map(read).transpose()?.flatten();
         if !adopt {
             refuse_elsewhere(known, &dir, found.is_some(), left_behind.is_some())?;
@@ -343,10 +343,15 @@ fn retire(file: &Path, superblock: &Superblock, flash: Option<&Path>) -> Result<
     }
 }
 
+/// Returns the file of a flash in a directory.
+fn file_in(dir: &Path, superblock: &Superblock) -> PathBuf {
+    dir.join(format!("{}.json", hex(&superblock.flash_uuid)))
+}
+
 /// Returns the file of a flash in the directory that its superblock names.
 fn file_of(superblock: &Superblock) -> Option<PathBuf> {
     let dir = Some(superblock.state_dir.as_str()).filter(|dir| !dir.is_empty())?;
-    Some(Path::new(dir).join(format!("{}.json", hex(&superblock.flash_uuid))))
+    Some(file_in(Path::new(dir), superblock))
 }
 
 /// Refuses to repair a flash that may be an older copy, unless `adopt`. A repair would make it as
@@ -364,7 +369,7 @@ pub fn refuse_older_copy(given: Option<&Path>, superblock: &Superblock, adopt: b
     let known = file_of(superblock);
     let Some(dir) = given.or(known.as_deref().and_then(Path::parent)) else { return Ok(()) };
     refuse_open_to_others(dir)?;
-    read(&dir.join(format!("{}.json", hex(&superblock.flash_uuid)))).map(drop)
+    read(&file_in(dir, superblock)).map(drop)
 }
 
 /// Notes a repair of a flash, which made its superblock newer: a fence around it still is one.
@@ -375,10 +380,7 @@ pub fn refuse_older_copy(given: Option<&Path>, superblock: &Superblock, adopt: b
 /// A sentence.
 pub fn note_repair(given: Option<&Path>, before: &Superblock, after: u64) -> Result<(), String> {
     let Some(known) = file_of(before) else { return Ok(()) };
-    let file = match (given, known.file_name()) {
-        (Some(dir), Some(name)) => dir.join(name),
-        _ => known,
-    };
+    let file = given.map_or(known, |dir| file_in(dir, before));
     let record = read(&file).map_err(|failure| failure.sentence().unwrap_or_default())?;
     let Some(record) = record else { return Ok(()) };
     let newest = |noted: u64, is_of_this: bool| if is_of_this { noted.max(after) } else { noted };
@@ -406,10 +408,9 @@ pub fn kept_of(given: Option<&Path>, superblock: &Superblock) -> Outcome<Option<
         Err(error) => return failed(&format!("cannot be opened: {}; name it with --state", system_reason(&error))),
     };
     refuse_open_to_others(&at)?;
-    let name = format!("{}.json", hex(&superblock.flash_uuid));
-    let found = read(&at.join(&name))?;
+    let found = read(&file_in(&at, superblock))?;
     let Some(elsewhere) = known else { return Ok(found) };
-    if elsewhere != at && read(&elsewhere.join(&name))?.is_some() {
+    if elsewhere != at && read(&file_in(elsewhere, superblock))?.is_some() {
         return failed(&format!(
             "is not the one that holds the state of this cache, {} is: name that one, or move it here with --adopt",
             elsewhere.display()
