@@ -22,6 +22,7 @@
 pub(crate) mod commits;
 
 use crate::{error::EngineError, shared::Shared, state::State, sync::either, unflushed::waiting::Asker};
+use larder_core::limits::CHECKPOINT_DUE_PERCENT;
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -198,7 +199,7 @@ impl Shared {
                 {
                     let mut state = self.state.lock();
                     state.commits.end(result);
-                    if state.log.area().used_percent() >= 50 {
+                    if state.log.area().used_percent() >= CHECKPOINT_DUE_PERCENT {
                         self.signals.checkpoint_wanted.notify();
                     }
                 }

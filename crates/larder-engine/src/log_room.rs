@@ -20,7 +20,7 @@
 pub(crate) mod reservations;
 
 use crate::{error::EngineError, log_room::reservations::Reservations, shared::Shared, state::State, sync::either};
-use larder_core::limits::pending_entries_max;
+use larder_core::limits::{commit_due, pending_entries_max};
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::Ordering::*;
 
@@ -70,6 +70,11 @@ impl Shared {
     /// Returns the limit of waiting log entries: the log keeps room in reserve for them.
     pub fn pending_entries_max(&self) -> usize {
         pending_entries_max(self.geometry.layout.log_bytes / LOG_ENTRY_BYTES as u64) as usize
+    }
+
+    /// Returns the waiting entries from which a commit is due.
+    fn pending_entries_due(&self) -> usize {
+        commit_due(self.pending_entries_max() as u64) as usize
     }
 
     /// Returns whether the log, with all waiting entries, has come to its reserve.
@@ -122,7 +127,7 @@ impl Shared {
     /// Returns whether a commit is due, though no task asks for one.
     pub(crate) fn commit_is_due(&self, state: &State) -> bool {
         let entries = state.log.len();
-        entries >= self.pending_entries_max() / 2 || entries > 0 && state.wants_commit()
+        entries >= self.pending_entries_due() || entries > 0 && state.wants_commit()
     }
 
     /// Returns whether writers have to wait for a commit.
@@ -132,7 +137,7 @@ impl Shared {
 
     /// Returns whether the mappings that wait for a flush of the origin are to be drained.
     pub(crate) fn drain_is_due(&self, state: &State) -> bool {
-        state.unflushed.len() >= self.pending_entries_max() / 2 || state.wants_commit()
+        state.unflushed.len() >= self.pending_entries_due() || state.wants_commit()
     }
 
     /// Returns whether the log allows one more clean mapping.
@@ -182,7 +187,7 @@ impl Shared {
 
     /// Returns whether enough clean mappings wait for their records to have these written.
     pub fn many_wait_for_records(&self, state: &State) -> bool {
-        state.writer.awaiting() >= self.pending_entries_max() / 2
+        state.writer.awaiting() >= self.pending_entries_due()
     }
 
     /// Runs `decide` under the lock, with whether the log is crowded. `None` from it means to wait

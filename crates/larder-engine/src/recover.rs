@@ -31,7 +31,7 @@ use larder_core::{
     Decider, DesignConfig,
     history::Trust,
     ledger::{FRAGMENT_SHARE, RUN_SHARE},
-    limits::mappings_beside_checkpoint,
+    limits::{CHECKPOINT_DUE_PERCENT, mappings_beside_checkpoint},
     types::SECTOR_BYTES,
 };
 use larder_device::{BlockDevice, DeviceInfo};
@@ -207,7 +207,8 @@ impl<'a> Recovery<'a> {
         let report = RecoveryReport { clean_shutdown: superblock.clean_shutdown, ..RecoveryReport::default() };
         if let Some(progress) = reader.progress {
             let checkpoint_bytes = superblock.checkpoint.as_ref().map_or(0, |pointer| pointer.bytes);
-            let log_bytes = if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes / 2 };
+            let log_bytes =
+                if superblock.clean_shutdown { 0 } else { superblock.layout.log_bytes * CHECKPOINT_DUE_PERCENT / 100 };
             progress.expect(checkpoint_bytes + log_bytes);
         }
         Ok(Recovery { reader, superblock, repair, geometry, replay, spoken: LastSpoken::default(), report })

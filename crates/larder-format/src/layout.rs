@@ -29,11 +29,11 @@ const LOG_SHARE_SMALL: u64 = 64;
 /// Metadata should take no more than this part of the flash.
 const METADATA_SHARE: u64 = 10;
 /// Default mappings for each whole chunk of flash: room for deduplication and compression.
-const MAPPINGS_PER_CHUNK: u64 = 4;
+pub const MAPPINGS_PER_CHUNK: u64 = 4;
 /// The same with buckets, where only dirty chunks and fragments have an entry.
 const EXACT_MAPPINGS_PER_CHUNK: u64 = 1;
 /// Default fingerprints for each whole chunk that the flash holds: room for compression.
-const FINGERPRINTS_PER_CHUNK: u64 = 2;
+pub const FINGERPRINTS_PER_CHUNK: u64 = 2;
 /// One fragment for this many mappings.
 const MAPPINGS_PER_FRAGMENT: u64 = 4;
 /// One zero range for this many mappings.

@@ -64,6 +64,7 @@ use pages::Pages;
 use plan::{Chain, Stage, Task};
 
 use crate::{cache::ReplayCache, devices::Requests, host::Host, origin::OriginModel};
+use larder_core::limits::{FREE_MIN, RECORD_BATCH_MAX, RECORD_SLOTS_PER_FREE, WEU_BATCH_MAX, WEUS_PER_FREE};
 use larder_ssd::{
     geometry::OutOfRange,
     kinds::FtlKind,
@@ -75,9 +76,6 @@ use larder_ssd::{
 pub const STORES_MAX: usize = 64;
 /// Tasks that make room, at most, before requests wait to begin.
 pub const EVICTIONS_MAX: usize = 256;
-/// The share of the flash kept free, and its least and most in evictions of the largest kind.
-const RESERVE_OF_WEUS: (u64, u64, u64) = (32, 2, 8);
-const RESERVE_OF_CHUNKS: (u64, u64, u64) = (64, 2, 256);
 /// The most bytes that an eviction of one chunk frees.
 const CHUNK_BYTES_MAX: u64 = 64 << 10;
 
@@ -382,8 +380,12 @@ impl Whole {
     /// Returns the bytes of flash that evictions may owe while writes are answered.
     fn reserve(&self) -> u64 {
         let is_of_chunks = self.largest <= CHUNK_BYTES_MAX;
-        let (share, least, most) = if is_of_chunks { RESERVE_OF_CHUNKS } else { RESERVE_OF_WEUS };
-        (self.cache.flash_span_bytes() / share).clamp(least * self.largest, most * self.largest)
+        let (share, most) = match is_of_chunks {
+            true => (RECORD_SLOTS_PER_FREE, RECORD_BATCH_MAX),
+            false => (WEUS_PER_FREE, WEU_BATCH_MAX),
+        };
+        let of_largest = |slots: usize| slots as u64 * self.largest;
+        (self.cache.flash_span_bytes() / share as u64).clamp(of_largest(FREE_MIN), of_largest(most))
     }
 
     fn start(&mut self, of: For, task: Task) {

@@ -15,6 +15,7 @@ use crate::{
 use larder_core::{
     Lba, Lookup, Place, SectorMap,
     decisions::{Answer, Event},
+    limits::JOINED_BYTES_MAX,
     types::SECTOR_BYTES,
 };
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf, WriteFlags};
@@ -242,7 +243,7 @@ impl Shared {
     /// Writes pieces, which ascend, to the origin: neighbours joined, several in flight. Returns
     /// the chunks of failed pieces.
     async fn write_pieces(self: &Arc<Self>, pieces: &[Piece]) -> BTreeSet<Lba> {
-        let longest = (self.origin.info().request_bytes_max as usize).min(1 << 20);
+        let longest = (self.origin.info().request_bytes_max as usize).min(JOINED_BYTES_MAX);
         let mut refused = BTreeSet::new();
         for run in self.write_runs(runs_of(pieces, longest).collect()).await {
             // The refused piece may be a neighbour.

@@ -11,13 +11,13 @@ use crate::state::State;
 use larder_core::{
     Lba, Place,
     decisions::{Answer, Event},
-    limits::HELD_ADDRESSES_MAX,
+    limits::{HELD_ADDRESSES_MAX, commit_due},
 };
 
 impl State {
     /// Returns whether a commit is due for the held addresses.
     pub(crate) fn wants_commit(&self) -> bool {
-        self.design().held_entries() >= HELD_ADDRESSES_MAX / 2
+        self.design().held_entries() as u64 >= commit_due(HELD_ADDRESSES_MAX as u64)
     }
 
     /// Returns whether no more addresses may be held.

@@ -18,15 +18,16 @@ use crate::{
     walk::Reader,
 };
 use larder_core::{
-    history::waiting_weus_bytes, limits::RECORD_BATCH_MAX, named::OverWeus, packing::PackingRules, slots::SlotTable,
+    history::waiting_weus_bytes,
+    limits::{RECORD_BATCH_MAX, free_weus},
+    named::OverWeus,
+    packing::PackingRules,
+    slots::SlotTable,
 };
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
-
-/// Limit of the WEUs evicted with one commit, if no more are missing.
-const BATCH_MAX: usize = 8;
 
 impl Store for OverWeus {
     fn kind(&self) -> StoreKind {
@@ -114,7 +115,7 @@ impl Store for OverWeus {
     }
 
     fn free_slots_wanted(&self, slots: usize) -> usize {
-        (slots / 32).clamp(2, BATCH_MAX)
+        free_weus(slots)
     }
 
     fn evict_at_once(&self, missing: usize, _index_is_full: bool) -> usize {

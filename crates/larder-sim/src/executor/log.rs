@@ -10,7 +10,7 @@
 use super::Executor;
 use larder_core::{
     history::PAGE_BYTES,
-    limits::{CHECKPOINT_DUE_PERCENT, HELD_ADDRESSES_MAX},
+    limits::{CHECKPOINT_DUE_PERCENT, HELD_ADDRESSES_MAX, commit_due},
 };
 use larder_format::{
     CheckpointCounts,
@@ -22,7 +22,8 @@ use larder_format::{
 
 impl Executor {
     pub(super) fn commit_if_many(&mut self) {
-        if self.pending >= self.options.commit_entries || self.design.held_entries() >= HELD_ADDRESSES_MAX / 2 {
+        let is_held_due = self.design.held_entries() as u64 >= commit_due(HELD_ADDRESSES_MAX as u64);
+        if self.pending >= self.options.commit_entries || is_held_due {
             self.commit();
         }
     }

@@ -21,7 +21,7 @@ use super::{ExecutorOptions, SLOTS_MIN, StoreRules};
 use crate::cache::WritePolicy;
 use larder_core::{
     history::waiting_weus_bytes,
-    limits::{DIRTY_HIGH_PERCENT, mappings_beside_checkpoint},
+    limits::{DIRTY_HIGH_PERCENT, checkpoint_for_mappings, mappings_beside_checkpoint},
     packing::{PackingRules, SegmentPacker},
     slotted::FlashSize,
 };
@@ -29,16 +29,12 @@ use larder_format::size::exact;
 use larder_format::{
     CheckpointCounts, HistoryRequest, Layout, LayoutRequest,
     checkpoint::checkpoint_bytes_max,
-    layout::{CHUNKS_MAX, SLOT_COUNT_MIN, WEU_BYTES_MAX},
+    layout::{CHUNKS_MAX, FINGERPRINTS_PER_CHUNK, MAPPINGS_PER_CHUNK, SLOT_COUNT_MIN, WEU_BYTES_MAX},
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES},
 };
 
 /// The padding of segments and frames, in bytes: the sector of nearly every flash.
 pub const SECTOR_BYTES: u32 = 4096;
-/// Default number of mappings for each whole chunk of data, as in the engine.
-const MAPPINGS_PER_CHUNK: u64 = 4;
-/// Fingerprints of a full index for each whole chunk of data, as in the engine.
-const FINGERPRINTS_PER_CHUNK: u64 = 2;
 /// The most chunks of data, and addresses: beyond the design of any index here.
 const CHUNKS_OR_ENTRIES_MAX: u64 = 1 << 31;
 
@@ -140,8 +136,7 @@ impl WeuSizing {
 
     /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<ExecutorOptions, String> {
-        // A sixteenth of the entries is kept back.
-        let asked = self.lba_entries.map(|entries| entries.saturating_add(entries.div_ceil(15)));
+        let asked = self.lba_entries.map(checkpoint_for_mappings);
         let layout = self.plan(flash_bytes, asked, None)?;
         let origin_chunks = self.origin_chunks();
         let fits = match layout.mappings_max >= origin_chunks {

@@ -23,7 +23,7 @@ use larder_core::{
         bucketed::{self, exact::CHUNK_BYTES_MAX},
         config::{bucket_slots_for, subchunk_bytes},
     },
-    limits::{DIRTY_HIGH_PERCENT, INDEX_SHARE, mappings_beside_checkpoint, pending_entries_max},
+    limits::{DIRTY_HIGH_PERCENT, INDEX_SHARE, commit_due, mappings_beside_checkpoint, pending_entries_max},
     named::OverSlots,
     nitro::DIRTY_SHARE_BYTES_MAX,
     packing::PackingRules,
@@ -264,7 +264,7 @@ fn build(
         compress: slot_bytes < setup.chunk_bytes && setup.options.compress.unwrap_or(true),
         dirty_chunks_max: dirty_chunks_max.min(config.mappings_max / 2),
         zero_ranges_max: layout.zero_ranges_max,
-        commit_entries: (pending_max / 2).max(1),
+        commit_entries: commit_due(pending_max).max(1),
     };
     let design_layout = DesignLayout {
         chunk_bytes: setup.chunk_bytes,

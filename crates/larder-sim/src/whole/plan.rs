@@ -24,10 +24,8 @@ use crate::{
     devices::{Device, DeviceAction, DeviceRequest, Requests, Waits},
     origin,
 };
+use larder_core::limits::JOINED_BYTES_MAX;
 use larder_ssd;
-
-/// The longest write that neighbours are joined to, in bytes, as in the engine's destaging.
-const JOINED_BYTES_MAX: u64 = 1 << 20;
 
 /// A request to a device.
 #[derive(Clone, Debug)]
@@ -125,7 +123,7 @@ fn single_mut(chain: &mut Chain) -> Option<&mut origin::OriginRequest> {
 
 fn joins(last: &origin::OriginRequest, next: &origin::OriginRequest) -> bool {
     let is_neighbour = last.kind == next.kind && last.offset + last.len == next.offset;
-    is_neighbour && next.kind != origin::RequestKind::Flush && last.len + next.len <= JOINED_BYTES_MAX
+    is_neighbour && next.kind != origin::RequestKind::Flush && last.len + next.len <= JOINED_BYTES_MAX as u64
 }
 
 /// The way from requests to steps.
