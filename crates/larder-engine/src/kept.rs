@@ -13,10 +13,7 @@
 //!
 //! It does not destage; [`destage`](crate::destage) does.
 
-use crate::{
-    config::policies::TrimPolicy, error::EngineError, shared::Shared, state::State, trim::MAPPED_A_STEP,
-    trim::zeroing::Zeroing,
-};
+use crate::{config::policies::TrimPolicy, error::EngineError, shared::Shared, state::State, trim::zeroing::Zeroing};
 use larder_core::{
     Lba,
     design::DirtyCounts,
@@ -105,7 +102,7 @@ impl Shared {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             let mut state = self.state.lock();
             let (owed, end) = next_of_a_kind(&state, at, whole.end);
-            let count = state.design().trim_span(Lba(at), end - at, MAPPED_A_STEP);
+            let count = state.design().trim_span(Lba(at), end - at);
             let run = Run { first: Lba(at), count, seq: 0, no_hole: false, advisory: true };
             let seq = match owed {
                 // The chunk reads as zeroes, and the origin gets them.

@@ -20,7 +20,6 @@ use crate::{config::TrimPolicy, error::EngineError, shared::Shared, state::State
 use larder_core::{
     Lba,
     decisions::{Answer, Event},
-    limits::TRIMMED_AT_ONCE,
     ranges::Run,
 };
 use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
@@ -29,9 +28,6 @@ use std::{
     ops::Range,
     sync::{Arc, atomic::Ordering::*},
 };
-
-/// Mapped chunks of a trim that are forgotten under one hold of the lock.
-pub(crate) const MAPPED_A_STEP: usize = TRIMMED_AT_ONCE as usize;
 
 impl Shared {
     /// Carries out a client's TRIM of `len` bytes at `offset`.
@@ -148,7 +144,7 @@ impl Shared {
             let (_room, ()) = self.wait_until_writable(|_| ()).await?;
             self.wait_for_runs().await?;
             let mut state = self.state.lock();
-            let count = state.design().trim_span(Lba(at), whole_end - at, MAPPED_A_STEP);
+            let count = state.design().trim_span(Lba(at), whole_end - at);
             let seq = state.trim(Run { first: Lba(at), count, seq: 0, no_hole, advisory })?;
             upto = upto.max(seq + 1);
             at += count;

@@ -5,7 +5,10 @@
 //! It leaves the space of the flash to [`Slots`](super::Slots).
 
 use super::{Hit, Lookup, NewMapping, Use};
-use crate::types::{Fingerprint, Lba, Place};
+use crate::{
+    limits::TRIMMED_AT_ONCE,
+    types::{Fingerprint, Lba, Place},
+};
 
 /// The addresses of a design: look up, note uses, map, unmap.
 pub trait Mapping {
@@ -85,9 +88,9 @@ pub trait Mapping {
     }
 
     /// Returns how many of `count` chunks from `first` one short trim takes. At most
-    /// `mapped_max` of them are mapped.
-    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
-        self.mapped_in(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
+    /// [`TRIMMED_AT_ONCE`] of them are mapped.
+    fn trim_span(&self, first: Lba, count: u64) -> u64 {
+        self.mapped_in(first, count).get(TRIMMED_AT_ONCE as usize).map_or(count, |lba| lba.0 - first.0)
     }
 
     /// Returns whether the LBA index has room for `count` more entries.

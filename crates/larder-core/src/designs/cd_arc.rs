@@ -53,6 +53,7 @@ use crate::{
         Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, Memory, NewMapping, Slots, Use, Victim, unmap_some,
     },
     history::{self},
+    limits::TRIMMED_AT_ONCE,
     named::{NamedDesign, Over, OverWeus},
     nitro::{self, Nitro},
     slots::SlotState,
@@ -292,9 +293,9 @@ impl Mapping for CdArc {
         self.nitro.is_forgetting_logged(first, count)
     }
 
-    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
-        let count = self.nitro.trim_span(first, count, mapped_max);
-        self.lists.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
+    fn trim_span(&self, first: Lba, count: u64) -> u64 {
+        let count = self.nitro.trim_span(first, count);
+        self.lists.in_run(first, count).get(TRIMMED_AT_ONCE as usize).map_or(count, |lba| lba.0 - first.0)
     }
 
     fn has_room(&self, count: u64) -> bool {

@@ -24,6 +24,7 @@ use crate::{
     fp_index::FpIndex,
     lba_index::{EntryKind, GENERATION_MASK, LbaEntry, LbaIndex},
     ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
+    limits::TRIMMED_AT_ONCE,
     named::{NamedDesign, Over, OverWeus},
     pages::{PageMap, key_bytes_max},
     ranges::RUN_BYTES_MAX,
@@ -233,8 +234,8 @@ impl Mapping for Nitro {
         self.index.in_run(first, count)
     }
 
-    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
-        self.index.span(first, count, mapped_max)
+    fn trim_span(&self, first: Lba, count: u64) -> u64 {
+        self.index.span(first, count, TRIMMED_AT_ONCE as usize)
     }
 
     fn has_room(&self, count: u64) -> bool {

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
     lba_index::Addressed,
+    limits::TRIMMED_AT_ONCE,
     types::{Fingerprint, Lba, Place},
 };
 
@@ -130,8 +131,8 @@ impl Mapping for Larder {
         entries.into_iter().any(|entry| Self::is_live(&self.contents, entry))
     }
 
-    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
-        self.index.span(first, count, mapped_max)
+    fn trim_span(&self, first: Lba, count: u64) -> u64 {
+        self.index.span(first, count, TRIMMED_AT_ONCE as usize)
     }
 
     fn has_room(&self, count: u64) -> bool {

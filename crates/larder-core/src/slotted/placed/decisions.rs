@@ -17,6 +17,7 @@ use crate::{
         Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, ToldBy, Use,
         Victim, unmap_some,
     },
+    limits::TRIMMED_AT_ONCE,
     slots::{ExportedSlot, SlotState},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
     walk::{Numbers, PIECE},
@@ -155,9 +156,9 @@ impl Mapping for Placed {
         self.mappings.mapped_in(first, count)
     }
 
-    fn trim_span(&self, first: Lba, count: u64, mapped_max: usize) -> u64 {
-        let count = self.mappings.trim_span(first, count, mapped_max);
-        self.design.in_run(first, count).get(mapped_max).map_or(count, |lba| lba.0 - first.0)
+    fn trim_span(&self, first: Lba, count: u64) -> u64 {
+        let count = self.mappings.trim_span(first, count);
+        self.design.in_run(first, count).get(TRIMMED_AT_ONCE as usize).map_or(count, |lba| lba.0 - first.0)
     }
 
     fn has_room(&self, count: u64) -> bool {

@@ -120,7 +120,7 @@ impl Mapping for Bucketed {
         self.has_any(first, count)
     }
 
-    fn trim_span(&self, _first: Lba, count: u64, _mapped_max: usize) -> u64 {
+    fn trim_span(&self, _first: Lba, count: u64) -> u64 {
         // A trim searches the indices for each address.
         count.min(TRIMMED_AT_ONCE)
     }
