@@ -97,12 +97,19 @@ pub(crate) enum Refusal {
 pub(crate) enum Reply {
     /// Success, without data.
     Done,
-    /// The data of a read, from its offset on.
-    Data(u64, IoBuf),
-    /// The data of a read without its zeroes, in order: at least one piece.
-    Sparse(Vec<Piece>),
+    /// The content of a read.
+    Read(Content),
     /// Extents from the offset on: at least one, and at most [`EXTENTS_MAX`].
     Extents(Vec<Extent>),
+}
+
+/// The content of a read.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// All of it, from its offset on.
+    Data(u64, IoBuf),
+    /// Its pieces in order, at least one: zeroes are a length alone.
+    Sparse(Vec<Piece>),
 }
 
 /// A piece of a sparse read. Offsets and lengths are in bytes.
@@ -316,10 +323,13 @@ impl Begun {
         match self {
             Begun::Done(done) => done.try_ready().map(|result| result.map(|()| Reply::Done)).map_err(Begun::Done),
             Begun::Data(offset, data) => match data.try_ready() {
-                Ok(result) => Ok(result.map(|data| Reply::Data(offset, data))),
+                Ok(result) => Ok(result.map(|data| Reply::Read(Content::Data(offset, data)))),
                 Err(data) => Err(Begun::Data(offset, data)),
             },
-            Begun::Sparse(pieces) => pieces.try_ready().map(|result| result.map(Reply::Sparse)).map_err(Begun::Sparse),
+            Begun::Sparse(pieces) => match pieces.try_ready() {
+                Ok(result) => Ok(result.map(|pieces| Reply::Read(Content::Sparse(pieces)))),
+                Err(pieces) => Err(Begun::Sparse(pieces)),
+            },
             Begun::Extents(asked, extents) => match extents.try_ready() {
                 Ok(result) => Ok(result.map(|extents| asked.answer(&extents))),
                 Err(extents) => Err(Begun::Extents(asked, extents)),
@@ -336,9 +346,9 @@ impl Future for Begun {
             Begun::Done(done) => Pin::new(done).poll(cx).map_ok(|()| Reply::Done),
             Begun::Data(offset, data) => {
                 let offset = *offset;
-                Pin::new(data).poll(cx).map_ok(|data| Reply::Data(offset, data))
+                Pin::new(data).poll(cx).map_ok(|data| Reply::Read(Content::Data(offset, data)))
             }
-            Begun::Sparse(pieces) => Pin::new(pieces).poll(cx).map_ok(Reply::Sparse),
+            Begun::Sparse(pieces) => Pin::new(pieces).poll(cx).map_ok(|pieces| Reply::Read(Content::Sparse(pieces))),
             Begun::Extents(asked, extents) => {
                 let asked = *asked;
                 Pin::new(extents).poll(cx).map_ok(|extents| asked.answer(&extents))

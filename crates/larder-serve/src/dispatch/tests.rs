@@ -143,7 +143,9 @@ fn each_request_is_its_own_call_of_the_device_with_its_flags() {
             assert_eq!(calls, expected, "{request:?}");
             let reply = outcome.expect("a sound device");
             let fits = match (request, &reply) {
-                (Request::Read { .. }, Reply::Data(at, data)) => (*at, data.len() as u64) == (offset, len),
+                (Request::Read { .. }, Reply::Read(Content::Data(at, data))) => {
+                    (*at, data.len() as u64) == (offset, len)
+                }
                 (Request::Extents { .. }, Reply::Extents(extents)) => extents.len() == 1 && extents[0].len == len,
                 (_, Reply::Done) => !matches!(request, Request::Read { .. } | Request::Extents { .. }),
                 _ => false,
@@ -241,16 +243,16 @@ fn zeroes_of_a_read_stay_behind_unless_all_of_it_is_wanted() {
     let (offset, len) = (u64::from(MIB / 4), MIB / 2);
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset, len, whole: false });
     assert_eq!(calls, [Noted::Extents(offset, u64::from(len)), Noted::Read(offset, len as usize / 2)]);
-    let Ok(Reply::Sparse(pieces)) = outcome else { panic!("{outcome:?}") };
+    let Ok(Reply::Read(Content::Sparse(pieces))) = outcome else { panic!("{outcome:?}") };
     let [Piece::Data(first, data), Piece::Zeroes(second, zeroes)] = &pieces[..] else { panic!("{pieces:?}") };
     assert_eq!((*first, data.len(), *second, *zeroes), (offset, len as usize / 2, u64::from(MIB / 2), len / 2));
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset, len, whole: true });
     assert_eq!(calls, [Noted::Read(offset, len as usize)]);
-    assert!(matches!(outcome, Ok(Reply::Data(at, data)) if at == offset && data.len() == len as usize));
+    assert!(matches!(outcome, Ok(Reply::Read(Content::Data(at, data))) if at == offset && data.len() == len as usize));
     // Nothing but zeroes is no read at all.
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset: offset * 2, len, whole: false });
     assert_eq!(calls, [Noted::Extents(offset * 2, u64::from(len))]);
-    assert!(matches!(outcome, Ok(Reply::Sparse(pieces)) if matches!(pieces[..], [Piece::Zeroes(..)])));
+    assert!(matches!(outcome, Ok(Reply::Read(Content::Sparse(pieces))) if matches!(pieces[..], [Piece::Zeroes(..)])));
 }
 
 #[test]
@@ -262,7 +264,7 @@ fn a_device_that_looks_for_its_extents_is_asked_once() {
     let noted = Noted::Read(0, MIB as usize / 2);
     let (calls, outcome) = run(&device, &dispatch, request);
     assert_eq!(calls, [Noted::Extents(0, u64::from(MIB / 2)), noted.clone()]);
-    assert!(matches!(outcome, Ok(Reply::Data(0, _))));
+    assert!(matches!(outcome, Ok(Reply::Read(Content::Data(0, _)))));
     assert_eq!(run(&device, &dispatch, request).0, [noted]);
     // A client that asks for extents waits for them.
     let one = Request::Extents { offset: 0, len: MIB, one: true };

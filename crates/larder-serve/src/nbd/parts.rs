@@ -56,7 +56,7 @@ impl Parts {
         let is_last = self.open.get() == 0;
         let releases = Charge { requests: 0, bytes };
         match outcome {
-            Ok(content @ (Reply::Data(..) | Reply::Sparse(_))) if !self.has_failed() => {
+            Ok(Reply::Read(content)) if !self.has_failed() => {
                 let releases = if is_last { self.whole(bytes) } else { releases };
                 self.ticket.content(&mut self.connection.outbox(), is_last, content, releases);
                 if is_last {
@@ -64,7 +64,9 @@ impl Parts {
                 }
                 return;
             }
-            Ok(_) => {}
+            // A part of a write has no content, and a failed read sends no more of it.
+            Ok(Reply::Done | Reply::Read(_)) => {}
+            Ok(Reply::Extents(_)) => unreachable!("only reads and writes have parts"),
             Err(error) => {
                 self.error.borrow_mut().get_or_insert(error);
             }

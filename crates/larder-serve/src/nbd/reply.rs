@@ -12,7 +12,7 @@ use super::{
     limits::ERROR_MESSAGE_BYTES_MAX,
     outbox::{Body, Charge, OutSegment, Outbox},
 };
-use crate::dispatch::{EXTENTS_MAX, Piece, Reply};
+use crate::dispatch::{Content, Piece, Reply};
 use larder_device::{
     Extent, IoBuf,
     nbd::proto::{ChunkHeader, SimpleReply, chunk, state},
@@ -52,8 +52,8 @@ impl ReplyTicket {
     pub fn reply(&self, out: &mut Outbox, reply: Reply) {
         match reply {
             Reply::Done => self.done(out),
-            Reply::Data(offset, data) => self.data(out, offset, data),
-            Reply::Sparse(_) => self.content(out, true, reply, self.charge),
+            Reply::Read(Content::Data(offset, data)) => self.data(out, offset, data),
+            Reply::Read(content) => self.content(out, true, content, self.charge),
             Reply::Extents(extents) => self.extents(out, &extents),
         }
     }
@@ -122,11 +122,10 @@ impl ReplyTicket {
     /// Sends a part of a read in chunks: `done` if it is the last part. Structured replies only.
     ///
     /// `releases` is given back when the part has left.
-    pub fn content(&self, out: &mut Outbox, done: bool, content: Reply, releases: Charge) {
+    pub fn content(&self, out: &mut Outbox, done: bool, content: Content, releases: Charge) {
         let mut pieces = match content {
-            Reply::Data(offset, data) => vec![Piece::Data(offset, data)],
-            Reply::Sparse(pieces) => pieces,
-            Reply::Done | Reply::Extents(_) => Vec::new(),
+            Content::Data(offset, data) => vec![Piece::Data(offset, data)],
+            Content::Sparse(pieces) => pieces,
         };
         let Some(last) = pieces.pop() else { return out.release(releases) };
         pieces.into_iter().for_each(|piece| out.push(self.piece(false, piece)));
@@ -138,7 +137,7 @@ impl ReplyTicket {
     /// Queues the answer to block status.
     fn extents(&self, out: &mut Outbox, extents: &[Extent]) {
         let mut body = Vec::with_capacity(8 * extents.len());
-        for extent in extents.iter().take(EXTENTS_MAX) {
+        for extent in extents {
             let flags = if extent.hole { state::HOLE } else { 0 } | if extent.zero { state::ZERO } else { 0 };
             body.extend_from_slice(&u32::try_from(extent.len).unwrap_or(u32::MAX).to_be_bytes());
             body.extend_from_slice(&flags.to_be_bytes());
