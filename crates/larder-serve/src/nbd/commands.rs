@@ -36,7 +36,7 @@ pub(super) fn start(connection: &Rc<Connection>, ticket: ReplyTicket, action: Ac
         Action::Refuse(error) => return refuse(connection, ticket, error),
     };
     match request {
-        Request::Read { whole, .. } => reads::read(connection, ticket, request, whole),
+        Request::Read { .. } => reads::read(connection, ticket, request),
         Request::Trim { .. } | Request::WriteZeroes { .. } => ranges::start(connection, ticket, request),
         Request::Extents { .. } => block_status(connection, ticket, request),
         // The caller receives the payload of a write: see `write`.

@@ -28,16 +28,10 @@ use crate::dispatch::Request;
 use larder_device::{IoBuf, IoError, IoResult, driver};
 use std::rc::Rc;
 
-/// The range of a read.
-#[derive(Clone, Copy)]
-struct Range {
-    offset: u64,
-    len: u32,
-}
-
-/// Starts a read, `whole` if it is to be one stretch of bytes.
-pub(super) fn read(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request, whole: bool) {
-    let (offset, len) = request.range();
+/// Starts a read: at once if there is memory for it, else in pieces or as a stretch.
+pub(super) fn read(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) {
+    let whole = matches!(request, Request::Read { whole: true, .. });
+    let (_, len) = request.range();
     if (whole || len <= PIECE_BYTES_MAX)
         && let Some(bytes) = connection.memory_now(len as usize)
     {
@@ -46,15 +40,16 @@ pub(super) fn read(connection: &Rc<Connection>, ticket: ReplyTicket, request: Re
     let connection = connection.clone();
     driver::spawn_local(async move {
         if whole {
-            in_one_stretch(&connection, ticket, request, Range { offset, len }).await;
+            in_one_stretch(&connection, ticket, request).await;
         } else {
-            in_pieces(&connection, ticket, request, len).await;
+            in_pieces(&connection, ticket, request).await;
         }
         connection.to_send.notify();
     });
 }
 
-async fn in_pieces(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request, len: u32) {
+async fn in_pieces(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) {
+    let (_, len) = request.range();
     let (parts, last) = Parts::new(connection, ticket, request);
     let mut at = 0;
     // Without memory the client is gone. Dropping the last part ends the request.
@@ -75,34 +70,37 @@ fn read_part(connection: &Rc<Connection>, part: Part, piece: Request) {
     when_done(connection, connection.dispatch.start(piece, None), move |_, outcome| part.end(outcome));
 }
 
-async fn in_one_stretch(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request, read: Range) {
-    let Some(memory) = connection.memory(read.len as usize).await else {
+async fn in_one_stretch(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request) {
+    let (_, len) = request.range();
+    let Some(memory) = connection.memory(len as usize).await else {
         return connection.release(ticket.charge);
     };
     let ticket = ticket.holding(memory.bytes);
-    if memory.data_bytes == read.len as usize {
+    if memory.data_bytes == len as usize {
         return answer(connection, ticket, request, None);
     }
     let piece_bytes = memory.data_bytes as u32;
     if !ticket.agreed.structured
-        && let Err(error) = look_for_errors(connection, read, piece_bytes).await
+        && let Err(error) = look_for_errors(connection, request, piece_bytes).await
     {
         return fail(connection, ticket, false, &error);
     }
     let _turn = connection.stretches.take().await;
     connection.outbox().begin_stretch();
-    stretch(connection, ticket, read, piece_bytes).await;
+    stretch(connection, ticket, request, piece_bytes).await;
     connection.outbox().end_stretch();
 }
 
-/// Cuts a read into pieces of at most `piece_bytes`: offset and length of each.
-fn pieces(read: Range, piece_bytes: u32) -> impl Iterator<Item = (u64, u32)> {
-    let starts = (0..read.len).step_by(piece_bytes as usize);
-    starts.map(move |at| (read.offset + u64::from(at), (read.len - at).min(piece_bytes)))
+/// Cuts a read into pieces of at most `piece_bytes`.
+fn pieces(request: Request, piece_bytes: u32) -> impl Iterator<Item = Request> {
+    let (_, len) = request.range();
+    let starts = (0..len).step_by(piece_bytes as usize);
+    starts.map(move |at| request.piece(at, (len - at).min(piece_bytes)))
 }
 
-async fn look_for_errors(connection: &Rc<Connection>, read: Range, piece_bytes: u32) -> IoResult<()> {
-    for (offset, len) in pieces(read, piece_bytes) {
+async fn look_for_errors(connection: &Rc<Connection>, request: Request, piece_bytes: u32) -> IoResult<()> {
+    for piece in pieces(request, piece_bytes) {
+        let (offset, len) = piece.range();
         connection.dispatch.read(offset, len).await?;
     }
     Ok(())
@@ -110,10 +108,12 @@ async fn look_for_errors(connection: &Rc<Connection>, read: Range, piece_bytes: 
 
 /// Sends a stretch. Each piece is read when the one before has left, into memory of the same
 /// charge.
-async fn stretch(connection: &Rc<Connection>, ticket: ReplyTicket, read: Range, piece_bytes: u32) {
-    connection.outbox().push_stretch(ticket.stretch_head(read.offset, read.len));
+async fn stretch(connection: &Rc<Connection>, ticket: ReplyTicket, request: Request, piece_bytes: u32) {
+    let (offset, whole_len) = request.range();
+    connection.outbox().push_stretch(ticket.stretch_head(offset, whole_len));
     let mut failed: Option<IoError> = None;
-    for (offset, len) in pieces(read, piece_bytes) {
+    for piece in pieces(request, piece_bytes) {
+        let (offset, len) = piece.range();
         let data = match &failed {
             None => connection.dispatch.read(offset, len).await,
             Some(_) => Ok(IoBuf::zeroed(len as usize)),
@@ -138,7 +138,7 @@ async fn stretch(connection: &Rc<Connection>, ticket: ReplyTicket, read: Range, 
     match failed {
         Some(error) => fail(connection, ticket, false, &error),
         None => {
-            count(&connection.counters.read_bytes, u64::from(read.len));
+            count(&connection.counters.read_bytes, u64::from(whole_len));
             match ticket.agreed.structured {
                 true => ticket.no_more(&mut connection.outbox()),
                 false => connection.release(ticket.charge),
