@@ -131,7 +131,8 @@ struct Checker<'a> {
     slots: HashMap<u32, u32>,
     fingerprints: HashSet<[u8; 16]>,
     pages: HashSet<u32>,
-    ranges_end: Vec<(u64, u64)>,
+    /// First chunk and end of the trimmed run before.
+    run_before: Option<(u64, u64)>,
     wrong: Vec<Problem>,
 }
 
@@ -145,7 +146,7 @@ impl<'a> Checker<'a> {
             slots: HashMap::new(),
             fingerprints: HashSet::new(),
             pages: HashSet::new(),
-            ranges_end: Vec::new(),
+            run_before: None,
             wrong: Vec::new(),
         }
     }
@@ -203,15 +204,13 @@ impl<'a> Checker<'a> {
             self.wrong(at, Some(range.lba), what);
         }
         // Runs come by address: only the last one can overlap the next.
-        if let Some(&(first, before)) = self.ranges_end.last()
+        if let Some((first, before)) = self.run_before.replace((range.lba, end))
             && range.lba < before
             && first < end
         {
             let what = format!("the trimmed runs at chunks {first} and {} overlap", range.lba);
             self.wrong(at, Some(range.lba), what);
         }
-        self.ranges_end.clear();
-        self.ranges_end.push((range.lba, end));
     }
 
     fn design_page(&mut self, at: u64, number: u32) {
