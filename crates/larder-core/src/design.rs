@@ -1,8 +1,10 @@
 //! [`Design`]: the decisions of a caching design, and the words for them.
 //!
 //! The engine and the simulator drive the same trait, through a [`Decider`](crate::Decider). Each
-//! design indexes, keeps and replaces content in its own way. The data that the origin lacks is no
-//! question to a design: it is told which mappings are dirty, because it gates eviction on them.
+//! design indexes, keeps and replaces content in its own way. The decider's ledger lists the data
+//! that the origin lacks. A design marks its dirty mappings beside that, because dirt gates
+//! evictions by slot. It answers [`Mapping::is_dirty`], [`Slots::dirty_in`] and
+//! [`Mapping::mark_clean`] from its own entries.
 //!
 //! A design is a [`Mapping`] with [`Slots`] that can [`Persist`]. A design that must read flash
 //! before it is sure is [`Provisional`], too. A design that remembers replaced addresses has a

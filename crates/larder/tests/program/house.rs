@@ -425,8 +425,10 @@ fn methods_of(file: &str, name: &str) -> (usize, usize) {
 /// The seam between decisions and engine does not widen.
 #[test]
 fn a_design_knows_few_methods() {
+    // The aim is 35. The aims and the reason of the distance are in docs/TESTING.md.
     const KNOWN_MAX: usize = 46;
     const REMEMBERED_MAX: usize = 5;
+    // The aim is 12.
     const WRITTEN_MAX: usize = 29;
     let parts = [
         ("design.rs", "Design"),
