@@ -9,7 +9,8 @@
 # - `wh`: `what`, `whatever`, `who`, `whoever` and `nobody`, in 1,000 words.
 # - `opens`: sentences that open with `What`, `Who`, `Where`, `Whether` or `Of`, in 100.
 # - `long`: sentences of more than 25 words, in 100.
-# - `wide`: lines beyond 100 columns. Rows of tables, links and headings may be wider.
+# - `wide`: lines beyond 100 columns. Rows of tables, headings, and a word or link that is wide by
+#   itself may be wider.
 # - `sum`: doc comments with a summary, which is their first sentence, of more than 100 characters.
 # - `texts`: lines above a file's tests whose string has such a subject: `nobody` or `whoever`
 #   anywhere, `what` and `who` where a clause begins. Assertions and experiments do not count.
@@ -95,6 +96,11 @@ function doc(mark, text) {
   }
   in_doc = mark
 }
+# Returns whether a line is one link, definition of a link or word, after the mark of a list.
+function is_one(text) {
+  sub(/^[ ]*([-*+][ ]+|[0-9]+\.[ ]+)?/, "", text)
+  return text ~ /^[^ ]*(\[[^]]*\](\([^ )]*\)|:[ ]*[^ ]+))?[^ ]*$/
+}
 function prose(text, wide) {
   if (text ~ /^[ ]*```/) { end_of_paragraph(); fenced = !fenced; return }
   if (fenced) return
@@ -102,7 +108,7 @@ function prose(text, wide) {
   is_heading = text ~ /^[ ]*#/
   if (is_row || is_heading || text ~ /^[ ]*$/ || text ~ /^[ ]*([-*+]|[0-9]+\.)[ ]/) end_of_paragraph()
   is_table = is_row || is_heading
-  if (wide > 100 && !is_table && text !~ /\]:? ?[(h]/ && text !~ /^[ ]*\[/) over[file]++
+  if (wide > 100 && !is_table && !is_one(text)) over[file]++
   paragraph = paragraph " " text
   if (is_table) end_of_paragraph()
 }

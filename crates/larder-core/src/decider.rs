@@ -210,7 +210,8 @@ impl<D: Design + ?Sized> Decider<D> {
         self.ledger.confirm(|lba| self.design.is_dirty(lba));
     }
 
-    /// Recovery: restores a slot as [`Persist::restore_slot`](crate::design::Persist::restore_slot).
+    /// Recovery: restores a slot as
+    /// [`Persist::restore_slot`](crate::design::Persist::restore_slot).
     pub fn restore_slot(&mut self, slot: SlotId, generation: u32, class: Option<StreamClass>) -> bool {
         let Decider { ledger, design, .. } = self;
         design.restore_slot(slot, generation, class, &mut |lba| _ = ledger.forget(lba))

@@ -2,9 +2,9 @@
 //!
 //! Role: the crate knows the place of each chunk ([`LbaIndex`](lba_index::LbaIndex)), the stored
 //! contents ([`FpIndex`](fp_index::FpIndex)) and the state of every slot
-//! ([`SlotTable`](slots::SlotTable)). It decides evictions and prefetches. Each [`Design`] has one file in [`designs`]. A [`Decider`]
-//! is a design with the [ledger](ledger::Ledger) of dirty data. An engine executes its decisions on devices, and a
-//! simulator counts them.
+//! ([`SlotTable`](slots::SlotTable)). It decides evictions and prefetches. Each [`Design`] has one
+//! file in [`designs`]. A [`Decider`] is a design with the [ledger](ledger::Ledger) of dirty data.
+//! An engine executes its decisions on devices, and a simulator counts them.
 //!
 //! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
 //!

@@ -125,7 +125,8 @@ impl Ending {
 
     /// Waits for the next event, or until `look` finds something, at most until `late_at`.
     ///
-    /// [`Ending::look_again`] asks for a look. Each call after the begin of the end returns the end.
+    /// [`Ending::look_again`] asks for a look. Each call after the begin of the end returns the
+    /// end.
     pub fn next_unless<T>(&self, late_at: Option<Instant>, mut look: impl FnMut() -> Option<T>) -> Waited<T> {
         let mut state = self.0.state.lock();
         loop {

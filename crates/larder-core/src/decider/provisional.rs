@@ -1,7 +1,8 @@
 //! The answers of a [`Decider`] that may need a metadata slot of the flash.
 //!
-//! Invariants: for a design without a [provisional](crate::design::Provisional) part, the decider answers as the
-//! other parts of the design do. A trimmed run is exact, so it comes before a provisional answer.
+//! Invariants: for a design without a [provisional](crate::design::Provisional) part, the decider
+//! answers as the other parts of the design do. A trimmed run is exact, so it comes before a
+//! provisional answer.
 //!
 //! It does not read the flash.
 

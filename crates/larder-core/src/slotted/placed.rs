@@ -11,9 +11,9 @@
 //! - Both know a cached address. A mapping that the design does not know is hidden, unless it is
 //!   dirty. It is forgotten when the caller asks for addresses to forget
 //!   ([`Slots::drop_clean_zeroes`]), because the caller has to log that.
-//! - An address that only the design knows is *remembered* ([`Memory::ghost`](crate::design::Memory::ghost)): it is mapped
-//!   again if its content is stored. A suspended address, before an overwrite
-//!   ([`Mapping::suspend`]), is never remembered.
+//! - An address that only the design knows is *remembered*
+//!   ([`Memory::ghost`](crate::design::Memory::ghost)): it is mapped again if its content is
+//!   stored. A suspended address, before an overwrite ([`Mapping::suspend`]), is never remembered.
 //! - A fragment is a unique content.
 //!
 //! A restart (`placed/restored.rs`) keeps the mappings, content without addresses, and the design's

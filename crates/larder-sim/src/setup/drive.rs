@@ -15,8 +15,8 @@
 //! itself a drive has none, unless the user gives it. Its flash is then the cache's, rounded up to
 //! whole rows of blocks, and the log lies on that.
 //!
-//! Drives that stand side by side have [one shape](super::with_equal_blocks), because erasures of blocks
-//! of different sizes do not compare.
+//! Drives that stand side by side have [one shape](super::with_equal_blocks), because erasures of
+//! blocks of different sizes do not compare.
 //!
 //! Invariants: `with_all` refuses a number that cannot hold, with the field and its range. Planes
 //! and pages of a block may be cut as above, given or not. Numbers that are given together hold or

@@ -1,7 +1,7 @@
 //! Sizes of the designs in WEUs.
 //!
-//! [`sizing`](crate::executor::sizing) divides the flash. A RAM budget is met with fewer mappings and
-//! fingerprints.
+//! [`sizing`](crate::executor::sizing) divides the flash. A RAM budget is met with fewer mappings
+//! and fingerprints.
 //!
 //! It does not pack WEUs.
 

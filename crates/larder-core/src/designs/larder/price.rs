@@ -1,7 +1,7 @@
 //! The prices of the cache: hits against bytes of flash, and the rent of a byte.
 //!
-//! A byte written has the price of [`PRICE`] hits. A byte that stays pays a rent: the value that the
-//! last victims took with them, for each byte that they freed.
+//! A byte written has the price of [`PRICE`] hits. A byte that stays pays a rent: the value that
+//! the last victims took with them, for each byte that they freed.
 //!
 //! Invariants: a rent is an average of victims, 0 before the first.
 //!
