@@ -6,7 +6,8 @@
 //! file in [`designs`]. A [`Decider`] is a design with the [ledger](ledger::Ledger) of dirty data.
 //! An engine executes its decisions on devices, and a simulator counts them.
 //!
-//! Invariants: no I/O, no clock, no thread, no randomness. The same calls give the same answers.
+//! Invariants: no I/O, no clock, no thread, no hidden randomness: a design that draws has a fixed
+//! sequence. The same calls give the same answers.
 //!
 //! It does not hold or move a byte of data.
 

@@ -1,7 +1,7 @@
 //! `larder-lab paper`: the papers' experiments, listed and run.
 //!
-//! Some count, by replay, and `larder_papers` knows those. Others measure the engine's caches
-//! on devices with the timing of real media; `paper/live.rs` knows these.
+//! Those that count, by replay, have their files in `larder-papers/src/`. Those that measure the
+//! engine's caches, on devices with the timing of real media, are in `larder-papers/src/live/`.
 //!
 //! Invariants: outputs and traces are checked before any replay or output.
 //!

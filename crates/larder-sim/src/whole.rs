@@ -23,10 +23,11 @@
 //! *room* while background evictions owe more flash than the cache keeps in reserve. A flush waits
 //! for the segments under way, its own, the log, and the flushes. Computing takes no time.
 //!
-//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs (`store/weus.rs`);
-//! for slots of one chunk a 64th, 2 to 256 of them (`store.rs`). [`DESTAGE_DEPTH`] writes of
-//! destaging are under way (`destage_depth`). At most [`STORES_MAX`] tasks write in the background
-//! (closed segments, `segment.rs`), and [`EVICTIONS_MAX`] make room. Beyond that no request begins,
+//! **Bounds**, as in the engine: a 32nd of the flash is kept free, 2 to 8 WEUs
+//! (`larder-engine/src/store/weus.rs`); for slots of one chunk a 64th, 2 to 256 of them
+//! (`larder-engine/src/store.rs`). [`DESTAGE_DEPTH`] writes of destaging are under way
+//! (`destage_depth`). At most [`STORES_MAX`] tasks write in the background (closed segments,
+//! `larder-engine/src/segment.rs`), and [`EVICTIONS_MAX`] make room. Beyond that no request begins,
 //! not even a read. The engine drops insertions then; here the chunk already counts as cached.
 //!
 //! **One clock.** The earlier of both devices' next events happens next, the drive's first at equal

@@ -22,9 +22,9 @@
 //! No capacity is reserved, as in Nitro section 5.4 for its modified drives with WEUs. The host's
 //! address space has the size it is made with, and the drive drops the data that does not fit
 //! beside the log. Under a cache a profile's over-provisioning is added only if the user gives it
-//! (`setup/drive.rs`). A drive with more than the log takes would drop nothing. FlashTier has the
-//! addresses of the whole disk there. The log's share is Nitro's for hybrid drives, 10%, and for
-//! SE-Merge twice that.
+//! (`larder-sim/src/setup/drive.rs`). A drive with more than the log takes would drop nothing.
+//! FlashTier has the addresses of the whole disk there. The log's share is Nitro's for hybrid
+//! drives, 10%, and for SE-Merge twice that.
 //!
 //! A host that gives out slots of such a space decides the erasures. If it writes a dropped block
 //! from its first page on, the block is taken in place; any other order goes through the log. A

@@ -14,8 +14,9 @@
 //!
 //! No capacity is reserved ("No space reservation is used for the modified SSD WEU variants"): the
 //! host has as many units as the flash, or more or less. Under a cache they are as many, unless the
-//! user gives over-provisioning (`setup/drive.rs`). Blocks that make no whole unit are left over. A
-//! unit that is written over is erased before, as there may be no other place for it.
+//! user gives over-provisioning (`larder-sim/src/setup/drive.rs`). Blocks that make no whole unit
+//! are left over. A unit that is written over is erased before, as there may be no other place for
+//! it.
 //!
 //! Erasures: of dropped units, for [`Cause::Eviction`]; of units that the host wrote over or
 //! trimmed, for [`Cause::Collection`], with no copy either.

@@ -1,6 +1,6 @@
 //! After any end of a life, `verify` finds the flash sound: over each design, in each mode.
 //!
-//! They leave the state that an opening finds to the engine's `recovery.rs`.
+//! They leave the state that an opening finds to `larder-engine/tests/engine/recovery.rs`.
 
 use crate::common::*;
 use larder_check::verify::verify;

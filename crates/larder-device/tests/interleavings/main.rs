@@ -13,8 +13,8 @@
 //! no scheduler controls the kernel's side.
 //!
 //! It does not explore how the background driver tends a ring (only a ring has that), or weak
-//! memory (see `stand_ins.rs`). It does not use the usual test harness, in which the sources would
-//! bring their own unit tests.
+//! memory (see `larder-engine/tests/interleavings/stand_ins.rs`). It does not use the usual test
+//! harness, in which the sources would bring their own unit tests.
 
 // The sources are used in part, and their documentation is checked in their own crate.
 #![allow(dead_code, unused_imports, missing_docs, ambiguous_glob_reexports, unfulfilled_lint_expectations)]

@@ -5,7 +5,7 @@
 //! unless it is a trim. Blocks of content are aligned to their size. A fingerprint has the same
 //! bytes everywhere, in each pass.
 //!
-//! It does not know the content of the device's blocks; `blocks.rs` does.
+//! It leaves the content of the device's blocks to `larder-papers/src/blocks.rs`.
 
 use crate::{
     args::BenchTrace,

@@ -3,7 +3,7 @@
 //! Only a row with a simulated drive has them. Operations by their cause are objects of their own.
 //! In a CSV file each cause is a column, as `ssd_programs_by_cause.collection`.
 //!
-//! It leaves the computation to `measure.rs` and `ssd/counts.rs`.
+//! It leaves the computation to `measure.rs` and `larder-ssd/src/counts.rs`.
 
 use serde_json::{Map, Value, json};
 

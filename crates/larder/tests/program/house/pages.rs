@@ -3,7 +3,7 @@
 //!
 //! It reads Markdown line by line. It does not check that a page explains a name rightly.
 
-use super::{ARROWS, files, root, short};
+use super::{ARROWS, files, root, rust_files, short};
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -36,7 +36,14 @@ fn design_pages() -> Vec<String> {
 
 /// Returns the pages that name files and functions.
 fn naming_pages() -> Vec<String> {
-    let fixed = ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/GLOSSARY.md"];
+    let fixed = [
+        "ARCHITECTURE.md",
+        "CONTRIBUTING.md",
+        "docs/GLOSSARY.md",
+        "docs/LAB.md",
+        "docs/OPERATING.md",
+        "docs/TESTING.md",
+    ];
     fixed.map(str::to_owned).into_iter().chain(design_pages()).collect()
 }
 
@@ -148,6 +155,30 @@ fn each_file_and_function_that_a_page_names_is_there() {
         }
     }
     assert!(missing.is_empty(), "names without a file or function: {missing:#?}");
+    assert!(looked > 350, "names: {looked}");
+}
+
+/// A file of the same crate has its inner path alone; one of another crate has the crate, too.
+#[test]
+fn each_source_that_a_head_names_is_there() {
+    let tree = Tree::read();
+    let (mut missing, mut looked) = (BTreeSet::new(), 0);
+    for (path, text) in rust_files() {
+        let path = short(&path);
+        let own = path.split_inclusive('/').take(if path.starts_with("crates/") { 2 } else { 1 }).collect::<String>();
+        let head = text.lines().filter(|line| line.starts_with("//!"));
+        let marked = head.flat_map(|line| line.split('`').skip(1).step_by(2));
+        for name in marked.filter(|name| name.ends_with(".rs") && tree.knows(name).is_some()) {
+            looked += 1;
+            let inner = format!("/{name}");
+            let has_crate = name.starts_with("larder") || name.starts_with("fuzz/");
+            let is_it = |of: &String| *of == *name || of.ends_with(&inner) && (has_crate || of.starts_with(&own));
+            if !tree.paths.iter().any(is_it) {
+                missing.insert(format!("{path}: {name}"));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "heads name files that are not there: {missing:#?}");
     assert!(looked > 120, "names: {looked}");
 }
 
