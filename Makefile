@@ -2,7 +2,7 @@
 # The build needs none of them: `cargo build --release` alone makes the `larder` binary.
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test check stages fmt prose clippy fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
+.PHONY: help build demo test check stages fmt prose clippy doc fuzz fuzz-long deny crash crash-siblings lost-ends power paused breakages new-design reproduction soak soak-agree tsan bench packages
 
 # Seeds of the long simulation; for a night: `make soak SEEDS=2000000`.
 SEEDS ?= 20000
@@ -46,9 +46,9 @@ packages: ## Install the client programs that the tests and the demo use (Debian
 test: packages ## Run all tests, with real clients and file systems where this machine allows them
 	cargo test --workspace --no-fail-fast
 
-STAGES := fmt prose clippy test fuzz deny
+STAGES := fmt prose clippy doc test fuzz deny
 
-check: $(STAGES) ## The whole check: format, prose, lints, tests, short fuzz, licences
+check: $(STAGES) ## The whole check: format, prose, lints, documentation, tests, short fuzz, licences
 
 stages: # The names of the stages of `make check`, in their order, for CI.
 	@echo $(STAGES)
@@ -62,6 +62,9 @@ fmt: ## Is the code formatted?
 clippy: ## Lints, warnings denied; the fuzz targets, too, which are a workspace of their own
 	cargo clippy --workspace --all-targets --locked -- -D warnings
 	cargo clippy --manifest-path fuzz/Cargo.toml --locked -- -D warnings
+
+doc: ## The documentation of all items, private ones, too; warnings denied, so that each link leads somewhere
+	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items --locked
 
 # The fuzz targets (see fuzz/) from fixed seeds: any toolchain, no corpus. With --workspace, as
 # `make test` has it: Cargo unites the features of the crates that a command names. So -p would

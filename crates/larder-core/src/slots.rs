@@ -320,8 +320,8 @@ impl SlotTable {
         slot.back = Vec::new();
     }
 
-    /// Counts a new mapping to `slot`. [`Slots::remember`] keeps its address, for records stored
-    /// there and for dirty mappings.
+    /// Counts a new mapping to `slot`. [`SlotTable::remember`] keeps its address, for records
+    /// stored there and for dirty mappings.
     pub fn add_ref(&mut self, slot: SlotId, dirty: bool) {
         let slot = &mut self.slots[slot.0 as usize];
         slot.refs += 1;
@@ -344,7 +344,7 @@ impl SlotTable {
     }
 
     /// Remembers that `lba` points into `slot`. Returns true if most pointers must be outdated:
-    /// [`Slots::compact_back`] is then due.
+    /// [`SlotTable::compact_back`] is then due.
     pub fn remember(&mut self, slot: SlotId, lba: Lba, fp: Option<FpHandle>) -> bool {
         let slot = &mut self.slots[slot.0 as usize];
         let pointer = BackPointer {

@@ -8,8 +8,8 @@
 //! An opening looks at the likely last writes alone ([`Look::Likely`]). It reads to their end the
 //! WEUs that were open at the checkpoint or that the end of the log names. It also reads the places
 //! where the next WEUs would begin. It reads pieces from all over a metadata region, because hashes
-//! choose the buckets. It reads at most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and
-//! [`LAST_USED_MAX`] WEUs. A check reads all.
+//! choose the buckets. It reads at most [`HEADS_MAX`] pieces of [`PIECE_BYTES`] and `LAST_USED_MAX`
+//! (`look.rs`) WEUs. A check reads all.
 //!
 //! Invariants: it does not write. An unreadable place names no frame.
 //!

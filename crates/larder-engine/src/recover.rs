@@ -86,7 +86,7 @@ pub fn geometry(
 
 /// Returns the padding of log and segments from now on.
 ///
-/// It is the sector that [`create`](crate::create) would take on this device, and at least the
+/// It is the sector that [`create`](mod@crate::create) would take on this device, and at least the
 /// superblock's. If it is larger than before, the log continues at the next such boundary. A
 /// checkpoint that starts there then precedes all other writes.
 ///

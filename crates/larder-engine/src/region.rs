@@ -21,7 +21,7 @@
 //! on without the lock to `mapping`. Other files of the engine ask a design through the methods
 //! here, on `State` and `Shared`.
 //!
-//! [`Provisional::unread`]: larder_core::Provisional::unread
+//! [`Provisional::unread`]: larder_core::design::Provisional::unread
 
 pub(crate) mod entry;
 pub(crate) mod freeing;
@@ -84,13 +84,13 @@ impl Shared {
         }
     }
 
-    /// Reads what an answer lacks, and no more.
+    /// Reads the metadata slot that one answer lacks.
     pub(crate) async fn confirm_one(self: &Arc<Self>, answer: Unconfirmed) {
         self.tell_block(&[answer.0]).await;
     }
 
-    /// Reads the slots of the first of several contents side by side, as [`Shared::confirm`]. The
-    /// caller keeps the result until they are used.
+    /// Reads the metadata slots that the first of `contents` need, side by side. The caller keeps
+    /// the result until it has used the answers.
     pub(crate) async fn confirm_contents(self: &Arc<Self>, contents: &[Fingerprint]) -> Option<Ahead> {
         let answers: Vec<Unconfirmed> = {
             let state = self.state.lock();
@@ -101,7 +101,8 @@ impl Shared {
 
     /// Reads the metadata slots of the first of these answers, at least one, and tells the design.
     ///
-    /// It reads as many as may be read ahead. The caller keeps the result until they are used.
+    /// It reads as many as may be read ahead. The caller keeps the result until it has used the
+    /// answers.
     pub(crate) async fn confirm_some(self: &Arc<Self>, answers: &[Unconfirmed]) -> Option<Ahead> {
         if answers.is_empty() {
             return None;

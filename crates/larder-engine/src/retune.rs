@@ -1,7 +1,8 @@
-//! Options that may change while a cache is open: [`Pace`], a part of its [`Tuning`].
+//! Options that may change while a cache is open: [`Pace`], a part of its
+//! [`Tuning`](crate::Tuning).
 //!
-//! Invariants: the engine reads these options from [`Live`], never from the [`Tuning`] of its
-//! opening. A change wakes each waiter whose wait it may end.
+//! Invariants: the engine reads these options from [`Live`](live::Live), never from the
+//! [`Tuning`](crate::Tuning) of its opening. A change wakes each waiter whose wait it may end.
 //!
 //! It does not check that watermarks ascend; the reader of the options does.
 

@@ -1,8 +1,8 @@
 //! Tells a listener of each condition when it is raised and when it is over.
 //!
 //! A *look* compares the present conditions with the reported ones. A look comes within
-//! [`LOOK_EVERY`], and at once after a change. A condition that was raised and over between two
-//! looks is kept for the next one.
+//! [`LOOK_EVERY`](telling::LOOK_EVERY), and at once after a change. A condition that was raised and
+//! over between two looks is kept for the next one.
 //!
 //! Invariants: the listener hears of a condition at once when it is raised, and once when it is
 //! over. A condition is over when it stayed absent for a while, and that while doubles each time

@@ -1,7 +1,7 @@
 //! The experiments on time: the engine's own caches under load, on devices with real media's
 //! timing.
 //!
-//! Role: [`LIVE`] is their list; experiments that only count are in the rest of this crate. An
+//! Role: [`all`] returns them; experiments that only count are in the rest of this crate. An
 //! experiment makes cases, [`Means::cases`] runs them, and its report has the same parts as one by
 //! replay.
 //!

@@ -133,6 +133,7 @@ pub struct CreateArgs {
     #[arg(long, value_name = "PATH")]
     pub flash: PathBuf,
     /// The slow device: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the help text has the brackets of an address")]
     #[arg(long, value_name = "URI")]
     pub origin: String,
     /// Size of a new flash file; an existing one may grow to it

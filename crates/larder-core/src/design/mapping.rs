@@ -28,7 +28,7 @@ pub trait Mapping {
     }
 
     /// Applies postponed uses, in their order and as a batch. They come from [`Mapping::hit`] and
-    /// [`Provisional::hit_with`].
+    /// [`Provisional::hit_with`](super::Provisional::hit_with).
     ///
     /// The batch follows BP-Wrapper (Ding, Jiang and Zhang, ICDE 2009, section III), which
     /// prefetches the memory of the batch (section III.B).
@@ -68,8 +68,8 @@ pub trait Mapping {
         self.unmap_each(first, count, &|_| true);
     }
 
-    /// [Unmaps](Mapping::unmap) each leaving address of a run, at the cost of its mapped chunks.
-    /// Returns whether any of them is logged; for a long run, it may say so without need.
+    /// Unmaps each leaving address of a run, at the cost of its mapped chunks. Returns whether the
+    /// log names one of them; for a long run, it may return true without need.
     fn unmap_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let mapped = self.mapped_in(first, count);
         unmap_some(self, mapped, is_leaving)

@@ -18,7 +18,7 @@ pub trait Provisional {
     /// slot.
     fn slot_of(&self, lba: Lba) -> Option<SlotId>;
 
-    /// Returns as [`Mapping::hit`], for a caller that has read the metadata slot of `lba`.
+    /// Returns as `Mapping::hit`, for a caller that has read the metadata slot of `lba`.
     ///
     /// [`Provisional::unread`] named the slot, and the caller has not [told](Provisional::tell) it.
     /// Newer knowledge of the design decides. After `None` the caller tells the slot.
@@ -26,7 +26,7 @@ pub trait Provisional {
 
     /// Applies the lookup of a new hit at once, beside other threads that find and apply hits.
     /// Returns false and changes nothing if that is impossible. The use then goes to the next
-    /// [`Mapping::used`], with all later ones before that call.
+    /// `Mapping::used`, with all later ones before that call.
     fn use_now(&self, hit: &Use) -> bool;
 
     /// Returns whether `lba` maps to this content at `place`, as far as known without a metadata
@@ -36,7 +36,7 @@ pub trait Provisional {
     /// Returns whether the design maps dirty zeroes. Else they are a trimmed run.
     fn keeps_zeroes(&self) -> bool;
 
-    /// Maps as [`Mapping::map`], and returns the part of it that may run beside later decisions.
+    /// Maps as `Mapping::map`, and returns the part of it that may run beside later decisions.
     ///
     /// The log has a dirty mapping under its sequence number. Until that part is done, the caller
     /// on this thread asks the design only for room and changed metadata slots.
@@ -84,7 +84,7 @@ pub trait Provisional {
     /// Reports that the log durably has every write with a number below `upto`.
     fn committed(&mut self, upto: u64);
 
-    /// Opens a free slot for a record, as [`Slots::open_slot`] if any slot will do.
+    /// Opens a free slot for a record, as `Slots::open_slot` if any slot will do.
     ///
     /// A design that allows only certain slots remembers an unplaced record and makes room for it
     /// by evictions.
@@ -104,7 +104,7 @@ pub trait Provisional {
     ///
     /// All of the slot is on flash. Its mappings stay and hit until the slot is
     /// [reused](Provisional::reuse) or [kept](Provisional::keep). A mapping of a new chunk into it
-    /// keeps it, as does [`Slots::choose_victim`]. Returns the generation for that entry. Returns
+    /// keeps it, as does `Slots::choose_victim`. Returns the generation for that entry. Returns
     /// `None`, for no entry, if the slot is dirty, is going in any case, or is logged as free
     /// already.
     fn free_ahead(&mut self, slot: SlotId, seq: u64) -> Option<u32>;
@@ -120,7 +120,7 @@ pub trait Provisional {
     /// eviction of it is under way.
     fn is_freed(&mut self, slot: SlotId, durable_below: u64) -> bool;
 
-    /// Frees the slots [in the way](Provisional::in_the_way) at once, as [`Slots::release_slot`]
+    /// Frees the slots [in the way](Provisional::in_the_way) at once, as `Slots::release_slot`
     /// does. All of them [are freed](Provisional::is_freed), with no reader and no write under way.
     fn reuse(&mut self, slots: &[SlotId]);
 

@@ -1,4 +1,5 @@
-//! A design with equal slots as a [`Design`]: each write of a data slot takes another flash slot.
+//! A design with equal slots as a [`Design`](crate::Design). Each write of a data slot takes
+//! another flash slot.
 //!
 //! A paper's slot is written in place. On a device, a power loss could then take a durable chunk
 //! and leave half of its replacement. So there are a few more flash slots than the design has, and
@@ -10,18 +11,19 @@
 //! chunk. This file connects the two:
 //! - Both know a cached address. A mapping that the design does not know is hidden, unless it is
 //!   dirty. It is forgotten when the caller asks for addresses to forget
-//!   ([`Slots::drop_clean_zeroes`]), because the caller has to log that.
+//!   ([`Slots::drop_clean_zeroes`](crate::design::Slots::drop_clean_zeroes)), because the caller
+//!   has to log that.
 //! - An address that only the design knows is *remembered*
 //!   ([`Memory::ghost`](crate::design::Memory::ghost)): it is mapped again if its content is
 //!   stored. A suspended address, before an overwrite ([`Mapping::suspend`]), is never remembered.
 //! - A fragment is a unique content.
 //!
 //! A restart (`placed/restored.rs`) keeps the mappings, content without addresses, and the design's
-//! history ([`history`](super::history)), which has the rest. After an orderly end the design
+//! history ([`history`](crate::history)), which has the rest. After an orderly end the design
 //! continues as without one. After a crash it has the order and the ghosts of the last checkpoint,
 //! each with its content, unless the log differs. An overwrite of a ghost with a content is logged
-//! as of a mapped address (`placed/outliving.rs`). Released content may be back, too, if its slot
-//! had not been freed yet.
+//! as an overwrite of a mapped address is (`placed/outliving.rs`). Released content may be back,
+//! too, if its slot had not been freed yet.
 //!
 //! Departures from the papers, beside those in the designs' own files:
 //! - *A dirty write is durable with a flush.* CacheDedup's cache "synchronously commits both the
@@ -32,10 +34,10 @@
 //!   case, and without flushes it need not pay a frame of the log for each chunk. The papers'
 //!   accounting of `larder-sim` charges the paper's rule.
 //!
-//! Invariants: those of [`Design`]. A data slot of the design has at most one flash slot, and that
-//! has at most one owner. There are more mappings than addresses with data in the design
-//! ([`mapped_max`]). If no mapping has room, some are hidden or stale, and forgetting or destaging
-//! those makes room. No data of the design goes for that.
+//! Invariants: those of [`Design`](crate::Design). A data slot of the design has at most one flash
+//! slot, and that has at most one owner. There are more mappings than addresses with data in the
+//! design ([`mapped_max`]). If no mapping has room, some are hidden or stale, and forgetting or
+//! destaging those makes room. No data of the design goes for that.
 //!
 //! It leaves preferences to the design, and destages of released data to the mappings, which know
 //! its dirty addresses.

@@ -21,7 +21,8 @@ pub struct SimOptions {
     pub schedule: Schedule,
     /// The steps after which a run panics for lack of progress.
     pub steps_max: u64,
-    /// Longest time that an operation of a [`SimDevice`] takes; each takes a random part of it.
+    /// Longest time that an operation of a [`SimDevice`](super::SimDevice) takes. Each takes a
+    /// random part of it.
     pub op_latency_max: Duration,
 }
 

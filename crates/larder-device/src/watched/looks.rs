@@ -23,8 +23,7 @@ use std::{
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Watch {
-    /// Returns the last look's [standing](crate::BlockDevice::standing); sound before the first
-    /// look.
+    /// Returns the last look's [standing](Standing); sound before the first look.
     pub fn standing(&self) -> Standing {
         self.looks.lock().last
     }
@@ -32,7 +31,7 @@ impl Watch {
     /// Looks at the device's standing. The look goes on if its future is dropped.
     ///
     /// # Errors
-    /// Those of the device; [`IoErrorKind::Cancelled`](crate::IoErrorKind::Cancelled) when the
+    /// Errors of the device; [`IoErrorKind::Cancelled`](crate::IoErrorKind::Cancelled) when the
     /// runtime ends.
     pub fn look(self: &Arc<Self>) -> IoFuture<Standing> {
         let (to, future) = IoFuture::pending();

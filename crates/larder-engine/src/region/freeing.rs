@@ -3,8 +3,8 @@
 //! A chunk that fits in a few slots only, as in buckets, needs room before it comes. The evictor
 //! cleans slots that will likely have to go, and logs that they are free. Their mappings stay and
 //! hit until the slot is needed
-//! ([`Provisional::free_ahead`](larder_core::Provisional::free_ahead)). The numbers are the steps
-//! of [`evict`](crate::evict).
+//! ([`Provisional::free_ahead`](larder_core::design::Provisional::free_ahead)). The numbers are the
+//! steps of [`evict`](crate::evict).
 //!
 //! Invariants: a slot is reused only when its entry is durable and the slot is not in use. No later
 //! entry of the log names a freed slot: a mapping there keeps it.

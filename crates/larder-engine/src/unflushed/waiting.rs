@@ -98,7 +98,7 @@ pub enum Audience {
 }
 
 /// A requester, until its answer. A failure counts as told only with that answer
-/// ([`Shared::answer`]).
+/// ([`Shared::answer`](crate::shared::Shared::answer)).
 ///
 /// Other requesters are told as well meanwhile. If this one gives up, the next one is told.
 #[derive(Clone)]

@@ -71,6 +71,7 @@ pub struct BenchPrepareArgs {
     #[allow(missing_docs)]
     pub input: BenchTrace,
     /// The disk: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the help text has the brackets of an address")]
     #[arg(long, value_name = "URI")]
     pub origin: String,
     /// Overwrite other data on the disk
@@ -98,6 +99,7 @@ pub struct BenchReplayArgs {
     #[arg(long, value_name = "PATH", conflicts_with = "nbd")]
     pub flash: Option<PathBuf>,
     /// A served export: nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the help text has the brackets of an address")]
     #[arg(long, value_name = "URI")]
     pub nbd: Option<String>,
     /// With --nbd: the flash of the Larder that serves it; its server tells the counts

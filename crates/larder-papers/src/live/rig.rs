@@ -1,10 +1,10 @@
 //! A rig: an origin, a flash and the cache between them, with the timing of real media, on a clock.
 //!
 //! Role: experiments name a design and two media. Here they become the engine's own cache over
-//! [`Throttled`](larder_device::throttled::Throttled) memory. On [`Time::Virtual`] everything runs
-//! on a [`SimRuntime`], whose clock moves only with the media: a disk's second costs nothing, and
-//! neither does computing. On [`Time::Real`] it runs on threads, and both count. The disks' own
-//! write caches are off ([`Durable`]).
+//! [`Throttled`] memory. On [`Time::Virtual`] everything runs on a [`SimRuntime`], whose clock
+//! moves only with the media: a disk's second costs nothing, and neither does computing. On
+//! [`Time::Real`] it runs on threads, and both count. The disks' own write caches are off
+//! ([`Durable`]).
 //!
 //! Invariants: a rig is the whole world of its experiment: nothing outlives [`Rig::end`]. On the
 //! virtual clock a rig and a load give the same figures each time.

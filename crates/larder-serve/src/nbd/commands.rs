@@ -6,8 +6,8 @@
 //! write piece by piece, each piece as durably as the whole must be. A client that leaves in the
 //! middle has written a part of it.
 //!
-//! Invariants: each call of [`start`] or [`write`] leads to exactly one reply, unless the client is
-//! gone.
+//! Invariants: each call of [`start`] or [`write()`] leads to exactly one reply, unless the client
+//! is gone.
 //!
 //! It does not check requests or send replies: checked requests come in, queued replies go out.
 

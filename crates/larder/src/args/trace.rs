@@ -57,6 +57,7 @@ pub struct OutputArgs {
 #[command(after_help = RECORD_EXAMPLES)]
 pub struct RecordArgs {
     /// The device to serve: a path, nbd://HOST[:PORT]/EXPORT or nbd+unix:///EXPORT?socket=PATH
+    #[allow(rustdoc::broken_intra_doc_links, reason = "the help text has the brackets of an address")]
     #[arg(long, value_name = "URI")]
     pub origin: String,
     /// The address to serve: unix:PATH or tcp:HOST:PORT; may be given several times

@@ -1,22 +1,23 @@
 //! AustereCache as a [`Design`](crate::Design) over a real flash, with exact dirty data.
 //!
 //! A clean mapping is in the paper's indices alone, so its answer is provisional. The caller asks
-//! for the metadata slot to read ([`Provisional::unread`](crate::Provisional::unread)), reads it,
-//! comes back with it ([`Provisional::tell`](crate::Provisional::tell)), and asks again. Dirty
-//! chunks, fragments and trimmed runs are [`exact`]: a hash that two addresses or two contents
-//! share never decides about data that the origin lacks. The indices have dirty chunks, too, as in
-//! the paper. An address that they lose stays readable until its destage.
+//! for the metadata slot to read ([`Provisional::unread`](crate::design::Provisional::unread)),
+//! reads it, comes back with it ([`Provisional::tell`](crate::design::Provisional::tell)), and asks
+//! again. Dirty chunks, fragments and trimmed runs are [`exact`]: a hash that two addresses or two
+//! contents share never decides about data that the origin lacks. The indices have dirty chunks,
+//! too, as in the paper. An address that they lose stays readable until its destage.
 //!
 //! Concurrent reads need not tell the design of a clean hit. The caller asks with the entry in hand
-//! ([`Provisional::hit_with`](crate::Provisional::hit_with)), and applies its recency later, as for
-//! a dirty hit. The entry of such a hit is not remembered for a duplicate, whose search reads
-//! again.
+//! ([`Provisional::hit_with`](crate::design::Provisional::hit_with)), and applies its recency
+//! later, as for a dirty hit. The entry of such a hit is not remembered for a duplicate, whose
+//! search reads again.
 //!
 //! A chunk's content determines its bucket, so the design makes room for one content at a time.
-//! [`Provisional::open_slot_for`](crate::Provisional::open_slot_for) receives the content, and
-//! remembers it if there is no room. [`Slots::choose_victim`](crate::Slots::choose_victim) then
-//! names the runs that the paper would evict, and the caller comes back when they are free. The
-//! slots of an evicted run are unusable until its end is durable.
+//! [`Provisional::open_slot_for`](crate::design::Provisional::open_slot_for) receives the content,
+//! and remembers it if there is no room.
+//! [`Slots::choose_victim`](crate::design::Slots::choose_victim) then names the runs that the paper
+//! would evict, and the caller comes back when they are free. The slots of an evicted run are
+//! unusable until its end is durable.
 //!
 //! Departures from the paper, beside those of [`austere`](super):
 //! - *Dirty chunks are exact*, so a read of one needs no metadata slot, and the indices need no
@@ -30,8 +31,8 @@
 //! evicted.
 //!
 //! It leaves reads and writes of metadata slots, and their timing, to the engine. It does not have
-//! the losses of the indices logged; therefore [`Mapping::unmap`](crate::Mapping::unmap) reports a
-//! lost address, too, as possibly mapped.
+//! the losses of the indices logged; therefore [`Mapping::unmap`](crate::design::Mapping::unmap)
+//! reports a lost address, too, as possibly mapped.
 
 mod ahead;
 pub(super) mod census;
@@ -353,7 +354,7 @@ impl Bucketed {
         self.map_in_core(lba, fingerprint)
     }
 
-    /// Recovery: the content at `place` is known, and `lba` may have it.
+    /// Recovery: takes up the content at `place`, which `lba` may have.
     fn restore(&mut self, lba: Option<Lba>, fingerprint: &Fingerprint, place: &Place) {
         let slots = self.indices.core.slots_for(place.stored_len);
         self.count();

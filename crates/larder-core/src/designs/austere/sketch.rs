@@ -3,8 +3,8 @@
 //!
 //! Four rows have as many counters as the LBA index has slots. The paper does not give the width of
 //! a counter. Ours have 4 bits, and a table by the counter's number has the part above 15
-//! ([`overflow`](super::overflow)). The table holds few, because all counters of a row sum up to
-//! one and a half times the slots of the LBA index.
+//! ([`overflow`]). The table holds few, because all counters of a row sum up to one and a half
+//! times the slots of the LBA index.
 //!
 //! That table may have a maximum, and loses counts beyond it. A counter with a loss stays at 15
 //! even if references are taken, because its value is unknown, until all is counted anew.

@@ -26,7 +26,7 @@ impl Bucketed {
         self.forget_in_core(lba);
     }
 
-    /// Forgets an address. Returns as [`Mapping::unmap`](crate::Mapping::unmap).
+    /// Forgets an address. Returns as [`Mapping::unmap`](crate::design::Mapping::unmap).
     pub(super) fn forget_one(&mut self, lba: Lba) -> bool {
         self.count();
         let was_exact = self.exact.remove(lba);
@@ -61,8 +61,8 @@ impl Bucketed {
         self.entries.drop_held_run(first, Lba(first.0.saturating_add(count)));
     }
 
-    /// Forgets as [`Mapping::unmap_each`](crate::Mapping::unmap_each) does. Looks up each address,
-    /// unless the indices are empty.
+    /// Forgets as [`Mapping::unmap_each`](crate::design::Mapping::unmap_each) does. Looks up each
+    /// address, unless the indices are empty.
     pub(super) fn forget_each(&mut self, first: Lba, count: u64, is_leaving: &dyn Fn(Lba) -> bool) -> bool {
         let end = first.0.saturating_add(count);
         self.count();
