@@ -117,8 +117,8 @@ impl<D: Design + ?Sized> Decider<D> {
         self.ledger.forget_run(first, count);
     }
 
-    /// [Unmaps](Decider::unmap) each address of a run of any length, at the cost of its mapped
-    /// chunks. Returns whether any of them is logged; for a long run, it may say so without need.
+    /// Unmaps each address of a run of any length, at the cost of its mapped chunks. Returns
+    /// whether the log names one of them; for a long run, it may return true without need.
     pub fn unmap_each(&mut self, first: Lba, count: u64, leaving: Leaving) -> bool {
         let Decider { ledger, design, .. } = self;
         match leaving {

@@ -86,7 +86,7 @@ impl ThreadRuntime {
         Self::try_new(options).expect("the system starts the runtime's threads")
     }
 
-    /// As [`ThreadRuntime::new`], with the system's refusal as an error.
+    /// Makes a runtime, as [`ThreadRuntime::new`], with the system's refusal as an error.
     pub fn try_new(options: ThreadRuntimeOptions) -> io::Result<Arc<ThreadRuntime>> {
         let (stop, stopped) = IoFuture::pending();
         let workers = options.workers.min(WORKERS_MAX);

@@ -118,44 +118,44 @@ impl Cache {
         &self.shared
     }
 
-    /// Blocking [`Cache::read`] into a slice.
+    /// Reads into a slice, as [`Cache::read`], and blocks the thread.
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn read_at(&self, offset: u64, out: &mut [u8]) -> Result<(), IoError> {
         let buf = block_on(self.read(offset, IoBuf::new(out.len())))?;
         out.copy_from_slice(&buf);
         Ok(())
     }
 
-    /// Blocking [`Cache::write`] of a slice.
+    /// Writes a slice, as [`Cache::write`], and blocks the thread.
     ///
     /// # Errors
-    /// Those of the write.
+    /// Errors of the write.
     pub fn write_at(&self, offset: u64, data: &[u8]) -> Result<(), IoError> {
         block_on(self.write(offset, IoBuf::copy_of(data).freeze(), WriteFlags::default()))
     }
 
-    /// Blocking [`Cache::flush`].
+    /// Makes writes durable, as [`Cache::flush`], and blocks the thread.
     ///
     /// # Errors
-    /// Those of the flush.
+    /// Errors of the flush.
     pub fn flush_blocking(&self) -> Result<(), EngineError> {
         block_on(self.flush())
     }
 
-    /// Blocking TRIM.
+    /// Carries out a TRIM, and blocks the thread.
     ///
     /// # Errors
-    /// Those of the trim.
+    /// Errors of the trim.
     pub fn trim(&self, offset: u64, len: u64) -> Result<(), EngineError> {
         block_on(self.shared.trim(offset, len))
     }
 
-    /// Blocking [`Cache::close`].
+    /// Ends the cache in order, as [`Cache::close`], and blocks the thread.
     ///
     /// # Errors
-    /// Those of the close.
+    /// Errors of the close.
     pub fn close_blocking(&self) -> Result<(), EngineError> {
         block_on(self.close())
     }

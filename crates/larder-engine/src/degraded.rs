@@ -156,12 +156,12 @@ impl Shared {
         Ok(())
     }
 
-    /// FLUSH without the flash. Data that was not durable there goes to the origin, and the origin
-    /// is flushed.
+    /// Carries out a FLUSH without the flash. Data that was not durable there goes to the origin,
+    /// and the origin is flushed.
     ///
     /// # Errors
     /// [`EngineError::NoFence`]; [`EngineError::FlashFailed`] if some of it cannot be read or
-    /// written; those of the origin.
+    /// written; errors of the origin.
     pub async fn flush_past_flash(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         if self.fence_undurable().await? {
             self.destage_all(Reach::All).await;

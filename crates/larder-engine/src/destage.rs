@@ -200,7 +200,7 @@ impl Shared {
         self.destage_or_tell(reach).await.unwrap_or(false)
     }
 
-    /// As [`Shared::destage_all`], for a requester that is told why data needs a fence.
+    /// Destages all, as [`Shared::destage_all`], for a requester that gets the reason of a fence.
     ///
     /// # Errors
     /// [`EngineError::NoFence`] if a part failed and the fence was refused.

@@ -50,13 +50,13 @@ impl State {
 }
 
 impl Shared {
-    /// FLUSH: makes every write durable that completed before this call.
+    /// Carries out a FLUSH: makes every write durable that completed before this call.
     ///
     /// In write-back the flash holds it; in the other modes the origin does. `asker` gets the
     /// failures that no client has seen.
     ///
     /// # Errors
-    /// Those of the devices: then no write is promised.
+    /// Errors of the devices: then no write is promised.
     pub async fn flush(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         self.counters.flushes.fetch_add(1, Relaxed);
         let (mode, upto) = {
@@ -69,7 +69,7 @@ impl Shared {
         self.flush_below(upto, asker).await
     }
 
-    /// FLUSH in write-back, of the entries below `upto` and all writes past the flash.
+    /// Makes durable the entries below `upto`, and all writes past the flash, in write-back.
     ///
     /// # Errors
     /// As [`Shared::flush`].
@@ -258,7 +258,7 @@ impl Shared {
     /// Writes the next frame, with at most `count` entries. Returns their number.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     async fn put_frame(&self, first_entry_seq: u64, count: usize) -> Result<usize, IoError> {
         let (offset, buf, entries) = self.build_frame(first_entry_seq, count)?;
         let (bytes, crc) = (buf.len() as u64, frame_crc(&buf));
@@ -277,7 +277,7 @@ impl Shared {
     /// second one beside it might succeed for those writes, and be believed.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub(crate) async fn flush_flash(&self) -> Result<(), IoError> {
         let _turn = self.orders.flush_flash().granted().await;
         self.state.lock().flash.check_device()?;
@@ -290,7 +290,7 @@ impl Shared {
     /// entry count.
     ///
     /// # Errors
-    /// That of a failed flash; [`IoErrorKind::NoSpace`] if the log is full.
+    /// The error of a failed flash; [`IoErrorKind::NoSpace`] if the log is full.
     fn build_frame(&self, first_entry_seq: u64, count: usize) -> Result<(u64, IoBuf, usize), IoError> {
         let layout = &self.geometry.layout;
         let state = self.state.lock();

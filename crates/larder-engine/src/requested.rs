@@ -92,7 +92,7 @@ impl EngineDesign {
 mod tests {
     use super::*;
 
-    /// All askable options, in all combinations.
+    /// Returns all askable options, in all combinations.
     fn all() -> impl Iterator<Item = RequestedOptions> {
         let chunks = [4 << 10, 8 << 10, 32 << 10];
         let weus = [None, Some(8 << 10), Some(1 << 20)];

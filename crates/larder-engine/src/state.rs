@@ -236,7 +236,7 @@ impl State {
         self.lost.remove(lba);
     }
 
-    /// As [`State::outdate`], for a run.
+    /// Outdates a run, as [`State::outdate`].
     pub fn outdate_range(&mut self, first: Lba, count: u64) {
         self.versions.bump_range(first, count);
         self.prefetch.remove_range(first, count);

@@ -92,29 +92,29 @@ const _: () = assert!(size_of::<CacheRequest>() == 32, "batches of requests stay
 
 /// A cache.
 pub trait ReplayCache: Send {
-    /// A client reads `lba`. Returns true for a hit.
+    /// Reads `lba` for a client. Returns true for a hit.
     ///
-    /// `content` is the volume's content there: the cache inserts it after a miss.
+    /// `content` is the volume's content at `lba`: the cache inserts it after a miss.
     fn read(&mut self, lba: Lba, content: &Content) -> bool;
 
-    /// A client writes `content` to `lba`. Returns true if the address was cached.
+    /// Writes `content` to `lba` for a client. Returns true if the address was cached.
     fn write(&mut self, lba: Lba, content: &Content) -> bool;
 
-    /// A client trims all of `lba`: it reads as zeroes, and the cache may remember that.
+    /// Trims all of `lba` for a client: it reads as zeroes, and the cache may remember that.
     fn trim(&mut self, lba: Lba);
 
-    /// A client trims all of `count` chunks from `first` on, in one request.
+    /// Trims all of `count` chunks from `first` on for a client, in one request.
     fn trim_run(&mut self, first: Lba, count: u64) {
         (first.0..first.0 + count).for_each(|lba| self.trim(Lba(lba)));
     }
 
-    /// A client trims a part of `lba`, or the trace does not tell its content after the trim.
+    /// Trims a part of `lba`, or a chunk whose content after the trim is not in the trace.
     ///
     /// The cache destages a dirty chunk first, since a part of it stays. Then it forgets the chunk,
     /// since its content has changed.
     fn trim_part(&mut self, lba: Lba);
 
-    /// A client asks that all completed writes be durable.
+    /// Makes all completed writes durable for a client.
     fn flush(&mut self);
 
     /// Makes all `requests`, in order, and counts them.
@@ -186,7 +186,7 @@ pub trait ReplayCache: Send {
         false
     }
 
-    /// The drive beneath drops these bytes of the flash.
+    /// Gives up these bytes of the flash, because the drive beneath drops them.
     ///
     /// The cache destages the dirty ones, and forgets all mappings into them. Chunks that are being
     /// filled and are not on flash yet stay. Dropped data is written again in the order in which it

@@ -228,7 +228,7 @@ mod tests {
         assert!(notes.0.iter().filter_map(|note| note.2).all(|content| content.stored_bytes == 4096));
     }
 
-    /// A record with content.
+    /// Gives a record content.
     fn with_content(record: Record) -> Record {
         let fingerprint = larder_trace::ContentId::from_u128(7);
         let content = larder_trace::TraceContent {

@@ -311,7 +311,8 @@ impl Ftl for Caftl {
         }
     }
 
-    /// Without a capacitor the log goes to the journal; with one it is as good as there.
+    /// Writes the log to the journal. With a capacitor it does nothing: the log is as good as
+    /// there.
     fn flush(&mut self, sink: &mut dyn OpSink) {
         if !self.options.capacitor {
             // The log comes last: settling adds to it.

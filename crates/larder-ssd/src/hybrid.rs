@@ -75,7 +75,8 @@ pub struct HybridOptions {
 }
 
 impl Default for HybridOptions {
-    /// Nitro's 10%, without TRIM; wear levelling as [`SpaceOptions`](super::space::SpaceOptions).
+    /// Returns Nitro's 10%, without TRIM. Wear levelling is that of
+    /// [`SpaceOptions`](super::space::SpaceOptions).
     fn default() -> Self {
         HybridOptions { log_share_percent: 10.0, takes_trims: false, wear_spread_max: Some(100) }
     }
@@ -442,7 +443,7 @@ impl Ftl for Hybrid {
         self.takes_trims
     }
 
-    /// All pages of the next dropped data block's logical block; those in the log stay.
+    /// Returns all pages of the next dropped data block's logical block; pages in the log stay.
     fn next_eviction(&self) -> Option<Range<u32>> {
         let victim = self.eviction.as_ref()?.peek(&self.data)?;
         let pages_per_block = self.flash.geometry().pages_per_block;

@@ -93,7 +93,7 @@ impl Client {
         Ok(None)
     }
 
-    /// As [`Client::connect`], at the socket of this path.
+    /// Connects at the socket of this path, as [`Client::connect`].
     pub(crate) fn connect_at(path: &Path) -> Outcome<Option<Client>> {
         use ErrorKind::{ConnectionRefused, InvalidInput, NotFound};
         let failed = |why: &str| Failure::failed(format_args!("the server at {} {why}", path.display()));
@@ -120,7 +120,7 @@ impl Client {
         &self.path
     }
 
-    /// The server, in words.
+    /// Returns the server, in words.
     pub fn name(&self) -> String {
         format!("the server at {} (process {})", self.path.display(), self.process)
     }

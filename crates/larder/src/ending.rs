@@ -169,7 +169,7 @@ impl Ending {
         move || this.0.state.lock().is_ending
     }
 
-    /// The steps of this process.
+    /// Returns the steps of this process.
     pub fn steps(&self) -> &Steps {
         &self.0.steps
     }
@@ -266,7 +266,7 @@ impl State {
 }
 
 impl Shared {
-    /// The thread's work, as long as the process lives.
+    /// Does the thread's work, as long as the process lives.
     fn keep_time(&self, Arrivals { end, reload, .. }: &Arrivals) {
         let mut before = Instant::now();
         loop {

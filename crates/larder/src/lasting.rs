@@ -28,7 +28,7 @@ pub fn refuse_unlinked_origin(cache: &Cache) -> Result<(), String> {
     refuse_standing(block_on(cache.origin_watch().look()), &cache.status().origin)
 }
 
-/// As [`refuse_unlinked_origin`], for the origin of this name and standing.
+/// Refuses an origin of this standing if its file has no name any more.
 ///
 /// # Errors
 /// A sentence.

@@ -26,7 +26,7 @@ pub fn open_origin_device(uri: &str) -> Outcome<OpenedDevice> {
     open_origin_within(uri, ORIGIN_TIMEOUT)
 }
 
-/// As [`open_origin_device`], with a limit on the time that a connection to a server takes.
+/// Opens the origin, as [`open_origin_device`], with a time limit for a connection to a server.
 ///
 /// # Errors
 /// A sentence that names the origin.

@@ -180,7 +180,7 @@ impl Alone<'_> {
         self.flushed(device.flush(), device, uri)
     }
 
-    /// As [`Alone::flush`], with a flush of the device that has begun.
+    /// Flushes, as [`Alone::flush`], with a flush of the device that has begun.
     ///
     /// # Errors
     /// A sentence that names the origin.

@@ -23,8 +23,8 @@ use std::sync::Arc;
 const MIB: u64 = 1 << 20;
 const CHUNK: usize = 8 << 10;
 
-/// A flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run; ended in order or
-/// not.
+/// Makes a flash with unique chunks, duplicates, zeroes, a fragment and a trimmed run. Its cache
+/// ended in order or not.
 pub(crate) fn flash(is_closed: bool) -> Arc<RamDevice> {
     flash_of("nitro", is_closed, false)
 }
@@ -82,7 +82,7 @@ fn flip(flash: &RamDevice, offset: u64) {
     block_on(flash.write(sector, bytes.freeze(), WriteFlags::default())).expect("written");
 }
 
-/// The problems' sentences, one a line.
+/// Returns the problems' sentences, one a line.
 fn sentences(report: &VerifyReport) -> String {
     report.problems.iter().map(|problem| format!("{}: {}\n", problem.kind, problem.what)).collect()
 }

@@ -97,7 +97,7 @@ impl Arc {
         self.slots.give_back(slot);
     }
 
-    /// REPLACE: the least recent of T1 or T2 loses its data and becomes a ghost.
+    /// Makes a ghost of the least recent address of T1 or T2, without its data (REPLACE).
     fn replace(&mut self, is_in_b2: bool, decision: &mut Decision) {
         if !self.slots.is_empty() {
             return;
@@ -111,7 +111,7 @@ impl Arc {
         decision.changed.push(MetadataEntry::Address(i));
     }
 
-    /// Cases II and III: `i` is in B1 or B2.
+    /// Gives `i`, of B1 or B2, its data again (cases II and III).
     fn revive(&mut self, i: u32, decision: &mut Decision) {
         let (b1, b2) = (self.addresses.len(B1) as f64, self.addresses.len(B2) as f64);
         let is_in_b2 = self.addresses.list(i) == B2;
@@ -124,7 +124,7 @@ impl Arc {
         self.addresses.move_to(i, T2);
     }
 
-    /// Case IV: `lba` is on no list.
+    /// Takes up `lba`, which is on no list (case IV).
     fn admit(&mut self, lba: Lba, decision: &mut Decision) -> u32 {
         let chunks = self.data_chunks as usize;
         let [t1, t2, b1, b2] = [T1, T2, B1, B2].map(|list| self.addresses.len(list));

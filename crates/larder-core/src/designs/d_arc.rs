@@ -173,7 +173,7 @@ impl DArc {
         }
     }
 
-    /// PROCESSREQUEST: handles a request of address `i`, which has its content.
+    /// Handles a request of address `i`, which has its content (PROCESSREQUEST).
     fn process(&mut self, i: u32, decision: &mut Decision) {
         let to = match self.metadata.addresses.list(i) {
             T1 | T2 => {
@@ -213,7 +213,7 @@ impl DArc {
         };
     }
 
-    /// INSERTINDATACACHE, if the content of `i` is not in D.
+    /// Stores the content of `i`, if it is not in D (INSERTINDATACACHE).
     fn insert_data(&mut self, i: u32, decision: &mut Decision) {
         if let Some(slot) = self.metadata.slot(i) {
             decision.data = DataStep::Map(slot);
@@ -239,7 +239,7 @@ impl DArc {
         self.victims.oldest()
     }
 
-    /// CHECKMETADATACACHE.
+    /// Makes room for an address on the lists, if they are full (CHECKMETADATACACHE).
     fn check_metadata(&mut self, i: u32, decision: &mut Decision) {
         if self.len(T1) + self.len(T2) + self.len(B3) < self.data_chunks + self.extra {
             return;
@@ -264,7 +264,7 @@ impl DArc {
         }
     }
 
-    /// MANAGEMETADATACACHE.
+    /// Takes one address out of T1 or T2, if there is one (MANAGEMETADATACACHE).
     fn manage_metadata(&mut self, i: u32) {
         let t1 = self.len(T1);
         if t1 + self.len(B1) >= self.data_chunks {
@@ -285,8 +285,8 @@ impl DArc {
         }
     }
 
-    /// REPLACEINMETADATACACHE. Here |T1| < C, and all C contents of D have addresses in T1 and T2,
-    /// or these are C + X. T2 therefore has an address other than `i`.
+    /// Moves the oldest of T1 or T2 to B1 or B2 (REPLACEINMETADATACACHE). |T1| < C, and all C
+    /// contents of D have addresses in T1 and T2, or these are C + X. So T2 has one beside `i`.
     fn replace_in_metadata(&mut self, i: u32) {
         let t1 = self.len(T1) as f64;
         let is_in_b2 = self.metadata.addresses.list(i) == B2;

@@ -161,7 +161,7 @@ impl<O: ContentOrder> OverContents<O> {
         }
     }
 
-    /// INSERT-USING-LRU(x, M, m): gives `lba` its `content`. Returns its number, and whether the
+    /// Gives `lba` its `content`: INSERT-USING-LRU(x, M, m). Returns its number, and whether the
     /// content is new.
     fn insert_address(&mut self, lba: Lba, content: u32, decision: &mut Decision) -> (u32, bool) {
         let Some(i) = self.metadata.addresses.find(lba) else {
@@ -188,7 +188,7 @@ impl<O: ContentOrder> OverContents<O> {
         (i, is_new)
     }
 
-    /// INSERT-USING-LRU(f(x), D, d).
+    /// Stores `content`, if it is not in D: INSERT-USING-LRU(f(x), D, d).
     fn insert_data(&mut self, content: u32, fingerprint: &Fingerprint, decision: &mut Decision) {
         if let Some(slot) = self.metadata.slot_of(content) {
             self.order.touch(slot);

@@ -336,7 +336,7 @@ fn a_thread_ends_while_it_receives() {
     assert_eq!(block_on(pending).unwrap().1, 0);
 }
 
-/// An executor that knows nothing of drivers.
+/// Runs `future` on an executor that knows nothing of drivers.
 fn foreign_block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(thread::Thread);
     impl Wake for Unpark {

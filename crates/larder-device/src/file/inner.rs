@@ -101,7 +101,7 @@ impl Inner {
         driver::run_blocking(self.file.as_raw_fd(), call);
     }
 
-    /// As [`run_blocking`](Inner::run_blocking), for a call with a result.
+    /// Runs a call with a result, as [`run_blocking`](Inner::run_blocking).
     pub fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         call: impl FnOnce(&Inner) -> IoResult<T> + Send + 'static,

@@ -83,7 +83,7 @@ impl NbdDevice {
         Self::connect_with(uri, false, OPEN_TIMEOUT)
     }
 
-    /// As [`NbdDevice::connect`], with options.
+    /// Connects with options, as [`NbdDevice::connect`].
     ///
     /// With `read_only` set the device refuses writes, even if the server allows them. `timeout`
     /// ends this connection attempt and each later one if the server does not answer.

@@ -88,7 +88,7 @@ impl SimDevice {
         SimDevice::with_options(runtime, name, size_bytes, options)
     }
 
-    /// As [`SimDevice::new`], with all options.
+    /// Makes a device with all options, as [`SimDevice::new`].
     ///
     /// # Panics
     /// As [`SimDevice::new`]; also if `tear_bytes` is neither 512 nor 4096.

@@ -75,7 +75,7 @@ pub fn of_origin(watch: &Watch, limit: Duration) -> Vec<Condition> {
     fails.into_iter().chain(origin_hangs(watch, limit)).chain(origin_stands(watch.standing())).collect()
 }
 
-/// The condition of an origin with this standing.
+/// Returns the condition of an origin with this standing.
 pub(crate) fn origin_stands(standing: Standing) -> Option<Condition> {
     let (name, what) = match standing {
         Standing::Sound => return None,

@@ -26,7 +26,7 @@ impl LostChunks {
         }
     }
 
-    /// As [`LostChunks::remove`], for a run.
+    /// Removes a run, as [`LostChunks::remove`].
     pub fn remove_range(&mut self, first: Lba, count: u64) {
         let lost: Vec<u64> = self.0.range(first.0..first.0 + count).map(|(&lba, _)| lba).collect();
         lost.iter().for_each(|lba| _ = self.0.remove(lba));

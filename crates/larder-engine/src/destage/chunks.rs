@@ -74,7 +74,7 @@ impl Shared {
         self.destage_held(lbas).await
     }
 
-    /// As [`Shared::destage`], by a caller that holds the ticket and room in the log.
+    /// Destages, as [`Shared::destage`], for a caller that holds the ticket and room in the log.
     ///
     /// # Errors
     /// As [`Shared::destage`].

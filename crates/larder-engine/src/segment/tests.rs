@@ -24,7 +24,7 @@ const CHUNK: usize = 8 << 10;
 /// Chunks of the volume.
 pub(crate) const CHUNKS: u64 = 4096;
 
-/// Content `number` of the tests, which shrinks.
+/// Returns content `number` of the tests, which shrinks.
 pub(crate) fn chunk(number: u64) -> Vec<u8> {
     let mut chunk = vec![0; CHUNK];
     chunk[..8].copy_from_slice(&number.to_le_bytes());
@@ -43,7 +43,7 @@ pub(crate) fn read(cache: &Cache, lba: Lba) -> Vec<u8> {
     read
 }
 
-/// An empty cache of austere, and empty indices of the same layout, which give the places of keys.
+/// Makes an empty cache of austere, and empty indices of the same layout, for the places of keys.
 pub(crate) fn austere() -> (Cache, Arc<ThreadRuntime>, Austere) {
     let flash = Arc::new(RamDevice::new("flash", 40 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));

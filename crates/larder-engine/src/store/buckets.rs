@@ -57,7 +57,7 @@ impl Store for OverBuckets {
         StoreKind::Buckets
     }
 
-    /// The indices take their share of the budget, however many chunks are mapped.
+    /// Returns the share of the budget that the indices take, however many chunks are mapped.
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
         INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
     }
@@ -138,12 +138,12 @@ impl Store for OverBuckets {
         Box::pin(named_frames::in_region(reader, superblock, look))
     }
 
-    /// Each subchunk is written by itself.
+    /// Returns a subchunk at most, because each is written by itself.
     fn sector_bytes_max(&self, layout: &Layout) -> u32 {
         layout.weu_bytes.min(SECTOR_BYTES_MAX)
     }
 
-    /// A record has whole subchunks (section 3.2).
+    /// Returns the rules by which a record has whole subchunks (section 3.2).
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules { slot_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
     }

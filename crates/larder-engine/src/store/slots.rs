@@ -45,8 +45,8 @@ impl Store for OverSlots {
         Some(HistoryRequest { bytes_per_chunk, bytes_per_mapping: 0, entries_max })
     }
 
-    /// A table entry for each slot is there from the beginning. The slots are limited to those
-    /// whose addresses can all be mapped.
+    /// Returns the slots whose addresses can all be mapped. A table entry for each slot takes RAM
+    /// from the beginning.
     fn slots_max(&self, options: &CreateOptions) -> u32 {
         let slots = self.slots_within(options.ram_budget_bytes, options.chunk_bytes);
         u32::try_from(slots).unwrap_or(u32::MAX).max(SLOT_COUNT_MIN)

@@ -42,14 +42,13 @@ pub(crate) trait Conditional: Send + Sync {
     fn conditions_now(&self) -> Vec<Condition>;
 }
 
-/// A listener to conditions. It is called on the thread of the engine's tasks: it must return at
-/// once.
+/// A listener to conditions. The thread of the engine's tasks calls it, so it must return at once.
 pub trait ConditionListener: Send + Sync {
-    /// The condition was raised.
+    /// Hears that the condition was raised.
     fn raised(&self, condition: &Condition);
-    /// The condition is over; `condition` is its last state.
+    /// Hears that the condition is over; `condition` is its last state.
     fn cleared(&self, condition: &Condition);
-    /// Returns the listener's own conditions: each look includes them.
+    /// Returns the listener's own conditions, which each look includes.
     fn more(&self) -> Vec<Condition> {
         Vec::new()
     }

@@ -117,7 +117,7 @@ fn check(list: &mut [Modelled], seed: u64) {
     }
 }
 
-/// One step of the clients of [`agrees_with_a_list_searched_from_its_start`].
+/// Makes a step of the clients of [`agrees_with_a_list_searched_from_its_start`].
 fn step(tickets: &Arc<Tickets>, list: &mut Vec<Modelled>, next: &mut impl FnMut(u64) -> u64, seed: u64) {
     let pick = next(list.len().max(1) as u64) as usize;
     match next(5) {

@@ -60,7 +60,7 @@ impl ZeroedParts {
         self.0.remove(&lba);
     }
 
-    /// As [`ZeroedParts::remove`], for a run.
+    /// Removes a run, as [`ZeroedParts::remove`].
     pub fn remove_range(&mut self, first: Lba, count: u64) {
         let inside: Vec<Lba> = self.0.range(first..Lba(first.0 + count)).map(|(&lba, _)| lba).collect();
         inside.into_iter().for_each(|lba| self.remove(lba));

@@ -24,7 +24,7 @@ fn tables(lab: &mut Lab<'_>, label: &str, figure: fn(&Replayed) -> f64) -> Resul
     Ok(tables)
 }
 
-/// Figure 5: bytes of RAM.
+/// Makes Figure 5: bytes of RAM.
 pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Index RAM (MiB)", ram_mib)?;
     let compared = |what: &str, [a, b]: [&Scheme; 2], of, low, high| Comparison {
@@ -55,7 +55,7 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     Ok(PaperReport { charts: charts(&tables, "index RAM", Scale::Log), tables, comparisons, words })
 }
 
-/// Figure 7: read hit ratios.
+/// Makes Figure 7: read hit ratios.
 pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Read hit ratio (%)", read_hit_percent)?;
     let more = |traces: &[&str], [a, b]: [&Scheme; 2]| over(&tables, traces, [a.name, b.name], percent_more);
@@ -103,7 +103,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     })
 }
 
-/// Figure 8: write reduction ratios.
+/// Makes Figure 8: write reduction ratios.
 pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let tables = tables(lab, "Write reduction ratio (%)", write_reduction_percent)?;
     let less = |traces: &[&str], [a, b]: [&Scheme; 2]| over(&tables, traces, [a.name, b.name], percent_less);

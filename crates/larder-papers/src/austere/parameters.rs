@@ -105,7 +105,7 @@ const FIG9_OF_PROFILES: [&str; 2] = [
      duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same.",
 ];
 
-/// Figure 9.
+/// Makes Figure 9.
 pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     if lab.workload_count() > 1 {
         return Err("austere-fig9 is of one trace: give one --trace".to_owned());
@@ -167,7 +167,7 @@ fn first_upper(text: &str) -> String {
     chars.next().map_or(String::new(), |first| first.to_uppercase().chain(chars).collect())
 }
 
-/// Figure 10.
+/// Makes Figure 10.
 pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let columns = LBA_TIMES.map(|times| format!("{times}x"));
     let x_label = "LBA index (times the FP index)";

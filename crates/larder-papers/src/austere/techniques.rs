@@ -51,7 +51,7 @@ const PREFIXES: &str = "B+PK+L";
 const SKETCH: &str = "B+PK+S (AC-D)";
 const SCHEMES: [&Scheme; 2] = [&CD_LRU_D, &AC_D];
 
-/// Figure 6.
+/// Makes Figure 6.
 pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut tables = Vec::new();
     for at in 0..lab.workload_count() {

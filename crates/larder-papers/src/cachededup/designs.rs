@@ -139,7 +139,7 @@ const ORPHANS_WORDS: &str = "D-LRU and D-ARC forget data with its last address, 
                              is the last line. AustereCache's D-LRU keeps it, and its paper speaks of the stale \
                              chunks.";
 
-/// Figure 3.
+/// Makes Figure 3.
 pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut all = Vec::new();
     let mut comparisons = Vec::new();
@@ -168,7 +168,7 @@ fn smallest(table: &Table) -> Comparison {
     Comparison { what, published: Span::at(5.0), ours }
 }
 
-/// Figure 4.
+/// Makes Figure 4.
 pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let all = each(lab, &AND_KEEPING, MISSES)?;
     let homes = [("D-ARC", "LRU", 5.4), ("D-ARC", "ARC", 3.0), ("D-ARC", "D-LRU", 2.71)];
@@ -185,7 +185,7 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
-/// Figure 6.
+/// Makes Figure 6.
 pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let all = each(lab, &OF_PAPER, WRITES)?;
     let mut comparisons = Vec::new();
@@ -206,7 +206,7 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     Ok(PaperReport { tables: all, comparisons, words, charts })
 }
 
-/// Figure 8.
+/// Makes Figure 8.
 pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut all = Vec::new();
     let mut comparisons = Vec::new();

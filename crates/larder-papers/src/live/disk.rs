@@ -159,7 +159,7 @@ impl<D: BlockDevice> BlockDevice for Durable<D> {
         self.0.write(offset, data, WriteFlags { fua: true })
     }
 
-    /// No write waits for it.
+    /// Does nothing: each write is durable by itself.
     fn flush(&self) -> IoFuture<()> {
         IoFuture::ready(Ok(()))
     }

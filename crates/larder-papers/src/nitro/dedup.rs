@@ -29,7 +29,7 @@ const SIZES: [f64; 9] = [0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0];
 /// Fingerprints kept, in percent of the extents that the cache holds (Table 1).
 const KEPT: [u64; 5] = [100, 75, 50, 25, 0];
 
-/// Figure 1.
+/// Makes Figure 1.
 pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let (label, x) = ("Deduplication ratio", "Cache size (% of the working set)");
     let mut table = Table::new("Requests for each that had to be stored", label, x, SIZES);
@@ -75,7 +75,7 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     Ok(PaperReport { tables: vec![table, blocks], comparisons, words, charts })
 }
 
-/// Figure 5, a and b.
+/// Makes Figure 5, a and b.
 pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let labels = ["Read hit ratio (%)", "Deduplication ratio", "Index RAM (MiB)"];
     let titles = ["(a) Read hits", "(b) Deduplication", "RAM of the index"];

@@ -66,7 +66,7 @@ impl Inbox {
         self.received(n)
     }
 
-    /// As [`Inbox::fill`], for a connection without other work.
+    /// Fills the inbox, as [`Inbox::fill`], for a connection without other work.
     ///
     /// Then it pays to look a few times before the thread sleeps. A wake-up takes longer than the
     /// next request of a client that waits for each reply. The thread does nothing else meanwhile.

@@ -26,7 +26,8 @@ impl Executor {
         }
     }
 
-    /// See [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
+    /// Gives up dropped bytes:
+    /// [`ReplayCache::evict_range`](crate::cache::ReplayCache::evict_range).
     pub(super) fn evict_all_in(&mut self, bytes: &Range<u64>) {
         self.asked.for_whom(Waits::Nobody);
         let slots = self.asked.slots_in(bytes);
@@ -36,7 +37,7 @@ impl Executor {
         }
     }
 
-    /// An open slot gets no more, if a segment of it is on flash.
+    /// Evicts the WEUs of these slots. An open slot gets no more, if a segment of it is on flash.
     fn evict_weus_in(&mut self, slots: Range<u64>) {
         for class in [StreamClass::Clean, StreamClass::Dirty] {
             let open = self.open[index_of(class)].as_ref();

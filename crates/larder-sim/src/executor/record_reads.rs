@@ -24,7 +24,7 @@ impl Executor {
         self.asked.record_read(device, start, place.stored_len.into());
     }
 
-    /// See [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
+    /// Takes advice: [`ReplayCache::advise_victim`](crate::cache::ReplayCache::advise_victim).
     ///
     /// A store of slots for one record chooses among records, and not among places.
     pub(super) fn advise(&mut self, bytes: &Range<u64>) {

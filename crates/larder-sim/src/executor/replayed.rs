@@ -127,7 +127,8 @@ impl ReplayCache for Executor {
         }
     }
 
-    /// The engine may keep the chunk, with zeroes in the part; here its content is unknown.
+    /// Forgets the chunk. The engine may keep it, with zeroes in the part; here its content is
+    /// unknown.
     fn trim_part(&mut self, lba: Lba) {
         let lba = self.in_volume(lba);
         self.asked.for_whom(Waits::Client);

@@ -333,7 +333,7 @@ impl Beside {
     }
 }
 
-/// The content of a page after a write.
+/// Returns the content of a page after a write.
 fn written(page: u64, version: u64) -> Fingerprint {
     Fingerprint((u128::from(version) << 64 | u128::from(page + 1)).to_le_bytes())
 }

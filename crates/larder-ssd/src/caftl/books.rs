@@ -179,8 +179,8 @@ pub(super) fn reference(references: u32) -> u8 {
 }
 
 impl Relocate for Books {
-    /// Without a capacitor: a page that has left a block is lost if the block is erased and the log
-    /// lost.
+    /// Returns whether the log must be written before a block is erased. Without a capacitor, a
+    /// page that has left the block would be lost with the log.
     fn owes_page(&self) -> bool {
         !self.has_capacitor && !self.log.is_empty()
     }
@@ -190,7 +190,7 @@ impl Relocate for Books {
         self.word(PageOwner::Internal(id))
     }
 
-    /// The fingerprint store is large on any drive.
+    /// Returns true: the fingerprint store is large on any drive.
     fn looks_far(&self, _: u32) -> bool {
         true
     }

@@ -75,7 +75,7 @@ fn mixed(value: u128) -> Digest {
     Digest { high: (mixed >> 64) as u64, low: mixed as u64 }
 }
 
-/// SplitMix64's finisher (Steele, Lea and Flood, 2014).
+/// Mixes the bits, as SplitMix64's finisher does (Steele, Lea and Flood, 2014).
 fn finished(mut z: u64) -> u64 {
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -329,7 +329,7 @@ impl Lists {
         self.addresses.warm(uses);
     }
 
-    /// PROCESSREQUEST, for the lists: handles a request of address `i`.
+    /// Handles a request of address `i` (PROCESSREQUEST, for the lists).
     #[inline]
     pub fn process(&mut self, i: u32) {
         let to = match self.list(i) {
@@ -374,7 +374,7 @@ impl Lists {
         };
     }
 
-    /// CHECKMETADATACACHE.
+    /// Makes room for an address on the lists, if they are full (CHECKMETADATACACHE).
     fn check_metadata(&mut self, i: u32) {
         if self.has_room_in_t() {
             return;
@@ -403,7 +403,7 @@ impl Lists {
         }
     }
 
-    /// MANAGEMETADATACACHE: takes one address out of T1 or T2, if there is one.
+    /// Takes one address out of T1 or T2, if there is one (MANAGEMETADATACACHE).
     pub fn manage_metadata(&mut self) {
         let t1 = self.len(T1);
         if t1 + self.len(B1) >= self.data_chunks {
@@ -424,7 +424,7 @@ impl Lists {
         }
     }
 
-    /// REPLACEINMETADATACACHE.
+    /// Moves the oldest address of T1 or T2 to B1 or B2 (REPLACEINMETADATACACHE).
     fn replace_in_metadata(&mut self) {
         let t1 = self.len(T1);
         if t1 > 0 && (t1 as f64 > self.p || self.len(T2) == 0) {

@@ -180,7 +180,7 @@ impl Persist for Bucketed {
         PIECES as usize
     }
 
-    /// Exact data; the pages have the rest.
+    /// Returns the exact data; the pages have the rest.
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
         self.exact.export(piece as u64)
     }

@@ -30,8 +30,8 @@ impl Bucketed {
         (self.can_be_freed(slot) && self.ahead.free(slot, seq)).then_some(self.generation)
     }
 
-    /// Dirty chunks would be named by later log entries, at least by the one that says that they
-    /// are clean.
+    /// Returns whether the run can be freed. Later log entries name a dirty chunk, at least the
+    /// entry that marks it clean, so its run stays.
     fn can_be_freed(&self, slot: SlotId) -> bool {
         let is_there = self.indices.core.run_from(slot.0).is_some() && !self.leaving.contains(&slot);
         is_there && self.exact.in_slot(slot).next().is_none()
