@@ -106,7 +106,7 @@ async fn check(flash: &dyn BlockDevice, progress: &mut dyn FnMut(u64, u64)) -> R
 /// Returns the state as an opening recovers it.
 ///
 /// # Errors
-/// Those of an opening that is refused.
+/// The refusal of an opening.
 pub(crate) async fn recovered(flash: &dyn BlockDevice) -> Result<Salvaged, EngineError> {
     let found = recover(flash, None, &Tuning::default()).await?;
     let log_end = found.log_end();

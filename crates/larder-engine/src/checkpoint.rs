@@ -174,7 +174,7 @@ impl Shared {
     /// Writes a checkpoint; with `clean_shutdown`, one that marks a clean end.
     ///
     /// # Errors
-    /// Those of the devices; the last checkpoint is in force then.
+    /// Errors of the devices; the last checkpoint is in force then.
     pub async fn checkpoint(self: &Arc<Self>, clean_shutdown: bool) -> Result<(), EngineError> {
         let _turn = self.orders.checkpoint().granted().await;
         if self.superblock.is_uncertain() {

@@ -29,7 +29,7 @@ impl Cache {
     /// Dirty data stays on flash. Requests after this call fail.
     ///
     /// # Errors
-    /// Those of the devices; then the next opening recovers as from a crash.
+    /// Errors of the devices; then the next opening recovers as from a crash.
     pub async fn close(&self) -> Result<(), EngineError> {
         let shared = self.shared();
         shared.life.drain();

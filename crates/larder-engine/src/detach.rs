@@ -22,7 +22,7 @@ impl Cache {
     /// refused.
     ///
     /// # Errors
-    /// Dirty data that could not be written; the cache goes on then. Those of the devices. If the
+    /// Dirty data that could not be written; the cache goes on then. Errors of the devices. If the
     /// flash does not take the mark, the cache stays attached, but it is closed
     /// ([`Cache::is_closed`]).
     pub async fn detach(&self) -> Result<(), EngineError> {

@@ -18,7 +18,7 @@ impl Shared {
     /// Makes the log have a frame, and the superblock name it.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub(crate) async fn name_a_frame(self: &Arc<Self>) -> Result<(), EngineError> {
         let superblock = self.superblock.get();
         let first = superblock.log_start.frame_seq;

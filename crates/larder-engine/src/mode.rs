@@ -5,8 +5,8 @@
 //! (4) The new mode is durable in the superblock. (5) Writes go on in the new mode. (6) The keeper
 //! of the fence notes it. A crash before (4) leaves the old mode, with dirty data or without.
 //!
-//! To write-back, the note comes first. So the note says write-back whenever the origin may lack
-//! data, and no write waits for the keeper, who may hang.
+//! To write-back, the keeper notes the mode first. So the note says write-back whenever the origin
+//! may lack data, and no write waits for a keeper that hangs.
 //!
 //! It does not change the design or the geometry; those are fixed when a cache is made.
 
@@ -21,8 +21,8 @@ impl Shared {
     /// there is none.
     ///
     /// # Errors
-    /// Those of the devices; the old mode stays then. Those of the keeper of the fence: a new mode
-    /// without dirty data is in force then. Only its note is missing, and is tried again.
+    /// Errors of the devices; the old mode stays then. Errors of the keeper of the fence: a new
+    /// mode without dirty data is in force then. Only its note is missing, and is tried again.
     pub async fn set_mode(self: &Arc<Self>, mode: WriteMode, asker: &Asker) -> Result<(), EngineError> {
         // One switch at a time: the note of an earlier switch would otherwise outlast a later one.
         let ticket = self.orders.switch_mode().granted().await;

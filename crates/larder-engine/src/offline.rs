@@ -59,7 +59,7 @@ impl StoreForm {
     /// begins at `table_offset`.
     ///
     /// # Errors
-    /// Those of the format, for a table that does not fit.
+    /// Errors of the format, for a table that does not fit.
     pub fn describe(
         self,
         data: &mut [u8],

@@ -10,11 +10,11 @@
 //! loss could leave the copy and take the original. Reads would then change when the copy is
 //! evicted.
 //!
-//! Invariants: no clean mapping is made for a changing or doubtful chunk. If more runs are written
-//! than are kept apart, a failed flush makes the whole volume doubtful.
+//! Invariants: no clean mapping is made for a changing or doubtful chunk. If a cache has too many
+//! written runs to keep them apart, a failed flush makes the whole volume doubtful.
 //!
-//! It leaves destaging alone, whose data stays dirty until a flush succeeds. It does not forget
-//! doubts at an opening, which begins with a flush.
+//! It does not watch destaging, because destaged data stays dirty until a flush succeeds. It needs
+//! no doubts over a restart, because an opening begins with a flush.
 
 pub(crate) mod runs;
 
@@ -54,7 +54,7 @@ impl Shared {
     /// until the change is dropped. With `cached_again` the new content is offered then.
     ///
     /// # Errors
-    /// Those of the commit, and of [`Shared::with_log_room`].
+    /// The errors of the commit and of [`Shared::with_log_room`].
     pub async fn begin_change(
         self: &Arc<Self>,
         offset: u64,
@@ -112,12 +112,12 @@ impl Shared {
     /// Makes a change of the origin, to its end, and again if a flush of the origin failed
     /// meanwhile.
     ///
-    /// The origin may have forgotten the earlier write. A client that is told of the flush would
-    /// take any later acknowledgement for safe. The caller holds the ticket. `fua`: the write is
+    /// The failed flush may have lost the first write. A client that learns of the flush would take
+    /// each later acknowledgement for safe. The caller holds the ticket. With `fua` the write is
     /// durable by itself.
     ///
     /// # Errors
-    /// Those of the change; that of the flush if flushes fail again and again.
+    /// The errors of the change, or the error of the flush if flushes fail again and again.
     pub async fn change_origin<F>(self: &Arc<Self>, fua: bool, change: impl Fn() -> F) -> Result<(), EngineError>
     where
         F: Future<Output = Result<(), EngineError>> + Send + 'static,

@@ -111,7 +111,7 @@ pub async fn refusal(found: &Recovered, origin: &dyn BlockDevice) -> Option<Stri
 /// Makes the flash forget all clean copies, durably. The caller recovers it again afterwards.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub(crate) async fn drop_copies(flash: &dyn BlockDevice, found: Recovered) -> Result<(), EngineError> {
     let (log_start, entry_seq) = found.log_end();
     let Recovered { mut superblock, repair, state, geometry, .. } = found;

@@ -27,7 +27,7 @@ use std::future::ready;
 /// keep.
 ///
 /// # Errors
-/// Those of [`new_design`].
+/// Errors of [`new_design`].
 pub fn rebuild(
     superblock: &Superblock,
     geometry: &Geometry,
@@ -80,7 +80,7 @@ pub fn again(mapping: &ExportedMapping) -> Option<NewMapping> {
 /// The header goes with FUA, and the caller flushes the flash behind it.
 ///
 /// # Errors
-/// Those of the device, and [`EngineError::CheckpointTooLarge`].
+/// Errors of the device, and [`EngineError::CheckpointTooLarge`].
 pub async fn write_whole(
     flash: &dyn BlockDevice,
     geometry: &Geometry,

@@ -117,7 +117,7 @@ impl Shared {
     /// Reads a held record whole. Returns its checked payload.
     ///
     /// # Errors
-    /// Those of the device; `Ok(None)` if the bytes fail their check.
+    /// Errors of the device; `Ok(None)` if the bytes fail their check.
     pub async fn read_held(&self, held: HeldRecord) -> IoResult<Option<IoBuf>> {
         let (future, reading) = self.start_read(held);
         let mut window = future.await?;

@@ -173,8 +173,8 @@ impl Shared {
     /// Its device requests must not outlive its tickets, or they would overtake later operations.
     ///
     /// # Errors
-    /// Those of the operation; cancelled if the runtime is torn down; [`EngineError::Closed`] after
-    /// the cache was dropped.
+    /// Errors of the operation; cancelled if the runtime is torn down; [`EngineError::Closed`]
+    /// after the cache was dropped.
     pub async fn to_its_end<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl Future<Output = Result<T, EngineError>> + Send + 'static,

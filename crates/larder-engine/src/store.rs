@@ -139,7 +139,7 @@ pub(crate) trait Store: Send + Sync {
     /// begins at `table_offset`.
     ///
     /// # Errors
-    /// Those of the format, for a table that does not fit.
+    /// Errors of the format, for a table that does not fit.
     fn describe(
         &self,
         _data: &mut [u8],

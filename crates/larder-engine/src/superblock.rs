@@ -77,7 +77,7 @@ pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>)
 /// Writes a superblock to both twins, first to the damaged or older one.
 ///
 /// # Errors
-/// Those of the device, and one for a flash that may only be read.
+/// Errors of the device, and one for a flash that may only be read.
 pub async fn write(
     flash: &dyn BlockDevice,
     superblock: &Superblock,
@@ -120,7 +120,7 @@ impl SuperblockKeeper {
     /// Changes the superblock, durably.
     ///
     /// # Errors
-    /// Those of the device; then the old one is in force, though a twin may hold the new one.
+    /// Errors of the device; then the old one is in force, though a twin may hold the new one.
     pub async fn update(
         &self,
         flash: &dyn BlockDevice,

@@ -172,7 +172,7 @@ impl Shared {
     /// Zeroes a range of the origin, widened by reading if its sectors are coarser.
     ///
     /// # Errors
-    /// Those of the origin.
+    /// Errors of the origin.
     pub(crate) async fn zero_origin(
         self: &Arc<Self>,
         offset: u64,

@@ -117,7 +117,7 @@ impl Shared {
     /// One flush runs at a time. Requests meanwhile share the next one.
     ///
     /// # Errors
-    /// Those of the origin, of this flush or of one that failed since the call.
+    /// Errors of the origin, of this flush or of one that failed since the call.
     pub async fn flush_origin(self: &Arc<Self>) -> Result<(), IoError> {
         self.flush_origin_once(false).await
     }
@@ -190,7 +190,7 @@ impl Shared {
     /// next flush succeeds.
     ///
     /// # Errors
-    /// Those of the origin, of this flush or of an earlier one that this audience was not told of.
+    /// Errors of the origin, of this flush or of an earlier one that this audience was not told of.
     pub async fn flush_origin_for(self: &Arc<Self>, asker: &Asker) -> Result<(), EngineError> {
         let result = self.flush_origin().await;
         let untold = self.tell(asker);
@@ -206,7 +206,7 @@ impl Shared {
     /// Tells of a failed flush of the origin, if this audience has not been told of it.
     ///
     /// # Errors
-    /// That of the flush.
+    /// The error of the flush.
     pub fn tell(&self, asker: &Asker) -> Result<(), EngineError> {
         let state = self.state.lock();
         let Some((number, error)) = state.origin_flushes.untold(asker.whom) else { return Ok(()) };

@@ -64,7 +64,7 @@ pub async fn checkpoint(
 /// and the entries of each.
 ///
 /// # Errors
-/// Those of the device; an invalid frame is the end of the log.
+/// Errors of the device; an invalid frame is the end of the log.
 pub async fn log(
     flash: &dyn BlockDevice,
     superblock: &Superblock,

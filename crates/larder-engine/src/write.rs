@@ -143,7 +143,7 @@ impl Shared {
     /// Writes to the origin; reads and merges first if its sectors are coarser than the request.
     ///
     /// # Errors
-    /// Those of the origin.
+    /// Errors of the origin.
     pub async fn write_origin(
         self: &Arc<Self>,
         offset: u64,

@@ -71,8 +71,8 @@ impl DecisionReplay {
     /// Decides the event of line `number`, and compares the answer, if the line has one.
     ///
     /// # Errors
-    /// One sentence, which names the line: it is none, its event cannot be, or its answer is
-    /// another one here.
+    /// One sentence that names the line: it does not parse, its event cannot happen here, or its
+    /// answer differs from the one here.
     pub fn line(&mut self, number: u64, line: &str) -> Result<Answer, String> {
         let (event, noted) = parse(number, line)?;
         let answer = self.decide(&event).map_err(|error| format!("line {number}: {error} (`{}`)", InWords(&event)))?;
@@ -94,13 +94,13 @@ impl DecisionReplay {
 /// Replays a whole log.
 ///
 /// # Errors
-/// One sentence, which names the line; or the reader's error.
+/// One sentence that names the line, or the reader's error.
 pub fn replay(mut log: impl BufRead) -> Result<Decided, String> {
     let mut replay = DecisionReplay::default();
     let mut line = Vec::new();
     for number in 1.. {
         line.clear();
-        // One byte more than a line may have, and its end.
+        // The limit of a line, its end, and one byte that shows a longer line.
         let most = LINE_BYTES_MAX as u64 + 2;
         log.by_ref().take(most).read_until(b'\n', &mut line).map_err(|error| format!("line {number}: {error}"))?;
         if line.is_empty() && number > 1 {

@@ -406,7 +406,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         place_buckets(&mut layout, log_end)?;
     } else {
         layout.weu_offset = log_end.next_multiple_of(weu);
-        // The log takes what aligning the slots leaves over.
+        // The log takes the bytes that the alignment of the slots leaves over.
         layout.log_bytes = layout.weu_offset - layout.log_offset;
         layout.slot_count = (request.flash_bytes.checked_sub(layout.weu_offset)? / weu) as u32;
     }

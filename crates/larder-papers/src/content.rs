@@ -71,8 +71,8 @@ impl Bytes {
 
 /// The size of each fingerprint of a trace: the first that the trace gives.
 ///
-/// AustereCache's generator, for one, draws another size at each write of a content; with that, no
-/// duplicate would be one.
+/// AustereCache's generator draws a new size at each write of a content. With those sizes, a
+/// duplicate would not have the bytes of its original.
 ///
 /// Memory: 40 bytes at most for each fingerprint.
 #[derive(Default)]

@@ -151,9 +151,9 @@ pub struct BoundCollector {
 /// Reads of free zeroes.
 #[derive(Clone, Copy, Default)]
 struct ZeroReads {
-    /// All of them.
+    /// All such reads.
     all: u64,
-    /// Those of addresses that no request touched before.
+    /// Such reads of addresses that no request touched before.
     first: u64,
 }
 

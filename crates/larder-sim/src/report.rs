@@ -111,11 +111,11 @@ pub struct RowBounds {
 /// The bound of a row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum RowBound {
-    /// There is one.
+    /// The trace has a bound.
     Known(RowBounds),
-    /// There is none, since so many reads contradict their trace.
+    /// The trace has no bound, because reads contradict it.
     Withdrawn {
-        /// Reads, in chunks.
+        /// The contradicting reads, in chunks.
         reads: u64,
     },
 }
@@ -170,7 +170,7 @@ fn names(setup: &Setup, measures: &Measures, trace: &TraceFacts) -> Value {
     })
 }
 
-/// Returns the ratio, unless it is one of nothing.
+/// Returns `ratio`, or `None` if its whole is 0.
 fn of(whole: u64, ratio: f64) -> Option<f64> {
     (whole > 0).then_some(ratio)
 }

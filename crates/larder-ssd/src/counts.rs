@@ -28,11 +28,11 @@ pub struct DriveCounts {
     ///
     /// Partial pages were completed before; absorbed pages did not come.
     pub host_pages_written: u64,
-    /// Those of them that were not programmed because their content was there.
+    /// Written pages that were not programmed because their content was there.
     pub pages_deduplicated: u64,
     /// Pages that the host read.
     pub host_pages_read: u64,
-    /// Those of them that were not there.
+    /// Pages that were read and not there.
     pub unmapped_pages_read: u64,
     /// Pages that the host trimmed, there or not.
     pub host_pages_trimmed: u64,

@@ -47,9 +47,9 @@ impl CountedFlash {
         &self.counts
     }
 
-    /// Returns the counts, of which the translation layer keeps those of the host's requests.
+    /// Returns the counts, for the translation layer, which counts the host's requests.
     ///
-    /// Those of operations are kept here.
+    /// Operations are counted here.
     pub fn host_counts(&mut self) -> &mut DriveCounts {
         &mut self.counts
     }

@@ -43,15 +43,15 @@ pub struct WrittenPages {
 
 /// A flash translation layer.
 pub trait Ftl: Send {
-    /// Writes `pages`, which are one request (CAFTL samples within it): each page once, in any
-    /// order.
+    /// Writes the pages of one request, each page once, in any order. CAFTL samples inside a
+    /// request.
     ///
-    /// The layer collects within the call if it needs room. It reports the pages that it drops for
-    /// that in the order of the operations. A dropped page may be an old copy of a page of this
-    /// request, or the page that was just programmed.
+    /// The layer collects garbage inside the call if it needs room. It reports the pages that the
+    /// collection drops, in the order of the operations. A dropped page may be an old copy of a
+    /// page of this request, or the page that was just programmed.
     ///
     /// # Panics
-    /// If a page is not below [`Ftl::logical_pages`], or the request not of whole
+    /// If a page is not below [`Ftl::logical_pages`], or the request is not a multiple of
     /// [`Ftl::write_unit_pages`].
     fn write(&mut self, pages: &[PageWrite], sink: &mut dyn OpSink) -> WrittenPages;
 
@@ -98,7 +98,7 @@ pub trait Ftl: Send {
 
     /// Returns true if this page may be told dirty.
     ///
-    /// A drive that drops pages needs some that it may drop.
+    /// A drive that makes room by dropping pages needs some clean pages.
     fn takes_dirty(&self, _lpn: Lpn) -> bool {
         true
     }

@@ -286,11 +286,10 @@ impl DriveProfile {
         Ok(profile)
     }
 
-    /// Returns the most bytes for the host that this drive can be
-    /// [scaled to](DriveProfile::scaled_to).
+    /// Returns the largest capacity to which this drive can be [scaled](DriveProfile::scaled_to).
     ///
-    /// They are whole pages in whole rows of the fixed parts. With their spare ones, 32 bits number
-    /// them. The result is 0 if there is no room for one row.
+    /// A capacity is whole pages in whole rows of the fixed parts. A page number of 32 bits limits
+    /// the pages, spare ones included. The result is 0 if not even one row has room.
     pub fn capacity_max(&self, scale: ProfileScale) -> u64 {
         let geometry = &self.geometry;
         let planes = [geometry.packages, geometry.dies_per_package, geometry.planes_per_die]
@@ -303,7 +302,7 @@ impl DriveProfile {
                 ProfileScale::BlockSize => geometry.blocks_per_plane,
             });
         let rows = u128::from(PAGES_MAX) / a_row.max(1) * a_row;
-        // The one page more is that of `scaled_to`.
+        // `scaled_to` rounds up by one page.
         let physical = (rows as u64).saturating_sub(u64::from(geometry.over_provisioning_percent > 0.0));
         let part = 1.0 + geometry.over_provisioning_percent / 100.0;
         let mut pages = (physical as f64 / part) as u64;

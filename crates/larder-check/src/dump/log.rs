@@ -14,7 +14,7 @@ use larder_format::{FrameHeader, LogEntry, Superblock};
 /// Returns the log since the checkpoint.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub async fn log(flash: &dyn BlockDevice, superblock: &Superblock, limit: usize) -> Result<LogDump, EngineError> {
     let mut log = Listing::new();
     let start = (superblock.log_start, superblock.entry_seq_next);

@@ -70,7 +70,7 @@ impl<'a> Mover<'a> {
     /// Puts a record into a slot of its class. Returns `None` if no slot is free.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn put(&mut self, design: &mut Decider, record: &Moved<'_>) -> Result<Option<Place>, EngineError> {
         // A second turn is for the slot that follows a full one.
         for _ in 0..2 {
@@ -104,7 +104,7 @@ impl<'a> Mover<'a> {
     /// Writes the open slots.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn finish(mut self, design: &mut Decider) -> Result<(), EngineError> {
         while let Some(open) = self.open.pop() {
             self.write(design, open).await?;

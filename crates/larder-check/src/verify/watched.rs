@@ -43,7 +43,7 @@ impl<'a> WatchedFlash<'a> {
     /// `report`.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub fn conclude(&self, report: &mut VerifyReport) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {
@@ -59,7 +59,7 @@ impl<'a> WatchedFlash<'a> {
     /// Returns an error after unread bytes, unless the caller gives them up.
     ///
     /// # Errors
-    /// Those of the device, or a sentence with the right next step.
+    /// Errors of the device, or a sentence with the right next step.
     pub fn all_was_read(&self, given_up: bool) -> Result<(), EngineError> {
         let seen = self.seen.lock();
         if let Some(error) = &seen.refused {

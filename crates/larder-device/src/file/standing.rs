@@ -34,7 +34,7 @@ impl Inner {
     /// Returns the change mark; `None` for a block device whose kernel counts no writes.
     ///
     /// # Errors
-    /// That of fstat(2).
+    /// The error of fstat(2).
     pub(super) fn change_mark(&self) -> IoResult<Option<ChangeMark>> {
         let meta = self.file.metadata().map_err(|error| IoError::from_std(&error, IoOp::Standing, 0, 0))?;
         let found = match self.is_block_device {
@@ -48,7 +48,7 @@ impl Inner {
     /// Returns the standing as the descriptor shows it.
     ///
     /// # Errors
-    /// That of fstat(2).
+    /// The error of fstat(2).
     fn standing(&self) -> IoResult<Standing> {
         if self.is_block_device {
             return Ok(Standing::Sound);
@@ -70,7 +70,7 @@ impl Inner {
     /// Returns the standing, and looks whether the file is still where it was opened.
     ///
     /// # Errors
-    /// That of fstat(2).
+    /// The error of fstat(2).
     pub(super) fn standing_with_name(&self) -> IoResult<Standing> {
         self.standing().map(|standing| match standing {
             Standing::Sound if self.is_elsewhere() => Standing::Renamed,
@@ -128,7 +128,7 @@ impl Inner {
     /// Returns the bytes from the start on that no cut took, at most the device's size.
     ///
     /// # Errors
-    /// That of fstat(2).
+    /// The error of fstat(2).
     pub(super) fn intact_bytes(&self) -> IoResult<u64> {
         Ok(match self.standing()? {
             Standing::Truncated(bytes) => bytes,

@@ -1,8 +1,8 @@
-//! Asking a failing device again, so that an error does not stand after its cause went.
+//! Asking a failing device again, so that an error ends when its cause is gone.
 //!
 //! A read that failed may be the last one for a long time: a cache that serves hits alone needs no
-//! other. One block is read then, at the place of the failure, and dropped. That read also shows
-//! that a device is back which was gone.
+//! other. So one block is read at the place of the failure, and dropped. Such a read also shows
+//! that a lost device is back.
 //!
 //! Invariants: a question changes nothing on the device, and counts as any other operation. A
 //! device that owes an answer is not asked.

@@ -68,7 +68,7 @@ impl CheckpointTarget {
 /// the design's other data.
 ///
 /// # Errors
-/// Those of the device, and [`EngineError::CheckpointTooLarge`].
+/// Errors of the device, and [`EngineError::CheckpointTooLarge`].
 pub async fn write_blocks<D: DerefMut<Target = Decider>>(
     flash: &dyn BlockDevice,
     geometry: &Geometry,
@@ -264,7 +264,7 @@ fn next_mappings(design: &Decider, left: &mut Range<usize>) -> Vec<ExportedMappi
 /// superblock.
 ///
 /// # Errors
-/// Those of the device.
+/// Errors of the device.
 pub async fn write_header(
     flash: &dyn BlockDevice,
     geometry: &Geometry,

@@ -139,7 +139,7 @@ impl<'a> LogWalk<'a> {
     /// Reads the frames. `visit` gets the offset in the log, the header and the entries of each.
     ///
     /// # Errors
-    /// Those of the device; an invalid frame is the end of the log.
+    /// Errors of the device; an invalid frame is the end of the log.
     pub async fn to_the_end(
         &mut self,
         visit: &mut dyn FnMut(u64, &FrameHeader, &[LogEntry]),
@@ -295,7 +295,7 @@ impl<'a> LogWalk<'a> {
     /// of the round.
     ///
     /// # Errors
-    /// Those of the device.
+    /// Errors of the device.
     pub async fn lost_frame(&mut self) -> Result<Option<(u64, u64)>, EngineError> {
         self.reads_max = READS_IN_FLIGHT;
         self.held.clear();

@@ -206,7 +206,7 @@ fn a_chunk_of_two_kinds_is_owed_and_stays_allocated() {
     };
     use Zeroes::Trim;
     let no_hole = Zeroes::Written { no_hole: true };
-    // Kept, owed, and of the latter allocated chunks.
+    // Chunks of kept trims, chunks of owed trims, and owed chunks that must stay allocated.
     assert_eq!(owed(&[(Trim, 0, half), (Trim, half, half)]), (1, 0, 0));
     assert_eq!(owed(&[(Trim, 0, half), (WRITTEN, half, half)]), (0, 1, 0));
     assert_eq!(owed(&[(WRITTEN, half, half), (Trim, 0, half)]), (0, 1, 0));

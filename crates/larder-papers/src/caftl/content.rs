@@ -20,9 +20,9 @@ use super::{
 use crate::{Lab, PaperReport, Span, Table};
 use larder_sim::report::plot::Scale;
 
-/// Bits of a hash.
+/// The numbers of bits that a hash may have.
 const BITS: [u32; 11] = [8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128];
-/// Those of CRC32.
+/// The bits of a CRC32.
 const CRC_BITS: u32 = 32;
 
 /// The contents of a disk in the end.

@@ -419,9 +419,10 @@ fn fitted(
     }
 }
 
-/// Finds the most pages of a block that divide such a unit, among the halvings of the profile's.
+/// Returns the most pages that a block can have if whole blocks make a unit of `weu_bytes`.
 ///
-/// It returns `None` if there are none; the layer then refuses the unit.
+/// It halves the profile's pages per block. It returns `None` if no such number divides the unit;
+/// the layer then refuses the unit.
 fn pages_dividing(profile: &DriveProfile, weu_bytes: u64) -> Option<u32> {
     let DriveGeometry { pages_per_block, page_bytes, .. } = profile.geometry;
     let halves = std::iter::successors(Some(pages_per_block), |pages| Some(pages / 2).filter(|_| pages % 2 == 0));

@@ -9,10 +9,10 @@ use larder_core::slotted::Orphans;
 /// The costs that are charged to a cache, and so its steps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Accounting {
-    /// Those of the engine: the [executor](crate::executor) of all designs.
+    /// The engine's costs, and its steps: the [executor](crate::executor) of all designs.
     #[default]
     Engine,
-    /// Those of the design's paper.
+    /// The costs and steps of the design's paper.
     Paper,
 }
 

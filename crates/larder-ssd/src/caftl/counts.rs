@@ -14,13 +14,13 @@ pub struct CaftlCounts {
     pub switched_off: u64,
     /// Sampling units of more than one page (section 3.4.1).
     pub units_sampled: u64,
-    /// Those of them whose sample page was there.
+    /// Sampled units whose sample page was there.
     pub samples_found: u64,
     /// Pages written without fingerprint because their unit's sample page was not there.
     pub pages_sampled_out: u64,
     /// Pages whose CRC32 was looked up (section 3.4.2).
     pub crc_lookups: u64,
-    /// Those of them that met a page of the same CRC32, and were fingerprinted.
+    /// Pages whose CRC32 was that of a stored page, so that they were fingerprinted.
     pub crc_found: u64,
     /// Pages deduplicated in line whose content did not change.
     pub same_content: u64,

@@ -36,11 +36,11 @@ const CRC_BYTES: u32 = 4;
 pub struct StoreCounts {
     /// Fingerprints looked up for pages that are written or fingerprinted out of line.
     pub lookups: u64,
-    /// Those of them that were there.
+    /// Looked-up fingerprints that were there.
     pub found: u64,
     /// Comparisons of fingerprints for all lookups (CAFTL Figure 12).
     pub comparisons: u64,
-    /// Those of them with the smallest and the largest of a bucket.
+    /// Comparisons with the smallest and the largest fingerprint of a bucket.
     pub range_comparisons: u64,
     /// Comparisons of fingerprints to find entries that change, or places for new ones.
     pub comparisons_of_changes: u64,

@@ -36,7 +36,7 @@ pub struct HandOver {
     pub batch: u64,
     /// The written pages.
     pub pages: Vec<PageWrite>,
-    /// Those of them that are trimmed after that.
+    /// Written pages that are trimmed after that.
     pub trimmed: Vec<Lpn>,
 }
 

@@ -21,21 +21,22 @@ pub const SUBCHUNKS_PER_CHUNK: u32 = 4;
 /// Minimum subchunk of a cache on a device, in bytes: the unit that the device writes whole.
 pub const SUBCHUNK_BYTES_LEAST: u32 = 4096;
 
-/// A flash should have this many buckets, if they need not be too small for that.
+/// Buckets that a flash should have, unless they would have fewer than [`BUCKET_SLOTS_LEAST`]
+/// slots.
 const BUCKETS_WANTED: u64 = 64;
 const BUCKET_SLOTS_LEAST: u64 = 16;
 
-/// Returns the slots of a bucket on a flash of so many slots. Small flashes have small buckets, or
-/// they would have few.
+/// Returns the slots of a bucket on a flash of `slots`. Small flashes have small buckets, so that
+/// they have enough of them.
 pub fn bucket_slots_for(slots: u64) -> u32 {
     (slots / BUCKETS_WANTED).next_power_of_two().clamp(BUCKET_SLOTS_LEAST, BUCKET_SLOTS.into()) as u32
 }
 
 /// Returns the default bytes of a subchunk.
 ///
-/// That is the paper's share of a chunk, at least [`SUBCHUNK_BYTES_LEAST`]; without compression it
-/// is the chunk. From chunks of four times the minimum on it is the paper's, whose chunks have 32
-/// KiB.
+/// With compression a subchunk is the paper's quarter of a chunk, at least
+/// [`SUBCHUNK_BYTES_LEAST`]. Chunks of 16 KiB and more have the paper's quarter, as its own chunks
+/// of 32 KiB. Without compression a subchunk is the chunk.
 pub fn subchunk_bytes(chunk_bytes: u32, has_compression: bool) -> u32 {
     match has_compression {
         true => (chunk_bytes / SUBCHUNKS_PER_CHUNK).max(SUBCHUNK_BYTES_LEAST).min(chunk_bytes),

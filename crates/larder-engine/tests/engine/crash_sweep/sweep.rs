@@ -31,21 +31,23 @@ use std::{
     time::Instant,
 };
 
-/// A crash point with no more outcomes than this is tried in full.
+/// Outcomes of a crash point up to which the sweep tries all.
 const OUTCOMES_IN_FULL_MAX: u64 = 64;
-/// Outcomes drawn at a point with more of them, by default.
+/// Outcomes that the sweep draws at a point with more outcomes, by default.
 const SAMPLES: u64 = 8;
 /// Seeds of a scenario, by default: one for each kind of device.
 const SEEDS: u64 = 4;
 /// The most captured instants of a script.
 const POINTS_MAX: usize = 4000;
-/// One outcome in so many goes on before it crashes again; and the most changes until then.
+/// The number of outcomes of which one goes on, before it crashes again.
 const GO_ON_ONE_OF: u64 = 2;
+/// The most changes of such an outcome before its crash.
 const CHANGES_MORE_MAX: u64 = 16;
-/// One outcome in so many has its recovery swept, too.
+/// The number of outcomes of which one has its recovery swept, too.
 const RECOVERIES_ONE_OF: u64 = 40;
+/// The same in scripts that move the flash.
 const MOVING_RECOVERIES_ONE_OF: u64 = 12;
-/// One clean end in so many is opened once more.
+/// The number of clean ends of which one is opened once more.
 const CLEAN_ENDS_ONE_OF: u64 = 3;
 
 fn number(name: &str) -> Option<u64> {

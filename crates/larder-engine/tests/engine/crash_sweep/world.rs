@@ -19,9 +19,11 @@ const READ_SECTORS_MAX: usize = 128;
 
 /// Returns the options of flash and origin, by seed.
 ///
-/// Both tear at 512 bytes under physical sectors of 4096, as most devices tell. Or both have 512
-/// throughout, and a discard that promises nothing. Or both tear at 4096. Or the origin's sectors
-/// are coarser than the volume's.
+/// The seed picks one of four pairs:
+/// - Both have physical sectors of 4096 bytes and tear at 512, as most devices report.
+/// - Both have sectors of 512 bytes, and a discard that promises nothing.
+/// - Both tear at 4096 bytes.
+/// - The origin's sectors are coarser than the volume's.
 fn device_options(seed: u64) -> [SimDeviceOptions; 2] {
     let options = SimDeviceOptions::default();
     let coarse = SimDeviceOptions { sector_bytes: 4096, tear_bytes: 4096, ..options.clone() };

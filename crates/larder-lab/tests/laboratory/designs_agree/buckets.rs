@@ -283,7 +283,7 @@ struct Simulated {
     remembered: Remembered,
     /// Runs that the indices named.
     looks: u64,
-    /// Those of them with another content, or another address.
+    /// Named runs with another content, or another address.
     vain_looks: u64,
     /// Metadata slots that the engine writes twice, and the simulator once.
     in_two_steps: u64,

@@ -48,7 +48,7 @@ struct State {
     disks: [Disk; 2],
     power: Power,
     long_requests: u64,
-    /// Those of them that were cut short.
+    /// Long requests that were cut short.
     short_requests: u64,
     cuts_short: bool,
 }
