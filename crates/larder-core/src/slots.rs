@@ -401,11 +401,6 @@ impl SlotTable {
         (0..self.count()).map(SlotId).filter(|&slot| self.state(slot) != SlotState::Free).collect()
     }
 
-    /// Counts the back pointers of all slots.
-    pub fn remembered_len(&self) -> usize {
-        self.back_len
-    }
-
     /// Compacts the back pointers of `slot` to `live` addresses, once each, and leading
     /// fingerprints.
     pub fn compact_back(&mut self, slot: SlotId, mut live: impl FnMut(Lba) -> bool, leads: impl Fn(FpHandle) -> bool) {

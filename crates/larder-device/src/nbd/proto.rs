@@ -79,10 +79,8 @@ pub mod option_reply {
     pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
     pub const ERR_POLICY: u32 = ERROR_BIT | 2;
     pub const ERR_INVALID: u32 = ERROR_BIT | 3;
-    pub const ERR_PLATFORM: u32 = ERROR_BIT | 4;
     pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
-    pub const ERR_SHUTDOWN: u32 = ERROR_BIT | 7;
     pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
 }
 
@@ -102,12 +100,10 @@ pub mod transmission_flag {
     pub const READ_ONLY: u16 = 1 << 1;
     pub const SEND_FLUSH: u16 = 1 << 2;
     pub const SEND_FUA: u16 = 1 << 3;
-    pub const ROTATIONAL: u16 = 1 << 4;
     pub const SEND_TRIM: u16 = 1 << 5;
     pub const SEND_WRITE_ZEROES: u16 = 1 << 6;
     pub const SEND_DF: u16 = 1 << 7;
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
-    pub const SEND_CACHE: u16 = 1 << 10;
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
 }
 
