@@ -104,7 +104,8 @@ impl AustereCache {
         self.core.runs().flat_map(move |run| {
             let mut slot = RunMetadata::EMPTY;
             self.region.read(self.core.key_of(run), &mut slot);
-            let dirty: Vec<_> = self.core.dirty_of(run, &slot).map(|lba| (lba, *slot.fingerprint())).collect();
+            let is_dirty = |lba: &Lba| self.core.config().is_write_back && self.core.is_dirty(*lba, run);
+            let dirty: Vec<_> = slot.lbas().filter(is_dirty).map(|lba| (lba, *slot.fingerprint())).collect();
             dirty
         })
     }

@@ -21,7 +21,7 @@
 //!   [`map`](Austere::map), write the metadata slot if it changed. New content: `map`, evict the
 //!   [`victims`](Austere::victims), [`store`](Austere::store), write the subchunks and the metadata
 //!   slot.
-//! - **Evict a run.** Destage [`dirty_of`](Austere::dirty_of) its metadata slot and
+//! - **Evict a run.** Destage the [dirty](Austere::is_dirty) addresses of its metadata slot and
 //!   [`clean`](Austere::clean) each; then [`evict`](Austere::evict).
 //! - **Trim, write-around.** [`forget`](Austere::forget).
 //!
@@ -117,8 +117,8 @@ pub struct Displaced {
 pub struct VictimRun {
     /// The run.
     pub run: SlotRun,
-    /// True if mappings to it may be dirty. [`Austere::dirty_of`] its metadata slot must then be
-    /// destaged.
+    /// True if mappings to it may be dirty. The [dirty](Austere::is_dirty) addresses of its metadata
+    /// slot must then be destaged.
     pub may_be_dirty: bool,
 }
 
@@ -283,11 +283,6 @@ impl Austere {
     /// Returns the bucket of a content in the FP index, and of its slots.
     pub fn bucket_of_content(&self, fingerprint: &Fingerprint) -> u32 {
         self.fp_space.bucket(self.fp_space.of_content(fingerprint)) as u32
-    }
-
-    /// Returns the addresses in `slot`, the metadata slot of `run`, with a dirty mapping to it.
-    pub fn dirty_of<'a>(&'a self, run: SlotRun, slot: &'a RunMetadata) -> impl Iterator<Item = Lba> + 'a {
-        slot.lbas().filter(move |&lba| self.config.is_write_back && self.is_dirty(lba, run))
     }
 
     /// Returns whether `lba`, which the metadata slot of `run` lists, is mapped to it and dirty.

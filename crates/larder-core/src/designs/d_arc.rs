@@ -35,8 +35,8 @@ use crate::{
     design::Use,
     named::{NamedDesign, Over, OverSlots},
     slotted::{
-        ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, SizeErrorKind, Sizes,
-        SlotPool, Slotted, SlottedStats,
+        ChunkSlot, DataStep, Decision, FlashSize, Kept, MetadataEntry, Orphans, SizeError, Sizes, SlotPool, Slotted,
+        SlottedStats,
         contents::{ENTRY_BYTES, Metadata, extra_addresses},
         of_slots,
         order::SlotHeap,
@@ -98,18 +98,6 @@ impl DArc {
             p: 0.0,
             shown: 0,
         })
-    }
-
-    /// Creates a cache of `data_chunks` whose lists have `addresses` (2C + X, at least 2C).
-    pub fn with_addresses(data_chunks: u64, addresses: u64) -> Result<Self, SizeError> {
-        check_chunks(NAME, data_chunks)?;
-        match addresses.checked_sub(2 * data_chunks) {
-            Some(extra) => DArc::new(data_chunks, extra),
-            None => {
-                let kind = SizeErrorKind::MetadataEntries { given: addresses, least: 2 * data_chunks };
-                Err(SizeError { design: NAME, kind })
-            }
-        }
     }
 
     /// Creates a cache that fills `flash`: 2C addresses, and 2% of the data's bytes more.

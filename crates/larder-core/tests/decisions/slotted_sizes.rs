@@ -81,15 +81,10 @@ fn explicit_sizes_are_checked() {
         (DLru::new(0, 5).err(), "d-lru: 0 data chunks are too few; 1 is the least"),
         (DLru::new(6, 5).err(), "d-lru: 5 metadata entries are too few for its data chunks; 6 are the least"),
         (DArc::new(0, 5).err(), "d-arc: 0 data chunks are too few; 1 is the least"),
-        (
-            DArc::with_addresses(6, 11).err(),
-            "d-arc: 11 metadata entries are too few for its data chunks; 12 are the least",
-        ),
     ];
     for (error, expected) in errors {
         assert_eq!(error.map(|error| error.to_string()).as_deref(), Some(expected));
     }
-    assert_eq!(DArc::with_addresses(1024, 4096).unwrap().sizes().addresses, 4096);
     for too_many in [1 << 32, u64::MAX] {
         let errors = [
             Lru::new(too_many).err(),
@@ -97,8 +92,7 @@ fn explicit_sizes_are_checked() {
             DLru::new(1, too_many).err(),
             DLru::new(too_many, too_many).err(),
             DArc::new(1, too_many).err(),
-            DArc::with_addresses(1, too_many).err(),
-            DArc::with_addresses(too_many, too_many).err(),
+            DArc::new(too_many, too_many).err(),
         ];
         for error in errors {
             assert!(matches!(error.unwrap().kind, SizeErrorKind::TooMany { .. }), "{error:?}");

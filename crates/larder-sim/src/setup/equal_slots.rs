@@ -12,9 +12,9 @@ use super::{
 };
 use crate::slotted::SlottedCache;
 use larder_core::{
-    d_arc::DArc,
+    d_arc::{self, DArc},
     d_lru::OverContents,
-    slotted::{ContentOrder, FlashSize, Orphans, SizeError, Slotted},
+    slotted::{ContentOrder, FlashSize, Orphans, SizeError, SizeErrorKind, Slotted},
 };
 use larder_format::size::exact;
 
@@ -34,11 +34,23 @@ pub(super) fn d_arc(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     let orphans = setup.options.orphans.unwrap_or_default();
     build(setup, flash, |flash, chunk_bytes| {
         let design = match (setup.options.lba_entries, flash) {
-            (Some(entries), FlashSize::DataChunks(chunks)) => DArc::with_addresses(chunks, entries),
+            (Some(entries), FlashSize::DataChunks(chunks)) => d_arc_of(chunks, entries),
             _ => DArc::for_flash(flash, chunk_bytes),
         };
         design.map(|design| design.with_orphans(orphans))
     })
+}
+
+/// Creates a D-ARC of `data_chunks` whose lists have `addresses` (2C + X, at least 2C).
+fn d_arc_of(data_chunks: u64, addresses: u64) -> Result<DArc, SizeError> {
+    let least = data_chunks.saturating_mul(2);
+    match addresses.checked_sub(least) {
+        Some(extra) => DArc::new(data_chunks, extra),
+        None => {
+            let kind = SizeErrorKind::MetadataEntries { given: addresses, least };
+            Err(SizeError { design: d_arc::NAME, kind })
+        }
+    }
 }
 
 /// Bytes of RAM for the lists of a decision.

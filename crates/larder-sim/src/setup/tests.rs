@@ -166,6 +166,12 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
     let d_arc = Setup { options: entries, ..setup("d-arc", FlashAmount::Bytes(64 << 20)) };
     let refused = refusal(&d_arc.by_its_paper());
     assert!(refused.contains("metadata entries"), "{refused}");
+    let entries = Options { lba_entries: Some(11), ..Options::default() };
+    let d_arc = Setup { options: entries, ..setup("d-arc", FlashAmount::DataChunks(6)) };
+    assert_eq!(
+        refusal(&d_arc.by_its_paper()),
+        "d-arc: 11 metadata entries are too few for its data chunks; 12 are the least"
+    );
     assert!(
         refusal(&setup("nitro", FlashAmount::Bytes(1 << 20))).contains("a flash of 1M is too small; 16M is the least")
     );

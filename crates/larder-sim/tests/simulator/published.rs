@@ -80,7 +80,7 @@ fn d_lru_and_d_arc_on_a_synthetic_trace() {
     let (hits, megabytes) = replay_synthetic(DLru::new(1024, 4096).unwrap(), &records);
     println!("d-lru: {hits:.2}% read hits, {megabytes:.1} MB");
     assert_eq!((format!("{hits:.2}"), format!("{megabytes:.0}")), ("64.90".to_owned(), "3904".to_owned()));
-    let (hits, megabytes) = replay_synthetic(DArc::with_addresses(1024, 4096).unwrap(), &records);
+    let (hits, megabytes) = replay_synthetic(DArc::new(1024, 2048).unwrap(), &records);
     println!("d-arc: {hits:.2}% read hits, {megabytes:.1} MB");
     assert!((hits - 75.69).abs() < 1.5, "{hits:.2}% read hits");
     assert!((megabytes / 3571.0 - 1.0).abs() < 0.05, "{megabytes:.1} MB");
