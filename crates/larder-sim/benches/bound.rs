@@ -48,9 +48,11 @@ fn collect_and_finish(bencher: Bencher<'_, '_>) {
 }
 
 #[divan::bench(args = [1, 10, 50], sample_count = 10)]
-fn equal_sizes(bencher: Bencher<'_, '_>, percent: u64) {
+fn in_chunks(bencher: Bencher<'_, '_>, percent: u64) {
     let trace = collect(&records());
-    bencher.counter(ItemsCount::new(REQUESTS)).bench(|| trace.equal_sizes((512 << 20) / 4096 * percent / 100));
+    bencher
+        .counter(ItemsCount::new(REQUESTS))
+        .bench(|| trace.read_hit_ratio_in_chunks((512 << 20) / 4096 * percent / 100));
 }
 
 #[divan::bench(args = [1, 2, 4], sample_count = 5)]

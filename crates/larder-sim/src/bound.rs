@@ -1,8 +1,9 @@
 //! The offline bound: the most reads that any cache could hit, with future and contents known.
 //!
 //! Role: [`BoundCollector`] takes the requests once, in order. [`BoundTrace`] then answers for any
-//! capacity. Chunks take one place each ([`BoundTrace::equal_sizes`], exact) or as many bytes as
-//! they compress to ([`BoundTrace::with_sizes`], an upper bound and a feasible lower one).
+//! capacity. Chunks take one place each ([`BoundTrace::read_hit_ratio_in_chunks`], exact) or as
+//! many bytes as they compress to ([`BoundTrace::with_sizes`], an upper bound and a feasible lower
+//! one).
 //!
 //! The game: the cache stores contents, each once. A read hits if the address's content at that
 //! moment is stored. A content comes in only when it passes by, in a read or a write. It may be
@@ -125,11 +126,6 @@ impl Bound {
     /// Returns a ratio of read hits to reads that some cache has. 0 if there are no reads.
     pub fn read_hit_ratio_lower(&self) -> f64 {
         ratio(self.read_hits_lower, self.reads)
-    }
-
-    /// Returns true if this is the optimum itself.
-    pub fn is_exact(&self) -> bool {
-        self.read_hits_lower == self.read_hits_upper
     }
 }
 
@@ -254,21 +250,6 @@ impl BoundTrace {
         self.reads
     }
 
-    /// Returns the reads of contents that never passed by before, or whose address is unknown.
-    ///
-    /// No cache hits these, and one that is large enough hits all others.
-    pub fn compulsory_misses(&self) -> u64 {
-        self.reads - self.zero_hits - self.intervals.all.len() as u64
-    }
-
-    /// Returns the optimum for a cache of `capacity_chunks` chunks, compressed or not.
-    ///
-    /// O(n log n); memory 2 bits a request and 80 bytes an interval.
-    pub fn equal_sizes(&self, capacity_chunks: u64) -> Bound {
-        let chosen = furthest::kept(&self.intervals.all, self.requests, capacity_chunks, |_| 1);
-        self.bound(Kept::of(&chosen, chosen.count(), &self.intervals, capacity_chunks, |_| 1))
-    }
-
     /// Returns bounds for caches of these many bytes, if each chunk takes its stored size.
     ///
     /// They enclose the optimum. They equal it if all contents are of one size or all fit.
@@ -281,9 +262,10 @@ impl BoundTrace {
         capacities_bytes.iter().map(|capacity| self.bound(sized.kept(*capacity))).collect()
     }
 
-    /// Returns the highest ratio of read hits of any cache of `capacity_chunks` chunks.
+    /// Returns the optimal ratio of read hits for a cache of `capacity_chunks` chunks.
     ///
-    /// It is that of [`BoundTrace::equal_sizes`], without the bytes written.
+    /// It does not depend on the chunks' stored sizes. O(n log n); memory 2 bits a request and
+    /// 80 bytes an interval.
     pub fn read_hit_ratio_in_chunks(&self, capacity_chunks: u64) -> f64 {
         self.ratio_of(furthest::kept(&self.intervals.all, self.requests, capacity_chunks, |_| 1).count())
     }

@@ -240,15 +240,15 @@ mod tests {
             broadcast(&mut batches, &mut [&mut listener], 1).unwrap();
             match listener.finish() {
                 Collected::Trace(traces) => {
-                    Some((traces.addresses.reads(), traces.addresses.equal_sizes(2).read_hits_upper))
+                    Some((traces.addresses.reads(), traces.addresses.read_hit_ratio_in_chunks(2)))
                 }
                 Collected::TooLong => None,
                 Collected::Contradicted(reads) => panic!("{reads} reads of what each chunk has of its own"),
             }
         };
-        assert_eq!(of(0, 100), Some((4, 2)));
-        assert_eq!(of(1, 4), Some((3, 2)));
-        assert_eq!(of(3, 4), Some((1, 1)));
+        assert_eq!(of(0, 100), Some((4, 0.5)));
+        assert_eq!(of(1, 4), Some((3, 2.0 / 3.0)));
+        assert_eq!(of(3, 4), Some((1, 1.0)));
         assert_eq!(of(0, 3), None);
     }
 

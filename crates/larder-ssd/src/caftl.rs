@@ -39,9 +39,7 @@ use super::{
     space::{Space, SpaceOptions, WriteStream},
 };
 use books::{Books, PageOwner};
-use counts::{CaftlCounts, DeviceRam};
-use digest::Digest;
-use hashbrown::HashMap;
+use counts::CaftlCounts;
 use journal::{JournalRecord, Log, Tables};
 use location::{At, Location, Vba};
 use maps::{Maps, Released};
@@ -68,6 +66,8 @@ pub mod pages;
 mod persist;
 mod segment;
 pub mod store;
+#[cfg(test)]
+mod tests;
 
 /// The layer; see the module.
 #[derive(Debug)]
@@ -81,8 +81,6 @@ pub struct Caftl {
     is_in_line_on: bool,
     /// Unknown contents until now.
     unknown: u64,
-    /// Known sample bytes of contents.
-    sample_bytes: HashMap<Digest, u32>,
 }
 
 impl Caftl {
@@ -123,15 +121,7 @@ impl Caftl {
             is_syncing: false,
             is_in_line_on: true,
             unknown: 0,
-            sample_bytes: HashMap::new(),
         })
-    }
-
-    /// Tells the first four bytes of a content, as one big-endian number.
-    ///
-    /// They decide which page of a sampling unit is its sample. Other contents have synthetic ones.
-    pub fn tell_sample_bytes(&mut self, content: larder_types::Fingerprint, bytes: u32) {
-        self.sample_bytes.insert(Digest::of(content), bytes);
     }
 
     /// Returns the counts that only this layer has.
@@ -157,20 +147,6 @@ impl Caftl {
     /// Returns true if the drive knows the fingerprint of a logical page's content.
     pub fn is_fingerprinted(&self, lpn: Lpn) -> bool {
         self.locate(lpn).is_some_and(|ppa| self.books.pages.is_known(ppa))
-    }
-
-    /// Computes the RAM that a drive of this kind needs.
-    pub fn device_ram(&self) -> DeviceRam {
-        let page_bytes = u64::from(self.space.array().geometry().page_bytes);
-        DeviceRam {
-            primary_table: u64::from(self.books.maps.logical_pages()) * u64::from(journal::PRIMARY_BYTES),
-            secondary_table: u64::from(self.books.maps.vbas()) * u64::from(journal::SECONDARY_BYTES),
-            fingerprint_store: self.books.store.device_bytes(),
-            metadata_page_array: u64::from(self.sizes.metadata_pages) * 4,
-            metadata_pages: u64::from(self.sizes.metadata_frames) * page_bytes,
-            sort: u64::from(self.options.sort_fingerprints_max) * u64::from(pages::METADATA_BYTES),
-            log: u64::from(self.options.log_pages) * page_bytes,
-        }
     }
 
     fn flash(&mut self) -> &mut CountedFlash {
@@ -363,8 +339,7 @@ impl Ftl for Caftl {
             + books.store.ram_bytes()
             + books.own.ram_bytes()
             + (books.collected.capacity() * size_of::<Ppa>()) as u64;
-        let samples = self.sample_bytes.allocation_size() as u64;
-        self.space.ram_bytes() + books + samples + self.out_of_line.ram_bytes()
+        self.space.ram_bytes() + books + self.out_of_line.ram_bytes()
     }
 
     fn check(&self) {

@@ -174,14 +174,9 @@ impl DriveGeometry {
         Err(OutOfRange::new("weu_bytes", weu_bytes, range))
     }
 
-    /// Returns the dies of all packages.
-    pub fn dies(&self) -> u32 {
-        self.packages * self.dies_per_package
-    }
-
     /// Returns the planes of all dies.
     pub fn planes(&self) -> u32 {
-        self.dies() * self.planes_per_die
+        self.packages * self.dies_per_package * self.planes_per_die
     }
 
     /// Returns the blocks of all planes.
@@ -240,23 +235,8 @@ impl DriveGeometry {
         PlaneId(block.0 % self.planes())
     }
 
-    /// Returns the die of a plane, below [`DriveGeometry::dies`].
-    pub fn die_of(&self, plane: PlaneId) -> u32 {
-        plane.0 % self.dies()
-    }
-
-    /// Returns the package of a plane, below `packages`.
-    pub fn package_of(&self, plane: PlaneId) -> u32 {
-        plane.0 % self.packages
-    }
-
     /// Returns block `index` of `plane`, of `blocks_per_plane`.
     pub fn block_in_plane(&self, plane: PlaneId, index: u32) -> BlockId {
         BlockId(index * self.planes() + plane.0)
-    }
-
-    /// Returns the place of a block among its plane's.
-    pub fn index_in_plane(&self, block: BlockId) -> u32 {
-        block.0 / self.planes()
     }
 }

@@ -140,13 +140,6 @@ impl NbdDevice {
         self.remote.size_bytes - self.info.size_bytes
     }
 
-    /// Returns whether the server can flush.
-    ///
-    /// Without that, a flush does nothing, and the server promises nothing about power loss.
-    pub fn flush_supported(&self) -> bool {
-        self.remote.has(flag::SEND_FLUSH)
-    }
-
     /// Returns the pieces of a range, none longer than `piece_max`.
     fn pieces(offset: u64, len: u64, piece_max: u32) -> impl Iterator<Item = (u64, u32)> {
         let piece_max = u64::from(piece_max);
@@ -328,6 +321,8 @@ impl Remote {
         future
     }
 
+    /// Flushes the server. If it cannot, it promises nothing about power loss, and no request is
+    /// sent.
     fn flush(self: &Arc<Self>) -> IoFuture<()> {
         if self.has(flag::SEND_FLUSH) {
             return self.done(command::FLUSH, 0, 0, 0, None);

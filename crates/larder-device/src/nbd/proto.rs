@@ -64,7 +64,6 @@ pub mod option {
     pub const STRUCTURED_REPLY: u32 = 8;
     pub const LIST_META_CONTEXT: u32 = 9;
     pub const SET_META_CONTEXT: u32 = 10;
-    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Types of replies to options.
@@ -115,7 +114,6 @@ pub mod command {
     pub const DISC: u16 = 2;
     pub const FLUSH: u16 = 3;
     pub const TRIM: u16 = 4;
-    pub const CACHE: u16 = 5;
     pub const WRITE_ZEROES: u16 = 6;
     pub const BLOCK_STATUS: u16 = 7;
 }

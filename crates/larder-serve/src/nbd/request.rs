@@ -167,7 +167,8 @@ mod tests {
     #[test]
     fn unknown_commands_flags_and_contexts_are_refused() {
         assert_eq!(refused(99, 0, 0, 512), errno::EINVAL);
-        assert_eq!(refused(command::CACHE, 0, 0, 512), errno::EINVAL);
+        let cache = 5;
+        assert_eq!(refused(cache, 0, 0, 512), errno::EINVAL);
         assert_eq!(refused(command::READ, flag::FAST_ZERO, 0, 512), errno::EINVAL);
         assert_eq!(refused(command::BLOCK_STATUS, 0, 0, 512), errno::EINVAL);
         assert_eq!(refused(command::FLUSH, 0, 512, 0), errno::EINVAL);

@@ -102,7 +102,8 @@ fn errors_are_mapped_and_ranges_checked() {
     let faulty = Arc::new(Faulty::new(RamDevice::new("ram", MIB, 512)));
     let served = serve(faulty.clone(), ServerOptions::default());
     let device = served.connect();
-    assert!(device.flush_supported());
+    faulty.plan().fail_next(IoOp::Flush, IoErrorKind::Io);
+    assert_eq!(block_on(device.flush()).expect_err("the server takes flushes").kind, IoErrorKind::Io);
     assert_eq!((device.info().size_bytes, device.info().sector_bytes), (MIB, 512));
     for (fault, seen) in [
         (IoErrorKind::Io, IoErrorKind::Io),

@@ -27,6 +27,8 @@ use std::{
 };
 
 pub const MIB: u64 = 1 << 20;
+/// The command CACHE of the protocol, which the server lacks.
+pub const COMMAND_CACHE: u16 = 5;
 
 /// A directory that goes with its owner.
 pub struct TempDir(pub PathBuf);

@@ -62,7 +62,8 @@ fn what_is_not_offered_is_refused_and_the_handshake_goes_on() {
     let mut raw = served.raw();
     raw.greet(3);
     assert_eq!(raw.option(option::STARTTLS, &[])[0].0, reply::ERR_POLICY);
-    assert_eq!(raw.option(option::EXTENDED_HEADERS, &[])[0].0, reply::ERR_UNSUP);
+    let extended_headers = 11;
+    assert_eq!(raw.option(extended_headers, &[])[0].0, reply::ERR_UNSUP);
     assert_eq!(raw.option(4711, &[1, 2, 3])[0].0, reply::ERR_UNSUP);
     assert_eq!(raw.option(option::GO, &go_data("other", &[]))[0].0, reply::ERR_UNKNOWN);
     assert_eq!(raw.option(option::GO, &[0, 0])[0].0, reply::ERR_INVALID);

@@ -1,6 +1,6 @@
 //! Requests and their replies, byte by byte.
 
-use crate::common::{Late, MIB, serve, serve_ram};
+use crate::common::{COMMAND_CACHE, Late, MIB, serve, serve_ram};
 use larder_device::{
     BlockDevice, IoBuf, IoErrorKind, IoOp, WriteFlags,
     driver::block_on,
@@ -48,7 +48,7 @@ fn refused_requests_leave_the_connection_in_order() {
     assert_eq!(refused(command::WRITE, 0, 0, 33 << 20, 33 << 20), errno::ENOSPC);
     assert_eq!(refused(command::WRITE, 0, 1, 512, 512), errno::EINVAL);
     assert_eq!(refused(command::READ, flag::DF, 0, 512, 0), errno::EINVAL, "DF needs structured replies");
-    assert_eq!(refused(command::CACHE, 0, 0, 512, 0), errno::EINVAL);
+    assert_eq!(refused(COMMAND_CACHE, 0, 0, 512, 0), errno::EINVAL);
     assert_eq!(refused(command::BLOCK_STATUS, 0, 0, 512, 0), errno::EINVAL);
     assert_eq!(refused(command::FLUSH, 0, 0, 0, 0), 0);
     assert_eq!(served.server.stats().errors, 7);

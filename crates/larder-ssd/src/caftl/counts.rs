@@ -1,7 +1,6 @@
 //! CAFTL's own counts, beside those of every drive, for the figures of its paper.
 //!
-//! Role: the layer keeps [`CaftlCounts`]; [`DeviceRam`] has the RAM that a drive would need, in the
-//! paper's sizes.
+//! Role: the layer keeps [`CaftlCounts`].
 //!
 //! It leaves operations on flash and removed writes to [`DriveCounts`](crate::counts::DriveCounts).
 
@@ -42,39 +41,4 @@ pub struct CaftlCounts {
     ///
     /// They were read, if there were any yet.
     pub metadata_pages_brought_in: u64,
-}
-
-/// RAM of a drive, in bytes, as the paper's structures take it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DeviceRam {
-    /// 4 a logical page.
-    pub primary_table: u64,
-    /// 8 a VBA in use.
-    pub secondary_table: u64,
-    /// All buckets that may be.
-    pub fingerprint_store: u64,
-    /// 4 a metadata page.
-    pub metadata_page_array: u64,
-    /// Metadata pages that may be in RAM.
-    pub metadata_pages: u64,
-    /// Fingerprints that are sorted at a time.
-    pub sort: u64,
-    /// The log's buffer.
-    pub log: u64,
-}
-
-impl DeviceRam {
-    /// Sums all of it.
-    pub fn total(&self) -> u64 {
-        let DeviceRam {
-            primary_table,
-            secondary_table,
-            fingerprint_store,
-            metadata_page_array,
-            metadata_pages,
-            sort,
-            log,
-        } = *self;
-        primary_table + secondary_table + fingerprint_store + metadata_page_array + metadata_pages + sort + log
-    }
 }

@@ -68,10 +68,7 @@ impl Caftl {
         let digests: Vec<Digest> = unit.iter().map(|page| self.digest(page)).collect();
         let (mut sample, mut greatest) = (0, 0);
         for (at, digest) in digests.iter().enumerate() {
-            let bytes = match self.sample_bytes.is_empty() {
-                true => digest.sample_bytes(),
-                false => self.sample_bytes.get(digest).copied().unwrap_or_else(|| digest.sample_bytes()),
-            };
+            let bytes = digest.sample_bytes();
             if at == 0 || bytes > greatest {
                 (sample, greatest) = (at, bytes);
             }

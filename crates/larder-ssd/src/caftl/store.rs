@@ -221,11 +221,6 @@ impl Store {
         self.segments.iter().flat_map(Segment::entries)
     }
 
-    /// Returns the bytes that the drive has for all buckets that may be.
-    pub fn device_bytes(&self) -> u64 {
-        u64::from(self.options.buckets_max) * u64::from(self.options.bucket_bytes)
-    }
-
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> u64 {
         let segments = self.segments.capacity() * size_of::<Segment>();

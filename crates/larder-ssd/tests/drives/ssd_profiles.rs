@@ -272,20 +272,11 @@ fn pages_tell_where_they_are() {
         let block = SOUND.block_of(Ppa(page));
         let plane = SOUND.plane_of(block);
         assert_eq!(SOUND.ppa(block, SOUND.page_in_block(Ppa(page))), Ppa(page));
-        assert_eq!(SOUND.block_in_plane(plane, SOUND.index_in_plane(block)), block);
-        assert_eq!(SOUND.package_of(plane), SOUND.die_of(plane) % SOUND.packages);
+        assert_eq!(SOUND.block_in_plane(plane, block.0 / SOUND.planes()), block);
     }
-    // Blocks in a row: other packages first, then other dies, then other planes, and then the first
-    // plane's next block.
-    let places = |block| {
-        let plane = SOUND.plane_of(BlockId(block));
-        (plane, SOUND.die_of(plane), SOUND.package_of(plane))
-    };
-    assert_eq!(places(0), (PlaneId(0), 0, 0));
-    assert_eq!(places(1), (PlaneId(1), 1, 1));
-    assert_eq!(places(2), (PlaneId(2), 2, 0));
-    assert_eq!(places(6), (PlaneId(6), 0, 0));
-    assert_eq!(places(12), (PlaneId(0), 0, 0));
+    // Blocks in a row lie in planes in a row, and then in the first plane's next block.
+    let planes = [0, 1, 2, 6, 11, 12, 13].map(|block| SOUND.plane_of(BlockId(block)));
+    assert_eq!(planes, [0, 1, 2, 6, 11, 0, 1].map(PlaneId));
 }
 
 #[test]

@@ -9,7 +9,7 @@
 mod device;
 mod oracle;
 
-use crate::common::{MIB, Raw, Served, serve};
+use crate::common::{COMMAND_CACHE, MIB, Raw, Served, serve};
 use device::{Noted, Recorder, content};
 use larder_device::{
     Extent,
@@ -24,7 +24,7 @@ const COMMANDS: [u16; 9] = [
     command::WRITE,
     command::FLUSH,
     command::TRIM,
-    command::CACHE,
+    COMMAND_CACHE,
     command::WRITE_ZEROES,
     command::BLOCK_STATUS,
     8,

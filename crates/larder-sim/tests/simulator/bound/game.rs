@@ -150,14 +150,13 @@ proptest! {
         let played = play(held, &ops);
         let traces = collect(&played, [1; CONTENTS], zeroes);
         for (knowledge, trace) in [(Knowledge::Addresses, &traces.addresses), (Knowledge::Contents, &traces.contents)] {
-            for capacity in 0..=CONTENTS as u64 {
-                let bound = trace.equal_sizes(capacity);
-                prop_assert!(bound.is_exact());
+            for capacity in (0..=CONTENTS as u64).chain([u64::MAX]) {
+                let bound = trace.with_sizes(&[capacity])[0];
+                prop_assert_eq!(bound.read_hits_lower, bound.read_hits_upper);
                 prop_assert_eq!(trace.read_hit_ratio_in_chunks(capacity), bound.read_hit_ratio_upper());
                 check(&bound, &best(&played, [1; CONTENTS], zeroes, capacity, knowledge));
                 prop_assert_eq!(bound.reads, played.iter().filter(|(_, kind)| *kind != Kind::Write).count() as u64);
             }
-            prop_assert_eq!(trace.equal_sizes(u64::MAX).read_hits_lower, trace.reads() - trace.compulsory_misses());
         }
     }
 
@@ -177,7 +176,8 @@ proptest! {
             prop_assert_eq!(ratio, bound.read_hit_ratio_upper());
             check(&bound, &best(&played, bytes, zeroes, *capacity, Knowledge::Addresses));
             let are_equal = bytes.iter().all(|size| *size == bytes[0]);
-            prop_assert!(bound.is_exact() || !are_equal && *capacity != u64::MAX, "{capacity}: {bound:?}");
+            let is_exact = bound.read_hits_lower == bound.read_hits_upper;
+            prop_assert!(is_exact || !are_equal && *capacity != u64::MAX, "{capacity}: {bound:?}");
         }
     }
 
@@ -185,9 +185,12 @@ proptest! {
     fn chunks_of_one_size_in_bytes_are_chunks_in_places(
         held in prop::array::uniform5(0..CONTENTS), ops in ops(), zeroes in zeroes(), size in 1..5u32
     ) {
-        let trace = collect(&play(held, &ops), [size; CONTENTS], zeroes).addresses;
+        let played = play(held, &ops);
+        let trace = collect(&played, [size; CONTENTS], zeroes).addresses;
+        let places = collect(&played, [1; CONTENTS], zeroes).addresses;
         for capacity in 0..30 {
-            let in_places = trace.equal_sizes(capacity / u64::from(size));
+            let in_places = places.with_sizes(&[capacity / u64::from(size)])[0];
+            prop_assert_eq!(trace.read_hit_ratio_in_chunks(capacity / u64::from(size)), in_places.read_hit_ratio_upper());
             let in_bytes = trace.with_sizes(&[capacity])[0];
             prop_assert_eq!(in_bytes.read_hits_lower, in_places.read_hits_lower);
             prop_assert_eq!(in_bytes.read_hits_upper, in_places.read_hits_upper);

@@ -54,13 +54,15 @@ fn bounds_of_shared_traces_are_sane() {
         assert_eq!(trace.reads(), reads, "{name}");
         let percents = [0, 1, 10, 100];
         let capacities = percents.map(|percent| working_set * percent / 100);
-        let all = trace.reads() - trace.compulsory_misses();
-        let mut before = (0, 0);
+        let sized = trace.with_sizes(&[u64::MAX])[0];
+        let all = sized.read_hits_lower;
+        assert_eq!(sized.read_hits_upper, all, "{name}");
+        assert_eq!(trace.read_hit_ratio_in_chunks(u64::MAX), sized.read_hit_ratio_upper(), "{name}");
+        let mut before = (0.0, 0);
         for (bytes, sized) in capacities.into_iter().zip(trace.with_sizes(&capacities)) {
-            let places = trace.equal_sizes(bytes / 4096);
-            let revealed = traces.contents.equal_sizes(bytes / 4096);
-            assert!(places.read_hits_upper <= revealed.read_hits_upper, "{name}: {bytes} bytes");
-            assert!(places.is_exact() && places.read_hits_lower >= before.0, "{name}: {bytes} bytes");
+            let places = trace.read_hit_ratio_in_chunks(bytes / 4096);
+            let revealed = traces.contents.read_hit_ratio_in_chunks(bytes / 4096);
+            assert!(before.0 <= places && places <= revealed, "{name}: {bytes} bytes");
             assert!(
                 sized.read_hits_lower <= sized.read_hits_upper && sized.read_hits_upper <= all,
                 "{name}: {sized:?}"
@@ -69,21 +71,18 @@ fn bounds_of_shared_traces_are_sane() {
             // lower one before.
             assert!(sized.read_hits_upper >= before.1, "{name}: {bytes} bytes");
             // No content takes more than its place.
-            assert!(sized.read_hits_upper >= places.read_hits_lower, "{name}: {bytes} bytes");
-            before = (places.read_hits_lower, sized.read_hits_lower);
+            assert!(sized.read_hit_ratio_upper() >= places, "{name}: {bytes} bytes");
+            before = (places, sized.read_hits_lower);
             println!(
                 "{name}, {bytes} bytes: {:.4} in chunks of 4 KiB, {:.4} if contents are revealed; compressed {:.4} to \
                  {:.4}, with {} to {} bytes written",
-                places.read_hit_ratio_upper(),
-                revealed.read_hit_ratio_upper(),
+                places,
+                revealed,
                 sized.read_hit_ratio_lower(),
                 sized.read_hit_ratio_upper(),
                 sized.written_lower,
                 sized.written_upper
             );
         }
-        assert_eq!(trace.equal_sizes(u64::MAX).read_hits_upper, all, "{name}");
-        let sized = trace.with_sizes(&[u64::MAX])[0];
-        assert_eq!((sized.read_hits_lower, sized.read_hits_upper), (all, all), "{name}");
     }
 }
