@@ -6,8 +6,8 @@
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!
-//! It does not describe a design; the design's file does. [`peers`] and [`UNSERVED`] designs are
-//! for replays alone, and have tables of their own.
+//! It does not describe a design; the design's file does. [`UNSERVED`] designs are for replays
+//! alone, and `larder-sim` has the peers that it compares them with.
 
 pub mod arc;
 pub mod austere;
@@ -18,7 +18,6 @@ pub mod larder;
 pub mod lru;
 mod making;
 pub mod nitro;
-pub mod peers;
 
 use crate::named::NamedDesign;
 

@@ -30,12 +30,14 @@ mod placed;
 pub(crate) mod ram;
 pub(crate) mod sizes;
 
+pub use addresses::Addresses;
 pub use contents::Orphans;
 pub use kept::Kept;
 pub use order::ContentOrder;
 pub use placed::{
     Placed, SETS_BYTES_MAX, addresses_for, lost_bytes_max, mapped_max, mappings_for, of_slots, slots_bytes_max, spares,
 };
+pub use ram::vec_bytes_max;
 pub use sizes::{FlashSize, METADATA_PAGE_BYTES, SizeError, SizeErrorKind, Sizes};
 
 use crate::{

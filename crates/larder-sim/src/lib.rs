@@ -22,6 +22,7 @@ mod known_contents;
 pub mod lab;
 pub mod measure;
 pub mod origin;
+mod peers;
 pub mod replay;
 pub mod report;
 #[cfg(test)]

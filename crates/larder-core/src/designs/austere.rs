@@ -117,8 +117,8 @@ pub struct Displaced {
 pub struct VictimRun {
     /// The run.
     pub run: SlotRun,
-    /// True if mappings to it may be dirty. The [dirty](Austere::is_dirty) addresses of its metadata
-    /// slot must then be destaged.
+    /// True if mappings to it may be dirty. The [dirty](Austere::is_dirty) addresses of its
+    /// metadata slot must then be destaged.
     pub may_be_dirty: bool,
 }
 

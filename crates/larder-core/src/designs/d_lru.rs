@@ -147,12 +147,6 @@ impl<O: ContentOrder> OverContents<O> {
         OverContents { metadata: self.metadata.with_orphans(orphans), ..self }
     }
 
-    /// Returns the bytes that the order of D has allocated.
-    #[cfg(test)]
-    pub fn order_ram_bytes(&self) -> usize {
-        self.order.ram_bytes()
-    }
-
     /// Handles the loss of an address of the content in `slot`, if there is one.
     fn orphan(&mut self, slot: Option<ChunkSlot>, decision: &mut Decision) {
         if let Some(slot) = self.metadata.orphan(slot, decision) {

@@ -55,7 +55,7 @@ struct List {
 }
 
 /// See the module.
-pub(crate) struct Addresses<P, const LISTS: usize> {
+pub struct Addresses<P, const LISTS: usize> {
     table: HashTable<u32>,
     nodes: Vec<Node<P>>,
     free: u32,
@@ -70,7 +70,7 @@ pub(crate) struct Addresses<P, const LISTS: usize> {
 impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     /// Maximum bytes of RAM for each of many nodes: itself, and the entries of a table just
     /// doubled.
-    pub const NODE_BYTES_MAX: usize = size_of::<Node<P>>() + 24;
+    pub(crate) const NODE_BYTES_MAX: usize = size_of::<Node<P>>() + 24;
 
     /// Creates empty lists with room for `nodes_max` (less than 2^32).
     pub fn new(nodes_max: usize) -> Self {
@@ -107,23 +107,23 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     }
 
     #[inline]
-    pub fn lba(&self, i: u32) -> Lba {
+    pub(crate) fn lba(&self, i: u32) -> Lba {
         Lba(self.nodes[i as usize].tagged & LBA_MASK)
     }
 
     #[inline]
-    pub fn list(&self, i: u32) -> usize {
+    pub(crate) fn list(&self, i: u32) -> usize {
         (self.nodes[i as usize].tagged >> LIST_SHIFT & LIST_MASK) as usize
     }
 
     #[inline]
-    pub fn is_dirty(&self, i: u32) -> bool {
+    pub(crate) fn is_dirty(&self, i: u32) -> bool {
         self.nodes[i as usize].tagged & DIRTY != 0
     }
 
     /// Marks `i` dirty or clean; returns whether that changed.
     #[inline]
-    pub fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
+    pub(crate) fn set_dirty(&mut self, i: u32, is_dirty: bool) -> bool {
         if self.is_dirty(i) == is_dirty {
             return false;
         }
@@ -133,27 +133,27 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     }
 
     /// Returns whether `lba` is there and dirty.
-    pub fn is_dirty_at(&self, lba: Lba) -> bool {
+    pub(crate) fn is_dirty_at(&self, lba: Lba) -> bool {
         self.find(lba).is_some_and(|i| self.is_dirty(i))
     }
 
     /// Marks `lba` clean; returns whether it was dirty.
-    pub fn clean(&mut self, lba: Lba) -> bool {
+    pub(crate) fn clean(&mut self, lba: Lba) -> bool {
         self.find(lba).is_some_and(|i| self.set_dirty(i, false))
     }
 
     /// Counts the dirty nodes.
-    pub fn dirty_count(&self) -> u64 {
+    pub(crate) fn dirty_count(&self) -> u64 {
         self.dirty
     }
 
     #[inline]
-    pub fn payload(&self, i: u32) -> P {
+    pub(crate) fn payload(&self, i: u32) -> P {
         self.nodes[i as usize].payload
     }
 
     #[inline]
-    pub fn payload_mut(&mut self, i: u32) -> &mut P {
+    pub(crate) fn payload_mut(&mut self, i: u32) -> &mut P {
         &mut self.nodes[i as usize].payload
     }
 
@@ -201,7 +201,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     }
 
     /// Reads the memory of moves of these nodes ahead, so that many waits for memory become one.
-    pub fn warm(&self, uses: &[Use]) {
+    pub(crate) fn warm(&self, uses: &[Use]) {
         let node = |i: u32| self.nodes.get(i as usize);
         let neighbours = |hit: &Use| node(hit.number).map_or(Neighbours::ALONE, |node| node.neighbours);
         let read = uses.iter().map(neighbours).fold(0, |sum, it| sum ^ it.newer ^ it.older);
@@ -235,7 +235,7 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     }
 
     /// Returns the nodes of `list`, least recent first.
-    pub fn on_list(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn on_list(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         let known = |i: u32| (i != NONE).then_some(i);
         std::iter::successors(known(self.lists[list].nodes.oldest()), move |&i| {
             known(self.nodes[i as usize].neighbours.newer)
@@ -243,30 +243,30 @@ impl<P: Copy, const LISTS: usize> Addresses<P, LISTS> {
     }
 
     /// Begins a walk along `list`, least recent first. At most one walk runs.
-    pub fn begin_walk(&mut self, list: usize) {
+    pub(crate) fn begin_walk(&mut self, list: usize) {
         self.walk.begin(self.lists[list].nodes.oldest(), self.len(list));
     }
 
     /// Returns the next nodes of the walk; `None` at its end.
-    pub fn walk(&mut self) -> Option<Vec<u32>> {
+    pub(crate) fn walk(&mut self) -> Option<Vec<u32>> {
         let nodes = &self.nodes;
         self.walk.next(|i| nodes[i as usize].neighbours.newer)
     }
 
     /// Shows the next addresses of the walk, without content; returns whether it goes on.
-    pub fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
+    pub(crate) fn show_some(&mut self, see: &mut dyn FnMut(Lba, &Fingerprint)) -> bool {
         let seen = self.walk();
         seen.iter().flatten().for_each(|&i| see(self.lba(i), &Fingerprint([0; 16])));
         seen.is_some()
     }
 
     /// Returns the numbers of all nodes, in no useful order.
-    pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.table.iter().copied()
     }
 
     /// Returns the addresses in a run, ascending.
-    pub fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
+    pub(crate) fn in_run(&self, first: Lba, count: u64) -> Vec<Lba> {
         let end = Lba(first.0.saturating_add(count));
         if count <= self.table.len() as u64 / GONE_THROUGH {
             return (first.0..end.0).map(Lba).filter(|&lba| self.find(lba).is_some()).collect();

@@ -23,7 +23,7 @@ fn room_of(buckets: usize) -> usize {
 }
 
 /// Returns the bytes of a vector of `T`, of 2 to 1024 bytes each, that grows to `len` one by one.
-pub(crate) fn vec_bytes_max<T>(len: usize) -> usize {
+pub fn vec_bytes_max<T>(len: usize) -> usize {
     if len == 0 { 0 } else { len.next_power_of_two().max(4) * size_of::<T>() }
 }
 

@@ -4,8 +4,8 @@
 //! of results, a few words for them, its options, and its sizing. By default that is the engine's,
 //! and the cache is the [executor](crate::executor). The designs of papers with an accounting of
 //! their own have it as a variant, for which the line names the type itself. Name, constructor and
-//! sharing of content are those of the design's row in `larder-core`'s tables. The peers are last,
-//! in the order of their years.
+//! sharing of content are those of the design's row in `larder-core`'s tables, or in a file of
+//! `peers/`.
 //!
 //! It does nothing but name them.
 
@@ -16,6 +16,11 @@ use super::{
     weu,
     words::{Build, ReplayDesign},
 };
+use crate::peers::{
+    clock2q_plus::{self, Clock2QPlusOrder},
+    s3_fifo::{self, S3FifoOrder},
+    sieve::{self, SieveOrder},
+};
 use larder_core::{
     NamedDesign, Over,
     arc::{self, Arc},
@@ -24,11 +29,6 @@ use larder_core::{
     larder,
     lru::{self, Lru},
     nitro,
-    peers::{
-        clock2q_plus::{self, Clock2QPlusOrder},
-        s3_fifo::{self, S3FifoOrder},
-        sieve::{self, SieveOrder},
-    },
 };
 
 /// Options of a design in WEUs.
@@ -50,9 +50,9 @@ const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
 const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
-/// All designs of the tables of `larder-core`, baselines first.
+/// All designs of a replay, baselines first.
 ///
-/// They are [`larder_core::DESIGNS`], [`larder_core::UNSERVED`] and [`larder_core::peers::PEERS`].
+/// They are [`larder_core::DESIGNS`], [`larder_core::UNSERVED`] and the [peers](crate::peers).
 #[rustfmt::skip]
 pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),

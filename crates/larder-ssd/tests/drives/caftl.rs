@@ -114,8 +114,9 @@ fn a_shared_page_is_copied_once() {
     assert_eq!((drive.references(0), drive.ftl.maps().vbas()), (200, 1));
 }
 
-/// Returns contents whose sample bytes grow in the order 6, 8, 9, 1, 3, 4, 2, 7; those of 2 and 5
-/// are equal.
+/// Returns contents with sample bytes of a known order.
+///
+/// They grow in the order 6, 8, 9, 1, 3, 4, 2, 7; those of 2 and 5 are equal.
 fn contents_by_sample_bytes() -> [u64; 10] {
     let bytes = |number| Digest::of(content(number).expect("a content")).sample_bytes();
     let mut seen = HashMap::new();

@@ -2,7 +2,7 @@
 //!
 //! It does not list the peers.
 
-use crate::{
+use larder_core::{
     d_lru::OverContents,
     named::{NamedDesign, Over, OverSlots},
     slotted::{ContentOrder, of_slots},

@@ -4,8 +4,8 @@
 //!
 //! It has 56 bits of a fingerprint. Two contents that share them would be taken for each other.
 
-use crate::{
-    slotted::addresses::Addresses,
+use larder_core::{
+    slotted::Addresses,
     types::{Fingerprint, Lba},
 };
 

@@ -10,7 +10,7 @@
 //! It has no ghosts.
 
 use super::{queues::Queues, row::peer};
-use crate::{
+use larder_core::{
     named::NamedDesign,
     slotted::{ChunkSlot, ContentOrder},
     types::Fingerprint,
@@ -122,7 +122,7 @@ mod tests {
         let requests = [hot.clone(), hot.clone(), scan, hot].concat();
         let stayed = |hits: Vec<bool>| hits[200..].iter().filter(|hit| **hit).count();
         assert_eq!(stayed(model::hits::<SieveOrder>(60, &requests)), 50);
-        assert_eq!(stayed(model::hits::<crate::d_lru::LastUse>(60, &requests)), 0);
+        assert_eq!(stayed(model::hits::<larder_core::d_lru::LastUse>(60, &requests)), 0);
     }
 
     #[test]

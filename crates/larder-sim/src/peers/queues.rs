@@ -4,9 +4,9 @@
 //!
 //! It does not know the content of a slot, or its next queue.
 
-use crate::{
+use larder_core::{
     recency::{NONE, Neighbours, Recency},
-    slotted::{ChunkSlot, ram::vec_bytes_max},
+    slotted::{ChunkSlot, vec_bytes_max},
 };
 
 /// The queue of new contents, beside [`MAIN`].

@@ -1,9 +1,9 @@
-//! Published orders of replacement for comparison in a replay: [`PEERS`], which no cache can have.
+//! Published orders of replacement for comparison in a replay, which no cache can have.
 //!
 //! Each is d-lru's cache with another order of D. So a content of several addresses is one entry,
 //! and a use of any of its addresses is a use of the content. Addresses, entries of metadata and
-//! orphans are d-lru's (`d_lru.rs`). An order counts its queues, marks and ghosts as the allocator
-//! does.
+//! orphans are d-lru's (`d_lru.rs` of `larder-core`). An order counts its queues, marks and ghosts
+//! as the allocator does.
 //!
 //! Invariants: those of d-lru. A slot is on one queue while it has content.
 //!
@@ -17,8 +17,3 @@ mod queues;
 mod row;
 pub mod s3_fifo;
 pub mod sieve;
-
-use crate::named::NamedDesign;
-
-/// All peers, the oldest paper first.
-pub const PEERS: &[NamedDesign] = &[s3_fifo::DESIGN, sieve::DESIGN, clock2q_plus::DESIGN];

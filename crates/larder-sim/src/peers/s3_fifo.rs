@@ -19,7 +19,7 @@ use super::{
     queues::{MAIN, Queues, SMALL, small_max},
     row::peer,
 };
-use crate::{
+use larder_core::{
     named::NamedDesign,
     slotted::{ChunkSlot, ContentOrder},
     types::Fingerprint,
@@ -180,7 +180,10 @@ mod tests {
         let scan: Vec<u64> = (1000..1200).collect();
         let requests = [used_thrice, scan, hot].concat();
         assert_eq!(model::hits::<S3FifoOrder>(100, &requests)[350..].iter().filter(|hit| **hit).count(), 50);
-        assert_eq!(model::hits::<crate::d_lru::LastUse>(100, &requests)[350..].iter().filter(|hit| **hit).count(), 0);
+        assert_eq!(
+            model::hits::<larder_core::d_lru::LastUse>(100, &requests)[350..].iter().filter(|hit| **hit).count(),
+            0
+        );
     }
 
     #[test]

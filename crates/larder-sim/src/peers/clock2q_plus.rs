@@ -24,9 +24,9 @@ use super::{
     queues::{MAIN, Queues, SMALL, small_max},
     row::peer,
 };
-use crate::{
+use larder_core::{
     named::NamedDesign,
-    slotted::{ChunkSlot, ContentOrder, ram::vec_bytes_max},
+    slotted::{ChunkSlot, ContentOrder, vec_bytes_max},
     types::Fingerprint,
 };
 
@@ -198,7 +198,7 @@ mod tests {
         let requests = [before.clone(), hot].concat();
         let stayed = |hits: Vec<bool>| hits[before.len()..].iter().filter(|hit| **hit).count();
         assert_eq!(stayed(model::hits::<Clock2QPlusOrder>(100, &requests)), 50);
-        assert_eq!(stayed(model::hits::<crate::d_lru::LastUse>(100, &requests)), 0);
+        assert_eq!(stayed(model::hits::<larder_core::d_lru::LastUse>(100, &requests)), 0);
         // S3-FIFO takes each content of the scan for a hot one.
         assert_eq!(stayed(model::hits::<crate::peers::s3_fifo::S3FifoOrder>(100, &requests)), 0);
     }
