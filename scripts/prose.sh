@@ -13,7 +13,8 @@
 #   itself may be wider.
 # - `sum`: doc comments with a summary, which is their first sentence, of more than 100 characters.
 # - `texts`: lines above a file's tests whose string has such a subject: `nobody` or `whoever`
-#   anywhere, `what` and `who` where a clause begins. Assertions and experiments do not count.
+#   anywhere, `what` and `who` where a clause begins. Or its string has a sentence of more than 30
+#   words, names included. Assertions and experiments do not count.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -71,6 +72,20 @@ function is_wrong_text(line) {
   if (line ~ /"([^"]*[^a-z"])?(nobody|whoever)([^a-z]|$)/) return 1
   return line ~ /"([^"]*[.;:,] )?(what|who|whatever) [a-z]/
 }
+# Returns whether the strings of a line, joined to its last one, have a sentence of over 30 words.
+function is_long_text(line,   parts, sentences, words, n, i, j) {
+  sub(/^[ ]+/, "", line)
+  text = text line
+  if (sub(/\\$/, "", text)) return 0
+  gsub(/\\"/, "", text)
+  n = split(text, parts, /"/)
+  text = ""
+  if (file ~ /larder-(papers|measure)/ || parts[1] ~ /assert|expect\(|reason = /) return 0
+  for (i = 2; i <= n; i += 2) {
+    for (j = split(parts[i], sentences, /[.!?] +|\\n/); j > 0; j--) if (split(sentences[j], words, / +/) > 30) return 1
+  }
+  return 0
+}
 # Counts the summary that has been read, if it is too long.
 function end_of_summary(   text) {
   if (!summary_line) return
@@ -112,7 +127,7 @@ function prose(text, wide) {
   paragraph = paragraph " " text
   if (is_table) end_of_paragraph()
 }
-FNR == 1 { end_of_paragraph(); end_of_summary(); in_doc = ""; is_tests = 0; file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
+FNR == 1 { text = ""; end_of_paragraph(); end_of_summary(); in_doc = ""; is_tests = 0; file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
 is_md { prose($0, length($0)); next }
 is_rust && match($0, /^[ ]*\/\/[\/!]?/) {
   mark = substr($0, RSTART, RLENGTH)
@@ -128,9 +143,9 @@ is_rust {
   in_doc = ""
   fenced = 0
   if ($0 ~ /^#\[cfg\(test\)\]/) is_tests = 1
-  if (!is_tests && file !~ /tests/ && is_wrong_text(tolower($0))) {
+  if (!is_tests && file !~ /tests/ && (is_wrong_text(tolower($0)) || is_long_text($0))) {
     texts[file]++
-    if (check) print file ":" FNR ": a text with nobody, who or what for a subject"
+    if (check) print file ":" FNR ": a text with nobody, who or what for a subject, or a sentence of over 30 words"
   }
   next
 }

@@ -6,7 +6,7 @@
 
 /// The conditions by name, each with the operator's next step.
 pub const ADVICE: &[(&str, &str)] = &[
-    ("checkpoint_failing", "see what it says: the flash, or in write-through the origin, must take writes again"),
+    ("checkpoint_failing", "see the sentence: the flash, or in write-through the origin, must take writes again"),
     ("corrupt_records", "check the flash: larder verify, once it is not served"),
     ("detached", "make a new cache with larder create --force"),
     (
@@ -29,9 +29,9 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("flash_unlinked", "end the server in order, and make a new cache"),
     ("full_of_dirty_data", "wait for destaging, or see why the origin takes nothing"),
     ("full_of_trimmed_runs", "wait for destaging, or see why the origin takes no zeroes"),
-    ("origin_changed", "nothing, if what was done then was right: the sentence says what"),
+    ("origin_changed", "nothing, if the action in the sentence was right"),
     ("origin_discard_keeps_data", "nothing: trims cost writes of zeroes"),
-    ("origin_doubtful", "write anew what was written last, or check it with its users' own means"),
+    ("origin_doubtful", "repeat the last writes, or check the data with its users' own means"),
     (
         "origin_failing",
         "mend the origin: it is asked again by itself, and writes are tried again by destaging or by clients",
@@ -39,18 +39,18 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("origin_full", "make room where the origin is, or raise its quota: it is tried again by itself"),
     ("origin_gone", "bring the origin back: it is connected to again by itself"),
     ("origin_hangs", "see to the origin's server, disk or network: requests that wait go on by themselves"),
-    ("origin_refused", "do what it says, then serve"),
+    ("origin_refused", "do as the sentence says, then serve"),
     ("origin_renamed", "rename it back, or name its new place with --origin at the next start"),
-    ("origin_truncated", "bring back what lay behind its end, from a backup"),
+    ("origin_truncated", "bring back the data behind its end, from a backup"),
     ("origin_unlinked", "copy the volume to another place before the server ends"),
     ("origin_unmarked", "keep other programs from the origin until the next opening"),
     ("read_only_features", "use the program that wrote to this flash last, or a newer one"),
-    ("state_unknown", "do what it says: bring the state file back, or name its directory with --state"),
+    ("state_unknown", "do as the sentence says: bring the state file back, or name its directory with --state"),
     ("superblock_repaired", "nothing: both are whole"),
-    ("superblock_unnoted", "see what it says: the state directory must take writes again"),
+    ("superblock_unnoted", "see the sentence: the state directory must take writes again"),
     ("switching_mode", "nothing: larder set is under way"),
     ("too_many_files", "raise the limit of open files (ulimit -n, LimitNOFILE=), or end other processes"),
-    ("undurable_data", "run larder flush; overwrite what it cannot save"),
+    ("undurable_data", "run larder flush; overwrite the data that it cannot save"),
 ];
 
 /// Returns the advice for the condition of this name.

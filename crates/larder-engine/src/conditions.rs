@@ -175,8 +175,7 @@ pub fn of_unopened(found: &Recovered, fence: Result<Option<Raised>, String>) -> 
                 }
                 None if noted_bytes == 0 => "its content is dropped at the next opening".to_owned(),
                 None => format!(
-                    "it had {noted_bytes} bytes of dirty data and trims then and has none now, so the origin may lack them: \
-                     it is not opened without --discard"
+                    "its {noted_bytes} bytes of dirty data and trims are gone, so the origin may lack them: it is not opened without --discard"
                 ),
                 Some(lacked) => format!(
                     "it has {lacked}, which may be older than what the origin has: it is not opened without --discard, \
@@ -226,7 +225,7 @@ fn of_failure(state: &State, chunk_bytes: u64) -> Vec<Condition> {
         let what = format!("degraded: {how} ({error}); nothing new is cached, and the origin serves what it can");
         add(name, Severity::Degraded, what);
         if state.fence.is_up() {
-            let what = "the fence is up: writes go to the origin, and what the flash holds will be dropped".into();
+            let what = "the fence is up: writes go to the origin, and the content of the flash will be dropped".into();
             add("fence_up", Severity::Degraded, what);
         } else if let Some(why) = state.fence.refusal() {
             add("fence_refused", Severity::Degraded, format!("writes are refused, for there is no fence: {why}"));
@@ -258,7 +257,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
     if doubtful != Some(0) {
         let which = doubtful.map_or("any".to_owned(), |chunks| chunks.to_string());
         let what = format!(
-            "a flush of the origin failed: it may lose what was written to {which} chunks before; they are not cached until they are written again"
+            "a flush of the origin failed: it may lose earlier writes to {which} chunks, which are not cached until they are written again"
         );
         add("origin_doubtful", Severity::Warning, what);
     }
@@ -270,8 +269,7 @@ pub fn of_state(state: &State, counts: &CounterValues, chunk_bytes: u64) -> Vec<
         let times =
             if counts.corrupt_records == 1 { "once".into() } else { format!("{} times", counts.corrupt_records) };
         let what = format!(
-            "damaged records were met {times} on the flash since the opening (one counts each time); the origin has what \
-             was clean, and what was dirty is an error until it is written anew"
+            "damaged records were met {times} since the opening: the origin has the clean data; dirty data is an error until it is written anew"
         );
         add("corrupt_records", Severity::Warning, what);
     }

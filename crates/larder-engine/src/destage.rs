@@ -301,7 +301,7 @@ impl Shared {
             (Some(error), _) => EngineError::Io(error),
             (None, Some(error)) => EngineError::FlashFailed(error),
             (None, None) if self.is_closing() => EngineError::Closed,
-            (None, None) => EngineError::Flash(nameless("the origin lacks what it holds")),
+            (None, None) => EngineError::Flash(nameless("the origin lacks dirty data on it")),
         }
     }
 

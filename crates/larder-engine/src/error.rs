@@ -102,7 +102,7 @@ impl fmt::Display for EngineError {
                     false => write!(f, "frame {found} at flash offset {flash_offset} follows it")?,
                     true => write!(f, "the data at flash offset {flash_offset} names frame {found} as durable")?,
                 }
-                f.write_str("), so flushed writes are missing; `larder verify --repair` keeps what is left")
+                f.write_str("), so flushed writes are missing; `larder verify --repair` keeps the rest")
             }
             EngineError::FlashFailed(error) => write!(f, "the flash device failed: {error}"),
             EngineError::NoFence { flash, why } => {
@@ -111,11 +111,11 @@ impl fmt::Display for EngineError {
             }
             EngineError::Fenced { why, dirty_bytes: 0, noted_bytes } => write!(
                 f,
-                "the origin was written while this flash was away ({why}); the flash had {noted_bytes} bytes of dirty data and trims then and has none now, so the origin may lack them: open it with --discard to go on without them"
+                "the origin was written while this flash was away ({why}); {noted_bytes} bytes of dirty data and trims are gone, and the origin may lack them: --discard opens it without them"
             ),
             EngineError::Fenced { why, dirty_bytes, .. } => write!(
                 f,
-                "the origin was written while this flash was away ({why}), and the flash still has {dirty_bytes} bytes of dirty data and trims, which may be older than what the origin has: open it with --discard to drop them"
+                "the origin was written while this flash was away ({why}), and its {dirty_bytes} bytes of dirty data and trims may be older than the origin's: --discard drops them"
             ),
             EngineError::Detached => f.write_str(
                 "this cache was detached, and its origin may have changed since: make a new one with `larder create --force`",

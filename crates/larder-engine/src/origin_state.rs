@@ -96,9 +96,7 @@ fn changed(found: &Recovered, origin: &dyn BlockDevice) -> EngineError {
         Some(lacked) => format!("{lacked} stay, and are laid over the origin as it is now"),
     };
     EngineError::OriginChanged(format!(
-        "the origin {} was written to since this cache ended, so copies on the flash may be out of date: name \
-         --origin-changed drop to forget all clean copies ({stays}), or --origin-changed keep if its content is as it was, \
-         as after a mere touch or where the same file was put back",
+        "the origin {} was written to since this cache ended: --origin-changed drop forgets all clean copies ({stays}), and --origin-changed keep keeps them if its content is unchanged",
         origin.info().name
     ))
 }

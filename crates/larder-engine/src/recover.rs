@@ -96,8 +96,7 @@ fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, Eng
     let least = device.sector_bytes;
     if least > most {
         return Err(EngineError::Invalid(format!(
-            "the flash {} has sectors of {least} bytes, and this cache can be on sectors of at most {most} bytes; bring it back to such a \
-             device, detach it there, and make a new cache on this one",
+            "the flash {} has sectors of {least} bytes, and this cache takes at most {most} bytes: detach it on such a device, and make a new cache here",
             device.name
         )));
     }
@@ -316,13 +315,13 @@ fn check_origin(superblock: &Superblock, origin: &dyn BlockDevice, may_grow: boo
     let (expected, found) = (superblock.origin.size_bytes, origin.info().size_bytes);
     if found < expected {
         return Err(EngineError::WrongOrigin(format!(
-            "the origin {} has {found} bytes, fewer than the {expected} that it had when this cache was made; give back the origin that belongs to it",
+            "the origin {} has {found} bytes, fewer than the {expected} at the creation of this cache: give back the origin that belongs to it",
             origin.info().name
         )));
     }
     if found > expected && !may_grow {
         return Err(EngineError::WrongOrigin(format!(
-            "the origin {} has {found} bytes, more than the {expected} that it had when this cache was made; detach the cache, and make one for the larger origin",
+            "the origin {} has {found} bytes, more than the {expected} at the creation of this cache: detach it, and make one for the larger origin",
             origin.info().name
         )));
     }

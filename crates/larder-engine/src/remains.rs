@@ -47,7 +47,7 @@ impl Shared {
                 (Some(error), _) if !state.fence.is_up() => {
                     let why = state.fence.refusal().map_or_else(String::new, |why| format!(": {why}"));
                     reasons.push(format!(
-                        "the flash failed ({error}), and without a fence what was not durable there is not written past it{why}"
+                        "the flash failed ({error}), and without a fence its undurable data is not written past it{why}"
                     ));
                 }
                 (None, Some(error)) => reasons.push(format!("the flash takes no checkpoint ({error})")),

@@ -165,8 +165,7 @@ impl Shared {
                 "flash_unlinked",
                 Severity::Degraded,
                 format!(
-                    "the file of the flash has no name any more: its content goes when this server ends, {} now; an orderly \
-                     end brings them to the origin first",
+                    "the file of the flash has no name any more, so its content goes with this server: an orderly end first brings {} to the origin",
                     lacked::exactly(dirty, self.geometry.chunk_bytes as u64)
                 ),
             )),

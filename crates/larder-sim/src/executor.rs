@@ -127,7 +127,7 @@ impl Executor {
         let mut packer = SegmentPacker::new(options.rules_for(options.chunk_bytes));
         if packer.place(options.chunk_bytes, true).is_none() {
             let (chunk, weu) = (options.chunk_bytes, options.rules.slot_bytes);
-            return Err(format!("a chunk of {chunk} bytes does not fit a WEU of {weu} with what surrounds it"));
+            return Err(format!("a chunk of {chunk} bytes does not fit a WEU of {weu} with its header and table"));
         }
         Ok(Executor {
             design,

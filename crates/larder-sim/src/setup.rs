@@ -97,8 +97,7 @@ impl Setup {
         let (layer, design) = (self.options.drive.map_or("the layer", |drive| drive.ftl.name), self.design.name);
         if !cache.expect_drops() {
             return Err(format!(
-                "{layer} drops data by itself, and {design} keeps data that no address has, which it could not forget then: write \
-                 --accounting paper --orphans forget, or take another layer"
+                "{layer} drops data by itself, and {design} keeps data without addresses: write --accounting paper --orphans forget, or take another layer"
             ));
         }
         let metadata = Vec::from([0..data.start, data.end..cache.flash_span_bytes().max(data.end)]);
@@ -107,12 +106,10 @@ impl Setup {
         let dirtying = Dirtying { for_ever: metadata, at_once };
         host.keep(&dirtying).map_err(|TooDirty { for_ever, at_once, needed, blocks_max }| match is_back {
             true => format!(
-                "in write-back the metadata of {design} is in {for_ever} blocks and a chunk in up to {at_once}, for which {layer} has to \
-                 take {needed} with dirty data; it takes {blocks_max}: give it a larger --flash, or write --mode write-through"
+                "in write-back the metadata of {design} ({for_ever} blocks) and a chunk (up to {at_once}) need {needed} dirty blocks, and {layer} takes {blocks_max}: give a larger --flash, or --mode write-through"
             ),
             false => format!(
-                "the metadata of {design} is in {for_ever} blocks, which {layer} is not to drop, and of {needed} with those and one for data \
-                 it can keep {blocks_max}: give it a larger --flash"
+                "the metadata of {design} ({for_ever} blocks) and a block of data need {needed} blocks, and {layer} can keep {blocks_max}: give it a larger --flash"
             ),
         })
     }

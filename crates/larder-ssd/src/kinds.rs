@@ -116,7 +116,7 @@ pub const FTLS: &[FtlKind] = &[
     },
     FtlKind {
         name: "flashtier-merge",
-        about: "FlashTier whose log grows to 20% by what it drops (SE-Merge)",
+        about: "FlashTier whose log grows to 20% by dropped data (SE-Merge)",
         make: |profile| make_flashtier(profile, FlashTierOptions::merge()),
         make_for_weus: None,
         drops: true,

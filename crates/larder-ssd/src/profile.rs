@@ -96,8 +96,7 @@ pub const PROFILES: &[DriveProfile] = &[
     DriveProfile {
         name: "caftl",
         about: "CAFTL's simulated drive: Tables 1 and 2, the 16 MB buffer and 934 MHz of its section 4.2. Its 8 \
-                planes a package are 2 dies of 4 planes, and a page takes 100 us over the bus: Agrawal et al., \
-                Design Tradeoffs for SSD Performance (USENIX ATC 2008), Table 1, whose simulator it is. Rated \
+                planes a package are 2 dies of 4 planes, and a page takes 100 us over the bus. These are of its simulator: Agrawal et al., Design Tradeoffs for SSD Performance (USENIX ATC 2008), Table 1. Rated \
                 cycles: 10,000 to 100,000 are CAFTL section 1.2's; the smaller",
         geometry: DriveGeometry {
             packages: 10,
@@ -120,8 +119,7 @@ pub const PROFILES: &[DriveProfile] = &[
     DriveProfile {
         name: "nitro-mlc",
         about: "Nitro's simulated drive (section 5.4): blocks of 2 MiB that take 3.8 ms to erase, 7% \
-                over-provisioning. The paper names Micron's MLC specification and no more; the rest are typical \
-                figures of such parts: pages of 8 KiB, 50 us, 1.3 ms, 200 MB/s, 3,000 cycles; 256 GB as the drive \
+                over-provisioning. The paper names Micron's MLC specification and no more. Typical figures of such parts: pages of 8 KiB, 50 us, 1.3 ms, 200 MB/s, 3,000 cycles. 256 GB as the drive \
                 of its prototype",
         geometry: DriveGeometry {
             packages: 8,
@@ -143,10 +141,8 @@ pub const PROFILES: &[DriveProfile] = &[
     },
     DriveProfile {
         name: "tlc-nvme",
-        about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for \
-                its sixth-generation V-NAND (announcement of August 2019), the bus of 1.2 Gb/s a pin that of Kang et al., A \
-                512Gb 3-bit/Cell 3D 6th-Generation V-NAND CountedFlash Memory with 82MB/s Write Throughput and 1.2Gb/s \
-                Interface (ISSCC 2019). 1 TiB of flash sold as 1 TB is 9.95%. Typical figures of that class: 16 KiB \
+        about: "A 1 TB NVMe drive of TLC flash about 2020: reads of 45 us and programs of 450 us are Samsung's for its sixth-generation V-NAND (announcement of August 2019). The bus of 1.2 Gb/s a pin is in Kang et al., A 512Gb 3-bit/Cell 3D 6th-Generation V-NAND Flash Memory with 82MB/s Write Throughput and 1.2Gb/s \
+                Interface (ISSCC 2019). It sells 1 TiB of flash as 1 TB: 9.95%. Typical figures of that class: 16 KiB \
                 pages in blocks of 16 MiB, 3.5 ms to erase, 3,000 cycles",
         geometry: DriveGeometry {
             packages: 8,
@@ -168,9 +164,8 @@ pub const PROFILES: &[DriveProfile] = &[
     },
     DriveProfile {
         name: "qlc-nvme",
-        about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms and 1.2 Gb/s a pin \
-                are Kim et al.'s 1 Tb die (A 1Tb 4b/cell NAND CountedFlash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
-                High-Speed IO Rate, ISSCC 2020). 4 TiB of flash sold as 4 TB is 9.95%. Typical figures of \
+        about: "A 4 TB NVMe drive of QLC flash about 2020: reads of 110 us, programs of 2 ms, 1.2 Gb/s a pin. The die is in Kim et al. (A 1Tb 4b/cell NAND Flash Memory with tPROG=2ms, tR=110us and 1.2Gb/s \
+                High-Speed IO Rate, ISSCC 2020). It sells 4 TiB of flash as 4 TB: 9.95%. Typical figures of \
                 that class: 16 KiB pages in blocks of 32 MiB, 5 ms to erase, 1,000 cycles",
         geometry: DriveGeometry {
             packages: 8,

@@ -123,7 +123,7 @@ fn cannot_tell(what: &str, fitting: &[FormatId]) -> String {
     let named: Vec<String> = fitting.iter().map(|format| format!("{format} ({})", format.layout())).collect();
     let options: Vec<String> = fitting.iter().map(|format| format!("--format {format}")).collect();
     format!(
-        "cannot tell the format: {what} does not say which it has, and looks most like {}: name it with {}",
+        "cannot tell the format: {what} does not name it, and looks most like {}: name it with {}",
         named.join(" or "),
         options.join(" or ")
     )
@@ -183,7 +183,7 @@ fn no_text_fits(first: &[u8], fits: &[Fit]) -> String {
             message.push_str(&format!("; known text formats are {}", known.join(", ")));
         }
     }
-    message.push_str("; --columns says what other columns are");
+    message.push_str("; --columns names other columns");
     message
 }
 

@@ -135,7 +135,7 @@ impl TraceReader {
         }
         let of_parser = ParserOptions { block_bytes: options.block_bytes, action, columns: options.columns };
         let parser = Parser::new(format, of_parser)
-            .ok_or_else(|| TraceError::parameter("the format columns needs --columns, which says what they are"))?;
+            .ok_or_else(|| TraceError::parameter("the format columns needs --columns, which names them"))?;
         Ok(TraceReader {
             name: input.name().into(),
             format,

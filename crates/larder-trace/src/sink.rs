@@ -100,12 +100,10 @@ impl Sink {
     }
 }
 
-const PAST_ADDRESS_MAX: &str = "expected a request that ends at byte 1152921504606846976 at most (1 EiB, the largest address that Larder takes), \
+const PAST_ADDRESS_MAX: &str = "expected a request that ends at byte 1152921504606846976 at most (1 EiB, Larder's largest address), \
      found one that reaches past it";
-const PAST_REGION: &str = "expected a request that ends at byte 4503599627370496 of its device or file at most (4 PiB, the largest address \
-     that Larder takes in this format), found one that reaches past it";
-const PAST_VOLUME: &str = "expected a request that ends at byte 17592186044416 of its device at most (16 TiB, the largest address that Larder \
-     takes in this format), found one that reaches past it";
+const PAST_REGION: &str = "expected a request that ends at byte 4503599627370496 of its device or file at most (4 PiB, Larder's largest address in this format), found one that reaches past it";
+const PAST_VOLUME: &str = "expected a request that ends at byte 17592186044416 of its device at most (16 TiB, Larder's largest address in this format), found one that reaches past it";
 const _: () = assert!(ADDRESS_MAX == 1_152_921_504_606_846_976 && REGION_BYTES == 4_503_599_627_370_496);
 const _: () = assert!(VOLUME_BYTES == 17_592_186_044_416);
 

@@ -64,7 +64,7 @@ pub fn serve_without_flash(
     let record = state.record();
     if record.mode == mode_name(WriteMode::Back) && !record.destaged {
         return Err(Failure::failed(format_args!(
-            "{} is missing, and its cache is in write-back: the origin {} may lack what only the flash has; bring the flash back",
+            "{} is missing, and its cache is in write-back: the origin {} may lack dirty data of the flash; bring the flash back",
             path.display(),
             shown(&record.origin)
         )));

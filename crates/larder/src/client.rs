@@ -111,7 +111,7 @@ impl Client {
                 "belongs to another user ({}) and is not believed: run the command as that user, or name another folder with {RUN_DIR_ENV}",
                 peer.uid
             ))),
-            Err(error) => Err(failed(&format!("does not show who it is: {}", system_reason(&error)))),
+            Err(error) => Err(failed(&format!("does not show its user: {}", system_reason(&error)))),
         }
     }
 

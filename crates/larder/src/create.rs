@@ -269,7 +269,7 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     match block_on(superblock::read(device)) {
         Ok((superblock, _)) => {
             return Err(Failure::failed(format_args!(
-                "{shown} already holds a Larder cache of the design {}, for the origin {}: `larder status --flash {shown}` shows it, `larder detach --flash {shown}` brings what only it has to its origin and ends it, and --force overwrites it with all that",
+                "{shown} already holds a Larder cache (design {}, origin {}): see `larder status --flash {shown}`, end it with `larder detach --flash {shown}`, or overwrite it with --force",
                 designs::find(superblock.design).map_or("of another version", |design| design.name),
                 self::shown(superblock.origin.uri.as_str())
             )));

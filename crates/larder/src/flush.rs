@@ -33,8 +33,7 @@ pub fn run(args: &FlushArgs) -> Outcome {
     };
     if done.get("flash_unlinked") == Some(&Value::Bool(true)) {
         output::note(
-            "the file of the flash has no name any more: data that is written from now on goes when its server ends; end that one in \
-             order, and make a new cache",
+            "the file of the flash has no name any more, so later writes go with its server: end the server in order, and make a new cache",
         );
     }
     let number = |key: &str| done.get(key).and_then(Value::as_u64).unwrap_or(0);
@@ -68,13 +67,13 @@ pub fn flush(cache: &Cache) -> client::Reply {
     let after = cache.status();
     if !is_done && cache.is_ending() {
         return Err(format!(
-            "the cache is being closed or detached, which tells what became of its data (health: {})",
+            "the cache is being closed or detached, and the end reports the fate of its data (health: {})",
             after.health
         ));
     }
     if !is_done && after.dirty_bytes + after.trimmed_bytes == 0 {
         return Err(format!(
-            "a flush of the origin {} failed since it was last asked: earlier writes of clients may be lost there, though nothing is dirty now (health: {})",
+            "a flush of the origin {} failed since the last one: earlier writes may be lost there, though nothing is dirty now (health: {})",
             after.origin, after.health
         ));
     }

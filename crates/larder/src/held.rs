@@ -132,10 +132,10 @@ pub fn refused_copy(path: &Path, held: &HeldFlash) -> Failure {
     let (path, flash, at) = (path.display(), &held.flash, absolute(path));
     Failure::failed(match held.id {
         Some(_) if *flash == at => format!(
-            "{path} is a copy of the flash that was there, or another file over it, and that flash is served now: name its new place (`larder verify` and `larder dump` read a copy)"
+            "{path} is a copy of the flash that was there, or another file; that flash is served now: name its new place (`larder verify` and `larder dump` read a copy)"
         ),
         Some(_) => format!(
-            "{path} is a copy of {flash}, or another device over it, and that one is served now: name it, or where it is now if it was moved (`larder verify` and `larder dump` read a copy)"
+            "{path} is a copy of {flash}, or a device over it, which is served now: name that flash's present place (`larder verify` and `larder dump` read a copy)"
         ),
         None => format!(
             "the cache of {path} is served now without its flash, which was {flash}: end that `larder serve` first"

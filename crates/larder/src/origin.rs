@@ -143,8 +143,7 @@ fn check_origin(superblock: &Superblock, opened: &OpenedDevice, growth: Growth) 
     }
     if found > expected && growth == Growth::Refused {
         return Err(Failure::failed(format_args!(
-            "the origin {name} has grown: it has {found} bytes, and had {expected} when this cache was made; give it its \
-             size back, or `larder detach` the cache and make one for the larger origin"
+            "the origin {name} has grown to {found} bytes from {expected}: give it its size back, or `larder detach` the cache and make one for the larger origin"
         )));
     }
     Ok(())

@@ -309,8 +309,7 @@ fn refuse_older(superblock: &Superblock, record: &StateRecord, dir: &Path) -> Ou
         return Ok(());
     }
     Err(Failure::failed(format_args!(
-        "this flash is an older copy: it was last written in superblock {}, and {} knows superblock {} of {}: name the \
-         flash that was served last, or believe this copy with --adopt",
+        "this flash is an older copy (superblock {}, and {} knows superblock {} of {}): name the flash that was served last, or believe this copy with --adopt",
         superblock.sequence,
         dir.display(),
         record.superblock_sequence,

@@ -275,8 +275,7 @@ fn sentences(report: &RepairReport) -> Vec<String> {
     say(
         !report.suspect.is_empty() && !report.suspect_dropped,
         format!(
-            "SUSPECT: {bytes} of dirty data from before the gap are kept, though a later write of them, or their destage, \
-             may be lost with it (--drop-suspect forgets them)"
+            "SUSPECT: {bytes} of dirty data from before the gap are kept, though the gap may hide newer writes or destages of them (--drop-suspect forgets them)"
         ),
     );
     let most = report.unknown_entries.map_or(String::new(), |n| format!(", at most {} of them", count(n)));

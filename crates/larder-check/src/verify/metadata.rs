@@ -317,7 +317,7 @@ fn lost_end(named: Naming, end: &LogEnd, report: &mut VerifyReport) {
     report.problem_at(Problem {
         kind: "log",
         what: format!(
-            "the end of the metadata log is lost: frame {lost} is not there, and what was written here names frame {found} as durable"
+            "the end of the metadata log is lost: frame {lost} is not there, and a later write here names frame {found} as durable"
         ),
         lba: None,
         flash_offset: Some(named.flash_offset),
@@ -334,15 +334,13 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
     let at = |frame: &FrameAt| layout.log_offset + frame.offset_in_log;
     if let Some(later) = lying.proof_of_loss(next_frame, next_entry) {
         let what = format!(
-            "the end of the metadata log is damaged: frame {next_frame} is not whole, and frame {}, which was begun when \
-             that one was durable, is not either; a crash tears one frame",
+            "the end of the metadata log is damaged: neither frame {next_frame} nor frame {}, begun after it was durable, is whole, and a crash tears one",
             later.header.start.frame_seq
         );
         report.problem_at(Problem { kind: "log", what, lba: None, flash_offset: Some(at(later)), dirty: false });
     } else if let Some(torn) = lying.torn(next_frame, next_entry) {
         report.note(format!(
-            "the log ends in a frame that is not whole (frame {next_frame} at flash offset {}, {} entries), as a crash \
-             leaves it; if there was no crash, what was flushed last is lost",
+            "the log ends in a frame that is not whole (frame {next_frame} at flash offset {}, {} entries), as after a crash; else the last flushed data is lost",
             at(torn),
             torn.header.entry_count
         ));
@@ -355,11 +353,10 @@ async fn end_of_log(flash: &dyn BlockDevice, superblock: &Superblock, end: &LogE
     };
     let why = match report.clean_shutdown {
         true => "one superblock alone says that the last end was orderly",
-        false => "the last end was no orderly one",
+        false => "the last end was not orderly",
     };
     report.note(format!(
-        "the end of the log cannot be confirmed, for {why}: frame {} is the last that is there, and \
-         {named}; frames that were lost behind both, and what was flushed with them, would leave no trace",
+        "the end of the log cannot be confirmed, because {why}: frame {} is the last, and {named}; lost later frames and their data would leave no trace",
         report.log_frame_last
     ));
 }

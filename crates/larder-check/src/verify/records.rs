@@ -282,7 +282,7 @@ impl SlotReader<'_> {
         let stored = from.checked_add(place.stored_len as usize).and_then(|to| self.bytes.get(from..to));
         let stored = stored.ok_or("it leaves its slot")?;
         if !checksum_holds(place, stored) {
-            return Err("its bytes are not what was stored: the checksum does not match".into());
+            return Err("its bytes are not the stored ones: the checksum does not match".into());
         }
         let encoding = Encoding::from_code(place.encoding).ok_or("its encoding is unknown")?;
         let len = fragment.map_or(self.chunk.len(), |sectors| sectors.count() * SECTOR_BYTES);

@@ -178,8 +178,7 @@ fn hopeless(error: EngineError) -> EngineError {
         EngineError::Format(
             FormatError::BadChecksum(_) | FormatError::Invalid { .. } | FormatError::ReservedNotZero(_),
         ) => EngineError::Invalid(
-            "both superblocks are damaged, and nothing else says how this flash is divided: it cannot be repaired; \
-                 make the cache anew with `larder create --force` (what the origin lacks is lost)"
+            "both superblocks are damaged, so this flash cannot be repaired: make the cache anew with `larder create --force` (data that the origin lacks is lost)"
                 .into(),
         ),
         other => other,

@@ -67,8 +67,7 @@ impl<'a> WatchedFlash<'a> {
         }
         match &seen.first {
             Some(error) if !seen.unread.is_empty() && !given_up => Err(EngineError::Invalid(format!(
-                "the flash could not be read in full, so it is not repaired ({error}): mend the device or copy what it gives to another \
-                 one, or give up what it does not give with --unread-is-lost; nothing was written"
+                "the flash is not repaired, because a part cannot be read ({error}): mend the device, copy the rest to another one, or give the part up with --unread-is-lost"
             ))),
             _ => Ok(()),
         }

@@ -135,13 +135,11 @@ impl Shared {
     pub(crate) fn note_condition(&self) -> Option<Condition> {
         let what = match self.notes.trouble(self.runtime.now()) {
             (waited, _) if waited >= SLOW => format!(
-                "the state directory has not answered for {} s: a change of the mode and a fence wait for it, and a copy \
-                 of the flash from before its newest superblock would be believed",
+                "the state directory has not answered for {} s: mode changes and a fence wait for it, and an older copy of the flash would be believed",
                 waited.as_secs()
             ),
             (_, refused) => format!(
-                "the newest superblock, or the mode, is not noted ({}): a copy of the flash from before it would be \
-                 believed; the note is tried again",
+                "the newest superblock, or the mode, is not noted ({}): an older copy of the flash would be believed; the note is tried again",
                 refused?
             ),
         };

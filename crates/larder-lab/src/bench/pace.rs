@@ -26,7 +26,7 @@ impl Pace {
             (PaceArg::Full, None) => Ok(Pace::Full),
             (PaceArg::Trace, speed) => Ok(Pace::Times(speed.unwrap_or(1.0))),
             (PaceArg::Full, Some(speed)) => Err(Failure::Usage(format!(
-                "--speed {speed} is of the trace's own pace, and without --pace trace requests are made as fast as that goes: add --pace trace, or leave --speed out"
+                "--speed {speed} changes the trace's own pace, which full load does not follow: add --pace trace, or leave --speed out"
             ))),
         }
     }

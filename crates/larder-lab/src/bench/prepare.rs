@@ -69,7 +69,7 @@ pub fn run(args: &BenchPrepareArgs) -> Outcome {
 fn wanted(trace: &Trace<'_>) -> Outcome<Wanted> {
     let mut blocks = Blocks::new(trace.block_bytes());
     let mut wanted = Wanted { blocks: Vec::new(), end: 0 };
-    for request in trace.requests("looking for what is read first", RUN_BYTES_MAX)? {
+    for request in trace.requests("looking for first reads", RUN_BYTES_MAX)? {
         let request = request?;
         wanted.end = wanted.end.max(request.offset + request.len);
         wanted.blocks.extend(blocks.first_reads(&request));
@@ -184,7 +184,7 @@ fn refuse_other_data(device: &dyn BlockDevice, run: &[Placed], name: &str) -> Ou
         let at = (offset - start) as usize..(offset - start + len) as usize;
         if found[at.clone()] != wanted[at.clone()] && found[at].iter().any(|&byte| byte != 0) {
             return Err(Failure::failed(format_args!(
-                "{name} holds other data at byte {offset}: --force overwrites what the trace reads there"
+                "{name} holds other data at byte {offset}: --force overwrites it with the content that the trace reads"
             )));
         }
     }

@@ -474,11 +474,11 @@ impl Replay<'_> {
             let number = request.number;
             if is_prepared {
                 self.first_wrong.get_or_insert_with(|| {
-                    format!("request {number} of the trace did not read at byte {offset} what was there last")
+                    format!("request {number} of the trace did not read the last content at byte {offset}")
                 });
             } else {
                 self.failed.get_or_insert(Failure::failed(format_args!(
-                    "request {number} of the trace reads at byte {offset} what the device does not have: prepare the disk behind a new cache with `larder-lab bench prepare`"
+                    "request {number} of the trace reads at byte {offset} other content than the device has: prepare the disk with `larder-lab bench prepare`"
                 )));
             }
         }
@@ -584,10 +584,7 @@ mod tests {
             for (warmup, requests) in [(0, 32), (10, 22), (30, 2)] {
                 let replayed = replayed(name, &device(forgets), warmup);
                 let told = replayed.first_wrong.expect("a wrong block");
-                assert!(
-                    told.contains("request 7 of the trace did not read at byte 12288 what was there last"),
-                    "{told}"
-                );
+                assert!(told.contains("request 7 of the trace did not read the last content at byte 12288"), "{told}");
                 let report = serde_json::to_value(&replayed.report).expect("JSON");
                 assert_eq!((&report["blocks_wrong"], &report["blocks_verified"]), (&2.into(), &14.into()), "{report}");
                 assert_eq!(report["requests"], requests);

@@ -107,7 +107,7 @@ impl TraceRequests<'_, '_> {
         }
         if record.op == Op::Write && record.content.is_none() {
             return Err(Failure::failed(format_args!(
-                "request {} of the trace writes at byte {} what it does not say: make content up with --content",
+                "request {} of the trace writes unknown content at byte {}: make content up with --content",
                 record.request, record.offset_bytes
             )));
         }

@@ -90,8 +90,7 @@ pub fn side_by_side(mut setups: Vec<Setup>, survey: Option<&Survey>) -> Vec<Setu
         let flash = setups.first().map_or_else(String::new, |setup| words(setup.flash));
         let bytes = exact(bytes);
         output::note(&format!(
-            "note: the drives beneath {flash} all have blocks of {bytes}, so that erasures can be compared: one of them needs such, \
-             and others would have larger ones by themselves"
+            "note: the drives beneath {flash} all have blocks of {bytes}, so that erasures can be compared: one of them needs such blocks"
         ));
     }
     tell_buffers(&setups, survey);
@@ -112,8 +111,7 @@ pub fn tell_buffers(setups: &[Setup], survey: Option<&Survey>) {
     let labels: Vec<String> = decided.iter().map(|(setup, _)| setup.label()).collect();
     let physical = host.ftl().array().geometry().physical_bytes();
     output::note(&format!(
-        "note: {} on {}: parts of units of {} wait in the drive's buffer of {}, which is not cut with its {} of flash: data that is written again \
-         there erases nothing, so erasures are the buffer's doing; {}:buffer_bytes=SIZE sets it",
+        "note: {} on {}: parts of units of {} wait in the drive's buffer of {}, uncut for {} of flash: erasures are the buffer's doing; {}:buffer_bytes=SIZE sets it",
         labels.join(", "),
         words(first.flash),
         human(host.unit_bytes()),

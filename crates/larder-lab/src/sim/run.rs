@@ -267,7 +267,7 @@ fn content_words(row: &Row) -> &'static str {
         None => "none, so each chunk has its own",
         Some("made_up") => "MADE UP",
         Some("sizes_made_up") => "recorded, but compressed sizes are MADE UP",
-        Some("unlabelled") => "as the file has it; this format cannot say what was made up",
+        Some("unlabelled") => "as the file has it; this format has no marks for made-up content",
         Some(_) => "recorded",
     }
 }

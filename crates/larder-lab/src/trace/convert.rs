@@ -54,7 +54,7 @@ pub fn run(args: &ConvertArgs) -> Outcome {
 fn explain(error: &TraceError, args: &ConvertArgs, output: &Path) -> Failure {
     match failure(error, Some(&args.input.file), Some(output)) {
         Failure::Failed(text) if args.content.is_none() && text.contains("has no content") => {
-            Failure::Failed(format!("{text}; --content makes up what is missing"))
+            Failure::Failed(format!("{text}; --content makes it up"))
         }
         plain => plain,
     }

@@ -135,7 +135,7 @@ fn is_labelled(format: FormatId) -> bool {
 fn content_words(counted: &Counted) -> &'static str {
     match &counted.info.content {
         None => "none",
-        Some(_) if !is_labelled(counted.format) => "as the file has it; this format cannot say what was made up",
+        Some(_) if !is_labelled(counted.format) => "as the file has it; this format has no marks for made-up content",
         Some(content) => provenance_words(content.provenance),
     }
 }
@@ -290,9 +290,9 @@ fn content_rows(table: &mut Table, info: &Info, content: &ContentInfo) {
     table.percent("zeroes written", info.zero_write_share(), "writes");
     table.ratio("compression", info.compression_ratio(), "to 1");
     table.ratio("  without zeroes", info.compression_ratio_without_zeroes(), "to 1");
-    let mismatched = format!("of {} reads of what the trace wrote", count(content.reads_checked));
+    let mismatched = format!("of {} reads of written content", count(content.reads_checked));
     table.row("read otherwise than written", count(content.reads_mismatched), mismatched);
-    let not_zero = format!("of {} reads of what the trace trimmed", count(content.reads_after_trim));
+    let not_zero = format!("of {} reads of trimmed content", count(content.reads_after_trim));
     table.row("not zero after a trim", count(content.reads_after_trim_not_zero), not_zero);
 }
 

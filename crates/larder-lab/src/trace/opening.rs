@@ -31,8 +31,7 @@ pub(crate) fn open(args: &InputArgs, what_for: Use, watch: &Watch) -> TraceResul
         true => {
             let name = args.file.display().to_string();
             if what_for == Use::Replay {
-                let message = "expected a file, since it is read more than once, found what can be read only once (a pipe \
-                               or the like): write it to a file first";
+                let message = "expected a file, since it is read more than once, found a pipe or the like: write it to a file first";
                 return Err(TraceError::new(TraceErrorKind::Io, &name, Position::Whole, message));
             }
             let stream = pipe::Stream::open(&args.file, watch.ending());

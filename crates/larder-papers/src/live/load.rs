@@ -381,7 +381,7 @@ impl Making {
             }
             let (number, offset) = (request.number, request.offset + block.at);
             self.failed.get_or_insert(format!(
-                "request {number} did not read at byte {offset} what was there last: nothing is measured of such a cache"
+                "request {number} did not read the last content at byte {offset}: nothing is measured of such a cache"
             ));
         }
     }
@@ -563,7 +563,7 @@ mod tests {
             assert_eq!((together.elapsed, together.reads.sum), (again.elapsed, again.reads.sum));
             let wrong = Plan { initial: DiskContent::default(), ..plan };
             let told = side_by_side(&wrong, Time::Virtual, &loads, &AtomicBool::new(false)).expect_err("it lacks all");
-            assert!(told.contains("what was there last"), "{told}");
+            assert!(told.contains("did not read the last content at byte"), "{told}");
         }
     }
 
@@ -574,7 +574,7 @@ mod tests {
         let wrong = Plan { initial: DiskContent::default(), ..plan(Volume::Disk, &requests) };
         let ending = AtomicBool::new(false);
         let told = on_rig(&wrong, Time::Virtual, &load(requests, 1), &ending).expect_err("it lacks what is read");
-        assert!(told.contains("did not read at byte") && told.contains("what was there last"), "{told}");
+        assert!(told.contains("did not read the last content at byte"), "{told}");
     }
 
     #[test]

@@ -142,7 +142,7 @@ pub const PROFILES: &[OriginProfile] = &[
         name: "hdd-7200",
         about: "a 3.5-inch SATA disk of 7,200 turns a minute, its write cache off. Mean seek of 8.5 ms and latency of 4.17 ms: \
                 Hitachi's specification of the Deskstar 7K1000.C, table 9. Typical of the class: 0.8 ms to the next track, 180 \
-                MB/s outside and 100 MB/s inside, 0.1 ms a command but a read by the arm, 2 MiB read ahead; 32 commands queued are NCQ's",
+                MB/s outside and 100 MB/s inside, 0.1 ms a command but a read by the arm. It reads 2 MiB ahead. NCQ queues 32 commands",
         figures: OriginFigures::Disk(DISK_7200),
     },
     OriginProfile {
@@ -167,7 +167,7 @@ pub const PROFILES: &[OriginProfile] = &[
     },
     OriginProfile {
         name: "sata-ssd",
-        about: "a SATA SSD for consumers: Samsung's data sheet of the 860 EVO has 550 and 520 MB/s, random reads of 4 KiB 10,000 a \
+        about: "a SATA SSD for consumers: Samsung's data sheet of the 860 EVO has 550 and 520 MB/s. It has random reads of 4 KiB 10,000 a \
                 second at depth 1 and 98,000 at depth 32, writes 42,000 at depth 1",
         figures: OriginFigures::Flash(FlashFigures {
             read_ns: 90_000,
@@ -180,7 +180,7 @@ pub const PROFILES: &[OriginProfile] = &[
     },
     OriginProfile {
         name: "nvme-ssd",
-        about: "an NVMe SSD for consumers: Samsung's data sheet of the 970 EVO has 3,400 and 2,500 MB/s, random reads of 4 KiB \
+        about: "an NVMe SSD for consumers: Samsung's data sheet of the 970 EVO has 3,400 and 2,500 MB/s. It has random reads of 4 KiB \
                 15,000 a second at depth 1 and 500,000 at depth 128, writes 50,000 at depth 1",
         figures: OriginFigures::Flash(FlashFigures {
             read_ns: 66_000,

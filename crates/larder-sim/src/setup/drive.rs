@@ -363,7 +363,7 @@ impl DriveSetup {
                 true => OutOfRange::new(
                     CAPACITY,
                     bytes,
-                    format!("so little that with what the layer keeps it is {}", error.range),
+                    format!("so little that with the layer's own share it is {}", error.range),
                 ),
                 false => error,
             })?;

@@ -40,8 +40,7 @@ pub(super) fn fitting(head: &[u8]) -> Vec<FormatId> {
 pub(super) fn reasons(head: &[u8]) -> String {
     let told = |result: Result<(), String>| result.err().unwrap_or_default();
     format!(
-        "no format fits: the file is binary; vscsi1 and vscsi2 (32 and 40 bytes a request) want their version in each record; \
-         oracle-general (24 bytes a request) wants {}; block-ids wants {}; name the format if it is one of them",
+        "no format fits this binary file: vscsi1 and vscsi2 want their version in each record, oracle-general wants {}, and block-ids wants {}; name the format if it is one",
         told(Oracle::of(head).fits()),
         told(block_ids(head))
     )

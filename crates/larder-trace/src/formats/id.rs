@@ -121,7 +121,7 @@ impl FormatId {
             FormatId::Tencent => "seconds,sector,sectors,0|1,volume_id",
             FormatId::Systor17 => "Timestamp,Response,IOType,LUN,Offset,Size",
             FormatId::Spc => "asu,sector,bytes,R|W,seconds",
-            FormatId::Columns => "what --columns says",
+            FormatId::Columns => "as --columns says",
         }
     }
 

@@ -111,8 +111,7 @@ fn the_largest_address_is_named() {
     let lis = first_error(b"1 1 0 0\n18446744073709551615 1 0 0\n", Some(FormatId::ArcLis), STRICT).1.unwrap();
     assert_eq!(
         lis.to_string(),
-        "t, line 2: expected a request that ends at byte 1152921504606846976 at most (1 EiB, the largest address that \
-         Larder takes), found one that reaches past it"
+        "t, line 2: expected a request that ends at byte 1152921504606846976 at most (1 EiB, Larder's largest address), found one that reaches past it"
     );
     let ssd = first_error(b"1 0 0 8 1\n1 0 8796093022208 8 1\n", Some(FormatId::Ssdsim), STRICT).1.unwrap();
     assert!(ssd.to_string().contains("byte 4503599627370496 of its device or file at most (4 PiB"), "{ssd}");

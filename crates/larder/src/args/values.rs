@@ -128,8 +128,7 @@ impl From<TrimArg> for TrimPolicy {
 
 /// Refuses every design: a flash has its own.
 pub fn no_design(_: &str) -> Result<Infallible, String> {
-    Err("a flash keeps the design that it was created with: leave --design out; `larder status --flash PATH` says which it has, and \
-         `larder create` makes a cache of another"
+    Err("a flash keeps the design that it was created with (see `larder status --flash PATH`): leave --design out, or make a cache of another with `larder create`"
         .to_owned())
 }
 
