@@ -84,8 +84,8 @@ impl Codec {
     }
 }
 
-/// Decodes `stored` into `out`, whose length is that of the content. Returns false if the payload
-/// does not give exactly that.
+/// Decodes `stored` into `out`, which is as long as the content. Returns false if the payload does
+/// not give exactly that.
 pub fn decode(encoding: Encoding, stored: &[u8], out: &mut [u8]) -> bool {
     match encoding {
         Encoding::Raw => {

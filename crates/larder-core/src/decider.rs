@@ -3,8 +3,8 @@
 //! Engine and simulator decide through it. A verb changes both parts at once, so neither is ever
 //! ahead of the other. The design learns from a verb only whether a mapping is dirty.
 //!
-//! Everything that a design answers without a change is asked of the decider as of the design. Its
-//! own answers come before those of the design: they include trimmed runs, which read as zeroes.
+//! The decider answers each question that changes nothing as its design does. Its own answers come
+//! before those of the design: they include trimmed runs, which read as zeroes.
 //!
 //! Invariants: a chunk is in the ledger exactly while its mapping is dirty. In a restart that
 //! holds from [`Decider::confirm_dirty`] to the next change. No mapped address is in a trimmed run.

@@ -13,7 +13,7 @@
 //! generation (4), and use stamp (8). A later use has a higher stamp. CD-ARC has its waiting WEUs
 //! instead.
 //!
-//! Invariants: any bytes can be read; a history of another shape is none at all. Nothing is
+//! Invariants: any bytes can be read; a history of another shape counts as no history. Nothing is
 //! allocated beyond the length of the bytes.
 //!
 //! It does not check its content; the restoring design compares it with mappings and slots.

@@ -7,8 +7,8 @@
 //! mapping, so the ledger defers them until it is [confirmed](Ledger::confirm).
 //!
 //! Invariants: an address is dirty, or in a trimmed run, or neither. Dirty chunks and runs are in
-//! the order of their addresses. The RAM of a dirty chunk is bounded ([`DIRTY_BYTES_MAX`]), and so
-//! is that of a run.
+//! the order of their addresses. The RAM of a dirty chunk is bounded ([`DIRTY_BYTES_MAX`]), and the
+//! RAM of a run is, too.
 //!
 //! It leaves the location of dirty data to the design, and the bounds on its own size to writers.
 

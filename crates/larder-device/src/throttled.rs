@@ -193,7 +193,7 @@ impl Clock {
 
     /// Returns the moment for a new timer; `None` if one runs for it already.
     ///
-    /// Without waiters there is none either: the model catches up later.
+    /// Without waiters it is `None`, too: the model catches up later.
     fn next_timer(&self) -> Option<Nanos> {
         let mut state = self.state.lock();
         if state.waiters.is_empty() {

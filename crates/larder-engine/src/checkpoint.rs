@@ -43,7 +43,7 @@ use std::{
 
 /// Pause after a checkpoint failed.
 const RETRY: Duration = Duration::from_millis(200);
-/// Failed checkpoints in a row, for the flash's sake, after which the flash counts as failed.
+/// Checkpoints that fail in a row because of the flash, after which the flash counts as failed.
 const TRIES_MAX: u32 = 3;
 
 /// The design, locked with all of the state.
@@ -213,7 +213,7 @@ impl Shared {
             superblock.entry_seq_next = entry_seq;
             superblock.note_durable_frame(durable_frame);
             superblock.clean_shutdown = clean_shutdown;
-            // The log starts at such a boundary now.
+            // The log starts at a boundary of these sectors now.
             superblock.layout.sector_bytes = self.geometry.layout.sector_bytes;
             superblock.origin_state = mark.map(|mark| origin_mark::noted(mark, superblock.sequence));
         })

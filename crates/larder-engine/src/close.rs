@@ -1,6 +1,6 @@
 //! Ending a cache.
 //!
-//! In order: (1) Writes in flight end, those that wait for room with an error. (2) The offered
+//! In order: (1) Writes in flight end; writes that wait for room end with an error. (2) The offered
 //! chunks are stored, and all is flushed. (3) The background tasks end. (4) A checkpoint says that
 //! the end was orderly, and the keeper of the fence notes its superblock. (5) For a detach, the
 //! superblock twins say so. (6) The committer ends.
@@ -64,7 +64,7 @@ impl Shared {
     /// way.
     ///
     /// # Errors
-    /// [`EngineError::Closed`] if it has ended; those of the devices.
+    /// [`EngineError::Closed`] if the cache has ended; errors of the devices.
     pub(crate) async fn end(self: &Arc<Self>, ticket: Ticket, detach: bool, asker: &Asker) -> Result<(), EngineError> {
         let (ending, asker) = (Ending::begin(self), asker.clone());
         let (completer, result) = IoFuture::pending();

@@ -101,7 +101,7 @@ pub struct Tuning {
     pub zstd_level: i32,
     /// The keeper of the fence for writes past a failed flash; without one such writes are refused.
     pub fence: Keeper,
-    /// If the fence is up, and the flash holds dirty data: drop it, though the origin may lack it.
+    /// The order to drop dirty data behind a raised fence, though the origin may lack that data.
     pub discard_fenced: bool,
     /// Open though the origin is larger than when the cache was made. It serves to destage all
     /// data, and detach.
@@ -131,7 +131,7 @@ pub struct Tuning {
     /// The watch that the caller has put before the origin. With `None`, the opening puts one
     /// there.
     pub origin_watch: Option<Arc<Watch>>,
-    /// The same before the flash.
+    /// The watch that the caller has put before the flash; else as for the origin.
     pub flash_watch: Option<Arc<Watch>>,
     /// Limit of the wait of writes for which the flash has no space; after it the flash counts as
     /// failed. With `None`, they wait as long as the shortage lasts.

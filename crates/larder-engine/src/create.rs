@@ -144,7 +144,7 @@ fn lay_out(
 /// Makes a cache on `flash` for an origin of `origin_bytes`.
 ///
 /// # Errors
-/// As [`plan`], and those of the device.
+/// The errors of [`plan`], and of the device.
 pub async fn create(
     flash: &dyn BlockDevice,
     origin_bytes: u64,

@@ -1,9 +1,10 @@
 //! The decision log: tells an embedding program the engine's events, in the order of its decisions.
 //!
-//! The events are those that a simulator cannot know. An opening may give the cache a sink
-//! ([`Tuning::decisions`](crate::config::Tuning::decisions)). The sink gets each [`Event`] with its
-//! [`Answer`], under the lock of the state and with the decision itself. So their order is that of
-//! the decisions. A test follows such a log over the simulator's executor (`larder-follow`).
+//! The events are the ones that a simulator cannot know by itself. An opening may give the cache a
+//! sink ([`Tuning::decisions`](crate::config::Tuning::decisions)). The sink gets each [`Event`]
+//! with its [`Answer`], under the lock of the state and with the decision itself. So events come in
+//! the order of decisions. A test follows such a log over the simulator's executor
+//! (`larder-follow`).
 //!
 //! For a chunk, the log has the fingerprint by the cache's own key, and the length as stored.
 //!

@@ -84,7 +84,7 @@ impl Shared {
     /// Writes `data` to the origin, past the flash. The caller holds the ticket.
     ///
     /// # Errors
-    /// [`EngineError::NoFence`]; those of the origin. If the rest of a partly covered chunk cannot
+    /// [`EngineError::NoFence`]; errors of the origin. If the rest of a partly covered chunk cannot
     /// go to the origin first: [`EngineError::DirtyDataLost`] if it is damaged,
     /// [`EngineError::FlashFailed`] if it cannot be read.
     pub async fn write_past_flash(
@@ -194,7 +194,7 @@ impl Shared {
         let mut state = self.state.lock();
         let (flash, design) = state.flash_and_design();
         flash.retain_undurable(|&UndurableRun { first, count, seq }| {
-            // The rest of a run may be in pieces, with others between them.
+            // The rest of a run may be in pieces, with other data between them.
             let end = first.0 + count;
             let next = |run: &Run| design.trimmed_from(Lba(run.first.0 + run.count));
             let mut runs = std::iter::successors(design.trimmed_from(first), next);

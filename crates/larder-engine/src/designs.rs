@@ -1,5 +1,5 @@
 //! The designs that the engine runs, each with its store and the format's number for its name. They
-//! are those of `larder-core`'s table ([`larder_core::DESIGNS`]).
+//! are the designs of `larder-core`'s table ([`larder_core::DESIGNS`]).
 //!
 //! Invariants: the file names no design, and treats all alike; the stores make the differences.
 //!
@@ -24,7 +24,7 @@ pub fn layout_of(layout: &Layout, chunk_count: u64) -> DesignLayout {
 /// A design over its store.
 #[derive(Clone, Copy)]
 pub struct EngineDesign {
-    /// Its number in the superblock.
+    /// The number of the design in the superblock.
     pub id: DesignId,
     /// Its name.
     pub name: &'static str,
@@ -111,7 +111,7 @@ impl EngineDesign {
         self.store.buckets(options, flash_bytes)
     }
 
-    /// Returns the mappings that it wants on a flash of `flash_bytes`, or `None` for the format's
+    /// Returns the mappings that the design wants on `flash_bytes`, or `None` for the format's
     /// default.
     ///
     /// # Errors

@@ -10,7 +10,7 @@
 //! Invariants: at most one destage of a chunk is in flight (tickets of their own order them). Dirty
 //! data that cannot be read stays dirty and is passed over.
 //!
-//! This file decides when and which; `destage/chunks.rs` and `destage/runs.rs` do the work.
+//! This file chooses the time and the batch; `destage/chunks.rs` and `destage/runs.rs` do the work.
 //!
 //! It does not decide when a slot goes; [`evict`](crate::evict) does, and destages through here.
 
@@ -46,8 +46,8 @@ const KEPT_RUNS_LOOKED_AT_MAX: usize = 256;
 const IDLE: Duration = Duration::from_millis(1);
 /// Turns in a row that may write nothing before a cache that loses its flash waits longer.
 const IDLE_TURNS_MAX: u32 = 8;
-/// Turns without progress after which the rest counts as impossible to destage. Those of a round
-/// over the dirty data come on top.
+/// Turns without progress after which the rest counts as impossible to destage. The turns of a
+/// round over the dirty data come on top.
 const IDLE_TURNS_OF_ALL: u64 = 64;
 /// Turns without progress after which a range counts as impossible to destage.
 const RANGE_TRIES_MAX: u32 = 3;
@@ -124,7 +124,7 @@ impl Shared {
             // All readable data must reach the origin.
             return dirty.chunks > state.lost.count() || self.owed(state).runs > 0;
         }
-        // A write is the only question to an origin whose writes fail: its success ends that.
+        // Only a write shows that an origin whose writes failed takes writes again.
         let owed = self.owed(state);
         self.origin_watch.fails_writes() && (owed.chunks > state.lost.count() || owed.runs > 0)
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
@@ -244,7 +244,7 @@ impl Shared {
             let (after, _) = left();
             turns_without_progress = if after < before { 0 } else { turns_without_progress + 1 };
             // A partial failure, or a flash that does not give data back, does not stop the rest.
-            // An origin that takes no write does.
+            // An origin that takes no write ends the work.
             let origin_refuses = result.is_err() && after >= before && self.origin_watch.error().is_some();
             // A turn may find only kept runs.
             let turns_of_all = before / DESTAGED_AT_ONCE as u64 + kept_runs / KEPT_RUNS_LOOKED_AT_MAX as u64;
@@ -254,11 +254,11 @@ impl Shared {
         }
     }
 
-    /// Destages the dirty data of chunks, trimmed parts and kept ones included. The caller holds
-    /// their ticket, or keeps writes off otherwise.
+    /// Destages the dirty data of chunks, with trimmed parts and kept trims. The caller holds their
+    /// ticket, or keeps writes off otherwise.
     ///
     /// # Errors
-    /// [`EngineError::DirtyDataLost`] if some of it is damaged; that of the origin, or
+    /// [`EngineError::DirtyDataLost`] if some of it is damaged. The error of the origin, or
     /// [`EngineError::FlashFailed`], if some of it stays dirty.
     pub(crate) async fn bring_to_origin(self: &Arc<Self>, first: Lba, end: Lba) -> Result<(), EngineError> {
         let (mut at, mut tries) = (first, 0);
@@ -284,13 +284,13 @@ impl Shared {
         }
     }
 
-    /// Returns the chunks of a batch that shall have at most this many.
+    /// Returns the number of chunks in a batch, at most `max`.
     fn batch_chunks(&self, max: u64) -> usize {
         let max = DESTAGED_AT_ONCE.min(usize::try_from(max).unwrap_or(usize::MAX)).max(1);
         (BATCH_BYTES_MAX / self.geometry.chunk_bytes).clamp(1, max)
     }
 
-    /// Returns the reason for dirty data of chunk `lba` after a destage of it.
+    /// Returns the reason why chunk `lba` is still dirty after its destage.
     fn why_not_on_origin(&self, lba: Lba) -> EngineError {
         let state = self.state.lock();
         if state.lost.has(lba) {
@@ -385,9 +385,9 @@ impl Shared {
 /// The share of advisory runs in a batch.
 #[derive(Clone, Copy)]
 enum KeptShare {
-    /// All: the cache keeps none.
+    /// All runs: the cache keeps none.
     All,
-    /// This many runs, the shortest of those that are near, since they cost the origin least.
+    /// This many of the near runs, the shortest first, because they cost the origin least.
     Give(usize),
 }
 

@@ -15,15 +15,15 @@ pub enum EngineError {
     Flash(IoError),
     /// The origin failed a flush.
     Origin {
-        /// Its name.
+        /// The name of the origin.
         name: String,
         /// The failure.
         error: IoError,
-        /// It was an earlier flush, and this audience has not been told of it.
+        /// An earlier flush failed, and this audience has not been told of it.
         is_earlier: bool,
     },
     /// A checkpoint outgrew its area. Pieces of different moments may together hold more than the
-    /// index ever did; the next try finds it calmer.
+    /// index ever did; the next try may fit.
     CheckpointTooLarge,
     /// The content of the flash device is not a usable cache.
     Format(FormatError),

@@ -43,7 +43,7 @@ pub(crate) struct Asked {
 }
 
 impl State {
-    /// Returns the counts as of now.
+    /// Returns the present counts.
     pub(crate) fn asked_now(&self) -> Asked {
         Asked { commits: self.commits.over(), checkpoint_tries: self.checkpoint_tries.begun() }
     }
@@ -78,8 +78,8 @@ impl Shared {
             Ok(_) | Err(EngineError::FlashFailed(_)) => self.flush_what_flash_loses().await?,
             Err(error) => return Err(error),
         }
-        // This also counts if no entry waited for the log: writes go to the origin since the flash
-        // failed. A flash that was cut short has failed by now.
+        // The failure also matters if no entry waited for the log, because writes then went to the
+        // origin. A flash that was cut short has failed by now.
         let failed = self.state.lock().flash.is_failed();
         // Before the switch of the mode, the clients had to flush the origin.
         if failed { self.flush_past_flash(asker).await } else { self.tell(asker) }
@@ -115,8 +115,8 @@ impl Shared {
 
     /// Makes all decisions durable, and closes open segments of clean data, too.
     ///
-    /// Clean mappings that wait for a flush of the origin go on waiting. `use_reserve`: for the
-    /// checkpoint that frees the log, even if the log is nearly full.
+    /// Clean mappings that wait for a flush of the origin go on waiting. With `use_reserve` it
+    /// serves the checkpoint that frees the log, even if the log is nearly full.
     ///
     /// # Errors
     /// As [`Shared::commit`].

@@ -21,7 +21,7 @@ pub struct InFlightSegment {
     pub start: u32,
     /// All bytes of the segment; empty for a metadata slot.
     pub data: SharedBuf,
-    /// A write of the metadata slot of `slot`, as it is by then, instead of a segment.
+    /// The entry stands for a write of the metadata slot of `slot`, in its form at the write.
     pub(crate) is_entry: bool,
     /// Clean mappings to log when the write is over.
     pub(crate) awaiting: Vec<LogEntry>,
@@ -42,7 +42,7 @@ impl InFlightSegment {
 #[derive(Default)]
 pub struct InFlight {
     segments: VecDeque<InFlightSegment>,
-    /// Number and slot of each, side by side: a search passes few lines of memory.
+    /// Number and slot of each segment, side by side: a search passes few lines of memory.
     keys: VecDeque<(u64, SlotId)>,
     bytes: usize,
     awaiting: usize,

@@ -23,7 +23,7 @@ use larder_device::{IoOp, ZeroFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
 
-/// The kept part of a TRIM.
+/// The part of a TRIM that the cache keeps.
 #[derive(Default)]
 struct Kept {
     /// Bytes that read as zeroes from now on.
@@ -43,7 +43,7 @@ impl Shared {
         if self.keeps_trims(state) { state.design().dirty_counts().advisory } else { Advisory::default() }
     }
 
-    /// Returns the part of the dirty data that the origin is owed: all of it but kept trims.
+    /// Returns the part of the dirty data that the origin is owed: all but kept trims.
     pub(crate) fn owed(&self, state: &State) -> DirtyCounts {
         let (dirty, kept) = (state.design().dirty_counts(), self.kept(state));
         let (runs, run_chunks) = (dirty.runs - kept.runs, dirty.run_chunks - kept.chunks);
@@ -73,7 +73,7 @@ impl Shared {
     /// Carries out a TRIM that the origin is not told of.
     ///
     /// # Errors
-    /// Range and alignment; if a trim is durable at once, the errors of [`Shared::zero`].
+    /// Faults of range and alignment; if a trim is durable at once, the errors of [`Shared::zero`].
     pub(crate) async fn keep_trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
         let Some(ticket) = self.admit_zeroes(IoOp::Discard, offset, len).await? else { return Ok(()) };
         let mut kept = Kept::default();

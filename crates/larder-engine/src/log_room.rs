@@ -13,7 +13,7 @@
 //!   may make an entry of each);
 //! - one for each chunk that a writer has asked for ([`Reserved`]), as many at most as entries may
 //!   wait;
-//! - those of each destage and eviction under way ([`ReservedBatch`]).
+//! - the entries of each destage and eviction under way ([`ReservedBatch`]).
 //!
 //! It does not write the log; [`flush`](crate::flush) does.
 

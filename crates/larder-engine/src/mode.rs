@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 impl Shared {
     /// Sets the write mode. Returns when it is durable; a mode without dirty data also waits until
-    /// there is none.
+    /// no data is dirty.
     ///
     /// # Errors
     /// Errors of the devices; the old mode stays then. Errors of the keeper of the fence: a new

@@ -122,7 +122,7 @@ struct Segments<'a> {
 impl Segments<'_> {
     /// Returns the newest frame that the segments of a slot name.
     ///
-    /// The segments are those of `generation`, or of the one at the slot's start.
+    /// It reads the segments of `generation`, or of the generation at the slot's start.
     async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
         let start = self.superblock.layout.slot_offset(slot)?;
         let (mut offset, mut newest) = (0, None);

@@ -3,8 +3,9 @@
 //! Each verb takes a place in its order at once. The caller waits for its turn with
 //! [`Ticket::granted`], and holds it until the ticket is dropped.
 //!
-//! Invariants: each order is first come, first served, so each operation gets its turn. A ticket of
-//! changes is asked for before one of destages, and never while one of destages is held.
+//! Invariants: each order is first come, first served, so each operation gets its turn. A task asks
+//! for a ticket of changes before a ticket of destages, and never while it holds a ticket of
+//! destages.
 //!
 //! It does not order reads, or the blocks of the metadata region.
 
@@ -33,7 +34,7 @@ impl Orders {
         self.changes.ask(first, count)
     }
 
-    /// Asks for all chunks, among writes and trims: none of them is under way behind it.
+    /// Asks for all chunks, among writes and trims, none of which is then under way.
     pub fn change_all(&self) -> Ticket {
         self.changes.ask(Lba(0), u64::MAX)
     }
@@ -58,8 +59,8 @@ impl Orders {
         self.mode_switches.ask()
     }
 
-    /// Asks for the turn of a flush of the origin. Of two at once, the one that succeeds could not
-    /// tell the losses of the other.
+    /// Asks for the turn of a flush of the origin. If two ran at once, the successful flush could
+    /// not tell the losses of the failed one.
     pub fn flush_origin(&self) -> Ticket {
         self.origin_flushes.ask()
     }

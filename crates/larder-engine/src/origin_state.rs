@@ -2,9 +2,9 @@
 //!
 //! The end notes the device's mark, and the next opening compares it. The mark is noted after the
 //! last write to the origin, with the superblock that records the orderly end. The first write of
-//! an opening removes it from both twins. So a mark holds even if it is that of the older twin, and
-//! after a crash there is none. Without a mark a change stays unknown: the opening accepts the
-//! origin, unless it is to forget the copies.
+//! an opening removes the mark from both twins. So a mark holds even in the older twin, and a crash
+//! leaves no mark. Without a mark a change stays unknown: the opening accepts the origin, unless it
+//! is to forget the copies.
 //!
 //! Dropping copies follows the order of a repair: (1) The state without them becomes a checkpoint
 //! in the area that the superblock does not name. A flush follows, its header with FUA, a flush.
@@ -31,7 +31,7 @@ use larder_format::OriginState;
 /// The change of an origin by other programs since the last orderly end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The marks show that there is none.
+    /// The marks show no change.
     Absent,
     /// A mark is missing, or the two do not compare.
     Unknown,

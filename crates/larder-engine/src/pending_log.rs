@@ -77,7 +77,7 @@ impl PendingLog {
     }
 
     /// Returns the number below which entries must be durable, or a crash undoes forgotten
-    /// mappings. Returns `None` if they are.
+    /// mappings. Returns `None` if they are durable already.
     pub fn forgets_below(&self) -> Option<u64> {
         Some(self.forgets_below).filter(|&upto| upto > self.durable_below)
     }

@@ -44,11 +44,12 @@ enum Plan {
 /// A chunk that the origin has to give.
 #[derive(Clone, Copy)]
 enum Miss {
-    /// It is offered as of this version.
+    /// The chunk is offered with this version.
     Offered { version: u32 },
-    /// A sequential stream misses it: it is offered as of this version if nothing reads ahead.
+    /// A sequential stream misses the chunk: it is offered with this version if nothing reads
+    /// ahead.
     Sequential { version: u32 },
-    /// Its record could not be read. It is not offered.
+    /// The record could not be read, so the chunk is not offered.
     Damaged,
 }
 

@@ -87,8 +87,8 @@ pub fn geometry(
 /// Returns the padding of log and segments from now on.
 ///
 /// It is the sector that [`create`](mod@crate::create) would take on this device, and at least the
-/// superblock's. If it is larger than before, the log continues at the next such boundary. A
-/// checkpoint that starts there then precedes all other writes.
+/// superblock's. If the sector is larger than before, the log continues at the next boundary of
+/// such sectors. A checkpoint that starts there then precedes all other writes.
 ///
 /// # Errors
 /// [`EngineError::Invalid`] for a device whose sectors are larger than `most`, the store's maximum.
@@ -154,7 +154,7 @@ pub fn new_design(superblock: &Superblock, chunk_count: u64) -> Result<Decider, 
 /// Reads superblock, checkpoint and log of `flash`, without a write.
 ///
 /// # Errors
-/// Faults of the flash, or of this origin for it.
+/// Faults of the flash, or an origin that is not the flash's.
 pub async fn recover(
     flash: &dyn BlockDevice,
     origin: Option<&dyn BlockDevice>,
@@ -252,9 +252,9 @@ impl<'a> Recovery<'a> {
                 previous_crc = header.crc;
             })
             .await?;
-        // Frames that follow the checkpoint of a clean end are those of its own commit: no client
-        // wrote any more. After a crash, the log is whole, or the opening fails. For the older one
-        // of two twins, the later frames are unknown.
+        // Only frames of its own commit follow the checkpoint of a clean end: no client wrote any
+        // more. After a crash, the log is whole, or the opening fails. The older of two twins does
+        // not know the later frames.
         self.replay.end(match (self.is_surely_clean(), self.repair) {
             (true, _) => Some(Trust::Whole),
             (false, None) => Some(Trust::WithLog),

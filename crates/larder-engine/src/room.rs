@@ -43,7 +43,7 @@ pub struct Queued<'r> {
     room: &'r Room,
     group: usize,
     number: u64,
-    /// It was called, and did not find that there is no room after all.
+    /// The record was called, and has not found the room gone again.
     has_call: bool,
 }
 
@@ -175,7 +175,7 @@ mod tests {
         room.freed(SlotId(9));
         let [first, second, third] = &mut places;
         assert!(is_called(first) && !is_called(second) && !is_called(third));
-        // It found no room after all, and keeps its place.
+        // The record found no room after all, and keeps its place.
         assert!(!is_called(first));
         room.freed(SlotId(9));
         assert!(!is_called(second) && is_called(first));
@@ -189,12 +189,12 @@ mod tests {
         let mut places: Vec<Queued<'_>> = (0..4).map(|_| room.queue(None)).collect();
         room.freed(SlotId(0));
         assert!(is_called(&mut places[0]));
-        // It was stored.
+        // The record was stored.
         drop(places.remove(0));
-        // It gives up between its call and its try.
+        // The record gives up between its call and its try.
         drop(places.remove(0));
         assert!(is_called(&mut places[0]) && !is_called(&mut places[1]));
-        // It finds no room, and gives up: there is none to pass on.
+        // The record finds no room, and gives up: it has no call to pass on.
         assert!(!is_called(&mut places[0]));
         drop(places.remove(0));
         assert!(!is_called(&mut places[0]));

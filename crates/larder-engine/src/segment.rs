@@ -39,7 +39,7 @@ use std::{
 
 /// Limit of closed segments that wait for the flash device, beyond which writers wait.
 pub const IN_FLIGHT_SEGMENTS_MAX: usize = 64;
-/// Limit of their bytes.
+/// Limit of the bytes of these segments.
 pub const IN_FLIGHT_BYTES_MAX: usize = 32 << 20;
 
 /// Converts a class to the format's type.
@@ -52,11 +52,11 @@ pub(crate) fn weu_class(class: StreamClass) -> WeuClass {
 
 /// The outcome of one try to store a record.
 enum Storing<'r, R> {
-    /// It is stored, or not wanted any more.
+    /// The record is stored, or not wanted any more.
     Over(R),
-    /// The design has to know more of its content first.
+    /// The design has to read more about the content first.
     Unconfirmed(Unconfirmed),
-    /// It is new, and this chunk is not encoded yet.
+    /// The content is new, and its chunk is not encoded yet.
     Unencoded(&'r [u8]),
     /// Too many segments wait for the flash.
     Crowded,

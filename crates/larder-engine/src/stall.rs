@@ -4,7 +4,7 @@
 //! waits for room would wait for ever. After `UNREADABLE_MAX` the flash has failed. The writer
 //! then goes past it, or gets an error.
 //!
-//! Invariants: it is a failure only if a writer waits and no room was made meanwhile. A slow,
+//! Invariants: the flash fails only if a writer waits and no room was made meanwhile. A slow,
 //! failing or missing origin keeps writers waiting as long as it takes. Chunks that cannot go are
 //! passed over, so that all others are tried first.
 //!
@@ -18,11 +18,11 @@ use std::time::Duration;
 /// a device takes to reset, and shorter than clients' own time limits (30 s in Linux' NBD and
 /// SCSI).
 const UNREADABLE_MAX: Duration = Duration::from_secs(10);
-/// Limit of the pause between tries meanwhile: a pause as long as the time itself could double it.
+/// Limit of a pause between tries: a longer one could double the time until the failure.
 const TRY_EVERY: Duration = Duration::from_secs(2);
 
 impl Shared {
-    /// Returns the pause before the next try, of the growing ones: shorter if the flash fails.
+    /// Returns the pause before the next try. Pauses grow, and are shorter while the flash fails.
     pub(crate) fn pause_before_retry(&self, pause: Duration) -> Duration {
         if self.state.lock().flash.is_dirty_unreadable() { pause.min(TRY_EVERY) } else { pause }
     }

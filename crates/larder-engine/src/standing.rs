@@ -54,8 +54,8 @@ impl Shared {
         error
     }
 
-    /// Looks at name and size of the devices in the background, and acts on the flash's as known by
-    /// now.
+    /// Looks at the devices' names and sizes in the background. It acts on the last known standing
+    /// of the flash.
     ///
     /// Once the name is lost, destaging takes all dirty data to the origin. The fence goes up,
     /// because another file may have the name by the next opening.
@@ -79,7 +79,7 @@ impl Shared {
         }
     }
 
-    /// Looks at name and size of the flash. A failed look is a condition, also if the next one
+    /// Looks at name and size of the flash. A failed look is a condition, even if the next look
     /// succeeds.
     async fn look_at_flash(&self) -> IoResult<Standing> {
         let looked = self.flash_watch.look().await;
@@ -99,8 +99,8 @@ impl Shared {
     /// later request may have changed the chunks.
     ///
     /// # Errors
-    /// [`EngineError::Flash`] when the flash cannot be looked at; [`EngineError::NoFence`]; those
-    /// of [`Shared::bring_to_origin`] and [`Shared::flush_below`].
+    /// [`EngineError::Flash`] when the flash cannot be looked at; [`EngineError::NoFence`]; the
+    /// errors of [`Shared::bring_to_origin`] and [`Shared::flush_below`].
     pub(crate) async fn make_durable(
         self: &Arc<Self>,
         ticket: Ticket,
@@ -117,8 +117,8 @@ impl Shared {
             Some(Standing::Sound | Standing::Renamed) => Ok(()),
             Some(Standing::Unlinked) => {
                 let (this, ticket) = (self.clone(), self.orders.change(first, count).granted().await);
-                // A destage runs to its end even if the client goes: later ones of the chunks wait
-                // for it.
+                // A destage runs to its end even if the client goes: later destages of the chunks
+                // wait for it.
                 self.to_its_end(async move {
                     let _ticket = ticket;
                     this.bring_to_origin(first, Lba(first.0 + count)).await
@@ -144,7 +144,7 @@ impl Shared {
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`] when some of it cannot be destaged; [`EngineError::NoFence`] if
-    /// that is for want of a fence; [`EngineError::Flash`] when the flash cannot be looked at.
+    /// the reason is a missing fence; [`EngineError::Flash`] when the flash cannot be looked at.
     pub(crate) async fn flush_what_flash_loses(self: &Arc<Self>) -> Result<(), EngineError> {
         let error = match self.look_at_flash().await {
             Ok(Standing::Sound | Standing::Renamed) => return Ok(()),

@@ -29,8 +29,8 @@
 //!   holder of `exclusive` may change the state if `sharing` is clear, or if it holds all stripes
 //!   as well.
 //! - Touches are applied to the very state in which they were left: only touches change it in
-//!   between. The touches of one thread are applied in its order, those of simultaneous looks in
-//!   any order.
+//!   between. The touches of one thread are applied in its order, and touches of simultaneous looks
+//!   in any order.
 //! - No thread starves: `parking_lot::Mutex` hands itself to a thread that has waited for half a
 //!   millisecond. This holds for `exclusive` and the stripes alike. Looks are as short as
 //!   decisions: no wait, no I/O.

@@ -159,8 +159,8 @@ impl Status {
         self.health = health_of(&self.conditions);
     }
 
-    /// Returns the status of a state. It is that of an open cache with its counts, or of a recovery
-    /// with none.
+    /// Returns the status of a state: of an open cache, with its counts, or of a recovery, without
+    /// counts.
     fn of(superblock: &Superblock, state: &State, counts: CounterValues, recovery: &RecoveryReport) -> Status {
         let layout = &superblock.layout;
         let chunk = u64::from(layout.chunk_bytes);

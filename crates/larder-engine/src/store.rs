@@ -62,7 +62,7 @@ impl fmt::Debug for dyn Store {
 
 /// The store under a design; see the module.
 pub(crate) trait Store: Send + Sync {
-    /// Returns the format's kind for it.
+    /// Returns the format's kind of the store.
     fn kind(&self) -> StoreKind;
 
     // ---- The making of a cache over it.
@@ -105,10 +105,10 @@ pub(crate) trait Store: Send + Sync {
         None
     }
 
-    /// Sets the options that it fixes.
+    /// Sets the options that the store fixes.
     fn fit(&self, options: &mut CreateOptions);
 
-    /// Returns an error for options that it cannot have.
+    /// Refuses options that the store cannot have.
     ///
     /// # Errors
     /// The fault and the remedy.

@@ -1,8 +1,8 @@
 //! The superblock and its twin: read and choose at opening, written one after the other.
 //!
 //! Invariants: an update writes the twins in turn, each durably before the next. It begins with the
-//! one that may be damaged. So a crash leaves at least one whole, also after a crash that tore one.
-//! The newer valid one counts. Updates take turns.
+//! twin that may be damaged. So a crash leaves at least one whole twin, even after a crash that
+//! tore the other. The newer valid twin counts. Updates take turns.
 //!
 //! It does not decide its content.
 
@@ -32,10 +32,11 @@ struct Current {
     first: usize,
 }
 
-/// Reads both twins. Returns the one that counts, and the twin to repair, if any.
+/// Reads both twins. Returns the superblock that counts, and the twin to repair, if any.
 ///
 /// # Errors
-/// A fault of both; that of the device if one cannot be read and the other is invalid.
+/// The fault of both twins. The device's error, if one twin cannot be read and the other is
+/// invalid.
 pub async fn read(flash: &dyn BlockDevice) -> Result<(Superblock, Option<usize>), EngineError> {
     let info = flash.info();
     if info.sector_bytes > SECTOR_BYTES_MAX {

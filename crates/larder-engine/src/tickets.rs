@@ -32,7 +32,7 @@ pub struct Tickets {
     queue: Apart<Mutex<Queue>>,
 }
 
-/// Tickets for one thing each, of a great many. They are in parts, so requests for different things
+/// Tickets for many things, each for one. They are in parts, so requests for different things
 /// seldom share a lock.
 pub struct ManyTickets(Box<[Arc<Tickets>]>);
 
@@ -42,7 +42,7 @@ impl ManyTickets {
         ManyTickets((0..parts).map(|_| Arc::default()).collect())
     }
 
-    /// Asks for one of them. The place in its queue is taken by this call.
+    /// Asks for one thing. This call takes the place in its queue.
     pub fn ask(&self, thing: u64) -> Ticket {
         // Neighbours are asked for together, and lie in different parts.
         self.0[thing as usize & (self.0.len() - 1)].ask(Lba(thing), 1)
@@ -61,7 +61,7 @@ struct Key {
 }
 
 struct Entry {
-    /// Behind the last chunk.
+    /// The chunk behind the last one.
     end: u64,
     /// Earlier tickets that overlap this one.
     ahead: usize,
@@ -81,7 +81,7 @@ pub struct Ticket {
 }
 
 impl Tickets {
-    /// Asks for `count` chunks from `first`. The place in the queue is taken by this call.
+    /// Asks for `count` chunks from `first`. This call takes the place in the queue.
     pub fn ask(self: &Arc<Self>, first: Lba, count: u64) -> Ticket {
         let range = first.0..first.0.saturating_add(count);
         let mut queue = self.queue.lock();
@@ -93,7 +93,7 @@ impl Tickets {
         Ticket { tickets: self.clone(), key }
     }
 
-    /// Returns the number of tickets that are out.
+    /// Returns the number of tickets that are asked for or held.
     pub fn count(&self) -> usize {
         self.queue.lock().entries.len()
     }

@@ -46,7 +46,7 @@ impl Shared {
     /// Makes `len` bytes at `offset` read as zeroes.
     ///
     /// # Errors
-    /// Range and alignment, and those of the devices. With `fast_only`,
+    /// Faults of range and alignment, and errors of the devices. With `fast_only`,
     /// [`larder_device::IoErrorKind::Unsupported`] if the origin would need zeroes written the slow
     /// way.
     pub async fn zero(self: &Arc<Self>, offset: u64, len: u64, flags: ZeroFlags) -> Result<(), EngineError> {

@@ -47,11 +47,11 @@ enum Base {
 
 /// A chunk after a partial write.
 pub(crate) struct Merged {
-    /// Its bytes.
+    /// The bytes of the chunk.
     pub chunk: IoBuf,
-    /// The sectors of it that are known.
+    /// The known sectors of the chunk.
     pub valid: SectorMap,
-    /// All of them are.
+    /// All sectors are known.
     pub is_whole: bool,
 }
 
@@ -101,8 +101,8 @@ impl Shared {
                     }
                 }
                 if count > 1 && lba.0 >= asked_below && self.geometry.store.reads_to_decide() {
-                    // The share is dropped: a writer may wait long for room, and a content that is
-                    // forgotten is read again.
+                    // The result is dropped, because a writer may wait long for room. A content
+                    // that is forgotten meanwhile is read again.
                     drop(self.ask_for_contents(lba, offset, data, &mut ahead).await?);
                     next_ahead = next_ahead.max(lba.0 + ahead.len() as u64);
                     asked_below = next_ahead;
@@ -113,7 +113,7 @@ impl Shared {
                 } else {
                     next_ahead = lba.0 + 1;
                     let hashed = self.hash(&piece);
-                    // The look is under the lock under which the log has room for it.
+                    // `look` runs under the lock under which the log has room for the entry.
                     let look = |state: &mut State| hashed.content().is_some_and(|content| state.knows(content));
                     let (_room, is_known) = self.wait_until_writable(look).await?;
                     let prepared = self.prepare_hashed(&piece, hashed, is_known);
@@ -225,7 +225,7 @@ impl Shared {
         }
     }
 
-    /// Returns the lack for which a writer has to wait, but for that of a turn.
+    /// Returns the lack for which a writer has to wait, other than its turn.
     fn lack(&self, state: &State) -> Option<Lack> {
         if self.log_is_crowded(state) {
             Some(Lack::Log)

@@ -33,11 +33,11 @@ use larder_sim::{
 };
 use std::collections::VecDeque;
 
-/// WEUs of a cache whose log is followed, at most: those of 8 TiB of flash, of 2 MiB each.
+/// WEUs of a cache whose log is followed, at most: 8 TiB of flash in WEUs of 2 MiB.
 const WEUS_MAX: u32 = 1 << 22;
 /// Slots of one chunk, at most.
 ///
-/// They are those of 128 GiB of flash, of 8 KiB each, and take some 1.5 GiB of memory to follow.
+/// 128 GiB of flash have so many slots of 8 KiB, which take some 1.5 GiB of memory to follow.
 const CHUNK_SLOTS_MAX: u32 = 1 << 24;
 /// The limit of log entries, which are not counted here.
 const NEVER: u64 = u64::MAX;

@@ -95,7 +95,7 @@ impl BlockKind {
 pub struct CheckpointCounts {
     /// Slots.
     pub slots: u64,
-    /// Mappings; those of fragments count as fragments when a checkpoint is counted.
+    /// Mappings; mappings of fragments count as fragments in the counts of a checkpoint.
     pub mappings: u64,
     /// Fragments.
     pub fragments: u64,
@@ -133,7 +133,7 @@ impl CheckpointCounts {
     }
 }
 
-/// Returns the size of a checkpoint of so many entries in full blocks, header included, bytes.
+/// Returns the bytes of a checkpoint of these entries in full blocks, header included.
 pub fn checkpoint_bytes_max(counts: &CheckpointCounts) -> u64 {
     let mut bytes = CHECKPOINT_HEADER_BYTES as u64;
     for kind in BlockKind::ALL {

@@ -1,7 +1,7 @@
 //! The division of a flash: superblock twins, two checkpoint areas, the metadata log, slots.
 //!
-//! Role: [`Layout::plan`] decides it at creation; [`Layout::check`] confirms that of a superblock.
-//! Slots in buckets have a metadata region before them.
+//! Role: [`Layout::plan`] decides it at creation; [`Layout::check`] confirms the layout of a
+//! superblock. Slots in buckets have a metadata region before them.
 //!
 //! Invariants: regions neither overlap nor leave the flash, all start at multiples of 4096, slots
 //! at a multiple of their size. A checkpoint within the layout's limits fits into its area.
@@ -112,7 +112,7 @@ pub struct Layout {
     pub region_offset: u64,
     /// Start of slot 0, a multiple of `weu_bytes`.
     pub weu_offset: u64,
-    /// Number of slots; those of whole buckets, if they are in buckets.
+    /// Number of slots; in buckets, of whole buckets alone.
     pub slot_count: u32,
     /// Slots of a bucket; 0 without a metadata region.
     pub bucket_slots: u32,
@@ -427,7 +427,7 @@ fn place_buckets(layout: &mut Layout, log_end: u64) -> Option<()> {
     Some(())
 }
 
-/// Returns the size of a metadata region for so many slots.
+/// Returns the size of a metadata region for this number of slots.
 fn region_bytes(slots: u64) -> u64 {
     (slots * METADATA_SLOT_BYTES as u64).next_multiple_of(METADATA_ALIGN_BYTES)
 }

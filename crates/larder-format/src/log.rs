@@ -84,7 +84,7 @@ impl FrameStart {
         votes.into_iter().filter(|&vote| vote).count() >= 2
     }
 
-    /// Returns true if its frame numbers are consistent, as those of each written frame are.
+    /// Returns true if the frame's numbers are consistent, as in each written frame.
     pub fn is_consistent(&self) -> bool {
         self.durable_frame_seq.checked_add(1) == Some(self.frame_seq)
     }
@@ -140,7 +140,7 @@ wire::assert_wire!(
     frame_bytes @ 44, durable_frame_seq @ 48, previous_crc @ 56, reserved @ 60,
 );
 
-/// Returns how many entries fit into a frame of so many bytes, padding included.
+/// Returns the number of entries that fit into a frame of this many bytes, padding included.
 pub const fn entries_that_fit(frame_bytes: u64) -> usize {
     let bytes = if frame_bytes < FRAME_BYTES_MAX { frame_bytes } else { FRAME_BYTES_MAX };
     (bytes as usize).saturating_sub(FRAME_HEADER_BYTES) / LOG_ENTRY_BYTES

@@ -1,8 +1,8 @@
 //! Metadata slots: the content and the addresses of a run of data slots (AustereCache §3.1).
 //!
 //! Role: [`MetadataSlot`] to its 512 bytes and back. Each data slot of a bucket store has one, in
-//! the metadata region; a run uses the one of its first slot. The indices in RAM hold parts of
-//! hashes, so the metadata slot tells a hit from a collision.
+//! the metadata region; a run uses the metadata slot of its first slot. The indices in RAM hold
+//! parts of hashes, so the metadata slot tells a hit from a collision.
 //!
 //! Invariants: one is 512 bytes, which a device writes whole or not at all. A list has 60 addresses
 //! at most, each one that an origin can have.
@@ -21,7 +21,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of a metadata slot: the paper's.
 pub const METADATA_SLOT_BYTES: usize = 512;
-/// Most addresses in one: as many as fit beside a fingerprint of 16 bytes (AustereCache §3.1).
+/// Most addresses in a metadata slot, beside a fingerprint of 16 bytes (AustereCache §3.1).
 pub const LBAS_MAX: usize = 60;
 /// Bytes of an address: the 40 bits of [`CHUNKS_MAX`], and eight more.
 const LBA_BYTES: usize = 6;

@@ -31,7 +31,7 @@ impl FlashPlace {
         crate::RecordIdentity { slot: self.slot, generation: self.generation, offset: self.offset }
     }
 
-    /// Returns true if its numbers can be those of a record: not empty, at most a chunk, inside a
+    /// Returns true if its numbers can belong to a record: not empty, at most a chunk, inside a
     /// WEU.
     pub fn is_plausible(&self) -> bool {
         self.stored_len >= 1

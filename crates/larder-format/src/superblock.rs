@@ -237,7 +237,7 @@ impl Superblock {
     /// Refuses a flash that this program may only read, and fields that no reader takes.
     ///
     /// # Errors
-    /// [`FormatError::NewerVersion`] with the features that forbid it; those of the fields.
+    /// [`FormatError::NewerVersion`] with the features that forbid it; errors of the fields.
     pub fn check_writable(&self) -> Result<(), FormatError> {
         match self.features_read_only {
             0 => self.check(),

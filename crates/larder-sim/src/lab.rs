@@ -88,7 +88,7 @@ pub enum Collected {
     TooLong,
     /// The trace contradicts itself: so many of its reads found another content than their chunk's.
     ///
-    /// Designs hit by address and the bound goes by content, so there is none.
+    /// Designs hit by address and the bound goes by content, so the trace has no bound.
     Contradicted(u64),
 }
 

@@ -10,7 +10,7 @@
 //! packages in a row, then in other dies, then in other planes.
 //!
 //! Invariant: a `DriveGeometry` that [`DriveGeometry::check`] took has at most [`PAGES_MAX`] pages,
-//! so that a `u32` numbers them and [`Ppa::NONE`] is none of them. Derived counts are meant for
+//! so that a `u32` numbers them and [`Ppa::NONE`] numbers no page. Derived counts are meant for
 //! such geometries.
 //!
 //! It leaves times to `profile.rs`, and the use of blocks to the layers.

@@ -32,7 +32,7 @@ const STEP_COUNTS_MAX: Duration = Duration::from_millis(500);
 const SAYING_MAX: Duration = Duration::from_millis(500);
 /// The share of the deadline for requests. The rest is for the steps that make data durable.
 const REQUESTS_SHARE: (u32, u32) = (3, 4);
-/// The largest share of the deadline for connections that were cut: one part in so many.
+/// The part of the deadline that connections that were cut get at most: 1 divided by this.
 const CUT_SHARE: u32 = 20;
 /// Longest time for connections that were cut.
 const CUT_MAX: Duration = Duration::from_secs(1);

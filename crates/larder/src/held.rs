@@ -31,13 +31,13 @@ pub const REQUEST: &str = "which";
 pub struct HeldFlash {
     /// The path of the flash at its opening.
     pub flash: String,
-    /// The same path as it was named.
+    /// That path in the words of the command line.
     pub flash_named: String,
     /// The file or device; `None` for a server without a flash.
     pub id: Option<String>,
-    /// It has not failed.
+    /// The flash has not failed.
     pub works: bool,
-    /// Its file has no name any more.
+    /// The file of the flash has no name any more.
     #[serde(default)]
     pub unlinked: bool,
 }

@@ -1,6 +1,6 @@
 //! `larder serve`: serves a cached volume, or a bare origin, as NBD exports until a signal ends it.
 //!
-//! The bare origin is that of `--no-cache`. In order:
+//! `--no-cache` serves the bare origin. In order:
 //! 1. Options are checked.
 //! 2. Flash and origin are opened, alone, and checked.
 //! 3. Addresses and the control socket are taken; nothing was changed so far.
@@ -88,7 +88,7 @@ fn serve_cache(args: &ServeArgs, path: &Path, ending: Ending, file: Option<Optio
     serve_on(args, flash, origin, ending, file)
 }
 
-/// Serves the cache on these devices; the steps go on from those of [`serve_cache`].
+/// Serves the cache on these devices; the steps follow the steps of [`serve_cache`].
 fn serve_on(args: &ServeArgs, flash: Flash, origin: OpenedDevice, ending: Ending, file: Option<OptionFile>) -> Outcome {
     let runtime = start_runtime(args.workers)?;
     // (3)

@@ -203,8 +203,8 @@ impl StateDir {
     ///
     /// If the flash was found at `flash` but served from another place, it may be a copy. Then the
     /// cache itself keeps its file if its flash is at its place, and its fence if that place cannot
-    /// be read. A file that is not believed may be that of the cache itself, and stays. Without
-    /// `flash` the file is that of this cache, believed or not.
+    /// be read. A file that is not believed may belong to the cache itself, and stays. Without
+    /// `flash` the file belongs to this cache, believed or not.
     ///
     /// Returns a sentence for a file that stays though it should not: the cache is no more in any
     /// case.

@@ -178,7 +178,7 @@ pub fn open_cache(flash: Flash, origin: Option<&str>, state: &StateArgs<'_>, tun
 /// Opens the cache on a flash without a server, calls `act` with it, and ends it in order.
 ///
 /// # Errors
-/// The opening's, that of `act`, or the end's.
+/// The error of the opening, of `act`, or of the end.
 pub fn with_cache<T>(
     flash: Flash,
     origin: Option<&str>,

@@ -142,7 +142,7 @@ pub struct CheckpointEntriesDump {
     /// The block.
     #[serde(flatten)]
     pub block: CheckpointBlockDump,
-    /// Its entries, in their order; those of slots and fingerprints are least recent first.
+    /// Its entries, in their order; slots and fingerprints come least recent first.
     pub entries: Listing<CheckpointEntryDump>,
 }
 

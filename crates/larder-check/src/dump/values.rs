@@ -52,8 +52,7 @@ pub(super) fn mapping_dump(lba: u64, lookup: &Lookup, dirty: bool) -> MappingDum
     }
 }
 
-/// Returns the mappings by address: those of the design, and those of the metadata slots of its
-/// `runs`.
+/// Returns the mappings by address, of the design and of the metadata slots of its `runs`.
 pub(super) fn sorted_mappings(found: &Salvaged, runs: &[StoredRun]) -> Vec<(u64, Lookup, bool)> {
     let design = &found.design;
     let pieces = (0..design.export_pieces()).flat_map(|piece| design.export_mappings(piece));

@@ -106,7 +106,7 @@ impl RepairReport {
 /// Repairs the cache on `flash`, which no engine serves. `progress` gets slots read and all slots.
 ///
 /// # Errors
-/// A cache that cannot be repaired, and those of the device.
+/// A cache that cannot be repaired, and errors of the device.
 pub async fn repair(
     flash: &dyn BlockDevice,
     options: &RepairOptions,
@@ -414,7 +414,7 @@ fn put_again(
     }
 }
 
-/// Frees those of `slots` that have no mapping.
+/// Frees the slots among `slots` that have no mapping.
 fn free_unused(slots: &BTreeSet<u32>, design: &mut Decider) {
     if slots.is_empty() {
         return;

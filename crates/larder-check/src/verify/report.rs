@@ -1,6 +1,6 @@
 //! The report of a verification.
 //!
-//! Invariants: it describes so many problems and notes, and counts the rest.
+//! Invariants: it describes a bounded number of problems and notes, and counts the rest.
 //!
 //! It does not look for problems.
 

@@ -1,7 +1,7 @@
 //! The writes of a repair: the mended superblock, and the repaired state as a checkpoint.
 //!
-//! The numbers are those of the steps in `repair.rs`, which also tells the result of a crash
-//! between two of them.
+//! The numbers are steps of `repair.rs`, which also tells the result of a crash between two of
+//! them.
 //!
 //! Invariants: each step is durable before the next begins.
 //!

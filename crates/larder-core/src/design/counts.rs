@@ -21,7 +21,7 @@ pub struct DirtyCounts {
     pub advisory: Advisory,
 }
 
-/// Counts of a design, as of now.
+/// The present counts of a design.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DesignStats {
     /// Chunks that a lookup would hit, zeroes and fragments included.

@@ -53,7 +53,7 @@ impl Lru {
         Lru::new(formula.data_chunks(flash)?)
     }
 
-    /// Makes room for one address, if there is none; returns whether another left.
+    /// Makes room for one address, if the list is full. Returns whether an address left.
     fn make_room(&mut self, decision: &mut Decision) -> bool {
         if self.addresses.len(0) < self.data_chunks as usize {
             return false;

@@ -36,7 +36,7 @@ impl OverSlots {
         let design = self.sample(chunk_bytes);
         let addresses = if design.looks_at_content() { design.sizes().addresses } else { 0 };
         let lost = (addresses * lost_bytes_max()).div_ceil(SAMPLE_SLOTS);
-        // A checkpoint takes the history as of one moment.
+        // A checkpoint takes the history of one moment.
         let slot = self.slot_bytes_max(chunk_bytes) + self.history_bytes(chunk_bytes) + lost;
         nitro::INDEX_BYTES_MAX + SETS_BYTES_MAX + (slot * SAMPLE_SLOTS).div_ceil(mapped_max(&*design))
     }

@@ -6,9 +6,10 @@
 //!
 //! The region is a table here, whose slots are written some time after their change. A restart
 //! replays the log over an older checkpoint with parts of different moments. An orderly one replays
-//! all of it, and a crash the committed part. A crash leaves each metadata slot as of the last
-//! commit, or of any write since. The origin then lacks write-through data without a flush, as
-//! after a failed flush. If a lookup finds unlogged content then, the origin must have it.
+//! all of it, and a crash the committed part. A crash leaves each metadata slot with its content of
+//! the last commit, or of any write since. The origin then lacks write-through data without a
+//! flush, as after a failed flush. If a lookup finds unlogged content then, the origin must have
+//! it.
 
 use larder_core::{
     Decider, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,

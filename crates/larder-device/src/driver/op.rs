@@ -24,7 +24,7 @@ const ATTEMPTS_MAX: u32 = 1 << 16;
 pub(crate) enum Fd {
     /// A file that stays open while the operation lives.
     Shared(Arc<File>),
-    /// The same, if the kernel may wait for the file where it should not: threads make its calls.
+    /// A file for which the kernel may wait where it should not: threads make its calls.
     Apart(Arc<File>),
     /// A descriptor that its owner keeps open until the operation ends or is cancelled.
     Raw(RawFd),

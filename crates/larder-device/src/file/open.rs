@@ -179,9 +179,9 @@ fn open_file(path: &Path, options: OpenOptions) -> std::io::Result<(File, bool)>
 
 /// Returns whether the file system of `file` needs another process or host, as FUSE and NFS do.
 ///
-/// It does if it has no block device, and is none of those that lie in memory or on devices of
-/// their own; one that does not tell its kind counts as none of them. FUSE may have a block device,
-/// too.
+/// A file system without a block device does, unless it is a local kind in memory or on devices of
+/// its own. A file system that does not tell its kind counts as not local. FUSE may have a block
+/// device, too.
 fn needs_others(meta: &Metadata, file: &File) -> bool {
     const FUSE: i64 = 0x6573_5546;
     /// Btrfs, tmpfs, ramfs, overlayfs, ZFS, bcachefs.

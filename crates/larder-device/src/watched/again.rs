@@ -41,7 +41,7 @@ pub struct Questions {
 }
 
 impl Questions {
-    /// Returns whether there is none.
+    /// Returns whether no question is due.
     pub fn is_empty(self) -> bool {
         self == Questions::default()
     }

@@ -1,7 +1,8 @@
-//! Looks at a device's standing that leave everyone free while the device hangs.
+//! Looks at a device's standing, which block no other request while the device hangs.
 //!
 //! A look at a file waits as long as its file system hangs. So a look is an operation: a task waits
-//! for it, and its age shows as that of any other. The standing that the last look found is kept.
+//! for it, and its age shows like the age of any operation. The standing that the last look found
+//! is kept.
 //!
 //! Invariants: one look at a time. A caller hears of a look that began after its call, so two calls
 //! during a look share the next one.

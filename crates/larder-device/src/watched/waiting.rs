@@ -4,7 +4,7 @@
 //! cache lines of its own, and a thread begins its operations in one of them.
 //!
 //! Invariants: an operation ends in the lane in which it began, on whichever thread. The memory of
-//! a lane is that of the most operations that waited there at once.
+//! a lane is enough for the most operations that waited there at once.
 //!
 //! It does not read a clock.
 

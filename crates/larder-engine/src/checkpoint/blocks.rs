@@ -37,7 +37,7 @@ const PIECES_A_HOLD: usize = 16;
 pub struct CheckpointTarget {
     /// The area that the superblock does not name.
     pub area: u8,
-    /// One more than the last.
+    /// The number of the last checkpoint, plus one.
     pub checkpoint_id: u64,
     /// The position of the next frame.
     pub log_start: LogStart,

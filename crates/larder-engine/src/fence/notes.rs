@@ -51,7 +51,7 @@ impl Notes {
         Owed { notes: self, since: now }
     }
 
-    /// Returns true if the caller is to begin a task that makes notes, for there is none.
+    /// Returns true if no task makes notes, so that the caller is to begin one.
     pub fn want_task(&self) -> bool {
         !std::mem::replace(&mut self.state.lock().is_busy, true)
     }

@@ -1,6 +1,6 @@
 //! The counts of reserved entries of the log.
 //!
-//! Invariants: a count is that of the reservations that live.
+//! Invariants: a count is the number of live reservations.
 //!
 //! It does not know the room of the log.
 

@@ -19,11 +19,11 @@ use std::{
 
 /// The decision about the mapping of an unread record.
 enum Verdict {
-    /// It stays, and is looked up again.
+    /// The mapping stays, and is looked up again.
     Retry,
-    /// It is clean and leads to no data: the origin has it.
+    /// The mapping is clean and leads to no data: the origin has the data.
     Forget,
-    /// It is dirty, and the flash keeps failing.
+    /// The mapping is dirty, and the flash keeps failing.
     GiveUp,
 }
 

@@ -68,7 +68,7 @@ impl Shared {
     /// Evicts the records in the way of a record, if all were freed ahead and are unused. Returns
     /// whether it did.
     ///
-    /// It does (4) to (6) at once.
+    /// An eviction here does steps (4) to (6) at once.
     pub(crate) fn make_way(&self, state: &mut State, lba: Lba) -> bool {
         let (slots, durable_below) = (state.design().in_the_way(lba), state.log.durable_below());
         let mut can_go = |slot| {

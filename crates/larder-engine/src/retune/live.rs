@@ -8,7 +8,7 @@ use crate::config::Tuning;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
-/// The options that may change while a cache is open. The fields are those of [`Tuning`].
+/// The options that may change while a cache is open. Each is a field of [`Tuning`], too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Pace {

@@ -240,7 +240,7 @@ impl<'a> LogWalk<'a> {
         }
     }
 
-    /// Waits for the next piece. Returns false if there is none.
+    /// Waits for the next piece. Returns false at the end of the pieces.
     async fn read_on(&mut self) -> Result<bool, EngineError> {
         while self.reads.len() < self.reads_max && self.read_at < self.round_end {
             let at = self.read_at;

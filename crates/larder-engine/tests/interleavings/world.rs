@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-/// One read in so many is held back.
+/// The number of reads of which one is held back.
 const READS_FOR_ONE_HELD: u32 = 8;
 /// The most other requests during which a read is held; it goes on earlier if all else waits.
 const HELD_REQUESTS_MAX: u64 = 150;
@@ -35,7 +35,7 @@ const IDLE_LOOKS: u32 = 2000;
 /// Delays that end in a row, without a request, before the world lets a held read go.
 const IDLE_DELAYS: u32 = 100;
 
-/// One wake-up in so many from other threads is handed over.
+/// The number of wake-ups from other threads of which one is handed over.
 const WAKES_FOR_ONE_HANDED_OVER: u32 = 8;
 /// Looks of a thread that hands over a wake-up before it goes on.
 const HAND_OVER_LOOKS: u32 = 2000;

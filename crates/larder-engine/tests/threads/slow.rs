@@ -13,7 +13,7 @@ use larder_device::{
 use parking_lot::Mutex;
 use std::{sync::Arc, time::Duration};
 
-/// One read in so many comes very late.
+/// The number of reads of which one comes very late.
 const READS_FOR_ONE_VERY_LATE: u64 = 1500;
 /// The longest delay of such a read.
 const VERY_LATE_MAX: Duration = Duration::from_millis(250);

@@ -11,8 +11,8 @@ use crate::log::LogStart;
 
 /// Gathers entries into full blocks, counts them, and makes the header.
 ///
-/// Give all entries of one kind, then those of the next, in the order of [`BlockKind`]. Each `push`
-/// may return the bytes of a finished block; write them one after the other, from
+/// Give all entries of one kind, then all entries of the next, in the order of [`BlockKind`]. Each
+/// `push` may return the bytes of a finished block; write them one after the other, from
 /// [`CHECKPOINT_HEADER_BYTES`] into the area on.
 #[derive(Debug)]
 pub struct CheckpointEncoder {

@@ -69,7 +69,7 @@ pub enum LogEntry {
         /// Number of chunks, at least 1.
         chunk_count: u64,
     },
-    /// The origin holds a run of chunks as of `map_seq`.
+    /// The origin holds the version `map_seq` of a run of chunks.
     Clean {
         /// The first chunk.
         lba: u64,

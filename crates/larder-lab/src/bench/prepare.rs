@@ -78,7 +78,7 @@ fn wanted(trace: &Trace<'_>) -> Outcome<Wanted> {
     Ok(wanted)
 }
 
-/// Makes a file if there is none at the path. Returns its path then.
+/// Makes a file if the path has none. Returns the path of a new file.
 fn make_file(origin: &str, end: u64) -> Outcome<Option<&Path>> {
     let path = Path::new(origin);
     if origin.contains("://") || path.exists() {

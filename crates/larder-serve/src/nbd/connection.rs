@@ -177,7 +177,8 @@ impl Connection {
         (!self.memory_turns.is_taken() && self.outbox().account().take(bytes)).then_some(bytes)
     }
 
-    /// Waits for the memory for `data_bytes`, or for as many as the connection could ever hold.
+    /// Waits for the memory for `data_bytes`, or for the most bytes that the connection could ever
+    /// hold.
     ///
     /// Returns `None` if the peer is gone.
     pub async fn memory(&self, data_bytes: usize) -> Option<Memory> {

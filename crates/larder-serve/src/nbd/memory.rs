@@ -52,12 +52,13 @@ impl RequestMemory {
     /// The budget for ordinary clients.
     pub const BYTES_DEFAULT: usize = 256 << 20;
 
-    /// Returns the smallest budget for so many connections.
+    /// Returns the smallest budget for this number of connections.
     pub fn bytes_min(connections_max: usize) -> usize {
         connections_max.saturating_mul(OWN_BYTES_MIN)
     }
 
-    /// Makes a budget of `bytes`, at least [`RequestMemory::bytes_min`], for so many connections.
+    /// Makes a budget of `bytes`, at least [`RequestMemory::bytes_min`], for this number of
+    /// connections.
     pub fn new(bytes: usize, connections_max: usize) -> RequestMemory {
         let connections = connections_max.max(1);
         let own_bytes = (bytes / 2 / connections).clamp(OWN_BYTES_MIN, OWN_BYTES_MAX);
@@ -128,12 +129,12 @@ impl MemoryAccount {
         self.held
     }
 
-    /// Returns the common part of so many requests with `held` bytes of data.
+    /// Returns the common part of these requests, with `held` bytes of data.
     fn of_common(&self, requests: usize, held: usize) -> usize {
         (requests * REQUEST_BYTES + held.max(self.memory.piece_cost)).saturating_sub(self.memory.own_bytes)
     }
 
-    /// Comes to hold so many requests and so much data, or stays as it is if it may not have them.
+    /// Comes to hold these requests and this data, or stays as it is if its limit forbids them.
     fn grow(&mut self, requests: usize, held: usize) -> bool {
         let (before, after) = (self.of_common(self.requests, self.held), self.of_common(requests, held));
         let is_trusted = after <= self.trust + requests * REQUEST_BYTES;
@@ -158,7 +159,7 @@ impl MemoryAccount {
         self.grow(self.requests + 1, self.held)
     }
 
-    /// Ends so many requests.
+    /// Ends this number of requests.
     pub fn end_requests(&mut self, requests: usize) {
         self.shrink(self.requests.saturating_sub(requests), self.held);
     }
@@ -183,7 +184,8 @@ impl MemoryAccount {
         (self.memory.own_bytes + share.min(self.trust + of_requests)).saturating_sub(of_requests)
     }
 
-    /// Takes the memory for `len` bytes of data, or for as many as the account could ever hold.
+    /// Takes the memory for `len` bytes of data, or for the most bytes that the account could ever
+    /// hold.
     ///
     /// Returns for how many bytes; `None` if the account must give memory back first.
     pub fn take_for(&mut self, len: usize) -> Option<usize> {

@@ -1,6 +1,6 @@
 //! The room of a connection for trims and writes of zeroes.
 //!
-//! Invariants: the bytes under way are those of the requests that have begun and not ended.
+//! Invariants: the bytes under way belong to the requests that have begun and not ended.
 //!
 //! It does not start a request.
 
@@ -15,9 +15,9 @@ use std::cell::Cell;
 pub(super) struct Ranges {
     /// The bytes under way.
     bytes: Cell<u64>,
-    /// The turns of those that wait for room.
+    /// The turns of the requests that wait for room.
     pub turns: SignalTurns,
-    /// One has ended: for the task whose turn it is.
+    /// A request has ended: for the task that has the turn.
     pub ended: Signal,
 }
 

@@ -34,7 +34,7 @@ impl Executor {
         }
     }
 
-    /// Marks a chunk clean, since the origin has it as of `seq`. Returns false if it is still
+    /// Marks a chunk clean, because the origin has its version `seq`. Returns false if it is still
     /// dirty.
     pub fn mark_clean(&mut self, lba: Lba, seq: u64) -> bool {
         let is_clean = self.design.mark_clean(lba, seq);

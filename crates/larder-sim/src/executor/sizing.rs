@@ -246,7 +246,7 @@ impl WeuSizing {
             mappings_max,
             fp_entries_max,
             log_bytes: layout.log_bytes,
-            // As much as the layout has, unless that is one of fewer entries.
+            // The layout's area, unless this cache has more entries than the layout.
             checkpoint_area_bytes: layout.checkpoint_area_bytes.max(checkpoint_bytes_max(&most)),
             policy: self.policy,
             compress: self.compress,

@@ -1,6 +1,6 @@
 //! The store beneath a design under replay: the facts by which the engine's stores differ.
 //!
-//! They are those of `larder-engine`'s `store.rs` and of its folder.
+//! `store.rs` of `larder-engine`, and its folder, have the same facts.
 //!
 //! Invariants: the executor asks for a fact, and never for the kind of the store.
 //!
@@ -45,7 +45,7 @@ impl StoreRules {
         }
     }
 
-    /// Returns those of so many slots of one chunk each.
+    /// Returns the rules of `slot_count` slots of one chunk each.
     pub fn slots(slot_count: u32, keeps_orphans: bool) -> StoreRules {
         StoreRules {
             one_record: true,
@@ -58,7 +58,7 @@ impl StoreRules {
         }
     }
 
-    /// Returns those of so many slots in buckets, on a flash of such sectors.
+    /// Returns the rules of `slot_count` slots in buckets, on a flash of these sectors.
     pub fn buckets(slot_count: u32, sector_bytes: u32) -> StoreRules {
         StoreRules { metadata_block_bytes: sector_bytes.into(), ..StoreRules::slots(slot_count, false) }
     }

@@ -1,6 +1,6 @@
-//! Media that answer requests, and those that know the end of a request when they take it.
+//! Media that answer requests, and media that know the end of a request when they take it.
 //!
-//! Invariants: as those of [origins](crate::origin).
+//! Invariants: those of [origins](crate::origin).
 //!
 //! It does not keep the time: its caller tells it.
 

@@ -87,7 +87,7 @@ pub struct Chart {
 /// Draws charts as one SVG document, side by side and below one another, in their order.
 ///
 /// # Errors
-/// A sentence: one of them is empty, or there is none at all.
+/// A sentence: a chart is empty, or no chart is given.
 pub fn svg(charts: &[Chart]) -> Result<String, String> {
     let charts: Vec<Chart> = charts.iter().map(Chart::checked).collect::<Result<_, String>>()?;
     if charts.is_empty() {

@@ -70,7 +70,7 @@ pub enum OptionId {
 }
 
 impl OptionId {
-    /// All of them.
+    /// All options.
     pub const ALL: [OptionId; 10] = [
         OptionId::Dedup,
         OptionId::Compress,

@@ -371,7 +371,7 @@ fn what_a_large_request_stores_comes_in_the_order_of_the_cache() {
     }
 }
 
-/// The drive's own work in a pause before the first counted request is none of the counted time.
+/// The drive's own work in a pause before the first counted request is not in the counted time.
 #[test]
 fn what_the_drive_does_in_a_pause_before_the_window_is_not_counted() {
     let ftl = FtlKind::named("caftl-accelerated").expect("it is one");

@@ -135,7 +135,7 @@ impl OwnPages {
     /// Notes that the page lies on `ppa` now.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If no page has this number.
     pub fn moved(&mut self, id: u32, ppa: Ppa) {
         self.page_mut(id).ppa = ppa;
     }
@@ -143,7 +143,7 @@ impl OwnPages {
     /// Returns the place of a page.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If no page has this number.
     pub fn ppa(&self, id: u32) -> Ppa {
         self.page(id).ppa
     }
@@ -156,7 +156,7 @@ impl OwnPages {
     /// Drops a page that is of no use any longer, and returns its place.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If no page has this number.
     pub fn release(&mut self, id: u32) -> Ppa {
         let Some(page) = self.pages[id as usize].take() else { panic!("own page {id} is not there") };
         self.free.push(id);
@@ -166,7 +166,7 @@ impl OwnPages {
     /// Returns a page's number in the order in which pages were programmed.
     ///
     /// # Panics
-    /// If there is none of this number.
+    /// If no page has this number.
     pub fn sequence(&self, id: u32) -> u64 {
         self.page(id).sequence
     }

@@ -33,9 +33,9 @@ pub(super) enum Found {
 /// The fingerprints that a search compared with.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Compared {
-    /// All of them.
+    /// All compared fingerprints.
     pub all: u64,
-    /// Those that are the smallest and the largest of buckets.
+    /// Compared fingerprints that are the smallest or the largest of a bucket.
     pub ranges: u64,
 }
 

@@ -2,8 +2,7 @@
 //!
 //! In order, for each request: (1) it waits until none that overlaps it in a block is left. (2) The
 //! device does it. (3) The rest of a partly covered block is read from the device, so that a
-//! fingerprint is always that of a whole block. (4) Its lines go into the trace. (5) It is
-//! answered.
+//! fingerprint is always of a whole block. (4) Its lines go into the trace. (5) It is answered.
 //!
 //! Invariants: a block had the trace's content at that place of the trace. Data, errors and
 //! durability are the device's. A request goes on to its line when its client is gone. Memory is

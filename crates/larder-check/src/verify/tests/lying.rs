@@ -199,7 +199,7 @@ impl Design for Liar {
     }
 }
 
-/// Returns a ledger as that of `design`, with this lie.
+/// Returns the ledger of `design` with this lie.
 fn ledger_of(design: &Decider, lie: Lie) -> Ledger {
     let mut ledger = Ledger::default();
     let dirty = design.dirty_from(Lba(0), usize::MAX);

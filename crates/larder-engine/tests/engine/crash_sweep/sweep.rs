@@ -91,8 +91,8 @@ pub struct Scenario {
     pub moves: bool,
     /// The script detaches the cache; then the origin alone is the volume.
     pub detaches: bool,
-    /// One run in so many of the settled sectors is read after each crash; the origin is compared
-    /// whole.
+    /// The number of runs of settled sectors of which one is read after each crash. The origin is
+    /// compared whole.
     pub read_one_of: u64,
     pub script: Script,
 }

@@ -5,7 +5,7 @@
 //! the hand, so a caller can ask for victims any number of times. A checkpoint has the hands; log
 //! entries that store at a restart move none.
 //!
-//! Invariants: as those of the [index](super). Buckets have their numbers in the index; slots have
+//! Invariants: those of the [index](super). Buckets have their numbers in the index; slots have
 //! their numbers there or in their bucket. A hand is below the number of slots.
 //!
 //! It does not know the other buckets.

@@ -4,7 +4,7 @@
 //! dirty flag. Each of the four lies in an array of its own, and a bucket's part of it together. A
 //! search or a move of a bucket's prefixes by one slot takes many at a time.
 //!
-//! Invariants: as those of the [index](super). Buckets have their numbers in the index.
+//! Invariants: those of the [index](super). Buckets have their numbers in the index.
 //!
 //! It does not know the other buckets.
 
