@@ -282,7 +282,7 @@ impl World {
                     self.log(Logged::Unmap(lba));
                 }
             } else if self.design.held_at(lba) == Some(place.slot) {
-                // As in the engine (`unflushed.rs`): it waits no longer.
+                // As in the engine (`larder-engine/src/unflushed.rs`): it waits no longer.
                 self.design.settle(lba, false);
             }
         }

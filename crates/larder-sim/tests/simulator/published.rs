@@ -71,7 +71,7 @@ fn replay_synthetic(design: impl Slotted, records: &[Record]) -> (f64, f64) {
 
 /// The D-LRU and D-ARC of AustereCache's authors, on a trace of their generator. It has 1024 chunks
 /// and an index of 4096 addresses. Their D-LRU is Algorithm 1; their D-ARC departs from the paper
-/// (see `d_arc.rs`).
+/// (see `larder-core/src/designs/d_arc.rs`).
 #[test]
 fn d_lru_and_d_arc_on_a_synthetic_trace() {
     let Some(traces) = traces("d_lru_and_d_arc_on_a_synthetic_trace") else { return };
