@@ -17,7 +17,7 @@
 mod export;
 
 use crate::{
-    lba_index::GENERATION_MASK,
+    lba_index::{GENERATION_MASK, SHARDS_MAX},
     recency::{NONE, Neighbours, Nodes, Recency},
     types::{Fingerprint, Place, SlotId},
     walk::Walk,
@@ -27,8 +27,6 @@ use hashbrown::HashTable;
 /// Entries of a segment of the slab, a power of two.
 const SEGMENT_ENTRIES: usize = 1 << SEGMENT_SHIFT;
 const SEGMENT_SHIFT: u32 = 12;
-/// Shards of the hash table at most, a power of two.
-const SHARDS_MAX: usize = 1 << 16;
 /// Entries of a shard in a small index.
 const SHARD_ENTRIES: usize = 4096;
 

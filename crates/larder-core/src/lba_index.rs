@@ -17,7 +17,8 @@ use hashbrown::HashTable;
 /// Minimum number of shards, a power of two. More are used if a shard could exceed
 /// [`SHARD_ENTRIES`].
 pub const SHARDS_MIN: usize = 256;
-const SHARDS_MAX: usize = 1 << 16;
+/// Shards of a hash table at most, a power of two.
+pub(crate) const SHARDS_MAX: usize = 1 << 16;
 /// Entries of a shard on average, at most. A scan of them, or a move to a larger table, takes a few
 /// milliseconds.
 const SHARD_ENTRIES: u64 = 1 << 15;

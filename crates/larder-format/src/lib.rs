@@ -33,6 +33,7 @@ pub mod size;
 pub mod superblock;
 pub mod text;
 
+mod flags;
 mod wire;
 
 pub use checkpoint::{

@@ -5,7 +5,7 @@
 //! It leaves reading them to the command line.
 
 /// Suffixes, each 1024 times the one before.
-const SUFFIXES: &[u8] = b"KMGTPE";
+pub const SUFFIXES: &[u8] = b"KMGTPE";
 
 /// Writes a size as an option would name it, to the byte: `8K`, or `6000 bytes`.
 pub fn exact(bytes: u64) -> String {

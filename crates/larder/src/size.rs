@@ -3,10 +3,8 @@
 //! Sizes are binary, so 8K is 8192. It does not know the sizes that an option allows, apart from
 //! those two that have a rule of their own.
 
+use larder_format::size::SUFFIXES;
 pub use larder_format::size::exact;
-
-/// Suffixes, each 1024 times the one before.
-const SUFFIXES: &[u8] = b"KMGTPE";
 
 /// Parses a size: digits and at most one suffix of K, M, G, T, P, E, with or without `iB` behind
 /// it.

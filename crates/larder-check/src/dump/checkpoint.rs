@@ -17,12 +17,10 @@ use larder_core::{Lookup, SectorMap};
 use larder_device::BlockDevice;
 use larder_engine::{EngineError, offline::from_format};
 use larder_format::{
-    BlockIdentity, CheckpointBlock, CheckpointHeader, FormatError, Superblock,
+    BlockIdentity, CheckpointBlock, CheckpointHeader, FormatError, METADATA_ALIGN_BYTES, Superblock,
     checkpoint::{BLOCK_BYTES_MAX, CHECKPOINT_HEADER_BYTES},
 };
 
-/// Blocks start at multiples of this.
-const BLOCK_ALIGN: u64 = 4096;
 /// Offsets of checkpoint number and block index in a block's header.
 const ID_AT: usize = 24;
 const INDEX_AT: usize = 32;
@@ -48,10 +46,10 @@ pub(super) async fn blocks(
     let mut at = start + CHECKPOINT_HEADER_BYTES as u64;
     while at < end {
         let found = block_at(window.bytes(at, BLOCK_BYTES_MAX).await, superblock, at);
-        at += found.as_ref().map_or(BLOCK_ALIGN, |block| block.bytes.max(BLOCK_ALIGN));
+        at += found.as_ref().map_or(METADATA_ALIGN_BYTES, |block| block.bytes.max(METADATA_ALIGN_BYTES));
         match found {
             Some(block) => visit(block),
-            None => other_bytes += BLOCK_ALIGN,
+            None => other_bytes += METADATA_ALIGN_BYTES,
         }
     }
     other_bytes

@@ -40,15 +40,13 @@ use larder_engine::{
 };
 use larder_format::{
     BlockIdentity, BlockKind, CheckpointBlock, CheckpointHeader, CheckpointPointer, FrameHeader, LogEntry, LogStart,
-    Superblock, WriteMode,
+    METADATA_ALIGN_BYTES, Superblock, WriteMode,
     checkpoint::{BLOCK_BYTES_MAX, BLOCK_HEADER_BYTES, CHECKPOINT_HEADER_BYTES},
     layout::SECTOR_BYTES_MIN,
     segment::decode_header,
 };
 use std::collections::BTreeSet;
 
-/// Blocks of a checkpoint start at multiples of this.
-const BLOCK_ALIGN: u64 = 4096;
 /// Offset of a block's index in its header.
 const BLOCK_INDEX_AT: usize = 32;
 
@@ -228,8 +226,8 @@ impl Salvage<'_> {
                     at += bytes;
                 }
                 None => {
-                    lost_bytes += BLOCK_ALIGN;
-                    at += BLOCK_ALIGN;
+                    lost_bytes += METADATA_ALIGN_BYTES;
+                    at += METADATA_ALIGN_BYTES;
                 }
             }
         }
@@ -429,7 +427,7 @@ impl Salvage<'_> {
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
         let start = layout.slot_offset(slot.0).filter(|_| layout.store().lists_records())?;
-        let bytes = if anywhere { layout.weu_bytes as usize } else { BLOCK_ALIGN as usize };
+        let bytes = if anywhere { layout.weu_bytes as usize } else { METADATA_ALIGN_BYTES as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let stored = window.bytes(start, bytes).await;
         let mut newest: Option<u32> = None;
@@ -473,5 +471,5 @@ fn block_of(bytes: &[u8], flash_tag: u64, pointer: &CheckpointPointer) -> Option
     let index = bytes.get(BLOCK_INDEX_AT..BLOCK_HEADER_BYTES)?.first_chunk().map(|four| u32::from_le_bytes(*four))?;
     let identity = BlockIdentity { flash_tag, checkpoint_id: pointer.checkpoint_id, block_index: index };
     let (block, bytes) = CheckpointBlock::decode(bytes, &identity).ok()?;
-    Some((index, block, (bytes as u64).max(BLOCK_ALIGN)))
+    Some((index, block, (bytes as u64).max(METADATA_ALIGN_BYTES)))
 }

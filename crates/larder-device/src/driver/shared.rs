@@ -170,28 +170,21 @@ impl Shared {
 
     /// Runs a task on the home thread. A closed driver drops it at once.
     pub(crate) fn spawn(self: &Arc<Self>, future: impl Future<Output = ()> + Send + 'static) {
-        let Some(place) = self.reserve_task() else { return };
-        let index = place.index;
-        let future = async move {
-            let _place = place;
-            future.await;
-        };
-        let home = self.clone();
-        let (runnable, task) = async_task::spawn(future, move |runnable| home.schedule(runnable));
-        self.keep_task(index, task);
-        runnable.schedule();
+        self.begin_task(|place, home| async_task::spawn(in_place(place, future), move |task| home.schedule(task)));
     }
 
     /// Runs a task that need not be `Send`; for the home thread alone.
     pub(crate) fn spawn_local(self: &Arc<Self>, future: impl Future<Output = ()> + 'static) {
+        self.begin_task(|place, home| {
+            async_task::spawn_local(in_place(place, future), move |task| home.schedule(task))
+        });
+    }
+
+    /// Makes a task with a place of its own, keeps it, and schedules it.
+    fn begin_task(self: &Arc<Self>, make: impl FnOnce(TaskPlace, Arc<Self>) -> (Runnable, Task<()>)) {
         let Some(place) = self.reserve_task() else { return };
         let index = place.index;
-        let future = async move {
-            let _place = place;
-            future.await;
-        };
-        let home = self.clone();
-        let (runnable, task) = async_task::spawn_local(future, move |runnable| home.schedule(runnable));
+        let (runnable, task) = make(place, self.clone());
         self.keep_task(index, task);
         runnable.schedule();
     }
@@ -310,6 +303,12 @@ impl Shared {
 struct TaskPlace {
     driver: Arc<Shared>,
     index: usize,
+}
+
+/// Runs a future, which has its place for as long as it lives.
+async fn in_place(place: TaskPlace, future: impl Future<Output = ()>) {
+    let _place = place;
+    future.await;
 }
 
 impl Drop for TaskPlace {

@@ -7,18 +7,18 @@
 use super::image::Medium;
 use crate::{faulty::FaultPlan, rng::Rng};
 use parking_lot::Mutex;
-use std::sync::{Arc, Weak};
-
-/// The mark of a runtime; each has one of its own.
-#[derive(Default)]
-pub(super) struct Home;
+use std::{
+    any::Any,
+    sync::{Arc, Weak},
+};
 
 /// See the module.
 pub(super) struct Body {
     pub name: String,
     pub medium: Mutex<Medium>,
     pub plan: FaultPlan,
-    home: Mutex<Weak<Home>>,
+    /// The runtime. Its type is left open, because its file imports this one.
+    home: Mutex<Weak<dyn Any + Send + Sync>>,
 }
 
 impl Body {
@@ -28,17 +28,22 @@ impl Body {
             name: name.to_owned(),
             medium: Mutex::new(medium),
             plan: FaultPlan::default(),
-            home: Mutex::new(Weak::new()),
+            home: Mutex::new(Weak::<()>::new()),
         }
     }
 
     /// Hands it to another runtime.
-    pub fn move_to(&self, home: &Arc<Home>) {
-        *self.home.lock() = Arc::downgrade(home);
+    pub fn move_to(&self, home: Arc<impl Send + Sync + 'static>) {
+        *self.home.lock() = Arc::downgrade(&home) as Weak<dyn Any + Send + Sync>;
     }
 
-    pub fn belongs_to(&self, home: &Arc<Home>) -> bool {
-        std::ptr::eq(self.home.lock().as_ptr(), Arc::as_ptr(home))
+    /// Returns the runtime that it belongs to, if that lives.
+    pub fn home<R: Send + Sync + 'static>(&self) -> Option<Arc<R>> {
+        self.home.lock().upgrade()?.downcast().ok()
+    }
+
+    pub fn belongs_to<R>(&self, home: &R) -> bool {
+        std::ptr::addr_eq(self.home.lock().as_ptr(), home)
     }
 
     pub fn power_loss(&self, rng: &mut Rng) {

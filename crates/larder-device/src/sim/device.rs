@@ -33,11 +33,10 @@ use crate::{
     faulty::{FaultPlan, IoCounters, IoMeter},
     rng::Rng,
 };
-use parking_lot::Mutex;
 use std::{
     ops::Range,
     sync::{
-        Arc, Weak,
+        Arc,
         atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::Duration,
@@ -71,7 +70,6 @@ impl Default for SimDeviceOptions {
 /// A simulated block device. It outlives the runtimes of its attachments, one after the other.
 pub struct SimDevice {
     info: DeviceInfo,
-    runtime: Mutex<Weak<SimRuntime>>,
     body: Arc<Body>,
     mischiefs: Mischiefs,
     full: AtomicBool,
@@ -116,7 +114,6 @@ impl SimDevice {
         let device = Arc::new(SimDevice {
             body: Arc::new(Body::new(name, Medium::new(u64::from(options.tear_bytes)))),
             info,
-            runtime: Mutex::new(Weak::new()),
             mischiefs: Mischiefs::default(),
             full: AtomicBool::new(false),
             meter: IoMeter::default(),
@@ -141,7 +138,6 @@ impl SimDevice {
     /// Hands the device to another runtime, which completes later submissions.
     pub fn attach(&self, runtime: &Arc<SimRuntime>) {
         self.body.medium.lock().recall();
-        *self.runtime.lock() = Arc::downgrade(runtime);
         runtime.adopt(&self.body);
     }
 
@@ -301,7 +297,7 @@ impl SimDevice {
         let checked = if what == IoOp::Flush { Ok(()) } else { self.info.check(what, offset, len) };
         let cancelled = || IoError::new(IoErrorKind::Cancelled, what, offset, len);
         let ready = checked.and_then(|()| {
-            let runtime = self.runtime.lock().upgrade().ok_or_else(cancelled)?;
+            let runtime = self.body.home::<SimRuntime>().ok_or_else(cancelled)?;
             let fate = self.fate(what, offset, len);
             let (mischief, delay) = self.mischiefs.take(what);
             let (completer, future) = IoFuture::pending();

@@ -8,7 +8,7 @@
 
 use super::{
     Frozen,
-    body::{Body, Home},
+    body::Body,
     op::PendingOp,
     options::{Schedule, SimOptions},
     schedule::{EventKind, Scheduled, State, push},
@@ -40,7 +40,6 @@ pub struct SimRuntime {
     options: SimOptions,
     state: Mutex<State>,
     ready: Arc<Mutex<Ready>>,
-    home: Arc<Home>,
 }
 
 /// The woken tasks.
@@ -87,7 +86,7 @@ impl SimRuntime {
     /// Returns a runtime with these options.
     pub fn with_options(seed: u64, options: SimOptions) -> Arc<SimRuntime> {
         let ready = Arc::new(Mutex::new(Ready { tasks: Vec::new(), closed: false }));
-        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready, home: Arc::default() })
+        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready })
     }
 
     /// Returns the seed that replays this run.
@@ -204,7 +203,7 @@ impl SimRuntime {
             let ops: Vec<_> = ops.iter().map(|op| (op.what.device.clone(), op.what.changes().to_vec())).collect();
             (state.devices.clone(), ops)
         };
-        let devices = devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(&self.home)).collect();
+        let devices = devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)).collect();
         Frozen::new(devices, in_flight)
     }
 
@@ -237,7 +236,7 @@ impl SimRuntime {
             take(&mut ready.tasks)
         };
         if power_loss {
-            for device in devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(&self.home)) {
+            for device in devices.iter().filter_map(Weak::upgrade).filter(|device| device.belongs_to(self)) {
                 device.power_loss(&mut rng);
             }
         }
@@ -245,8 +244,8 @@ impl SimRuntime {
     }
 
     /// Takes a device, whose later operations it completes.
-    pub(super) fn adopt(&self, device: &Arc<Body>) {
-        device.move_to(&self.home);
+    pub(super) fn adopt(self: &Arc<Self>, device: &Arc<Body>) {
+        device.move_to(self.clone());
         let device = Arc::downgrade(device);
         let devices = &mut self.state.lock().devices;
         devices.retain(|known| !known.ptr_eq(&device));

@@ -4,16 +4,13 @@
 
 use crate::codes::{Encoding, SlotState, WeuClass};
 use crate::error::{FormatError, Structure};
+use crate::flags::{FLAG_ADVISORY, FLAG_DIRTY, FLAG_DUPLICATE, FLAG_NO_HOLE};
 use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 pub const STRUCTURE: Structure = Structure::CheckpointBlock;
-const FLAG_DIRTY: u8 = 1;
-const FLAG_DUPLICATE: u8 = 2;
 const FLAG_ZERO: u8 = 4;
-const FLAG_NO_HOLE: u8 = 4;
-const FLAG_ADVISORY: u8 = 8;
 
 /// A slot of the flash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,6 +4,7 @@
 
 use crate::codes::{Encoding, WriteMode};
 use crate::error::{FormatError, Structure};
+use crate::flags::{FLAG_ADVISORY, FLAG_DIRTY, FLAG_DUPLICATE, FLAG_NO_HOLE};
 use crate::place::{FlashPlace, Sectors};
 use crate::wire::{self, Le16, Le32, Le64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -100,10 +101,6 @@ const KIND_INVALIDATE: u8 = 5;
 const KIND_CLEAN: u8 = 6;
 const KIND_SLOT_FREED: u8 = 7;
 const KIND_MODE: u8 = 8;
-const FLAG_DIRTY: u8 = 1;
-const FLAG_DUPLICATE: u8 = 2;
-const FLAG_NO_HOLE: u8 = 4;
-const FLAG_ADVISORY: u8 = 8;
 
 /// The shared layout of all kinds of entry; the fields that a kind does not use are zero.
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 
 use crate::support::wire::Wire;
 use crate::support::{Loop, MIB, Mounted, Scratch, Volume};
-use crate::support::{ends, have_mounts, larder, run, stands_in, system};
+use crate::support::{ends, fifo, have_mounts, larder, run, stands_in, system};
 use larder_format::superblock::SUPERBLOCK_BYTES;
 
 /// The longest sentence of a refusal.
@@ -540,7 +540,7 @@ fn what_is_no_device_is_refused_at_once() {
     let volume = Volume::create(&scratch, FLASH_BYTES, ORIGIN_BYTES, &["--weu", "512K"]);
     let (folder, pipe) = (scratch.path("folder"), scratch.path("pipe"));
     fs::create_dir(&folder).expect("a folder");
-    run(system("mkfifo").arg(&pipe));
+    fifo(&pipe);
     for wrong in [&folder, &pipe, Path::new("/dev/null")] {
         let name = wrong.display().to_string();
         for mut command in commands(wrong, &scratch, false) {

@@ -4,7 +4,7 @@
 //!
 //! The effect of an option shows in the work of the server, not in its messages.
 
-use crate::support::{MIB, Scratch, Server, Volume, larder, wire::Wire};
+use crate::support::{MIB, Scratch, Server, Volume, fifo, larder, wire::Wire};
 use std::{
     fs,
     path::PathBuf,
@@ -171,16 +171,11 @@ fn an_option_file_that_hung_is_read_at_the_next_reload() {
     let server = it.serve("end-timeout = 20\n", &[]);
     let hang = || {
         fs::remove_file(&it.file).expect("the file");
-        let fifo = std::ffi::CString::new(it.file.to_str().expect("a plain path")).expect("a plain path");
-        // SAFETY: plain system call on a string that ends with a zero.
-        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        fifo(&it.file);
     };
     let says = |words: &str| {
-        let until = Instant::now() + SOON;
-        while !server.complaints().contains(words) {
-            assert!(Instant::now() < until, "nothing is said of it: {}", server.complaints());
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        let is_said = is_soon(|| server.complaints().contains(words));
+        assert!(is_said, "no word of it: {}", server.complaints());
     };
     hang();
     server.signal("HUP");
@@ -213,9 +208,7 @@ fn an_option_file_that_hangs_keeps_no_end_waiting() {
     let server = it.serve("end-timeout = 20\n", &[]);
     let mut client = write_some(&it.volume);
     fs::remove_file(&it.file).expect("the file");
-    let fifo = std::ffi::CString::new(it.file.to_str().expect("a plain path")).expect("a plain path");
-    // SAFETY: plain system call on a string that ends with a zero.
-    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    fifo(&it.file);
     server.signal("HUP");
     server.signal("HUP");
     client.write(0, &[77; CHUNK]);

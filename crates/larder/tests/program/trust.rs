@@ -5,7 +5,7 @@
 //! them with a word. Files of these users in `/tmp` lie under their number, and the tests remove
 //! them.
 
-use crate::support::{MIB, Scratch, Volume, begin, ends, install, larder, run, say};
+use crate::support::{MIB, Scratch, Volume, begin, ends, fifo, install, larder, run, say};
 use std::{
     fs,
     io::{BufRead, BufReader, Write},
@@ -358,9 +358,7 @@ fn a_state_file_that_others_could_have_written_is_refused_by_each_command_that_r
     // Nothing else is a state file: no FIFO, folder, link or socket.
     let kept = scratch.path("kept");
     fs::rename(&file, &kept).expect("moved");
-    let fifo = std::ffi::CString::new(name).expect("a plain path");
-    // SAFETY: plain system call on a string that ends with a zero.
-    assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+    fifo(&file);
     refused_by_all(&["is no file"]);
     fs::remove_file(&file).expect("a FIFO");
     fs::create_dir(&file).expect("a folder");

@@ -21,6 +21,7 @@ use larder_format::StoreKind;
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -842,6 +843,14 @@ fn let_go(folder: &Path) {
 #[track_caller]
 pub fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(until_done(is_so), "it does not come to this: {what}");
+}
+
+/// Makes a FIFO, which stands for a file that hangs when it is opened.
+#[track_caller]
+pub fn fifo(path: &Path) {
+    let name = std::ffi::CString::new(path.as_os_str().as_bytes()).expect("a path without a zero");
+    // SAFETY: plain system call on a string that ends with a zero.
+    assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0, "{}", path.display());
 }
 
 /// Lists the mounts, loop devices and processes that name a test's folder.
