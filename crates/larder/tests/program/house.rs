@@ -161,6 +161,28 @@ fn short(path: &Path) -> String {
     path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
+/// Returns the code of a file: without comments and inline tests.
+fn code(text: &str) -> String {
+    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
+    let uncommented = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
+    text[..end].lines().map(uncommented).collect::<Vec<_>>().join("\n")
+}
+
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+/// Returns the places where `code` has this word, as a whole.
+fn places_of<'a>(code: &'a str, word: &'a str) -> impl Iterator<Item = usize> + 'a {
+    let is_whole = move |at: &usize| !code[..*at].ends_with(is_word) && !code[*at + word.len()..].starts_with(is_word);
+    code.match_indices(word).map(|(at, _)| at).filter(is_whole)
+}
+
+/// Returns whether `code` has this word, as a whole.
+fn has_word(code: &str, word: &str) -> bool {
+    places_of(code, word).next().is_some()
+}
+
 /// Returns the crates of ours that a manifest depends on: outside tests, and in tests too.
 ///
 /// `[dependencies]`, `[build-dependencies]`, `[dev-dependencies]` and their

@@ -10,7 +10,7 @@
 //!
 //! It reads text: a path that a macro builds escapes it, and a method that is called on a value.
 
-use super::{root, rust_files};
+use super::{code, has_word, is_word, places_of, root, rust_files};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -35,17 +35,6 @@ struct File {
 }
 
 type Files = BTreeMap<Module, File>;
-
-/// Returns the code of a file: without comments and inline tests.
-fn code(text: &str) -> String {
-    let end = text.find("#[cfg(test)]\nmod tests {").unwrap_or(text.len());
-    let uncommented = |line: &str| line.split("//").next().unwrap_or_default().to_owned();
-    text[..end].lines().map(uncommented).collect::<Vec<_>>().join("\n")
-}
-
-fn is_word(c: char) -> bool {
-    c.is_alphanumeric() || c == '_'
-}
 
 fn split(path: &str) -> Module {
     path.split("::").map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
@@ -126,12 +115,7 @@ impl File {
 
     /// Tells whether the file names something again that it imports.
     fn names(&self, name: &str) -> bool {
-        let is_named = |(at, _): (usize, &str)| {
-            let before = self.rest[..at].chars().next_back();
-            let after = self.rest[at + name.len()..].chars().next();
-            !before.is_some_and(|c| is_word(c) || c == '.' || c == ':') && !after.is_some_and(is_word)
-        };
-        self.rest.match_indices(name).any(is_named)
+        places_of(&self.rest, name).any(|at| !self.rest[..at].ends_with(['.', ':']))
             || self.imports.iter().any(|it| it.path[0] == name && it.path.len() > 1)
     }
 
@@ -142,10 +126,8 @@ impl File {
 
     /// Tells whether the item stands in this file.
     fn declares(&self, name: &str) -> bool {
-        ["fn", "struct", "enum", "trait", "type", "const", "static", "union"].iter().any(|kind| {
-            let item = format!("{kind} {name}");
-            self.rest.match_indices(&item).any(|(at, _)| !self.rest[at + item.len()..].starts_with(is_word))
-        })
+        let kinds = ["fn", "struct", "enum", "trait", "type", "const", "static", "union"];
+        kinds.iter().any(|kind| has_word(&self.rest, &format!("{kind} {name}")))
     }
 
     /// Returns the paths in the code, without those of imports.

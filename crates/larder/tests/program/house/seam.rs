@@ -5,7 +5,7 @@
 //!
 //! It reads text: calls and definitions, with any receiver, and no comments.
 
-use super::{root, rust_files, short};
+use super::{code, has_word, is_word, root, rust_files, short};
 use std::{collections::BTreeSet, fs};
 
 const ENGINE: &str = "crates/larder-engine/src/";
@@ -25,11 +25,9 @@ const TYPES: [(&str, &[&str]); 2] = [("Deferred", &["state_lock.rs"]), ("Questio
 /// The files beside the module that call it.
 const CALLERS_MAX: usize = 14;
 
-/// Returns the code of a file without comments, tests and blanks: a call may begin a line.
-fn code_of(text: &str) -> String {
-    let code = text.split("\n#[cfg(test)]\nmod").next().unwrap_or_default().split("\n#[cfg(test)]\npub").next();
-    let lines = code.unwrap_or_default().lines().filter(|line| !line.trim_start().starts_with("//"));
-    lines.flat_map(str::split_whitespace).collect()
+/// Returns code without blanks: a call may begin a line.
+fn squeezed(code: &str) -> String {
+    code.split_whitespace().collect()
 }
 
 /// Returns whether `code` calls or defines this verb.
@@ -41,19 +39,12 @@ fn says(code: &str, verb: &str) -> bool {
     heads.iter().any(|head| code.contains(&format!("{head}{verb}(")))
 }
 
-/// Returns whether `code` has this word.
-fn names(code: &str, word: &str) -> bool {
-    let is_part = |c: Option<char>| c.is_some_and(|c| c == '_' || c.is_alphanumeric());
-    code.match_indices(word)
-        .any(|(at, _)| !is_part(code[..at].chars().next_back()) && !is_part(code[at + word.len()..].chars().next()))
-}
-
 /// Returns the sources of engine and offline tools: path, file below its crate, code.
 fn sources() -> Vec<(String, String, String)> {
     let all = rust_files().into_iter().map(|(path, text)| (short(&path), text));
     let ours = all.filter_map(|(path, text)| {
         let file = path.strip_prefix(ENGINE).or(path.strip_prefix(CHECK))?.to_owned();
-        (!file.contains("tests")).then(|| (path, file, code_of(&text)))
+        (!file.contains("tests")).then(|| (path, file, code(&text)))
     });
     ours.collect()
 }
@@ -64,14 +55,14 @@ fn is_in_module(path: &str) -> bool {
 
 #[test]
 fn the_reader_sees_calls_definitions_and_words() {
-    let code = code_of(
-        "/// design.settle(lba)\nstate\n    .unread(lba);\nself.tell(asker);\n#[cfg(test)]\nmod tests;\nx.settle()\n",
-    );
+    let code = squeezed(&code(
+        "/// design.settle(lba)\nstate\n    .unread(lba);\nself.tell(asker);\n#[cfg(test)]\nmod tests {\nx.settle()\n",
+    ));
     assert_eq!(code, "state.unread(lba);self.tell(asker);");
     assert!(says(&code, "unread") && !says(&code, "settle") && !says(&code, "tell"));
     assert!(says("self.state.lock().tell(slot)", "tell") && says("fnsettle(", "settle"));
-    assert!(names("&mutDeferred,", "Deferred") || names("(Deferred)", "Deferred"));
-    assert!(!names("NotDeferred", "Deferred") && !names("Deferred_", "Deferred"));
+    assert!(has_word("&mut Deferred,", "Deferred") && has_word("(Deferred)", "Deferred"));
+    assert!(!has_word("NotDeferred", "Deferred") && !has_word("Deferred_", "Deferred"));
 }
 
 #[test]
@@ -83,7 +74,8 @@ fn one_module_of_the_engine_asks_provisional_designs() {
     assert!(verbs.len() > 15, "the reader sees {verbs:?}");
     let (mut asked, mut elsewhere) = (BTreeSet::new(), Vec::new());
     for (path, file, code) in sources() {
-        for verb in verbs.iter().filter(|verb| says(&code, verb)) {
+        let calls = squeezed(&code);
+        for verb in verbs.iter().filter(|verb| says(&calls, verb)) {
             let may_pass_on = path.starts_with(CHECK) || PASSING_ON.contains(&&*file);
             match is_in_module(&path) {
                 true => _ = asked.insert(*verb),
@@ -92,7 +84,7 @@ fn one_module_of_the_engine_asks_provisional_designs() {
             }
         }
         for (word, may) in TYPES {
-            if names(&code, word) && !is_in_module(&path) && !may.contains(&&*file) {
+            if has_word(&code, word) && !is_in_module(&path) && !may.contains(&&*file) {
                 elsewhere.push(format!("{path}: {word}"));
             }
         }
@@ -103,11 +95,11 @@ fn one_module_of_the_engine_asks_provisional_designs() {
 
 #[test]
 fn few_files_call_that_module() {
-    let sources = sources();
+    let sources: Vec<_> = sources().into_iter().map(|(path, file, code)| (path, file, squeezed(&code))).collect();
     let of_module = sources.iter().filter(|(path, ..)| is_in_module(path)).map(|(_, _, code)| code);
     let heads = ["pub(crate)fn", "pub(crate)asyncfn"];
     let verbs = of_module.flat_map(|code| heads.iter().flat_map(|head| code.split(head).skip(1)));
-    let name = |rest: &str| rest.chars().take_while(|c| *c == '_' || c.is_alphanumeric()).collect();
+    let name = |rest: &str| rest.chars().take_while(|c| is_word(*c)).collect();
     let verbs: BTreeSet<String> = verbs.map(name).collect();
     assert!(verbs.len() > 15, "the reader sees {verbs:?}");
     let calls = |code: &str| verbs.iter().any(|verb| code.contains(&format!(".{verb}(")));
