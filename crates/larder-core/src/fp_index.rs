@@ -31,7 +31,7 @@ const SEGMENT_SHIFT: u32 = 12;
 const SHARD_ENTRIES: usize = 4096;
 
 #[derive(Clone, Copy)]
-struct Entry {
+struct FpEntry {
     fingerprint: [u8; 16],
     /// Offset (22 bits), stored length (18), generation modulo 2^24.
     packed: u64,
@@ -45,7 +45,7 @@ struct Entry {
 const ENCODING_SHIFT: u32 = 30;
 const LINK_MASK: u32 = (1 << ENCODING_SHIFT) - 1;
 
-impl Entry {
+impl FpEntry {
     fn older(&self) -> u32 {
         match self.older & LINK_MASK {
             LINK_MASK => NONE,
@@ -60,23 +60,23 @@ impl Entry {
 /// Entries by number, in segments that never move.
 #[derive(Default)]
 struct Slab {
-    segments: Vec<Vec<Entry>>,
+    segments: Vec<Vec<FpEntry>>,
     len: usize,
 }
 
 impl Slab {
     #[inline]
-    fn get(&self, i: u32) -> Option<&Entry> {
+    fn get(&self, i: u32) -> Option<&FpEntry> {
         self.segments.get((i >> SEGMENT_SHIFT) as usize)?.get(i as usize % SEGMENT_ENTRIES)
     }
 
     #[inline]
-    fn get_mut(&mut self, i: u32) -> Option<&mut Entry> {
+    fn get_mut(&mut self, i: u32) -> Option<&mut FpEntry> {
         self.segments.get_mut((i >> SEGMENT_SHIFT) as usize)?.get_mut(i as usize % SEGMENT_ENTRIES)
     }
 
     /// Appends `entry` to a slab of at most `entries_max` entries; returns its number.
-    fn push(&mut self, entry: Entry, entries_max: usize) -> u32 {
+    fn push(&mut self, entry: FpEntry, entries_max: usize) -> u32 {
         let i = self.len;
         if i.is_multiple_of(SEGMENT_ENTRIES) {
             self.segments.push(Vec::with_capacity(SEGMENT_ENTRIES.min(entries_max - i)));
@@ -89,7 +89,7 @@ impl Slab {
     fn ram_bytes(&self) -> usize {
         let full = self.segments.iter().rev().skip(1).len() * SEGMENT_ENTRIES;
         let last = self.segments.last().map_or(0, Vec::capacity);
-        self.segments.capacity() * size_of::<Vec<Entry>>() + (full + last) * size_of::<Entry>()
+        self.segments.capacity() * size_of::<Vec<FpEntry>>() + (full + last) * size_of::<FpEntry>()
     }
 }
 
@@ -119,16 +119,16 @@ impl Nodes for Slab {
 }
 
 impl std::ops::Index<u32> for Slab {
-    type Output = Entry;
+    type Output = FpEntry;
     #[inline]
-    fn index(&self, i: u32) -> &Entry {
+    fn index(&self, i: u32) -> &FpEntry {
         &self.segments[(i >> SEGMENT_SHIFT) as usize][i as usize % SEGMENT_ENTRIES]
     }
 }
 
 impl std::ops::IndexMut<u32> for Slab {
     #[inline]
-    fn index_mut(&mut self, i: u32) -> &mut Entry {
+    fn index_mut(&mut self, i: u32) -> &mut FpEntry {
         &mut self.segments[(i >> SEGMENT_SHIFT) as usize][i as usize % SEGMENT_ENTRIES]
     }
 }
@@ -280,7 +280,7 @@ impl FpIndex {
         is_current.then(|| Self::place_of(entry, generation))
     }
 
-    fn place_of(entry: &Entry, generation: u32) -> Place {
+    fn place_of(entry: &FpEntry, generation: u32) -> Place {
         Place {
             slot: SlotId(entry.slot),
             generation,
@@ -393,7 +393,7 @@ impl FpIndex {
         let packed = u64::from(place.offset)
             | u64::from(place.stored_len) << 22
             | u64::from(place.generation & GENERATION_MASK) << 40;
-        let entry = Entry {
+        let entry = FpEntry {
             fingerprint: fingerprint.0,
             packed,
             slot: place.slot.0,
@@ -484,7 +484,7 @@ mod tests {
 
     #[test]
     fn evicts_the_least_recent() {
-        assert_eq!(size_of::<Entry>(), 40);
+        assert_eq!(size_of::<FpEntry>(), 40);
         let mut index = FpIndex::new(3);
         for i in 0..3 {
             index.insert(&fp(i), &place(i, 1));

@@ -56,7 +56,7 @@ struct Group<V> {
 
 /// The position of a key, present or not.
 #[derive(Clone, Copy)]
-struct At {
+struct KeyPlace {
     group: usize,
     page: usize,
     /// The first key of the page that is not less.
@@ -159,8 +159,8 @@ impl<V: Copy + Default> PageMap<V> {
             // Pages are never empty, so the previous page has it.
             at = match (at.group, at.page) {
                 (0, 0) => return None,
-                (group, 0) => At { group: group - 1, page: self.groups[group - 1].pages.len() - 1, ..at },
-                (_, page) => At { page: page - 1, ..at },
+                (group, 0) => KeyPlace { group: group - 1, page: self.groups[group - 1].pages.len() - 1, ..at },
+                (_, page) => KeyPlace { page: page - 1, ..at },
             };
             at.key = self.page(at).len;
         }
@@ -175,7 +175,7 @@ impl<V: Copy + Default> PageMap<V> {
 
     /// Returns the keys from `key` on, ascending, with their values.
     pub fn iter_from(&self, key: u64) -> impl Iterator<Item = (u64, V)> + '_ {
-        let at = self.locate(key).unwrap_or(At { group: 0, page: 0, key: 0 });
+        let at = self.locate(key).unwrap_or(KeyPlace { group: 0, page: 0, key: 0 });
         let (pages, groups) = match self.groups.get(at.group..) {
             Some([group, groups @ ..]) => (&group.pages[at.page..], groups),
             _ => Default::default(),
@@ -188,7 +188,7 @@ impl<V: Copy + Default> PageMap<V> {
         let Some(at) = self.locate(key) else {
             self.groups.push(Group::new(std::iter::once(PageSlot { from: key, page: Page::new() })));
             self.pages += 1;
-            self.insert_at(At { group: 0, page: 0, key: 0 }, key, value);
+            self.insert_at(KeyPlace { group: 0, page: 0, key: 0 }, key, value);
             return None;
         };
         let page = &mut self.groups[at.group].pages[at.page].page;
@@ -229,12 +229,12 @@ impl<V: Copy + Default> PageMap<V> {
         Some(value)
     }
 
-    fn page(&self, at: At) -> &Page<V> {
+    fn page(&self, at: KeyPlace) -> &Page<V> {
         &self.groups[at.group].pages[at.page].page
     }
 
     /// Returns the position of `key`, present or not; `None` in a map without pages.
-    fn locate(&self, key: u64) -> Option<At> {
+    fn locate(&self, key: u64) -> Option<KeyPlace> {
         let (last_group, last_page) = self.groups.last().and_then(|group| Some((group, group.pages.last()?)))?;
         // Keys in ascending order need no search.
         let (group, page) = if last_page.from <= key {
@@ -245,10 +245,10 @@ impl<V: Copy + Default> PageMap<V> {
         };
         let pages = &self.groups[group].pages;
         let key = pages[page].page.keys().partition_point(|&k| k < key);
-        Some(At { group, page, key })
+        Some(KeyPlace { group, page, key })
     }
 
-    fn insert_at(&mut self, at: At, key: u64, value: V) {
+    fn insert_at(&mut self, at: KeyPlace, key: u64, value: V) {
         let group = &mut self.groups[at.group];
         let slot = &mut group.pages[at.page];
         slot.page.insert(at.key, key, value);
@@ -260,7 +260,7 @@ impl<V: Copy + Default> PageMap<V> {
     /// Splits the full page at `at` for `key`; returns both bounds.
     ///
     /// An appended key begins a new page, so that ascending keys fill their pages.
-    fn split(&mut self, mut at: At, key: u64) -> [u64; 2] {
+    fn split(&mut self, mut at: KeyPlace, key: u64) -> [u64; 2] {
         if self.groups[at.group].pages.len() == GROUP_PAGES {
             let behind = Group::new(self.groups[at.group].pages.drain(GROUP_PAGES / 2..));
             self.groups.insert(at.group + 1, behind);

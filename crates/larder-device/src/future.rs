@@ -15,9 +15,9 @@ use std::{
 };
 
 /// The result, now or later, of a device operation. `Send`, `'static`, and `Unpin`.
-pub struct IoFuture<T>(Inner<T>);
+pub struct IoFuture<T>(FutureState<T>);
 
-enum Inner<T> {
+enum FutureState<T> {
     Ready(Option<IoResult<T>>),
     Pending(Arc<Mutex<Slot<T>>>),
     /// As `Pending`, of an operation that a watch counts until then.
@@ -36,24 +36,24 @@ pub struct Completer<T>(Option<Arc<Mutex<Slot<T>>>>);
 impl<T> IoFuture<T> {
     /// Returns a future that already has its result.
     pub fn ready(result: IoResult<T>) -> Self {
-        IoFuture(Inner::Ready(Some(result)))
+        IoFuture(FutureState::Ready(Some(result)))
     }
 
     /// Returns a future that an `async` block computes.
     pub fn boxed(future: impl Future<Output = IoResult<T>> + Send + 'static) -> Self {
-        IoFuture(Inner::Boxed(Box::pin(future)))
+        IoFuture(FutureState::Boxed(Box::pin(future)))
     }
 
     /// Returns a future that resolves when its completer delivers the result.
     pub fn pending() -> (Completer<T>, Self) {
         let slot = Arc::new(Mutex::new(Slot { result: None, waker: None }));
-        (Completer(Some(slot.clone())), IoFuture(Inner::Pending(slot)))
+        (Completer(Some(slot.clone())), IoFuture(FutureState::Pending(slot)))
     }
 
     /// Returns the result if it was known at the future's making; else the future itself.
     pub fn try_ready(self) -> Result<IoResult<T>, Self> {
         match self.0 {
-            Inner::Ready(Some(result)) => Ok(result),
+            FutureState::Ready(Some(result)) => Ok(result),
             other => Err(IoFuture(other)),
         }
     }
@@ -100,10 +100,10 @@ impl<T> Future for IoFuture<T> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<IoResult<T>> {
         match &mut self.0 {
-            Inner::Ready(result) => Poll::Ready(result.take().expect("an IoFuture was polled after it was over")),
-            Inner::Boxed(future) => future.as_mut().poll(cx),
-            Inner::Pending(slot) => poll_slot(slot, cx),
-            Inner::Noted(slot, pending) => {
+            FutureState::Ready(result) => Poll::Ready(result.take().expect("an IoFuture was polled after it was over")),
+            FutureState::Boxed(future) => future.as_mut().poll(cx),
+            FutureState::Pending(slot) => poll_slot(slot, cx),
+            FutureState::Noted(slot, pending) => {
                 let result = ready!(poll_slot(slot, cx));
                 if let Some(pending) = pending.take() {
                     pending.end(&result);
@@ -130,7 +130,7 @@ impl<T: Send + 'static> IoFuture<T> {
     /// Ends `pending` when the result arrives. It needs no allocation if a completer delivers that.
     pub(crate) fn noted_by(self, pending: Pending) -> IoFuture<T> {
         match self.0 {
-            Inner::Pending(slot) => IoFuture(Inner::Noted(slot, Some(pending))),
+            FutureState::Pending(slot) => IoFuture(FutureState::Noted(slot, Some(pending))),
             inner => IoFuture::boxed(async move {
                 let result = IoFuture(inner).await;
                 pending.end(&result);

@@ -41,7 +41,7 @@ pub struct RamDevice {
 }
 
 /// The part of an operation that lies in one stripe.
-struct Piece {
+struct StripePiece {
     group: usize,
     stripe: usize,
     /// Its start in the stripe.
@@ -52,7 +52,7 @@ struct Piece {
 }
 
 /// Cuts `offset..offset + len` at the stripes' borders.
-fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
+fn pieces(offset: u64, len: u64) -> impl Iterator<Item = StripePiece> {
     let mut done = 0;
     std::iter::from_fn(move || {
         if done == len {
@@ -61,7 +61,7 @@ fn pieces(offset: u64, len: u64) -> impl Iterator<Item = Piece> {
         let place = offset + done;
         let at = (place % STRIPE_BYTES as u64) as usize;
         let part = ((STRIPE_BYTES - at) as u64).min(len - done);
-        let piece = Piece {
+        let piece = StripePiece {
             group: (place / GROUP_BYTES) as usize,
             stripe: (place % GROUP_BYTES) as usize / STRIPE_BYTES,
             at,
@@ -153,7 +153,7 @@ impl RamDevice {
     }
 
     #[inline]
-    fn copy_piece_out(&self, piece: &Piece, out: &mut [u8]) {
+    fn copy_piece_out(&self, piece: &StripePiece, out: &mut [u8]) {
         let Some(group) = self.groups[piece.group].get() else { return out.fill(0) };
         match &*group[piece.stripe].read() {
             Some(bytes) => out.copy_from_slice(&bytes[piece.at..piece.at + piece.len]),

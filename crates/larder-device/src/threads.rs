@@ -12,7 +12,7 @@
 
 use crate::{
     BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
-    driver::{self, Message, Shared},
+    driver::{self, DriverShared, Message},
     runtime::Job,
 };
 use parking_lot::{Condvar, Mutex};
@@ -55,7 +55,7 @@ impl Default for ThreadRuntimeOptions {
 
 /// A runtime of threads, as the module describes it.
 pub struct ThreadRuntime {
-    driver: Arc<Shared>,
+    driver: Arc<DriverShared>,
     workers: usize,
     jobs: Arc<Jobs>,
     began: Instant,
@@ -93,7 +93,7 @@ impl ThreadRuntime {
         let jobs = Arc::new(Jobs { queue: Mutex::default(), work: Condvar::new(), idle: AtomicUsize::new(0) });
         // From here on, a drop of the runtime stops all started threads.
         let runtime = Arc::new(ThreadRuntime {
-            driver: Shared::new(),
+            driver: DriverShared::new(),
             workers,
             jobs,
             began: Instant::now(),

@@ -89,10 +89,10 @@ pub struct Throttled<D> {
 /// The model and its waiters.
 struct Clock {
     runtime: Arc<dyn Runtime>,
-    state: Mutex<State>,
+    state: Mutex<ThrottledState>,
 }
 
-struct State {
+struct ThrottledState {
     model: Box<dyn Model>,
     waiters: HashMap<u64, Completer<()>>,
     next_id: u64,
@@ -104,7 +104,7 @@ impl<D: BlockDevice + 'static> Throttled<D> {
     /// Gives `inner` the timing of `profile` on the clock of `runtime`.
     pub fn new(inner: D, profile: Profile, runtime: Arc<dyn Runtime>) -> Self {
         let model = profile.model(inner.info().size_bytes);
-        let state = State { model, waiters: HashMap::new(), next_id: 0, timer: None };
+        let state = ThrottledState { model, waiters: HashMap::new(), next_id: 0, timer: None };
         Throttled { inner: Arc::new(inner), clock: Arc::new(Clock { runtime, state: Mutex::new(state) }) }
     }
 
@@ -208,7 +208,7 @@ impl Clock {
     }
 }
 
-impl State {
+impl ThrottledState {
     fn advance(&mut self, now: Nanos, over: &mut Vec<Completer<()>>) {
         let mut ended = Vec::new();
         self.model.advance(now, &mut ended);

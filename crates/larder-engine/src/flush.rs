@@ -35,7 +35,7 @@ use std::{
 
 /// The time of a request for a commit, in counts.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct CommitAsked {
     /// Commits that were over.
     commits: u64,
     /// Tries to write a checkpoint that had begun.
@@ -44,8 +44,8 @@ pub(crate) struct Asked {
 
 impl State {
     /// Returns the present counts.
-    pub(crate) fn asked_now(&self) -> Asked {
-        Asked { commits: self.commits.over(), checkpoint_tries: self.checkpoint_tries.begun() }
+    pub(crate) fn asked_now(&self) -> CommitAsked {
+        CommitAsked { commits: self.commits.over(), checkpoint_tries: self.checkpoint_tries.begun() }
     }
 }
 
@@ -146,7 +146,12 @@ impl Shared {
     }
 
     /// Returns the reason why no commit comes for a task that asked at `asked`.
-    pub(crate) fn check_commits(&self, state: &State, asked: Asked, use_reserve: bool) -> Result<(), EngineError> {
+    pub(crate) fn check_commits(
+        &self,
+        state: &State,
+        asked: CommitAsked,
+        use_reserve: bool,
+    ) -> Result<(), EngineError> {
         if let Some(error) = state.commits.error_after(asked.commits) {
             return Err(EngineError::Io(error.clone()));
         }

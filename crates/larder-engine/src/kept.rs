@@ -25,7 +25,7 @@ use std::sync::{Arc, atomic::Ordering::*};
 
 /// The part of a TRIM that the cache keeps.
 #[derive(Default)]
-struct Kept {
+struct KeptTrim {
     /// Bytes that read as zeroes from now on.
     bytes: u64,
     /// The sequence number up to which a commit makes them durable; 0 for none.
@@ -76,7 +76,7 @@ impl Shared {
     /// Faults of range and alignment; if a trim is durable at once, the errors of [`Shared::zero`].
     pub(crate) async fn keep_trim(self: &Arc<Self>, offset: u64, len: u64) -> Result<(), EngineError> {
         let Some(ticket) = self.admit_zeroes(IoOp::Discard, offset, len).await? else { return Ok(()) };
-        let mut kept = Kept::default();
+        let mut kept = KeptTrim::default();
         let result = self.keep_chunks(offset, len, &mut kept).await;
         self.counters.ignored_trim_bytes.fetch_add(len - kept.bytes, Relaxed);
         self.wake_destager_if_due();
@@ -95,7 +95,7 @@ impl Shared {
     }
 
     /// Keeps the whole chunks of a range while there is room.
-    async fn keep_chunks(self: &Arc<Self>, offset: u64, len: u64, kept: &mut Kept) -> Result<(), EngineError> {
+    async fn keep_chunks(self: &Arc<Self>, offset: u64, len: u64, kept: &mut KeptTrim) -> Result<(), EngineError> {
         let whole = self.whole_chunks(offset, len);
         let mut at = whole.start;
         while at < whole.end && self.mode.get() == WriteMode::Back {

@@ -95,7 +95,7 @@ struct Devices {
 }
 
 /// The cache that an opening found.
-struct Found {
+struct FoundCache {
     recovered: Recovered,
     opening: Opening,
 }
@@ -136,7 +136,7 @@ impl Devices {
 
     /// Recovers the state, refuses a cache that must not be opened, and finds out which content to
     /// drop.
-    async fn find(&self, tuning: &Tuning) -> Result<Found, EngineError> {
+    async fn find(&self, tuning: &Tuning) -> Result<FoundCache, EngineError> {
         // (1) to (3)
         let mut recovered = self.recover(tuning).await?;
         recovered.superblock.check_writable()?;
@@ -164,13 +164,18 @@ impl Devices {
             recovered.state.empty(new_design(&recovered.superblock, recovered.geometry.chunk_count)?);
         }
         let opening = Opening { superblock_repaired: repair, emptied, origin_changed };
-        Ok(Found { recovered, opening })
+        Ok(FoundCache { recovered, opening })
     }
 
     /// Returns the shared parts of the cache that was found.
-    fn share(self, found: Found, tuning: Tuning, telling: Option<Arc<Telling>>) -> Result<Arc<Shared>, EngineError> {
+    fn share(
+        self,
+        found: FoundCache,
+        tuning: Tuning,
+        telling: Option<Arc<Telling>>,
+    ) -> Result<Arc<Shared>, EngineError> {
         let Devices { flash, flash_watch, origin, origin_watch, runtime } = self;
-        let Found { recovered: Recovered { superblock, repair, state, geometry, .. }, opening } = found;
+        let FoundCache { recovered: Recovered { superblock, repair, state, geometry, .. }, opening } = found;
         let design = designs::find(superblock.design)?;
         let limits = index_limits(&superblock, design, geometry.chunk_count);
         state.note_opened(design.name, &geometry, limits, design.store.packing(&geometry.layout));

@@ -9,7 +9,7 @@
 
 pub(crate) mod buffer;
 
-use crate::prefetch::buffer::Entry;
+use crate::prefetch::buffer::BufferedChunk;
 use crate::{shared::Shared, state::State};
 use larder_core::{Lba, Lookup, streams::Prefetch};
 use larder_device::IoBuf;
@@ -46,7 +46,7 @@ impl Shared {
                     Some((start, versions)) if *start + versions.len() as u64 == lba => versions.push(version),
                     _ => runs.push((lba, vec![version])),
                 }
-                state.prefetch.entries.insert(lba, Entry::InFlight);
+                state.prefetch.entries.insert(lba, BufferedChunk::InFlight);
             }
             state.prefetch.in_flight += runs.len();
         }
@@ -68,7 +68,7 @@ impl Shared {
             let data = result.and_then(Result::ok).map(IoBuf::freeze);
             for (i, version) in versions.into_iter().enumerate() {
                 let lba = Lba(first.0 + i as u64);
-                if !matches!(state.prefetch.entries.get(&lba.0), Some(Entry::InFlight)) {
+                if !matches!(state.prefetch.entries.get(&lba.0), Some(BufferedChunk::InFlight)) {
                     continue;
                 }
                 state.prefetch.entries.remove(&lba.0);

@@ -60,7 +60,7 @@ struct Key {
     id: u64,
 }
 
-struct Entry {
+struct TicketEntry {
     /// The chunk behind the last one.
     end: u64,
     /// Earlier tickets that overlap this one.
@@ -71,7 +71,7 @@ struct Entry {
 #[derive(Default)]
 struct Queue {
     next_id: u64,
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, TicketEntry>,
 }
 
 /// A ticket that was asked for. Resolves to itself once granted; gives the range back when dropped.
@@ -89,7 +89,7 @@ impl Tickets {
         queue.next_id += 1;
         let mut ahead = 0;
         queue.overlapping(&range, |_, _| ahead += 1);
-        queue.entries.insert(key, Entry { end: range.end, ahead, waker: None });
+        queue.entries.insert(key, TicketEntry { end: range.end, ahead, waker: None });
         Ticket { tickets: self.clone(), key }
     }
 
@@ -106,7 +106,7 @@ fn class_of(count: u64) -> u32 {
 
 impl Queue {
     /// Meets every ticket whose range overlaps `range`.
-    fn overlapping(&mut self, range: &Range<u64>, mut meet: impl FnMut(Key, &mut Entry)) {
+    fn overlapping(&mut self, range: &Range<u64>, mut meet: impl FnMut(Key, &mut TicketEntry)) {
         let mut class = 0;
         // A ticket that begins further ahead than its class is long does not reach the range.
         while let Some((&Key { class: next, .. }, _)) = self.entries.range(Key { class, first: 0, id: 0 }..).next() {

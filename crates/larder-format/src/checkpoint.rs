@@ -173,7 +173,7 @@ pub struct CheckpointHeader {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
+struct RawCheckpointHeader {
     magic: [u8; 8],
     version: Le32,
     crc: Le32,
@@ -192,7 +192,7 @@ struct RawHeader {
 
 const CRC_OFFSET: usize = 12;
 wire::assert_wire!(
-    RawHeader, CHECKPOINT_HEADER_BYTES,
+    RawCheckpointHeader, CHECKPOINT_HEADER_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, checkpoint_id @ 24, total_bytes @ 32, block_count @ 40,
     counts @ 48, log_start_offset @ 88, log_start_frame_seq @ 96, entry_seq_next @ 104, design_pages @ 112,
     reserved_1 @ 120,
@@ -214,7 +214,7 @@ impl CheckpointHeader {
     /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's.
     pub fn decode(bytes: &[u8], flash_tag: u64) -> Result<Self, FormatError> {
         const STRUCTURE: Structure = Structure::CheckpointHeader;
-        let raw: RawHeader = wire::read(bytes, STRUCTURE)?;
+        let raw: RawCheckpointHeader = wire::read(bytes, STRUCTURE)?;
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
         wire::check_prefix((&raw.magic, &HEADER_MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
         let [slots, mappings, fragments, zero_ranges, fingerprints] = raw.counts.map(Le64::get);
@@ -228,7 +228,11 @@ impl CheckpointHeader {
             log_start: LogStart { offset_in_log: raw.log_start_offset.get(), frame_seq: raw.log_start_frame_seq.get() },
             entry_seq_next: raw.entry_seq_next.get(),
         };
-        wire::check_canonical(&RawHeader { crc: raw.crc, version: raw.version, ..header.to_raw() }, &raw, STRUCTURE)?;
+        wire::check_canonical(
+            &RawCheckpointHeader { crc: raw.crc, version: raw.version, ..header.to_raw() },
+            &raw,
+            STRUCTURE,
+        )?;
         if header.flash_tag != flash_tag {
             return Err(FormatError::Foreign(STRUCTURE));
         }
@@ -248,10 +252,10 @@ impl CheckpointHeader {
         Ok(header)
     }
 
-    fn to_raw(self) -> RawHeader {
+    fn to_raw(self) -> RawCheckpointHeader {
         let [slots, mappings, fragments, zero_ranges, fingerprints, design_pages] =
             BlockKind::ALL.map(|kind| Le64::new(self.counts.of(kind)));
-        RawHeader {
+        RawCheckpointHeader {
             magic: HEADER_MAGIC,
             version: Le32::new(FORMAT_VERSION),
             crc: Le32::new(0),

@@ -119,7 +119,7 @@ impl FrameHeader {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
+struct RawFrameHeader {
     magic: [u8; 8],
     version: Le32,
     crc: Le32,
@@ -135,7 +135,7 @@ struct RawHeader {
 
 const CRC_OFFSET: usize = 12;
 wire::assert_wire!(
-    RawHeader, FRAME_HEADER_BYTES,
+    RawFrameHeader, FRAME_HEADER_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, frame_seq @ 24, first_entry_seq @ 32, entry_count @ 40,
     frame_bytes @ 44, durable_frame_seq @ 48, previous_crc @ 56, reserved @ 60,
 );
@@ -207,7 +207,7 @@ pub fn frame_crc(frame: &[u8]) -> u32 {
 /// As [`FormatError`] says; [`FormatError::Foreign`] when the frame is another flash's.
 pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatError> {
     let invalid = |what| Err(FormatError::Invalid { structure: STRUCTURE, what });
-    let raw: RawHeader = wire::read(bytes, STRUCTURE)?;
+    let raw: RawFrameHeader = wire::read(bytes, STRUCTURE)?;
     if raw.magic != MAGIC {
         return Err(FormatError::BadMagic(STRUCTURE));
     }
@@ -237,7 +237,7 @@ pub fn peek_frame(bytes: &[u8], flash_tag: u64) -> Result<FrameHeader, FormatErr
 /// may have any value; the tag may have a few wrong bits if all other identifying fields are right.
 /// It returns `None` for bytes that were no such frame, or are beyond recognition.
 pub fn traces_of_frame(bytes: &[u8], flash_tag: u64) -> Option<FrameHeader> {
-    let raw: RawHeader = wire::read(bytes, STRUCTURE).ok()?;
+    let raw: RawFrameHeader = wire::read(bytes, STRUCTURE).ok()?;
     let header = header_from_raw(&raw);
     // Two flashes' tags are random: another one's differs by half of its bits.
     let wrong_bits = (header.start.flash_tag ^ flash_tag).count_ones();
@@ -255,11 +255,11 @@ pub fn traces_of_frame(bytes: &[u8], flash_tag: u64) -> Option<FrameHeader> {
 pub fn decode_frame(bytes: &[u8], flash_tag: u64) -> Result<(FrameHeader, Vec<LogEntry>), FormatError> {
     let header = peek_frame(bytes, flash_tag)?;
     let frame = wire::prefix(bytes, header.frame_bytes as usize, STRUCTURE)?;
-    let raw: RawHeader = wire::read(frame, STRUCTURE)?;
+    let raw: RawFrameHeader = wire::read(frame, STRUCTURE)?;
     let computed = wire::crc_with_hole(frame, CRC_OFFSET);
     wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
     wire::check_canonical(
-        &RawHeader { crc: raw.crc, version: raw.version, ..header_to_raw(&header) },
+        &RawFrameHeader { crc: raw.crc, version: raw.version, ..header_to_raw(&header) },
         &raw,
         STRUCTURE,
     )?;
@@ -270,7 +270,7 @@ pub fn decode_frame(bytes: &[u8], flash_tag: u64) -> Result<(FrameHeader, Vec<Lo
     Ok((header, entries?))
 }
 
-fn header_from_raw(raw: &RawHeader) -> FrameHeader {
+fn header_from_raw(raw: &RawFrameHeader) -> FrameHeader {
     FrameHeader {
         start: FrameStart {
             flash_tag: raw.flash_tag.get(),
@@ -285,8 +285,8 @@ fn header_from_raw(raw: &RawHeader) -> FrameHeader {
     }
 }
 
-fn header_to_raw(header: &FrameHeader) -> RawHeader {
-    RawHeader {
+fn header_to_raw(header: &FrameHeader) -> RawFrameHeader {
+    RawFrameHeader {
         magic: MAGIC,
         version: Le32::new(FORMAT_VERSION),
         crc: Le32::new(0),

@@ -97,7 +97,7 @@ pub struct MetadataSlot {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawSlot {
+struct RawMetadataSlot {
     magic: [u8; 8],
     version: Le32,
     crc: Le32,
@@ -118,7 +118,7 @@ struct RawSlot {
 
 const CRC_OFFSET: usize = 12;
 wire::assert_wire!(
-    RawSlot, METADATA_SLOT_BYTES,
+    RawMetadataSlot, METADATA_SLOT_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, fingerprint @ 32,
     record_crc @ 48, stored_len @ 52, encoding @ 55, lba_count @ 56, oldest @ 57, reserved_0 @ 58, lbas @ 64,
     durable_frame_seq @ 424, reserved_1 @ 432,
@@ -148,24 +148,28 @@ impl MetadataSlot {
     /// As [`FormatError`] says; [`FormatError::Foreign`] when it is another flash's or another
     /// slot's.
     pub fn decode(bytes: &[u8], flash_tag: u64, slot: u32) -> Result<MetadataSlot, FormatError> {
-        let raw: RawSlot = wire::read(bytes, STRUCTURE)?;
+        let raw: RawMetadataSlot = wire::read(bytes, STRUCTURE)?;
         let computed = wire::crc_with_hole(raw.as_bytes(), CRC_OFFSET);
         wire::check_prefix((&raw.magic, &MAGIC), (raw.crc.get(), computed), raw.version.get(), STRUCTURE)?;
         let found = Self::from_raw(&raw)?;
-        wire::check_canonical(&RawSlot { crc: raw.crc, version: raw.version, ..found.to_raw() }, &raw, STRUCTURE)?;
+        wire::check_canonical(
+            &RawMetadataSlot { crc: raw.crc, version: raw.version, ..found.to_raw() },
+            &raw,
+            STRUCTURE,
+        )?;
         if (found.flash_tag, found.slot) != (flash_tag, slot) {
             return Err(FormatError::Foreign(STRUCTURE));
         }
         Ok(found)
     }
 
-    fn to_raw(&self) -> RawSlot {
+    fn to_raw(&self) -> RawMetadataSlot {
         let mut lbas = [[0; LBA_BYTES]; LBAS_MAX];
         for (to, lba) in lbas.iter_mut().zip(self.lbas.as_slice()) {
             let [a, b, c, d, e, f, ..] = lba.to_le_bytes();
             *to = [a, b, c, d, e, f];
         }
-        RawSlot {
+        RawMetadataSlot {
             magic: MAGIC,
             version: Le32::new(FORMAT_VERSION),
             crc: Le32::new(0),
@@ -185,7 +189,7 @@ impl MetadataSlot {
         }
     }
 
-    fn from_raw(raw: &RawSlot) -> Result<Self, FormatError> {
+    fn from_raw(raw: &RawMetadataSlot) -> Result<Self, FormatError> {
         let lbas = raw.lbas.map(|[a, b, c, d, e, f]| u64::from_le_bytes([a, b, c, d, e, f, 0, 0]));
         let listed = lbas.get(..raw.lba_count.into()).ok_or_else(|| invalid("more addresses than it has room for"))?;
         let found = MetadataSlot {

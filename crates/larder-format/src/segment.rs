@@ -97,7 +97,7 @@ impl RecordEntry {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct RawHeader {
+struct RawSegmentHeader {
     magic: [u8; 8],
     version: Le32,
     crc: Le32,
@@ -116,7 +116,7 @@ struct RawHeader {
 
 const CRC_OFFSET: usize = 12;
 wire::assert_wire!(
-    RawHeader, SEGMENT_HEADER_BYTES,
+    RawSegmentHeader, SEGMENT_HEADER_BYTES,
     magic @ 0, version @ 8, crc @ CRC_OFFSET, flash_tag @ 16, slot @ 24, generation @ 28, segment_seq @ 32,
     segment_bytes @ 40, table_offset @ 44, record_count @ 48, table_crc @ 52, offset @ 56, class @ 60, reserved @ 61,
 );
@@ -150,7 +150,7 @@ wire::assert_wire!(
 
 /// A header in its form on flash, of either version.
 enum Raw {
-    Plain(RawHeader),
+    Plain(RawSegmentHeader),
     Naming(RawNamingHeader),
 }
 
@@ -196,7 +196,7 @@ pub fn encode_header(header: &SegmentHeader) -> [u8; SEGMENT_HEADER_BYTES] {
 pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
     const STRUCTURE: Structure = Structure::SegmentHeader;
     let invalid = |what| FormatError::Invalid { structure: STRUCTURE, what };
-    let plain: RawHeader = wire::read(bytes, STRUCTURE)?;
+    let plain: RawSegmentHeader = wire::read(bytes, STRUCTURE)?;
     let computed = wire::crc_with_hole(plain.as_bytes(), CRC_OFFSET);
     let names_log = plain.version.get() == VERSION_NAMING;
     // Both versions begin alike.
@@ -234,7 +234,7 @@ pub fn decode_header(bytes: &[u8]) -> Result<SegmentHeader, FormatError> {
         }
     };
     // The new encoding differs if the bytes hold more than the fields, above all in reserved bytes.
-    let again: RawHeader = wire::read(&encode_header(&header), STRUCTURE)?;
+    let again: RawSegmentHeader = wire::read(&encode_header(&header), STRUCTURE)?;
     wire::check_canonical(&again, &plain, STRUCTURE)?;
     if header.durable_frame_seq.is_some_and(|frame_seq| frame_seq >= COUNTER_MAX) {
         return Err(invalid("a counter is too high"));
@@ -308,7 +308,7 @@ fn header_to_raw(header: &SegmentHeader) -> Raw {
     // A WEU has fewer units, and fewer records, than 16 bits count.
     let units = |bytes: u32| Le16::new((bytes / UNIT_BYTES) as u16);
     match header.durable_frame_seq {
-        None => Raw::Plain(RawHeader {
+        None => Raw::Plain(RawSegmentHeader {
             magic,
             version: Le32::new(FORMAT_VERSION),
             crc,

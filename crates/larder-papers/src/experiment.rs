@@ -5,7 +5,7 @@
 use crate::{Heading, Lab, PaperReport, Records};
 use larder_trace::{
     Compressibility, TraceResult,
-    generate::{Profile, ProfileTrace},
+    generate::{ProfileTrace, WorkloadProfile},
 };
 
 /// The seed of all traces that are generated here.
@@ -47,7 +47,7 @@ pub struct Experiment {
 /// # Errors
 /// There is no such profile, or too little is left of it.
 pub fn profile(name: &str, scale: f64) -> TraceResult<Records<'static>> {
-    Ok(Box::new(ProfileTrace::new(Profile::named(name)?, scale, Compressibility::default(), SEED)?))
+    Ok(Box::new(ProfileTrace::new(WorkloadProfile::named(name)?, scale, Compressibility::default(), SEED)?))
 }
 
 impl Experiment {

@@ -109,12 +109,12 @@ pub(crate) enum Content {
     /// All of it, from its offset on.
     Data(u64, IoBuf),
     /// Its pieces in order, at least one: zeroes are a length alone.
-    Sparse(Vec<Piece>),
+    Sparse(Vec<SparsePiece>),
 }
 
 /// A piece of a sparse read. Offsets and lengths are in bytes.
 #[derive(Debug)]
-pub(crate) enum Piece {
+pub(crate) enum SparsePiece {
     /// Data at an offset.
     Data(u64, IoBuf),
     /// Zeroes at an offset.
@@ -126,13 +126,13 @@ pub(crate) enum Begun {
     #[allow(missing_docs)]
     Done(IoFuture<()>),
     Data(u64, IoFuture<IoBuf>),
-    Sparse(IoFuture<Vec<Piece>>),
-    Extents(Asked, IoFuture<Vec<Extent>>),
+    Sparse(IoFuture<Vec<SparsePiece>>),
+    Extents(ExtentsAsked, IoFuture<Vec<Extent>>),
 }
 
 /// A question for extents.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked {
+pub(crate) struct ExtentsAsked {
     len: u32,
     block_bytes: u32,
     one: bool,
@@ -247,7 +247,7 @@ impl Dispatch {
                 })
             }
             Request::Extents { offset, len, one } => {
-                let asked = Asked { len, block_bytes: self.limits.block_bytes, one };
+                let asked = ExtentsAsked { len, block_bytes: self.limits.block_bytes, one };
                 Begun::Extents(asked, self.device.extents(offset, u64::from(len)))
             }
         }
@@ -285,7 +285,7 @@ impl Dispatch {
     }
 
     /// Reads the ranges that are not zero, all at once, into one buffer.
-    fn read_around_zeroes(&self, offset: u64, len: u32, extents: &[Extent]) -> IoFuture<Vec<Piece>> {
+    fn read_around_zeroes(&self, offset: u64, len: u32, extents: &[Extent]) -> IoFuture<Vec<SparsePiece>> {
         let mut runs = tidy(extents, u64::from(len), u64::from(self.limits.block_bytes));
         let covered: u64 = runs.iter().map(|run| run.len).sum();
         if covered < u64::from(len) {
@@ -301,15 +301,15 @@ impl Dispatch {
             at += run.len;
         }
         if reads.iter().all(|(_, _, data)| data.is_none()) {
-            let zeroes = reads.into_iter().map(|(at, len, _)| Piece::Zeroes(at, len));
+            let zeroes = reads.into_iter().map(|(at, len, _)| SparsePiece::Zeroes(at, len));
             return IoFuture::ready(Ok(zeroes.collect()));
         }
         IoFuture::boxed(async move {
             let mut pieces = Vec::with_capacity(reads.len());
             for (at, len, data) in reads {
                 pieces.push(match data {
-                    Some(data) => Piece::Data(at, data.await?),
-                    None => Piece::Zeroes(at, len),
+                    Some(data) => SparsePiece::Data(at, data.await?),
+                    None => SparsePiece::Zeroes(at, len),
                 });
             }
             Ok(pieces)
@@ -357,7 +357,7 @@ impl Future for Begun {
     }
 }
 
-impl Asked {
+impl ExtentsAsked {
     /// Returns the reply for a device's extents.
     fn answer(self, extents: &[Extent]) -> Reply {
         let mut extents = tidy(extents, u64::from(self.len), u64::from(self.block_bytes));

@@ -65,7 +65,7 @@ use larder_core::Fingerprint;
 use crate::cache::Content;
 use intervals::{Appearance, Intervals, Passing, intervals};
 pub use knowledge::Knowledge;
-use sized::{Kept, Sized};
+use sized::{KeptBounds, Sized};
 
 /// The treatment of chunks of zeroes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -282,7 +282,7 @@ impl BoundTrace {
         ratio(self.zero_hits + kept, self.reads)
     }
 
-    fn bound(&self, kept: Kept) -> Bound {
+    fn bound(&self, kept: KeptBounds) -> Bound {
         Bound {
             reads: self.reads(),
             read_hits_upper: self.zero_hits + kept.upper,

@@ -18,7 +18,7 @@ pub mod zipf;
 
 pub use boot_storm::{BootStorm, BootStormConfig, SyntheticBoot, SyntheticBootConfig, boot_template};
 pub use bursts::{Bursts, BurstsConfig};
-pub use profile::{PROFILES, Profile, ProfileTrace};
+pub use profile::{PROFILES, ProfileTrace, WorkloadProfile};
 pub use random_reads::{RandomReads, RandomReadsConfig};
 pub use restore::{Restore, RestoreConfig};
 pub use snapshots::{Snapshots, SnapshotsConfig};

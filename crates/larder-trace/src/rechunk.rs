@@ -231,12 +231,12 @@ pub struct Rechunked<I> {
     disk: Option<Disk>,
     records: I,
     /// The request of a chunk whose blocks arrive.
-    open: Option<Open>,
+    open: Option<OpenRequest>,
     trim: Option<Pieces>,
 }
 
 #[derive(Clone, Copy)]
-struct Open {
+struct OpenRequest {
     time_us: Option<u64>,
     request: u64,
     tag: Tag,
@@ -260,7 +260,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
     }
 
     fn close(&mut self) -> Option<ChunkRequest> {
-        let Open { time_us, request, tag, op, chunk, group, start_bytes, end_bytes } = self.open.take()?;
+        let OpenRequest { time_us, request, tag, op, chunk, group, start_bytes, end_bytes } = self.open.take()?;
         let Grain { block_bytes, chunk_bytes, has_sizes, .. } = self.grain;
         let rules = Rules { block_bytes, chunk_bytes, unknown: self.unknown, has_sizes };
         let first = chunk * u64::from(chunk_bytes);
@@ -292,7 +292,7 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
         }
         let content = self.grain.check(record)?;
         let chunk = self.grain.chunk(record.offset_bytes);
-        let joins = |open: &&mut Open| (open.request, open.op, open.chunk) == (record.request, record.op, chunk);
+        let joins = |open: &&mut OpenRequest| (open.request, open.op, open.chunk) == (record.request, record.op, chunk);
         if let Some(open) = self.open.as_mut().filter(joins) {
             open.start_bytes = open.start_bytes.min(record.offset_bytes);
             open.end_bytes = open.end_bytes.max(record.end_bytes());
@@ -304,7 +304,8 @@ impl<I: Iterator<Item = TraceResult<Record>>> Rechunked<I> {
         let group = self.disk.as_ref().map_or(Some(0), |disk| disk.group(chunk)).ok_or_else(|| unseen(record))?;
         self.keep(record, &content, group)?;
         let &Record { time_us, request, tag, op, offset_bytes: start_bytes, .. } = record;
-        self.open = Some(Open { time_us, request, tag, op, chunk, group, start_bytes, end_bytes: record.end_bytes() });
+        self.open =
+            Some(OpenRequest { time_us, request, tag, op, chunk, group, start_bytes, end_bytes: record.end_bytes() });
         Ok(closed)
     }
 

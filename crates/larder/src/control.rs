@@ -56,13 +56,13 @@ pub type Handler = dyn Fn(&str) -> Reply + Send + Sync;
 
 /// A control socket that is served; a drop ends that.
 pub struct ControlServer {
-    shared: Arc<Shared>,
+    shared: Arc<ControlShared>,
     thread: Option<JoinHandle<()>>,
     /// Longest time that its end waits for replies.
     replies_time_max: Duration,
 }
 
-struct Shared {
+struct ControlShared {
     socket: OwnSocket,
     stopping: AtomicBool,
     connections: AtomicUsize,
@@ -148,7 +148,7 @@ impl ControlServer {
     }
 
     fn over(socket: OwnSocket) -> ControlServer {
-        let shared = Shared {
+        let shared = ControlShared {
             socket,
             stopping: AtomicBool::new(false),
             connections: AtomicUsize::new(0),
@@ -216,7 +216,7 @@ pub fn end_control(control: ControlServer, ending: &Ending) {
     ending.during(format!("removing {}", control.path().display()), || control.end(ending.left()));
 }
 
-fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
+fn accept(shared: &Arc<ControlShared>, handler: &Arc<Handler>) {
     while !shared.stopping.load(Ordering::Acquire) {
         let accepted = shared.socket.listener.accept();
         shared.shortage.note(accepted.as_ref().err());
@@ -230,7 +230,7 @@ fn accept(shared: &Arc<Shared>, handler: &Arc<Handler>) {
     }
 }
 
-fn begin(shared: &Arc<Shared>, handler: &Arc<Handler>, stream: UnixStream) {
+fn begin(shared: &Arc<ControlShared>, handler: &Arc<Handler>, stream: UnixStream) {
     if shared.connections.fetch_add(1, Ordering::AcqRel) >= CONNECTIONS_MAX {
         shared.connections.fetch_sub(1, Ordering::AcqRel);
         return;
@@ -245,7 +245,7 @@ fn begin(shared: &Arc<Shared>, handler: &Arc<Handler>, stream: UnixStream) {
 }
 
 /// A connection's place, given back also after a panic.
-struct Leaving(Arc<Shared>);
+struct Leaving(Arc<ControlShared>);
 
 impl Drop for Leaving {
     fn drop(&mut self) {

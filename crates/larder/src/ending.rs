@@ -65,16 +65,16 @@ pub type LastWords = Box<dyn Fn() -> String + Send>;
 
 /// The end of this process, which may have begun.
 #[derive(Clone)]
-pub struct Ending(Arc<Shared>);
+pub struct Ending(Arc<EndingShared>);
 
-struct Shared {
-    state: Mutex<State>,
+struct EndingShared {
+    state: Mutex<EndingState>,
     changed: Condvar,
     wake: UnixStream,
     steps: Steps,
 }
 
-struct State {
+struct EndingState {
     reload: bool,
     is_ending: bool,
     /// A cache was opened, or clients were let in.
@@ -97,7 +97,7 @@ impl Ending {
     pub fn listen(timeout: Duration, reloads: bool) -> Outcome<Ending> {
         let arrivals = signals::arrivals(reloads)?;
         let wake = another(&arrivals.wake)?;
-        let state = State {
+        let state = EndingState {
             reload: false,
             is_ending: false,
             has_opened: false,
@@ -107,7 +107,7 @@ impl Ending {
             account: None,
         };
         let shared =
-            Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new(), wake, steps: Steps::default() });
+            Arc::new(EndingShared { state: Mutex::new(state), changed: Condvar::new(), wake, steps: Steps::default() });
         let ending = Ending(shared.clone());
         let thread = std::thread::Builder::new().name("signals".into()).spawn(move || shared.keep_time(&arrivals));
         thread.map_err(|error| Failure::failed(format_args!("the system refuses to start threads: {error}")))?;
@@ -253,7 +253,7 @@ impl Ending {
     }
 }
 
-impl State {
+impl EndingState {
     fn begin(&mut self) {
         if !self.is_ending {
             self.is_ending = true;
@@ -265,7 +265,7 @@ impl State {
     }
 }
 
-impl Shared {
+impl EndingShared {
     /// Does the thread's work, as long as the process lives.
     fn keep_time(&self, Arrivals { end, reload, .. }: &Arrivals) {
         let mut before = Instant::now();
@@ -303,7 +303,7 @@ fn another(stream: &UnixStream) -> Outcome<UnixStream> {
 }
 
 /// Ends the process, which did not end in time.
-fn cut_off(state: &State, steps: &Steps) -> ! {
+fn cut_off(state: &EndingState, steps: &Steps) -> ! {
     let mut sentence =
         format!("larder: the end was cut off after {} s, while {}", state.timeout.as_secs_f64(), state.stage);
     match &state.account {

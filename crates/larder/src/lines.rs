@@ -35,14 +35,14 @@ type Source = dyn Fn() -> Option<Condition> + Send + Sync;
 
 /// The lines of this process.
 pub struct Lines {
-    to_write: SyncSender<Entry>,
+    to_write: SyncSender<QueuedLine>,
     dropped: AtomicU64,
     sources: Mutex<Vec<Arc<Source>>>,
     /// The least severity that is written.
     least: Severity,
 }
 
-enum Entry {
+enum QueuedLine {
     Line(String),
     /// The end waits until all lines before this are written.
     End(SyncSender<()>),
@@ -81,7 +81,7 @@ pub fn own_conditions() -> Vec<Condition> {
 pub fn end() {
     let Some(Some(lines)) = LINES.get() else { return };
     let (written, over) = sync_channel(1);
-    if lines.to_write.try_send(Entry::End(written)).is_ok() {
+    if lines.to_write.try_send(QueuedLine::End(written)).is_ok() {
         // A reader that is slower may lose the last lines.
         let _ = over.recv_timeout(END_WAIT);
     }
@@ -102,16 +102,16 @@ impl Lines {
     }
 
     fn tell(&self, condition: &Condition, line: impl FnOnce() -> String) {
-        if condition.severity >= self.least && self.to_write.try_send(Entry::Line(line())).is_err() {
+        if condition.severity >= self.least && self.to_write.try_send(QueuedLine::Line(line())).is_err() {
             self.dropped.fetch_add(1, AcqRel);
         }
     }
 }
 
-fn write(entries: &Receiver<Entry>, mut out: File, dropped: &dyn Fn() -> u64) {
+fn write(entries: &Receiver<QueuedLine>, mut out: File, dropped: &dyn Fn() -> u64) {
     while let Ok(entry) = entries.recv() {
         match entry {
-            Entry::Line(mut line) => {
+            QueuedLine::Line(mut line) => {
                 if let missing @ 1.. = dropped() {
                     line = format!("{missing} lines could not be written\n{line}");
                 }
@@ -119,7 +119,7 @@ fn write(entries: &Receiver<Entry>, mut out: File, dropped: &dyn Fn() -> u64) {
                 // place for a complaint.
                 let _ = out.write_all(line.as_bytes());
             }
-            Entry::End(written) => drop(written.send(())),
+            QueuedLine::End(written) => drop(written.send(())),
         }
     }
 }
@@ -173,7 +173,7 @@ mod tests {
         Condition { name: "origin_gone", severity: Severity::Degraded, what: what.into() }
     }
 
-    fn lines(to_write: SyncSender<Entry>) -> Lines {
+    fn lines(to_write: SyncSender<QueuedLine>) -> Lines {
         Lines { to_write, dropped: AtomicU64::new(0), sources: Mutex::default(), least: Severity::Warning }
     }
 
@@ -204,7 +204,7 @@ mod tests {
             write(&entries, File::from(std::os::fd::OwnedFd::from(writer)), &|| dropped.dropped.swap(0, AcqRel));
         });
         let (written, over) = sync_channel(1);
-        lines.to_write.send(Entry::End(written)).expect("the thread lives");
+        lines.to_write.send(QueuedLine::End(written)).expect("the thread lives");
         over.recv_timeout(Duration::from_secs(10)).expect("all was written");
         let mut said = vec![0; 4096];
         let count = reader.read(&mut said).expect("what was written");

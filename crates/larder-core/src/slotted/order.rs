@@ -137,7 +137,7 @@ impl SlotList {
 }
 
 #[derive(Clone, Copy)]
-struct Use {
+struct SlotUse {
     /// Stamp of the last use.
     stamp: u64,
     /// Its position in the heap, or [`NONE`].
@@ -147,7 +147,7 @@ struct Use {
 /// Evictable slots, in a binary heap by their last use.
 pub(crate) struct SlotHeap {
     /// Uses by slot.
-    uses: Vec<Use>,
+    uses: Vec<SlotUse>,
     heap: Vec<u32>,
     clock: u64,
 }
@@ -162,7 +162,7 @@ impl SlotHeap {
     pub fn touch(&mut self, slot: ChunkSlot) {
         let i = slot.0 as usize;
         if i >= self.uses.len() {
-            self.uses.resize(i + 1, Use { stamp: 0, at: NONE });
+            self.uses.resize(i + 1, SlotUse { stamp: 0, at: NONE });
         }
         debug_assert_eq!(self.uses[i].at, NONE);
         self.clock += 1;
@@ -243,12 +243,12 @@ impl SlotHeap {
     }
 
     pub fn ram_bytes(&self) -> usize {
-        self.uses.capacity() * size_of::<Use>() + self.heap.capacity() * size_of::<u32>()
+        self.uses.capacity() * size_of::<SlotUse>() + self.heap.capacity() * size_of::<u32>()
     }
 
     /// Returns its maximum bytes for so many slots.
     pub fn ram_bytes_max(slots: usize) -> usize {
-        vec_bytes_max::<Use>(slots) + vec_bytes_max::<u32>(slots)
+        vec_bytes_max::<SlotUse>(slots) + vec_bytes_max::<u32>(slots)
     }
 }
 

@@ -15,15 +15,15 @@
 use super::{
     local::drive_to_the_end,
     op::Op,
-    shared::{Message, Shared},
+    shared::{DriverShared, Message},
 };
 use std::sync::{Arc, OnceLock};
 
-static DRIVER: OnceLock<Option<Arc<Shared>>> = OnceLock::new();
+static DRIVER: OnceLock<Option<Arc<DriverShared>>> = OnceLock::new();
 
-pub(crate) fn driver() -> Option<&'static Arc<Shared>> {
+pub(crate) fn driver() -> Option<&'static Arc<DriverShared>> {
     let driver = DRIVER.get_or_init(|| {
-        let shared = Shared::new();
+        let shared = DriverShared::new();
         let home = shared.clone();
         let thread = std::thread::Builder::new().name("larder-io".into());
         thread.spawn(move || drive_forever(home)).ok().map(|_| shared)
@@ -46,7 +46,7 @@ pub(crate) fn cancel(id: u64) {
 }
 
 /// Cancels an operation that may have moved here from `home`.
-pub(crate) fn cancel_for(home: &Arc<Shared>, id: u64) {
+pub(crate) fn cancel_for(home: &Arc<DriverShared>, id: u64) {
     if let Some(Some(driver)) = DRIVER.get()
         && !Arc::ptr_eq(driver, home)
     {
@@ -54,6 +54,6 @@ pub(crate) fn cancel_for(home: &Arc<Shared>, id: u64) {
     }
 }
 
-fn drive_forever(shared: Arc<Shared>) {
+fn drive_forever(shared: Arc<DriverShared>) {
     drive_to_the_end(shared, std::future::pending())
 }

@@ -4,7 +4,7 @@
 //!
 //! It does not begin operations.
 
-use super::shared::Shared;
+use super::shared::DriverShared;
 use std::{
     cell::RefCell,
     future::Future,
@@ -16,12 +16,12 @@ use std::{
 
 /// A driver and the waker of its future, made once.
 pub(super) struct Driver {
-    pub shared: Arc<Shared>,
+    pub shared: Arc<DriverShared>,
     waker: Waker,
 }
 
 impl Driver {
-    fn new(shared: Arc<Shared>) -> Rc<Driver> {
+    fn new(shared: Arc<DriverShared>) -> Rc<Driver> {
         let waker = Waker::from(shared.clone());
         Rc::new(Driver { shared, waker })
     }
@@ -60,7 +60,7 @@ impl Entered {
     fn new(driver: Option<Rc<Driver>>, keep: bool) -> Entered {
         let entered = LOCAL.try_with(|local| {
             let driver = driver.or_else(|| local.idle.borrow_mut().pop());
-            let driver = driver.unwrap_or_else(|| Driver::new(Shared::new()));
+            let driver = driver.unwrap_or_else(|| Driver::new(DriverShared::new()));
             driver.shared.enter();
             let outer = local.current.replace(Some(driver.clone()));
             if let Some(outer) = &outer {
@@ -70,7 +70,7 @@ impl Entered {
         });
         // A thread that is ending has no drivers any more. This call gets one, with its I/O on the
         // background driver.
-        entered.unwrap_or_else(|_| Entered { driver: Driver::new(Shared::new()), outer: None, keep: false })
+        entered.unwrap_or_else(|_| Entered { driver: Driver::new(DriverShared::new()), outer: None, keep: false })
     }
 }
 
@@ -101,7 +101,7 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 /// Drives `shared` on this thread until `future` ends, and closes it.
-pub(crate) fn drive_to_the_end<F: Future>(shared: Arc<Shared>, future: F) -> F::Output {
+pub(crate) fn drive_to_the_end<F: Future>(shared: Arc<DriverShared>, future: F) -> F::Output {
     let entered = Entered::new(Some(Driver::new(shared)), false);
     drive(&entered.driver, pin!(future))
 }
@@ -128,7 +128,7 @@ pub(super) fn current() -> Option<Rc<Driver>> {
 }
 
 /// Returns whether this thread is the driver's home and may submit there.
-pub(super) fn is_of_this_thread(shared: &Arc<Shared>) -> bool {
+pub(super) fn is_of_this_thread(shared: &Arc<DriverShared>) -> bool {
     let is_it = |driver: &Rc<Driver>| Arc::ptr_eq(&driver.shared, shared);
     LOCAL
         .try_with(|local| local.current.borrow().as_ref().is_some_and(is_it) || local.idle.borrow().iter().any(is_it))

@@ -30,7 +30,7 @@ pub(crate) use local::drive_to_the_end;
 use local::{current, is_of_this_thread};
 pub(crate) use op::{Fd, Op, OpKind};
 pub(crate) use pool::run as run_blocking;
-pub(crate) use shared::{Message, Shared};
+pub(crate) use shared::{DriverShared, Message};
 
 use crate::{IoBuf, IoFuture, IoResult};
 use shared::next_id;
@@ -121,7 +121,7 @@ fn socket_op<T: Send + 'static>(op: impl FnOnce(u64, crate::Completer<T>) -> Op)
 struct SocketFuture<T> {
     inner: Option<IoFuture<T>>,
     /// The operation's driver; `None` stands for the background driver.
-    home: Option<Arc<Shared>>,
+    home: Option<Arc<DriverShared>>,
     id: u64,
 }
 

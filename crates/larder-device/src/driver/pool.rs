@@ -23,18 +23,18 @@ const LANE_THREADS_MAX: usize = 64;
 /// A thread without work for this long ends.
 const POOL_IDLE: Duration = Duration::from_secs(10);
 
-type Call = Box<dyn FnOnce() + Send>;
+type PoolCall = Box<dyn FnOnce() + Send>;
 
 #[derive(Default)]
-struct Lane {
-    calls: VecDeque<Call>,
+struct PoolLane {
+    calls: VecDeque<PoolCall>,
     threads: usize,
     idle: usize,
     work: Arc<Condvar>,
 }
 
 /// The lanes that have threads, by descriptor.
-static LANES: Mutex<BTreeMap<RawFd, Lane>> = Mutex::new(BTreeMap::new());
+static LANES: Mutex<BTreeMap<RawFd, PoolLane>> = Mutex::new(BTreeMap::new());
 
 /// Runs `call`, which concerns this file, on a pool thread.
 ///

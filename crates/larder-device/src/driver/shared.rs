@@ -66,7 +66,7 @@ struct Tasks {
 }
 
 /// A driver, as the module describes it.
-pub(crate) struct Shared {
+pub(crate) struct DriverShared {
     pub(crate) id: u64,
     inbox: Mutex<Inbox>,
     tasks: Mutex<Tasks>,
@@ -85,7 +85,7 @@ pub(crate) struct Shared {
     wake_fd: OnceLock<Option<OwnedFd>>,
 }
 
-impl Wake for Shared {
+impl Wake for DriverShared {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -95,9 +95,9 @@ impl Wake for Shared {
     }
 }
 
-impl Shared {
-    pub(crate) fn new() -> Arc<Shared> {
-        Arc::new(Shared {
+impl DriverShared {
+    pub(crate) fn new() -> Arc<DriverShared> {
+        Arc::new(DriverShared {
             id: next_id(),
             inbox: Mutex::default(),
             tasks: Mutex::default(),
@@ -301,7 +301,7 @@ impl Shared {
 
 /// A task's place among those of its driver; its future's end frees it.
 struct TaskPlace {
-    driver: Arc<Shared>,
+    driver: Arc<DriverShared>,
     index: usize,
 }
 

@@ -60,10 +60,10 @@ struct Remote {
     sector_bytes: u32,
     flags: u16,
     piece_bytes_max: u32,
-    state: Mutex<State>,
+    state: Mutex<RemoteState>,
 }
 
-struct State {
+struct RemoteState {
     connection: Connection,
     /// Acknowledged writes may be lost, and no flush has reported it yet.
     writes_lost: bool,
@@ -121,7 +121,7 @@ impl NbdDevice {
             sector_bytes,
             flags: opened.flags,
             piece_bytes_max: piece_bytes_max - piece_bytes_max % sector_bytes,
-            state: Mutex::new(State {
+            state: Mutex::new(RemoteState {
                 connection: Connection::Up(Link::start(opened.stream)?),
                 writes_lost: false,
                 closed: false,
@@ -416,7 +416,7 @@ impl Remote {
     }
 }
 
-impl State {
+impl RemoteState {
     /// Returns whether acknowledged writes may be lost without a report; the caller's flush reports
     /// it.
     fn tell_lost_writes(&mut self) -> bool {

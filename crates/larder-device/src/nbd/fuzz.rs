@@ -128,7 +128,7 @@ fn handshake(script: &mut Script<'_>) -> Vec<u8> {
 }
 
 /// A request that the server has received.
-struct Pending {
+struct ReceivedRequest {
     request: WireRequest,
     /// The bytes of a correct answer without an error, if one was sent.
     answer: Option<Vec<u8>>,
@@ -141,7 +141,7 @@ struct Pending {
 struct Server {
     stream: UnixStream,
     received: Vec<u8>,
-    pending: Vec<Pending>,
+    pending: Vec<ReceivedRequest>,
     /// The server sent bytes that answer no open request; no later byte counts.
     is_broken: bool,
 }
@@ -196,7 +196,7 @@ impl Server {
             }
             self.received.drain(..REQUEST_BYTES + payload);
             if request.command != command::DISC {
-                self.pending.push(Pending { request, answer: None, is_over: false, is_unknown: false });
+                self.pending.push(ReceivedRequest { request, answer: None, is_over: false, is_unknown: false });
             }
         }
         before

@@ -32,7 +32,7 @@ pub struct Frozen {
     devices: Vec<FrozenDevice>,
     /// In the order of submission: the device, and the changes still possible.
     in_flight: Vec<(usize, Vec<Change>)>,
-    pieces: OnceLock<Vec<Piece>>,
+    pieces: OnceLock<Vec<UndecidedChange>>,
 }
 
 struct FrozenDevice {
@@ -41,7 +41,7 @@ struct FrozenDevice {
 }
 
 /// A change that may be kept, dropped or torn, and its relevant atoms.
-struct Piece {
+struct UndecidedChange {
     device: usize,
     change: Change,
     in_flight: bool,
@@ -49,7 +49,7 @@ struct Piece {
     atoms: Vec<u64>,
 }
 
-impl Piece {
+impl UndecidedChange {
     /// Returns in how many ways it can end.
     fn ways(&self) -> u64 {
         match self.atoms.len() {
@@ -196,7 +196,7 @@ impl Frozen {
         }
     }
 
-    fn decide(&self, mut choice: u64, of: impl Fn(&Piece) -> bool, mut keep: impl FnMut(usize, Change)) {
+    fn decide(&self, mut choice: u64, of: impl Fn(&UndecidedChange) -> bool, mut keep: impl FnMut(usize, Change)) {
         for piece in self.pieces().iter().filter(|piece| of(piece)) {
             let ways = piece.ways();
             let tear_bytes = self.devices[piece.device].medium.tear_bytes();
@@ -206,7 +206,7 @@ impl Frozen {
         assert_eq!(choice, 0, "there are fewer choices");
     }
 
-    fn pieces(&self) -> &[Piece] {
+    fn pieces(&self) -> &[UndecidedChange] {
         self.pieces.get_or_init(|| {
             let mut pieces = Vec::new();
             for (number, FrozenDevice { medium, .. }) in self.devices.iter().enumerate() {
@@ -215,7 +215,7 @@ impl Frozen {
                     let atoms = atoms_that_matter(medium, change, &touched);
                     touched.extend(atoms.iter().copied());
                     if !atoms.is_empty() {
-                        pieces.push(Piece { device: number, change: change.clone(), in_flight, atoms });
+                        pieces.push(UndecidedChange { device: number, change: change.clone(), in_flight, atoms });
                     }
                 };
                 medium.unflushed().for_each(|change| add(change, false));

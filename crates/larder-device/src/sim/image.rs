@@ -23,7 +23,7 @@ const EXTENTS_MAX: usize = 4096;
 
 /// A change that a power loss may take.
 #[derive(Clone)]
-struct Entry {
+struct VolatileChange {
     number: u64,
     change: Change,
     /// The pages that it touches; for zeroes and discards only pages that existed.
@@ -41,7 +41,7 @@ pub(super) struct Medium {
     /// The bytes after a power loss of every unflushed change.
     durable: Pages,
     /// Changes in the current image and not yet in the durable one, oldest first.
-    log: VecDeque<Entry>,
+    log: VecDeque<VolatileChange>,
     /// The number of log entries that touch a page.
     entries_of_page: HashMap<u64, u32>,
     /// The number of zero and discard entries.
@@ -146,7 +146,7 @@ impl Medium {
         self.note(&pages);
         self.log_bytes += change.len;
         self.holed += u64::from(change.is_hole());
-        self.log.push_back(Entry { number: self.next_change, change, pages, forgotten: false });
+        self.log.push_back(VolatileChange { number: self.next_change, change, pages, forgotten: false });
         self.next_change += 1;
         while self.log.len() > LOG_CHANGES_MAX || (self.log_bytes > LOG_BYTES_MAX && self.log.len() > 1) {
             self.make_oldest_durable();
@@ -219,7 +219,12 @@ impl Medium {
                 let pages: Vec<u64> = entry.pages.iter().copied().filter(|page| range.contains(page)).collect();
                 self.note(&pages);
                 self.holed += u64::from(part.is_hole());
-                self.log.push_back(Entry { number: entry.number, change: part, pages, forgotten: entry.forgotten });
+                self.log.push_back(VolatileChange {
+                    number: entry.number,
+                    change: part,
+                    pages,
+                    forgotten: entry.forgotten,
+                });
             }
             for page in entry.pages {
                 if self.unnote(page) {
@@ -245,8 +250,8 @@ impl Medium {
     /// Does the same, but keeps the `forgotten` oldest.
     fn flush_behind(&mut self, forgotten: usize, upto: u64) {
         let end = self.log.iter().take_while(|entry| entry.number < upto).count();
-        let durable: Vec<Entry> = self.log.drain(forgotten..end).collect();
-        for Entry { number, change, pages, .. } in durable {
+        let durable: Vec<VolatileChange> = self.log.drain(forgotten..end).collect();
+        for VolatileChange { number, change, pages, .. } in durable {
             self.holed -= u64::from(change.is_hole());
             self.durable.apply(&change);
             for page in pages {
@@ -290,7 +295,7 @@ impl Medium {
             return;
         }
         let mut rng = Rng::new(mix64(self.salt ^ self.next_change));
-        for Entry { change, pages, .. } in self.log.drain(..count).collect::<Vec<_>>() {
+        for VolatileChange { change, pages, .. } in self.log.drain(..count).collect::<Vec<_>>() {
             self.log_bytes -= change.len;
             self.holed -= u64::from(change.is_hole());
             if rng.chance(1, 2) {
@@ -308,7 +313,7 @@ impl Medium {
     }
 
     fn make_oldest_durable(&mut self) {
-        let Some(Entry { change, pages, .. }) = self.log.pop_front() else { return };
+        let Some(VolatileChange { change, pages, .. }) = self.log.pop_front() else { return };
         self.log_bytes -= change.len;
         self.holed -= u64::from(change.is_hole());
         for page in pages {

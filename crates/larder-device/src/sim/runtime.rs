@@ -11,7 +11,7 @@ use super::{
     body::Body,
     op::PendingOp,
     options::{Schedule, SimOptions},
-    schedule::{EventKind, Scheduled, State, push},
+    schedule::{EventKind, Scheduled, SimState, push},
 };
 use crate::{
     BoxFuture, Completer, IoError, IoErrorKind, IoFuture, IoOp, Runtime,
@@ -38,7 +38,7 @@ const LISTED_MAX: usize = 16;
 pub struct SimRuntime {
     seed: u64,
     options: SimOptions,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
     ready: Arc<Mutex<Ready>>,
 }
 
@@ -86,7 +86,7 @@ impl SimRuntime {
     /// Returns a runtime with these options.
     pub fn with_options(seed: u64, options: SimOptions) -> Arc<SimRuntime> {
         let ready = Arc::new(Mutex::new(Ready { tasks: Vec::new(), closed: false }));
-        Arc::new(SimRuntime { seed, options, state: Mutex::new(State::new(seed)), ready })
+        Arc::new(SimRuntime { seed, options, state: Mutex::new(SimState::new(seed)), ready })
     }
 
     /// Returns the seed that replays this run.
@@ -224,7 +224,7 @@ impl SimRuntime {
             }
             state.closed = true;
             let rng = state.rng.fork();
-            let State { tasks, ops, held, jobs, timers, devices, .. } = &mut *state;
+            let SimState { tasks, ops, held, jobs, timers, devices, .. } = &mut *state;
             ops.append(held);
             (rng, take(tasks), take(ops), take(jobs), take(timers), take(devices))
         };

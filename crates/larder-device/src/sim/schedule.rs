@@ -18,7 +18,7 @@ use std::{collections::BTreeMap, sync::Weak, time::Duration};
 const WAITING_MAX: usize = 1 << 20;
 
 /// The state of a runtime, all behind one lock.
-pub(super) struct State {
+pub(super) struct SimState {
     pub(super) rng: Rng,
     pub(super) bias: Bias,
     pub(super) now: Duration,
@@ -84,10 +84,10 @@ pub(super) enum EventKind {
     Nothing,
 }
 
-impl State {
-    pub(super) fn new(seed: u64) -> State {
+impl SimState {
+    pub(super) fn new(seed: u64) -> SimState {
         let mut rng = Rng::new(seed);
-        State {
+        SimState {
             bias: Bias::new(&mut rng),
             rng,
             now: Duration::ZERO,

@@ -118,7 +118,7 @@ enum Work {
     Drain { key: (u64, u64), len: u64 },
 }
 
-struct Job {
+struct ArmJob {
     ends: Nanos,
     work: Work,
 }
@@ -140,7 +140,7 @@ pub(super) struct Hdd {
     size_bytes: u64,
     /// Byte under the head when the last job ended.
     head: u64,
-    job: Option<Job>,
+    job: Option<ArmJob>,
     last_was_drain: bool,
     idle_since: Nanos,
     /// Requests for the arm, each with its arrival.
@@ -220,7 +220,7 @@ impl Hdd {
         let start = ahead.from;
         self.ahead = None;
         self.remember(start, from);
-        self.job = Some(Job { ends: ends.max(self.over_from_buffer(now, 0)), work: Work::Media(request) });
+        self.job = Some(ArmJob { ends: ends.max(self.over_from_buffer(now, 0)), work: Work::Media(request) });
     }
 
     fn remember(&mut self, from: u64, to: u64) {
@@ -255,7 +255,7 @@ impl Hdd {
         self.end(self.over_from_buffer(now, request.len), request.id);
         let same = self.dirty.range((request.offset, 0)..=(request.offset, u64::MAX));
         let drained = match &self.job {
-            Some(Job { work: Work::Drain { key, .. }, .. }) => Some(*key),
+            Some(ArmJob { work: Work::Drain { key, .. }, .. }) => Some(*key),
             _ => None,
         };
         if same.clone().any(|(key, &len)| len == request.len && Some(*key) != drained) {
@@ -298,7 +298,7 @@ impl Hdd {
         let Some((_, request)) = self.queue.remove(index) else { return };
         let ends = now + time.max(1) + self.platter.sweep(request.offset, request.offset + request.len);
         self.last_was_drain = false;
-        self.job = Some(Job { ends, work: Work::Media(request) });
+        self.job = Some(ArmJob { ends, work: Work::Media(request) });
     }
 
     fn start_drain(&mut self, now: Nanos) {
@@ -310,10 +310,10 @@ impl Hdd {
         let Some((&key, &len)) = next else { return };
         let ends = now + self.platter.position(now, self.head, key.0).max(1) + self.platter.sweep(key.0, key.0 + len);
         self.last_was_drain = true;
-        self.job = Some(Job { ends, work: Work::Drain { key, len } });
+        self.job = Some(ArmJob { ends, work: Work::Drain { key, len } });
     }
 
-    fn finish(&mut self, job: Job) {
+    fn finish(&mut self, job: ArmJob) {
         self.idle_since = job.ends;
         match job.work {
             Work::Media(request) => {

@@ -27,7 +27,7 @@ use std::{
 
 /// One piece of origin content: its chunk, its offset and its bytes.
 #[derive(Clone)]
-struct Piece {
+struct OriginPiece {
     lba: Lba,
     offset: u64,
     data: SharedBuf,
@@ -49,7 +49,7 @@ struct Content {
     /// Chunks that are among the pieces.
     chunks: Vec<DirtyChunk>,
     /// Pieces to write to the origin.
-    pieces: Vec<Piece>,
+    pieces: Vec<OriginPiece>,
     /// Records to read.
     held: Vec<(DirtyChunk, HeldRecord)>,
     /// The error of an unreadable record. Such records are tried again.
@@ -143,7 +143,7 @@ impl Shared {
                 Lookup::Fragment { place, sectors } => (place, chunk(Some(sectors))),
                 Lookup::Zero => {
                     let data = IoBuf::zeroed(self.geometry.chunk_len(lba)).freeze();
-                    batch.pieces.push(Piece { lba, offset: self.geometry.offset_of(lba), data });
+                    batch.pieces.push(OriginPiece { lba, offset: self.geometry.offset_of(lba), data });
                     batch.chunks.push(chunk(None));
                     continue;
                 }
@@ -217,21 +217,27 @@ impl Shared {
         }
     }
 
-    fn pieces_of(&self, lba: Lba, place: &Place, payload: &[u8], fragment: Option<SectorMap>) -> Option<Vec<Piece>> {
+    fn pieces_of(
+        &self,
+        lba: Lba,
+        place: &Place,
+        payload: &[u8],
+        fragment: Option<SectorMap>,
+    ) -> Option<Vec<OriginPiece>> {
         let start = self.geometry.offset_of(lba);
         let len = self.geometry.chunk_len(lba);
         let mut chunk = IoBuf::zeroed(self.geometry.chunk_bytes);
         let Some(sectors) = fragment else {
             let decoded = decode_chunk(place, payload, &mut chunk);
             chunk.truncate(len);
-            return decoded.then(|| vec![Piece { lba, offset: start, data: chunk.freeze() }]);
+            return decoded.then(|| vec![OriginPiece { lba, offset: start, data: chunk.freeze() }]);
         };
         chunk.truncate(len);
         overlay_fragment(place, &sectors, payload, &mut chunk).then(|| {
             let chunk = chunk.freeze();
             sectors
                 .runs(len / SECTOR_BYTES)
-                .map(|(first, end)| Piece {
+                .map(|(first, end)| OriginPiece {
                     lba,
                     offset: start + (first * SECTOR_BYTES) as u64,
                     data: chunk.slice(first * SECTOR_BYTES..end * SECTOR_BYTES),
@@ -242,7 +248,7 @@ impl Shared {
 
     /// Writes pieces, which ascend, to the origin: neighbours joined, several in flight. Returns
     /// the chunks of failed pieces.
-    async fn write_pieces(self: &Arc<Self>, pieces: &[Piece]) -> BTreeSet<Lba> {
+    async fn write_pieces(self: &Arc<Self>, pieces: &[OriginPiece]) -> BTreeSet<Lba> {
         let longest = (self.origin.info().request_bytes_max as usize).min(JOINED_BYTES_MAX);
         let mut refused = BTreeSet::new();
         for run in self.write_runs(runs_of(pieces, longest).collect()).await {
@@ -255,7 +261,7 @@ impl Shared {
 
     /// Writes runs of neighbouring pieces. Returns the failed runs; if the origin is gone, some
     /// were not tried.
-    async fn write_runs<'a>(self: &Arc<Self>, runs: Vec<&'a [Piece]>) -> Vec<&'a [Piece]> {
+    async fn write_runs<'a>(self: &Arc<Self>, runs: Vec<&'a [OriginPiece]>) -> Vec<&'a [OriginPiece]> {
         // If the origin's sectors are coarser than the pieces, writes read and merge, so they go
         // one at a time.
         let align = self.geometry.origin_align;
@@ -283,7 +289,7 @@ impl Shared {
 }
 
 /// Returns the runs of neighbours among `pieces`, of at most `bytes_max` each.
-fn runs_of(pieces: &[Piece], bytes_max: usize) -> impl Iterator<Item = &[Piece]> {
+fn runs_of(pieces: &[OriginPiece], bytes_max: usize) -> impl Iterator<Item = &[OriginPiece]> {
     let mut len = 0;
     pieces.chunk_by(move |piece, next| {
         len += piece.data.len();
@@ -297,7 +303,7 @@ fn runs_of(pieces: &[Piece], bytes_max: usize) -> impl Iterator<Item = &[Piece]>
 }
 
 /// Returns the bytes of a run of neighbours.
-fn joined(run: &[Piece]) -> SharedBuf {
+fn joined(run: &[OriginPiece]) -> SharedBuf {
     if let [piece] = run {
         return piece.data.clone();
     }

@@ -8,14 +8,14 @@ use larder_core::{Lba, SectorMap};
 use larder_device::SharedBuf;
 use std::collections::{BTreeMap, VecDeque};
 
-pub(super) enum Entry {
+pub(super) enum BufferedChunk {
     InFlight,
     Ready { data: SharedBuf, read: SectorMap },
 }
 
 /// Prefetched chunks.
 pub struct PrefetchBuffer {
-    pub(super) entries: BTreeMap<u64, Entry>,
+    pub(super) entries: BTreeMap<u64, BufferedChunk>,
     order: VecDeque<u64>,
     bytes: usize,
     pub(super) bytes_max: usize,
@@ -48,8 +48,8 @@ impl PrefetchBuffer {
     pub fn read(&mut self, lba: Lba, first: usize, end: usize) -> Prefetched {
         match self.entries.get_mut(&lba.0) {
             None => Prefetched::No,
-            Some(Entry::InFlight) => Prefetched::Coming,
-            Some(Entry::Ready { data, read }) => {
+            Some(BufferedChunk::InFlight) => Prefetched::Coming,
+            Some(BufferedChunk::Ready { data, read }) => {
                 let again = (first..end).any(|sector| read.has(sector));
                 read.set(first, end);
                 Prefetched::Here { data: data.clone(), again }
@@ -62,7 +62,7 @@ impl PrefetchBuffer {
         if self.entries.is_empty() {
             return;
         }
-        if let Some(Entry::Ready { data, .. }) = self.entries.remove(&lba.0) {
+        if let Some(BufferedChunk::Ready { data, .. }) = self.entries.remove(&lba.0) {
             self.bytes -= data.len();
         }
     }
@@ -82,7 +82,7 @@ impl PrefetchBuffer {
     pub(super) fn insert(&mut self, lba: Lba, data: SharedBuf) {
         self.remove(lba);
         self.bytes += data.len();
-        self.entries.insert(lba.0, Entry::Ready { data, read: SectorMap::EMPTY });
+        self.entries.insert(lba.0, BufferedChunk::Ready { data, read: SectorMap::EMPTY });
         self.order.push_back(lba.0);
         self.shrink();
     }
@@ -90,7 +90,7 @@ impl PrefetchBuffer {
     fn shrink(&mut self) {
         while self.bytes > self.bytes_max || self.order.len() > 4 * self.entries.len() + 64 {
             let Some(oldest) = self.order.pop_front() else { break };
-            if matches!(self.entries.get(&oldest), Some(Entry::Ready { .. })) {
+            if matches!(self.entries.get(&oldest), Some(BufferedChunk::Ready { .. })) {
                 self.remove(Lba(oldest));
             }
         }

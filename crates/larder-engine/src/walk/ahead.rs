@@ -11,10 +11,10 @@ use std::{
 
 /// The futures, oldest first.
 pub struct InOrder<'a, T> {
-    queue: VecDeque<Entry<'a, T>>,
+    queue: VecDeque<QueuedFuture<'a, T>>,
 }
 
-enum Entry<'a, T> {
+enum QueuedFuture<'a, T> {
     Runs(Pin<Box<dyn Future<Output = T> + 'a>>),
     Over(T),
 }
@@ -32,7 +32,7 @@ impl<'a, T: 'a> InOrder<'a, T> {
 
     /// Adds a future; it runs from the next [`InOrder::next`] on.
     pub fn push(&mut self, future: impl Future<Output = T> + 'a) {
-        self.queue.push_back(Entry::Runs(Box::pin(future)));
+        self.queue.push_back(QueuedFuture::Runs(Box::pin(future)));
     }
 
     /// Returns the result of the oldest future, when it is over; the others go on meanwhile.
@@ -40,15 +40,15 @@ impl<'a, T: 'a> InOrder<'a, T> {
     pub async fn next(&mut self) -> Option<T> {
         poll_fn(|context| {
             for entry in &mut self.queue {
-                if let Entry::Runs(future) = entry
+                if let QueuedFuture::Runs(future) = entry
                     && let Poll::Ready(result) = future.as_mut().poll(context)
                 {
-                    *entry = Entry::Over(result);
+                    *entry = QueuedFuture::Over(result);
                 }
             }
             match self.queue.pop_front() {
                 None => Poll::Ready(None),
-                Some(Entry::Over(result)) => Poll::Ready(Some(result)),
+                Some(QueuedFuture::Over(result)) => Poll::Ready(Some(result)),
                 Some(runs) => {
                     self.queue.push_front(runs);
                     Poll::Pending

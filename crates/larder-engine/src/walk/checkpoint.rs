@@ -26,14 +26,14 @@ struct Planned {
 }
 
 /// Consecutive blocks that are read at once.
-struct Piece {
+struct BlockRun {
     at: u64,
     bytes: u64,
     blocks: Vec<Planned>,
 }
 
 /// The blocks of a piece, up to the first one that is wrong.
-struct Decoded {
+struct DecodedBlocks {
     blocks: Vec<(Planned, CheckpointBlock)>,
     wrong: Option<FormatError>,
 }
@@ -86,7 +86,7 @@ impl Reader<'_> {
                 pieces.push(self.checkpoint_piece(piece, identity));
             }
             let Some(decoded) = pieces.next().await else { return Ok(()) };
-            let decoded: Decoded = decoded?;
+            let decoded: DecodedBlocks = decoded?;
             for (block, content) in decoded.blocks {
                 visit(block.index, block.at, block.bytes, content);
             }
@@ -96,7 +96,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn checkpoint_piece(self, piece: Piece, identity: BlockIdentity) -> Result<Decoded, EngineError> {
+    async fn checkpoint_piece(self, piece: BlockRun, identity: BlockIdentity) -> Result<DecodedBlocks, EngineError> {
         let bytes = self.read(piece.at, piece.bytes).await?;
         self.decoded(move || decode(&bytes, piece.blocks, identity)).await
     }
@@ -132,9 +132,9 @@ fn plan(header: &CheckpointHeader, first_at: u64) -> impl Iterator<Item = Planne
         })
 }
 
-fn next_piece(planned: &mut std::iter::Peekable<impl Iterator<Item = Planned>>) -> Option<Piece> {
+fn next_piece(planned: &mut std::iter::Peekable<impl Iterator<Item = Planned>>) -> Option<BlockRun> {
     let first = planned.next()?;
-    let mut piece = Piece { at: first.at, bytes: first.bytes as u64, blocks: vec![first] };
+    let mut piece = BlockRun { at: first.at, bytes: first.bytes as u64, blocks: vec![first] };
     while let Some(block) = planned.next_if(|block| piece.bytes + block.bytes as u64 <= READ_BYTES) {
         piece.bytes += block.bytes as u64;
         piece.blocks.push(block);
@@ -142,8 +142,8 @@ fn next_piece(planned: &mut std::iter::Peekable<impl Iterator<Item = Planned>>) 
     Some(piece)
 }
 
-fn decode(bytes: &[u8], planned: Vec<Planned>, identity: BlockIdentity) -> Decoded {
-    let mut decoded = Decoded { blocks: Vec::with_capacity(planned.len()), wrong: None };
+fn decode(bytes: &[u8], planned: Vec<Planned>, identity: BlockIdentity) -> DecodedBlocks {
+    let mut decoded = DecodedBlocks { blocks: Vec::with_capacity(planned.len()), wrong: None };
     let mut from = 0;
     for block in planned {
         let identity = BlockIdentity { block_index: block.index, ..identity };

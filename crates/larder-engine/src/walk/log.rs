@@ -18,7 +18,7 @@ use super::{
     reader::{READ_BYTES, READS_IN_FLIGHT, Reader},
 };
 use crate::error::EngineError;
-use crate::walk::piece::Piece;
+use crate::walk::piece::LogPiece;
 use larder_device::SharedBuf;
 use larder_format::{
     FrameHeader, LogEntry, LogStart, METADATA_ALIGN_BYTES, Superblock, decode_frame,
@@ -77,11 +77,11 @@ impl Next {
 struct Run {
     first_at: u64,
     frames: usize,
-    pieces: Vec<Piece>,
+    pieces: Vec<LogPiece>,
 }
 
 /// The frames of a run up to the first that is not whole.
-struct Decoded {
+struct DecodedFrames {
     frames: Vec<(FrameHeader, Vec<LogEntry>)>,
     all: bool,
 }
@@ -102,7 +102,7 @@ pub struct LogWalk<'a> {
     /// The place of the next read.
     read_at: u64,
     /// Pieces that were read and are still of use, without gaps.
-    held: VecDeque<Piece>,
+    held: VecDeque<LogPiece>,
     end: LogEnd,
 }
 
@@ -154,7 +154,7 @@ impl<'a> LogWalk<'a> {
                 let tag = self.flash_tag;
                 decoding.push(self.reader.decoded(move || decode(&run, tag)));
             }
-            let decoded: Option<Result<Decoded, EngineError>> = decoding.next().await;
+            let decoded: Option<Result<DecodedFrames, EngineError>> = decoding.next().await;
             let mut is_end = decoded.is_none();
             if let Some(decoded) = decoded {
                 let decoded = decoded?;
@@ -221,7 +221,7 @@ impl<'a> LogWalk<'a> {
 
     /// Returns the header at `next` if it is in this piece and fits. Its frame must be the next one
     /// and end in the region.
-    fn header_in(&self, piece: &Piece, next: &Next) -> Option<FrameHeader> {
+    fn header_in(&self, piece: &LogPiece, next: &Next) -> Option<FrameHeader> {
         let from = usize::try_from(next.at.checked_sub(piece.at)?).ok()?;
         let header = peek_frame(piece.data.get(from..from + FRAME_HEADER_BYTES)?, self.flash_tag).ok()?;
         let fits = next.at % self.log_bytes + u64::from(header.frame_bytes) <= self.log_bytes;
@@ -229,7 +229,7 @@ impl<'a> LogWalk<'a> {
     }
 
     /// Returns the piece that holds `at`, or `None` behind the end of the round.
-    async fn piece_at(&mut self, at: u64) -> Result<Option<Piece>, EngineError> {
+    async fn piece_at(&mut self, at: u64) -> Result<Option<LogPiece>, EngineError> {
         loop {
             if let Some(piece) = self.held.iter().find(|piece| (piece.at..piece.end()).contains(&at)) {
                 return Ok(Some(piece.clone()));
@@ -253,7 +253,7 @@ impl<'a> LogWalk<'a> {
             self.reads.push(async move { (at, reader.read(from, bytes).await.map(|buf| buf.freeze())) });
         }
         let Some((at, data)) = self.reads.next().await else { return Ok(false) };
-        let piece = Piece { at, data: data? };
+        let piece = LogPiece { at, data: data? };
         self.evidence.look_at(&piece);
         self.held.push_back(piece);
         Ok(true)
@@ -306,7 +306,7 @@ impl<'a> LogWalk<'a> {
     }
 }
 
-fn decode(run: &Run, tag: u64) -> Decoded {
+fn decode(run: &Run, tag: u64) -> DecodedFrames {
     let mut frames = Vec::with_capacity(run.frames);
     let mut at = run.first_at;
     let first = run.pieces.first();
@@ -317,15 +317,15 @@ fn decode(run: &Run, tag: u64) -> Decoded {
         } else {
             decode_frame(whole.unwrap_or_default(), tag)
         };
-        let Ok((header, entries)) = frame else { return Decoded { frames, all: false } };
+        let Ok((header, entries)) = frame else { return DecodedFrames { frames, all: false } };
         at += u64::from(header.frame_bytes);
         frames.push((header, entries));
     }
-    Decoded { frames, all: true }
+    DecodedFrames { frames, all: true }
 }
 
 /// Joins a frame that begins as `begin`, at the end of the first piece, and goes on in the others.
-fn joined(begin: &[u8], pieces: &[Piece], tag: u64) -> Vec<u8> {
+fn joined(begin: &[u8], pieces: &[LogPiece], tag: u64) -> Vec<u8> {
     let frame_bytes = peek_frame(begin, tag).map_or(0, |header| header.frame_bytes as usize);
     let mut frame = Vec::with_capacity(frame_bytes);
     frame.extend_from_slice(begin);

@@ -11,7 +11,7 @@
 //!
 //! It does not read.
 
-use super::piece::Piece;
+use super::piece::LogPiece;
 use larder_format::{FrameStart, Superblock, log::FRAME_HEADER_BYTES, traces_of_frame};
 
 /// Limit of odd frames that are remembered. A log with more has other troubles.
@@ -49,7 +49,7 @@ impl Evidence {
     }
 
     /// Looks at each sector of a piece, because a frame may begin there.
-    pub(super) fn look_at(&mut self, piece: &Piece) {
+    pub(super) fn look_at(&mut self, piece: &LogPiece) {
         for (number, sector) in (0..).zip(piece.data.chunks(self.sector_bytes as usize)) {
             let head = sector.get(..FRAME_HEADER_BYTES);
             let Some(header) = head.and_then(|head| traces_of_frame(head, self.flash_tag)) else { continue };

@@ -8,12 +8,12 @@ use larder_device::SharedBuf;
 
 /// Bytes of the log.
 #[derive(Clone)]
-pub(super) struct Piece {
+pub(super) struct LogPiece {
     pub(super) at: u64,
     pub(super) data: SharedBuf,
 }
 
-impl Piece {
+impl LogPiece {
     pub(super) fn end(&self) -> u64 {
         self.at + self.data.len() as u64
     }

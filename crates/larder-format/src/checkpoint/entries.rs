@@ -100,14 +100,14 @@ pub fn decode<E: WireEntry>(bytes: &[u8]) -> Result<E, FormatError> {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-pub struct RawSlot {
+pub struct RawSlotEntry {
     slot: Le32,
     generation: Le32,
     state: u8,
     class: u8,
     reserved: [u8; 6],
 }
-wire::assert_wire!(RawSlot, 16, slot @ 0, generation @ 4, state @ 8, class @ 9, reserved @ 10);
+wire::assert_wire!(RawSlotEntry, 16, slot @ 0, generation @ 4, state @ 8, class @ 9, reserved @ 10);
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -167,7 +167,7 @@ wire::assert_wire!(
 
 impl SlotEntry {
     /// Size on flash.
-    pub const BYTES: usize = size_of::<RawSlot>();
+    pub const BYTES: usize = size_of::<RawSlotEntry>();
 }
 
 impl MappingEntry {
@@ -191,10 +191,10 @@ impl FingerprintEntry {
 }
 
 impl WireEntry for SlotEntry {
-    type Raw = RawSlot;
+    type Raw = RawSlotEntry;
 
-    fn to_raw(&self) -> RawSlot {
-        RawSlot {
+    fn to_raw(&self) -> RawSlotEntry {
+        RawSlotEntry {
             slot: Le32::new(self.slot),
             generation: Le32::new(self.generation),
             state: self.state.code(),
@@ -203,7 +203,7 @@ impl WireEntry for SlotEntry {
         }
     }
 
-    fn from_raw(raw: &RawSlot) -> Result<Self, FormatError> {
+    fn from_raw(raw: &RawSlotEntry) -> Result<Self, FormatError> {
         Ok(SlotEntry {
             slot: raw.slot.get(),
             generation: raw.generation.get(),

@@ -96,7 +96,7 @@ impl Cells<'_> {
 }
 
 /// Lines of the page: names and texts.
-type Lines = Vec<(&'static str, String)>;
+type PageLines = Vec<(&'static str, String)>;
 
 /// Returns the page for people.
 fn page(row: &Row) -> String {
@@ -130,7 +130,7 @@ fn page(row: &Row) -> String {
     out
 }
 
-fn of_cache(cells: Cells<'_>) -> Lines {
+fn of_cache(cells: Cells<'_>) -> PageLines {
     let per_chunk = cells.number("index_ram_bytes_per_mapped_chunk", 1);
     let per_gib = cells.0.get("index_ram_bytes_per_cached_gib").and_then(|value| value.as_f64());
     let index_ram = match per_gib {
@@ -162,7 +162,7 @@ fn of_cache(cells: Cells<'_>) -> Lines {
     ]
 }
 
-fn of_drive(cells: Cells<'_>) -> Lines {
+fn of_drive(cells: Cells<'_>) -> PageLines {
     let geometry = format!(
         "{} with {}: {} blocks of {}, pages of {}; {}% more than the host has",
         cells.text("ssd"),
@@ -214,7 +214,7 @@ fn of_drive(cells: Cells<'_>) -> Lines {
     ]
 }
 
-fn of_time(cells: Cells<'_>) -> Lines {
+fn of_time(cells: Cells<'_>) -> PageLines {
     let pace = match cells.0.get("time_outstanding").and_then(|value| value.as_u64()) {
         Some(outstanding) => format!("at full load, {outstanding} outstanding"),
         None => "at the trace's own pace".to_owned(),
@@ -242,7 +242,7 @@ fn of_time(cells: Cells<'_>) -> Lines {
 }
 
 /// Returns the bounds, or the reason why there are none.
-fn of_bound(cells: Cells<'_>) -> Lines {
+fn of_bound(cells: Cells<'_>) -> PageLines {
     let mut rows = Vec::new();
     if let Some(upper) = cells.0.get("bound_read_hit_ratio_upper").and_then(|value| value.as_f64()) {
         let lower = cells.0.get("bound_read_hit_ratio_lower").and_then(|value| value.as_f64()).unwrap_or(0.0);

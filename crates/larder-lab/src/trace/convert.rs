@@ -27,7 +27,7 @@ use super::{
     written::{self, Lines},
 };
 
-type Records = Box<dyn Iterator<Item = TraceResult<Record>>>;
+type ConvertedRecords = Box<dyn Iterator<Item = TraceResult<Record>>>;
 
 /// Runs the command.
 ///
@@ -61,7 +61,7 @@ fn explain(error: &TraceError, args: &ConvertArgs, output: &Path) -> Failure {
 }
 
 /// Returns all requested records, before a part of them is taken.
-fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<Records> {
+fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<ConvertedRecords> {
     let Some(chunk_bytes) = args.chunk else { return source(args, watch, "converting") };
     if !has_content(args, watch)? {
         let chunks = chunks(source(args, watch, "converting")?, chunk_bytes)?;
@@ -78,7 +78,7 @@ fn records(args: &ConvertArgs, watch: &Watch) -> TraceResult<Records> {
 }
 
 /// Returns the trace from its beginning, with any made-up content.
-fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<Records> {
+fn source(args: &ConvertArgs, watch: &Watch, what: &'static str) -> TraceResult<ConvertedRecords> {
     // Chunks are made in two passes, from blocks of one size.
     let what_for = if args.chunk.is_some() { Use::Replay } else { Use::Once };
     let records = watch.reading(open(&args.input, what_for, watch)?, what);

@@ -14,8 +14,8 @@ use larder::{
 use larder_trace::{
     Compressibility, Record, TraceResult,
     generate::{
-        BootStorm, BootStormConfig, PROFILES, Profile, ProfileTrace, RandomReads, RandomReadsConfig, Restore,
-        RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig, ZipfConfig, ZipfTrace,
+        BootStorm, BootStormConfig, PROFILES, ProfileTrace, RandomReads, RandomReadsConfig, Restore, RestoreConfig,
+        Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig, WorkloadProfile, ZipfConfig, ZipfTrace,
         boot_template,
     },
 };
@@ -29,7 +29,7 @@ use super::{
     written::{self, Lines, WrittenReport},
 };
 
-type Records = Box<dyn Iterator<Item = TraceResult<Record>>>;
+type GeneratedRecords = Box<dyn Iterator<Item = TraceResult<Record>>>;
 
 /// Microseconds in a second.
 const SECOND_US: f64 = 1e6;
@@ -165,7 +165,12 @@ fn check_usage(args: &GenerateArgs, kind: Option<GenerateKind>) -> Outcome {
     }
 }
 
-fn write(records: TraceResult<Records>, args: &GenerateArgs, out: OutFile, watch: &Watch) -> Outcome<WrittenReport> {
+fn write(
+    records: TraceResult<GeneratedRecords>,
+    args: &GenerateArgs,
+    out: OutFile,
+    watch: &Watch,
+) -> Outcome<WrittenReport> {
     let path = out.path().to_owned();
     let input = args.shape.boot.as_deref().or(args.shape.days_from.as_deref());
     let explain = |error: &_| failure(error, input, Some(&path));
@@ -191,7 +196,7 @@ fn grid(args: &GenerateArgs, folder: &Path) -> Outcome {
         let RandomReadsConfig { working_set_ratio, dedup_ratio, .. } = point;
         let name = format!("ws{working_set_ratio:02}-dedup{dedup_ratio:02}.{}", args.to.extension());
         let out = OutFile::create(&folder.join(name), args.force)?;
-        let records = RandomReads::new(point).map(|records| Box::new(records) as Records);
+        let records = RandomReads::new(point).map(|records| Box::new(records) as GeneratedRecords);
         let report = write(records, args, out, &watch)?;
         if !args.json {
             report.say(false)?;
@@ -201,11 +206,11 @@ fn grid(args: &GenerateArgs, folder: &Path) -> Outcome {
     if args.json { output::say_json(&json!({ "files": reports })) } else { Ok(()) }
 }
 
-fn of_profile(profile: Profile, args: &GenerateArgs) -> TraceResult<Records> {
+fn of_profile(profile: WorkloadProfile, args: &GenerateArgs) -> TraceResult<GeneratedRecords> {
     Ok(Box::new(ProfileTrace::new(profile, args.scale, compress(args), args.seed)?))
 }
 
-fn records(kind: GenerateKind, args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
+fn records(kind: GenerateKind, args: &GenerateArgs, watch: &Watch) -> TraceResult<GeneratedRecords> {
     Ok(match kind {
         GenerateKind::Zipf => Box::new(ZipfTrace::new(zipf(args))?),
         GenerateKind::RandomReads => Box::new(RandomReads::new(random_reads(args))?),
@@ -257,7 +262,7 @@ fn input(path: &Path) -> InputArgs {
     InputArgs { file: path.to_owned(), how: FormatArgs::default(), unit: None, skip_bad: false }
 }
 
-fn boot_storm(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
+fn boot_storm(args: &GenerateArgs, watch: &Watch) -> TraceResult<GeneratedRecords> {
     let (shape, base) = (&args.shape, BootStormConfig::default());
     let disk_bytes = shape.disk.unwrap_or_else(|| scaled(args, base.disk_bytes));
     let seconds = |seconds: f64| (seconds * SECOND_US) as u64;
@@ -304,7 +309,7 @@ fn snapshots(args: &GenerateArgs) -> SnapshotsConfig {
     }
 }
 
-fn restore(args: &GenerateArgs, watch: &Watch) -> TraceResult<Records> {
+fn restore(args: &GenerateArgs, watch: &Watch) -> TraceResult<GeneratedRecords> {
     let ShapeArgs { restore_days, io, no_writes, days_from, .. } = &args.shape;
     let base = RestoreConfig::default();
     let config = RestoreConfig {

@@ -30,7 +30,7 @@ const RATIOS: [u32; 2] = [2, 4];
 const NAMES: [&str; 2] = ["Nitro", "CD-ARC"];
 
 /// A figure of a replay: its label, and its computation.
-type Figure = (&'static str, fn(&Measures) -> f64);
+type CompressedFigure = (&'static str, fn(&Measures) -> f64);
 
 fn room(is_cd_arc: bool, data_chunks: u64, ratio: u32) -> WeuRoom {
     let entries = 2 * data_chunks * u64::from(ratio) + data_chunks * u64::from(CHUNK_BYTES) * 2 / 100 / ENTRY_BYTES;
@@ -59,7 +59,7 @@ fn measures(lab: &mut Lab<'_>, at: usize, ratio: u32) -> Result<Vec<Measures>, S
 
 /// Runs Figure 9.
 pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
-    let figures: [Figure; 3] = [
+    let figures: [CompressedFigure; 3] = [
         ("Read miss ratio (%)", |measures| 100.0 * measures.tally.read_miss_ratio()),
         ("Read hit ratio (% of reads)", |measures| 100.0 * measures.tally.read_hit_ratio()),
         ("Cached data that no address has (%)", |measures| 100.0 * measures.stale_ratio()),

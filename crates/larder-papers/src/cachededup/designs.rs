@@ -36,14 +36,14 @@ const MAIL_PERCENTS: [f64; 5] = [10.0, 20.0, 40.0, 60.0, 80.0];
 const HADOOP_PERCENTS: [f64; 1] = [40.0];
 
 /// A figure of a replay.
-type Figure = (&'static str, fn(&Measures) -> f64);
+type DesignFigure = (&'static str, fn(&Measures) -> f64);
 
-const READ_MISSES: Figure = ("Read miss ratio (%)", |measures| 100.0 * measures.tally.read_miss_ratio());
-const WRITE_MISSES: Figure = ("Write miss ratio (%)", |measures| 100.0 * measures.tally.write_miss_ratio());
-const MISSES: Figure = ("Total miss ratio (%)", |measures| 100.0 * measures.tally.total_miss_ratio());
-const WRITES: Figure =
+const READ_MISSES: DesignFigure = ("Read miss ratio (%)", |measures| 100.0 * measures.tally.read_miss_ratio());
+const WRITE_MISSES: DesignFigure = ("Write miss ratio (%)", |measures| 100.0 * measures.tally.write_miss_ratio());
+const MISSES: DesignFigure = ("Total miss ratio (%)", |measures| 100.0 * measures.tally.total_miss_ratio());
+const WRITES: DesignFigure =
     ("Writes to flash (% of requests)", |measures| 100.0 * measures.tally.writes_to_flash_ratio(&measures.traffic));
-const STALE: Figure = ("Cached data that no address has (%)", |measures| 100.0 * measures.stale_ratio());
+const STALE: DesignFigure = ("Cached data that no address has (%)", |measures| 100.0 * measures.stale_ratio());
 
 /// Replays the designs over a trace, at all sizes, into a table for each figure.
 fn tables(
@@ -51,7 +51,7 @@ fn tables(
     at: usize,
     designs: &[Named],
     percents: &[f64],
-    figures: &[Figure],
+    figures: &[DesignFigure],
 ) -> Result<Vec<Table>, String> {
     let mut setups = Vec::new();
     for (_, name, orphans) in designs {
@@ -70,7 +70,7 @@ fn tables(
     }
     let replayed = lab.replay(at, &how(), 0, &setups)?;
     let trace = lab.workload(at)?.title();
-    let table = |(label, of): &Figure| {
+    let table = |(label, of): &DesignFigure| {
         let mut table = Table::new(trace, *label, SIZE_LABEL, percents);
         for ((name, ..), line) in designs.iter().zip(replayed.chunks(percents.len())) {
             table.push(*name, line.iter().map(|replayed| Some(of(&replayed.measures))));
@@ -248,7 +248,7 @@ fn label_words(label: &str) -> String {
 }
 
 /// Makes a table of one figure for each trace, at the sizes that the paper has for it.
-fn each(lab: &mut Lab<'_>, designs: &[Named], figure: Figure) -> Result<Vec<Table>, String> {
+fn each(lab: &mut Lab<'_>, designs: &[Named], figure: DesignFigure) -> Result<Vec<Table>, String> {
     let mut all = Vec::new();
     for at in 0..lab.workload_count() {
         let percents = percents_of(lab.workload(at)?.name());

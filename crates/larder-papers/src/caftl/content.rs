@@ -26,14 +26,14 @@ const BITS: [u32; 11] = [8, 12, 16, 20, 24, 28, 32, 48, 64, 96, 128];
 const CRC_BITS: u32 = 32;
 
 /// The contents of a disk in the end.
-struct Disk {
+struct DiskContents {
     /// The contents of all pages, in no order.
     contents: Vec<ContentId>,
     zeroes: u64,
 }
 
-impl Disk {
-    fn of(lab: &Lab<'_>, at: usize) -> Result<Disk, String> {
+impl DiskContents {
+    fn of(lab: &Lab<'_>, at: usize) -> Result<DiskContents, String> {
         let mut pages: HashMap<u64, (ContentId, bool)> = HashMap::new();
         for request in lab.requests(at, &how())? {
             let request = request?;
@@ -48,7 +48,7 @@ impl Disk {
             }
         }
         let zeroes = pages.values().filter(|(_, is_zero)| *is_zero).count() as u64;
-        Ok(Disk { contents: pages.into_values().map(|(fingerprint, _)| fingerprint).collect(), zeroes })
+        Ok(DiskContents { contents: pages.into_values().map(|(fingerprint, _)| fingerprint).collect(), zeroes })
     }
 
     /// Counts the contents that hashes of so many bits tell apart.
@@ -75,11 +75,11 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let titles = titles(lab)?;
     let (mut duplicates, mut zeroes) = (Vec::new(), Vec::new());
     for at in 0..titles.len() {
-        let disk = Disk::of(lab, at)?;
+        let disk = DiskContents::of(lab, at)?;
         duplicates.push(Some(disk.percent(disk.contents.len() as u64 - disk.distinct(128))));
         zeroes.push(Some(disk.percent(disk.zeroes.saturating_sub(1))));
     }
-    let mut table = Table::new("Redundant data", "Pages of 4 KiB (%)", "Disk", &titles);
+    let mut table = Table::new("Redundant data", "Pages of 4 KiB (%)", "DiskContents", &titles);
     table.push("Duplicate pages", duplicates.iter().copied());
     table.push("of these zeroes", zeroes);
     let comparisons = vec![compared(
@@ -105,7 +105,7 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let mut rates = Table::new("Condense rate", "Pages taken for duplicates (%)", "Hash bits", BITS);
     let mut wrong = Table::new("Contents that share their hash", "Contents", "Hash bits", BITS);
     for (at, title) in titles.iter().enumerate() {
-        let disk = Disk::of(lab, at)?;
+        let disk = DiskContents::of(lab, at)?;
         let bits_max = disk.bits();
         let all = disk.distinct(bits_max);
         let told = BITS.map(|bits| (bits <= bits_max).then(|| disk.distinct(bits)));

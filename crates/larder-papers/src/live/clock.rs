@@ -97,9 +97,9 @@ fn requests(scale: f64) -> Result<Vec<PaperRequest>, String> {
 const WRITES: &str = "Write response time (us)";
 
 /// A figure of a load.
-type Figure = (&'static str, fn(&LoadFigures) -> f64);
+type ClockFigure = (&'static str, fn(&LoadFigures) -> f64);
 
-const FIGURES: [Figure; 4] = [
+const FIGURES: [ClockFigure; 4] = [
     ("IOPS", LoadFigures::iops),
     ("Response time of all (us)", LoadFigures::mean_us),
     ("Read response time (us)", |figures| figures.reads.mean_us().unwrap_or(f64::NAN)),

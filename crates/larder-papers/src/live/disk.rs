@@ -29,7 +29,7 @@ pub struct Disk {
 }
 
 /// The part of an operation in one block.
-struct Piece {
+struct BlockPiece {
     block: u64,
     /// Its start in the block, and in the operation.
     at: usize,
@@ -54,13 +54,14 @@ impl Disk {
         Disk { info, block_bytes, initial, written: Mutex::default() }
     }
 
-    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = Piece> + use<> {
+    fn pieces(&self, offset: u64, len: usize) -> impl Iterator<Item = BlockPiece> + use<> {
         let block_bytes = self.block_bytes;
         let mut done = 0;
         std::iter::from_fn(move || {
             let place = offset + done as u64;
             let at = (place % block_bytes as u64) as usize;
-            let piece = Piece { block: place / block_bytes as u64, at, done, len: (block_bytes - at).min(len - done) };
+            let piece =
+                BlockPiece { block: place / block_bytes as u64, at, done, len: (block_bytes - at).min(len - done) };
             done += piece.len;
             (piece.len > 0).then_some(piece)
         })
@@ -74,7 +75,7 @@ impl Disk {
     fn change(&self, (op, offset, len): (IoOp, u64, u64), data: Option<&[u8]>) -> IoResult<()> {
         self.info.check(op, offset, len)?;
         let mut written = self.written.lock();
-        for Piece { block, at, done, len } in self.pieces(offset, len as usize) {
+        for BlockPiece { block, at, done, len } in self.pieces(offset, len as usize) {
             let held = written.entry(block).or_insert_with(|| {
                 let mut held = vec![0; self.block_bytes].into_boxed_slice();
                 self.fill(block, &mut held);
@@ -93,7 +94,7 @@ impl Disk {
         self.info.check(IoOp::Read, offset, buf.len() as u64)?;
         let written = self.written.lock();
         let mut whole = vec![0; self.block_bytes];
-        for Piece { block, at, done, len } in self.pieces(offset, buf.len()) {
+        for BlockPiece { block, at, done, len } in self.pieces(offset, buf.len()) {
             let Some(out) = buf.get_mut(done..done + len) else { continue };
             match written.get(&block).and_then(|held| held.get(at..at + len)) {
                 Some(held) => out.copy_from_slice(held),

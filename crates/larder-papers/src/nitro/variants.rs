@@ -9,7 +9,7 @@ use larder_sim::{
 };
 use larder_trace::{
     Compressibility, TraceResult, Unknown,
-    generate::{Profile, ProfileTrace},
+    generate::{ProfileTrace, WorkloadProfile},
 };
 
 /// Bytes of an extent.
@@ -20,7 +20,7 @@ pub const EXTENT_BYTES: u32 = 8 << 10;
 /// # Errors
 /// There is no such profile, or too little is left of it.
 pub fn extents(name: &str, scale: f64) -> TraceResult<Records<'static>> {
-    let profile = Profile { chunk_bytes: EXTENT_BYTES, ..Profile::named(name)? };
+    let profile = WorkloadProfile { chunk_bytes: EXTENT_BYTES, ..WorkloadProfile::named(name)? };
     Ok(Box::new(ProfileTrace::new(profile, scale, Compressibility::default(), SEED)?))
 }
 

@@ -9,7 +9,7 @@ use larder_papers::{Experiment, Lab, PaperReport, Records, SEED, Table, Workload
 use larder_sim::report::plot;
 use larder_trace::{
     Compressibility, ContentId, Op, Provenance, Record, TraceContent,
-    generate::{Profile, ProfileTrace},
+    generate::{ProfileTrace, WorkloadProfile},
 };
 
 /// Runs an experiment over small traces, under its names for them.
@@ -18,11 +18,11 @@ fn run(name: &str) -> PaperReport {
     let chunk_bytes = if name.starts_with("nitro") && name != "nitro-fig1" { 8192 } else { 4096 };
     let workloads = experiment.stand_ins.iter().map(|stand_in| {
         let open = move |_: &str| {
-            let of = Profile::named("webvm@cachededup")?;
+            let of = WorkloadProfile::named("webvm@cachededup")?;
             // The trace touches 64 MiB: the smallest of the caches have a few WEUs.
             let per_chunk = f64::from(chunk_bytes) / 8192.0;
             let [io_gib, unique_gib] = [0.5 * per_chunk, 0.2 * per_chunk];
-            let profile = Profile { chunk_bytes, io_gib, unique_gib, working_set_gib: 0.0625, ..of };
+            let profile = WorkloadProfile { chunk_bytes, io_gib, unique_gib, working_set_gib: 0.0625, ..of };
             let trace = ProfileTrace::new(profile, 1.0, Compressibility::default(), SEED)?;
             Ok(Box::new(trace) as Records<'static>)
         };

@@ -244,7 +244,9 @@ fn zeroes_of_a_read_stay_behind_unless_all_of_it_is_wanted() {
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset, len, whole: false });
     assert_eq!(calls, [Noted::Extents(offset, u64::from(len)), Noted::Read(offset, len as usize / 2)]);
     let Ok(Reply::Read(Content::Sparse(pieces))) = outcome else { panic!("{outcome:?}") };
-    let [Piece::Data(first, data), Piece::Zeroes(second, zeroes)] = &pieces[..] else { panic!("{pieces:?}") };
+    let [SparsePiece::Data(first, data), SparsePiece::Zeroes(second, zeroes)] = &pieces[..] else {
+        panic!("{pieces:?}")
+    };
     assert_eq!((*first, data.len(), *second, *zeroes), (offset, len as usize / 2, u64::from(MIB / 2), len / 2));
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset, len, whole: true });
     assert_eq!(calls, [Noted::Read(offset, len as usize)]);
@@ -252,7 +254,9 @@ fn zeroes_of_a_read_stay_behind_unless_all_of_it_is_wanted() {
     // Nothing but zeroes is no read at all.
     let (calls, outcome) = run(&device, &dispatch, Request::Read { offset: offset * 2, len, whole: false });
     assert_eq!(calls, [Noted::Extents(offset * 2, u64::from(len))]);
-    assert!(matches!(outcome, Ok(Reply::Read(Content::Sparse(pieces))) if matches!(pieces[..], [Piece::Zeroes(..)])));
+    assert!(
+        matches!(outcome, Ok(Reply::Read(Content::Sparse(pieces))) if matches!(pieces[..], [SparsePiece::Zeroes(..)]))
+    );
 }
 
 #[test]

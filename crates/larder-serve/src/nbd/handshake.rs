@@ -44,7 +44,7 @@ pub enum HandshakeProgress {
 }
 
 #[derive(Debug)]
-enum State {
+enum HandshakeState {
     ClientFlags,
     Options,
     /// Data of an option that is too big is thrown away, then answered.
@@ -58,7 +58,7 @@ enum State {
 #[derive(Debug)]
 pub struct Handshake<'a> {
     export: &'a Export,
-    state: State,
+    state: HandshakeState,
     no_zeroes: bool,
     options_seen: u32,
     agreed: Negotiated,
@@ -72,7 +72,7 @@ impl<'a> Handshake<'a> {
         out.extend_from_slice(&(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES).to_be_bytes());
         Handshake {
             export,
-            state: State::ClientFlags,
+            state: HandshakeState::ClientFlags,
             no_zeroes: false,
             options_seen: 0,
             agreed: Negotiated::default(),
@@ -103,31 +103,31 @@ impl<'a> Handshake<'a> {
     /// Takes one step; `None` if the input is too short for it.
     fn step(&mut self, input: &mut Fields<'_>, out: &mut Vec<u8>) -> Option<HandshakeProgress> {
         match self.state {
-            State::ClientFlags => {
+            HandshakeState::ClientFlags => {
                 let flags = Fields(input.bytes(CLIENT_FLAGS_BYTES)?).u32()?;
                 let known = u32::from(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
                 if flags & !known != 0 || flags & u32::from(handshake_flag::FIXED_NEWSTYLE) == 0 {
                     return Some(HandshakeProgress::Broken);
                 }
                 self.no_zeroes = flags & u32::from(handshake_flag::NO_ZEROES) != 0;
-                self.state = State::Options;
+                self.state = HandshakeState::Options;
                 Some(HandshakeProgress::More)
             }
-            State::Skip { option, left } => {
+            HandshakeState::Skip { option, left } => {
                 let take = left.min(input.0.len());
                 if take == 0 {
                     return None;
                 }
                 input.bytes(take)?;
                 self.state = if take < left {
-                    State::Skip { option, left: left - take }
+                    HandshakeState::Skip { option, left: left - take }
                 } else {
                     error(out, option, reply::ERR_TOO_BIG, "The option's data is too long.");
-                    State::Options
+                    HandshakeState::Options
                 };
                 Some(HandshakeProgress::More)
             }
-            State::Options => {
+            HandshakeState::Options => {
                 let mut header = Fields(input.bytes(OPTION_HEADER_BYTES)?);
                 let (magic, option, len) = (header.u64()?, header.u32()?, header.u32()?);
                 if magic != OPTION_MAGIC || len > OPTION_SKIP_BYTES_MAX {
@@ -140,7 +140,7 @@ impl<'a> Handshake<'a> {
                     return Some(HandshakeProgress::Broken);
                 }
                 if skip {
-                    self.state = State::Skip { option, left: len as usize };
+                    self.state = HandshakeState::Skip { option, left: len as usize };
                     return Some(HandshakeProgress::More);
                 }
                 Some(self.option(option, data, out))

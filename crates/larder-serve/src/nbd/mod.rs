@@ -69,7 +69,7 @@ const CUT_WAIT: Duration = Duration::from_secs(1);
 
 /// A server of one export. Dropping it shuts it down.
 pub struct NbdServer {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     address: ServeAddress,
     accepting: Mutex<Accepting>,
 }
@@ -81,12 +81,12 @@ enum Accepting {
     Stopped,
 }
 
-struct Shared {
+struct ServerShared {
     service: Service,
     stopping: AtomicBool,
     /// An eventfd that wakes the accept thread.
     wake: OwnedFd,
-    connections: Mutex<HashMap<u64, Entry>>,
+    connections: Mutex<HashMap<u64, ConnectionEntry>>,
     /// A connection's thread has come to its end.
     ended: Condvar,
     /// The server has ended: later calls return without a wait.
@@ -94,7 +94,7 @@ struct Shared {
     shortage: Shortage,
 }
 
-struct Entry {
+struct ConnectionEntry {
     peer: Arc<Peer>,
     since: Instant,
     /// `None` for the moment until the thread runs.
@@ -122,7 +122,7 @@ impl NbdServer {
         let wake = event_fd().map_err(|error| ServeError::io(&address, "serve at", &error))?;
         let export = Arc::new(Export::new(name, device.info(), &options));
         let service = Service { device, export, options: Arc::new(options), counters: Arc::new(Counters::default()) };
-        let shared = Shared {
+        let shared = ServerShared {
             service,
             stopping: AtomicBool::new(false),
             wake,
@@ -232,7 +232,7 @@ impl Drop for NbdServer {
     }
 }
 
-impl Shared {
+impl ServerShared {
     /// Waits until every connection has ended. Returns whether that was in time.
     fn await_all(&self, at_most: Duration) -> bool {
         let until = Instant::now() + at_most;
@@ -288,7 +288,7 @@ impl Shared {
             return count(&counters.connections_refused, 1);
         }
         let peer = Arc::new(Peer { socket, greeted: AtomicBool::new(false), draining: AtomicBool::new(false) });
-        let entry = Entry { peer: peer.clone(), since: Instant::now(), thread: None, over: false };
+        let entry = ConnectionEntry { peer: peer.clone(), since: Instant::now(), thread: None, over: false };
         count(&counters.connections_now, 1);
         self.connections.lock().insert(id, entry);
         let ending = Ending { shared: self.clone(), id };
@@ -314,7 +314,7 @@ impl Shared {
 
 /// A guard that marks a connection as ended, also if its thread panicked or never began.
 struct Ending {
-    shared: Arc<Shared>,
+    shared: Arc<ServerShared>,
     id: u64,
 }
 
@@ -330,7 +330,7 @@ impl Drop for Ending {
     }
 }
 
-fn accept_loop(shared: &Arc<Shared>, listener: Listener) {
+fn accept_loop(shared: &Arc<ServerShared>, listener: Listener) {
     static NEXT_ID: AtomicU64 = AtomicU64::new(1);
     let mut given_back = Instant::now();
     while !shared.stopping.load(Ordering::Acquire) {

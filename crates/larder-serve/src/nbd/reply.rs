@@ -12,7 +12,7 @@ use super::{
     limits::ERROR_MESSAGE_BYTES_MAX,
     outbox::{Body, Charge, OutSegment, Outbox},
 };
-use crate::dispatch::{Content, Piece, Reply};
+use crate::dispatch::{Content, Reply, SparsePiece};
 use larder_device::{
     Extent, IoBuf,
     nbd::proto::{ChunkHeader, SimpleReply, chunk, state},
@@ -109,10 +109,10 @@ impl ReplyTicket {
         OutSegment::new(&[&head, &offset.to_be_bytes()], Body::Buf(data))
     }
 
-    fn piece(&self, done: bool, piece: Piece) -> OutSegment {
+    fn piece(&self, done: bool, piece: SparsePiece) -> OutSegment {
         match piece {
-            Piece::Data(offset, data) => self.data_chunk(done, offset, data),
-            Piece::Zeroes(offset, len) => {
+            SparsePiece::Data(offset, data) => self.data_chunk(done, offset, data),
+            SparsePiece::Zeroes(offset, len) => {
                 let head = self.chunk(done, chunk::OFFSET_HOLE, 12);
                 OutSegment::new(&[&head, &offset.to_be_bytes(), &len.to_be_bytes()], Body::None)
             }
@@ -124,7 +124,7 @@ impl ReplyTicket {
     /// `releases` is given back when the part has left.
     pub fn content(&self, out: &mut Outbox, done: bool, content: Content, releases: Charge) {
         let mut pieces = match content {
-            Content::Data(offset, data) => vec![Piece::Data(offset, data)],
+            Content::Data(offset, data) => vec![SparsePiece::Data(offset, data)],
             Content::Sparse(pieces) => pieces,
         };
         let Some(last) = pieces.pop() else { return out.release(releases) };

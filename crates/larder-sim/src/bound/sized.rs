@@ -36,7 +36,7 @@ use super::{
 
 /// Bounds of the number of intervals that can be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Kept {
+pub(super) struct KeptBounds {
     pub lower: u64,
     pub upper: u64,
     /// The room that a cache of `lower` writes, at least; one of them writes as little as the next.
@@ -44,7 +44,7 @@ pub(super) struct Kept {
     pub written_upper: u64,
 }
 
-impl Kept {
+impl KeptBounds {
     /// Returns the bounds of a choice of intervals; no choice has more than `upper`.
     pub fn of(
         chosen: &Chosen,
@@ -52,12 +52,12 @@ impl Kept {
         intervals: &Intervals,
         capacity: u64,
         taken_by: impl Fn(u32) -> u64,
-    ) -> Kept {
+    ) -> KeptBounds {
         let lower = chosen.count();
         let written_upper = chosen.written(intervals, capacity, |interval| taken_by(interval.bytes));
         let written_lower = written_at_least(&intervals.contents, lower, taken_by);
         assert!(written_lower <= written_upper, "{written_lower} are written at least, and {written_upper} are");
-        Kept { lower, upper, written_lower, written_upper }
+        KeptBounds { lower, upper, written_lower, written_upper }
     }
 }
 
@@ -94,9 +94,9 @@ impl<'i> Sized<'i> {
     }
 
     /// Returns the number of intervals that fit `capacity` bytes, and the room that they write.
-    pub fn kept(&self, capacity: u64) -> Kept {
+    pub fn kept(&self, capacity: u64) -> KeptBounds {
         let (chosen, upper) = self.chosen(capacity);
-        Kept::of(&chosen, upper, self.intervals, capacity, u64::from)
+        KeptBounds::of(&chosen, upper, self.intervals, capacity, u64::from)
     }
 
     /// Returns intervals that fit `capacity` bytes, and the number of those that fit at most.
@@ -179,10 +179,10 @@ mod tests {
         // With 5 bytes the gaps have 3 + 5 + 5 + 5 + 2 = 20: two of the resources, not three.
         assert_eq!(sized.relaxed(5), (2, 1.0 / 9.0));
         // The two smallest of the contents have 5 bytes, and are those that fit.
-        assert_eq!(sized.kept(5), Kept { lower: 2, upper: 2, written_lower: 5, written_upper: 5 });
+        assert_eq!(sized.kept(5), KeptBounds { lower: 2, upper: 2, written_lower: 5, written_upper: 5 });
         // With 8 they have 24, and 25 are wanted; with 9 all fit.
         assert_eq!(sized.relaxed(8), (2, 1.0 / 9.0));
-        assert_eq!(sized.kept(9), Kept { lower: 3, upper: 3, written_lower: 9, written_upper: 9 });
-        assert_eq!(sized.kept(0), Kept { lower: 0, upper: 0, written_lower: 0, written_upper: 0 });
+        assert_eq!(sized.kept(9), KeptBounds { lower: 3, upper: 3, written_lower: 9, written_upper: 9 });
+        assert_eq!(sized.kept(0), KeptBounds { lower: 0, upper: 0, written_lower: 0, written_upper: 0 });
     }
 }

@@ -12,7 +12,7 @@ use larder_core::{
 use std::sync::Arc;
 
 /// A metadata slot, with no room for more addresses than it has.
-struct Kept {
+struct StoredMetadata {
     place: Place,
     fingerprint: Fingerprint,
     oldest: u16,
@@ -22,7 +22,7 @@ struct Kept {
 /// The contents of metadata slots.
 #[derive(Default)]
 pub struct MetadataRegion {
-    slots: HashMap<SlotId, Kept>,
+    slots: HashMap<SlotId, StoredMetadata>,
     /// Numbers of the device's blocks that were written.
     written: HashSet<u64>,
 }
@@ -30,7 +30,7 @@ pub struct MetadataRegion {
 impl MetadataRegion {
     /// Returns the content of a slot.
     pub fn read(&self, slot: SlotId) -> Option<Arc<RegionEntry>> {
-        let Kept { place, fingerprint, oldest, lbas } = self.slots.get(&slot)?;
+        let StoredMetadata { place, fingerprint, oldest, lbas } = self.slots.get(&slot)?;
         let metadata = RunMetadata::from_parts(*fingerprint, place.stored_len, lbas, (*oldest).into())?;
         Some(Arc::new(RegionEntry { place: *place, metadata }))
     }
@@ -39,7 +39,7 @@ impl MetadataRegion {
     pub fn write(&mut self, entry: &RegionEntry) {
         let (lbas, oldest) = entry.metadata.parts();
         let fingerprint = *entry.metadata.fingerprint();
-        let kept = Kept { place: entry.place, fingerprint, oldest: oldest as u16, lbas: lbas.into() };
+        let kept = StoredMetadata { place: entry.place, fingerprint, oldest: oldest as u16, lbas: lbas.into() };
         self.slots.insert(entry.place.slot, kept);
     }
 

@@ -28,7 +28,7 @@ use larder_ssd::time::Nanos;
 pub const SEGMENTS_MAX: usize = 16;
 
 /// A request that waits for the arm.
-struct Waiting {
+struct WaitingRequest {
     since: Nanos,
     id: u64,
     request: OriginRequest,
@@ -61,7 +61,7 @@ pub struct DiskModel {
     /// The byte under the head when the last job ended.
     head: u64,
     job: Option<Job>,
-    queue: VecDeque<Waiting>,
+    queue: VecDeque<WaitingRequest>,
     ahead: Option<Ahead>,
     segments: VecDeque<(u64, u64)>,
     ends: Ends,
@@ -92,7 +92,7 @@ impl DiskModel {
 
     fn wait(&mut self, now: Nanos, id: u64, request: OriginRequest) {
         let turns = self.platter.turns_to(request.offset);
-        self.queue.push_back(Waiting { since: now, id, request, turns });
+        self.queue.push_back(WaitingRequest { since: now, id, request, turns });
     }
 
     fn read(&mut self, now: Nanos, id: u64, request: OriginRequest) {
@@ -164,7 +164,7 @@ impl DiskModel {
         let head = self.platter.turns_to(self.head);
         let times = self.queue.iter().take(depth).map(|waiting| self.platter.position_ns(now, head, waiting.turns));
         let Some((at, position)) = times.enumerate().min_by_key(|&(_, time)| time) else { return };
-        let Some(Waiting { id, request, turns, .. }) = self.queue.remove(at) else { return };
+        let Some(WaitingRequest { id, request, turns, .. }) = self.queue.remove(at) else { return };
         let sweep = self.platter.sweep_ns(turns, self.platter.turns_to(request.offset + request.len));
         self.begin(now, Job { ends: now + position + sweep, id, request });
     }

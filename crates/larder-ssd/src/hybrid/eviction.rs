@@ -29,7 +29,7 @@ pub enum VictimOrder {
 }
 
 #[derive(Debug)]
-enum Order {
+enum EvictionOrder {
     /// By block.
     FewestValid(ClosedBlocks),
     /// By logical block.
@@ -39,7 +39,7 @@ enum Order {
 /// The clean data blocks; see the module.
 #[derive(Debug)]
 pub struct Eviction {
-    order: Order,
+    order: EvictionOrder,
     /// A bit a logical page.
     dirty: Vec<u64>,
     /// By logical block.
@@ -60,8 +60,8 @@ impl Eviction {
     ) -> Self {
         let logical_blocks = logical_pages.div_ceil(geometry.pages_per_block);
         let order = match order {
-            VictimOrder::FewestValid => Order::FewestValid(ClosedBlocks::pooled(geometry)),
-            VictimOrder::LeastRecent => Order::LeastRecent(UseOrder::new(logical_blocks)),
+            VictimOrder::FewestValid => EvictionOrder::FewestValid(ClosedBlocks::pooled(geometry)),
+            VictimOrder::LeastRecent => EvictionOrder::LeastRecent(UseOrder::new(logical_blocks)),
         };
         Eviction {
             order,
@@ -81,29 +81,29 @@ impl Eviction {
     /// Finds the block that goes next.
     pub(super) fn next_victim(&mut self, data: &[u32]) -> Option<BlockId> {
         match &mut self.order {
-            Order::FewestValid(victims) => victims.fewest(POOL).map(|(block, _)| block),
-            Order::LeastRecent(recency) => recency.least_recent().map(|of| BlockId(data[of as usize])),
+            EvictionOrder::FewestValid(victims) => victims.fewest(POOL).map(|(block, _)| block),
+            EvictionOrder::LeastRecent(recency) => recency.least_recent().map(|of| BlockId(data[of as usize])),
         }
     }
 
     /// Finds the same block, without a change.
     pub(super) fn peek(&self, data: &[u32]) -> Option<BlockId> {
         match &self.order {
-            Order::FewestValid(victims) => victims.peek_fewest(POOL),
-            Order::LeastRecent(recency) => recency.least_recent().map(|of| BlockId(data[of as usize])),
+            EvictionOrder::FewestValid(victims) => victims.peek_fewest(POOL),
+            EvictionOrder::LeastRecent(recency) => recency.least_recent().map(|of| BlockId(data[of as usize])),
         }
     }
 
     /// Notes that the host reads or writes a logical block.
     pub(super) fn used(&mut self, logical_block: u32) {
-        if let Order::LeastRecent(recency) = &mut self.order {
+        if let EvictionOrder::LeastRecent(recency) = &mut self.order {
             recency.touch(logical_block);
         }
     }
 
     /// Notes that the number of a block's valid pages may have changed.
     pub(super) fn pages_changed(&mut self, block: BlockId, array: &FlashArray) {
-        if let Order::FewestValid(victims) = &mut self.order {
+        if let EvictionOrder::FewestValid(victims) = &mut self.order {
             victims.set(block, array.valid(block));
         }
     }
@@ -114,24 +114,24 @@ impl Eviction {
             return;
         }
         match &mut self.order {
-            Order::FewestValid(victims) => {
+            EvictionOrder::FewestValid(victims) => {
                 if let Some(old) = old {
                     victims.remove(old);
                 }
                 victims.insert(new, array.valid(new));
             }
             // A move by a merge is no use.
-            Order::LeastRecent(recency) if old.is_none() => recency.put(logical_block),
-            Order::LeastRecent(_) => {}
+            EvictionOrder::LeastRecent(recency) if old.is_none() => recency.put(logical_block),
+            EvictionOrder::LeastRecent(_) => {}
         }
     }
 
     /// Notes that a logical block has no data block any longer.
     pub(super) fn has_no_data(&mut self, logical_block: u32, block: BlockId) {
         match &mut self.order {
-            Order::FewestValid(victims) if victims.has(block) => victims.remove(block),
-            Order::FewestValid(_) => {}
-            Order::LeastRecent(recency) => recency.remove(logical_block),
+            EvictionOrder::FewestValid(victims) if victims.has(block) => victims.remove(block),
+            EvictionOrder::FewestValid(_) => {}
+            EvictionOrder::LeastRecent(recency) => recency.remove(logical_block),
         }
     }
 
@@ -195,19 +195,19 @@ impl Eviction {
         let mut clean = 0;
         for (logical_block, &block) in data.iter().enumerate().filter(|(_, block)| **block != NO_BLOCK) {
             let is_there = match &self.order {
-                Order::FewestValid(victims) => victims.has(BlockId(block)),
-                Order::LeastRecent(recency) => recency.has(logical_block as u32),
+                EvictionOrder::FewestValid(victims) => victims.has(BlockId(block)),
+                EvictionOrder::LeastRecent(recency) => recency.has(logical_block as u32),
             };
             assert_eq!(is_there, !self.is_dirty(logical_block as u32), "logical block {logical_block} may be evicted");
             clean += u32::from(is_there);
         }
         match &self.order {
-            Order::FewestValid(victims) => {
+            EvictionOrder::FewestValid(victims) => {
                 victims.check(array);
                 let blocks = (0..array.geometry().blocks()).map(BlockId);
                 assert_eq!(blocks.filter(|&block| victims.has(block)).count() as u32, clean);
             }
-            Order::LeastRecent(recency) => assert_eq!(recency.count(), clean),
+            EvictionOrder::LeastRecent(recency) => assert_eq!(recency.count(), clean),
         }
         let dirty = self.dirty_pages.iter().filter(|&&pages| pages > 0).count() as u32;
         assert_eq!(dirty, self.dirty_blocks);
@@ -217,8 +217,8 @@ impl Eviction {
     /// Returns the allocated bytes.
     pub(super) fn ram_bytes(&self) -> u64 {
         let order = match &self.order {
-            Order::FewestValid(victims) => victims.ram_bytes(),
-            Order::LeastRecent(recency) => recency.ram_bytes(),
+            EvictionOrder::FewestValid(victims) => victims.ram_bytes(),
+            EvictionOrder::LeastRecent(recency) => recency.ram_bytes(),
         };
         order + (self.dirty.capacity() * 8 + self.dirty_pages.capacity() * 4) as u64
     }

@@ -12,7 +12,7 @@
 use crate::{
     formats::{
         FormatId,
-        oracle_general::{Entry, RECORD_BYTES},
+        oracle_general::{OracleRecord, RECORD_BYTES},
         vscsi,
     },
     record::REQUEST_BYTES_MAX,
@@ -65,10 +65,10 @@ struct Oracle {
 impl Oracle {
     fn of(head: &[u8]) -> Oracle {
         let (records, _) = head.as_chunks::<RECORD_BYTES>();
-        let object = |at: usize| records.get(at).map(|bytes| Entry::decode(bytes).object);
+        let object = |at: usize| records.get(at).map(|bytes| OracleRecord::decode(bytes).object);
         let mut oracle = Oracle { records: records.len(), ..Oracle::default() };
         for (at, bytes) in records.iter().enumerate() {
-            let entry = Entry::decode(bytes);
+            let entry = OracleRecord::decode(bytes);
             // libCacheSim writes -1 for none, other programs the largest number.
             let is_last = entry.next == -1 || entry.next == i64::MAX;
             let is_later = entry.next > at as i64 && entry.next < REQUESTS_MAX;
@@ -135,7 +135,7 @@ mod tests {
     }
 
     fn entries(entries: &[(u32, u64, u32, i64)]) -> Vec<u8> {
-        let entry = |&(seconds, object, size_bytes, next)| Entry { seconds, object, size_bytes, next }.encode();
+        let entry = |&(seconds, object, size_bytes, next)| OracleRecord { seconds, object, size_bytes, next }.encode();
         entries.iter().flat_map(entry).collect()
     }
 

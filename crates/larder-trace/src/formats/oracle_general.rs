@@ -17,17 +17,17 @@ pub(crate) const RECORD_BYTES: usize = 24;
 
 /// A record, field by field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
+pub(crate) struct OracleRecord {
     pub seconds: u32,
     pub object: u64,
     pub size_bytes: u32,
     pub next: i64,
 }
 
-impl Entry {
-    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> Entry {
+impl OracleRecord {
+    pub fn decode(bytes: &[u8; RECORD_BYTES]) -> OracleRecord {
         let [a0, a1, a2, a3, b0, b1, b2, b3, b4, b5, b6, b7, c0, c1, c2, c3, d0, d1, d2, d3, d4, d5, d6, d7] = *bytes;
-        Entry {
+        OracleRecord {
             seconds: u32::from_le_bytes([a0, a1, a2, a3]),
             object: u64::from_le_bytes([b0, b1, b2, b3, b4, b5, b6, b7]),
             size_bytes: u32::from_le_bytes([c0, c1, c2, c3]),
@@ -67,7 +67,7 @@ impl BinaryFormat for OracleGeneral {
     #[inline]
     fn record(&mut self, bytes: &[u8], sink: &mut Sink) -> Result<(), Complaint> {
         let bytes = bytes.first_chunk().ok_or(Complaint::expected("24 bytes"))?;
-        let entry = Entry::decode(bytes);
+        let entry = OracleRecord::decode(bytes);
         let offset_bytes = entry.object.saturating_mul(self.block_bytes);
         let mut record = Record::new(sink.next_request(), Op::Read, offset_bytes, u64::from(entry.size_bytes));
         record.time_us = Some(u64::from(entry.seconds) * 1_000_000);
@@ -81,10 +81,10 @@ mod tests {
 
     #[test]
     fn an_entry_has_the_bytes_of_libcachesim() {
-        let entry = Entry { seconds: 0x0055_f76a, object: 0x028f_1a09, size_bytes: 512, next: -1 };
+        let entry = OracleRecord { seconds: 0x0055_f76a, object: 0x028f_1a09, size_bytes: 512, next: -1 };
         let bytes =
             [0x6a, 0xf7, 0x55, 0, 9, 0x1a, 0x8f, 2, 0, 0, 0, 0, 0, 2, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255];
         assert_eq!(entry.encode(), bytes);
-        assert_eq!(Entry::decode(&bytes), entry);
+        assert_eq!(OracleRecord::decode(&bytes), entry);
     }
 }

@@ -35,7 +35,7 @@ const RUN_CHUNKS: u64 = 8;
 
 /// The figures that a paper prints of a trace.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Profile {
+pub struct WorkloadProfile {
     /// Trace and paper.
     pub name: &'static str,
     /// The source of the figures.
@@ -58,14 +58,14 @@ const CACHEDEDUP: &str = "CacheDedup Table 2";
 const AUSTERE: &str = "AustereCache Table 2; number of I/Os from CacheDedup Table 2";
 const NITRO: &str = "Nitro 5.2 and Figure 1; number of I/Os from CacheDedup Table 2";
 
-const fn profile(name: &'static str, source: &'static str, chunk_bytes: u32, figures: [f64; 5]) -> Profile {
+const fn profile(name: &'static str, source: &'static str, chunk_bytes: u32, figures: [f64; 5]) -> WorkloadProfile {
     let [disk_gib, io_gib, working_set_gib, unique_gib, write_to_read] = figures;
-    Profile { name, source, chunk_bytes, disk_gib, io_gib, working_set_gib, unique_gib, write_to_read }
+    WorkloadProfile { name, source, chunk_bytes, disk_gib, io_gib, working_set_gib, unique_gib, write_to_read }
 }
 
 /// The profiles. For Nitro the working set is the file system times the accessed share. Unique data
 /// is all I/O over 2.0.
-pub const PROFILES: [Profile; 10] = [
+pub const PROFILES: [WorkloadProfile; 10] = [
     profile("webvm@cachededup", CACHEDEDUP, 4096, [70.0, 54.5, 2.1, 23.4, 3.6]),
     profile("homes@cachededup", CACHEDEDUP, 4096, [470.0, 67.3, 5.9, 44.4, 31.5]),
     profile("mail@cachededup", CACHEDEDUP, 4096, [500.0, 1741.0, 57.1, 171.3, 8.1]),
@@ -78,9 +78,9 @@ pub const PROFILES: [Profile; 10] = [
     profile("mail@nitro", NITRO, 4096, [500.0, 1741.0, 500.0 * 0.115, 1741.0 / 2.0, 4.3]),
 ];
 
-impl Profile {
+impl WorkloadProfile {
     /// Returns the profile with a name.
-    pub fn named(name: &str) -> TraceResult<Profile> {
+    pub fn named(name: &str) -> TraceResult<WorkloadProfile> {
         PROFILES.into_iter().find(|profile| profile.name == name).ok_or_else(|| {
             let names: Vec<&str> = PROFILES.iter().map(|profile| profile.name).collect();
             TraceError::parameter(format!("no trace profile {name:?}; there are {}", names.join(", ")))
@@ -95,7 +95,7 @@ impl Profile {
 
 /// The trace of a profile.
 pub struct ProfileTrace {
-    profile: Profile,
+    profile: WorkloadProfile,
     compress: Compressibility,
     seed: u64,
     rng: TraceRng,
@@ -115,7 +115,12 @@ pub struct ProfileTrace {
 impl ProfileTrace {
     /// Makes a trace of `scale` times the profile's sizes. The scale 1.0 is all of it; 0.01 a
     /// hundredth of requests, addresses and content.
-    pub fn new(profile: Profile, scale: f64, compress: Compressibility, seed: u64) -> TraceResult<ProfileTrace> {
+    pub fn new(
+        profile: WorkloadProfile,
+        scale: f64,
+        compress: Compressibility,
+        seed: u64,
+    ) -> TraceResult<ProfileTrace> {
         within("a scale", scale, 0.0..=1000.0)?;
         let chunks = |gib| profile.chunks(gib, scale);
         let (requests, working_set, contents) =

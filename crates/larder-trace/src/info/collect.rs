@@ -58,13 +58,13 @@ pub struct InfoCollector {
     clock: Clock,
     first_us: Option<u64>,
     last_us: u64,
-    open: Option<Open>,
+    open: Option<ArrivingRequest>,
     ends: [u64; STREAMS_MAX],
     next_end: usize,
 }
 
 /// The request whose records arrive.
-struct Open {
+struct ArrivingRequest {
     request: u64,
     op: Op,
     start: u64,
@@ -151,7 +151,7 @@ impl InfoCollector {
 
     /// Joins the records of a request.
     fn group(&mut self, record: &Record) {
-        let joins = |open: &Open| open.request == record.request && open.op == record.op;
+        let joins = |open: &ArrivingRequest| open.request == record.request && open.op == record.op;
         if let Some(open) = self.open.as_mut().filter(|open| joins(open)) {
             open.start = open.start.min(record.offset_bytes);
             open.end = record.end_bytes();
@@ -162,7 +162,8 @@ impl InfoCollector {
         self.info.requests += u64::from(is_new);
         self.close();
         let (start, end) = (record.offset_bytes, record.end_bytes());
-        self.open = Some(Open { request: record.request, op: record.op, start, end, len_bytes: record.len_bytes });
+        self.open =
+            Some(ArrivingRequest { request: record.request, op: record.op, start, end, len_bytes: record.len_bytes });
     }
 
     fn close(&mut self) {

@@ -44,14 +44,14 @@ pub(super) struct Composer<'a> {
     last: ContentId,
     is_zero: bool,
     provenance: Provenance,
-    sizes: SizeCounts,
+    sizes: BlockSizes,
 }
 
 impl<'a> Composer<'a> {
     /// Begins a chunk; `scratch` is memory for reuse.
     pub fn new(rules: &'a Rules, mut scratch: Vec<u8>) -> Self {
         scratch.clear();
-        let (provenance, sizes) = (Provenance::Recorded, SizeCounts::default());
+        let (provenance, sizes) = (Provenance::Recorded, BlockSizes::default());
         Composer { rules, bytes: scratch, last: zero::XXH3_4K, is_zero: true, provenance, sizes }
     }
 
@@ -123,7 +123,7 @@ impl<'a> Composer<'a> {
 
 /// The compressed sizes of a chunk's blocks.
 #[derive(Default)]
-struct SizeCounts {
+struct BlockSizes {
     sum: u64,
     known: u64,
     unknown: u64,
@@ -131,7 +131,7 @@ struct SizeCounts {
     is_missing: bool,
 }
 
-impl SizeCounts {
+impl BlockSizes {
     fn add(&mut self, bytes: u32) {
         self.sum += u64::from(bytes);
         self.known += 1;

@@ -19,7 +19,7 @@ use crate::{
     error::{Position, TraceError, TraceErrorKind, TraceResult},
     formats::{
         SECTOR_BYTES,
-        oracle_general::{Entry, RECORD_BYTES},
+        oracle_general::{OracleRecord, RECORD_BYTES},
     },
     record::Record,
 };
@@ -51,7 +51,7 @@ impl<F: Read + Write + Seek> RecordWriter for OracleGeneralWriter<F> {
             return Ok(false);
         }
         let seconds = record.time_us.unwrap_or(0) / 1_000_000;
-        let entry = Entry {
+        let entry = OracleRecord {
             seconds: u32::try_from(seconds).map_err(|_| too_large("time", record))?,
             object: record.offset_bytes / SECTOR_BYTES,
             size_bytes: u32::try_from(record.len_bytes).map_err(|_| too_large("size", record))?,
@@ -82,7 +82,7 @@ fn fill_in(file: &mut (impl Read + Write + Seek), records: u64) -> std::io::Resu
         let (block, _) = bytes.as_chunks_mut::<RECORD_BYTES>();
         for (at, record) in block.iter_mut().enumerate().rev() {
             let number = (start + at as u64 + 1) as i64;
-            let mut entry = Entry::decode(record);
+            let mut entry = OracleRecord::decode(record);
             entry.next = next_of.insert(entry.object, number).unwrap_or(-1);
             *record = entry.encode();
         }

@@ -7,8 +7,8 @@ use larder_trace::{
     Compressibility, ContentId, Info, InfoCollector, Op, Provenance, ReaderOptions, Record, Tag, TraceErrorKind,
     TraceResult,
     generate::{
-        BootStorm, BootStormConfig, Bursts, BurstsConfig, PROFILES, Profile, ProfileTrace, RandomReads,
-        RandomReadsConfig, Restore, RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig,
+        BootStorm, BootStormConfig, Bursts, BurstsConfig, PROFILES, ProfileTrace, RandomReads, RandomReadsConfig,
+        Restore, RestoreConfig, Snapshots, SnapshotsConfig, SyntheticBoot, SyntheticBootConfig, WorkloadProfile,
         ZipfConfig, ZipfTrace, boot_template,
     },
 };
@@ -210,10 +210,10 @@ fn profiles_meet_their_tables() {
 
 #[test]
 fn profiles_of_nitro_deduplicate_to_two() {
-    let profile = Profile::named("webvm@nitro").expect("a profile");
+    let profile = WorkloadProfile::named("webvm@nitro").expect("a profile");
     let info = info(&all(ProfileTrace::new(profile, 0.005, Compressibility::default(), 2).expect("sound")));
     assert!(is_near(info.dedup_ratio().expect("content"), 2.0, 0.01), "{:?}", info.dedup_ratio());
-    let error = Profile::named("webvm@larder").expect_err("no such profile").to_string();
+    let error = WorkloadProfile::named("webvm@larder").expect_err("no such profile").to_string();
     assert!(error.contains("homes@austere"), "{error}");
 }
 

@@ -45,7 +45,7 @@ pub struct TraceLog {
     requests: AtomicU64,
     is_open: AtomicBool,
     tag: Tag,
-    state: Mutex<State>,
+    state: Mutex<RecordingState>,
     path: PathBuf,
     steps: Steps,
 }
@@ -70,7 +70,7 @@ impl Write for StepFile {
     }
 }
 
-struct State {
+struct RecordingState {
     /// `None` after the recording.
     writer: Option<ContentWriter<StepFile>>,
     /// The file, for the next frame.
@@ -107,7 +107,7 @@ impl TraceLog {
         let writing = format!("writing the trace {}", path.display()).into();
         let file = StepFile { file: out.file(), steps: steps.clone(), writing };
         let writer = ContentWriter::new(file.clone()).map_err(|error| failure(&error, None, Some(&path)))?;
-        let state = State {
+        let state = RecordingState {
             writer: Some(writer),
             file,
             out: Some(out),
@@ -185,7 +185,7 @@ impl TraceLog {
     }
 }
 
-impl State {
+impl RecordingState {
     fn append(&mut self, records: impl Iterator<Item = Record>) -> TraceResult<()> {
         let Some(writer) = &mut self.writer else { return Ok(()) };
         for record in records {

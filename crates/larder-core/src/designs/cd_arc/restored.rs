@@ -28,9 +28,9 @@ use std::collections::HashMap;
 const NOT_KNOWN: Fingerprint = Fingerprint([0; 16]);
 
 /// The record of a content: slot, generation, offset.
-type Record = (u32, u32, u32);
+type RecordKey = (u32, u32, u32);
 
-fn record(place: &Place) -> Record {
+fn record(place: &Place) -> RecordKey {
     (place.slot.0, place.generation, place.offset)
 }
 
@@ -114,7 +114,7 @@ impl CdArc {
     }
 
     fn restore_history(&mut self, history: &History, is_trusted: bool, is_trimmed: &dyn Fn(Lba) -> bool) {
-        let known: HashMap<Record, Fingerprint> =
+        let known: HashMap<RecordKey, Fingerprint> =
             self.nitro.export_fingerprints().iter().map(|(fingerprint, place)| (record(place), *fingerprint)).collect();
         let found = self.lists.take_all();
         for (slot, generation, ..) in self.nitro.export_slots() {
@@ -173,7 +173,7 @@ impl CdArc {
 
     /// Returns the mapping of `lba` with its content: the known one of its record, or the `told`
     /// one.
-    fn mapped(&self, lba: Lba, told: Option<Fingerprint>, known: &HashMap<Record, Fingerprint>) -> Option<Mapped> {
+    fn mapped(&self, lba: Lba, told: Option<Fingerprint>, known: &HashMap<RecordKey, Fingerprint>) -> Option<Mapped> {
         let (at, fingerprint) = match self.nitro.peek(lba) {
             Lookup::Chunk { place, .. } => (at(&place), known.get(&record(&place)).copied().or(told)),
             Lookup::Fragment { place, .. } => (at(&place), None),

@@ -15,7 +15,7 @@ use super::{
         op::{Fd, Op, OpKind, Tended},
         pool,
     },
-    Shared,
+    DriverShared,
 };
 use std::{
     sync::{
@@ -31,7 +31,7 @@ const WIND_UP_MAX: Duration = Duration::from_secs(30);
 /// One step of that wait.
 const WIND_UP_STEP: Duration = Duration::from_millis(100);
 
-impl Shared {
+impl DriverShared {
     /// Cancels a socket operation; for the home thread alone.
     pub(crate) fn cancel(self: &Arc<Self>, id: u64) {
         let mut outcome = Outcome::default();
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-impl Tended for Shared {
+impl Tended for DriverShared {
     fn id(&self) -> u64 {
         self.id
     }

@@ -49,7 +49,7 @@ const OF_ALL: [&str; 2] = [
 ];
 
 /// A step's times, in microseconds.
-type Times = Vec<f64>;
+type StepTimes = Vec<f64>;
 
 /// Runs the experiment.
 pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
@@ -69,7 +69,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
             options.weu_bytes = WEU_BYTES;
         }
         let mut index = Index::new(cache.design, &options, data_bytes.max(16 * u64::from(WEU_BYTES)))?;
-        let (mut lookups, mut updates) = (Times::new(), Times::new());
+        let (mut lookups, mut updates) = (StepTimes::new(), StepTimes::new());
         for (number, (lba, is_write, content, stored)) in asked.iter().enumerate() {
             if number % 4096 == 0 && means.ending.load(Ordering::Relaxed) {
                 return Err("ended by a signal".to_owned());
@@ -80,7 +80,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
                 updates.push(asked.update.as_secs_f64() * 1e6);
             }
         }
-        let last = |times: &Times| median(times.get(times.len().saturating_sub(WRITES)..).unwrap_or_default());
+        let last = |times: &StepTimes| median(times.get(times.len().saturating_sub(WRITES)..).unwrap_or_default());
         let compression = if compress { compression } else { 0.0 };
         let fingerprint = if dedup { fingerprint } else { 0.0 };
         let (lookup, update) = (last(&lookups), last(&updates));
@@ -135,7 +135,7 @@ fn trace(lab: &Lab<'_>) -> Result<(Vec<Bytes>, Vec<Asking>), String> {
 fn codec_times(contents: &[Bytes]) -> [f64; 2] {
     let codec = Codec::new([7; 32], Compression::Lz4, 1, true);
     let mut data = vec![0; CHUNK_BYTES as usize];
-    let (mut fingerprints, mut compressions) = (Times::new(), Times::new());
+    let (mut fingerprints, mut compressions) = (StepTimes::new(), StepTimes::new());
     for content in contents {
         content.fill(&mut data);
         let began = Instant::now();

@@ -61,7 +61,7 @@ pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let least = misses.iter().copied().fold(f64::INFINITY, f64::min);
     let most = misses.iter().copied().fold(0.0, f64::max);
     let of_profiles = format!(
-        "LRU misses {least:.0} to {most:.0}% of the profiles' reads, where it misses most of the recordings' (see Figure 6): with fewer \
+        "LRU misses {least:.0} to {most:.0}% of the profiles' reads, where it misses most of the recordings' (see TraceFigure 6): with fewer \
          misses, duplicates can save fewer. What a profile shows is the order of designs."
     );
     report.words = lab.words(&OF_ALL, &[OF_PROFILES, &of_profiles]);
@@ -70,7 +70,7 @@ pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
 
 /// Runs Figure 8's latency and throughput.
 pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
-    let Shared { cases, clients, outstanding } = shared(lab)?;
+    let SharedCache { cases, clients, outstanding } = shared(lab)?;
     let found = means.each(&cases, |(plan, loads)| side_by_side(plan, means.time, loads, &means.ending))?;
     let (mut names, mut titles) = (Vec::new(), Vec::new());
     for at in 0..lab.workload_count() {
@@ -107,10 +107,10 @@ pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
 }
 
 /// A figure of a load.
-type Figure = (&'static str, fn(&LoadFigures) -> Option<f64>);
+type TraceFigure = (&'static str, fn(&LoadFigures) -> Option<f64>);
 
-const LATENCY: Figure = ("I/O latency (us)", |figures| Some(figures.mean_us()));
-const FIGURES: [Figure; 5] = [
+const LATENCY: TraceFigure = ("I/O latency (us)", |figures| Some(figures.mean_us()));
+const FIGURES: [TraceFigure; 5] = [
     LATENCY,
     ("Read latency (us)", |figures| figures.reads.mean_us()),
     ("Write latency (us)", |figures| figures.writes.mean_us()),
@@ -128,7 +128,7 @@ const OF_ALL: [&str; 2] = [
 ];
 const OF_PROFILES: &str = "The engine's d-lru keeps data that no address has any more until it is the least recently used, as Algorithm 1 is \
                            written, and d-arc likewise; the experiments that count forget it (§3.1). What that costs D-LRU in misses, \
-                           Figure 3 has: more than it saves by deduplication.";
+                           TraceFigure 3 has: more than it saves by deduplication.";
 
 /// The results of a trace, or of all that shared a cache.
 struct Row {
@@ -214,7 +214,7 @@ fn cases(lab: &mut Lab<'_>, at: usize) -> Result<Vec<LiveCase>, String> {
 }
 
 /// The loads that share a cache.
-struct Shared {
+struct SharedCache {
     /// Each volume, and its concurrent loads.
     cases: Vec<(Plan, Vec<Load>)>,
     clients: usize,
@@ -223,7 +223,7 @@ struct Shared {
 }
 
 /// Returns all traces, each with its part of one volume.
-fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
+fn shared(lab: &mut Lab<'_>) -> Result<SharedCache, String> {
     let (mut streams, mut working_set, mut sizes) = (Vec::new(), 0, ContentSizes::default());
     let is_generated = lab.has_generated();
     for at in 0..lab.workload_count() {
@@ -248,7 +248,7 @@ fn shared(lab: &mut Lab<'_>) -> Result<Shared, String> {
     let loads: Vec<Load> = streams.into_iter().map(|stream| load(stream, outstanding)).collect();
     let case = |volume| (plan(volume, DISK_BYTES_MIN.max(base), initial.clone()), loads.clone());
     let cases = volumes(data_bytes(working_set))?.into_iter().map(case).collect();
-    Ok(Shared { cases, clients, outstanding })
+    Ok(SharedCache { cases, clients, outstanding })
 }
 
 /// Deals the requests of a stream for all machines to them by address, in runs.

@@ -31,8 +31,8 @@ use std::{
 const READ_MAX: usize = 256;
 
 /// Bytes of those, and of the list of them.
-pub const READ_BYTES_MAX: u64 =
-    (READ_MAX * (size_of::<RegionEntry>() + size_of::<Known>()) + 2 * READ_MAX * size_of::<(u64, SlotId)>()) as u64;
+pub const READ_BYTES_MAX: u64 = (READ_MAX * (size_of::<RegionEntry>() + size_of::<KnownEntry>())
+    + 2 * READ_MAX * size_of::<(u64, SlotId)>()) as u64;
 
 /// The use of a slot's known entry for a lookup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub enum Until {
 
 /// The known entry of a slot.
 #[derive(Default)]
-struct Known {
+struct KnownEntry {
     /// `None` if it is unreadable, or another content's.
     entry: Option<Arc<RegionEntry>>,
     /// True if it was read for a lookup that is still to come.
@@ -69,7 +69,7 @@ struct Known {
     read: u64,
 }
 
-impl Known {
+impl KnownEntry {
     /// Returns whether it differs from the flash.
     fn is_unwritten(&self) -> bool {
         self.to_write.is_some() || self.settled.is_some()
@@ -86,7 +86,7 @@ struct HeldAddress {
 /// See the module.
 #[derive(Default)]
 pub struct Entries {
-    known: HashMap<SlotId, Known>,
+    known: HashMap<SlotId, KnownEntry>,
     /// Entries that were read, numbered, oldest first; a stale one may be among them.
     read: VecDeque<(u64, SlotId)>,
     reads: u64,
@@ -142,7 +142,7 @@ impl Entries {
         self.remove(slot);
         let entry = Arc::new(entry);
         let to_write = Some(entry.clone());
-        self.known.insert(slot, Known { entry: Some(entry), to_write, ..Known::default() });
+        self.known.insert(slot, KnownEntry { entry: Some(entry), to_write, ..KnownEntry::default() });
         self.push_changed(slot);
     }
 
@@ -315,7 +315,7 @@ impl Entries {
     /// Returns the bytes that it has allocated.
     pub fn ram_bytes(&self) -> usize {
         let lists = self.known.values().filter(|known| known.settled.is_some()).count();
-        self.known.len() * (size_of::<RegionEntry>() + size_of::<Known>())
+        self.known.len() * (size_of::<RegionEntry>() + size_of::<KnownEntry>())
             + lists * size_of::<RunMetadata>()
             + self.read.capacity() * size_of::<(u64, SlotId)>()
             + self.changed.capacity() * size_of::<SlotId>()

@@ -25,7 +25,7 @@ pub const PIECES: u64 = 64;
 /// It decides the sizes of a new cache. Present places need less.
 pub const CHUNK_BYTES_MAX: usize = 136;
 /// A place, and that in the list of its slot, a half-full B-tree.
-const PLACE_BYTES_MAX: usize = key_bytes_max(size_of::<Kept>()) + 2 * size_of::<(SlotId, Lba)>() + 8;
+const PLACE_BYTES_MAX: usize = key_bytes_max(size_of::<ExactEntry>()) + 2 * size_of::<(SlotId, Lba)>() + 8;
 // Each chunk is dirty here, not one in a share of the entries.
 const _: () = assert!(PLACE_BYTES_MAX + DIRTY_BYTES_MAX - DIRTY_BYTES_MAX / DIRTY_SHARE <= CHUNK_BYTES_MAX);
 
@@ -34,7 +34,7 @@ const FRAGMENT: u32 = 1 << 31;
 
 /// A dirty chunk or fragment.
 #[derive(Clone, Copy, Default)]
-struct Kept {
+struct ExactEntry {
     slot: u32,
     generation: u32,
     offset: u32,
@@ -43,12 +43,12 @@ struct Kept {
     form: u32,
 }
 
-impl Kept {
-    fn new(place: &Place, is_fragment: bool) -> Kept {
+impl ExactEntry {
+    fn new(place: &Place, is_fragment: bool) -> ExactEntry {
         let Place { slot, generation, offset, stored_len, crc, encoding } = *place;
         let flag = if is_fragment { FRAGMENT } else { 0 };
         let form = stored_len & ((1 << LEN_BITS) - 1) | u32::from(encoding) << LEN_BITS | flag;
-        Kept { slot: slot.0, generation, offset, crc, form }
+        ExactEntry { slot: slot.0, generation, offset, crc, form }
     }
 
     fn is_fragment(&self) -> bool {
@@ -56,7 +56,7 @@ impl Kept {
     }
 
     fn place(&self) -> Place {
-        let Kept { slot, generation, offset, crc, form } = *self;
+        let ExactEntry { slot, generation, offset, crc, form } = *self;
         let (stored_len, encoding) = (form & ((1 << LEN_BITS) - 1), (form >> LEN_BITS) as u8);
         Place { slot: SlotId(slot), generation, offset, stored_len, crc, encoding }
     }
@@ -64,7 +64,7 @@ impl Kept {
 
 /// See the module.
 pub struct Exact {
-    kept: PageMap<Kept>,
+    kept: PageMap<ExactEntry>,
     fragments: PageMap<SectorMap>,
     by_slot: BTreeSet<(SlotId, Lba)>,
     chunk_count: u64,
@@ -91,7 +91,7 @@ impl Exact {
     /// Keeps `lba`: a chunk at `place`, or some sectors of one.
     pub fn put(&mut self, lba: Lba, place: &Place, sectors: Option<SectorMap>) {
         self.remove(lba);
-        self.kept.insert(lba.0, Kept::new(place, sectors.is_some()));
+        self.kept.insert(lba.0, ExactEntry::new(place, sectors.is_some()));
         if let Some(sectors) = sectors {
             self.fragments.insert(lba.0, sectors);
         }
