@@ -2,8 +2,8 @@
 //!
 //! Each is d-lru's cache with another order of D. So a content of several addresses is one entry,
 //! and a use of any of its addresses is a use of the content. Addresses, entries of metadata and
-//! orphans are d-lru's (`larder-core/src/designs/d_lru.rs` of `larder-core`). An order counts its
-//! queues, marks and ghosts as the allocator does.
+//! orphans are d-lru's (`larder-core/src/designs/d_lru.rs`). An order counts its queues, marks and
+//! ghosts as the allocator does.
 //!
 //! Invariants: those of d-lru. A slot is on one queue while it has content.
 //!
