@@ -144,10 +144,10 @@ impl<D: Design + ?Sized> Decider<D> {
     /// Forgets the mappings of a run, which reads as zeroes until the origin is zeroed. Parts in a
     /// trimmed run have no mappings and cost nothing.
     ///
-    /// A restart of a provisional design forgets the whole run, because a checkpoint may hold a run
-    /// that an earlier frame of the log trims later. The trim removed the mappings of other
-    /// addresses with the same hash, and the log does not list them. A lookup would find such a
-    /// mapping after a write to its address.
+    /// A restart of a provisional design forgets the whole run. A checkpoint may hold a run that an
+    /// earlier frame of the log trims later. The trim removed the mappings of other addresses with
+    /// the same hash, and the log does not list them. A lookup would find such a mapping after a
+    /// write to its address.
     pub fn trim(&mut self, run: Run) {
         let forgotten = match self.is_provisional && self.ledger.is_restoring() {
             true => vec![(run.first, run.count)],

@@ -3,9 +3,10 @@
 //! The sources are Nitro §3.1 "WEU header", §3.2 "SSD cache replacement policy" and "Cleaning the
 //! file index".
 //!
-//! A slot's life: free → open (one a class) → sealed → evicting (takes no new references; its
-//! dirty data is being destaged) → retired (its mappings are gone, its generation has moved on)
-//! → free, once that is durable and the slot trimmed.
+//! A slot's life: free → open (one a class) → sealed → evicting → retired → free. An
+//! evicting slot takes no new references, and its dirty data is being destaged. A retired slot has
+//! lost its mappings, and its generation has moved on. It is free once that is durable and the slot
+//! trimmed.
 //!
 //! Invariants: `dirty_refs <= refs`. Only sealed slots are on the list by last use, and only free
 //! ones on the free list. The generation moves on exactly when a slot retires, so an older mapping

@@ -62,8 +62,8 @@ impl Cache {
         self.shared().refuse_if_draining().is_err() || self.is_closed()
     }
 
-    /// Notes that the cache will be closed soon. Requests go on, and from now on a write that the
-    /// flash refuses for want of room waits as long as one of the end itself.
+    /// Notes that the cache will be closed soon. Requests go on. From now on a write that the flash
+    /// refuses for want of room waits as long as the writes of the end itself.
     pub fn expect_end(&self) {
         self.shared().life.expect_end();
     }

@@ -11,8 +11,8 @@
 //! A commit waits for the flash alone. Entries that wait for a flush of the origin are not in the
 //! queue yet: see [`unflushed`](crate::unflushed).
 //!
-//! A checkpoint and an opening may want a frame where no entry waits: it has none, and names a
-//! place up to which the log was durable ([`durable_frame`](crate::durable_frame)).
+//! A checkpoint and an opening may want a frame where no entry waits. Such a frame has no entry,
+//! and names a place up to which the log was durable ([`durable_frame`](crate::durable_frame)).
 //!
 //! One commit runs at a time, in a task of its own. Requests during a commit share the next one.
 //!

@@ -97,8 +97,8 @@ impl Shared {
     }
 }
 
-/// A turn to switch the mode. When it is over, however, the keeper of the fence is to have the mode
-/// in force: a switch may fail, or be given up, behind its note.
+/// A turn to switch the mode. At its end, however, the keeper of the fence is to have the mode in
+/// force. A switch may fail, or be given up, behind its note.
 struct Turn {
     shared: Arc<Shared>,
     _ticket: Ticket,

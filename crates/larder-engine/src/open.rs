@@ -2,10 +2,10 @@
 //!
 //! In order: (1) to (3) The state is recovered, without a write ([`recover`](crate::recover), which
 //! lists all steps). (4) Both devices are flushed. Then the opening is refused, or finds out which
-//! content it must drop: all of it behind a fence, clean copies if another program changed the
-//! origin. (5) The first write rewrites both twins. It repairs a damaged twin, and removes the mark
-//! of an orderly end. (6) A checkpoint follows on coarser sectors, and behind a fence, which then
-//! goes down. The background tasks start as they are needed.
+//! content it must drop. It drops all content behind a fence, and clean copies if another program
+//! changed the origin. (5) The first write rewrites both twins. It repairs a damaged twin, and
+//! removes the mark of an orderly end. (6) A checkpoint follows on coarser sectors, and behind a
+//! fence, which then goes down. The background tasks start as they are needed.
 //!
 //! Invariants: an opening that is refused changes nothing, but for copies that it was told to drop.
 //! If a later step fails, the next opening finds the same cache.

@@ -57,8 +57,8 @@ pub struct FrameStart {
     pub durable_frame_seq: u64,
     /// The checksum of the frame before ([`frame_crc`]), 0 before the first of all.
     ///
-    /// It refuses a frame that a crash left behind a lost one: such a frame has the right number to
-    /// follow the new frame in the lost one's place.
+    /// It refuses a frame that a crash left behind a lost frame. Such a frame has the right number
+    /// to follow the new frame in that place.
     pub previous_crc: u32,
 }
 
@@ -67,7 +67,7 @@ impl FrameStart {
     ///
     /// The first entry of frame `frame_seq` has number `entry_seq`; the log has `log_bytes`. After
     /// a crash, a reader that misses that frame finds no frame like this. Frame numbers that are
-    /// consistent decide alone. Otherwise one of them is damaged: then two of the three numbers
+    /// consistent decide alone. Otherwise one of them is damaged. Then two of the three numbers
     /// have to say so, and a number beyond the size of the log does not count.
     pub fn shows_durable(&self, frame_seq: u64, entry_seq: u64, log_bytes: u64) -> bool {
         if self.is_consistent() {

@@ -1,8 +1,8 @@
 //! Finds the format of a trace if the file itself names it.
 //!
-//! Detection goes by a mark alone. A mark is the first line of an iolog, a header that names just
-//! the columns of a format, or content that no other format has. Such content is a fingerprint
-//! among columns of one kind, or an event of blkparse.
+//! Detection goes by a mark alone. A mark is the first line of an iolog, a header with just the
+//! columns of a format, or content that no other format has. Such content is a fingerprint among
+//! columns of one kind, or an event of blkparse.
 //!
 //! All other formats are columns of numbers or letters, and several of them may fit. Then detection
 //! guesses nothing: it names the formats that fit, and asks the caller. A trace with a few bad

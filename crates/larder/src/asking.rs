@@ -1,8 +1,8 @@
 //! The watch over an origin that is served alone: its conditions, name and size, and new attempts.
 //!
-//! Invariants: a question is a read. A flush may be the one to which the device reports lost data,
-//! so clients alone send it, and each hears the answer to its own. No question is asked once the
-//! end began.
+//! Invariants: a question is a read. A device may report lost data to one flush alone. So clients
+//! alone send flushes, and each hears the answer to its own. No question is asked once the end
+//! began.
 //!
 //! It leaves the origin of a cache to the engine.
 

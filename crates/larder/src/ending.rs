@@ -1,7 +1,7 @@
 //! The end of a server: one deadline for all of it, from the signal to the end of the process.
 //!
 //! Role: a thread waits for signals, independent of all other threads. It keeps the time from the
-//! first signal that ends the server. At the deadline it cuts the rest off: the process ends, and
+//! first signal that ends the server. At the deadline it cuts the rest off. The process ends, and
 //! its last line names the cause of the delay and the consequence for data.
 //!
 //! Invariants: the deadline covers the whole end, also exits of threads and of the process, and an

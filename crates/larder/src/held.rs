@@ -4,8 +4,8 @@
 //! same.
 //!
 //! Invariants: a command reaches the server of the very file or device that it names, under any
-//! name, and no other. If there is nothing to compare (the file is gone, another one was moved over
-//! it, or the flash failed under its server), the name by which it was served counts.
+//! name, and no other. The file may be gone, another one may lie over it, or the flash may have
+//! failed under its server. Then the name by which the flash was served counts.
 //!
 //! It leaves finding the socket to `control`.
 

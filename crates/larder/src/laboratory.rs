@@ -1,8 +1,8 @@
 //! The commands of the laboratory, which is a program of its own: `larder-lab`.
 //!
-//! Invariants: `larder-lab` gets the arguments as they are and takes the place of this process, so
-//! its signals, streams and exit code are those of the command. Only the one beside this program is
-//! run: another could be of another version.
+//! Invariants: `larder-lab` gets the arguments as they are and takes the place of this process. So
+//! the command has the laboratory's signals, streams and exit code. Only the one beside this
+//! program is run: another could be of another version.
 //!
 //! It does not know the commands' options.
 

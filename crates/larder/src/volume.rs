@@ -48,8 +48,8 @@ pub enum Reached {
 /// Asks the server of a cache, or opens its flash if it has none.
 ///
 /// It waits for a server that is just beginning or ending. If the flash cannot be read, it finds
-/// the server through the state directory, if that is named, or else among the servers of this
-/// machine. It does not ask the server of a copy.
+/// the server through a named state directory, or else among the servers of this machine. It does
+/// not ask the server of a copy.
 ///
 /// # Errors
 /// The server's sentence, or one that names the flash.

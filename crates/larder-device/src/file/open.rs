@@ -94,9 +94,9 @@ pub(super) fn open(path: &Path, options: OpenOptions) -> IoResult<Inner> {
         read_only: options.read_only,
     };
     Ok(Inner {
-        // The kernel waits for some calls of such files inside io_uring's submission, though it
-        // should not: a file that hangs would stop the threads that ask it. So threads of its own
-        // make the calls, unless the operator has chosen io_uring.
+        // The kernel waits for some calls of such files inside io_uring's submission. So a file
+        // that hangs would stop the threads that ask it. So threads of its own make the calls,
+        // unless the operator has chosen io_uring.
         is_apart: driver::io_backend().chosen != Some(IoBackendKind::Uring) && needs_others(&meta, &file),
         file: Arc::new(file),
         memory_align: if is_direct { sizes.logical as usize } else { 1 },

@@ -11,8 +11,8 @@
 //! which is charged with the buffer.
 //!
 //! Invariants: all accounts together never hold more than the budget. An account that holds nothing
-//! can always take its own part. A part of its own stays for data, however many requests there are:
-//! an account that holds no data can always take a piece of [`PIECE_BYTES_MIN`]. So a connection
+//! can always take its own part. A part of its own stays for data, however many requests there are.
+//! So an account that holds no data can always take a piece of [`PIECE_BYTES_MIN`]. So a connection
 //! waits for its own requests and its own client alone, and no connection has to wake another.
 //!
 //! It does not wait or allocate.

@@ -2,10 +2,10 @@
 //!
 //! A page of the LBA index has, for each of its buckets, a mask of valid slots (16 bytes). The
 //! valid slots' prefixes (2 bytes each) and FP-hashes (8 bytes each) follow, most recent first. A
-//! page of the FP index has, for each of its buckets, a mask of slots in use (16 bytes) and their
-//! prefixes (2 bytes each). The hands follow its buckets, each in as many bits as number a slot,
-//! from the lowest bit of a byte on. An older page has no hands, and they stand at the first slot.
-//! All numbers are little-endian.
+//! page of the FP index has two things for each of its buckets: a mask of slots in use (16 bytes),
+//! and their prefixes (2 bytes each). The hands follow its buckets, each in as many bits as number
+//! a slot, from the lowest bit of a byte on. An older page has no hands, and they stand at the
+//! first slot. All numbers are little-endian.
 //!
 //! Invariants: restored indices keep their invariants for any bytes. A page is restored whole or
 //! not at all.

@@ -1,7 +1,7 @@
 //! The engine's shared state is a set of owners, and all functions fit a screen.
 //!
-//! An owner is a type of our crates whose fields no other file sees, except its own verb's: so no
-//! function writes a field of a stranger. A trait hides its fields by itself.
+//! An owner is a type of our crates whose fields no other file sees, except the file of its own
+//! verb. So no function writes a field of a stranger. A trait hides its fields by itself.
 //!
 //! It reads text, as rustfmt leaves it: a function that a macro makes escapes it.
 
