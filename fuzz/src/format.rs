@@ -119,20 +119,20 @@ pub fn superblock(data: &[u8]) {
 
 fn check_layout(layout: &Layout) {
     layout.check().expect("what was decoded or planned is sound");
-    let end = layout.slot_offset(layout.slot_count - 1).expect("the last slot") + u64::from(layout.weu_bytes);
+    let end = layout.slot_offset(layout.slot_count - 1).expect("the last slot") + u64::from(layout.slot_bytes);
     assert!(end <= layout.flash_bytes && layout.slot_offset(layout.slot_count).is_none());
     assert!(checkpoint_bytes_max(&layout.checkpoint_counts_max()) <= layout.checkpoint_area_bytes);
     assert!(layout.frame_entries_max() > 0 && layout.frame_bytes_max() <= layout.log_bytes / 4);
-    assert!(layout.log_offset + layout.log_bytes <= layout.weu_offset);
+    assert!(layout.log_offset + layout.log_bytes <= layout.slots_offset);
     assert!(layout.checkpoint_offset[1] + layout.checkpoint_area_bytes <= layout.log_offset);
     match layout.store() {
         StoreKind::Weus | StoreKind::Slots => assert!(layout.metadata_slot_offset(0).is_none()),
         StoreKind::Buckets => {
             let last = layout.metadata_slot_offset(layout.slot_count - 1).expect("that of the last slot");
             assert!(layout.log_offset + layout.log_bytes <= layout.region_offset);
-            assert!(last + metadata_slot::METADATA_SLOT_BYTES as u64 <= layout.weu_offset);
+            assert!(last + metadata_slot::METADATA_SLOT_BYTES as u64 <= layout.slots_offset);
             assert!(layout.slot_count.is_multiple_of(layout.bucket_slots));
-            assert!(layout.chunk_bytes <= layout.bucket_slots * layout.weu_bytes, "a bucket has room for a chunk");
+            assert!(layout.chunk_bytes <= layout.bucket_slots * layout.slot_bytes, "a bucket has room for a chunk");
         }
     }
 }
@@ -149,7 +149,7 @@ pub fn layout(data: &[u8]) {
         flash_bytes: size(&mut input),
         origin_bytes: size(&mut input),
         chunk_bytes: power(&mut input, 4 << 10),
-        weu_bytes: power(&mut input, 512 << 10),
+        slot_bytes: power(&mut input, 512 << 10),
         sector_bytes: power(&mut input, 512),
         fp_entries_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
         mappings_max: (input.byte() & 1 == 1).then(|| size(&mut input)),
@@ -157,7 +157,7 @@ pub fn layout(data: &[u8]) {
         history: None,
     };
     if input.byte() & 1 == 1 {
-        request.weu_bytes = power(&mut input, 512);
+        request.slot_bytes = power(&mut input, 512);
         let bucket_slots = input.byte().into();
         request.buckets = Some(BucketRequest { bucket_slots, design_pages_max: size(&mut input) });
     } else if size(&mut input) % 2 == 1 {

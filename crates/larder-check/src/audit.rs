@@ -54,7 +54,7 @@ impl Audit for OverSlots {}
 
 impl Audit for OverBuckets {
     fn out_of_place(&self, homes: &Homes, layout: &Layout, lba: u64, place: &Place) -> Option<String> {
-        let bytes = homes.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.weu_bytes));
+        let bytes = homes.runs.get(&place.slot.0).map(|&count| u64::from(count) * u64::from(layout.slot_bytes));
         let fits = place.offset == 0 && bytes.is_some_and(|bytes| u64::from(place.stored_len) <= bytes);
         (!fits).then(|| {
             let (len, slot) = (place.stored_len, place.slot.0);

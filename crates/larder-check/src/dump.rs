@@ -92,17 +92,17 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         region("checkpoint area 1", layout.checkpoint_offset[1], layout.checkpoint_area_bytes),
         region("metadata log", layout.log_offset, layout.log_bytes),
     ];
-    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
     if layout.region_bytes() > 0 {
         regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
     }
     let store = layout.store();
-    regions.push(region(store.slots_name(), layout.weu_offset, slots_bytes));
+    regions.push(region(store.slots_name(), layout.slots_offset, slots_bytes));
     LayoutDump {
         flash_bytes: layout.flash_bytes,
         store: store.name(),
         chunk_bytes: layout.chunk_bytes,
-        weu_bytes: layout.weu_bytes,
+        weu_bytes: layout.slot_bytes,
         sector_bytes: layout.sector_bytes,
         slot_count: layout.slot_count,
         bucket_slots: layout.bucket_slots,

@@ -25,7 +25,7 @@ pub struct CreateOptions {
     /// Chunk size in bytes: a power of two, 4 KiB to 128 KiB.
     pub chunk_bytes: u32,
     /// WEU size in bytes: a power of two, 512 KiB to 4 MiB.
-    pub weu_bytes: u32,
+    pub slot_bytes: u32,
     /// Write mode.
     pub mode: WriteMode,
     /// Caching design.
@@ -62,7 +62,7 @@ impl Default for CreateOptions {
     fn default() -> Self {
         CreateOptions {
             chunk_bytes: 8 << 10,
-            weu_bytes: 2 << 20,
+            slot_bytes: 2 << 20,
             mode: WriteMode::Back,
             design: DESIGN_DEFAULT,
             compression: Compression::Lz4,

@@ -104,7 +104,7 @@ fn lay_out_or_tell(
     let lay_out = |flash_bytes| lay_out(design, flash_bytes, flash_sector, origin_bytes, options);
     lay_out(flash_bytes).map_err(|error| match error {
         EngineError::Format(error) if design.buckets(options, flash_bytes).is_some() => {
-            error.with_least_size(options.weu_bytes.into(), |bytes| lay_out(bytes).is_ok()).into()
+            error.with_least_size(options.slot_bytes.into(), |bytes| lay_out(bytes).is_ok()).into()
         }
         error => error,
     })
@@ -119,14 +119,14 @@ fn lay_out(
     options: &CreateOptions,
 ) -> Result<Layout, EngineError> {
     let slots_max = design.slots_max(options);
-    let flash_slots = u32::try_from(flash_bytes / u64::from(options.weu_bytes.max(1))).unwrap_or(u32::MAX);
+    let flash_slots = u32::try_from(flash_bytes / u64::from(options.slot_bytes.max(1))).unwrap_or(u32::MAX);
     let slots_bytes_max = u64::from(slots_max) * u64::from(options.chunk_bytes);
     let buckets = design.buckets(options, flash_bytes);
     let mut layout = Layout::plan(LayoutRequest {
         flash_bytes,
         origin_bytes,
         chunk_bytes: options.chunk_bytes,
-        weu_bytes: options.weu_bytes,
+        slot_bytes: options.slot_bytes,
         sector_bytes,
         // One content for each slot, if the budget affords fewer than the flash has. In buckets,
         // the indices hold the contents.
@@ -166,8 +166,8 @@ pub async fn create(
     }
     flash.flush().await?;
     // (3): advisory.
-    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-    let _ = flash.discard(layout.weu_offset, slots_bytes).await;
+    let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
+    let _ = flash.discard(layout.slots_offset, slots_bytes).await;
     // (4)
     superblock::write(flash, &made, None).await?;
     flash.flush().await?;
@@ -213,7 +213,7 @@ mod tests {
                 let Some(&least) = told.first() else { panic!("{}: a page is enough", what(4096)) };
                 assert!(told.iter().all(|&bytes| bytes == least), "{}: {told:?}", what(least));
                 assert!(plan(least).is_ok(), "{}", what(least));
-                let less = plan(least - u64::from(options.weu_bytes));
+                let less = plan(least - u64::from(options.slot_bytes));
                 assert!(matches!(less, Err(EngineError::Format(FormatError::FlashTooSmall { .. }))), "{}", what(least));
             }
         }

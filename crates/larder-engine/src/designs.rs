@@ -17,8 +17,8 @@ pub use larder_core::DesignLayout;
 
 /// Returns the division of a flash for its design, for a volume of `chunk_count` chunks.
 pub fn layout_of(layout: &Layout, chunk_count: u64) -> DesignLayout {
-    let Layout { chunk_bytes, weu_bytes, bucket_slots, .. } = *layout;
-    DesignLayout { chunk_bytes, slot_bytes: weu_bytes, bucket_slots, chunk_count }
+    let Layout { chunk_bytes, slot_bytes, bucket_slots, .. } = *layout;
+    DesignLayout { chunk_bytes, slot_bytes, bucket_slots, chunk_count }
 }
 
 /// A design over its store.
@@ -100,7 +100,7 @@ impl EngineDesign {
     pub fn layout(&self, options: &CreateOptions, flash_bytes: u64, chunk_count: u64) -> DesignLayout {
         DesignLayout {
             chunk_bytes: options.chunk_bytes,
-            slot_bytes: options.weu_bytes,
+            slot_bytes: options.slot_bytes,
             bucket_slots: self.buckets(options, flash_bytes).map_or(0, |request| request.bucket_slots),
             chunk_count,
         }

@@ -269,7 +269,7 @@ impl Shared {
         self.pins.wait_unpinned(slot).await;
         // (5): advisory; a device that cannot trim loses nothing.
         if self.geometry.store.trims_slots() {
-            let slot_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let slot_bytes = u64::from(self.geometry.layout.slot_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), slot_bytes).await;
             self.counters.slots_trimmed.fetch_add(1, Relaxed);
         }

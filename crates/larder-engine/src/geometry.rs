@@ -60,6 +60,6 @@ impl Geometry {
 
     /// Returns the byte offset on flash of byte `offset` of `slot`.
     pub fn flash_offset(&self, slot: SlotId, offset: u32) -> u64 {
-        self.layout.weu_offset + u64::from(slot.0) * u64::from(self.layout.weu_bytes) + u64::from(offset)
+        self.layout.slots_offset + u64::from(slot.0) * u64::from(self.layout.slot_bytes) + u64::from(offset)
     }
 }

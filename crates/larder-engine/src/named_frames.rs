@@ -126,7 +126,7 @@ impl Segments<'_> {
     async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
         let start = self.superblock.layout.slot_offset(slot)?;
         let (mut offset, mut newest) = (0, None);
-        while offset < self.superblock.layout.weu_bytes {
+        while offset < self.superblock.layout.slot_bytes {
             let at = start + u64::from(offset);
             let superblock = self.superblock;
             let Some(header) = self.bytes(at).await.and_then(|bytes| header_in(bytes, superblock, slot, offset)) else {

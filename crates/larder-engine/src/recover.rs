@@ -371,7 +371,7 @@ mod tests {
         let mut tried = 0;
         for design in ENGINE_DESIGNS.iter().filter(|design| made(design).bucket_slots > 0) {
             tried += 1;
-            let layout = Layout { weu_bytes: 1024, sector_bytes: 512, ..made(design) };
+            let layout = Layout { slot_bytes: 1024, sector_bytes: 512, ..made(design) };
             assert_eq!(on(design, &layout, (512, 4096)).ok(), Some(1024), "what the device writes whole is its affair");
             let refused = on(design, &layout, (4096, 4096)).expect_err("four subchunks in a sector").to_string();
             assert!(refused.contains("4096 bytes") && refused.contains("at most 1024 bytes"), "{refused}");

@@ -21,7 +21,7 @@ pub struct RequestedOptions {
     /// Bytes of a chunk.
     pub chunk_bytes: u32,
     /// Bytes of a WEU.
-    pub weu_bytes: Option<u32>,
+    pub slot_bytes: Option<u32>,
     /// Compression of chunks.
     pub compression: Option<Compression>,
     /// Deduplication: equal content is kept once.
@@ -36,7 +36,7 @@ impl From<&CreateOptions> for RequestedOptions {
     fn from(options: &CreateOptions) -> RequestedOptions {
         RequestedOptions {
             chunk_bytes: options.chunk_bytes,
-            weu_bytes: Some(options.weu_bytes),
+            slot_bytes: Some(options.slot_bytes),
             compression: Some(options.compression),
             dedup: Some(options.dedup),
             fp_index_percent: Some(options.fp_index_percent).filter(|&percent| percent != 100),
@@ -78,7 +78,7 @@ impl EngineDesign {
         options.compression = asked.compression.unwrap_or(options.compression);
         self.fit(&mut options);
         let options = CreateOptions {
-            weu_bytes: asked.weu_bytes.unwrap_or(options.weu_bytes),
+            slot_bytes: asked.slot_bytes.unwrap_or(options.slot_bytes),
             compression: asked.compression.unwrap_or(options.compression),
             dedup: asked.dedup.unwrap_or(options.dedup),
             fp_index_percent: asked.fp_index_percent.unwrap_or(options.fp_index_percent),
@@ -99,11 +99,11 @@ mod tests {
         let compressions = [None, Some(Compression::Off), Some(Compression::Lz4), Some(Compression::Zstd)];
         let (dedups, percents) = ([None, Some(false), Some(true)], [None, Some(0), Some(50), Some(100)]);
         chunks.into_iter().flat_map(move |chunk_bytes| {
-            weus.into_iter().flat_map(move |weu_bytes| {
+            weus.into_iter().flat_map(move |slot_bytes| {
                 compressions.into_iter().flat_map(move |compression| {
                     dedups.into_iter().flat_map(move |dedup| {
                         let asked =
-                            RequestedOptions { chunk_bytes, weu_bytes, compression, dedup, fp_index_percent: None };
+                            RequestedOptions { chunk_bytes, slot_bytes, compression, dedup, fp_index_percent: None };
                         percents.into_iter().map(move |fp_index_percent| RequestedOptions { fp_index_percent, ..asked })
                     })
                 })
@@ -120,7 +120,7 @@ mod tests {
                 match design.options(&asked) {
                     Ok(options) => {
                         assert_eq!(options.design, design.id);
-                        assert!(asked.weu_bytes.is_none_or(|bytes| bytes == options.weu_bytes), "{asked:?}");
+                        assert!(asked.slot_bytes.is_none_or(|bytes| bytes == options.slot_bytes), "{asked:?}");
                         assert!(asked.compression.is_none_or(|asked| asked == options.compression), "{asked:?}");
                         assert!(asked.dedup.is_none_or(|dedup| dedup == options.dedup), "{asked:?}");
                         // The resulting options are themselves taken.

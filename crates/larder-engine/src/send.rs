@@ -95,7 +95,7 @@ impl Shared {
     async fn write_data(&self, slot: SlotId, (start, untrimmed): (u32, bool), data: SharedBuf) -> IoResult<()> {
         if untrimmed && start == 0 && self.geometry.store.trims_slots() {
             // A failed trim costs wear, not data.
-            let slot_bytes = u64::from(self.geometry.layout.weu_bytes);
+            let slot_bytes = u64::from(self.geometry.layout.slot_bytes);
             let _ = self.flash.discard(self.geometry.flash_offset(slot, 0), slot_bytes).await;
         }
         let bytes = data.len() as u64;

@@ -178,12 +178,12 @@ impl Status {
             conditions,
             chunk_bytes: chunk,
             slot: layout.store().slot_name(),
-            slot_bytes: layout.weu_bytes.into(),
+            slot_bytes: layout.slot_bytes.into(),
             compression: compression_name(superblock.compression),
             dedup: superblock.dedup,
             fp_index_percent: superblock.fp_index_percent,
             flash_bytes: layout.flash_bytes,
-            flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.weu_bytes),
+            flash_bytes_used: (u64::from(layout.slot_count) - stats.slots_free) * u64::from(layout.slot_bytes),
             origin_bytes: superblock.origin.size_bytes,
             origin: superblock.origin.uri.to_string(),
             logical_bytes_cached: stats.mapped_chunks * chunk,
@@ -217,7 +217,7 @@ impl Status {
             warm_restart: recovery.checkpoint_mappings + recovery.log_entries > 0,
             recovery: *recovery,
             counts,
-            older: OlderNames { weu_bytes: layout.weu_bytes.into(), evicted_weus: counts.evicted_slots },
+            older: OlderNames { weu_bytes: layout.slot_bytes.into(), evicted_weus: counts.evicted_slots },
         }
     }
 }

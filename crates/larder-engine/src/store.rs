@@ -122,8 +122,8 @@ pub(crate) trait Store: Send + Sync {
     /// Returns the packing of records into one write.
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules {
-            slot_bytes: layout.weu_bytes,
-            sector_bytes: layout.sector_bytes.min(layout.weu_bytes),
+            slot_bytes: layout.slot_bytes,
+            sector_bytes: layout.sector_bytes.min(layout.slot_bytes),
             header_bytes: 0,
             entry_bytes: 0,
         }
@@ -153,7 +153,7 @@ pub(crate) trait Store: Send + Sync {
 
     /// Returns the bytes of flash of which a record takes a multiple, from 0 on.
     fn record_step_bytes(&self, layout: &Layout) -> u32 {
-        layout.weu_bytes
+        layout.slot_bytes
     }
 
     /// Returns whether one record fills the slots that were opened for it.

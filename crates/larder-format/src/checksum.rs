@@ -19,7 +19,7 @@ pub struct RecordIdentity {
     pub slot: u32,
     /// The slot's generation when the record was written.
     pub generation: u32,
-    /// The record's first byte, in bytes from the start of the WEU.
+    /// The record's first byte, in bytes from the start of the slot.
     pub offset: u32,
 }
 

@@ -131,7 +131,7 @@ pub enum FormatError {
     FlashTooSmall {
         /// Its size.
         flash_bytes: u64,
-        /// The smallest size allowed with this chunk and WEU size.
+        /// The smallest size allowed with this chunk and slot size.
         needed_bytes: u64,
     },
     /// The flash has more slots than the format can number.

@@ -71,7 +71,7 @@ pub struct LayoutRequest {
     /// Size of a slot, bytes: a WEU, a chunk (without segments) or, with buckets, a subchunk.
     ///
     /// A power of two: for a WEU from 512 KiB to 4 MiB, for a subchunk from a sector to the chunk.
-    pub weu_bytes: u32,
+    pub slot_bytes: u32,
     /// The unit that segments and frames are padded to: a power of two from 512 to 4096.
     pub sector_bytes: u32,
     /// The most fingerprints of a checkpoint: by default two a whole chunk, with buckets none.
@@ -95,7 +95,7 @@ pub struct Layout {
     /// Chunk size.
     pub chunk_bytes: u32,
     /// Size of a slot: a WEU, a chunk, or a subchunk; see [`Layout::store`].
-    pub weu_bytes: u32,
+    pub slot_bytes: u32,
     /// The unit that segments and frames are padded to.
     pub sector_bytes: u32,
     /// The twins.
@@ -110,8 +110,8 @@ pub struct Layout {
     pub log_bytes: u64,
     /// Start of the metadata region, of [`METADATA_SLOT_BYTES`] for each slot; 0 without a region.
     pub region_offset: u64,
-    /// Start of slot 0, a multiple of `weu_bytes`.
-    pub weu_offset: u64,
+    /// Start of slot 0, a multiple of `slot_bytes`.
+    pub slots_offset: u64,
     /// Number of slots; in buckets, of whole buckets alone.
     pub slot_count: u32,
     /// Slots of a bucket; 0 without a metadata region.
@@ -135,16 +135,16 @@ impl Layout {
     /// One sentence: a size not allowed, or a flash too small (and the least size) or too large.
     pub fn plan(request: LayoutRequest) -> Result<Layout, FormatError> {
         let bucket_slots = request.buckets.map(|buckets| buckets.bucket_slots);
-        check_sizes(request.chunk_bytes, request.weu_bytes, request.sector_bytes, bucket_slots)?;
+        check_sizes(request.chunk_bytes, request.slot_bytes, request.sector_bytes, bucket_slots)?;
         if let Some(BucketRequest { design_pages_max: pages @ DESIGN_PAGES_PAST.., .. }) = request.buckets {
             return Err(FormatError::DesignPages { pages });
         }
         if request.origin_bytes == 0 {
             return Err(FormatError::OriginEmpty);
         }
-        let weu = u64::from(request.weu_bytes);
+        let slot = u64::from(request.slot_bytes);
         // Half of the slots that 32 bits could number, so that no sum of slots overflows.
-        let flash_bytes_max = weu << 31;
+        let flash_bytes_max = slot << 31;
         if request.flash_bytes > flash_bytes_max {
             return Err(FormatError::FlashTooLarge { flash_bytes_max, store: request.store() });
         }
@@ -153,9 +153,9 @@ impl Layout {
         }
         // The search ends. Metadata takes at most a tenth of a flash of thousands of WEUs. On the
         // largest flash of buckets, the most pages of a design take a sixth.
-        let mut needed_bytes = request.flash_bytes.next_multiple_of(weu).max(u64::from(SLOT_COUNT_MIN) * weu);
+        let mut needed_bytes = request.flash_bytes.next_multiple_of(slot).max(u64::from(SLOT_COUNT_MIN) * slot);
         while needed_bytes < flash_bytes_max && fit(&LayoutRequest { flash_bytes: needed_bytes, ..request }).is_none() {
-            needed_bytes += weu.max(needed_bytes / 64 / weu * weu);
+            needed_bytes += slot.max(needed_bytes / 64 / slot * slot);
         }
         Err(FormatError::FlashTooSmall { flash_bytes: request.flash_bytes, needed_bytes })
     }
@@ -166,8 +166,8 @@ impl Layout {
     /// [`FormatError::Invalid`], or one of the sizes' errors.
     pub fn check(&self) -> Result<(), FormatError> {
         let is_bucketed = self.store() == StoreKind::Buckets;
-        check_sizes(self.chunk_bytes, self.weu_bytes, self.sector_bytes, is_bucketed.then_some(self.bucket_slots))?;
-        let weu = u64::from(self.weu_bytes);
+        check_sizes(self.chunk_bytes, self.slot_bytes, self.sector_bytes, is_bucketed.then_some(self.bucket_slots))?;
+        let slot = u64::from(self.slot_bytes);
         let invalid = |what| Err(FormatError::Invalid { structure: Structure::Superblock, what });
         let aligned = [
             self.checkpoint_offset[0],
@@ -178,7 +178,7 @@ impl Layout {
             self.region_offset,
         ];
         if aligned.iter().any(|n| !n.is_multiple_of(METADATA_ALIGN_BYTES))
-            || !self.weu_offset.is_multiple_of(weu.max(METADATA_ALIGN_BYTES))
+            || !self.slots_offset.is_multiple_of(slot.max(METADATA_ALIGN_BYTES))
         {
             return invalid("a region is not aligned");
         }
@@ -189,7 +189,7 @@ impl Layout {
             || self.checkpoint_offset[1] < self.checkpoint_offset[0].saturating_add(self.checkpoint_area_bytes)
             || self.log_offset < self.checkpoint_offset[1].saturating_add(self.checkpoint_area_bytes)
             || region < log_end
-            || self.weu_offset < region.saturating_add(self.region_bytes())
+            || self.slots_offset < region.saturating_add(self.region_bytes())
             || self.flash_bytes < self.end()
         {
             return invalid("regions overlap or leave the flash");
@@ -231,7 +231,7 @@ impl Layout {
     /// Returns the kind of the slots.
     pub fn store(&self) -> StoreKind {
         match self.region_offset {
-            0 if self.weu_bytes == self.chunk_bytes => StoreKind::Slots,
+            0 if self.slot_bytes == self.chunk_bytes => StoreKind::Slots,
             0 => StoreKind::Weus,
             _ => StoreKind::Buckets,
         }
@@ -239,12 +239,12 @@ impl Layout {
 
     /// Returns the offset behind the last slot. A rest of the flash behind it is in no use.
     pub fn end(&self) -> u64 {
-        self.weu_offset.saturating_add(u64::from(self.weu_bytes) * u64::from(self.slot_count))
+        self.slots_offset.saturating_add(u64::from(self.slot_bytes) * u64::from(self.slot_count))
     }
 
     /// Returns the flash offset of a slot, `None` for a slot that does not exist.
     pub fn slot_offset(&self, slot: u32) -> Option<u64> {
-        (slot < self.slot_count).then(|| self.weu_offset + u64::from(slot) * u64::from(self.weu_bytes))
+        (slot < self.slot_count).then(|| self.slots_offset + u64::from(slot) * u64::from(self.slot_bytes))
     }
 
     /// Returns the flash offset of a slot's metadata slot, `None` without such a slot or a region.
@@ -265,7 +265,7 @@ impl Layout {
     fn slot_count_min(&self) -> u32 {
         match self.store() {
             StoreKind::Weus | StoreKind::Slots => SLOT_COUNT_MIN,
-            StoreKind::Buckets => SLOT_COUNT_MIN * (self.chunk_bytes / self.weu_bytes),
+            StoreKind::Buckets => SLOT_COUNT_MIN * (self.chunk_bytes / self.slot_bytes),
         }
     }
 
@@ -276,7 +276,7 @@ impl Layout {
             StoreKind::Buckets if place.offset == 0 => self.bucket_slots - place.slot % self.bucket_slots,
             _ => 1,
         };
-        place.slot < self.slot_count && end <= u64::from(self.weu_bytes) * u64::from(slots)
+        place.slot < self.slot_count && end <= u64::from(self.slot_bytes) * u64::from(slots)
     }
 
     /// Returns the most bytes of a frame: at most a quarter of the log, so wrapping wastes little.
@@ -309,7 +309,7 @@ impl LayoutRequest {
     fn store(&self) -> StoreKind {
         match self.buckets {
             Some(_) => StoreKind::Buckets,
-            None if self.weu_bytes == self.chunk_bytes => StoreKind::Slots,
+            None if self.slot_bytes == self.chunk_bytes => StoreKind::Slots,
             None => StoreKind::Weus,
         }
     }
@@ -318,7 +318,7 @@ impl LayoutRequest {
 /// Checks the sizes that the operator or a design may choose.
 fn check_sizes(
     chunk_bytes: u32,
-    weu_bytes: u32,
+    slot_bytes: u32,
     sector_bytes: u32,
     bucket_slots: Option<u32>,
 ) -> Result<(), FormatError> {
@@ -326,19 +326,19 @@ fn check_sizes(
     if !allowed(chunk_bytes, CHUNK_BYTES_MIN, CHUNK_BYTES_MAX) {
         return Err(FormatError::ChunkSize { bytes: chunk_bytes });
     }
-    if bucket_slots.is_none() && !allowed(weu_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) && weu_bytes != chunk_bytes {
-        return Err(FormatError::WeuSize { bytes: weu_bytes });
+    if bucket_slots.is_none() && !allowed(slot_bytes, WEU_BYTES_MIN, WEU_BYTES_MAX) && slot_bytes != chunk_bytes {
+        return Err(FormatError::WeuSize { bytes: slot_bytes });
     }
     if !allowed(sector_bytes, SECTOR_BYTES_MIN, SECTOR_BYTES_MAX) {
         return Err(FormatError::SectorSize { bytes: sector_bytes });
     }
     let Some(bucket_slots) = bucket_slots else { return Ok(()) };
     let least_bytes = sector_bytes.max(SUBCHUNK_BYTES_MIN);
-    if !allowed(weu_bytes, least_bytes, chunk_bytes) {
-        return Err(FormatError::SubchunkSize { bytes: weu_bytes, least_bytes, chunk_bytes });
+    if !allowed(slot_bytes, least_bytes, chunk_bytes) {
+        return Err(FormatError::SubchunkSize { bytes: slot_bytes, least_bytes, chunk_bytes });
     }
     // Room for a chunk that does not shrink.
-    let least = chunk_bytes / weu_bytes;
+    let least = chunk_bytes / slot_bytes;
     if !(least..=BUCKET_SLOTS_MAX).contains(&bucket_slots) {
         return Err(FormatError::BucketSlots { slots: bucket_slots, least });
     }
@@ -362,7 +362,7 @@ fn fit(request: &LayoutRequest) -> Option<Layout> {
 /// Returns the layout with all limits scaled, if it leaves enough slots.
 fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     let chunk = u64::from(request.chunk_bytes);
-    let weu = u64::from(request.weu_bytes);
+    let slot = u64::from(request.slot_bytes);
     let flash_chunks = request.flash_bytes / chunk;
     let origin_chunks = request.origin_bytes.div_ceil(chunk);
     let scaled = |n: u64| (n / 16 * sixteenths + n % 16 * sixteenths / 16).max(ENTRIES_MIN);
@@ -375,11 +375,11 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         None => (MAPPINGS_PER_CHUNK, scaled(limit(request.fp_entries_max, flash_chunks * FINGERPRINTS_PER_CHUNK))),
     };
     let mappings_max = scaled(limit(request.mappings_max, flash_chunks * mappings_per_chunk)).min(origin_chunks);
-    let slots_upper = (request.flash_bytes / weu) as u32;
+    let slots_upper = (request.flash_bytes / slot) as u32;
     let mut layout = Layout {
         flash_bytes: request.flash_bytes,
         chunk_bytes: request.chunk_bytes,
-        weu_bytes: request.weu_bytes,
+        slot_bytes: request.slot_bytes,
         sector_bytes: request.sector_bytes,
         superblock_offsets: SUPERBLOCK_OFFSETS,
         checkpoint_offset: [0; 2],
@@ -388,7 +388,7 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
         log_bytes: 0,
         // Not 0, which tells the count of entries that there is a region.
         region_offset: request.buckets.map_or(0, |_| METADATA_OFFSET),
-        weu_offset: 0,
+        slots_offset: 0,
         slot_count: slots_upper,
         bucket_slots: request.buckets.map_or(0, |buckets| buckets.bucket_slots),
         mappings_max,
@@ -405,10 +405,10 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
     if request.buckets.is_some() {
         place_buckets(&mut layout, log_end)?;
     } else {
-        layout.weu_offset = log_end.next_multiple_of(weu);
+        layout.slots_offset = log_end.next_multiple_of(slot);
         // The log takes the bytes that the alignment of the slots leaves over.
-        layout.log_bytes = layout.weu_offset - layout.log_offset;
-        layout.slot_count = (request.flash_bytes.checked_sub(layout.weu_offset)? / weu) as u32;
+        layout.log_bytes = layout.slots_offset - layout.log_offset;
+        layout.slot_count = (request.flash_bytes.checked_sub(layout.slots_offset)? / slot) as u32;
     }
     (layout.slot_count >= layout.slot_count_min()).then_some(layout)
 }
@@ -416,14 +416,14 @@ fn at_scale(request: &LayoutRequest, sixteenths: u64) -> Option<Layout> {
 /// Places as many buckets as fit behind the log, behind their metadata region; `None` for no room.
 fn place_buckets(layout: &mut Layout, log_end: u64) -> Option<()> {
     (layout.log_bytes, layout.region_offset) = (log_end - layout.log_offset, log_end);
-    let (slot, bucket) = (u64::from(layout.weu_bytes), u64::from(layout.bucket_slots));
+    let (slot, bucket) = (u64::from(layout.slot_bytes), u64::from(layout.bucket_slots));
     let slots_offset = |slots: u64| (log_end + region_bytes(slots)).next_multiple_of(slot.max(METADATA_ALIGN_BYTES));
     let room = layout.flash_bytes.checked_sub(log_end)?;
     let buckets_upper = room / (bucket * (slot + METADATA_SLOT_BYTES as u64));
     // Aligning takes the room of a few slots: one of the first counts fits.
     let mut counts = (1..=buckets_upper).rev().map(|buckets| buckets * bucket);
     let slots = counts.find(|slots| slots_offset(*slots) + slots * slot <= layout.flash_bytes)?;
-    (layout.slot_count, layout.weu_offset) = (slots as u32, slots_offset(slots));
+    (layout.slot_count, layout.slots_offset) = (slots as u32, slots_offset(slots));
     Some(())
 }
 

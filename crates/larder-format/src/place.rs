@@ -15,7 +15,7 @@ pub struct FlashPlace {
     pub slot: u32,
     /// The slot's generation when the record was written.
     pub generation: u32,
-    /// The record's first byte, in bytes from the start of the WEU.
+    /// The record's first byte, in bytes from the start of the slot.
     pub offset: u32,
     /// Its stored length in bytes, after compression; at least 1, at most a chunk.
     pub stored_len: u32,
@@ -32,7 +32,7 @@ impl FlashPlace {
     }
 
     /// Returns true if its numbers can belong to a record: not empty, at most a chunk, inside a
-    /// WEU.
+    /// slot.
     pub fn is_plausible(&self) -> bool {
         self.stored_len >= 1
             && self.stored_len <= CHUNK_BYTES_MAX

@@ -130,8 +130,8 @@ fn requests(count: usize) -> Vec<Request> {
 
 /// Returns the options to create a cache of the design.
 fn options(design: &EngineDesign) -> CreateOptions {
-    let weu_bytes = WEU_CHUNKS * CHUNK_BYTES;
-    let mut options = CreateOptions { chunk_bytes: CHUNK_BYTES, weu_bytes, ..CreateOptions::default() };
+    let slot_bytes = WEU_CHUNKS * CHUNK_BYTES;
+    let mut options = CreateOptions { chunk_bytes: CHUNK_BYTES, slot_bytes, ..CreateOptions::default() };
     design.fit(&mut options);
     options
 }
@@ -140,7 +140,7 @@ fn config(design: &EngineDesign) -> Res<DesignConfig> {
     let data_bytes = CHUNKS * u64::from(CHUNK_BYTES);
     let mappings = design.mappings_wanted(data_bytes, CHUNK_BYTES)?;
     Ok(DesignConfig {
-        slot_count: (data_bytes / u64::from(options(design).weu_bytes)) as u32,
+        slot_count: (data_bytes / u64::from(options(design).slot_bytes)) as u32,
         mappings_max: mappings.unwrap_or(4 * CHUNKS),
         fp_entries_max: 2 * CHUNKS,
     })

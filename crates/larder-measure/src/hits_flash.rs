@@ -153,7 +153,7 @@ fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
         flash_bytes: status.flash_bytes,
         origin_bytes: status.origin_bytes,
         chunk_bytes: status.chunk_bytes as u32,
-        weu_bytes: status.slot_bytes as u32,
+        slot_bytes: status.slot_bytes as u32,
         sector_bytes: info.physical_sector_bytes.clamp(info.sector_bytes, 4096),
         fp_entries_max: None,
         mappings_max: None,
@@ -161,9 +161,9 @@ fn records_of(flash: &FileDevice, status: &Status) -> Res<Vec<Record>> {
         history: None,
     })?;
     let mut records = Vec::new();
-    let mut weu = IoBuf::new(layout.weu_bytes as usize);
+    let mut weu = IoBuf::new(layout.slot_bytes as usize);
     for slot in 0..u64::from(layout.slot_count) {
-        let start = layout.weu_offset + slot * u64::from(layout.weu_bytes);
+        let start = layout.slots_offset + slot * u64::from(layout.slot_bytes);
         weu = block_on(flash.read(start, weu))?;
         let mut at = 0;
         while let Some(Ok(header)) = weu.get(at..at + SEGMENT_HEADER_BYTES).map(decode_header) {

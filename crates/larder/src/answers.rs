@@ -224,7 +224,7 @@ mod tests {
     fn a_server_ends_where_a_detach_closed_its_cache_and_then_failed() {
         let flash = Arc::new(Faulty::new(RamDevice::new("flash", 16 * MIB, 512)));
         let origin: Arc<dyn BlockDevice> = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
-        block_on(create(&*flash, 8 * MIB, &CreateOptions { weu_bytes: 512 << 10, ..CreateOptions::default() }))
+        block_on(create(&*flash, 8 * MIB, &CreateOptions { slot_bytes: 512 << 10, ..CreateOptions::default() }))
             .unwrap();
         let runtime = ThreadRuntime::new(ThreadRuntimeOptions { workers: 0, name: "detach".into() });
         let open = || {

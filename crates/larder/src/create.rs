@@ -295,7 +295,7 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
 fn asked(args: &CreateArgs) -> RequestedOptions {
     RequestedOptions {
         chunk_bytes: args.chunk,
-        weu_bytes: args.weu,
+        slot_bytes: args.weu,
         compression: args.compress.map(Into::into),
         dedup: args.dedup.map(|dedup| dedup == Switch::On),
         fp_index_percent: args.fp_index,
@@ -331,7 +331,7 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
     let slot = design.map_or("slot", |design| design.kind().slot_name());
     // Seven chunks, and if slots are in buckets, whole buckets.
     let bucket = design.map_or(0, |design| design.layout(options, flash.bytes, 1).bucket_slots).max(1);
-    let chunk_slots = (options.chunk_bytes / options.weu_bytes.max(1)).max(1);
+    let chunk_slots = (options.chunk_bytes / options.slot_bytes.max(1)).max(1);
     let count = match (SLOT_COUNT_MIN * chunk_slots).next_multiple_of(bucket) {
         SLOT_COUNT_MIN => "seven".to_owned(),
         count => count.to_string(),
@@ -345,11 +345,11 @@ fn refused_plan(args: &CreateArgs, flash: &Target, options: &CreateOptions, erro
             "{named}: a flash of {} is too small; {} is the least, for the description and {count} {slot}s of {}",
             size::exact(flash.bytes),
             size::exact(*needed_bytes),
-            size::exact(options.weu_bytes.into())
+            size::exact(options.slot_bytes.into())
         ),
         EngineError::Format(FormatError::FlashTooLarge { flash_bytes_max, .. }) => format!(
             "{named}: with {slot}s of {} a flash has {} at most; use a larger {slot}",
-            size::exact(options.weu_bytes.into()),
+            size::exact(options.slot_bytes.into()),
             size::exact(*flash_bytes_max)
         ),
         error => format!("{}: {error}", args.flash.display()),
@@ -368,15 +368,15 @@ fn random<const N: usize>() -> Outcome<[u8; N]> {
 fn summary(args: &CreateArgs, made: &Superblock, slots_without_budget: u32) -> String {
     let layout = &made.layout;
     let dedup = if made.dedup && made.fp_index_percent > 0 { "deduplicated" } else { "not deduplicated" };
-    let used = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
-    let unused = layout.flash_bytes - layout.weu_offset - used;
+    let used = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
+    let unused = layout.flash_bytes - layout.slots_offset - used;
     // Metadata slots have room for as many as the flash could have.
     let hole = match layout.store() {
-        StoreKind::Buckets => layout.weu_offset - layout.region_offset - layout.region_bytes(),
+        StoreKind::Buckets => layout.slots_offset - layout.region_offset - layout.region_bytes(),
         _ => 0,
     };
     // The remainder is less than the needs of one slot, or of one bucket if they are whole.
-    let step = u64::from(layout.weu_bytes) * u64::from(layout.bucket_slots.max(1));
+    let step = u64::from(layout.slot_bytes) * u64::from(layout.bucket_slots.max(1));
     let mut notes = String::new();
     if layout.slot_count < slots_without_budget && unused >= step {
         let more = match layout.chunk_bytes < CHUNK_BYTES_MAX {
@@ -403,7 +403,7 @@ fn summary(args: &CreateArgs, made: &Superblock, slots_without_budget: u32) -> S
         shown(made.origin.uri.as_str()),
         size::human(made.origin.size_bytes),
         layout.slot_count,
-        size::exact(layout.weu_bytes.into()),
+        size::exact(layout.slot_bytes.into()),
         size::exact(layout.chunk_bytes.into()),
         mode_name(made.mode),
         compression_name(made.compression),

@@ -210,7 +210,7 @@ impl Base {
     pub fn all() -> Vec<Base> {
         let lz4 = CreateOptions {
             chunk_bytes: CHUNK as u32,
-            weu_bytes: 512 << 10,
+            slot_bytes: 512 << 10,
             flash_uuid: [7; 16],
             hash_key: [9; 32],
             origin_uri: "sim:origin".into(),
@@ -329,7 +329,7 @@ impl Base {
         let design = recovered.state.design();
         for (slot, generation, ..) in design.export_slots() {
             let from = layout.slot_offset(slot.0).expect("a slot") as usize;
-            let weu = &flash[from..from + layout.weu_bytes as usize];
+            let weu = &flash[from..from + layout.slot_bytes as usize];
             for segment in walk::segments(weu, superblock.flash_tag(), slot.0, generation).0 {
                 let header = from + segment.header.offset as usize;
                 let offset = header + segment.header.table_offset as usize;
@@ -398,8 +398,8 @@ impl Base {
     /// Returns the range of slots on the flash.
     pub fn slots(&self) -> std::ops::Range<usize> {
         let layout = &self.superblock.layout;
-        let from = layout.weu_offset as usize;
-        from..from + layout.slot_count as usize * layout.weu_bytes as usize
+        let from = layout.slots_offset as usize;
+        from..from + layout.slot_count as usize * layout.slot_bytes as usize
     }
 
     /// Returns the end of superblocks, checkpoints and log. The bytes between it and the slots

@@ -323,7 +323,7 @@ fn dump_all(runtime: &SimRuntime, flash: &Medium) {
             let _ = dump::frames(flash, &superblock, LIMIT).await;
             let _ = dump::frame(flash, &superblock, superblock.layout.log_offset, LIMIT).await;
             let _ = dump::history(flash, &superblock, 3, LIMIT).await;
-            for record in [dump::RecordAt::Chunk(3), dump::RecordAt::FlashOffset(superblock.layout.weu_offset + 64)] {
+            for record in [dump::RecordAt::Chunk(3), dump::RecordAt::FlashOffset(superblock.layout.slots_offset + 64)] {
                 let _ = dump::record(flash, &superblock, record, true).await;
             }
             let _ = dump::slot_segments(flash, &superblock, 0, LIMIT).await;

@@ -98,20 +98,20 @@ async fn listed_at(
     offset: u64,
 ) -> Result<(Place, u64, Option<SectorMap>, bool), EngineError> {
     let layout = &superblock.layout;
-    let slot_bytes_each = u64::from(layout.weu_bytes);
-    let end = layout.weu_offset + u64::from(layout.slot_count) * slot_bytes_each;
-    if !(layout.weu_offset..end).contains(&offset) {
+    let slot_bytes_each = u64::from(layout.slot_bytes);
+    let end = layout.slots_offset + u64::from(layout.slot_count) * slot_bytes_each;
+    if !(layout.slots_offset..end).contains(&offset) {
         return Err(EngineError::Invalid(format!(
             "flash offset {offset} is in no slot: those are at {} to {end}",
-            layout.weu_offset
+            layout.slots_offset
         )));
     }
     check_superblock(superblock)?;
     if !superblock.layout.store().lists_records() {
         return mapped_at(flash, superblock, offset).await;
     }
-    let slot = ((offset - layout.weu_offset) / slot_bytes_each) as u32;
-    let at = ((offset - layout.weu_offset) % slot_bytes_each) as u32;
+    let slot = ((offset - layout.slots_offset) / slot_bytes_each) as u32;
+    let at = ((offset - layout.slots_offset) % slot_bytes_each) as u32;
     let stored = slot_bytes(flash, superblock, slot).await?;
     for segment in lying(&stored, superblock, slot)? {
         let header = &segment.header;

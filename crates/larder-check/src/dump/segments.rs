@@ -114,7 +114,7 @@ pub(super) async fn slot_bytes(
         let last = layout.slot_count.saturating_sub(1);
         return Err(EngineError::Invalid(format!("there is no slot {slot}: the flash has slots 0 to {last}")));
     };
-    let bytes = layout.weu_bytes as usize;
+    let bytes = layout.slot_bytes as usize;
     Ok(Window::new(flash, offset, offset + bytes as u64).bytes(offset, bytes).await.to_vec())
 }
 

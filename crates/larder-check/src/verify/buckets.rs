@@ -32,7 +32,7 @@ pub(crate) async fn check(check: RecordCheck<'_>) -> Findings {
     let runs = stored_runs(flash, superblock, &found.design).await;
     let total = runs.len() as u64;
     count_clean(&runs, &found.design, report);
-    let end = layout.slot_offset(0).unwrap_or_default() + u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let end = layout.slot_offset(0).unwrap_or_default() + u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
     for (done, run) in runs.iter().enumerate() {
         progress(done as u64, total);
         let Some(offset) = layout.slot_offset(run.slot.0) else { continue };

@@ -83,7 +83,7 @@ impl<'a> Mover<'a> {
                         generation,
                         class: record.class,
                         packer: SegmentPacker::new(self.packing),
-                        buf: IoBuf::zeroed(self.superblock.layout.weu_bytes as usize),
+                        buf: IoBuf::zeroed(self.superblock.layout.slot_bytes as usize),
                         records: Vec::new(),
                     });
                     self.open.len() - 1
@@ -123,7 +123,7 @@ impl<'a> Mover<'a> {
             return Ok(());
         }
         // Advisory: a device that cannot trim loses nothing.
-        let _ = self.flash.discard(offset, self.superblock.layout.weu_bytes.into()).await;
+        let _ = self.flash.discard(offset, self.superblock.layout.slot_bytes.into()).await;
         self.flash.write(offset, segment.freeze(), WriteFlags::default()).await?;
         Ok(())
     }

@@ -44,7 +44,7 @@ pub(crate) async fn check_slots(check: RecordCheck<'_>) -> Findings {
             // The slot has no description of its content.
             continue;
         }
-        let bytes = if free { HEAD_BYTES } else { superblock.layout.weu_bytes as usize };
+        let bytes = if free { HEAD_BYTES } else { superblock.layout.slot_bytes as usize };
         let mut window = Window::new(flash, offset, offset + bytes as u64);
         let stored = window.bytes(offset, bytes).await.to_vec();
         if lists_records

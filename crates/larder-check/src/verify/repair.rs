@@ -329,7 +329,7 @@ async fn move_records(
     for dirty_turn in [true, false] {
         for (&slot, mappings) in &waiting {
             let Some(start) = superblock.layout.slot_offset(slot) else { continue };
-            let slot_bytes = superblock.layout.weu_bytes as usize;
+            let slot_bytes = superblock.layout.slot_bytes as usize;
             let mut window = Window::new(flash, start, start + slot_bytes as u64);
             let stored = window.bytes(start, slot_bytes).await;
             let mut mappings = mappings.clone();

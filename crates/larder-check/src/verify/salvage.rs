@@ -427,7 +427,7 @@ impl Salvage<'_> {
     async fn newest_in(&self, slot: SlotId, anywhere: bool) -> Option<u32> {
         let layout = &self.superblock.layout;
         let start = layout.slot_offset(slot.0).filter(|_| layout.store().lists_records())?;
-        let bytes = if anywhere { layout.weu_bytes as usize } else { METADATA_ALIGN_BYTES as usize };
+        let bytes = if anywhere { layout.slot_bytes as usize } else { METADATA_ALIGN_BYTES as usize };
         let mut window = Window::new(self.flash, start, start + bytes as u64);
         let stored = window.bytes(start, bytes).await;
         let mut newest: Option<u32> = None;

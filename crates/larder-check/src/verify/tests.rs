@@ -34,7 +34,7 @@ fn flash_of(design: &str, is_closed: bool, is_clean: bool) -> Arc<RamDevice> {
     let flash = Arc::new(RamDevice::new("flash", 16 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", 8 * MIB, 512));
     let mut options = CreateOptions {
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         flash_uuid: [7; 16],
         hash_key: [9; 32],
         origin_uri: "file:///origin".into(),
@@ -136,9 +136,9 @@ fn damaged_metadata_is_found() {
     flip(&closed, area + 4096 + 80);
 
     // The header of the first slot's first segment, and with it the list of its records.
-    flip(&closed, superblock.layout.weu_offset + 20);
+    flip(&closed, superblock.layout.slots_offset + 20);
     assert_eq!(kinds(&verified(&closed)), ["segment"]);
-    flip(&closed, superblock.layout.weu_offset + 20);
+    flip(&closed, superblock.layout.slots_offset + 20);
     assert!(verified(&closed).clean);
 }
 

@@ -67,7 +67,7 @@ impl World {
         let options = design::fitted(CreateOptions {
             design,
             chunk_bytes,
-            weu_bytes: 512 << 10,
+            slot_bytes: 512 << 10,
             mode,
             flash_uuid: [7; 16],
             hash_key: [9; 32],
@@ -545,7 +545,7 @@ fn make_old(world: &World) {
     let layout = superblock.layout;
     for slot in 0..layout.slot_count {
         let start = layout.slot_offset(slot).expect("a slot");
-        let mut weu = world.read(start, layout.weu_bytes.into());
+        let mut weu = world.read(start, layout.slot_bytes.into());
         for sector in weu.chunks_mut(512) {
             if let Ok(mut header) = decode_header(sector) {
                 header.durable_frame_seq = None;

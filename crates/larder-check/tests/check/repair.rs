@@ -100,14 +100,14 @@ impl World {
     fn new(seed: u64) -> World {
         let mut rng = Rng::new(seed);
         let runtime = runtime(&mut rng);
-        let weu_bytes: u32 = 512 << 10 << rng.below(2);
-        let flash_bytes = u64::from(weu_bytes) * (9 + rng.below(5));
+        let slot_bytes: u32 = 512 << 10 << rng.below(2);
+        let flash_bytes = u64::from(slot_bytes) * (9 + rng.below(5));
         let origin_bytes = (2 << 20) + rng.below(4 << 11) * SECTOR_BYTES as u64;
         let modes = [WriteMode::Back, WriteMode::Back, WriteMode::Back, WriteMode::Through, WriteMode::Around];
         let options = design::fitted(CreateOptions {
             design: design::drawn(seed),
             chunk_bytes: 4096 << rng.below(4),
-            weu_bytes,
+            slot_bytes,
             mode: modes[rng.index(5)],
             compression: [Compression::Lz4, Compression::Zstd, Compression::Off][rng.index(3)],
             dedup: rng.chance(4, 5),
@@ -314,7 +314,7 @@ fn places(world: &World, superblock: &Superblock, rng: &mut Rng) -> (u64, u64) {
         5 => (layout.slot_offset(rng.below(u64::from(layout.slot_count)) as u32).expect("a slot"), 4096),
         _ => {
             let slot = layout.slot_offset(rng.below(u64::from(layout.slot_count)) as u32).expect("a slot");
-            (slot, u64::from(layout.weu_bytes) / [1, 2, 4][rng.index(3)])
+            (slot, u64::from(layout.slot_bytes) / [1, 2, 4][rng.index(3)])
         }
     }
 }

@@ -55,7 +55,7 @@ impl Shared {
         let stored = self.counters.stored_flash_bytes.load(Relaxed);
         let average = if inserted < AVERAGE_OVER_MIN { chunk } else { (stored / inserted).clamp(chunk / 16, chunk) };
         let layout = &self.geometry.layout;
-        let capacity = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+        let capacity = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
         state.design().dirty_counts().chunks * average * 100 / capacity.max(1)
     }
 

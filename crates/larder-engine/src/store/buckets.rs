@@ -46,7 +46,7 @@ fn compression_saves(options: &CreateOptions) -> bool {
 fn layout_of(options: &CreateOptions, slots: u64) -> DesignLayout {
     DesignLayout {
         chunk_bytes: options.chunk_bytes,
-        slot_bytes: options.weu_bytes,
+        slot_bytes: options.slot_bytes,
         bucket_slots: bucket_slots_for(slots),
         chunk_count: u64::MAX,
     }
@@ -88,7 +88,7 @@ impl Store for OverBuckets {
     }
 
     fn buckets(&self, options: &CreateOptions, flash_bytes: u64) -> Option<BucketRequest> {
-        let slots = flash_bytes / u64::from(options.weu_bytes.max(1));
+        let slots = flash_bytes / u64::from(options.slot_bytes.max(1));
         let layout = layout_of(options, slots);
         let design_pages_max = bucketed::pages_for(&AustereConfig::of_layout(&layout, slots));
         Some(BucketRequest { bucket_slots: layout.bucket_slots, design_pages_max })
@@ -98,7 +98,7 @@ impl Store for OverBuckets {
         if !compression_saves(options) {
             options.compression = Compression::Off;
         }
-        options.weu_bytes = subchunk_bytes(options.chunk_bytes, options.compression != Compression::Off);
+        options.slot_bytes = subchunk_bytes(options.chunk_bytes, options.compression != Compression::Off);
         options.dedup = true;
         options.fp_index_percent = 100;
     }
@@ -115,7 +115,7 @@ impl Store for OverBuckets {
             return Err(Refusal::new(why, format!("switch compression off, take chunks of {larger} bytes or more")));
         }
         let subchunk = subchunk_bytes(options.chunk_bytes, is_compressed);
-        if options.weu_bytes != subchunk {
+        if options.slot_bytes != subchunk {
             let why = format!("has slots for parts of a chunk, of {subchunk} bytes here, and no WEUs");
             return Err(Refusal::new(why, "leave their size out"));
         }
@@ -140,11 +140,11 @@ impl Store for OverBuckets {
 
     /// Returns a subchunk at most, because each is written by itself.
     fn sector_bytes_max(&self, layout: &Layout) -> u32 {
-        layout.weu_bytes.min(SECTOR_BYTES_MAX)
+        layout.slot_bytes.min(SECTOR_BYTES_MAX)
     }
 
     /// Returns the rules by which a record has whole subchunks (section 3.2).
     fn packing(&self, layout: &Layout) -> PackingRules {
-        PackingRules { slot_bytes: layout.weu_bytes, sector_bytes: layout.weu_bytes, header_bytes: 0, entry_bytes: 0 }
+        PackingRules { slot_bytes: layout.slot_bytes, sector_bytes: layout.slot_bytes, header_bytes: 0, entry_bytes: 0 }
     }
 }

@@ -67,14 +67,14 @@ impl Store for OverSlots {
     }
 
     fn fit(&self, options: &mut CreateOptions) {
-        options.weu_bytes = options.chunk_bytes;
+        options.slot_bytes = options.chunk_bytes;
         options.compression = Compression::Off;
         options.dedup = self.dedup;
         options.fp_index_percent = 100;
     }
 
     fn check(&self, options: &CreateOptions) -> Result<(), Refusal> {
-        if options.weu_bytes != options.chunk_bytes {
+        if options.slot_bytes != options.chunk_bytes {
             return Err(Refusal::new("has slots of one chunk, and no WEUs", "leave their size out"));
         }
         if options.compression != Compression::Off {

@@ -47,7 +47,7 @@ impl Store for OverWeus {
             0 => u64::MAX,
             budget => budget / self.index_bytes_max,
         };
-        let bytes_per_chunk = waiting_weus_bytes(options.chunk_bytes, options.weu_bytes);
+        let bytes_per_chunk = waiting_weus_bytes(options.chunk_bytes, options.slot_bytes);
         let bytes_per_mapping = self.history_bytes_max;
         (bytes_per_mapping > 0).then_some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max })
     }
@@ -55,7 +55,7 @@ impl Store for OverWeus {
     fn fit(&self, _options: &mut CreateOptions) {}
 
     fn check(&self, options: &CreateOptions) -> Result<(), Refusal> {
-        match options.weu_bytes == options.chunk_bytes {
+        match options.slot_bytes == options.chunk_bytes {
             true => Err(Refusal::new("fills WEUs, and none of a single chunk", "give them room for several")),
             false => Ok(()),
         }
@@ -67,7 +67,7 @@ impl Store for OverWeus {
 
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules {
-            slot_bytes: layout.weu_bytes,
+            slot_bytes: layout.slot_bytes,
             sector_bytes: layout.sector_bytes,
             header_bytes: SEGMENT_HEADER_BYTES as u32,
             entry_bytes: RECORD_ENTRY_BYTES as u32,

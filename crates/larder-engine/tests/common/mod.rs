@@ -208,7 +208,7 @@ impl Default for Setup {
         Setup {
             options: CreateOptions {
                 design: design::chosen(),
-                weu_bytes: 512 << 10,
+                slot_bytes: 512 << 10,
                 flash_uuid: [7; 16],
                 hash_key: [9; 32],
                 origin_uri: "sim:origin".into(),

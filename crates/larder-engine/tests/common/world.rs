@@ -22,7 +22,7 @@ pub const ZERO: u32 = 0;
 pub struct Shape {
     pub design: DesignId,
     pub chunk_bytes: u32,
-    pub weu_bytes: u32,
+    pub slot_bytes: u32,
     pub flash_bytes: u64,
     pub origin_bytes: u64,
     pub mode: WriteMode,
@@ -38,7 +38,7 @@ impl Shape {
         crate::design::fitted(CreateOptions {
             design: self.design,
             chunk_bytes: self.chunk_bytes,
-            weu_bytes: self.weu_bytes,
+            slot_bytes: self.slot_bytes,
             mode: self.mode,
             compression: self.compression,
             dedup: self.dedup,

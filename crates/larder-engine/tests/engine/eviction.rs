@@ -161,32 +161,33 @@ fn weus_of_nitro_leave_in_the_order_of_their_last_use() {
 /// ones, a discard of the whole slot was over.
 fn check_slot_discipline(world: &World) -> (usize, u64) {
     let layout = world.layout();
-    let weu = u64::from(layout.weu_bytes);
+    let weu = u64::from(layout.slot_bytes);
     let mut written_to: BTreeMap<u64, u64> = BTreeMap::new();
     let mut discarded: BTreeSet<u64> = BTreeSet::new();
     let (mut discards, mut slots_begun) = (0, 0);
     for event in world.flash.take_events() {
-        if event.offset < layout.weu_offset {
+        if event.offset < layout.slots_offset {
             continue;
         }
         match (event.op, event.over) {
             (IoOp::Discard, false) => {
                 discards += 1;
-                let first = (event.offset - layout.weu_offset) / weu;
-                assert!((event.offset - layout.weu_offset).is_multiple_of(weu), "{event:?}");
-                for slot in first..(event.end() - layout.weu_offset) / weu {
+                let first = (event.offset - layout.slots_offset) / weu;
+                assert!((event.offset - layout.slots_offset).is_multiple_of(weu), "{event:?}");
+                for slot in first..(event.end() - layout.slots_offset) / weu {
                     written_to.insert(slot, u64::MAX);
                 }
             }
             (IoOp::Discard, true) => {
-                let first = (event.offset - layout.weu_offset) / weu;
-                for slot in first..(event.end() - layout.weu_offset) / weu {
+                let first = (event.offset - layout.slots_offset) / weu;
+                for slot in first..(event.end() - layout.slots_offset) / weu {
                     written_to.insert(slot, 0);
                     discarded.insert(slot);
                 }
             }
             (IoOp::Write, false) => {
-                let (slot, from) = ((event.offset - layout.weu_offset) / weu, (event.offset - layout.weu_offset) % weu);
+                let (slot, from) =
+                    ((event.offset - layout.slots_offset) / weu, (event.offset - layout.slots_offset) % weu);
                 assert!(from + event.len <= weu, "a segment crosses a slot: {event:?}");
                 if from == 0 {
                     slots_begun += 1;
@@ -225,7 +226,7 @@ fn note_evictions(world: &mut World) -> Evictions {
 /// written again.
 fn check_slot_reuse(world: &World, evictions: &Evictions) -> u64 {
     let layout = world.layout();
-    let slot_bytes = u64::from(layout.weu_bytes);
+    let slot_bytes = u64::from(layout.slot_bytes);
     let log = layout.log_offset..layout.log_offset + layout.log_bytes;
     let events = world.flash.take_events();
     let mut evicted = std::mem::take(&mut *evictions.lock()).into_iter().peekable();
@@ -239,7 +240,7 @@ fn check_slot_reuse(world: &World, evictions: &Evictions) -> u64 {
             free.insert(slot, at);
         }
         // All of them at once, when the cache is made.
-        let is_unused = event.end() <= layout.weu_offset || !written;
+        let is_unused = event.end() <= layout.slots_offset || !written;
         assert!(event.op != IoOp::Discard || is_unused, "{event:?}: a slot that is written again soon gains nothing");
         if event.op != IoOp::Write {
             continue;
@@ -250,13 +251,13 @@ fn check_slot_reuse(world: &World, evictions: &Evictions) -> u64 {
                 true => logged = begun.remove(&event.offset).max(logged),
             }
         }
-        if event.offset < layout.weu_offset || event.over {
+        if event.offset < layout.slots_offset || event.over {
             continue;
         }
         written = true;
-        assert!((event.offset - layout.weu_offset).is_multiple_of(slot_bytes), "{event:?}");
-        let first = (event.offset - layout.weu_offset) / slot_bytes;
-        for slot in first..(event.end() - layout.weu_offset).div_ceil(slot_bytes) {
+        assert!((event.offset - layout.slots_offset).is_multiple_of(slot_bytes), "{event:?}");
+        let first = (event.offset - layout.slots_offset) / slot_bytes;
+        for slot in first..(event.end() - layout.slots_offset).div_ceil(slot_bytes) {
             if let Some(at) = free.remove(&slot) {
                 again += 1;
                 assert!(logged >= Some(at), "slot {slot} is written again, and its end is in no log");

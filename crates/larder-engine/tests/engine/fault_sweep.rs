@@ -25,7 +25,7 @@ fn shape(mode: WriteMode) -> Shape {
     Shape {
         design: design::chosen(),
         chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         flash_bytes: 6 << 20,
         origin_bytes: 2 << 20,
         mode,

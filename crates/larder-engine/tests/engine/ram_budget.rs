@@ -188,7 +188,7 @@ fn a_budget_has_room_for_all_addresses_of_the_slots_that_it_leaves() {
         let mut options = CreateOptions { mode, ram_budget_bytes, hash_key: [2; 32], ..CreateOptions::default() };
         design.fit(&mut options);
         options.chunk_bytes = CHUNK as u32;
-        options.weu_bytes = CHUNK as u32;
+        options.slot_bytes = CHUNK as u32;
         runtime.block_on(async {
             create(&*flash, origin.info().size_bytes, &options).await.expect("it works");
             let tuning = Tuning { prefetch_bytes_max: 0, ..Tuning::default() };

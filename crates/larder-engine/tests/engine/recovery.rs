@@ -553,7 +553,7 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
     }
     let layout = world.layout();
     // Metadata slots of buckets, if there are any, lie between the log and the slots of chunks.
-    let log_end = if layout.region_offset > 0 { layout.region_offset } else { layout.weu_offset };
+    let log_end = if layout.region_offset > 0 { layout.region_offset } else { layout.slots_offset };
     for is_clean in [false, true] {
         if is_clean {
             world.open();
@@ -598,7 +598,7 @@ fn recovery_reads_what_it_needs_once_with_several_reads_in_flight() {
             // lost frame's name may be there. Slots of one chunk name no frame.
             let read_of_slots = match design::chosen() {
                 of if design::fills_weus(of) => 1..=4096 * (u64::from(layout.slot_count) + 64),
-                of if design::is_bucketed(of) => 1..=layout.weu_offset - log_end,
+                of if design::is_bucketed(of) => 1..=layout.slots_offset - log_end,
                 _ => 0..=0,
             };
             assert!(read_of_slots.contains(&slots_read), "{slots_read} bytes of slots");

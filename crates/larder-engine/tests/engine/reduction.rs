@@ -171,7 +171,7 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
     let layout = world.layout();
     let limit = layout.fp_entries_max;
     // All of it fits: over slots that takes as many as there are chunks.
-    let slot_bytes = u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+    let slot_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
     let chunks = if indexes_all() { slot_bytes / CHUNK as u64 * 4 / 5 } else { limit * 9 / 10 };
     for i in 0..chunks {
         world.write(i * CHUNK as u64, &text(i, CHUNK));

@@ -126,8 +126,8 @@ fn rotten_flash_does_not_hold_up_writers() {
         let kept = fill(&world);
         let dirty = dirty_chunks(&world);
         let (layout, mut rng) = (world.layout(), Rng::new(seed));
-        for sector in 0..u64::from(layout.slot_count) * u64::from(layout.weu_bytes) / 512 {
-            world.flash.sim.corrupt(layout.weu_offset + sector * 512, 512, &mut rng);
+        for sector in 0..u64::from(layout.slot_count) * u64::from(layout.slot_bytes) / 512 {
+            world.flash.sim.corrupt(layout.slots_offset + sector * 512, 512, &mut rng);
         }
         let slowest = write_on(&world, kept);
         assert!(schedule_of(seed) == Schedule::Chaos || slowest < WRITE_MAX, "a write took {slowest:?}");

@@ -86,7 +86,7 @@ fn images(design: DesignId, mode: WriteMode) -> &'static Images {
         let (flash, origin) = (flash_of(design), RamDevice::new("origin", CHUNKS * CHUNK, 512));
         let (flash, origin) = (Arc::new(flash), Arc::new(origin));
         let mut options = larder_engine::CreateOptions {
-            weu_bytes: 512 << 10,
+            slot_bytes: 512 << 10,
             chunk_bytes: CHUNK as u32,
             mode,
             compression: larder_engine::Compression::Off,

@@ -66,7 +66,7 @@ const FLASH_FULL_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(2
 
 /// Draws the shape of a world; for `crowd` see [`Source`].
 fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
-    let weu_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
+    let slot_bytes: u32 = if rng.chance(1, 8) { 1 << 20 } else { 512 << 10 };
     let origin_sector_bytes = if rng.chance(1, 6) { 4096 } else { 512 };
     // Rarely a multiple of the chunk: otherwise the last chunk is short.
     let spread_kib = if rng.chance(1, 8) { 7 << 9 } else { 2 << 9 };
@@ -82,11 +82,11 @@ fn draw_shape(rng: &mut Rng, design: DesignId, crowd: bool) -> Shape {
         ..Tuning::default()
     };
     tuning.flash_full_timeout = tuning.commit_interval_ms.is_multiple_of(2).then_some(FLASH_FULL_TIMEOUT);
-    let drawn_flash_bytes = u64::from(weu_bytes) * (8 + rng.below(3));
+    let drawn_flash_bytes = u64::from(slot_bytes) * (8 + rng.below(3));
     let mut shape = Shape {
         design,
         chunk_bytes: [4096, 4096, 8192, 8192, 16384, 32768, 131_072][rng.index(7)],
-        weu_bytes,
+        slot_bytes,
         flash_bytes: drawn_flash_bytes,
         origin_bytes: origin_bytes / 4096 * 4096 + if origin_sector_bytes == 512 { rng.below(8) * 512 } else { 0 },
         origin_sector_bytes,

@@ -26,7 +26,7 @@ pub struct Plan {
 pub struct Shape {
     pub design: DesignId,
     pub chunk_bytes: u32,
-    pub weu_bytes: u32,
+    pub slot_bytes: u32,
     pub flash_bytes: u64,
     pub origin_bytes: u64,
     pub origin_sector_bytes: u32,

@@ -141,7 +141,7 @@ impl World {
             Region::Twin(twin) => (layout.superblock_offsets[twin], SUPERBLOCK_BYTES),
             Region::Checkpoints => (layout.checkpoint_offset[0], 2 * layout.checkpoint_area_bytes),
             Region::Log => (layout.log_offset, layout.log_bytes),
-            Region::Slots => (layout.weu_offset, u64::from(layout.slot_count) * u64::from(layout.weu_bytes)),
+            Region::Slots => (layout.slots_offset, u64::from(layout.slot_count) * u64::from(layout.slot_bytes)),
         };
         let pieces = len / FLIPPED_BYTES;
         let first = u64::from(place) * pieces / PARTS;
@@ -172,7 +172,7 @@ impl Shape {
         crate::design::fitted(CreateOptions {
             design: self.design,
             chunk_bytes: self.chunk_bytes,
-            weu_bytes: self.weu_bytes,
+            slot_bytes: self.slot_bytes,
             mode: self.mode,
             compression: self.compression,
             dedup: self.dedup,

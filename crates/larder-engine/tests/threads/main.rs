@@ -72,7 +72,7 @@ fn operator(cache: &Cache, mut rng: Rng, stop: &AtomicBool, modes: &[WriteMode])
 fn make(flash: &dyn BlockDevice, mode: WriteMode) {
     let options = common::design::fitted(CreateOptions {
         design: common::design::chosen(),
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         mode,
         flash_uuid: [7; 16],
         hash_key: [9; 32],

@@ -340,7 +340,7 @@ fn encoding(code: u8) -> Result<Encoding, FormatError> {
 }
 
 fn plausible(place: FlashPlace) -> Result<FlashPlace, FormatError> {
-    if place.is_plausible() { Ok(place) } else { Err(invalid("a record that leaves its WEU")) }
+    if place.is_plausible() { Ok(place) } else { Err(invalid("a record that leaves its slot")) }
 }
 
 fn flag(set: bool, bit: u8) -> u8 {

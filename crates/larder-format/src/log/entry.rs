@@ -178,7 +178,7 @@ impl RawEntry {
             crc: self.crc.get(),
             encoding,
         };
-        if place.is_plausible() { Ok(place) } else { Err(invalid("a record that leaves its WEU")) }
+        if place.is_plausible() { Ok(place) } else { Err(invalid("a record that leaves its slot")) }
     }
 }
 

@@ -59,7 +59,7 @@ pub fn superblock() -> Superblock {
         layout: Layout {
             flash_bytes: 64 << 20,
             chunk_bytes: 8192,
-            weu_bytes: 2 << 20,
+            slot_bytes: 2 << 20,
             sector_bytes: 4096,
             superblock_offsets: [0, 65536],
             checkpoint_offset: [0x20000, 0x20000 + area],
@@ -67,7 +67,7 @@ pub fn superblock() -> Superblock {
             log_offset: 0x20000 + 2 * area,
             log_bytes: (4 << 20) - 0x20000 - 2 * area,
             region_offset: 0,
-            weu_offset: 4 << 20,
+            slots_offset: 4 << 20,
             slot_count: 30,
             bucket_slots: 0,
             mappings_max: 8192,
@@ -94,9 +94,9 @@ pub fn superblock_with_buckets() -> Superblock {
     let good = superblock();
     let layout = Layout {
         chunk_bytes: 32 << 10,
-        weu_bytes: 8 << 10,
+        slot_bytes: 8 << 10,
         region_offset: 4 << 20,
-        weu_offset: (4 << 20) + 54 * 128 * 512,
+        slots_offset: (4 << 20) + 54 * 128 * 512,
         slot_count: 54 * 128,
         bucket_slots: 128,
         fp_entries_max: 0,

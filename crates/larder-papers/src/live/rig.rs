@@ -92,7 +92,7 @@ impl CacheOf {
         let weu = (self.data_bytes / WEUS).next_power_of_two().min(1 << 30) as u32;
         let mut options = CreateOptions {
             chunk_bytes: self.chunk_bytes,
-            weu_bytes: weu.clamp(*WEU_BYTES.start(), *WEU_BYTES.end()),
+            slot_bytes: weu.clamp(*WEU_BYTES.start(), *WEU_BYTES.end()),
             mode: self.mode,
             compression: if self.compress { Compression::Lz4 } else { Compression::Off },
             dedup: self.dedup,
@@ -106,8 +106,8 @@ impl CacheOf {
 
     /// Returns the least size of a flash with that room beside its metadata, to a step.
     fn flash_bytes(&self, origin_bytes: u64, options: &CreateOptions) -> Result<u64, String> {
-        let unit = u64::from(options.weu_bytes).max(64 << 10);
-        let room = |layout: &Layout| u64::from(layout.slot_count) * u64::from(layout.weu_bytes);
+        let unit = u64::from(options.slot_bytes).max(64 << 10);
+        let room = |layout: &Layout| u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
         let mut bytes = self.data_bytes.next_multiple_of(unit);
         let most = bytes.saturating_mul(4) + (256 << 20);
         let mut refused = String::new();

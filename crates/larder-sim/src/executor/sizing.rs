@@ -167,7 +167,7 @@ impl WeuSizing {
         let full_index = chunks * FINGERPRINTS_PER_CHUNK;
         // Confirms the sizes of chunk and WEU, too.
         let fewest = self.plan(u64::from(SLOT_COUNT_MIN) * 4 * u64::from(self.weu_bytes), Some(1), Some(1))?;
-        let rules = self.rules(padded_weu_bytes(fewest.weu_bytes, self.chunk_bytes));
+        let rules = self.rules(padded_weu_bytes(fewest.slot_bytes, self.chunk_bytes));
         let per_weu = raw_chunks(rules, self.chunk_bytes);
         let slots = chunks.div_ceil(per_weu.max(1)) as u32;
         if self.granularity == Granularity::Weu && slots < SLOTS_MIN {
@@ -280,7 +280,7 @@ impl WeuSizing {
             flash_bytes,
             origin_bytes: self.origin_bytes(),
             chunk_bytes: self.chunk_bytes,
-            weu_bytes: self.weu_bytes,
+            slot_bytes: self.weu_bytes,
             sector_bytes: SECTOR_BYTES,
             fp_entries_max: fingerprints,
             mappings_max: mappings,

@@ -219,13 +219,13 @@ fn enough(ram: u64, suffices: impl Fn(u64) -> bool) -> Result<u64, String> {
     Err(format!("a RAM budget of {} is too small; {} is the least", exact(ram), exact(below + 1)))
 }
 
-fn request(setup: &Setup, flash_bytes: u64, weu_bytes: u32) -> LayoutRequest {
+fn request(setup: &Setup, flash_bytes: u64, slot_bytes: u32) -> LayoutRequest {
     LayoutRequest {
         flash_bytes,
         // An unknown origin's size does not bind.
         origin_bytes: CHUNKS_MAX * u64::from(setup.chunk_bytes),
         chunk_bytes: setup.chunk_bytes,
-        weu_bytes,
+        slot_bytes,
         sector_bytes: SECTOR_BYTES,
         fp_entries_max: None,
         mappings_max: None,
@@ -246,7 +246,7 @@ fn build(
     config: DesignConfig,
     store: StoreRules,
 ) -> Result<Built, String> {
-    let slot_bytes = layout.weu_bytes;
+    let slot_bytes = layout.slot_bytes;
     let data_bytes = u64::from(layout.slot_count) * u64::from(slot_bytes);
     let pending_max = pending_entries_max(layout.log_bytes / LOG_ENTRY_BYTES as u64);
     let dirty_chunks_max = data_bytes / u64::from(setup.chunk_bytes) * u64::from(DIRTY_HIGH_PERCENT) / 100;

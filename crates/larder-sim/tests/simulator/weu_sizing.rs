@@ -47,7 +47,7 @@ fn bytes_are_divided_as_the_engine_divides_them() {
             flash_bytes: flash_mib * MIB,
             origin_bytes: origin_bytes.unwrap_or(1 << 50),
             chunk_bytes: 8 << 10,
-            weu_bytes: 2 << 20,
+            slot_bytes: 2 << 20,
             sector_bytes: SECTOR_BYTES,
             fp_entries_max: None,
             mappings_max: None,

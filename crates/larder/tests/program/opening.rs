@@ -24,10 +24,10 @@ fn sparse_flash(scratch: &Scratch, design: &str, slots: u64) -> PathBuf {
         ..CreateOptions::default()
     };
     design.fit(&mut options);
-    let weu_bytes = if u64::from(options.weu_bytes) > 65536 { 512 << 10 } else { options.weu_bytes };
-    options.weu_bytes = weu_bytes;
+    let slot_bytes = if u64::from(options.slot_bytes) > 65536 { 512 << 10 } else { options.slot_bytes };
+    options.slot_bytes = slot_bytes;
     // Metadata takes a tenth, and metadata slots some more.
-    let flash_bytes = (slots * u64::from(weu_bytes) * 5 / 4).next_multiple_of(1 << 30);
+    let flash_bytes = (slots * u64::from(slot_bytes) * 5 / 4).next_multiple_of(1 << 30);
     let planned = plan(flash_bytes, 4096, MIB, &options).expect("a layout");
     assert!(u64::from(planned.layout.slot_count) >= slots / 2, "{} slots", planned.layout.slot_count);
     let path = scratch.path("flash");

@@ -104,7 +104,7 @@ fn append_as(flash: &RamDevice, entries: &[LogEntry], edit: impl FnOnce(&mut Fra
 fn retable(flash: &RamDevice, slot: u32, edit: impl FnOnce(&mut Vec<RecordEntry>, &mut [u8])) {
     let layout = superblock_of(flash).layout;
     let start = layout.slot_offset(slot).expect("a slot");
-    let mut weu = block_on(flash.read(start, IoBuf::new(layout.weu_bytes as usize))).expect("read").to_vec();
+    let mut weu = block_on(flash.read(start, IoBuf::new(layout.slot_bytes as usize))).expect("read").to_vec();
     let mut header = decode_header(&weu).expect("a segment");
     let table = header.table_offset as usize;
     let mut records = larder_format::segment::decode_table(&header, &weu[table..]).expect("a table");
@@ -341,7 +341,7 @@ fn records_that_overlap() {
     assert!(outer.stored_len > 700);
     let layout = superblock_of(&flash).layout;
     let start = layout.slot_offset(outer.slot).expect("a slot");
-    let weu = block_on(flash.read(start, IoBuf::new(layout.weu_bytes as usize))).expect("read");
+    let weu = block_on(flash.read(start, IoBuf::new(layout.slot_bytes as usize))).expect("read");
     let inner = FlashPlace { offset: outer.offset + 100, stored_len: 512, encoding: Encoding::Raw, ..outer };
     let identity = RecordIdentity { slot: inner.slot, generation: inner.generation, offset: inner.offset };
     let crc = record_crc(identity, 0, &weu[inner.offset as usize..][..512]);

@@ -108,7 +108,7 @@ fn a_device_that_refuses_reads_is_no_damaged_flash() {
         let before = flash.snapshot();
         let layout = superblock_of(&*flash).layout;
         for (from, end) in
-            [(layout.log_offset, layout.log_offset + layout.log_bytes), (layout.weu_offset, layout.flash_bytes)]
+            [(layout.log_offset, layout.log_offset + layout.log_bytes), (layout.slots_offset, layout.flash_bytes)]
         {
             let device = Faulty::new(flash.clone());
             device.plan().fail_range(IoOp::Read, from..end, kind, u64::MAX);
@@ -216,7 +216,7 @@ fn a_block_of_slots_costs_nothing_and_no_generation_comes_twice() {
 fn a_repair_that_cannot_write_says_so_and_leaves_the_cache_as_it_was() {
     let flash = flash(true);
     let superblock = superblock_of(&*flash);
-    flip(&flash, superblock.layout.weu_offset + 20);
+    flip(&flash, superblock.layout.slots_offset + 20);
     let image = flash.snapshot();
     let read_only = RamDevice::new("flash", 16 * MIB, 512);
     read_only.restore(&image);

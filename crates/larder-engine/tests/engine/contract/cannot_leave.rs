@@ -79,7 +79,7 @@ fn rot_first_sector(world: &World, slot: u32, stamps: &[u32]) {
     let start = layout.slot_offset(slot).expect("there is such a slot");
     let mut first = vec![0; SECTOR_BYTES];
     sector_bytes(stamps[0], &mut first);
-    let bytes = world.flash.peek(start, layout.weu_bytes as usize);
+    let bytes = world.flash.peek(start, layout.slot_bytes as usize);
     let at = bytes.chunks(SECTOR_BYTES).position(|sector| sector == first).expect("it is stored as it is");
     world.flash.corrupt(start + (at * SECTOR_BYTES) as u64, 64, &mut Rng::new(3));
 }
@@ -159,8 +159,8 @@ fn contract_what_cannot_be_read_keeps_nothing_else_from_the_origin() {
         let lost = (0..DIRTY).filter(|&chunk| bad.contains(&slot_of(chunk))).count();
         assert!(lost < DIRTY, "some are elsewhere");
         for &slot in &bad {
-            let start = layout.weu_offset + u64::from(slot) * u64::from(layout.weu_bytes);
-            let range = Some(start..start + u64::from(layout.weu_bytes));
+            let start = layout.slots_offset + u64::from(slot) * u64::from(layout.slot_bytes);
+            let range = Some(start..start + u64::from(layout.slot_bytes));
             world.flash.plan().add(Fault { op: Some(IoOp::Read), range, kind: IoErrorKind::Io, times: FOR_EVER });
         }
         assert!(!cache.destage_all().await, "it said that all is on the origin");

@@ -121,7 +121,7 @@ fn contract_a_fragment_completed_while_the_flash_fails_is_not_taken_for_durable(
             write(&cache, CHUNK, &content, false).await;
             cache.flush().await.expect("flushed");
             write(&cache, 0, &content[..CHUNK - 1], false).await;
-            let range = Some(world.layout().weu_offset..world.shape.flash_bytes);
+            let range = Some(world.layout().slots_offset..world.shape.flash_bytes);
             world.flash.plan().add(Fault { op: Some(IoOp::Write), range, kind: IoErrorKind::NoSpace, times: FOR_EVER });
             let (reading, failing) = (cache.clone(), cache.clone());
             let completed = spawn(&rt, async move { drop(read(&reading, 0, CHUNK).await) });

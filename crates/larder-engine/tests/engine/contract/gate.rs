@@ -156,7 +156,7 @@ pub fn shape(mode: WriteMode) -> Shape {
     Shape {
         design: crate::design::chosen(),
         chunk_bytes: (CHUNK * SECTOR_BYTES) as u32,
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         flash_bytes: 8 << 20,
         origin_bytes: 16 << 20,
         mode,
@@ -306,7 +306,7 @@ pub fn new_world(mode: WriteMode) -> (World, Arc<SimRuntime>) {
 pub fn rot(world: &World, cache: &Cache, lba: u64) {
     let slot = cache.slot_of(larder_core::Lba(lba)).expect("cached");
     let rt_layout = world.layout();
-    let start = rt_layout.weu_offset + u64::from(slot.0) * u64::from(rt_layout.weu_bytes);
+    let start = rt_layout.slots_offset + u64::from(slot.0) * u64::from(rt_layout.slot_bytes);
     world.flash.corrupt(start + 64, 64, &mut Rng::new(5));
 }
 

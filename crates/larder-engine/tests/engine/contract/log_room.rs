@@ -81,7 +81,7 @@ fn contract_a_failed_origin_flush_does_not_fill_the_log() {
     let mut shape = shape(WriteMode::Through);
     shape.flash_bytes = 40 << 20;
     shape.origin_bytes = 128 << 20;
-    shape.weu_bytes = 2 << 20;
+    shape.slot_bytes = 2 << 20;
     let world = World::new(&rt, shape);
     rt.block_on(async {
         let cache = world.open(&rt).await;
@@ -459,7 +459,7 @@ fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
     let mut shape = over_weus(shape(WriteMode::Back));
     shape.flash_bytes = 40 << 20;
     shape.origin_bytes = 128 << 20;
-    shape.weu_bytes = 2 << 20;
+    shape.slot_bytes = 2 << 20;
     let world = World::new(&rt, shape);
     let layout = world.layout();
     let flash = Gate::new(&world.flash);
@@ -472,7 +472,7 @@ fn contract_many_clean_records_that_cannot_be_read_leave_the_log_room() {
         assert!(cache.destage_all().await);
         cache.checkpoint().await.expect("a checkpoint");
         cache.checkpoint().await.expect("a checkpoint");
-        world.flash.fail_range(IoOp::Read, layout.weu_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
+        world.flash.fail_range(IoOp::Read, layout.slots_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
         flash.hold_below(IoOp::Write, layout.log_offset);
         for chunk in 0..CHUNKS {
             let bytes = read(&cache, chunk * CHUNK, 1).await;
@@ -513,7 +513,7 @@ fn contract_clean_records_of_a_failed_flash_are_asked_for_once_though_its_log_wa
             cache.flush().await.expect("flushed");
         }
         world.flash.fail_range(IoOp::Write, 0..layout.log_offset, IoErrorKind::Io, u64::MAX);
-        world.flash.fail_range(IoOp::Read, layout.weu_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
+        world.flash.fail_range(IoOp::Read, layout.slots_offset..layout.flash_bytes, IoErrorKind::Io, u64::MAX);
         flash.release();
         for _ in 0..100 {
             rt.delay(Duration::from_millis(100)).await.expect("a delay ends");
@@ -628,7 +628,7 @@ fn contract_many_small_commits_leave_the_log_room() {
             write(&cache, (part + writers) * CHUNK, &[stamp; CHUNK], false).await;
             cache.flush().await.expect("flushed");
         }
-        reads.hold_within(IoOp::Read, layout.weu_offset..u64::MAX);
+        reads.hold_within(IoOp::Read, layout.slots_offset..u64::MAX);
         for chunk in part..part + writers {
             let cache = cache.clone();
             all.push(spawn(&rt, async move {
@@ -716,7 +716,7 @@ fn contract_a_log_that_others_have_reserved_stops_no_flush_and_has_no_checkpoint
                 cache.checkpoint().await.expect("a checkpoint");
                 cache.checkpoint().await.expect("a checkpoint");
                 if chunk == 0 {
-                    flash.hold_within(IoOp::Read, layout.weu_offset..u64::MAX);
+                    flash.hold_within(IoOp::Read, layout.slots_offset..u64::MAX);
                     for chunk in part..part + writers {
                         let cache = cache.clone();
                         all.push(spawn(&rt, async move {

@@ -62,7 +62,7 @@ fn contract_metadata_slots_of_a_read_are_read_side_by_side() {
         let rt = runtime(1);
         let world = over_buckets(&rt, WriteMode::Through, sector_bytes);
         let (flash, layout) = (Gate::new(&world.flash), world.layout());
-        let region = layout.region_offset..layout.weu_offset;
+        let region = layout.region_offset..layout.slots_offset;
         rt.block_on(async {
             let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
             fill(&cache, 0, content).await;
@@ -100,7 +100,7 @@ fn contract_metadata_slots_of_contents_that_are_written_are_read_side_by_side() 
     let rt = runtime(1);
     let world = over_buckets(&rt, WriteMode::Back, 512);
     let (flash, layout) = (Gate::new(&world.flash), world.layout());
-    let region = layout.region_offset..layout.weu_offset;
+    let region = layout.region_offset..layout.slots_offset;
     rt.block_on(async {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;
         fill(&cache, 0, each).await;

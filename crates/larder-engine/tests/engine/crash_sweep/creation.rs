@@ -51,7 +51,7 @@ fn options(uuid: u8) -> CreateOptions {
     design::fitted(CreateOptions {
         design,
         chunk_bytes: 4096,
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         flash_uuid: [uuid; 16],
         ..CreateOptions::default()
     })

@@ -119,7 +119,7 @@ impl Scenario {
         design::fitted(CreateOptions {
             design,
             chunk_bytes: self.chunk_bytes,
-            weu_bytes: 512 << 10,
+            slot_bytes: 512 << 10,
             mode: self.mode,
             compression: Compression::Lz4,
             flash_uuid: [7; 16],

@@ -104,7 +104,7 @@ impl Engine {
         let mut options = CreateOptions {
             mode,
             chunk_bytes: chunk as u32,
-            weu_bytes: WEU_BYTES,
+            slot_bytes: WEU_BYTES,
             hash_key: [3; 32],
             ..CreateOptions::default()
         };
@@ -213,7 +213,7 @@ fn compare(design: &'static str, seed: u64, mode: WriteMode, policy: WritePolicy
     };
     let mut cache = setup.build(0).expect("it is made").cache;
     let what = format!("{design}, seed {seed}, {mode:?}");
-    assert_eq!(cache.flash_data_range(), engine.layout.weu_offset..engine.layout.end(), "{what}: the division");
+    assert_eq!(cache.flash_data_range(), engine.layout.slots_offset..engine.layout.end(), "{what}: the division");
     let mut told: HashMap<Fingerprint, Content> = HashMap::new();
     let mut read_hits = 0;
     for request in &requests {

@@ -273,7 +273,7 @@ fn follow(run: &Run<'_>, what: &str) -> (String, Decided) {
     let mut options = CreateOptions {
         mode: run.mode,
         chunk_bytes: run.chunk as u32,
-        weu_bytes: 512 << 10,
+        slot_bytes: 512 << 10,
         compression: run.compression,
         hash_key: [3; 32],
         ..CreateOptions::default()

@@ -108,11 +108,11 @@ impl Ledger {
     }
 
     fn written(&self, offset: u64, data: &[u8]) {
-        let Layout { log_offset, log_bytes, region_offset, weu_offset, .. } = self.layout;
+        let Layout { log_offset, log_bytes, region_offset, slots_offset, .. } = self.layout;
         let mut owed = self.owed.lock();
         let bytes = data.len() as u64;
         let is_in = |start: u64, len: u64| (start..start + len).contains(&offset);
-        if offset >= weu_offset {
+        if offset >= slots_offset {
             owed.bytes.slots += bytes;
         } else if is_in(region_offset, self.layout.region_bytes()) {
             owed.bytes.region += bytes;

@@ -66,7 +66,7 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
         let (dedup, compress) = cache.reduces();
         let mut options = cache.options();
         if cache.design.kind() == StoreKind::Weus {
-            options.weu_bytes = WEU_BYTES;
+            options.slot_bytes = WEU_BYTES;
         }
         let mut index = Index::new(cache.design, &options, data_bytes.max(16 * u64::from(WEU_BYTES)))?;
         let (mut lookups, mut updates) = (StepTimes::new(), StepTimes::new());

@@ -45,7 +45,7 @@ impl Index {
     /// # Errors
     /// A sentence, if the design cannot have these sizes.
     pub fn new(of: &EngineDesign, options: &CreateOptions, data_bytes: u64) -> Result<Index, String> {
-        let (chunk_bytes, slot_bytes) = (options.chunk_bytes, options.weu_bytes);
+        let (chunk_bytes, slot_bytes) = (options.chunk_bytes, options.slot_bytes);
         let chunks = data_bytes / u64::from(chunk_bytes);
         let slot_count = (data_bytes / u64::from(slot_bytes)).max(8) as u32;
         // The numbers of a layout: four mappings and two contents for each chunk that fits raw.
