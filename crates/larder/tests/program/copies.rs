@@ -2,6 +2,7 @@
 //! copy in the place of a removed or renamed flash, or a flash without its dirty data.
 
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::Output;
 
 use crate::behind_our_back::{CHUNK, FLASH_BYTES, ORIGIN_BYTES, at, content, fails, health, said, volume};
@@ -18,11 +19,15 @@ pub fn state(scratch: &Scratch) -> String {
     state.to_str().expect("a plain path").to_owned()
 }
 
-/// Returns the only file of a state directory, which is written anew at once.
+/// Returns the only state file of a directory. Beside it is at times the one that replaces it.
+pub fn state_file(state: &str) -> PathBuf {
+    let mut files = fs::read_dir(state).expect("the state directory").map(|file| file.expect("a file").path());
+    files.find(|file| file.extension().is_some_and(|it| it == "json")).expect("a state file")
+}
+
+/// Returns the content of the only state file of a directory, which is written anew at once.
 pub fn record(state: &str) -> serde_json::Value {
-    let files = fs::read_dir(state).expect("the state directory").map(|file| file.expect("a file").path());
-    let file = files.into_iter().find(|file| file.extension().is_some_and(|it| it == "json")).expect("a state file");
-    serde_json::from_slice(&fs::read(file).expect("read")).expect("JSON")
+    serde_json::from_slice(&fs::read(state_file(state)).expect("read")).expect("JSON")
 }
 
 fn refused(out: &Output, words: &[&str]) {
@@ -240,7 +245,7 @@ fn a_restored_state_file_drops_no_newer_data() {
     fs::remove_file(&volume.flash).expect("removed");
     eventually("all data is on the origin", || record(&state)["destaged"] == true);
     server.kill();
-    let file = fs::read_dir(&state).expect("the directory").next().expect("a file").expect("a file").path();
+    let file = state_file(&state);
     let saved = fs::read(&file).expect("the state file");
     fs::rename(&copy, &volume.flash).expect("the copy in its place");
     let server = volume.serve();

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::behind_our_back::{CHUNK, at, content, fails, said, volume};
-use crate::copies::{record, state};
+use crate::copies::{record, state, state_file};
 use crate::support::{Scratch, Volume, ends, eventually, larder, stands_in, wire::Wire};
 
 /// The second superblock begins there.
@@ -115,9 +115,13 @@ fn a_detach_is_over_though_its_state_file_stays() {
     let mut wire = Wire::connect(&server.socket);
     wire.write(0, &content(1));
     drop(wire);
-    let file = fs::read_dir(&state).expect("the directory").next().expect("a file").expect("a file").path();
-    fs::remove_file(&file).expect("the file");
-    fs::create_dir(&file).expect("a folder in its place");
+    volume.wait_for_no_clients();
+    let file = state_file(&state);
+    // Opening and writing have the superblock noted in the background, which brings the file back.
+    eventually("a folder is in the place of the file", || {
+        let _ = fs::remove_file(&file);
+        fs::create_dir(&file).is_ok()
+    });
     let out = ends(larder(["detach", "--flash"]).arg(&volume.flash));
     assert!(out.status.success(), "{}", said(&out));
     assert!(server.ends_with(0).contains(&file.display().to_string()), "the line about the file");
