@@ -22,7 +22,7 @@ use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
 impl State {
-    /// Returns whether the bytes of a chunk as of `version` are to be mapped.
+    /// Returns whether the bytes of a chunk in its `version` are to be mapped.
     fn wants(&self, lba: Lba, version: u32, reason: Reason) -> bool {
         !self.flash.is_failed()
             && self.versions.get(lba) == version
@@ -36,7 +36,7 @@ impl State {
 }
 
 impl Shared {
-    /// Offers a whole chunk (shorter only at the end of the volume) as of `version`.
+    /// Offers a whole chunk (shorter only at the end of the volume) with this `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
         let (begin, drain, close) = {
             let mut state = self.state.lock();

@@ -19,12 +19,12 @@ const CHUNK: usize = 8 << 10;
 /// Chunks of the volume, each of which is written once.
 pub(crate) const CHUNKS: u64 = 1000;
 
-/// The content of [`full_cache`] at this chunk.
+/// Returns the content of [`full_cache`] at this chunk.
 pub(crate) fn chunk(number: u64) -> Vec<u8> {
     (0..CHUNK as u64).map(|at| mix64(number << 16 | at) as u8).collect()
 }
 
-/// A cache of austere after write-throughs of its whole volume: more than it can keep.
+/// Makes a cache of austere after write-throughs of its whole volume: more than it can keep.
 pub(crate) fn full_cache() -> (Cache, Arc<ThreadRuntime>) {
     let flash = Arc::new(RamDevice::new("flash", 6 * MIB, 512));
     let origin = Arc::new(RamDevice::new("origin", CHUNKS * CHUNK as u64, 512));
