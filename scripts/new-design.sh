@@ -84,7 +84,7 @@ number=$((last + 1))
 cp "$work/design.rs" "$home"
 cp "$work/page.md" "$page_home"
 sed -i "s,^\[nitro\](docs/designs/nitro.md),&\, [$name]($page_home)," ARCHITECTURE.md
-add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod lru;" "pub mod fifo;"
+add crates/larder-core/src/designs.rs "pub mod d_lru;" "pub mod larder;" "pub mod fifo;"
 add crates/larder-core/src/designs.rs "pub const DESIGNS" "];" "    fifo::DESIGN,"
 add crates/larder-format/src/codes.rs "    named DesignId {" "    }" "        /// FIFO without data reduction." "        Fifo = $number \"$name\","
 add crates/larder-sim/src/setup/designs.rs "pub static REPLAY_DESIGNS" "];" \

@@ -227,6 +227,16 @@ pub enum Event {
     },
     /// A choice of a victim.
     Choose,
+    /// A choice of records of a chosen victim that are to be stored again: at least one.
+    Keep {
+        /// The victim.
+        slot: SlotId,
+    },
+    /// A refused insertion: the chunk is not worth a record.
+    Refuse {
+        /// The record that it would have had.
+        wanted: Wanted,
+    },
     /// An eviction of the oldest chosen victim that is left, if it is clean by now.
     Evict,
     /// The end of the oldest eviction that is left; its slot is free.

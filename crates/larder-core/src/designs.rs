@@ -6,8 +6,8 @@
 //!
 //! Invariants: each design is here once, and no two share a name.
 //!
-//! It does not describe a design; the design's file does. [`UNSERVED`] designs are for replays
-//! alone, and `larder-sim` has the peers that it compares them with.
+//! It does not describe a design; the design's file does. `larder-sim` has the peers that it
+//! compares them with.
 
 pub mod arc;
 pub mod austere;
@@ -31,10 +31,8 @@ pub const DESIGNS: &[NamedDesign] = &[
     lru::DESIGN,
     arc::DESIGN,
     austere::DESIGN,
+    larder::DESIGN,
 ];
-
-/// Designs that no cache of the engine can have yet.
-pub const UNSERVED: &[NamedDesign] = &[larder::DESIGN];
 
 #[cfg(test)]
 mod tests {

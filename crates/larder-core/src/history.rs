@@ -11,7 +11,7 @@
 //! that looks at content. An address has its number (5), flags (1, all zero so far) and fingerprint
 //! (16). A design that looks at content then has 16 bytes for each used data slot: flash slot (4),
 //! generation (4), and use stamp (8). A later use has a higher stamp. CD-ARC has its waiting WEUs
-//! instead.
+//! instead. A design without lists has [plain](Draft::plain) bytes of its own.
 //!
 //! Invariants: any bytes can be read; a history of another shape counts as no history. Nothing is
 //! allocated beyond the length of the bytes.
@@ -109,20 +109,24 @@ pub struct UsedSlot {
 pub struct Pages(BTreeMap<usize, Vec<u8>>);
 
 impl Pages {
-    /// Adds a page; returns whether a history of this shape can have it.
-    pub fn note(&mut self, page: usize, bytes: &[u8], shape: &Shape) -> bool {
-        let can_be = (page as u64) < shape.pages_max() && bytes.len() <= PAGE_BYTES;
+    /// Adds a page; returns whether a history of so many pages can have it.
+    pub fn note(&mut self, page: usize, bytes: &[u8], pages_max: u64) -> bool {
+        let can_be = (page as u64) < pages_max && bytes.len() <= PAGE_BYTES;
         if can_be {
             self.0.insert(page, bytes.to_vec());
         }
         can_be
     }
 
+    /// Returns the bytes of the pages up to the first that is missing.
+    pub fn bytes(&self) -> Vec<u8> {
+        let in_order = self.0.iter().zip(0..).take_while(|((number, _), at)| *number == at);
+        in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect()
+    }
+
     /// Decodes the history from the pages.
     pub fn history(&self, shape: &Shape) -> Option<History> {
-        let in_order = self.0.iter().zip(0..).take_while(|((number, _), at)| *number == at);
-        let bytes: Vec<u8> = in_order.flat_map(|((_, bytes), _)| bytes.iter().copied()).collect();
-        History::decode(&bytes, shape)
+        History::decode(&self.bytes(), shape)
     }
 }
 
@@ -153,11 +157,18 @@ pub fn cut<A>(lists: &mut [Vec<A>], these: &[usize], max: usize) {
 ///
 /// An address may therefore be on two lists, or on none. A full draft takes no more addresses.
 pub struct Draft {
-    shape: Shape,
     bytes: Vec<u8>,
-    counts: [u32; LISTS_MAX + 1],
+    bytes_max: usize,
     /// The current list, or the slots behind the last list; `None` before the first.
     stage: Option<usize>,
+    /// The head of a history with lists.
+    head: Option<Head>,
+}
+
+/// The head of a history that is written.
+struct Head {
+    shape: Shape,
+    counts: [u32; LISTS_MAX + 1],
     target: f64,
 }
 
@@ -165,9 +176,24 @@ impl Draft {
     /// Creates an empty draft with room for so many addresses, and for all slots.
     pub fn new(shape: Shape, addresses: u64) -> Draft {
         let with_room = Shape { addresses: addresses.min(shape.addresses), ..shape };
-        let mut bytes = Vec::with_capacity(with_room.bytes_max() as usize);
+        let bytes_max = with_room.bytes_max() as usize;
+        let mut bytes = Vec::with_capacity(bytes_max);
         bytes.resize(HEAD_BYTES, 0);
-        Draft { shape, bytes, counts: [0; LISTS_MAX + 1], stage: None, target: 0.0 }
+        Draft { bytes, bytes_max, stage: None, head: Some(Head { shape, counts: [0; LISTS_MAX + 1], target: 0.0 }) }
+    }
+
+    /// Creates an empty draft without lists, of so many bytes at most.
+    pub fn plain(bytes_max: usize) -> Draft {
+        Draft { bytes: Vec::new(), bytes_max, stage: None, head: None }
+    }
+
+    /// Adds bytes to a draft without lists. Returns false and changes nothing if there is no room.
+    pub fn append(&mut self, bytes: &[u8]) -> bool {
+        let has_room = self.head.is_none() && self.bytes.len() + bytes.len() <= self.bytes_max;
+        if has_room {
+            self.bytes.extend_from_slice(bytes);
+        }
+        has_room
     }
 
     /// Returns the number of the current list, or the count of lists for the slots. `None` before
@@ -185,25 +211,27 @@ impl Draft {
 
     /// Adds the next address of the current list, if there is room.
     pub fn address(&mut self, lba: Lba, fingerprint: &Fingerprint) {
-        let Some(list) = self.stage.filter(|&list| list < self.shape.lists) else { return };
-        let all: u64 = self.counts[..LISTS_MAX].iter().map(|&count| u64::from(count)).sum();
-        if all >= self.shape.addresses {
+        let Some(Head { shape, counts, .. }) = &mut self.head else { return };
+        let Some(list) = self.stage.filter(|&list| list < shape.lists) else { return };
+        let all: u64 = counts[..LISTS_MAX].iter().map(|&count| u64::from(count)).sum();
+        if all >= shape.addresses {
             return;
         }
-        self.counts[list] += 1;
+        counts[list] += 1;
         self.bytes.extend_from_slice(&lba.0.to_le_bytes()[..LBA_BYTES]);
         self.bytes.push(0);
-        if self.shape.looks_at_content {
+        if shape.looks_at_content {
             self.bytes.extend_from_slice(&fingerprint.0);
         }
     }
 
     /// Adds a slot, after all addresses.
     pub fn used(&mut self, used: &UsedSlot) {
-        if u64::from(self.counts[LISTS_MAX]) >= self.shape.used_slots {
+        let Some(Head { shape, counts, .. }) = &mut self.head else { return };
+        if u64::from(counts[LISTS_MAX]) >= shape.used_slots {
             return;
         }
-        self.counts[LISTS_MAX] += 1;
+        counts[LISTS_MAX] += 1;
         self.bytes.extend_from_slice(&used.slot.0.to_le_bytes());
         self.bytes.extend_from_slice(&used.generation.to_le_bytes());
         self.bytes.extend_from_slice(&used.stamp.to_le_bytes());
@@ -211,28 +239,32 @@ impl Draft {
 
     /// Sets the target of the lists.
     pub fn set_target(&mut self, target: f64) {
-        self.target = target;
+        if let Some(head) = &mut self.head {
+            head.target = target;
+        }
     }
 
     /// Returns the bytes of the draft.
     pub fn finish(mut self) -> Vec<u8> {
+        let Some(Head { shape, counts, target }) = self.head else { return self.bytes };
         let mut head = Vec::with_capacity(HEAD_BYTES);
         head.extend_from_slice(&VERSION.to_le_bytes());
-        head.extend_from_slice(&(self.shape.lists as u16).to_le_bytes());
-        head.extend_from_slice(&(self.shape.data_chunks as u32).to_le_bytes());
-        head.extend_from_slice(&self.shape.addresses.to_le_bytes());
-        head.extend_from_slice(&self.target.min(self.shape.data_chunks as f64).to_le_bytes());
-        head.extend(self.counts.iter().flat_map(|count| count.to_le_bytes()));
+        head.extend_from_slice(&(shape.lists as u16).to_le_bytes());
+        head.extend_from_slice(&(shape.data_chunks as u32).to_le_bytes());
+        head.extend_from_slice(&shape.addresses.to_le_bytes());
+        head.extend_from_slice(&target.min(shape.data_chunks as f64).to_le_bytes());
+        head.extend(counts.iter().flat_map(|count| count.to_le_bytes()));
         self.bytes[..HEAD_BYTES].copy_from_slice(&head);
         self.bytes
     }
 }
 
 /// A reader of numbers from the front of bytes.
-struct Front<'a>(&'a [u8]);
+pub struct Front<'a>(pub &'a [u8]);
 
 impl Front<'_> {
-    fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
+    /// Returns the next bytes, or `None` if too few are left.
+    pub fn take<const BYTES: usize>(&mut self) -> Option<[u8; BYTES]> {
         let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
         Some(*taken)

@@ -50,6 +50,18 @@ pub struct OverWeus {
     pub make: fn(DesignConfig) -> Box<dyn Design>,
 }
 
+impl OverWeus {
+    /// Returns the bytes of a WEU with which a flash has as many as the design wants.
+    ///
+    /// They are `most`, or its halvings down to `least`.
+    pub fn weu_for(&self, flash_bytes: u64, least: u32, most: u32) -> u32 {
+        let smaller = std::iter::successors(Some(most), |weu_bytes| Some(weu_bytes / 2));
+        let smaller = smaller.take_while(|&weu_bytes| weu_bytes >= least);
+        let has_many = |weu_bytes: &u32| flash_bytes / u64::from(*weu_bytes) >= u64::from(self.weus_wanted);
+        smaller.clone().find(has_many).or_else(|| smaller.last()).unwrap_or(most)
+    }
+}
+
 /// A design over slots of one chunk each.
 #[derive(Clone, Copy)]
 pub struct OverSlots {

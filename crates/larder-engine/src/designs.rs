@@ -111,6 +111,11 @@ impl EngineDesign {
         self.store.buckets(options, flash_bytes)
     }
 
+    /// Returns the bytes of a WEU that it wants on such a flash; `None` for the default.
+    pub fn weu_wanted(&self, flash_bytes: u64) -> Option<u32> {
+        self.store.weu_wanted(flash_bytes)
+    }
+
     /// Returns the mappings that the design wants on `flash_bytes`, or `None` for the format's
     /// default.
     ///

@@ -7,7 +7,8 @@
 //! whose trim may be missing: it is trimmed before its next use.
 //!
 //! Slots that will likely have to go take (1) to (3) in the same batch
-//! ([`freeing`](crate::region::freeing)).
+//! ([`freeing`](crate::region::freeing)). Records that are worth another life are read before (2)
+//! and offered after it ([`survivors`](crate::evict::survivors)).
 //!
 //! Invariants: (3) makes durable every mapping that displaced one of this slot, so no mapping that
 //! a crash would bring back is overwritten. A few slots are kept free, so that writers seldom wait.
@@ -15,6 +16,7 @@
 //! It does not choose; the design does.
 
 pub(crate) mod findings;
+mod survivors;
 
 use crate::{shared::Shared, state::State, sync::either};
 use larder_core::{
@@ -200,9 +202,11 @@ impl Shared {
             // A chunk that fails stays dirty, and its slot is spared below.
             self.destage_or_leave(part.to_vec()).await;
         }
+        let survivors = self.read_survivors(&victims).await;
         // (2)
         let freed = self.end_mappings(&victims);
         let ahead = self.log_freed_ahead(&likely);
+        self.offer_survivors(survivors);
         drop(room);
         self.evictions.note(!victims.is_empty() && freed.is_empty() && ahead.is_empty());
         if freed.is_empty() && ahead.is_empty() {

@@ -3,7 +3,7 @@
 //! The queue is bounded in bytes; under overload insertions are dropped and counted, and no read
 //! waits. A task takes an insertion and fingerprints it on a worker, which also compresses it if
 //! its content is new. The task maps the chunk if its version is still the one from before the
-//! bytes were read.
+//! bytes were read. A design may refuse a clean chunk that it would have to store.
 //!
 //! Invariants: a stale insertion is never mapped. A dirty mapping is never replaced by a clean one.
 
@@ -17,7 +17,11 @@ use crate::{
     state::State,
     state_lock::StateGuard,
 };
-use larder_core::{Fingerprint, Lba, Lookup, NewMapping, StreamClass};
+use larder_core::{
+    Fingerprint, Lba, Lookup, NewMapping, StreamClass,
+    decisions::{Answer, Event},
+    design::Wanted,
+};
 use larder_device::{SharedBuf, runtime::compute};
 use std::sync::{Arc, atomic::Ordering::*};
 
@@ -27,11 +31,20 @@ impl State {
         !self.flash.is_failed()
             && self.versions.get(lba) == version
             && match (self.design().peek(lba), reason) {
-                (Lookup::Miss, Reason::Clean) => !self.origin_changes.forbids_clean_copy(lba),
+                (Lookup::Miss, Reason::Clean | Reason::Survivor) => !self.origin_changes.forbids_clean_copy(lba),
                 // The chunk becomes dirty as a whole: the origin gets it again.
                 (Lookup::Fragment { .. }, Reason::CompletedFragment) => !self.origin_changes.is_changing(lba),
                 _ => false,
             }
+    }
+
+    /// Returns whether the design has a clean chunk stored. A mapping of the chunk would be right.
+    fn admits(&mut self, wanted: &Wanted) -> bool {
+        let is_admitted = self.decide().admits(wanted);
+        if !is_admitted {
+            self.decisions.note(|| (Event::Refuse { wanted: *wanted }, Answer::Done));
+        }
+        is_admitted
     }
 }
 
@@ -63,9 +76,14 @@ impl Shared {
             self.drain();
         }
         if begin {
-            let this = self.clone();
-            self.spawn_counted(async move { this.insert_all().await });
+            self.begin_inserting();
         }
+    }
+
+    /// Begins a task that inserts until none waits.
+    pub(crate) fn begin_inserting(self: &Arc<Self>) {
+        let this = self.clone();
+        self.spawn_counted(async move { this.insert_all().await });
     }
 
     async fn insert_all(self: Arc<Self>) {
@@ -99,22 +117,28 @@ impl Shared {
         }
         let (mut padded, fingerprint) = (Vec::new(), prepared.fingerprint());
         let payload = prepared.payload(self.padded(&data, &mut padded));
+        let mut is_admitted = dirty;
         let stored = self
             .store(
                 NewRecord { class, lba, of: RecordOf::Chunk(fingerprint), payload },
-                |state| {
+                |state, stored_len| {
                     if !wanted(state) || !self.has_room_for_one(state) {
                         self.counters.insertions_stale.fetch_add(1, Relaxed);
                         return Some(());
                     }
-                    let place = state.find_duplicate(&fingerprint?)?;
-                    self.counters.inserted_chunks.fetch_add(1, Relaxed);
-                    self.counters.duplicate_chunks.fetch_add(1, Relaxed);
-                    self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);
-                    Some(())
+                    if let Some(place) = fingerprint.and_then(|known| state.find_duplicate(&known)) {
+                        self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                        self.counters.duplicate_chunks.fetch_add(1, Relaxed);
+                        self.map_insertion(state, lba, NewMapping::Duplicate { place }, fingerprint, dirty);
+                        return Some(());
+                    }
+                    // A record that waits for a slot was admitted before.
+                    is_admitted = is_admitted || state.admits(&Wanted { lba, fingerprint, stored_len: stored_len? });
+                    (!is_admitted).then(|| _ = self.counters.insertions_refused.fetch_add(1, Relaxed))
                 },
                 |state, place| {
                     self.counters.inserted_chunks.fetch_add(1, Relaxed);
+                    self.counters.chunks_stored_again.fetch_add(u64::from(reason == Reason::Survivor), Relaxed);
                     self.counters.note_stored(
                         place.stored_len,
                         self.geometry.chunk_bytes,

@@ -134,7 +134,7 @@ impl Shared {
     /// Appends a record to a slot of its class, and decides with `decide` under the same lock.
     ///
     /// It waits for a slot if none is free. It asks `still_wanted` before each try, while the flash
-    /// works.
+    /// works, with the record's stored length in bytes. That is `None` until the record is encoded.
     ///
     /// # Errors
     /// [`EngineError::FlashFailed`] if the flash takes no more, [`EngineError::Closed`] if the
@@ -142,7 +142,7 @@ impl Shared {
     pub async fn store<R>(
         self: &Arc<Self>,
         record: NewRecord<'_>,
-        mut still_wanted: impl FnMut(&mut StateGuard<'_, State>) -> Option<R>,
+        mut still_wanted: impl FnMut(&mut StateGuard<'_, State>, Option<u32>) -> Option<R>,
         mut decide: impl FnMut(&mut StateGuard<'_, State>, Place) -> R,
     ) -> Result<R, EngineError> {
         let encoded = OnceCell::new();
@@ -185,7 +185,7 @@ impl Shared {
         record: &NewRecord<'r>,
         ready: &mut Option<Ready<'_>>,
         queued: &mut Option<Queued<'s>>,
-        still_wanted: &mut impl FnMut(&mut StateGuard<'_, State>) -> Option<R>,
+        still_wanted: &mut impl FnMut(&mut StateGuard<'_, State>, Option<u32>) -> Option<R>,
         decide: &mut impl FnMut(&mut StateGuard<'_, State>, Place) -> R,
     ) -> Result<Storing<'r, R>, EngineError> {
         let mut state = self.state.lock();
@@ -199,7 +199,8 @@ impl Shared {
         }
         let in_flight = state.writer.in_flight();
         let is_crowded = in_flight.len() >= IN_FLIGHT_SEGMENTS_MAX || in_flight.bytes() >= IN_FLIGHT_BYTES_MAX;
-        if let Some(answer) = still_wanted(&mut state) {
+        let stored_len = ready.as_ref().map(|ready| ready.payload.len() as u32);
+        if let Some(answer) = still_wanted(&mut state, stored_len) {
             self.stored(state);
             return Ok(Storing::Over(answer));
         }

@@ -85,6 +85,11 @@ pub(crate) trait Store: Send + Sync {
         u32::MAX
     }
 
+    /// Returns the bytes of a WEU that the design wants on such a flash; `None` for the default.
+    fn weu_wanted(&self, _flash_bytes: u64) -> Option<u32> {
+        None
+    }
+
     /// Returns the mappings that fit a flash of `flash_bytes`, or `None` for the format's default.
     ///
     /// # Errors

@@ -263,7 +263,7 @@ impl Shared {
         self.store(
             NewRecord { class, lba, of, payload },
             // Another writer may have stored the same content since the lookup.
-            |state| self.map_known(state, lba, fingerprint?),
+            |state, _| self.map_known(state, lba, fingerprint?),
             |state, place| {
                 self.counters.inserted_chunks.fetch_add(1, Relaxed);
                 self.counters.note_stored(
@@ -381,7 +381,7 @@ impl Shared {
         let (class, of) = (StreamClass::Dirty, RecordOf::Fragment(valid));
         self.store(
             NewRecord { class, lba, of, payload },
-            |_| None,
+            |_, _| None,
             |state, place| {
                 self.counters.note_stored(place.stored_len, packed.len(), self.geometry.record_step_bytes());
                 state.map_dirty(lba, NewMapping::Fragment { place, sectors: valid }, None)

@@ -338,6 +338,20 @@ impl Follower {
                 Ok(Answer::Slot(slot))
             }
             Event::Reuse { lba } => self.reuse(lba),
+            _ => self.decide_selective(event),
+        }
+    }
+
+    /// Decides events of a selective design.
+    fn decide_selective(&mut self, event: &Event) -> Result<Answer, String> {
+        let design = self.steps.design_mut();
+        match *event {
+            Event::Keep { slot } if !self.victims.contains(&slot) => Err(format!("slot {} is not chosen here", slot.0)),
+            Event::Keep { slot } => Ok(Answer::Count(design.survivors(slot).len() as u64)),
+            Event::Refuse { ref wanted } if design.admits(wanted) => {
+                Err(format!("a record of chunk {} is admitted here", wanted.lba.0))
+            }
+            Event::Refuse { .. } => Ok(Answer::Done),
             _ => Err("this event is none of such a cache".into()),
         }
     }

@@ -166,6 +166,10 @@ impl Display for InWords<'_, Event> {
             Event::Sweep => f.write_str("sweep"),
             Event::Drop { all, max } => write!(f, "drop {} {max}", if *all { "all" } else { "some" }),
             Event::Choose => f.write_str("choose"),
+            Event::Keep { slot } => write!(f, "keep {}", slot.0),
+            Event::Refuse { wanted: Wanted { lba, fingerprint, stored_len } } => {
+                write!(f, "refuse {} {} {stored_len}", lba.0, Known(fingerprint))
+            }
             Event::Evict => f.write_str("evict"),
             Event::Release => f.write_str("release"),
             Event::Reuse { lba } => write!(f, "reuse {}", lba.0),
@@ -417,6 +421,8 @@ impl<'a> Words<'a> {
             "sweep" => Event::Sweep,
             "drop" => Event::Drop { all: self.either("all", "some")?, max: self.number("a number of chunks")? },
             "choose" => Event::Choose,
+            "keep" => Event::Keep { slot: SlotId(self.number("the number of a slot")?) },
+            "refuse" => Event::Refuse { wanted: self.wanted()? },
             "evict" => Event::Evict,
             "release" => Event::Release,
             "reuse" => Event::Reuse { lba: self.lba()? },

@@ -142,7 +142,10 @@ pub struct CreateArgs {
     /// Chunk size, a power of two from 4K to 128K
     #[arg(long, value_name = "SIZE", default_value = "8K", value_parser = size::parse_chunk, allow_hyphen_values = true)]
     pub chunk: u32,
-    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]. Slots of one chunk have none
+    /// Write-evict unit, a power of two from 512K to 4M [default: 2M]
+    ///
+    /// With `larder` the default is 512K to 2M, by the size of the flash. Slots of one chunk have
+    /// none.
     #[arg(long, value_name = "SIZE", value_parser = size::parse_weu, allow_hyphen_values = true)]
     pub weu: Option<u32>,
     /// The time at which the origin gets a write

@@ -80,7 +80,8 @@ pub fn run(args: &CreateArgs) -> Outcome {
     let design = designs::find(args.design).map_err(Failure::failed)?;
     refuse_contradictions(args)?;
     // An option that the design lacks is wrong usage: no device has a part in it.
-    let asked = design.options(&asked(args)).map_err(|error| Failure::Usage(error.to_string()))?;
+    let weu = args.weu.or_else(|| design.weu_wanted(flash.bytes));
+    let asked = design.options(&asked(args, weu)).map_err(|error| Failure::Usage(error.to_string()))?;
     let options = CreateOptions {
         mode: args.mode.into(),
         ram_budget_bytes: args.ram,
@@ -291,11 +292,11 @@ fn refuse_content(path: &Path, device: &dyn BlockDevice) -> Outcome {
     Ok(())
 }
 
-/// Returns the options that may be left to the design.
-fn asked(args: &CreateArgs) -> RequestedOptions {
+/// Returns the options that may be left to the design, with the size of a WEU.
+fn asked(args: &CreateArgs, weu: Option<u32>) -> RequestedOptions {
     RequestedOptions {
         chunk_bytes: args.chunk,
-        slot_bytes: args.weu,
+        slot_bytes: weu,
         compression: args.compress.map(Into::into),
         dedup: args.dedup.map(|dedup| dedup == Switch::On),
         fp_index_percent: args.fp_index,

@@ -13,6 +13,7 @@ mod ages;
 mod class;
 mod contents;
 mod heat;
+mod history;
 mod lifetimes;
 mod mapping;
 mod memory;
@@ -24,6 +25,7 @@ mod space;
 
 use crate::{
     design::{Design, DesignConfig, DesignStats, Lookup, Memory, Selective},
+    history::Pages,
     lba_index::{Addressed, LbaIndex},
     ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
     named::{NamedDesign, Over, OverWeus},
@@ -33,6 +35,8 @@ use crate::{
     types::{SectorMap, SlotId},
 };
 use addresses::{Address, Kind};
+use ages::BINS;
+use class::CLASSES;
 use contents::Contents;
 use heat::Regions;
 use price::Rents;
@@ -46,7 +50,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     about: "Larder's own: learned life tables decide admission, victims and reinsertion",
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
-        history_bytes_max: 0,
+        history_bytes_max: RECORD_BYTES,
         weus_wanted: WEUS_WANTED,
         make: |config| Box::new(Larder::new(config)),
     }),
@@ -54,16 +58,23 @@ pub const DESIGN: NamedDesign = NamedDesign {
 /// Maximum bytes of RAM for each mapping.
 ///
 /// They include its content, its region, and its share of the sample and of the write-back data.
-pub const INDEX_BYTES_MAX: u64 = 192 + DIRTY_SHARE_BYTES_MAX;
+pub const INDEX_BYTES_MAX: u64 = 384 + RECORD_BYTES + DIRTY_SHARE_BYTES_MAX;
+/// Bytes of the knowledge in a checkpoint: the head, a slot, a record, and a cell of a life table.
+const HEAD_BYTES: usize = 23;
+const SLOT_BYTES: usize = 12;
+const RECORD_BYTES: u64 = 5;
+const CELL_BYTES: usize = 14;
 const DIRTY_SHARE_BYTES_MAX: u64 =
     (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
 /// Entries of the index for each mapping: the others are beliefs.
-const ENTRIES_SHARE: u64 = 8;
+const ENTRIES_SHARE: u64 = 4;
+/// Contents that are not stored, for each mapping, at most.
+const UNSTORED_SHARE: u64 = 1;
 /// Mappings for each region of addresses.
-const REGION_SHARE: u64 = 1;
+const REGION_SHARE: u64 = 2;
 
 /// The design's state.
 pub struct Larder {
@@ -86,8 +97,11 @@ pub struct Larder {
     written: u64,
     /// Bytes that were refused since the rent was looked at.
     refused: u64,
-    spared: Option<SlotId>,
+    /// Victims that were given back: the last to be chosen again.
+    spared: Vec<SlotId>,
     restoring: bool,
+    /// The pages of a checkpoint, during a recovery.
+    pages: Option<Pages>,
 }
 
 impl Larder {
@@ -109,10 +123,18 @@ impl Larder {
             slot_bytes: 1,
             written: 0,
             refused: 0,
-            spared: None,
+            spared: Vec::new(),
             restoring: false,
+            pages: None,
             config,
         }
+    }
+
+    /// Returns the bytes of its knowledge in a checkpoint, at most.
+    fn knowledge_bytes_max(&self) -> usize {
+        let slots = (self.config.slot_count as usize + 1) * SLOT_BYTES;
+        let records = self.config.mappings_max.saturating_mul(RECORD_BYTES) as usize;
+        (HEAD_BYTES + slots + CLASSES * BINS * CELL_BYTES).saturating_add(records)
     }
 
     /// Returns whether an entry is a mapping, and no belief.
@@ -140,7 +162,7 @@ impl Larder {
             Kind::Fragment => {
                 Lookup::Fragment { place, sectors: self.fragments.get(entry.lba().0).unwrap_or_default() }
             }
-            _ => Lookup::Chunk { place, duplicate: content.owner() != entry.lba() },
+            _ => Lookup::Chunk { place, duplicate: !content.is_of(entry.lba()) },
         })
     }
 }
@@ -152,9 +174,12 @@ impl Design for Larder {
             zero_chunks: self.zeroes,
             fragments: self.fragments.len() as u64,
             lba_index_entries: self.live,
-            fp_index_entries: self.contents.known() as u64,
-            lba_index_ram_bytes: (self.index.ram_bytes() + self.regions.ram_bytes()) as u64,
-            fp_index_ram_bytes: (self.contents.ram_bytes() + self.sample.ram_bytes()) as u64,
+            fp_index_entries: self.contents.known_stored() as u64,
+            lba_index_ram_bytes: (self.index.ram_bytes()
+                + self.contents.ram_bytes()
+                + self.regions.ram_bytes()
+                + self.sample.ram_bytes()) as u64,
+            fp_index_ram_bytes: self.contents.search_ram_bytes() as u64,
             slot_table_ram_bytes: self.slots.ram_bytes() as u64,
             dirty_ram_bytes: self.fragments.ram_bytes() as u64,
             slots_free: self.slots.free_count() as u64,

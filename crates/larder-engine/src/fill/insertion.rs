@@ -15,14 +15,16 @@ pub enum Reason {
     Clean,
     /// A read completed a fragment: the origin lacks the fragment's sectors.
     CompletedFragment,
+    /// Its record left with its slot, and is worth another life: the origin has the chunk.
+    Survivor,
 }
 
 /// A chunk that waits for insertion.
 pub struct Insertion {
-    pub(super) lba: Lba,
-    pub(super) version: u32,
-    pub(super) data: SharedBuf,
-    pub(super) reason: Reason,
+    pub(crate) lba: Lba,
+    pub(crate) version: u32,
+    pub(crate) data: SharedBuf,
+    pub(crate) reason: Reason,
 }
 
 /// The chunks that wait for insertion, and the tasks that insert them.
@@ -36,12 +38,12 @@ pub struct Insertions {
 
 impl Insertions {
     /// Returns whether so many more bytes would exceed `bytes_max`.
-    pub(super) fn is_full_with(&self, bytes: usize, bytes_max: usize) -> bool {
+    pub(crate) fn is_full_with(&self, bytes: usize, bytes_max: usize) -> bool {
         self.bytes + bytes > bytes_max
     }
 
     /// Adds an insertion. Returns whether the caller is to begin a task, of `tasks_max` at most.
-    pub(super) fn push(&mut self, insertion: Insertion, tasks_max: usize) -> bool {
+    pub(crate) fn push(&mut self, insertion: Insertion, tasks_max: usize) -> bool {
         self.bytes += insertion.data.len();
         self.waiting.push_back(insertion);
         let begins = self.tasks < tasks_max;

@@ -116,6 +116,10 @@ counters! {
     insertions_dropped,
     /// Insertions that were overtaken by a write.
     insertions_stale,
+    /// Insertions that the design refused: their content is not worth a record.
+    insertions_refused,
+    /// Chunks that were stored again, because they were worth more than their slot.
+    chunks_stored_again,
     /// Bytes of segments written to flash.
     flash_segment_bytes_written,
     /// Metadata slots written to flash.

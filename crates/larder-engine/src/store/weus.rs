@@ -26,6 +26,7 @@ use larder_core::{
 };
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
+    layout::WEU_BYTES_MIN,
     segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
 };
 
@@ -50,6 +51,11 @@ impl Store for OverWeus {
         let bytes_per_chunk = waiting_weus_bytes(options.chunk_bytes, options.slot_bytes);
         let bytes_per_mapping = self.history_bytes_max;
         (bytes_per_mapping > 0).then_some(HistoryRequest { bytes_per_chunk, bytes_per_mapping, entries_max })
+    }
+
+    fn weu_wanted(&self, flash_bytes: u64) -> Option<u32> {
+        let most = CreateOptions::default().slot_bytes;
+        (self.weus_wanted > 0).then(|| self.weu_for(flash_bytes, WEU_BYTES_MIN, most))
     }
 
     fn fit(&self, _options: &mut CreateOptions) {}

@@ -326,7 +326,8 @@ fn a_clean_end_changes_nothing_and_neither_does_a_second_one() {
         assert_known(&known(&world, &second), &live, "a second one");
         assert_eq!(order(&second), order(&first), "the order of replacement");
         assert_eq!(pages(&second), pages(&first), "the order of replacement, of a design with pages");
-        let keeps_history = design::is_slotted(design::chosen()) || design::chosen() == DesignId::CdArc;
+        let keeps_history =
+            design::is_slotted(design::chosen()) || matches!(design::chosen(), DesignId::CdArc | DesignId::Larder);
         assert_eq!(order(&first).is_empty(), is_bucketed());
         assert_eq!(pages(&first).is_empty(), !is_bucketed());
         assert_eq!(second.state.design().export_fingerprints(), fingerprints, "the fingerprints' order");
@@ -386,6 +387,9 @@ fn fill_slots(world: &World, slots: u64) -> Vec<(u32, u64)> {
 fn slots_are_replaced_in_the_order_of_the_last_checkpoint() {
     if is_bucketed() {
         return println!("skipped: the order of slots ({} has one in each bucket)", name());
+    }
+    if design::chosen() == DesignId::Larder {
+        return println!("skipped: the order of slots ({} compares the contents of a few)", name());
     }
     each_seed(6, |seed| {
         for is_clean in [true, false] {

@@ -52,7 +52,7 @@ const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans]
 
 /// All designs of a replay, baselines first.
 ///
-/// They are [`larder_core::DESIGNS`], [`larder_core::UNSERVED`] and the [peers](crate::peers).
+/// They are [`larder_core::DESIGNS`] and the [peers](crate::peers).
 #[rustfmt::skip]
 pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),

@@ -49,11 +49,12 @@ const FIXED_RAM_BYTES: u64 = 64 << 10;
 /// Beside Nitro's indices a design may have lists in RAM, for each mapping. It may have a history
 /// in checkpoints, too, of which a replay has no copy in RAM.
 pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
-    let Over::Weus(OverWeus { index_bytes_max, history_bytes_max, weus_wanted, make }) = setup.design.row.over else {
+    let Over::Weus(weus) = setup.design.row.over else {
         return Err(format!("the design {} has no WEUs", setup.design.name));
     };
+    let OverWeus { index_bytes_max, history_bytes_max, make, .. } = weus;
     let lists_ram_bytes = index_bytes_max - (INDEX_BYTES_MAX + history_bytes_max);
-    let sized = options(setup, flash, history_bytes_max, weus_wanted)?;
+    let sized = options(setup, flash, &weus)?;
     let sized = match setup.options.ram_bytes {
         Some(ram) => {
             let dirty = if setup.policy == WritePolicy::Back { DIRTY_SHARE_RAM_BYTES } else { 0 };
@@ -71,38 +72,30 @@ pub(super) fn build(setup: &Setup, flash: FlashSize) -> Result<Built, String> {
     Ok(Built { cache: Box::new(cache), flash_bytes, data_bytes, drive: None })
 }
 
-fn options(setup: &Setup, flash: FlashSize, history_bytes: u64, weus_wanted: u32) -> Result<ExecutorOptions, String> {
+fn options(setup: &Setup, flash: FlashSize, weus: &OverWeus) -> Result<ExecutorOptions, String> {
     let Options { dedup, compress, fp_index_percent, granularity, weu_bytes, lba_entries, .. } = setup.options;
     let is_extent = granularity == Some(Granularity::Extent);
     if is_extent && (compress == Some(true) || weu_bytes.is_some()) {
         return Err("an extent is stored alone and uncompressed: leave out --compress on and --weu".to_owned());
     }
     let defaults = WeuSizing::new(flash, setup.chunk_bytes, setup.policy);
+    let flash_bytes = match flash {
+        FlashSize::Bytes(bytes) => bytes,
+        FlashSize::DataChunks(chunks) => chunks * u64::from(setup.chunk_bytes),
+    };
     let sizing = WeuSizing {
-        weu_bytes: weu_bytes.unwrap_or_else(|| weu_for(flash, setup.chunk_bytes, weus_wanted, defaults.weu_bytes)),
+        weu_bytes: weu_bytes.unwrap_or_else(|| weus.weu_for(flash_bytes, WEU_BYTES_MIN, defaults.weu_bytes)),
         granularity: granularity.unwrap_or(defaults.granularity),
         fp_index_percent: if dedup == Some(false) { 0 } else { fp_index_percent.unwrap_or(100).into() },
         compress: !is_extent && compress.unwrap_or(true),
         lba_entries,
-        history_bytes,
+        history_bytes: weus.history_bytes_max,
         ..defaults
     };
     sizing.options().map_err(|sentence| match weu_bytes {
         Some(asked) => with_range_of_weu(sentence, asked, sizing),
         None => sentence,
     })
-}
-
-/// Returns the size of a WEU, of `largest` or smaller, with which a flash has so many of them.
-fn weu_for(flash: FlashSize, chunk_bytes: u32, wanted: u32, largest: u32) -> u32 {
-    let bytes = match flash {
-        FlashSize::Bytes(bytes) => bytes,
-        FlashSize::DataChunks(chunks) => chunks * u64::from(chunk_bytes),
-    };
-    let smaller = std::iter::successors(Some(largest), |weu_bytes| Some(weu_bytes / 2));
-    let smaller = smaller.take_while(|&weu_bytes| weu_bytes >= WEU_BYTES_MIN);
-    let has_many = |weu_bytes: &u32| bytes / u64::from(*weu_bytes) >= u64::from(wanted);
-    smaller.clone().find(has_many).or_else(|| smaller.last()).unwrap_or(largest)
 }
 
 /// Adds the field and its range to a refusal, if smaller WEUs would fit.

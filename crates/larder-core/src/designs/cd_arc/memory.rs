@@ -37,7 +37,7 @@ impl Memory for CdArc {
 
     fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
         let shape = self.shape();
-        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, &shape))
+        self.restoring.as_mut().is_some_and(|restoring| restoring.pages.note(page, bytes, shape.pages_max()))
     }
 
     fn trust_history(&mut self, trust: Trust) {

@@ -37,6 +37,12 @@ impl Ages {
         (2 * octaves as usize + usize::from(is_upper)).min(BINS - 1)
     }
 
+    /// Returns the least age of a bin.
+    pub fn least(&self, bin: usize) -> u32 {
+        let before: f64 = self.widths[..bin].iter().sum();
+        before.ceil() as u32
+    }
+
     /// Returns the widths of the bins, in requests.
     pub fn widths(&self) -> &[f64; BINS] {
         &self.widths
@@ -56,6 +62,7 @@ mod tests {
                 let begin = end;
                 end += ages.widths()[bin];
                 assert_eq!(ages.bin((begin + 1e-6).ceil() as u32), bin, "unit {unit}");
+                assert_eq!(ages.bin(ages.least(bin)), bin, "unit {unit}");
                 assert_eq!(ages.bin((end - 1e-6).floor() as u32), bin, "unit {unit}");
             }
         }

@@ -30,6 +30,16 @@ impl Class {
         Class(own.min(3) | u8::from(is_shared) << 2 | level << 3)
     }
 
+    /// Returns the reads of the address since its last write, 3 for more.
+    pub fn own(self) -> u8 {
+        self.0 & 3
+    }
+
+    /// Returns a share of re-reads in the region with which this is the class.
+    pub fn rate(self) -> f64 {
+        [0.1, 0.3, 0.6, 0.9][usize::from(self.0 >> 3 & 3)]
+    }
+
     /// Returns the class of the same content after its last reference.
     pub fn dead(self) -> Class {
         if self.is_dead() { self } else { Class(LIVE as u8 + (self.0 & 7)) }
@@ -75,6 +85,7 @@ mod tests {
                     let class = Class::live(own, is_shared, rate);
                     assert!(!class.is_dead() && class.index() < CLASSES && class.group() < 8);
                     assert_eq!(Class::of_index(class.index()), class);
+                    assert_eq!(Class::live(class.own(), is_shared, class.rate()), class);
                     seen.insert(class.index());
                     let dead = class.dead();
                     assert!(dead.is_dead() && dead.dead() == dead && (8..GROUPS).contains(&dead.group()));

@@ -1,7 +1,7 @@
 //! The contents that the cache stores, or that an address has.
 //!
-//! A content has a place while it is stored. It is kept while it is stored, or while an address
-//! names it. One with a fingerprint is found by it.
+//! A content has a place while it is stored. It is kept while an address names it, or while it is
+//! stored and a search finds it by its fingerprint.
 //!
 //! Invariants: each place belongs to one content. No two contents are found by one fingerprint.
 //! The records of a slot are listed by offset, and each stored content is among those of its slot.
@@ -17,6 +17,12 @@ use hashbrown::HashTable;
 
 /// No slot.
 const NOWHERE: u32 = u32::MAX;
+/// No address: the highest number of 40 bits, which no chunk has.
+const NOBODY: Lba = Lba((1 << 40) - 1);
+
+/// Contents by which the table grows: one part in so many, and some.
+const GROWTH_SHARE: usize = 8;
+const GROWTH_MIN: usize = 64;
 
 /// A content.
 #[derive(Clone, Copy, Debug)]
@@ -79,9 +85,19 @@ impl ContentState {
         self.stored_len
     }
 
-    /// Returns the address that it was stored for.
+    /// Returns whether it was stored for this address.
+    pub fn is_of(&self, lba: Lba) -> bool {
+        self.owner() == lba
+    }
+
+    /// Returns the address that it was stored for; after a restart it may be none that exists.
     pub fn owner(&self) -> Lba {
         Lba(u64::from(self.owner_high) << 32 | u64::from(self.owner_low))
+    }
+
+    /// Notes the address that it was stored for.
+    pub fn set_owner(&mut self, owner: Lba) {
+        (self.owner_low, self.owner_high) = (owner.0 as u32, (owner.0 >> 32) as u8);
     }
 
     /// Returns its class.
@@ -128,7 +144,7 @@ pub enum Left {
     Gone,
 }
 
-/// A record of a slot: its offset, and its content if that is stored there still.
+/// A record of a slot: its offset, and its content.
 type Record = (u32, ContentNumber);
 
 /// See the module.
@@ -139,7 +155,9 @@ pub struct Contents {
     /// By slot, ascending.
     records: Vec<Vec<Record>>,
     record_capacity: usize,
-    known: usize,
+    stored: usize,
+    /// Stored contents that are found by a fingerprint.
+    known_stored: usize,
     export: u32,
     export_at: usize,
 }
@@ -153,7 +171,8 @@ impl Contents {
             found: HashTable::new(),
             records: vec![Vec::new(); slot_count as usize],
             record_capacity: 0,
-            known: 0,
+            stored: 0,
+            known_stored: 0,
             export: 0,
             export_at: usize::MAX,
         }
@@ -171,9 +190,14 @@ impl Contents {
         &mut self.all[id.0 as usize]
     }
 
-    /// Counts the contents that are found by a fingerprint.
-    pub fn known(&self) -> usize {
-        self.known
+    /// Counts the stored contents that are found by a fingerprint.
+    pub fn known_stored(&self) -> usize {
+        self.known_stored
+    }
+
+    /// Counts the contents that are not stored.
+    pub fn unstored(&self) -> usize {
+        self.all.len() - self.free.len() - self.stored
     }
 
     /// Returns the content of this fingerprint.
@@ -187,12 +211,7 @@ impl Contents {
         let records = self.records.get(place.slot.0 as usize)?;
         let from = records.partition_point(|record| record.0 < place.offset);
         let here = records[from..].iter().take_while(|record| record.0 == place.offset);
-        let is_it = |id: ContentNumber| {
-            self.get(id)
-                .place()
-                .is_some_and(|at| (at.slot, at.generation, at.offset) == (place.slot, place.generation, place.offset))
-        };
-        here.map(|&(_, id)| id).find(|&id| is_it(id))
+        here.map(|&(_, id)| id).find(|&id| self.get(id).generation == place.generation)
     }
 
     /// Adds a content that is not stored, and that no address names.
@@ -223,6 +242,10 @@ impl Contents {
                 ContentNumber(id)
             }
             None => {
+                if self.all.len() == self.all.capacity() {
+                    // Twice as much would be the most of its RAM.
+                    self.all.reserve_exact(self.all.len() / GROWTH_SHARE + GROWTH_MIN);
+                }
                 self.all.push(content);
                 ContentNumber(self.all.len() as u32 - 1)
             }
@@ -233,34 +256,40 @@ impl Contents {
     pub fn know(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
         match self.find(fingerprint) {
             Some(known) if known == id => return,
-            Some(known) => self.unknow(known),
+            Some(known) => {
+                self.unknow(known);
+                self.drop_if_useless(known);
+            }
             None => {}
         }
         self.unknow(id);
         let content = &mut self.all[id.0 as usize];
         content.fingerprint = fingerprint.0;
         content.has_fingerprint = true;
+        self.known_stored += usize::from(content.is_stored());
         let all = &self.all;
         self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| all[id as usize].hash());
-        self.known += 1;
     }
 
     /// Has no search find a content.
-    fn unknow(&mut self, id: ContentNumber) {
+    pub fn unknow(&mut self, id: ContentNumber) {
         let content = &mut self.all[id.0 as usize];
         if !std::mem::take(&mut content.has_fingerprint) {
             return;
         }
+        self.known_stored -= usize::from(content.is_stored());
         let hash = content.hash();
         if let Ok(entry) = self.found.find_entry(hash, |&known| known == id.0) {
             entry.remove();
         }
-        self.known -= 1;
     }
 
-    /// Notes that a content is stored at a place, for an address.
-    pub fn store(&mut self, id: ContentNumber, place: &Place, owner: Lba) {
+    /// Notes that a content is stored at a place. It has no owner yet.
+    pub fn store(&mut self, id: ContentNumber, place: &Place) {
         let export = self.export;
+        debug_assert!(!self.get(id).is_stored());
+        self.stored += 1;
+        self.known_stored += usize::from(self.get(id).has_fingerprint);
         let content = self.get_mut(id);
         content.slot = place.slot.0;
         content.generation = place.generation;
@@ -271,7 +300,7 @@ impl Contents {
         content.storings = (content.storings + 1) & STORINGS_MASK;
         content.export = export;
         content.is_kept = false;
-        (content.owner_low, content.owner_high) = (owner.0 as u32, (owner.0 >> 32) as u8);
+        content.set_owner(NOBODY);
         let records = &mut self.records[place.slot.0 as usize];
         let before = records.capacity();
         let at = match records.last() {
@@ -284,24 +313,43 @@ impl Contents {
 
     /// Returns the contents that are stored in a slot.
     pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &ContentState)> + '_ {
-        let contents = self.records[slot.0 as usize].iter().map(|&(offset, id)| (offset, id, self.get(id)));
-        contents
-            .filter(move |(offset, _, content)| content.slot == slot.0 && content.offset == *offset)
-            .map(|(_, id, content)| (id, content))
+        self.records[slot.0 as usize].iter().map(|&(_, id)| (id, self.get(id)))
+    }
+
+    /// Gives all stored contents the same time of last use.
+    pub fn use_all_at(&mut self, now: u32) {
+        self.all.iter_mut().for_each(|content| content.used_at = now);
+    }
+
+    /// Gives the content at slot, generation and offset its class and time of last use. Returns
+    /// its owner.
+    pub fn restore_use(
+        &mut self,
+        (slot, generation, offset): (SlotId, u32, u32),
+        class: Class,
+        used_at: u32,
+    ) -> Option<Lba> {
+        let place = Place { slot, generation, offset, stored_len: 0, crc: 0, encoding: 0 };
+        let id = self.at(&place)?;
+        let content = self.get_mut(id);
+        content.set_class(class);
+        content.used_at = used_at;
+        Some(content.owner()).filter(|&owner| owner != NOBODY)
+    }
+
+    /// Takes back that records of a slot are to be stored again.
+    pub fn keep_none_of(&mut self, slot: SlotId) {
+        let ids: Vec<ContentNumber> = self.in_slot(slot).map(|(id, _)| id).collect();
+        ids.into_iter().for_each(|id| self.get_mut(id).is_kept = false);
     }
 
     /// Ends all places in a slot. Contents that no address names are gone.
     pub fn empty(&mut self, slot: SlotId) {
         let records = std::mem::take(&mut self.records[slot.0 as usize]);
         self.record_capacity -= records.capacity();
-        for (offset, id) in records {
-            let content = &mut self.all[id.0 as usize];
-            if content.slot == slot.0 && content.offset == offset {
-                content.slot = NOWHERE;
-                if content.refs == 0 {
-                    self.remove(id);
-                }
-            }
+        for (_, id) in records {
+            self.leave(id);
+            self.drop_if_useless(id);
         }
     }
 
@@ -309,19 +357,39 @@ impl Contents {
     pub fn release(&mut self, id: ContentNumber) -> Left {
         let content = self.get_mut(id);
         content.refs -= 1;
-        match (content.refs, content.is_stored()) {
-            (1.., _) => Left::Named,
-            (0, true) => Left::Unnamed,
-            (0, false) => {
-                self.remove(id);
-                Left::Gone
-            }
+        if content.refs > 0 {
+            return Left::Named;
         }
+        if self.drop_if_useless(id) { Left::Gone } else { Left::Unnamed }
     }
 
-    fn remove(&mut self, id: ContentNumber) {
-        self.unknow(id);
-        self.free.push(id.0);
+    /// Removes a content that neither an address names nor a search finds in a slot. Returns
+    /// whether it did.
+    pub fn drop_if_useless(&mut self, id: ContentNumber) -> bool {
+        let content = self.get(id);
+        let is_useless = content.refs == 0 && !(content.is_stored() && content.has_fingerprint);
+        if is_useless {
+            if let Some(slot) = content.slot() {
+                let offset = content.offset;
+                let records = &mut self.records[slot.0 as usize];
+                let from = records.partition_point(|record| record.0 < offset);
+                if records.get(from).is_some_and(|record| record.1 == id) {
+                    records.remove(from);
+                }
+                self.leave(id);
+            }
+            self.unknow(id);
+            self.free.push(id.0);
+        }
+        is_useless
+    }
+
+    /// Ends the place of a stored content.
+    fn leave(&mut self, id: ContentNumber) {
+        let content = &mut self.all[id.0 as usize];
+        content.slot = NOWHERE;
+        self.stored -= 1;
+        self.known_stored -= usize::from(content.has_fingerprint);
     }
 
     /// Begins an export: contents that are stored from now on are left out.
@@ -354,11 +422,15 @@ impl Contents {
         self.found.reserve(contents, |&id| all[id as usize].hash());
     }
 
-    /// Returns the allocated bytes.
+    /// Returns the bytes that the search by fingerprint has allocated.
+    pub fn search_ram_bytes(&self) -> usize {
+        self.found.allocation_size()
+    }
+
+    /// Returns the other allocated bytes.
     pub fn ram_bytes(&self) -> usize {
         self.all.capacity() * size_of::<ContentState>()
             + self.free.capacity() * size_of::<u32>()
-            + self.found.allocation_size()
             + self.records.capacity() * size_of::<Vec<Record>>()
             + self.record_capacity * size_of::<Record>()
     }
@@ -381,17 +453,18 @@ mod tests {
         let mut contents = Contents::new(4);
         let id = contents.add();
         contents.know(id, &fp(1));
-        contents.store(id, &place(2, 500), Lba((1 << 40) - 1));
+        contents.store(id, &place(2, 500));
+        contents.get_mut(id).set_owner(Lba((1 << 40) - 2));
         contents.get_mut(id).refs = 1;
         assert_eq!(contents.find(&fp(1)), Some(id));
         assert_eq!((contents.at(&place(2, 500)), contents.at(&place(2, 501))), (Some(id), None));
-        assert_eq!((contents.get(id).place(), contents.get(id).owner().0), (Some(place(2, 500)), (1 << 40) - 1));
+        assert_eq!((contents.get(id).place(), contents.get(id).owner().0), (Some(place(2, 500)), (1 << 40) - 2));
         assert!(contents.at(&Place { generation: 2, ..place(2, 500) }).is_none(), "an older generation");
         contents.empty(SlotId(2));
         assert_eq!((contents.find(&fp(1)), contents.get(id).place()), (Some(id), None));
         assert_eq!((contents.release(id), contents.find(&fp(1))), (Left::Gone, None));
         let again = contents.add();
-        assert!(again == id && contents.get(id).refs == 0 && contents.known() == 0);
+        assert!(again == id && contents.get(id).refs == 0 && contents.known_stored() == 0);
     }
 
     #[test]
@@ -400,9 +473,10 @@ mod tests {
         let (old, new) = (contents.add(), contents.add());
         for (id, at) in [(old, place(0, 64)), (new, place(1, 64))] {
             contents.know(id, &fp(7));
-            contents.store(id, &at, Lba(1));
+            contents.store(id, &at);
+            contents.get_mut(id).refs = 1;
         }
-        assert_eq!((contents.find(&fp(7)), contents.known()), (Some(new), 1));
+        assert_eq!((contents.find(&fp(7)), contents.known_stored()), (Some(new), 1));
         assert_eq!(contents.get(old).fingerprint(), None);
         assert!(contents.get(old).is_stored());
     }
@@ -412,7 +486,7 @@ mod tests {
         let mut contents = Contents::new(1);
         for offset in [300, 100, 200, 400] {
             let id = contents.add();
-            contents.store(id, &place(0, offset), Lba(0));
+            contents.store(id, &place(0, offset));
         }
         let offsets: Vec<u32> =
             contents.in_slot(SlotId(0)).filter_map(|(_, content)| content.place()).map(|at| at.offset).collect();
@@ -425,12 +499,12 @@ mod tests {
         for i in 0..10 {
             let id = contents.add();
             contents.know(id, &fp(i));
-            contents.store(id, &place(0, u32::from(i)), Lba(0));
+            contents.store(id, &place(0, u32::from(i)));
         }
         contents.begin_export();
         let late = contents.add();
         contents.know(late, &fp(99));
-        contents.store(late, &place(1, 0), Lba(0));
+        contents.store(late, &place(1, 0));
         let mut told = Vec::new();
         while let Some(piece) = contents.next_exported(3) {
             told.extend(piece.into_iter().map(|(known, _)| known.0[0]));

@@ -10,6 +10,7 @@
 
 use hashbrown::HashMap;
 
+use super::class::Class;
 use crate::types::{Lba, mix};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -91,6 +92,16 @@ impl Regions {
         region.touched |= 1 << at;
         region.reread &= !(1 << at);
         region.own &= !(3 << (2 * at));
+    }
+
+    /// Gives `lba` the heat that the class of its content had.
+    pub fn restore(&mut self, lba: Lba, class: Class) {
+        let (region, at) = self.of(lba);
+        let bit = 1 << at;
+        region.touched |= bit;
+        region.reread |= if class.own() > 1 { bit } else { 0 };
+        region.own = region.own & !(3 << (2 * at)) | u32::from(class.own()) << (2 * at);
+        region.rate = class.rate() as f32;
     }
 
     /// Forgets the requests of addresses, which were trimmed.

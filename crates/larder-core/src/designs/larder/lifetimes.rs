@@ -80,6 +80,22 @@ impl Lifetimes {
         self.hits[class.index()][bin] += f64::from(u8::from(is_hit));
     }
 
+    /// Returns the cells that are not empty: class, bin, and lives, events and hits there.
+    pub fn counts(&self) -> impl Iterator<Item = (Class, usize, [f32; 3])> + '_ {
+        let cells = (0..CLASSES).flat_map(|class| (0..BINS).map(move |bin| (class, bin)));
+        let counted = cells.map(|(class, bin)| {
+            let counts = [&self.lived, &self.events, &self.hits].map(|table| table[class][bin] as f32);
+            (Class::of_index(class), bin, counts)
+        });
+        counted.filter(|(_, _, counts)| counts.iter().any(|&count| count > 0.0))
+    }
+
+    /// Sets the counts of a cell.
+    pub fn restore(&mut self, class: Class, bin: usize, counts: [f32; 3]) {
+        let tables = [&mut self.lived, &mut self.events, &mut self.hits];
+        tables.into_iter().zip(counts).for_each(|(table, count)| table[class.index()][bin] = count.into());
+    }
+
     /// Computes shares and indices anew, and lets older counts fade.
     pub fn renew(&mut self) {
         self.solve();

@@ -7,7 +7,7 @@
 //! Invariants: those of [`Mapping`].
 
 use super::{
-    ENTRIES_SHARE, Larder,
+    ENTRIES_SHARE, Larder, UNSTORED_SHARE,
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, sample_key},
@@ -49,7 +49,7 @@ impl Mapping for Larder {
             self.sample.tick();
             self.regions.write(lba);
         }
-        let mut at = |place, fingerprint| self.stored_at(lba, place, fingerprint);
+        let mut at = |place, fingerprint| self.stored_at(place, fingerprint);
         let (kind, stored) = match &new {
             NewMapping::Zero => (Kind::Zero, None),
             NewMapping::Unique { place, fingerprint } => (Kind::Chunk, Some(at(place, fingerprint.as_ref()))),
@@ -61,6 +61,9 @@ impl Mapping for Larder {
         let storings = id.map_or(0, |id| {
             let content = self.contents.get_mut(id);
             content.refs += 1;
+            if !matches!(new, NewMapping::Duplicate { .. }) {
+                content.set_owner(lba);
+            }
             content.storings()
         });
         let entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), storings, dirty);
@@ -168,27 +171,18 @@ impl Larder {
 
     /// Returns the content at a place, and whether it survived its last slot. It is new if none is
     /// known there.
-    pub(super) fn stored_at(
-        &mut self,
-        lba: Lba,
-        place: &Place,
-        fingerprint: Option<&Fingerprint>,
-    ) -> (ContentNumber, bool) {
-        let shared = fingerprint.filter(|_| self.config.fp_entries_max > 0);
+    pub(super) fn stored_at(&mut self, place: &Place, fingerprint: Option<&Fingerprint>) -> (ContentNumber, bool) {
         if let Some(id) = self.contents.at(place) {
-            if let Some(fingerprint) = shared {
-                self.know(id, fingerprint);
-            }
+            self.know(id, fingerprint);
             return (id, false);
         }
         // A content that is stored elsewhere keeps its place, for others lead there.
-        let gone = shared.and_then(|known| self.contents.find(known)).filter(|&id| !self.contents.get(id).is_stored());
+        let known = fingerprint.and_then(|known| self.contents.find(known));
+        let gone = known.filter(|&id| !self.contents.get(id).is_stored());
         let survives = gone.is_some_and(|id| self.contents.get(id).is_kept);
         let id = gone.unwrap_or_else(|| self.contents.add());
-        self.contents.store(id, place, lba);
-        if let Some(fingerprint) = shared.filter(|_| gone.is_none()) {
-            self.know(id, fingerprint);
-        }
+        self.contents.store(id, place);
+        self.know(id, fingerprint);
         self.written += u64::from(place.stored_len);
         let end = u64::from(place.offset) + u64::from(place.stored_len);
         if end > self.slot_bytes {
@@ -198,17 +192,22 @@ impl Larder {
         (id, survives)
     }
 
-    /// Has a content found by its fingerprint, while there is room for more.
-    pub(super) fn know(&mut self, id: ContentNumber, fingerprint: &Fingerprint) {
-        let has_room = (self.contents.known() as u64) < self.config.fp_entries_max.max(self.config.mappings_max);
-        if has_room || self.contents.find(fingerprint).is_some() {
-            self.contents.know(id, fingerprint);
+    /// Has a stored content found by its fingerprint, while there is room for more.
+    pub(super) fn know(&mut self, id: ContentNumber, fingerprint: Option<&Fingerprint>) {
+        let Some(fingerprint) = fingerprint.filter(|_| self.config.fp_entries_max > 0) else { return };
+        self.contents.know(id, fingerprint);
+        // A checkpoint has room for so many.
+        if self.contents.known_stored() as u64 > self.config.fp_entries_max {
+            self.contents.unknow(id);
         }
     }
 
     /// Notes that an address has a content that is not stored.
     pub(super) fn believe(&mut self, lba: Lba, fingerprint: &Fingerprint, known: Option<ContentNumber>) {
         if self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none() {
+            return;
+        }
+        if known.is_none() && self.contents_are_many() {
             return;
         }
         let id = known.unwrap_or_else(|| {
@@ -260,9 +259,15 @@ impl Larder {
         self.config.mappings_max.saturating_mul(ENTRIES_SHARE)
     }
 
-    /// Has room in the index for an entry of `lba`: beliefs go.
+    /// Returns whether no content may be added that is not stored.
+    fn contents_are_many(&self) -> bool {
+        self.contents.unstored() as u64 >= self.config.mappings_max.saturating_mul(UNSTORED_SHARE)
+    }
+
+    /// Has room in the index for an entry of `lba`, and among the contents: beliefs go.
     fn make_room_for(&mut self, lba: Lba) {
-        if (self.index.len() as u64) < self.entries_max() || self.index.get(lba).is_some() {
+        let is_full = self.index.len() as u64 >= self.entries_max() && self.index.get(lba).is_none();
+        if !is_full && !self.contents_are_many() {
             return;
         }
         for _ in 0..self.index.shard_count() {

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     design::{Ghost, Memory},
-    history::{Draft, Shape, Trust},
+    history::{Draft, PAGE_BYTES, Trust},
     types::Lba,
 };
 
@@ -23,16 +23,18 @@ impl Memory for Larder {
     }
 
     fn begin_history(&self) -> Draft {
-        Draft::new(Shape { lists: 0, data_chunks: 0, addresses: 0, used_slots: 0, looks_at_content: false }, 0)
+        Draft::plain(self.knowledge_bytes_max())
     }
 
-    fn export_history(&mut self, _draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        false
+    fn export_history(&mut self, draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        self.export_knowledge(draft)
     }
 
-    fn restore_page(&mut self, _page: usize, _bytes: &[u8]) -> bool {
-        true
+    fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
+        let pages_max = self.knowledge_bytes_max().div_ceil(PAGE_BYTES) as u64;
+        self.pages.as_mut().is_some_and(|pages| pages.note(page, bytes, pages_max))
     }
 
+    /// What the cache has learned is right without any proof.
     fn trust_history(&mut self, _trust: Trust) {}
 }

@@ -3,11 +3,12 @@
 //! Invariants: those of [`Persist`]. After a restart no address has a belief, for an overwrite of
 //! one is not logged.
 //!
-//! It leaves out what the cache has learned.
+//! It leaves the form of what the cache has learned to [`history`](super::history).
 
 use super::{Larder, addresses::Address};
 use crate::{
     design::{ExportedMapping, Mapping, Persist, Slots, ToldBy},
+    history::Pages,
     lba_index::Addressed,
     slots::{ExportedSlot, Generations, SlotTable},
     types::{Fingerprint, Lba, Place, SlotId, StreamClass},
@@ -52,6 +53,7 @@ impl Persist for Larder {
 
     fn begin_restore(&mut self, mappings: u64, fingerprints: u64) {
         self.restoring = true;
+        self.pages = Some(Pages::default());
         self.index.reserve(mappings.min(self.config.mappings_max));
         self.contents.reserve(fingerprints.min(self.config.fp_entries_max) as usize);
     }
@@ -65,6 +67,9 @@ impl Persist for Larder {
             let beliefs = self.index.shard(shard).filter(|entry| !Self::is_live(&self.contents, entry));
             let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).collect();
             beliefs.into_iter().for_each(|lba| _ = self.unmap(lba));
+        }
+        if let Some(pages) = self.pages.take() {
+            self.take_knowledge(&pages.bytes());
         }
         self.restoring = false;
     }
@@ -85,8 +90,8 @@ impl Persist for Larder {
 
     fn restore_fingerprint(&mut self, fingerprint: &Fingerprint, place: &Place, _told_by: ToldBy) {
         if self.takes_references(place) {
-            let (id, _) = self.stored_at(Lba(0), place, Some(fingerprint));
-            self.know(id, fingerprint);
+            let (id, _) = self.stored_at(place, Some(fingerprint));
+            self.contents.drop_if_useless(id);
         }
     }
 }

@@ -29,6 +29,18 @@ pub struct Rents {
 }
 
 impl Rents {
+    /// Returns both rents.
+    pub fn parts(&self) -> [f64; 2] {
+        [self.recent, self.chosen]
+    }
+
+    /// Takes both rents back, if they are ones.
+    pub fn restore(&mut self, [recent, chosen]: [f64; 2]) {
+        if [recent, chosen].iter().all(|rent| rent.is_finite() && *rent >= 0.0) {
+            *self = Rents { recent, chosen };
+        }
+    }
+
     /// Returns the rent of a byte.
     pub fn now(&self, keeps_recent: bool) -> f64 {
         if keeps_recent { self.recent } else { self.chosen }

@@ -112,16 +112,19 @@ impl Larder {
     /// Returns the records of a victim that are to be stored again, and marks their contents.
     pub(super) fn choose_kept(&mut self, victim: SlotId) -> Vec<Survivor> {
         let keeps_recent = self.sample.keeps_recent();
-        let (rent, least) = (self.rents.now(keeps_recent), self.rents.for_another_life(keeps_recent));
-        if least <= 0.0 {
-            return Vec::new();
+        if self.rents.now(keeps_recent) == 0.0 {
+            // The first victim has the rent of its own mean value.
+            self.rents.note(keeps_recent, self.value_in(victim) / self.slot_bytes as f64);
         }
+        let (rent, least) = (self.rents.now(keeps_recent), self.rents.for_another_life(keeps_recent));
         let now = self.sample.now();
         let by_byte = |content: &ContentState| self.value(content) / f64::from(content.stored_len().max(1));
         let is_worth_it = |content: &ContentState| {
             let len = f64::from(content.stored_len());
             let profit = self.sample.lives().profit(content.class(), now.wrapping_sub(content.used_at), rent * len);
-            content.fingerprint().is_some() && content.refs > 0 && by_byte(content) > least && profit > PRICE * len
+            // The life tables have no say while the cache keeps the most recent.
+            let earns = keeps_recent || profit > PRICE * len;
+            content.fingerprint().is_some() && content.refs > 0 && by_byte(content) > least && earns
         };
         let worthy = self.contents.in_slot(victim).filter(|(_, content)| is_worth_it(content));
         let mut worthy: Vec<(f64, ContentNumber)> = worthy.map(|(id, content)| (by_byte(content), id)).collect();

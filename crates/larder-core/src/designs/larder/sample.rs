@@ -24,6 +24,10 @@ use hashbrown::HashTable;
 
 /// One content in so many is sampled.
 pub const SHARE: u64 = 32;
+/// Mappings for each entry of the sample. More contents than are cached must fit.
+const MAPPINGS_AN_ENTRY: u64 = 8;
+const ENTRIES_MIN: u64 = 1 << 10;
+const ENTRIES_MAX: u64 = 1 << 26;
 /// Requests between two renewals of the life tables.
 const EPOCH: u32 = 12_000;
 /// Requests between two computations in the first epoch.
@@ -106,7 +110,7 @@ impl Sample {
             lives: Lifetimes::new(Ages::new(64 * scale)),
             entries: Vec::new(),
             by_key: HashTable::new(),
-            entries_max: (mappings_max / SHARE * 2).clamp(1 << 16, 1 << 26) as usize,
+            entries_max: (mappings_max / MAPPINGS_AN_ENTRY).clamp(ENTRIES_MIN, ENTRIES_MAX) as usize,
             hand: 0,
             now: 0,
             epoch: EPOCH.saturating_mul(scale),
@@ -128,6 +132,16 @@ impl Sample {
     #[inline]
     pub fn lives(&self) -> &Lifetimes {
         &self.lives
+    }
+
+    /// Returns the life tables, to restore them.
+    pub fn lives_mut(&mut self) -> &mut Lifetimes {
+        &mut self.lives
+    }
+
+    /// Goes on from a time and a rule, after a restart.
+    pub fn restore(&mut self, now: u32, keeps_recent: bool) {
+        (self.now, self.keeps_recent) = (now, keeps_recent);
     }
 
     /// Returns whether the cache keeps the most recent contents for now.

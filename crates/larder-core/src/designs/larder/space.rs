@@ -28,16 +28,23 @@ impl Slots for Larder {
     }
 
     fn choose_victim(&mut self, busy: &mut dyn FnMut(SlotId) -> bool) -> Option<Victim> {
-        let spared = self.spared.take();
-        let found = self.least_valuable(&mut |slot| Some(slot) == spared || busy(slot));
-        let slot =
-            found.or_else(|| spared.filter(|&slot| self.slots.state(slot) == SlotState::Sealed && !busy(slot)))?;
+        let spared = std::mem::take(&mut self.spared);
+        let found = self.least_valuable(&mut |slot| spared.contains(&slot) || busy(slot));
+        let slot = match found {
+            Some(slot) => {
+                self.spared = spared;
+                slot
+            }
+            // All others are gone, or busy.
+            None => spared.into_iter().find(|&slot| self.slots.state(slot) == SlotState::Sealed && !busy(slot))?,
+        };
         Some(self.take(slot))
     }
 
     fn spare_victim(&mut self, slot: SlotId) {
         self.slots.stop_evicting(slot);
-        self.spared = Some(slot);
+        self.contents.keep_none_of(slot);
+        self.spared.push(slot);
     }
 
     fn dirty_in(&self, slot: SlotId) -> Vec<Lba> {

@@ -96,7 +96,7 @@ impl Placed {
         self.restoring.as_mut().is_some_and(|restoring| {
             // Entries before it are the checkpoint's, not the log's.
             restoring.logged = Logged::default();
-            restoring.pages.note(page, bytes, &shape)
+            restoring.pages.note(page, bytes, shape.pages_max())
         })
     }
 

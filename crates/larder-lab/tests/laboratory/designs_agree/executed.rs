@@ -195,7 +195,7 @@ fn drawn(seed: u64, chunk: usize) -> Vec<CacheRequest> {
 fn compare(design: &'static str, seed: u64, mode: WriteMode, policy: WritePolicy) {
     let kind = designs::named(design).expect("the engine runs it").kind();
     let (chunk, flash_bytes) = match kind {
-        StoreKind::Weus => (CHUNK, 13 << 19),
+        StoreKind::Weus => (CHUNK, 14 << 19),
         StoreKind::Slots => (CHUNK, 3 << 20),
         StoreKind::Buckets => (4 * CHUNK, 12 << 20),
     };

@@ -396,6 +396,7 @@ decide_alike! {
     lru_decides_alike: "lru",
     arc_decides_alike: "arc",
     austere_decides_alike: "austere",
+    larder_decides_alike: "larder",
 }
 
 #[test]

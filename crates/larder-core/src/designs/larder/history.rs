@@ -1,0 +1,141 @@
+//! The knowledge of [`Larder`] in a checkpoint: classes and ages of contents, and the life tables.
+//!
+//! The head has version (2), time (4), rule (1) and both rents (8 each, doubles). The records of
+//! each slot follow: slot (4), generation (4), number of records (4); and for each record its
+//! offset (22 bits) and class (6) in four bytes, and its bin of age (1). Behind the last slot
+//! (all ones) come the cells of the life tables: class (1), bin (1), and lived, events and hits (4
+//! each, floats). All numbers are little-endian.
+//!
+//! Invariants: any bytes can be read. A history of another version, or cut short, is taken as far
+//! as it goes. A content whose slot was used again since has no history.
+//!
+//! It leaves out beliefs and sample. The heat of an address follows from the class of its content.
+
+use super::{
+    Larder, RECORD_BYTES,
+    ages::BINS,
+    class::{CLASSES, Class},
+};
+use crate::{
+    history::{Draft, Front},
+    types::SlotId,
+};
+
+const VERSION: u16 = 1;
+/// Slots of a piece of an export.
+const PIECE: usize = 64;
+const OFFSET_BITS: u32 = 22;
+const NO_SLOT: u32 = u32::MAX;
+
+impl Larder {
+    /// Adds the next piece to a draft; returns whether more follows.
+    pub(super) fn export_knowledge(&self, draft: &mut Draft) -> bool {
+        let piece = draft.next_stage();
+        if piece == 0 {
+            self.export_head(draft);
+        }
+        let (from, count) = (piece * PIECE, self.slots.count() as usize);
+        (from..count.min(from + PIECE)).for_each(|slot| self.export_slot(SlotId(slot as u32), draft));
+        if from + PIECE < count {
+            return true;
+        }
+        draft.append(&NO_SLOT.to_le_bytes());
+        for (class, bin, [lived, events, hits]) in self.sample.lives().counts() {
+            let mut cell = vec![class.index() as u8, bin as u8];
+            cell.extend([lived, events, hits].iter().flat_map(|count| count.to_le_bytes()));
+            draft.append(&cell);
+        }
+        false
+    }
+
+    fn export_head(&self, draft: &mut Draft) {
+        let mut head = Vec::from(VERSION.to_le_bytes());
+        head.extend(self.sample.now().to_le_bytes());
+        head.push(self.sample.keeps_recent().into());
+        head.extend(self.rents.parts().iter().flat_map(|rent| rent.to_le_bytes()));
+        draft.append(&head);
+    }
+
+    /// Adds the records of a slot, if there is room for all.
+    fn export_slot(&self, slot: SlotId, draft: &mut Draft) {
+        let now = self.sample.now();
+        let mut records = Vec::new();
+        for (_, content) in self.contents.in_slot(slot) {
+            let Some(place) = content.place() else { continue };
+            let bin = self.sample.lives().ages().bin(now.wrapping_sub(content.used_at));
+            let packed = place.offset | (content.class().index() as u32) << OFFSET_BITS;
+            records.extend(packed.to_le_bytes());
+            records.push(bin as u8);
+        }
+        if records.is_empty() {
+            return;
+        }
+        let (_, generation, _, _) = self.slots.describe(slot);
+        let count = records.len() as u32 / RECORD_BYTES as u32;
+        let mut bytes: Vec<u8> = [slot.0, generation, count].iter().flat_map(|number| number.to_le_bytes()).collect();
+        bytes.append(&mut records);
+        draft.append(&bytes);
+    }
+
+    /// Takes the knowledge of a checkpoint, once all mappings are restored.
+    pub(super) fn take_knowledge(&mut self, bytes: &[u8]) {
+        let mut front = Front(bytes);
+        if self.take_head(&mut front).is_some() {
+            while self.take_slot(&mut front).is_some() {}
+            while self.take_cell(&mut front).is_some() {}
+            self.sample.lives_mut().solve();
+        }
+    }
+
+    fn take_head(&mut self, front: &mut Front<'_>) -> Option<()> {
+        if u16::from_le_bytes(front.take()?) != VERSION {
+            return None;
+        }
+        let now = u32::from_le_bytes(front.take()?);
+        let [keeps_recent] = front.take()?;
+        let rents = [f64::from_le_bytes(front.take()?), f64::from_le_bytes(front.take()?)];
+        self.rents.restore(rents);
+        self.sample.restore(now, keeps_recent != 0);
+        // A record without history is as one that was just stored.
+        self.contents.use_all_at(now);
+        Some(())
+    }
+
+    /// Takes the records of a slot. Returns `None` behind the last slot.
+    fn take_slot(&mut self, front: &mut Front<'_>) -> Option<()> {
+        let slot = u32::from_le_bytes(front.take()?);
+        if slot == NO_SLOT {
+            return None;
+        }
+        let generation = u32::from_le_bytes(front.take()?);
+        let count = u32::from_le_bytes(front.take()?);
+        for _ in 0..count {
+            let packed = u32::from_le_bytes(front.take()?);
+            let [bin] = front.take()?;
+            let (offset, class) = (packed & ((1 << OFFSET_BITS) - 1), (packed >> OFFSET_BITS) as usize);
+            if class < CLASSES && usize::from(bin) < BINS {
+                let age = self.sample.lives().ages().least(bin.into());
+                let used_at = self.sample.now().wrapping_sub(age);
+                let class = Class::of_index(class);
+                let owner = self.contents.restore_use((SlotId(slot), generation, offset), class, used_at);
+                if let Some(owner) = owner.filter(|_| !class.is_dead()) {
+                    self.regions.restore(owner, class);
+                }
+            }
+        }
+        Some(())
+    }
+
+    fn take_cell(&mut self, front: &mut Front<'_>) -> Option<()> {
+        let [class, bin] = front.take()?;
+        let mut counts = [0.0; 3];
+        for count in &mut counts {
+            *count = f32::from_le_bytes(front.take()?);
+        }
+        let is_right = counts.iter().all(|count| count.is_finite() && *count >= 0.0);
+        if is_right && usize::from(class) < CLASSES && usize::from(bin) < BINS {
+            self.sample.lives_mut().restore(Class::of_index(class.into()), bin.into(), counts);
+        }
+        Some(())
+    }
+}
