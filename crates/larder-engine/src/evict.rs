@@ -8,7 +8,7 @@
 //!
 //! Slots that will likely have to go take (1) to (3) in the same batch
 //! ([`freeing`](crate::region::freeing)). Records that are worth another life are read before (2)
-//! and offered after it ([`survivors`](crate::evict::survivors)).
+//! and offered after it ([`survivors`]).
 //!
 //! Invariants: (3) makes durable every mapping that displaced one of this slot, so no mapping that
 //! a crash would bring back is overwritten. A few slots are kept free, so that writers seldom wait.
