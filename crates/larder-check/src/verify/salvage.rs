@@ -315,6 +315,11 @@ impl Salvage<'_> {
             if proof || self.damage.unreadable_log.iter().any(hidden) {
                 self.gap(LogGap { first_frame: position.next_frame, frames: None, entries: None }, u64::MAX);
             }
+            if !self.damage.gaps.is_empty() {
+                // The damage that made a hole may have taken the last frames, too, and no witness
+                // tells: no chunk is certain.
+                self.touched = RunMap::default();
+            }
         }
         (
             LogStart { offset_in_log: ended_at.min(layout.log_bytes), frame_seq: position.next_frame },
