@@ -10,6 +10,7 @@
 
 mod addresses;
 mod ages;
+mod checkpoint_room;
 mod class;
 mod contents;
 mod heat;
@@ -36,6 +37,7 @@ use crate::{
 };
 use addresses::{Address, Kind};
 use ages::BINS;
+use checkpoint_room::CheckpointRoom;
 use class::CLASSES;
 use contents::Contents;
 use heat::Regions;
@@ -86,6 +88,7 @@ pub struct Larder {
     regions: Regions,
     sample: Sample,
     rents: Rents,
+    checkpoint_room: CheckpointRoom,
     live: u64,
     zeroes: u64,
     clean_zeroes: u64,
@@ -115,6 +118,7 @@ impl Larder {
             regions: Regions::new((config.mappings_max / REGION_SHARE) as usize),
             sample: Sample::new(config.mappings_max),
             rents: Rents::default(),
+            checkpoint_room: CheckpointRoom::new(config.mappings_max),
             live: 0,
             zeroes: 0,
             clean_zeroes: 0,

@@ -57,7 +57,12 @@ impl Executor {
         let counts = CheckpointCounts {
             // Pages and the metadata region have those of buckets.
             slots: if is_bucketed { 0 } else { self.options.slot_count.into() },
-            mappings: if is_bucketed { self.design.dirty_counts().chunks } else { stats.mapped_chunks },
+            // A checkpoint leaves out mappings that it has no room for.
+            mappings: if is_bucketed {
+                self.design.dirty_counts().chunks
+            } else {
+                stats.mapped_chunks.min(self.options.mappings_max)
+            },
             fragments: 0,
             zero_ranges: self.design.dirty_counts().runs,
             fingerprints: if is_bucketed { 0 } else { stats.fp_index_entries },

@@ -195,6 +195,11 @@ impl Contents {
         self.known_stored
     }
 
+    /// Counts the stored contents.
+    pub fn stored(&self) -> usize {
+        self.stored
+    }
+
     /// Counts the contents that are not stored.
     pub fn unstored(&self) -> usize {
         self.all.len() - self.free.len() - self.stored

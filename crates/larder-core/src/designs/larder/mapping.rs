@@ -72,6 +72,9 @@ impl Mapping for Larder {
             self.forget(&old);
         }
         self.live += 1;
+        if dirty {
+            self.checkpoint_room.add_dirty();
+        }
         let Some(id) = id else {
             self.zeroes += 1;
             self.clean_zeroes += u64::from(!dirty);
@@ -97,6 +100,9 @@ impl Mapping for Larder {
         if entry.kind() == Kind::Fragment {
             self.unmap(lba);
             return;
+        }
+        if entry.is_dirty() {
+            self.checkpoint_room.drop_dirty();
         }
         entry.clean();
         let entry = *entry;
@@ -139,7 +145,9 @@ impl Mapping for Larder {
     }
 
     fn has_room(&self, count: u64) -> bool {
-        self.live + count <= self.config.mappings_max
+        let stored = self.contents.stored() as u64;
+        // Of a full index a quarter are beliefs, so that one is found soon if it has to go.
+        self.live + count <= self.entries_max() / 4 * 3 && self.checkpoint_room.has_room(self.live, stored, count)
     }
 }
 
@@ -228,6 +236,9 @@ impl Larder {
     pub(super) fn forget(&mut self, entry: &Address) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(entry.lba().0);
+        }
+        if entry.is_dirty() {
+            self.checkpoint_room.drop_dirty();
         }
         let Some(id) = entry.content() else {
             self.zeroes -= 1;

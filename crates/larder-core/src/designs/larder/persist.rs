@@ -7,7 +7,7 @@
 
 use super::{Larder, addresses::Address};
 use crate::{
-    design::{ExportedMapping, Mapping, Persist, Slots, ToldBy},
+    design::{ExportedMapping, Lookup, Mapping, Persist, Slots, ToldBy},
     history::Pages,
     lba_index::Addressed,
     slots::{ExportedSlot, Generations, SlotTable},
@@ -21,6 +21,11 @@ impl Persist for Larder {
     fn begin_export(&mut self) {
         self.slots.begin_export();
         self.contents.begin_export();
+        self.checkpoint_room.begin();
+    }
+
+    fn export_is_durable(&mut self) {
+        self.checkpoint_room.end();
     }
 
     fn export_pieces(&self) -> usize {
@@ -28,10 +33,19 @@ impl Persist for Larder {
     }
 
     fn export_mappings(&self, piece: usize) -> Vec<ExportedMapping> {
-        let live = |entry: &Address| {
-            Some(ExportedMapping { lba: entry.lba(), lookup: self.interpret(entry)?, dirty: entry.is_dirty() })
+        let stored = self.contents.stored() as u64;
+        let exported = |entry: &Address| {
+            let lookup = self.interpret(entry)?;
+            let is_needed = entry.is_dirty()
+                || match lookup {
+                    Lookup::Chunk { duplicate, .. } => !duplicate,
+                    Lookup::Fragment { .. } => true,
+                    Lookup::Zero | Lookup::Miss => false,
+                };
+            let is_taken = is_needed || self.checkpoint_room.takes(self.live, stored);
+            is_taken.then(|| ExportedMapping { lba: entry.lba(), lookup, dirty: entry.is_dirty() })
         };
-        self.index.shard(piece).filter_map(live).collect()
+        self.index.shard(piece).filter_map(exported).collect()
     }
 
     fn next_slots(&mut self) -> Option<Vec<ExportedSlot>> {
