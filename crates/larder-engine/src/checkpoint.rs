@@ -183,6 +183,9 @@ impl Shared {
             self.update_superblock(|_| {}).await?;
         }
         // (1)
+        if clean_shutdown {
+            self.state.lock().decide().persist_all();
+        }
         let (position, entry_seq) = self.begin_export();
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);

@@ -84,7 +84,9 @@ impl Shared {
             if any && may_come_back {
                 // One entry covers all chunks, because the log may have less room than a large
                 // cache has mappings.
-                state.log.push(LogEntry::Invalidate { lba: change.first.0, chunk_count: change.count });
+                let (first, count) = state.decide().retreat(first, count);
+                let chunk_count = count.min(self.geometry.chunk_count - first.0);
+                state.log.push(LogEntry::Invalidate { lba: first.0, chunk_count });
             }
             // An eviction or a failed write may have forgotten a mapping already, and not durably.
             let upto = state.log.forgets_below();

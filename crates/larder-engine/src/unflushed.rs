@@ -58,9 +58,14 @@ impl State {
         {
             self.unlogged.remove(Lba(lba));
         }
-        if is_mapped {
+        if is_mapped && !self.is_transient(&entry) {
             self.log.push(entry);
         }
+    }
+
+    fn is_transient(&mut self, entry: &LogEntry) -> bool {
+        let LogEntry::Map { lba, .. } = entry else { return false };
+        self.decide().is_transient(Lba(*lba))
     }
 
     /// Returns the chunk of a clean mapping, if it still maps to the entry's place.

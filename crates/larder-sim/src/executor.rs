@@ -265,6 +265,9 @@ impl Executor {
         self.design.map(lba, new, seq);
         self.tell_dirty(lba);
         self.note_address(lba, &new);
+        if !dirty && self.design.is_transient(lba) {
+            return;
+        }
         match class.and_then(|class| self.open[index_of(class)].as_mut()) {
             Some(open) if dirty => {
                 open.holds_dirty = true;
@@ -312,6 +315,7 @@ impl Executor {
     fn forgot(&mut self, first: Lba, count: u64, is_logged: bool) {
         self.dirty.in_run(first, count).into_iter().for_each(|lba| self.tell_dirty(lba));
         if is_logged {
+            self.design.retreat(first, count);
             self.pending += 1;
             self.commit();
         }

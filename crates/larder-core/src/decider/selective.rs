@@ -10,13 +10,32 @@ use super::Decider;
 use crate::design::Selective;
 use crate::{
     design::{Design, Survivor, Wanted},
-    types::SlotId,
+    types::{Lba, SlotId},
 };
 
 impl<D: Design + ?Sized> Decider<D> {
     /// Asks [`Selective::admits`]; yes without it.
     pub fn admits(&mut self, wanted: &Wanted) -> bool {
         self.design.selective_mut().is_none_or(|design| design.admits(wanted))
+    }
+
+    /// Asks [`Selective::is_transient`]; no without it.
+    pub fn is_transient(&mut self, lba: Lba) -> bool {
+        self.design.selective_mut().is_some_and(|design| design.is_transient(lba))
+    }
+
+    /// Asks [`Selective::retreat`], of runs that have no trimmed part; the same run without it.
+    pub fn retreat(&mut self, first: Lba, count: u64) -> (Lba, u64) {
+        let Decider { ledger, design, .. } = self;
+        let may = |first, count| !ledger.is_trimmed_in(first, count);
+        design.selective_mut().map_or((first, count), |design| design.retreat(first, count, &may))
+    }
+
+    /// Calls [`Selective::persist_all`].
+    pub fn persist_all(&mut self) {
+        if let Some(design) = self.design.selective_mut() {
+            design.persist_all();
+        }
     }
 
     /// Asks [`Selective::survivors`]; none without it.

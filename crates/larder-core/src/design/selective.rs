@@ -6,7 +6,7 @@
 //! It does not move records.
 
 use super::{Survivor, Wanted};
-use crate::types::SlotId;
+use crate::types::{Lba, SlotId};
 
 /// The choice of contents that are stored at all, and of those that are stored again.
 pub trait Selective {
@@ -15,6 +15,22 @@ pub trait Selective {
     /// A refused chunk is not mapped. The design may note that the address has this content. So the
     /// caller asks only if a mapping of the chunk would be right.
     fn admits(&mut self, wanted: &Wanted) -> bool;
+
+    /// Returns whether the clean mapping of `lba` is *transient*: the caller leaves it out of the
+    /// log.
+    ///
+    /// The design leaves it out of exports. So a crash forgets it, and the log need not tell of its
+    /// end: [`Mapping::unmap`](super::Mapping::unmap) says so.
+    fn is_transient(&self, lba: Lba) -> bool;
+
+    /// Makes the clean mappings around a run of chunks transient that a write replaces.
+    ///
+    /// Returns the run of chunks whose mappings the log forgets: the given one, or a longer one.
+    /// It grows by runs of which `may` says so.
+    fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64);
+
+    /// Ends all transience, for no write follows: the next export has each mapping.
+    fn persist_all(&mut self);
 
     /// Returns the records of a clean victim that are worth another life, the best first.
     ///

@@ -103,6 +103,8 @@ pub struct Larder {
     /// Victims that were given back: the last to be chosen again.
     spared: Vec<SlotId>,
     restoring: bool,
+    /// True at an orderly end: no mapping is transient any more.
+    persists_all: bool,
     /// The pages of a checkpoint, during a recovery.
     pages: Option<Pages>,
 }
@@ -129,6 +131,7 @@ impl Larder {
             refused: 0,
             spared: Vec::new(),
             restoring: false,
+            persists_all: false,
             pages: None,
             config,
         }

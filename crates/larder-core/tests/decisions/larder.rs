@@ -3,7 +3,8 @@
 //! Records are appended to open slots; refused chunks are not. Duplicates, zeroes, fragments,
 //! trims and destages follow, with evictions all the time, and restarts from a checkpoint in
 //! between. A hit has to have the newest content of its address. So has a belief: the address is
-//! mapped by it again.
+//! mapped by it again. A model of log and checkpoint has the mappings that a crash would bring
+//! back: each is right at any time, and no transient one is among them.
 //!
 //! The memory does not know the choices: a victim has to be one that may go.
 
@@ -48,6 +49,8 @@ struct World {
     dirty: BTreeMap<u64, u64>,
     /// The content of each record: slot, generation and offset. `None` for a part.
     records: HashMap<(u32, u32, u32), Option<u64>>,
+    /// The data that a crash would bring back for an address, with the slot of its record.
+    durable: BTreeMap<u64, (Data, Option<SlotId>)>,
     open: [Option<(SlotId, u32, u32)>; 2],
     victims: Vec<SlotId>,
     seq: u64,
@@ -55,6 +58,7 @@ struct World {
     revived: u64,
     refused: u64,
     kept: u64,
+    transient: u64,
 }
 
 impl World {
@@ -72,6 +76,7 @@ impl World {
             newest: BTreeMap::new(),
             dirty: BTreeMap::new(),
             records: HashMap::new(),
+            durable: BTreeMap::new(),
             open: [None, None],
             victims: Vec::new(),
             seq: 0,
@@ -79,6 +84,7 @@ impl World {
             revived: 0,
             refused: 0,
             kept: 0,
+            transient: 0,
         }
     }
 
@@ -115,6 +121,32 @@ impl World {
         match seq {
             Some(seq) => _ = self.dirty.insert(lba, seq),
             None => _ = self.dirty.remove(&lba),
+        }
+        if self.design.is_transient(Lba(lba)) {
+            assert!(!is_dirty && !self.durable.contains_key(&lba), "a crash forgets {lba}");
+            self.transient += 1;
+            return;
+        }
+        let slot = match new {
+            NewMapping::Zero => None,
+            NewMapping::Unique { place, .. }
+            | NewMapping::Duplicate { place }
+            | NewMapping::Fragment { place, .. } => Some(place.slot),
+        };
+        self.durable.insert(lba, (self.newest[&lba], slot));
+    }
+
+    /// Forgets the copy of a chunk that the origin is about to lose.
+    fn suspend(&mut self, lba: u64) {
+        if !self.design.suspend(Lba(lba)) {
+            assert!(!self.durable.contains_key(&lba), "a crash would bring {lba} back");
+            return;
+        }
+        let (first, count) = self.design.retreat(Lba(lba), 1);
+        assert!((first.0..first.0 + count).contains(&lba));
+        for lba in first.0..first.0 + count {
+            assert!(!self.dirty.contains_key(&lba), "dirty data of {lba} would be lost");
+            self.durable.remove(&lba);
         }
     }
 
@@ -187,6 +219,7 @@ impl World {
         }
         assert!(self.design.evict(victim.slot).is_some());
         self.records.retain(|(slot, _, _), _| *slot != victim.slot.0);
+        self.durable.retain(|_, (_, slot)| *slot != Some(victim.slot));
         self.design.release_slot(victim.slot);
         for (kept, content) in kept.into_iter().zip(contents) {
             let content = content.expect("a whole chunk");
@@ -202,6 +235,7 @@ impl World {
         assert!(self.design.mark_clean(Lba(lba), seq));
         if self.newest.get(&lba) == Some(&Data::Part) {
             assert_eq!(self.design.peek(Lba(lba)), Lookup::Miss, "a clean fragment is forgotten");
+            self.durable.remove(&lba);
             // The origin has the rest; from here on the content is a whole one.
             self.newest.insert(lba, Data::Content(CONTENTS + lba));
         }
@@ -259,8 +293,8 @@ impl World {
         self.make_room();
         let is_back = self.rng.chance(50);
         if !is_back {
-            self.design.suspend(Lba(lba));
             self.dirty.remove(&lba);
+            self.suspend(lba);
         }
         let draw = self.rng.below(100);
         let data = match draw {
@@ -302,6 +336,7 @@ impl World {
         self.design.trim(run);
         for lba in first..first + count {
             self.dirty.remove(&lba);
+            self.durable.remove(&lba);
             self.newest.insert(lba, Data::Zeroes);
         }
     }
@@ -323,6 +358,7 @@ impl World {
                 for lba in dropped {
                     assert!(!self.dirty.contains_key(&lba.0));
                     assert_eq!(self.design.peek(lba), Lookup::Miss);
+                    self.durable.remove(&lba.0);
                 }
             }
             _ => self.evict_one(),
@@ -331,19 +367,26 @@ impl World {
 
     /// Checks all answers and counts.
     fn check(&self) {
-        let mut mapped = 0;
+        let (mut mapped, mut needed) = (0, 0);
         for lba in 0..ADDRESSES + CONTENTS {
             let found = self.design.peek(Lba(lba));
             self.confirm(lba, found);
             let is_trimmed = self.design.trimmed_from(Lba(lba)).is_some_and(|run| run.first.0 <= lba);
             mapped += u64::from(found != Lookup::Miss && !is_trimmed);
+            let has_own = matches!(found, Lookup::Chunk { duplicate: false, .. } | Lookup::Fragment { .. });
+            needed += u64::from(!is_trimmed && (has_own || self.dirty.contains_key(&lba)));
             let seq = self.design.dirty_seq(Lba(lba)).filter(|_| !is_trimmed);
             assert_eq!(seq, self.dirty.get(&lba).copied(), "{lba}: {found:?}");
         }
         let stats = self.design.stats();
         assert_eq!(stats.mapped_chunks, mapped, "the count of mappings");
         assert_eq!(stats.dirty_chunks, self.dirty.len() as u64);
-        assert_eq!(self.design.has_room(1), mapped < self.config.mappings_max);
+        let has_room = self.design.has_room(1);
+        assert!(has_room || mapped >= self.config.mappings_max, "{mapped} mappings fill a checkpoint");
+        assert!(!has_room || needed < self.config.mappings_max, "{needed} mappings have to be in a checkpoint");
+        for (lba, (data, _)) in &self.durable {
+            assert_eq!(self.newest.get(lba), Some(data), "a crash would bring back old data of {lba}");
+        }
         let exported: usize =
             (0..self.design.export_pieces()).map(|piece| self.design.export_mappings(piece).len()).sum();
         assert_eq!(exported as u64, mapped);
@@ -351,9 +394,15 @@ impl World {
 
     /// Restores a new cache from a checkpoint of this one.
     fn restart(&mut self) {
+        let is_orderly = self.rng.chance(50);
         let old = &mut self.design;
         let mut new = Decider::new(Box::new(Larder::new(self.config)));
+        if is_orderly {
+            old.persist_all();
+        }
         old.begin_export();
+        self.durable.clear();
+        let mut exported = 0;
         new.begin_restore(10, 10);
         while let Some(slots) = old.next_slots() {
             for (slot, generation, state, class) in slots {
@@ -367,6 +416,13 @@ impl World {
         for piece in 0..old.export_pieces() {
             for mapping in old.export_mappings(piece) {
                 let seq = old.dirty_seq(mapping.lba);
+                assert!(is_orderly || !old.is_transient(mapping.lba));
+                exported += 1;
+                let slot = match mapping.lookup {
+                    Lookup::Chunk { place, .. } | Lookup::Fragment { place, .. } => Some(place.slot),
+                    Lookup::Zero | Lookup::Miss => None,
+                };
+                self.durable.insert(mapping.lba.0, (self.newest[&mapping.lba.0], slot));
                 assert_eq!(mapping.dirty, seq.is_some());
                 new.map(mapping.lba, mapped_again(mapping.lookup), seq);
             }
@@ -378,6 +434,8 @@ impl World {
             }
         }
         new.end_restore();
+        let mapped = old.stats().mapped_chunks;
+        assert!(!is_orderly || exported == mapped.min(exported.max(self.config.mappings_max)), "{exported} of {mapped}");
         assert_eq!(new.stats().ghosts, 0, "no belief outlives a restart");
         self.design = new;
         self.open = [None, None];
@@ -386,7 +444,7 @@ impl World {
 
 #[test]
 fn each_hit_has_the_newest_content_of_its_address() {
-    let totals = std::cell::Cell::new([0; 4]);
+    let totals = std::cell::Cell::new([0; 5]);
     for_seeds(0..60, |seed| {
         let mut world = World::new(seed);
         for _ in 0..4 {
@@ -399,11 +457,11 @@ fn each_hit_has_the_newest_content_of_its_address() {
             world.restart();
             world.check();
         }
-        let [hits, revived, refused, kept] = totals.get();
-        totals.set([hits + world.hits, revived + world.revived, refused + world.refused, kept + world.kept]);
+        let mine = [world.hits, world.revived, world.refused, world.kept, world.transient];
+        totals.set(std::array::from_fn(|i| totals.get()[i] + mine[i]));
     });
-    let [hits, revived, refused, kept] = totals.get();
-    assert!(hits > 10_000 && revived > 100 && refused > 100 && kept > 10, "{:?}", totals.get());
+    let [hits, revived, refused, kept, transient] = totals.get();
+    assert!(hits > 10_000 && revived > 100 && refused > 100 && kept > 10 && transient > 1000, "{:?}", totals.get());
 }
 
 /// Equal calls give equal answers.

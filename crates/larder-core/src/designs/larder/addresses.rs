@@ -4,7 +4,7 @@
 //! still, and that number is the same, the entry is a *mapping*. Else it is a *belief*: the address
 //! has this content, and the cache lacks it or stored it again since.
 //!
-//! Invariants: 12 bytes. Storings are compared modulo 2^21. After so many storings of one content,
+//! Invariants: 12 bytes. Storings are compared modulo 2^20. After so many storings of one content,
 //! a belief looks like a mapping. It is true all the same: the address has that content.
 //!
 //! It does not know the state of the content.
@@ -15,8 +15,9 @@ use crate::{lba_index::Addressed, types::Lba};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ContentNumber(pub u32);
 
-/// The storings of a content, modulo 2^21.
-pub const STORINGS_MASK: u32 = (1 << 21) - 1;
+/// The storings of a content, modulo 2^20.
+pub const STORINGS_MASK: u32 = (1 << 20) - 1;
+const TRANSIENT: u32 = 1 << 20;
 const KIND_SHIFT: u32 = 21;
 const DIRTY: u32 = 1 << 23;
 const HIGH_SHIFT: u32 = 24;
@@ -36,7 +37,7 @@ pub enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
     lba_low: u32,
-    /// High bits of the address (8), dirty (1), kind (2), storings (21).
+    /// High bits of the address (8), dirty (1), kind (2), transient (1), storings (20).
     rest: u32,
     content: u32,
 }
@@ -83,6 +84,16 @@ impl Address {
         self.rest & DIRTY != 0
     }
 
+    /// Returns whether neither log nor checkpoint has the mapping.
+    pub fn is_transient(&self) -> bool {
+        self.rest & TRANSIENT != 0
+    }
+
+    /// Leaves the mapping out of log and checkpoints.
+    pub fn make_transient(&mut self) {
+        self.rest |= TRANSIENT;
+    }
+
     /// Notes that the origin has the data.
     pub fn clean(&mut self) {
         self.rest &= !DIRTY;
@@ -103,8 +114,11 @@ mod tests {
                 assert_eq!((entry.lba(), entry.kind(), entry.is_dirty()), (lba, kind, is_dirty));
                 assert_eq!(entry.storings(), 7);
                 assert_eq!(entry.content(), (kind != Kind::Zero).then_some(ContentNumber(u32::MAX - 1)));
+                assert!(!entry.is_transient());
+                entry.make_transient();
                 entry.clean();
-                assert!(!entry.is_dirty() && entry.lba() == lba);
+                assert!(entry.is_transient() && !entry.is_dirty() && entry.lba() == lba);
+                assert_eq!((entry.kind(), entry.storings()), (kind, 7));
             }
         }
     }

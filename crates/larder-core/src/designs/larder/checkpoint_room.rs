@@ -42,6 +42,11 @@ impl CheckpointRoom {
         *self.taken.get_mut() = 0;
     }
 
+    /// Returns whether an export runs.
+    pub fn is_exporting(&self) -> bool {
+        self.is_exporting
+    }
+
     /// Ends the export.
     pub fn end(&mut self) {
         self.is_exporting = false;

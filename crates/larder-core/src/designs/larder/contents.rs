@@ -35,7 +35,7 @@ pub struct ContentState {
     crc: u32,
     /// Addresses that name it.
     pub refs: u32,
-    /// Times that it was stored, modulo 2^21.
+    /// Times that it was stored, modulo 2^20.
     storings: u32,
     /// The export after which it was stored.
     export: u32,

@@ -1,14 +1,15 @@
 //! The heat of addresses: reads since the last write, and the re-read rate of regions.
 //!
 //! A region is 16 neighbouring chunks. An address has the reads since its last write, up to three,
-//! whether it was requested before, and the kind of its last request.
+//! whether it was requested before, and the kind of its last request. A region is *rewritten* once a
+//! write has replaced a cached chunk in it.
 //!
 //! Invariants: the number of regions is bounded. A region that was not used for a full turn of the
 //! hand goes first.
 //!
 //! It does not know contents.
 
-use hashbrown::HashMap;
+use hashbrown::{HashMap, hash_map::Entry};
 
 use super::class::Class;
 use crate::types::{Lba, mix};
@@ -16,6 +17,10 @@ use std::hash::{BuildHasherDefault, Hasher};
 
 /// Chunks of a region.
 const REGION_CHUNKS: u64 = 16;
+/// Regions of a neighbourhood.
+const NEIGHBOURS: u64 = 64;
+/// Rewritten regions from which on a whole neighbourhood counts as rewritten.
+const REWRITTEN_MIN: u32 = 8;
 /// Weight of the last read in the rate.
 const WEIGHT: f32 = 0.06;
 /// The rate of a region without reads.
@@ -56,6 +61,8 @@ struct Region {
     reread: u16,
     rate: f32,
     used: bool,
+    /// True if a write replaced a cached chunk.
+    is_rewritten: bool,
 }
 
 /// See the module.
@@ -65,12 +72,20 @@ pub struct Regions {
     turn: Vec<u64>,
     hand: usize,
     regions_max: usize,
+    /// Rewritten regions of each neighbourhood that has any.
+    rewritten: HashMap<u64, u32, BuildHasherDefault<Mixer>>,
 }
 
 impl Regions {
     /// Returns no heat, for at most so many regions.
     pub fn new(regions_max: usize) -> Regions {
-        Regions { regions: HashMap::default(), turn: Vec::new(), hand: 0, regions_max: regions_max.max(64) }
+        Regions {
+            regions: HashMap::default(),
+            turn: Vec::new(),
+            hand: 0,
+            regions_max: regions_max.max(64),
+            rewritten: HashMap::default(),
+        }
     }
 
     /// Notes a read of `lba`.
@@ -92,6 +107,27 @@ impl Regions {
         region.touched |= 1 << at;
         region.reread &= !(1 << at);
         region.own &= !(3 << (2 * at));
+    }
+
+    /// Notes that a write replaces a cached copy of `lba`.
+    pub fn rewrite(&mut self, lba: Lba) {
+        let was_rewritten = std::mem::replace(&mut self.of(lba).0.is_rewritten, true);
+        if !was_rewritten {
+            *self.rewritten.entry(lba.0 / REGION_CHUNKS / NEIGHBOURS).or_insert(0) += 1;
+        }
+    }
+
+    /// Returns whether writes have replaced cached chunks in the region of `lba`, or in many of its
+    /// neighbourhood.
+    pub fn is_rewritten(&self, lba: Lba) -> bool {
+        let number = lba.0 / REGION_CHUNKS;
+        self.regions.get(&number).is_some_and(|region| region.is_rewritten)
+            || self.rewritten.get(&(number / NEIGHBOURS)).is_some_and(|&regions| regions >= REWRITTEN_MIN)
+    }
+
+    /// Returns the region of `lba`: its first chunk, and the number of its chunks.
+    pub fn run_of(lba: Lba) -> (Lba, u64) {
+        (Lba(lba.0 / REGION_CHUNKS * REGION_CHUNKS), REGION_CHUNKS)
     }
 
     /// Gives `lba` the heat that the class of its content had.
@@ -148,7 +184,7 @@ impl Regions {
         if !self.regions.contains_key(&number) {
             self.make_room(number);
         }
-        let fresh = Region { own: 0, touched: 0, reread: 0, rate: RATE_FIRST, used: false };
+        let fresh = Region { own: 0, touched: 0, reread: 0, rate: RATE_FIRST, used: false, is_rewritten: false };
         let region = self.regions.entry(number).and_modify(|region| region.used = true).or_insert(fresh);
         (region, lba.0 % REGION_CHUNKS)
     }
@@ -165,17 +201,28 @@ impl Regions {
             match self.regions.get_mut(&self.turn[at]) {
                 Some(region) if region.used => region.used = false,
                 _ => {
-                    self.regions.remove(&self.turn[at]);
-                    self.turn[at] = number;
+                    let old = std::mem::replace(&mut self.turn[at], number);
+                    if self.regions.remove(&old).is_some_and(|region| region.is_rewritten) {
+                        self.forget_rewritten(old);
+                    }
                     return;
                 }
             }
         }
     }
 
+    fn forget_rewritten(&mut self, number: u64) {
+        if let Entry::Occupied(mut regions) = self.rewritten.entry(number / NEIGHBOURS) {
+            *regions.get_mut() -= 1;
+            if *regions.get() == 0 {
+                regions.remove();
+            }
+        }
+    }
+
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.regions.allocation_size() + self.turn.capacity() * size_of::<u64>()
+        self.regions.allocation_size() + self.rewritten.allocation_size() + self.turn.capacity() * size_of::<u64>()
     }
 }
 
@@ -204,6 +251,21 @@ mod tests {
         regions.read(lba);
         assert_eq!(heat(&regions), (1, false));
         assert!(regions.heat(Lba(32)).rate > regions.heat(Lba(1000)).rate, "the region was read again");
+    }
+
+    #[test]
+    fn many_rewritten_regions_stand_for_their_neighbourhood_while_they_are_known() {
+        let mut regions = Regions::new(64);
+        let chunk = |region: u64| Lba(region * REGION_CHUNKS + 3);
+        for region in 0..7 {
+            regions.rewrite(chunk(region));
+            regions.rewrite(chunk(region));
+        }
+        assert!(regions.is_rewritten(chunk(6)) && !regions.is_rewritten(chunk(7)));
+        regions.rewrite(chunk(7));
+        assert!(regions.is_rewritten(chunk(63)) && !regions.is_rewritten(chunk(64)));
+        (100..300).for_each(|region| regions.read(chunk(region)));
+        assert!(!regions.is_rewritten(chunk(0)) && regions.rewritten.is_empty(), "they left with their regions");
     }
 
     #[test]

@@ -11,6 +11,7 @@ use super::{
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, sample_key},
+    heat::Regions,
 };
 use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
@@ -66,7 +67,10 @@ impl Mapping for Larder {
             }
             content.storings()
         });
-        let entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), storings, dirty);
+        let mut entry = Address::new(lba, kind, id.unwrap_or(ContentNumber(0)), storings, dirty);
+        if kind == Kind::Chunk && !dirty && self.may_be_transient(lba) {
+            entry.make_transient();
+        }
         self.make_room_for(lba);
         if let Some(old) = self.index.insert(entry) {
             self.forget(&old);
@@ -117,7 +121,11 @@ impl Mapping for Larder {
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
-        self.index.remove(lba).is_some_and(|entry| self.forget(&entry))
+        let Some(entry) = self.index.remove(lba) else { return false };
+        if entry.kind() == Kind::Chunk && !entry.is_dirty() && Self::is_live(&self.contents, &entry) {
+            self.regions.rewrite(lba);
+        }
+        self.forget(&entry)
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
@@ -137,7 +145,7 @@ impl Mapping for Larder {
 
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
         let entries = self.index.in_run(first, count).into_iter().filter_map(|lba| self.index.get(lba));
-        entries.into_iter().any(|entry| Self::is_live(&self.contents, entry))
+        entries.into_iter().any(|entry| Self::is_live(&self.contents, entry) && !self.stays_transient(entry))
     }
 
     fn trim_span(&self, first: Lba, count: u64) -> u64 {
@@ -232,7 +240,41 @@ impl Larder {
         }
     }
 
-    /// Settles the counts for an entry that left the index. Returns whether it was a mapping.
+    /// Returns whether a clean mapping of `lba` is left out of log and checkpoints.
+    ///
+    /// In a rewritten region a write is likely to replace it. The log would hold up that write. A
+    /// mapping that the log may have is replaced by one that it has.
+    fn may_be_transient(&self, lba: Lba) -> bool {
+        !self.restoring && !self.persists_all && self.regions.is_rewritten(lba) && !self.is_forgetting_logged(lba, 1)
+    }
+
+    /// Makes the clean mappings in the region of `lba` transient, if it may have no other ones.
+    /// Returns whether it did.
+    pub(super) fn retreats(&mut self, lba: Lba, may: &dyn Fn(Lba, u64) -> bool) -> bool {
+        let (first, count) = Regions::run_of(lba);
+        if self.persists_all || !may(first, count) {
+            return false;
+        }
+        let mapped = self.index.in_run(first, count);
+        let stays = |entry: &Address| entry.is_dirty() || entry.kind() == Kind::Fragment;
+        if mapped.iter().filter_map(|&lba| self.index.get(lba)).any(stays) {
+            return false;
+        }
+        for lba in mapped {
+            if let Some(entry) = self.index.get_mut(lba) {
+                entry.make_transient();
+            }
+        }
+        true
+    }
+
+    /// Returns whether log and checkpoints lack a mapping.
+    pub(super) fn stays_transient(&self, entry: &Address) -> bool {
+        entry.is_transient() && !self.persists_all
+    }
+
+    /// Settles the counts for an entry that left the index. Returns whether it was a mapping that
+    /// the log may have.
     pub(super) fn forget(&mut self, entry: &Address) -> bool {
         if entry.kind() == Kind::Fragment {
             self.fragments.remove(entry.lba().0);
@@ -244,7 +286,7 @@ impl Larder {
             self.zeroes -= 1;
             self.clean_zeroes -= u64::from(!entry.is_dirty());
             self.live -= 1;
-            return true;
+            return !self.stays_transient(entry);
         };
         let slot = Self::slot_of_entry(&self.contents, entry);
         if let Some(slot) = slot {
@@ -262,7 +304,7 @@ impl Larder {
         if left != Left::Named && fingerprint.is_some() {
             self.sample.lose(sample_key(entry.lba(), fingerprint.as_ref()));
         }
-        slot.is_some()
+        slot.is_some() && !self.stays_transient(entry)
     }
 
     /// Counts the entries of the index at most: mappings, and beliefs.

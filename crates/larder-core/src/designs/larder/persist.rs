@@ -36,6 +36,9 @@ impl Persist for Larder {
         let stored = self.contents.stored() as u64;
         let exported = |entry: &Address| {
             let lookup = self.interpret(entry)?;
+            if self.checkpoint_room.is_exporting() && self.stays_transient(entry) {
+                return None;
+            }
             let is_needed = entry.is_dirty()
                 || match lookup {
                     Lookup::Chunk { duplicate, .. } => !duplicate,

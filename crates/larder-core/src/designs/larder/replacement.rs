@@ -10,12 +10,13 @@ use super::{
     addresses::ContentNumber,
     class::Class,
     contents::{ContentState, sample_key},
+    heat::Regions,
     price::{PRICE, price},
 };
 use crate::{
     design::{Selective, Survivor, Wanted},
     slots::SlotState,
-    types::SlotId,
+    types::{Lba, SlotId},
 };
 
 /// WEUs that are looked at for a victim.
@@ -30,6 +31,22 @@ const KEPT_SHARE: u64 = 2;
 const TURNS_MIN: u64 = 2;
 
 impl Selective for Larder {
+    fn is_transient(&self, lba: Lba) -> bool {
+        self.index.get(lba).is_some_and(|entry| self.stays_transient(entry))
+    }
+
+    fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64) {
+        let last = Lba(first.0 + count - 1);
+        let ((from, _), (start, chunks)) = (Regions::run_of(first), Regions::run_of(last));
+        let from = if self.retreats(first, may) { from } else { first };
+        let end = if self.retreats(last, may) { start.0 + chunks } else { last.0 + 1 };
+        (from, end - from.0)
+    }
+
+    fn persist_all(&mut self) {
+        self.persists_all = true;
+    }
+
     fn admits(&mut self, wanted: &Wanted) -> bool {
         let lba = wanted.lba;
         let known = wanted.fingerprint.and_then(|fingerprint| self.contents.find(&fingerprint));
