@@ -23,7 +23,7 @@ use std::{fmt, sync::Arc};
 /// The keeper's answer to a note: it is durable, or refused for a reason.
 pub type NoteAnswer = Box<dyn FnOnce(Result<(), String>) + Send>;
 
-/// A change of what the keeper has.
+/// A change that the keeper makes durable.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
     /// The fence goes up. If the fence is up already, nothing changes.

@@ -3,8 +3,8 @@
 //! One task asks, from a failure on until no read and no flush fails. Before each question it
 //! pauses, a second at first and 30 at last. A failed read has one block read at its place
 //! ([`again`](larder_device::watched::again)). A failed flush has the origin flushed as for a
-//! commit, so that its failure is told to those who rely on it. Clients and the destager repeat
-//! writes.
+//! commit, so that its failure reaches the operations that rely on it. Clients and the destager
+//! repeat writes.
 //!
 //! Invariants: one question at a time, none once an end began, and none while the origin owes an
 //! answer. The counters of the origin's reads and errors leave these reads out.

@@ -29,8 +29,8 @@
 //! set.
 //!
 //! The *bytes written* (`chosen.rs`): the cache of the lower bound writes a content when it begins
-//! to be kept. No cache with as many hits writes fewer than the lower one of the two figures, and
-//! the upper one is what one of them writes.
+//! to be kept. No cache with as many hits writes fewer than the lower one of the two figures. One
+//! of these caches writes the upper one.
 //!
 //! Departures: capacities are bytes of chunks as stored. The model leaves out units of 2 MiB,
 //! padded records and a free unit. Each such rounding only takes from a design's hits, so the upper

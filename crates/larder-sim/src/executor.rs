@@ -237,7 +237,7 @@ impl Executor {
         }
     }
 
-    /// Does what follows at once from the mapping of `lba`, if it was just mapped.
+    /// Does the work that follows at once from the mapping of `lba`, if it was just mapped.
     fn decided(&mut self, lba: Lba, dirty: bool) {
         self.write_changed_metadata();
         if !dirty {

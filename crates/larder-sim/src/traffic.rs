@@ -1,4 +1,4 @@
-//! The counts of one request under replay: what it hit, read and wrote.
+//! The counts of a cache under replay: chunks and bytes that it read, wrote, stored and evicted.
 //!
 //! Invariants: counts add up.
 //!

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{path::Path, time::Duration};
 
-/// How long each server may take to tell what it holds, while one is looked for.
+/// Longest time for each server's answer, while a command looks for the server of its flash.
 const FIND_TIME_MAX: Duration = Duration::from_secs(3);
 
 /// The request that asks for it.

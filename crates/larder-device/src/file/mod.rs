@@ -113,7 +113,7 @@ impl BlockDevice for FileDevice {
         IoFuture::boxed(async move {
             flushed.await?;
             // The bytes behind the new end are gone, flushed ones included. A failed look says
-            // nothing of what was flushed.
+            // nothing of the flushed bytes.
             inner.blocking(|inner| inner.check_not_cut(IoOp::Flush, 0, 0)).await
         })
     }

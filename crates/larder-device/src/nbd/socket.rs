@@ -59,7 +59,7 @@ pub fn receive(socket: BorrowedFd<'_>, buf: &mut [u8], wait: bool) -> io::Result
 
 /// Returns whether the connection is over in both directions: closed by its peer, or reset.
 ///
-/// A TCP peer that has closed is known as gone when it resets what it is sent.
+/// A TCP peer that has closed is known as gone when it resets the data that it is sent.
 pub fn is_hung_up(socket: BorrowedFd<'_>) -> bool {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: 0, revents: 0 };
     // SAFETY: the pointer is that of one live entry. The call does not wait.

@@ -111,7 +111,7 @@ impl FlashHealth {
         self.is_nameless
     }
 
-    /// Returns whether the flash loses what it holds: it failed, or its file has no name.
+    /// Returns whether the flash loses its content: it failed, or its file has no name.
     pub fn loses_content(&self) -> bool {
         self.is_failed() || self.is_nameless
     }

@@ -346,7 +346,7 @@ fn nothing_is_stored_as_a_duplicate_of_what_cannot_be_read() {
                     let what = format!("{met:?}, damage {damage}, restart {restart}");
                     let written = world.try_write(at(lba), &noise(4, CHUNK), true);
                     if design::is_bucketed(design::chosen()) && !damage && written.is_err() {
-                        // Its bucket is full of what cannot be read, and that is a failed flash.
+                        // Its bucket is full of unreadable records, and that is a failed flash.
                         let health = world.status().health;
                         assert!(health.contains("no dirty data could be read"), "{what}: {health}");
                         break;

@@ -198,8 +198,8 @@ fn trimming_the_whole_of_a_large_device_is_quick_and_small() {
     assert!(took < Duration::from_secs(5), "opening after the crash took {took:?}");
 }
 
-/// Checks that a trim costs what is mapped in it, without dirty data and past a failed flash. A
-/// walk over its chunks would not end.
+/// Checks that the cost of a trim follows its mappings, without dirty data and past a failed flash.
+/// A walk over its chunks would not end.
 #[test]
 fn a_trim_of_a_huge_device_looks_at_mapped_chunks_alone() {
     let origin_bytes = 1 << 52;

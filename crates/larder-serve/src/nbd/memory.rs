@@ -79,7 +79,7 @@ impl RequestMemory {
         RequestMemory { piece_cost: memory.cost(PIECE_BYTES_MIN), ..memory }
     }
 
-    /// Returns what `len` bytes of data cost: their buffer, and the work of the device.
+    /// Returns the cost of `len` bytes of data: their buffer, and the work of the device.
     ///
     /// The smallest piece costs no more than fits a connection's own part.
     pub fn cost(&self, len: usize) -> usize {
