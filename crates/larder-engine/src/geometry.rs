@@ -5,8 +5,13 @@
 //! It does not read the layout from flash.
 
 use crate::store::Store;
-use larder_core::{Lba, SlotId};
+use larder_core::{Lba, SlotId, types::SECTOR_BYTES};
 use larder_format::Layout;
+
+/// Returns the first whole sector of a range of bytes, and the one behind its last.
+pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
+    (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
+}
 
 /// Sizes of an open cache, in bytes unless a field says otherwise.
 #[derive(Clone, Debug)]

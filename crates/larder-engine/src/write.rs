@@ -13,7 +13,7 @@
 pub(crate) mod load;
 
 use crate::{decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared};
-use larder_core::{Lba, Lookup, types::SECTOR_BYTES};
+use larder_core::{Lba, Lookup};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -168,10 +168,5 @@ impl Shared {
         debug_assert!(!matches!(&result, Err(error) if error.kind == IoErrorKind::Unaligned));
         self.note_origin(&result);
         result
-    }
-
-    /// Returns the whole sectors of a byte range.
-    pub fn sectors_of(from: usize, len: usize) -> (usize, usize) {
-        (from / SECTOR_BYTES, (from + len) / SECTOR_BYTES)
     }
 }

@@ -13,6 +13,7 @@
 use crate::{
     decision_log::sink::LookupCause,
     error::EngineError,
+    geometry::sectors_of,
     log_room::Reserved,
     prepare::Prepared,
     read::TRIES_MAX,
@@ -353,7 +354,7 @@ impl Shared {
             }
         };
         chunk[from..from + piece.len()].copy_from_slice(piece);
-        let (first, end) = Shared::sectors_of(from, piece.len());
+        let (first, end) = sectors_of(from, piece.len());
         valid.set(first, end);
         Ok(Merged { chunk, valid, is_whole: valid.has_all(all.0, all.1) })
     }

@@ -13,7 +13,7 @@
 pub(crate) mod parts;
 
 use crate::zeroed_parts::parts::Parts;
-use crate::{error::EngineError, shared::Shared, state::State, trim::zeroing::Zeroing};
+use crate::{error::EngineError, geometry::sectors_of, shared::Shared, state::State, trim::zeroing::Zeroing};
 use larder_codec::is_zero;
 use larder_core::{Lba, ranges::Run, types::SECTOR_BYTES};
 use std::{ops::Range, sync::Arc};
@@ -44,7 +44,7 @@ impl Shared {
         let (mut parts, is_owed) = {
             let mut state = self.state.lock();
             let run = run_at(&state, lba);
-            let (first, end) = Shared::sectors_of(part.start, part.len());
+            let (first, end) = sectors_of(part.start, part.len());
             let parts = state.zeroed_parts.get(lba, run.as_ref(), sectors).with(first..end, how);
             if let Some(run) = run {
                 // The chunk reads as zeroes, and only its kind may change.
