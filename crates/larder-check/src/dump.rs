@@ -102,6 +102,7 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         flash_bytes: layout.flash_bytes,
         store: store.name(),
         chunk_bytes: layout.chunk_bytes,
+        slot_bytes: layout.slot_bytes,
         weu_bytes: layout.slot_bytes,
         sector_bytes: layout.sector_bytes,
         slot_count: layout.slot_count,

@@ -73,6 +73,8 @@ pub struct LayoutDump {
     /// `weus`, `slots` of one chunk, or `buckets` of subchunks.
     pub store: &'static str,
     pub chunk_bytes: u32,
+    pub slot_bytes: u32,
+    /// `slot_bytes` under its older name.
     pub weu_bytes: u32,
     pub sector_bytes: u32,
     pub slot_count: u32,

@@ -37,8 +37,8 @@ pub(super) struct FlashRequests {
     log_bytes: u64,
     region_offset: u64,
     metadata_block_bytes: u64,
-    weu_offset: u64,
-    weu_bytes: u64,
+    slots_offset: u64,
+    slot_bytes: u64,
     chunk_bytes: u64,
     /// The place of the next frame in the log.
     log_at: u64,
@@ -50,7 +50,7 @@ pub(super) struct FlashRequests {
 
 impl FlashRequests {
     pub fn new(options: &ExecutorOptions) -> FlashRequests {
-        let weu_bytes = u64::from(options.rules.slot_bytes.max(1));
+        let slot_bytes = u64::from(options.rules.slot_bytes.max(1));
         let log_offset = METADATA_OFFSET + 2 * options.checkpoint_area_bytes;
         let region_offset = log_offset + options.log_bytes;
         let metadata_block_bytes = options.store.metadata_block_bytes;
@@ -68,8 +68,8 @@ impl FlashRequests {
             log_bytes: options.log_bytes,
             region_offset,
             metadata_block_bytes,
-            weu_offset: (region_offset + region_bytes).next_multiple_of(weu_bytes),
-            weu_bytes,
+            slots_offset: (region_offset + region_bytes).next_multiple_of(slot_bytes),
+            slot_bytes,
             chunk_bytes: u64::from(options.chunk_bytes),
             log_at: 0,
             checkpoints: 0,
@@ -105,7 +105,7 @@ impl FlashRequests {
     }
 
     pub fn slot_start(&self, slot: SlotId) -> u64 {
-        self.weu_offset + u64::from(slot.0) * self.weu_bytes
+        self.slots_offset + u64::from(slot.0) * self.slot_bytes
     }
 
     /// Returns the place of a record.
@@ -121,13 +121,13 @@ impl FlashRequests {
 
     /// Returns the slots that lie in these bytes of the flash, whole or in part.
     pub fn slots_in(&self, bytes: &Range<u64>) -> Range<u64> {
-        let first = bytes.start.saturating_sub(self.weu_offset) / self.weu_bytes;
-        first..bytes.end.saturating_sub(self.weu_offset).div_ceil(self.weu_bytes)
+        let first = bytes.start.saturating_sub(self.slots_offset) / self.slot_bytes;
+        first..bytes.end.saturating_sub(self.slots_offset).div_ceil(self.slot_bytes)
     }
 
     /// Returns the end of so many slots.
     pub fn end_of(&self, slot_count: u32) -> u64 {
-        self.weu_offset + u64::from(slot_count) * self.weu_bytes
+        self.slots_offset + u64::from(slot_count) * self.slot_bytes
     }
 
     /// Notes an appended record with a whole uncompressed chunk.
@@ -183,7 +183,7 @@ impl FlashRequests {
     pub fn trimmed(&mut self, slot: SlotId) {
         if self.is_on() {
             let start = self.slot_start(slot);
-            self.gathering.add(Device::Flash, DeviceAction::Trim, start, self.weu_bytes);
+            self.gathering.add(Device::Flash, DeviceAction::Trim, start, self.slot_bytes);
         }
     }
 

@@ -437,6 +437,8 @@ fn a_dump_prints_any_structure() {
     let scratch = Scratch::new("dumps");
     let volume = lived(&scratch, End::Killed);
     let (_, layout) = json(&volume, &["dump", "layout"]);
+    assert!(number(&layout, "slot_bytes") > 0);
+    assert_eq!(layout["weu_bytes"], layout["slot_bytes"], "the older name");
     let log_offset = layout["regions"][4]["flash_offset"].to_string();
     let parts: &[&[&str]] = &[
         &["superblock"],
