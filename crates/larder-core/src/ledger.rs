@@ -15,8 +15,8 @@
 use crate::{
     design::DirtyCounts,
     pages::{PageMap, key_bytes_max},
-    ranges::{Run, RunMap},
-    types::Lba,
+    ranges::{RUN_BYTES_MAX, Run, RunMap},
+    types::{Lba, SectorMap},
 };
 
 /// Factor by which the list must exceed the deferred chunks so that they are listed one by one.
@@ -32,6 +32,14 @@ pub const FRAGMENT_SHARE: usize = 4;
 pub const RUN_SHARE: usize = 16;
 /// Bytes of RAM for each of many dirty chunks at most.
 pub const DIRTY_BYTES_MAX: usize = key_bytes_max(size_of::<u64>());
+/// Bytes of RAM for each of many fragments at most, in the index of a design.
+const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
+/// Bytes of RAM for dirty list, fragments and trimmed runs at most, for each entry of the index.
+///
+/// Writers are held back beyond one dirty entry in [`DIRTY_SHARE`], one fragment in
+/// [`FRAGMENT_SHARE`] or one run in [`RUN_SHARE`].
+pub const DIRTY_SHARE_BYTES_MAX: u64 =
+    (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
 
 /// See the module.
 #[derive(Default)]

@@ -28,10 +28,9 @@ use crate::{
     design::{Design, DesignConfig, DesignStats, Lookup, Memory, Selective},
     history::Pages,
     lba_index::{Addressed, LbaIndex},
-    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
+    ledger::DIRTY_SHARE_BYTES_MAX,
     named::{NamedDesign, Over, OverWeus},
-    pages::{PageMap, key_bytes_max},
-    ranges::RUN_BYTES_MAX,
+    pages::PageMap,
     slots::SlotTable,
     types::{SectorMap, SlotId},
 };
@@ -66,9 +65,6 @@ const HEAD_BYTES: usize = 23;
 const SLOT_BYTES: usize = 12;
 const RECORD_BYTES: u64 = 5;
 const CELL_BYTES: usize = 14;
-const DIRTY_SHARE_BYTES_MAX: u64 =
-    (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
-const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
 /// Entries of the index for each mapping: the others are beliefs.

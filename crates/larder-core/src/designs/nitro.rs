@@ -23,11 +23,10 @@ use crate::{
     design::{Design, DesignConfig, DesignStats, Hit, Lookup, Mapping, NewMapping, Slots, Use, Victim},
     fp_index::FpIndex,
     lba_index::{EntryKind, GENERATION_MASK, LbaEntry, LbaIndex},
-    ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE, FRAGMENT_SHARE, RUN_SHARE},
+    ledger::DIRTY_SHARE_BYTES_MAX,
     limits::TRIMMED_AT_ONCE,
     named::{NamedDesign, Over, OverWeus},
-    pages::{PageMap, key_bytes_max},
-    ranges::RUN_BYTES_MAX,
+    pages::PageMap,
     slots::{SlotState, SlotTable},
     types::{Fingerprint, Lba, Place, SectorMap, SlotId, StreamClass},
 };
@@ -48,11 +47,6 @@ pub const DESIGN: NamedDesign = NamedDesign {
 /// Maximum bytes of RAM for each entry of the indices. The LBA index counts with a table just
 /// doubled; an FP index entry, a back pointer and a share of the write-back data are included.
 pub const INDEX_BYTES_MAX: u64 = 128 + DIRTY_SHARE_BYTES_MAX;
-/// Their part for dirty list, fragments and trimmed runs. Writers are held back beyond one dirty
-/// entry in [`DIRTY_SHARE`], one fragment in [`FRAGMENT_SHARE`] or one run in [`RUN_SHARE`].
-pub const DIRTY_SHARE_BYTES_MAX: u64 =
-    (DIRTY_BYTES_MAX / DIRTY_SHARE + FRAGMENT_BYTES_MAX / FRAGMENT_SHARE + RUN_BYTES_MAX / RUN_SHARE) as u64 + 1;
-const FRAGMENT_BYTES_MAX: usize = key_bytes_max(size_of::<SectorMap>());
 
 /// The design's state.
 pub struct Nitro {

@@ -23,18 +23,15 @@ use larder_core::{
         bucketed::{self, exact},
         config::{SUBCHUNK_BYTES_LEAST, SUBCHUNKS_PER_CHUNK, bucket_slots_for, subchunk_bytes},
     },
+    ledger::DIRTY_SHARE_BYTES_MAX,
     limits::INDEX_SHARE,
     named::OverBuckets,
-    nitro,
     packing::PackingRules,
 };
 use larder_format::{
     BucketRequest, Compression, Layout, StoreKind, Superblock,
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
 };
-
-/// Bytes of fragments and trimmed runs, for each dirty chunk.
-const EXACT_SHARE_BYTES_MAX: u64 = nitro::DIRTY_SHARE_BYTES_MAX;
 
 /// Returns whether compression saves space: a chunk of one subchunk takes all of it at any
 /// compression.
@@ -59,7 +56,7 @@ impl Store for OverBuckets {
 
     /// Returns the share of the budget that the indices take, however many chunks are mapped.
     fn index_bytes_max(&self, _chunk_bytes: u32) -> u64 {
-        INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + EXACT_SHARE_BYTES_MAX)
+        INDEX_SHARE * (exact::CHUNK_BYTES_MAX as u64 + DIRTY_SHARE_BYTES_MAX)
     }
 
     fn slot_tables_bytes(&self, layout: &Layout) -> u64 {

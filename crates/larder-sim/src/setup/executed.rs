@@ -23,9 +23,9 @@ use larder_core::{
         bucketed::{self, exact::CHUNK_BYTES_MAX},
         config::{bucket_slots_for, subchunk_bytes},
     },
+    ledger::DIRTY_SHARE_BYTES_MAX,
     limits::{DIRTY_HIGH_PERCENT, INDEX_SHARE, commit_due, mappings_beside_checkpoint, pending_entries_max},
     named::OverSlots,
-    nitro::DIRTY_SHARE_BYTES_MAX,
     packing::PackingRules,
     slotted::{FlashSize, spares},
 };
