@@ -5,16 +5,16 @@
 # `scripts/prose.sh [FILE…]` prints a table. `--check` prints the files with wide lines and the
 # sum of all files, and fails if the sum is over a limit. Long summaries are named by their line.
 #
-# - `words`: all words. Code in backticks is one word, fenced code and generated files are none.
+# - `words`: all words. Code in backticks is one word, fenced code is none.
 # - `wh`: `what`, `whatever`, `who`, `whoever` and `nobody`, in 1,000 words.
 # - `opens`: sentences that open with `What`, `Who`, `Where`, `Whether` or `Of`, in 100.
 # - `long`: sentences of more than 25 words, in 100.
 # - `wide`: lines beyond 100 columns. Rows of tables, headings, and a word or link that is wide by
 #   itself may be wider.
 # - `sum`: doc comments with a summary, which is their first sentence, of more than 100 characters.
-# - `texts`: lines above a file's tests whose string has such a subject: `nobody` or `whoever`
-#   anywhere, `what` and `who` where a clause begins. Or its string has a sentence of more than 30
-#   words, names included. Assertions and experiments do not count.
+# - `texts`: strings above a file's tests, over all their lines, with such a subject: `nobody` or
+#   `whoever` anywhere, `what` and `who` where a clause begins. Or a sentence of the string opens as
+#   above, or has more than 30 words, names included. Assertions do not count.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -24,7 +24,7 @@ if [ "${1:-}" = --check ]; then
   shift
 fi
 if [ $# -eq 0 ]; then
-  mapfile -t files < <(git ls-files -- '*.rs' '*.md' '*.sh' '*.toml' Makefile .ci/run | grep -v '^docs/reproduction/')
+  mapfile -t files < <(git ls-files -- '*.rs' '*.md' '*.sh' '*.toml' Makefile .ci/run)
 else
   files=("$@")
 fi
@@ -66,25 +66,73 @@ function end_of_paragraph(   rest, words, n, i, w, cut) {
   }
   paragraph = ""
 }
-# Returns whether a line of code has a string with a wrong subject.
-function is_wrong_text(line) {
-  if (file ~ /larder-(papers|measure)/ || line ~ /assert|expect\(|reason = |what to /) return 0
-  if (line ~ /"([^"]*[^a-z"])?(nobody|whoever)([^a-z]|$)/) return 1
-  return line ~ /"([^"]*[.;:,] )?(what|who|whatever) [a-z]/
+# Returns whether a string has a wrong subject, or a sentence with a wrong opening.
+function is_wrong_text(string,   lower) {
+  gsub(/[Ww]hat to /, "", string)
+  if (string ~ /(^|[.!?] )(What|Who|Where|Whether) [a-z]/ || string ~ /(^|[.!?] )Of [a-z][^.]*[.]/) return 1
+  lower = tolower(string)
+  return lower ~ /(^|[^a-z])(nobody|whoever)([^a-z]|$)/ || lower ~ /(^|[.;:,(] ?)(what|who|whatever) [a-z]/
 }
-# Returns whether the strings of a line, joined to its last one, have a sentence of over 30 words.
-function is_long_text(line,   parts, sentences, words, n, i, j) {
-  sub(/^[ ]+/, "", line)
-  text = text line
-  if (sub(/\\$/, "", text)) return 0
-  gsub(/\\"/, "", text)
-  n = split(text, parts, /"/)
-  text = ""
-  if (file ~ /larder-(papers|measure)/ || parts[1] ~ /assert|expect\(|reason = /) return 0
-  for (i = 2; i <= n; i += 2) {
-    for (j = split(parts[i], sentences, /[.!?] +|\\n/); j > 0; j--) if (split(sentences[j], words, / +/) > 30) return 1
-  }
+# Returns whether a string has a sentence of over 30 words.
+function is_long_text(string,   sentences, words, j) {
+  for (j = split(string, sentences, /[.!?] +/); j > 0; j--) if (split(sentences[j], words, / +/) > 30) return 1
   return 0
+}
+# Judges a string that is over, paragraph by paragraph. Indented lines are a paragraph each.
+function end_of_string(   parts, n, i) {
+  in_string = 0
+  if (is_tests || file ~ /tests/ || is_exempt) return
+  gsub(/\\n/, "\n\n", string)
+  gsub(/\\"/, "", string)
+  n = split(string "\n\n", parts, /\n/)
+  string = ""
+  for (i = 1; i <= n; i++) {
+    if (parts[i] !~ /^(  .*)?$/) { string = string (string == "" ? "" : " ") parts[i]; continue }
+    sub(/^ +/, "", parts[i])
+    judge(string)
+    judge(parts[i])
+    string = ""
+  }
+}
+# Counts a paragraph of a string, if its subject, its opening or its length is wrong.
+function judge(text) {
+  if (!is_wrong_text(text) && !is_long_text(text)) return
+  texts[file]++
+  if (check) print file ":" string_line ": nobody, who or what for a subject, an opening What or Where, or over 30 words: " text
+}
+# Takes a line of code. A string may go on over lines: a backslash at the end joins two.
+function code(line,   rest, token, at) {
+  rest = line
+  while (1) {
+    if (!in_string) {
+      if (!match(rest, /\/\/|r#*"|"|\x27(\\.|[^\\\x27])\x27/)) return
+      token = substr(rest, RSTART, RLENGTH)
+      if (token == "//") return
+      if (token !~ /"$/) { rest = substr(rest, RSTART + RLENGTH); continue }
+      is_exempt = substr(line, 1, length(line) - length(rest) + RSTART) ~ /assert|expect\(|reason = /
+      in_string = 1
+      string = ""
+      string_line = FNR
+      ending = ""
+      if (token ~ /^r/) { ending = token; gsub(/[r"]/, "", ending); ending = "\"" ending }
+      rest = substr(rest, RSTART + RLENGTH)
+    } else if (ending != "") {
+      at = index(rest, ending)
+      if (!at) { string = string rest "\n"; return }
+      string = string substr(rest, 1, at - 1)
+      rest = substr(rest, at + length(ending))
+      end_of_string()
+    } else if (match(rest, /\\.|\\$|"/)) {
+      token = substr(rest, RSTART, RLENGTH)
+      string = string substr(rest, 1, RSTART - 1) (token == "\"" || token == "\\" ? "" : token)
+      rest = substr(rest, RSTART + RLENGTH)
+      if (token == "\"") end_of_string()
+      else if (token == "\\") { is_joined = 1; return }
+    } else {
+      string = string rest "\n"
+      return
+    }
+  }
 }
 # Counts the summary that has been read, if it is too long.
 function end_of_summary(   text) {
@@ -127,8 +175,15 @@ function prose(text, wide) {
   paragraph = paragraph " " text
   if (is_table) end_of_paragraph()
 }
-FNR == 1 { text = ""; end_of_paragraph(); end_of_summary(); in_doc = ""; is_tests = 0; file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
+FNR == 1 { in_string = is_joined = 0; end_of_paragraph(); end_of_summary(); in_doc = ""; is_tests = 0; file = FILENAME; order[++count] = file; fenced = 0; is_md = file ~ /\.md$/; is_rust = file ~ /\.rs$/; total[file] += 0 }
 is_md { prose($0, length($0)); next }
+is_rust && in_string {
+  line = $0
+  if (is_joined) sub(/^[ ]+/, "", line)
+  is_joined = 0
+  code(line)
+  next
+}
 is_rust && match($0, /^[ ]*\/\/[\/!]?/) {
   mark = substr($0, RSTART, RLENGTH)
   rest = substr($0, RSTART + RLENGTH)
@@ -143,10 +198,7 @@ is_rust {
   in_doc = ""
   fenced = 0
   if ($0 ~ /^#\[cfg\(test\)\]/) is_tests = 1
-  if (!is_tests && file !~ /tests/ && (is_wrong_text(tolower($0)) || is_long_text($0))) {
-    texts[file]++
-    if (check) print file ":" FNR ": a text with nobody, who or what for a subject, or a sentence of over 30 words"
-  }
+  code($0)
   next
 }
 FNR > 1 && match($0, /^[ ]*#[ ]?/) { prose(substr($0, RSTART + RLENGTH), length($0)); next }

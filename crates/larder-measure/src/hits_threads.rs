@@ -105,7 +105,7 @@ fn design_rows(bench: &Options, counts: &[usize], design: &EngineDesign, memory:
 /// Destages all, and returns the chunks that hit after any order of reads.
 fn clean_chunks(cache: &Cache) -> Res<Vec<u64>> {
     if !block_on(cache.destage_all()) {
-        return Err("what is dirty could not be destaged".into());
+        return Err("dirty chunks could not be destaged".into());
     }
     let mut groups: Vec<u64> = (0..SET_BYTES / CHUNK_BYTES as u64 / GROUP).collect();
     loop {

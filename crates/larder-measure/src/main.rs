@@ -62,7 +62,7 @@ const BENCHES: [(char, &str, Bench); 14] = [
     ('g', "writes with flushes", flushes::run),
     ('h', "index RAM", index_ram::run),
     ('i', "recovery", recovery::run),
-    ('j', "what no stale copy costs", no_flip::run),
+    ('j', "the cost of no stale copy", no_flip::run),
     ('k', "decisions", decisions::run),
     ('l', "reads that hit, many threads", hits_threads::run),
     ('m', "writes, many threads", writes_threads::run),

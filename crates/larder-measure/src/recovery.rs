@@ -211,8 +211,8 @@ fn one_device(
         })
     })?;
     let text = format!(
-        "recovery after a {end} end, {what}: {mappings} mappings, {:.1} MiB of checkpoint, {:.1} of log, of which {:.1} are replayed; {:.2} million \
-         mappings a second, {:.0} MiB/s against {:.0} of reading: times as long",
+        "recovery after a {end} end, {what}: {mappings} mappings, {:.1} MiB of checkpoint, {:.1} of log. {:.1} of it are \
+         replayed; {:.2} million mappings a second, {:.0} MiB/s against {:.0} of reading: times as long",
         found.checkpoint_bytes as f64 / MIB,
         log_bytes as f64 / MIB,
         found.log_bytes as f64 / MIB,

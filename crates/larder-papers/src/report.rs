@@ -248,7 +248,7 @@ impl PaperReport {
             text.push_str(&format!("\n{}", table.text()));
         }
         if !self.comparisons.is_empty() {
-            text.push_str(&format!("\nWhat the text says\n{}", self.comparisons_text()));
+            text.push_str(&format!("\nThe text says\n{}", self.comparisons_text()));
         }
         for words in &self.words {
             text.push_str(&format!("\n{}\n", wrapped(words)));

@@ -67,7 +67,7 @@ The option file is TOML; its keys are the long options without the dashes:
   flash = \"/ssd/cache\"
   nbd = [\"unix:/run/larder.sock\", \"tcp:127.0.0.1:10809\"]
   destage-rate = \"64M\"
-What the command line says goes before what the file says.
+Options of the command line go before those of the file.
 
 SIGTERM, SIGINT, SIGQUIT and SIGHUP end it: requests finish, everything is flushed, a checkpoint is written. Dirty data
 stays on the flash for the next time. With --config, SIGHUP has the file read again instead. A second signal other than

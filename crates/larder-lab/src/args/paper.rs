@@ -14,7 +14,7 @@ Examples:
   larder-lab paper run austere-fig7 --plot fig7.svg
   larder-lab paper run austere-fig7 --trace Homes=homes.trace.zst
 
-docs/REPRODUCTION.md holds what each comes to.";
+docs/REPRODUCTION.md has the results of each.";
 
 const RUN_EXAMPLES: &str = "\
 Examples:
@@ -25,7 +25,7 @@ Examples:
   larder-lab paper run nitro-table2 --clock real
   larder-lab paper run caftl-fig1 --path /dev/sdb --path ~/images
 
-Where no trace is given, traces are generated that are like the paper's in the figures that it prints of them. A trace
+Without a trace, generated ones are replayed. They are like the paper's in the figures that it prints of them. A trace
 that has the name of one of the paper's stands beside the paper's figures of that one. Experiments with figures of time run
 the caches themselves, over memory with the timing of a disk and of a SATA SSD.";
 

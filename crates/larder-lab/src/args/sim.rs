@@ -50,8 +50,8 @@ Examples:
   larder-lab sim sweep --trace disk.trace.zst --design lru,nitro --flash 5%,10%,20% --ssd tlc-nvme --origin raid5-7200 \
       -o time.sweep --metric time_iops --plot iops.svg
 
-Each replay that is done is a line of the file -o; run the same sweep again after it was cut off, or with more sizes, and
-only what is missing is replayed.";
+Each replay that is done is a line of the file -o. Run the same sweep again after it was cut off, or with more sizes: only
+missing replays run.";
 
 /// `larder-lab sim`.
 #[derive(Debug, Args)]

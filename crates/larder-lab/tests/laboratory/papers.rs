@@ -135,7 +135,7 @@ fn a_report_is_text_a_csv_file_and_a_chart_and_the_same_each_time() {
     let (csv, svg) = (scratch.path("it.csv"), scratch.path("it.svg"));
     let mut command = paper(&["run", "austere-fig10", "--scale", TINY, "--csv"]);
     let page = run(command.arg(&csv).arg("--plot").arg(&svg));
-    for words in ["Figure 10", "WebVM: GENERATED", "in brackets the paper's", "[36.7]", "What the text says", "160.9"] {
+    for words in ["Figure 10", "WebVM: GENERATED", "in brackets the paper's", "[36.7]", "The text says", "160.9"] {
         assert!(page.contains(words), "no {words:?} in\n{page}");
     }
     let csv = fs::read_to_string(csv).expect("a file");

@@ -40,14 +40,13 @@ pub(super) fn fig5(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         compared("AC-DC more than AC-D", [&AC_DC, &AC_D], percent_more, 2.0, 58.0),
     ];
     let of_all = [
-        "The paper measures what its processes have \
-         resident in the end, ours are the bytes that the indices have allocated and nothing else, so the savings of its \
-         smallest process, 70%, are not ours. Its largest are not, either: where the cache is as large as the working set, \
-         CacheDedup's tables have grown to what there is and no further, while AustereCache allocates four times that in \
-         advance.",
-        "The paper explains what CD-ARC-DC takes more than CD-ARC-D by the lengths \
-         of all compressed chunks, which CacheDedup maintains; our entries of fixed size have room for a length, so what \
-         CD-ARC-DC takes more is for the chunks that it has more of.",
+        "The paper measures the memory that its processes have resident in the end. Ours is the bytes that the \
+         indices have allocated, and nothing else. So the savings of its smallest process, 70%, are not ours. Its \
+         largest are not, either: in a cache as large as the working set, CacheDedup's tables have grown to their \
+         contents and no further. AustereCache allocates four times that in advance.",
+        "The paper explains the memory that CD-ARC-DC takes beyond CD-ARC-D by the lengths of all compressed chunks, \
+         which CacheDedup maintains. Our entries of fixed size have room for a length. So CD-ARC-DC takes more here \
+         for its greater number of chunks.",
         "The text gives ranges over all traces and sizes; the curves themselves are only drawn, and no figure is read off \
          them here.",
     ];
@@ -89,12 +88,11 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
          ratio is high the two differ little.",
         "CD-LRU-D and CD-ARC-D keep chunks that no address has any more, as the authors' versions do.",
     ];
-    let of_profiles = [
-        "With compression AustereCache is ahead of CD-ARC-DC by about as much as in the paper, which is what WEUs cost \
-         that hold stale chunks. Without, it is ahead of CD-LRU-D in each cache. It is level with CD-ARC-D in Homes, as in the \
-         paper, and behind it in WebVM and Mail, where the paper has the two level and AC-D ahead in WebVM's smallest cache. \
-         docs/REPRODUCTION.md has recordings, too.",
-    ];
+    let of_profiles =
+        ["With compression AustereCache is ahead of CD-ARC-DC by about as much as in the paper, which is the cost of \
+         WEUs that hold stale chunks. Without, it is ahead of CD-LRU-D in each cache. It is level with CD-ARC-D in \
+         Homes, as in the paper, and behind it in WebVM and Mail. The paper has the two level there, and AC-D ahead \
+         in WebVM's smallest cache. docs/REPRODUCTION.md has recordings, too."];
     Ok(PaperReport {
         charts: charts(&tables, "read hit ratio", Scale::Linear),
         words: lab.words(&of_all, &of_profiles),
@@ -123,13 +121,12 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         "The text also says which share of CD-LRU-D's write reduction at 12.5% of WSS comes from writes that hit stale \
          chunks: 17.1% in Mail, 3.6% in WebVM, 1.1% in Homes. No replay here tells such hits apart, so there is nothing of \
          ours beside it.",
-        "The ratio is of data alone, as in the paper; what CD-ARC-DC and AC-DC write as metadata is not in it.",
+        "The ratio is of data alone, as in the paper. The metadata that CD-ARC-DC and AC-DC write is not in it.",
     ];
-    let of_profiles = [
-        "AC-DC is below CD-ARC-DC by about as much as in the paper, for padding. AC-D is below CD-LRU-D in Mail, as there, but \
-         also in WebVM and Homes, where the paper sees marginal differences: in generated traces contents repeat alike in all \
-         three, so chunks that no address maps to any more are as worth keeping in each.",
-    ];
+    let of_profiles =
+        ["AC-DC is below CD-ARC-DC by about as much as in the paper, for padding. AC-D is below CD-LRU-D in Mail, as \
+         there, but also in WebVM and Homes: the paper sees marginal differences in these. In generated traces \
+         contents repeat alike in all three, so chunks without an address are as worth keeping in each."];
     let charts = charts(&tables, "write reduction", Scale::Linear);
     Ok(PaperReport { charts, tables, comparisons, words: lab.words(&of_all, &of_profiles) })
 }

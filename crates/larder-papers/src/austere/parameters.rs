@@ -100,9 +100,10 @@ const FIG9_OF_ALL: [&str; 2] = [
 const FIG9_OF_PROFILES: [&str; 2] = [
     "A generated trace touches 32 KiB at a time side by side and lies anywhere beyond that, so chunks of 64 KiB are as \
      many as chunks of 32.",
-    "A write of one block makes a whole chunk new, and a generated trace repeats single blocks: hardly a chunk is a \
-     duplicate, at any size, and nearly all that is saved is by compression. Padding weighs more in that than where \
-     duplicates save some, so AC-DC is farther below CD-ARC-DC than in the paper; that smaller subchunks help is the same.",
+    "A write of one block makes a whole chunk new, and a generated trace repeats single blocks. So hardly a chunk is \
+     a duplicate, at any size, and nearly all savings are by compression. Padding weighs more in these than beside \
+     savings by duplicates, so AC-DC is farther below CD-ARC-DC than in the paper. Smaller subchunks help as they do \
+     there.",
 ];
 
 /// Makes Figure 9.
@@ -208,19 +209,19 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         hits.lines("Read hit ratio by size of the LBA index", about.as_str(), Scale::Log, Scale::Linear),
     ];
     let of_all = [
-        "Each entry of the LBA index counts as a reference. So a larger index does two things: more of what is cached can be \
-         hit, and contents of addresses that are not wanted any more are kept for longer. Where the second weighs more, hits \
-         fall with the index.",
+        "Each entry of the LBA index counts as a reference. So a larger index does two things. More of the cached \
+         chunks can be hit, and contents of addresses that are not wanted any more stay for longer. If the second \
+         weighs more, hits fall with the index.",
         "The text does not say whether it is of AC-D or AC-DC; ours is AC-DC. For Homes and Mail it gives by how much the hit \
          ratio grows, not whether in points or of what there was; ours is a share of what there was.",
-        "Our RAM is that of the indices alone. LBA index and sketch grow with the LBA index and are most of it, so it grows by \
-         more than the paper's, whose processes have more in RAM that does not grow.",
+        "Our RAM is that of the indices alone. LBA index and sketch grow with the size of the LBA index and are most \
+         of it. So it grows by more than the paper's, whose processes have more in RAM that does not grow.",
     ];
-    let of_profiles = [
-        "The hit ratios of generated traces rise up to an LBA index of twice or four times, about as the text has it, and fall \
-         by a point or two beyond that. The recording of WebVM rises far more, from 36.7%; there, as the text says, references to what is cached grow \
-         with the index, while a generated trace spreads its duplicates over all contents.",
-    ];
+    let of_profiles =
+        ["The hit ratios of generated traces rise up to an LBA index of twice or four times, about as the text has \
+         it. They fall by a point or two beyond that. The recording of WebVM rises far more, from 36.7%. There, as \
+         the text says, references to cached chunks grow with the index, while a generated trace spreads its \
+         duplicates over all contents."];
     let words = lab.words(&of_all, &of_profiles);
     Ok(PaperReport { tables: vec![ram, hits], comparisons, words, charts })
 }

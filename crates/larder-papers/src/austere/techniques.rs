@@ -74,16 +74,16 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     };
     let comparisons = vec![saves(FULL_KEYS, 30.6, 50.6), saves(PREFIXES, 43.9, 68.0), saves(SKETCH, 69.9, 94.9)];
     let words = lab.words(&[
-        "The paper measures resident processes, ours are the bytes of the indices alone, so prefixes save more here than \
-         there. Our fingerprints have 16 bytes, the paper's SHA-1 20. Buckets are allocated in full at the beginning; at 100% \
-         of WSS half of their slots or more are never used, and full keys in them save little over tables that grow with what \
-         is in them."
+        "The paper measures resident processes, ours are the bytes of the indices alone, so prefixes save more here \
+         than there. Our fingerprints have 16 bytes, the paper's SHA-1 20. Buckets are allocated in full at the \
+         beginning. At 100% of WSS half of their slots or more are never used. So full keys in them save little over \
+         tables that grow with their contents."
 ,
-        "B+FK+L and B+PK+L are counted from their layout (all of it is allocated before the first request): full keys are \
-         8 + 16 bytes in the LBA index and 16 in the FP index, a list of slot numbers has one byte a slot. With lists of so \
-         little, the step from lists to the sketch (two bytes for each slot of the LBA index) costs RAM rather than saving \
-         it; in the paper that step saves much, so its lists must hold more, as its words \"LRU lists with full LBAs and \
-         FPs\" say of them."
+        "B+FK+L and B+PK+L are counted from their layout, for all of it is allocated before the first request. Full \
+         keys are 8 + 16 bytes in the LBA index and 16 in the FP index, and a list of slot numbers has one byte a \
+         slot. With lists of so little, the step from lists to the sketch (two bytes for each slot of the LBA index) \
+         costs RAM rather than saving it. In the paper that step saves much, so its lists must hold more. Its words \
+         \"LRU lists with full LBAs and FPs\" say so."
 ,
         "The text calls the last step once B+FK+S; its list of variants has B+PK+S, which is AC-D.",
     ], &[]);

@@ -130,12 +130,12 @@ fn line_charts<'a>(tables: impl IntoIterator<Item = &'a Table>, what: &str) -> V
     tables.into_iter().map(chart).collect()
 }
 
-const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the differences above. Whether those \
-                           are in points or in percent of the other design's ratio it does not say; both are here.";
-const ORPHANS_WORDS: &str = "D-LRU and D-ARC forget data with its last address, as §3.1 and §3.2 have it, which count \
-                             references. Algorithm 1 to the letter keeps it until it is the least recent: it is \
-                             written, and its proof made, for addresses whose content never changes, and breaks its \
-                             own rule for orphans (\"at the bottom of the DataCache LRU list\") where one does. That \
+const NOT_DEFINED: &str = "The paper draws the ratios; its text prints only the differences above. It does not say \
+                           if those are in points or in percent of the other design's ratio, so both are here.";
+const ORPHANS_WORDS: &str = "D-LRU and D-ARC forget data with its last address, as §3.1 and §3.2 have it, which \
+                             count references. Algorithm 1 to the letter keeps it until it is the least recent. It \
+                             is written, and its proof made, for addresses whose content never changes. If one does, \
+                             it breaks its own rule for orphans (\"at the bottom of the DataCache LRU list\"). That \
                              is the last line. AustereCache's D-LRU keeps it, and its paper speaks of the stale \
                              chunks.";
 
@@ -154,8 +154,8 @@ pub(super) fn fig3(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     }
     let labels = [READ_MISSES, WRITE_MISSES, MISSES, STALE].map(|(label, _)| label_words(label));
     let charts = all.iter().zip(labels.iter().cycle()).flat_map(|(table, what)| line_charts([table], what)).collect();
-    let hits = "Of the read hits of WebVM at 20%, the paper's remembered addresses and fingerprints make 83.25%. \
-                Which hits are theirs is not counted here.";
+    let hits = "The paper's remembered addresses and fingerprints make 83.25% of the read hits of WebVM at 20%. The \
+                hits that are theirs are not counted here.";
     let words = lab.words(&[NOT_DEFINED, hits, ORPHANS_WORDS], &[]);
     Ok(PaperReport { tables: all, comparisons, words, charts })
 }
@@ -178,9 +178,9 @@ pub(super) fn fig4(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let charts = line_charts(&all, "total misses");
     let words = lab.words(
         &[NOT_DEFINED, ORPHANS_WORDS],
-        &["Where Mail gains more than in the paper: a profile has the totals of its Table 2, by which each content \
-         of Mail comes ten times, but repeats them whatever the address is, so that an address whose data is gone \
-         often finds it again under another."],
+        &["Mail gains more than in the paper in places. A profile has the totals of its Table 2, by which each \
+         content of Mail comes ten times, but repeats them under any address. So an address whose data is gone often \
+         finds it again under another."],
     );
     Ok(PaperReport { tables: all, comparisons, words, charts })
 }
@@ -195,12 +195,14 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     }
     let charts = line_charts(&all, "writes to flash");
     let words = lab.words(
-        &["The text prints, for both designs together and against \"the traditional approaches\", only up to how \
-           much less is written. Whether in points or in percent it does not say; both are here, against LRU.",
-          "Writes are saved where the content is in the cache. By the paper's Table 2 content comes for the first time in \
-           43% of all requests of WebVM, 66% of Homes and 10% of Mail, which none can save. So its savings, if percent, \
-           take an LRU that writes at least 93, 98 and 89% of all requests: two thirds of WebVM's reads missed, and \
-           half of those of Homes."],
+        &[
+            "The text prints one greatest saving of writes, for both designs together and against \"the traditional \
+           approaches\". It does not say if that is in points or in percent, so both are here, against LRU.",
+            "Writes are saved if the content is in the cache. By the paper's Table 2 content comes for the first time \
+           in 43% of all requests of WebVM, 66% of Homes and 10% of Mail, which none can save. So its savings, if \
+           percent, take an LRU that writes at least 93, 98 and 89% of all requests. Two thirds of WebVM's reads \
+           would miss, and half of those of Homes.",
+        ],
         &["In the profiles more reads hit, and content comes back at any age, when its data may have gone."],
     );
     Ok(PaperReport { tables: all, comparisons, words, charts })
@@ -236,9 +238,9 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         &["The paper lowers the miss ratio by 11% and writes by 81%, for D-LRU and D-ARC together; whether in points \
          or in percent it does not say. Its latency (12% less) is about devices and has no replay. Nine virtual machines in three groups were replayed at once there; \
          here each trace has a cache of its own (`cachededup-fig8-latency` has them all before one)."],
-        &["The profile is of their totals (Table \
-         2): one stream of requests whose content repeats over all addresses, so that what one machine shares with \
-         another is not told from what it shares with itself."],
+        &["The profile is of their totals (Table 2): one stream of requests whose content repeats over all \
+         addresses. So content that one machine shares with another is not told from content that it shares with \
+         itself."],
     );
     Ok(PaperReport { tables: all, comparisons, words, charts })
 }

@@ -126,7 +126,7 @@ fn words(lab: &Lab<'_>) -> Vec<String> {
          wanted, the data is written again. So more metadata may save writes.",
     ];
     let of_profiles =
-        ["Remembered addresses do more for the profile than for the recording: each content of Mail comes ten \
-         times, and in the profile under any address, so that an address whose data is gone often has it again."];
+        ["Remembered addresses do more for the profile than for the recording. Each content of Mail comes ten times, \
+         and in the profile under any address. So an address whose data is gone often has it again."];
     lab.words(&of_all, &of_profiles)
 }

@@ -195,10 +195,10 @@ pub(super) fn fig15(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         OF_DRIVES,
         OF_QUEUES,
         OF_SAMPLES,
-        "A page whose CRC32 is not in the store is not fingerprinted, and so its CRC32 does not come into the store: in line \
-         alone nothing ever does. What fills it is idle time, whose work fingerprints what was written, so that duplicates \
-         that come before it are missed. The paper finds hardly a difference in what is removed and does not say what \
-         fills its store.",
+        "A page whose CRC32 is not in the store is not fingerprinted, and so its CRC32 does not come into the store: \
+         in line alone nothing ever does. Idle time fills it, for its work fingerprints written pages; duplicates \
+         that come before that are missed. The paper finds hardly a difference in removed duplicates, and does not \
+         say how its store fills.",
     ];
     let charts = charts(&of.tables, "faster with pre-hashing");
     let words = lab.words(&of_all, &[OF_GENERATED]);
@@ -219,8 +219,8 @@ pub(super) fn fig16(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let of_all = [
         OF_DRIVES,
         OF_QUEUES,
-        "Off from 95% of the buffer, on from 50% down. The paper finds nothing gained in h1 to h5, which ask for little, and \
-         2.1 to 94.6 times in the others but t1; whether of reads alone it does not say.",
+        "Off from 95% of the buffer, on from 50% down. The paper finds nothing gained in h1 to h5, which ask for \
+         little, and 2.1 to 94.6 times in the others but t1. It does not say if that is of reads alone.",
     ];
     let charts = charts(&of.tables, "faster with the switch");
     let words = lab.words(&of_all, &[OF_GENERATED]);

@@ -87,12 +87,11 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         Span::of(7.9, 85.9),
         Span::over(duplicates.into_iter().flatten()),
     )];
-    let of_all = [
-        "The paper looks at 15 disks of servers, kernel developers and offices, and prints the least and the \
-         greatest share. Ours are shares of what `--path` gives (a disk, an image, a folder), or of what a trace leaves \
-         on its disk, as far as it tells: what is trimmed is not there. A page is a duplicate if an equal one was counted before; of a folder, each \
-         file begins a page, and its last one is filled with zeroes.",
-    ];
+    let of_all =
+        ["The paper looks at 15 disks of servers, kernel developers and offices, and prints the least and the \
+         greatest share. Ours are shares of the disk, image or folder that `--path` names, or of the pages that a \
+         trace leaves on its disk. Trimmed pages are not there. A page is a duplicate if an equal one was counted \
+         before. Each file of a folder begins a page, and its last page is filled with zeroes."];
     let of_generated =
         ["The generated disk says nothing about disks: its share of duplicates is what was asked of it."];
     let charts = vec![table.bars("CAFTL: redundant data", "Pages of 4 KiB", Scale::Linear)];
@@ -115,12 +114,12 @@ pub(super) fn fig7(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     }
     let of_all = [
         "The paper draws one curve and prints that 32 bits come to nearly the rate of 160. It does not define the \
-         rate; here it is the share of pages that a hash of so many bits takes for duplicates, so that too few bits make it \
-         too great. The second table has what is wrong with it: distinct contents, less the hashes that they have.",
+         rate. Here it is the share of pages that a hash of so many bits takes for duplicates, so that too few bits \
+         make it too great. The second table has its error: distinct contents, less the hashes that they have.",
         "The fingerprints of a recorded trace have 64 bits; what `--path` gives is hashed here, with XXH3 of 128. Fewer bits are \
          the lowest of these, and more than there are have no figure.",
     ];
-    let of_generated = ["Of generated contents the fingerprints are random numbers of 128 bits."];
+    let of_generated = ["The fingerprints of generated contents are random numbers of 128 bits."];
     let crc = format!("{CRC_BITS} are those of CRC32");
     let charts = vec![rates.lines("CAFTL: condense rate by hash bits", crc, Scale::Linear, Scale::Linear)];
     Ok(PaperReport {

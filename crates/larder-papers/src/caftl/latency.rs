@@ -102,11 +102,11 @@ pub(super) fn fig10(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let of_all = [
         OF_DRIVES,
         OF_QUEUES,
-        "The text prints the greatest increase of each size, and for 2 MB that it is t1's; it speaks of reads and writes \
-         together, and here the figure stands with the reads. Its own figures do not go together: with the same buffer and \
-         processor its Figures 13, 15 and 16 have t1's reads 110 to 200 times as fast as CAFTL's without acceleration, and what \
-         is 34% slower than without CAFTL cannot be made more than 1.34 times as fast as it is, but by being faster than \
-         without CAFTL.",
+        "The text prints the greatest increase of each size, and for 2 MB that it is t1's. It speaks of reads and \
+         writes together, and here the figure stands with the reads. Its own figures do not go together. With the \
+         same buffer and processor its Figures 13, 15 and 16 have t1's reads 110 to 200 times as fast as CAFTL's \
+         without acceleration. A drive that is 34% slower than one without CAFTL cannot become more than 1.34 times \
+         as fast, unless it gets faster than without CAFTL.",
     ];
     let subtitle = "Over the drive without CAFTL, 934 MHz";
     let charts = [("reads", &reads), ("writes", &writes)]

@@ -97,12 +97,11 @@ pub(super) fn fig8(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let of_all = [
         OF_DRIVES,
         OF_SAMPLES,
-        "A write is removed where its content was there when it came to the layer: the paper's (n - m) / n, but for \
-         what the buffer absorbs, which no layer ever sees and which stands by itself. That 79.3% and 86.1% are t1's and \
-         h6's follows from the two rates that the text prints of each. Offline knows contents that were overwritten \
-         since; CAFTL knows those only until their block is erased. \
-         The paper does not name the size of its store: ours has 16 MB, room for 667,584 fingerprints; with 1 MB it \
-         has a bucket a segment, 41,728.",
+        "A write is removed if its content is there when it comes to the layer: the paper's (n - m) / n. Writes that \
+         the buffer absorbs stand by themselves, for no layer ever sees them. That 79.3% and 86.1% are t1's and h6's \
+         follows from the two rates that the text prints of each. Offline knows contents that were overwritten \
+         since; CAFTL knows those only until their block is erased. The paper does not name the size of its store. \
+         Ours has 16 MB, room for 667,584 fingerprints; with 1 MB it has a bucket a segment, 41,728.",
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![table.bars("CAFTL: duplicate writes removed", "Buffer of 16 MB, 934 MHz", Scale::Linear)];
@@ -143,10 +142,10 @@ pub(super) fn fig9(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let of_all = [
         OF_DRIVES,
         OF_SAMPLES,
-        "A block is in use from its first page until it is erased. Ours has blocks of its own for journal, tables and \
-         metadata, one open in each of 80 planes at least; what these take is taken from what is saved. Where nothing \
-         is collected, blocks in use hold what was overwritten, too, and what is saved of them is hardly more than the \
-         writes that were removed; the second table is of pages that something refers to, the layer's own among them.",
+        "A block is in use from its first page until it is erased. Ours has blocks of its own for journal, tables \
+         and metadata, one open in each of 80 planes at least. These are taken from the savings. Without a \
+         collection, blocks in use hold overwritten pages, too, and their savings are hardly more than the writes \
+         that were removed. The second table is of pages that something refers to, the layer's own among them.",
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![
@@ -203,8 +202,8 @@ pub(super) fn fig12(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         "The baseline searches the buckets of a segment one after the other, each by halves. All have 256 segments, and \
          buckets for all fingerprints; there is no time and no buffer, and nothing is done out of line. A range check costs one \
          comparison or two, each probe of a search one. The drive is empty when the trace begins.",
-        "How much can be saved is how many buckets a segment has: a trace of one bucket a segment, of 163 fingerprints, \
-         which is 42,000 distinct contents in all, has nothing to skip.",
+        "The savings follow the number of buckets in a segment. A trace of one bucket a segment, of 163 \
+         fingerprints, has nothing to skip: that is 42,000 distinct contents in all.",
     ];
     let words = lab.words(&of_all, &[OF_GENERATED]);
     let charts = vec![table.bars("CAFTL: comparisons saved", "Fingerprint store of 256 segments", Scale::Linear)];

@@ -39,21 +39,23 @@ pub(super) fn compared(what: &str, published: Span, ours: Option<Span>) -> Compa
 }
 
 /// True of all figures that are of drives.
-pub(super) const OF_DRIVES: &str = "The drive is that of Tables 1 and 2 at its full size, and empty but for what a trace reads before it writes it: that \
-     lies there as pages that were never fingerprinted, since the drive had no CAFTL then. The paper does not say how \
-     its drive is prepared. Idle time is used for out-of-line work, where nothing else is said. A trace's requests come \
-     at its own times, or, where it has none, each when the one before is over; a request is of at most 128 pages.";
+pub(super) const OF_DRIVES: &str = "The drive is that of Tables 1 and 2 at its full size. It is empty, but for the \
+     pages that a trace reads before it writes them. These were never fingerprinted, since the drive had no CAFTL \
+     then. The paper does not say how its drive is prepared. Idle time is used for out-of-line work, unless a table \
+     says otherwise. A trace's requests come at its own times. If it has none, each comes when the one before is \
+     over. A request is of at most 128 pages.";
 
 /// True of figures with both kinds of reads.
-pub(super) const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait for it, as section 4.3.2 has it that reads have the priority. Tables \
-     of \"one queue\" have drives, without CAFTL and with it, where reads wait for room behind the writes that came before \
-     them: the waiting for the buffer that section 4.4.1 speaks of would come of that.";
+pub(super) const OF_QUEUES: &str = "Reads take room in the buffer before writes that wait for it, for section 4.3.2 \
+     gives reads the priority. Tables of \"one queue\" have drives, without CAFTL and with it, whose reads wait for \
+     room behind earlier writes. The waiting for the buffer in section 4.4.1 would come of that.";
 
 /// True of all figures with sampling.
 pub(super) const OF_SAMPLES: &str = "Traces have fingerprints and no bytes: the sample bytes of a page, its first four, and its CRC32 are \
                           SYNTHETIC, hashes of its fingerprint.";
 
 /// True of stand-ins.
-pub(super) const OF_GENERATED: &str = "Of its workloads the paper prints how long they ran and some shares of duplicates, which the generated ones \
-     have. Amounts, sizes of requests, bursts, and that half of the duplicates come as whole requests, are ours; so \
-     absolute figures say little, and how the ways of CAFTL stand to each other says more.";
+pub(super) const OF_GENERATED: &str = "The paper prints how long its workloads ran, and some shares of duplicates, \
+     which the generated ones have. Amounts, sizes of requests and bursts are ours, and so is that half of the \
+     duplicates come as whole requests. So absolute figures say little, and how the ways of CAFTL stand to each \
+     other says more.";

@@ -48,7 +48,7 @@ pub static LIVE: &[LiveRun] = &[
             about: "microseconds of fingerprint, compression, index lookup and index update",
         },
         source: Source::Traces(&[WEBVM]),
-        clocks: Clocks::RealOnly("what it shows is computing"),
+        clocks: Clocks::RealOnly("it shows computing"),
         run: cpu::run,
     },
     LiveRun {
@@ -63,7 +63,7 @@ pub static LIVE: &[LiveRun] = &[
             about: "the same as for Figure 11, seven writes to three reads",
             scale: 0.1,
         },
-        clocks: Clocks::RealOnly("what it shows is computing on several threads"),
+        clocks: Clocks::RealOnly("it shows computing on several threads"),
         run: threads::run,
     },
 ];

@@ -71,7 +71,7 @@ pub static LIVE: &[LiveRun] = &[
             about: "latency of random reads and writes without duplicates, one job",
         },
         source: Source::Made { name: "fio", about: "random I/O of 4 KiB without duplicates, one job", scale: 0.01 },
-        clocks: Clocks::RealOnly("what it shows is computing"),
+        clocks: Clocks::RealOnly("it shows computing"),
         run: fio::fig10,
     },
     LiveRun {
@@ -82,7 +82,7 @@ pub static LIVE: &[LiveRun] = &[
             about: "throughput of random reads and writes without duplicates, eight jobs",
         },
         source: Source::Made { name: "fio", about: "random I/O of 4 KiB without duplicates, eight jobs", scale: 0.01 },
-        clocks: Clocks::RealOnly("what it shows is computing"),
+        clocks: Clocks::RealOnly("it shows computing"),
         run: fio::fig11,
     },
 ];

@@ -33,7 +33,7 @@ pub static LIVE: &[LiveRun] = &[LiveRun {
         about: "requests of 4 KiB by Zipf's law, three writes to seven reads, half of the writes duplicates",
         scale: 1.0,
     },
-    clocks: Clocks::RealOnly("half of it is what the other half is compared with"),
+    clocks: Clocks::RealOnly("it compares that clock with the other"),
     run,
 }];
 
@@ -134,11 +134,11 @@ fn report(names: &[&'static str], on_virtual: &[LoadFigures], on_real: &[LoadFig
         }
     }
     report.words = vec![
-        "Where the disk decides, both clocks agree. They part where a request is over in tens of microseconds: a write in \
-         write-back is over when memory has it, and the microseconds that it computes are the real clock's alone. Figures of \
-         such times are the real clock's to give, and the experiments that compare them are on it; where one on the virtual clock \
-         has a column of them, it is what waits for devices. Nothing of this is published; 1 is what both clocks would have to have \
-         in common."
+        "If the disk decides, both clocks agree. They part if a request is over in tens of microseconds. A write in \
+         write-back is over when memory has it, and the microseconds that it computes are the real clock's alone. \
+         The real clock gives figures of such times, and the experiments that compare them are on it. If one on the \
+         virtual clock has a column of them, that is the waiting for devices. Nothing of this is published; 1 is the \
+         figure if both clocks have the same in common."
             .to_owned(),
     ];
     report

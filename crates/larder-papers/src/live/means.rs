@@ -108,8 +108,8 @@ impl Means {
                      has brought to them.";
         let clock = match self.time {
             Time::Virtual => {
-                "On the virtual clock, which counts the time of the media and none of the processor: what a design \
-                 computes costs nothing here (`larder-lab paper run clock` shows both clocks side by side)."
+                "On the virtual clock, which counts the time of the media and none of the processor. The computing \
+                 of a design costs nothing here (`larder-lab paper run clock` shows both clocks side by side)."
             }
             Time::Real => {
                 "On the real clock: computing counts, and so does whatever else this machine did; figures differ from \

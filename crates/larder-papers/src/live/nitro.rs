@@ -74,7 +74,7 @@ pub static LIVE: &[LiveRun] = &[
             about: "60 boots of one made-up virtual machine, 90% of its contents shared",
             scale: 0.05,
         },
-        clocks: Clocks::RealOnly("what it shows is computing"),
+        clocks: Clocks::RealOnly("it shows computing"),
         run: fig8::run,
     },
 ];

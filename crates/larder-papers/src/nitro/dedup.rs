@@ -64,8 +64,8 @@ pub(super) fn fig1(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let charts = vec![table.lines("Nitro: deduplication by cache size", subtitle, Scale::Log, Scale::Linear)];
     let of_all =
         ["The paper draws the curves and prints no other figure of them than the last, \"~2.0X\". By its caption \
-         \"tens of thousands of blocks\" find most of what there is to be found; with the working sets of §5.2, \
-         10,000 blocks are 1.0% of WebVM's, 0.14% of Homes' and 0.07% of Mail's."];
+         \"tens of thousands of blocks\" find most of the duplicates. With the working sets of §5.2, 10,000 blocks \
+         are 1.0% of WebVM's, 0.14% of Homes' and 0.07% of Mail's."];
     let of_profiles =
         ["The last column is how the profiles were calibrated, and shows no more than that. Before it, the profiles \
          take more cache than the caption has: they repeat contents of any age, the k-th recent or the k-th oldest \
@@ -158,16 +158,16 @@ fn index_words(lab: &Lab<'_>) -> Vec<String> {
     let of_all = [
         OF_FILE_SYSTEM,
         &sizes,
-        "The paper draws the curves and prints the figures above. Whether the loss of read hits is in points it \
-         does not say.",
-        "Deduplication ratios are of what the cache holds at the end: addresses that hit for each extent stored. \
-         Those of the paper may be of another moment. Its 29 bytes an entry are compared in no figure: what is \
-         counted here is all that the index allocated, in tables that double in size, so that RAM falls in steps \
-         or not at all.",
+        "The paper draws the curves and prints the figures above. It does not say if the loss of read hits is in \
+         points.",
+        "Deduplication ratios are of the cache's content at the end: addresses that hit for each extent stored. \
+         Those of the paper may be of another moment. Its 29 bytes an entry are compared in no figure. The count \
+         here is of all bytes that the index allocated, in tables that double in size, so that RAM falls in steps or \
+         not at all.",
     ];
     let of_profiles =
-        ["Less is lost with the index here, since there is less to lose: in the profiles deduplication brings some \
-         4 to 5 points in all (the last column against the first, and Figure 4), in the paper 8 to 19%. Half of an \
+        ["Less is lost with the index here, since there is less to lose. In the profiles deduplication brings some 4 \
+         to 5 points in all (the last column against the first, and Figure 4), in the paper 8 to 19%. Half of an \
          index in LRU order still has the fingerprints that were used last, and the profiles repeat those most."];
     lab.words(&of_all, &of_profiles)
 }

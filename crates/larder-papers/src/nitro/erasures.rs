@@ -122,8 +122,9 @@ pub(super) fn fig6(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let charts = vec![table.bars("Nitro: erasures inside the SSD", subtitle, Scale::Log)];
     let of_all = [
         OF_FILE_SYSTEM,
-        "The paper's text gives factors and no figure of a bar. Of the seven pairs it names five; FlashTier before its \
-         extension and \"naive\" extents are the other two here. Below the seven are the same caches on page-mapped drives.",
+        "The paper's text gives factors and no figure of a bar. It names five of the seven pairs; FlashTier before \
+         its extension and \"naive\" extents are the other two here. Below the seven are the same caches on \
+         page-mapped drives.",
         "In which order its cache writes the slots that a drive dropped, the paper does not say. Here it is the order in which \
          they were dropped, so that drives which drop data by themselves have nothing to merge.",
     ];

@@ -93,18 +93,18 @@ fn both(table: &Table, what: &str, a: &Variant, b: &Variant, at: Option<usize>, 
 fn words(lab: &Lab<'_>) -> Vec<String> {
     let of_all = [
         OF_FILE_SYSTEM,
-        "The paper draws the ratios and prints none. Of the gains that it prints it does not say whether they are \
-         points or percent, so both are here; nor in which order the three of (D, C) come: that of the figure is \
+        "The paper draws the ratios and prints none. It prints gains, and does not say if they are points or \
+         percent, so both are here. Nor does it say in which order the three of (D, C) come: that of the figure is \
          assumed.",
         "There is no recipe cache here, which lets the paper's cache answer reads of addresses that it does not \
          know, by their content. By §6.2 it is worth 5 to 14% of the read hits; deduplication gains that much less \
          here.",
     ];
     let of_profiles =
-        ["A profile has the paper's sizes, writes for each read, and deduplication of all I/O, but repeats content \
-         from all of the past, and reads addresses without regard to whether their content is popular. Where \
-         content repeats sooner than that, a cache finds more duplicates, and deduplication gains more. Extents \
-         and WEUs are nearer to each other here, as chunks that a profile touches first together lie together, and \
-         grow old together."];
+        ["A profile has the paper's sizes, writes for each read, and deduplication of all I/O. But it repeats \
+         content from all of the past, and reads addresses without regard to the popularity of their content. If \
+         content repeats sooner than that, a cache finds more duplicates, and deduplication gains more. Extents and \
+         WEUs are nearer to each other here. Chunks that a profile touches first together lie together, and grow old \
+         together."];
     lab.words(&of_all, &of_profiles)
 }

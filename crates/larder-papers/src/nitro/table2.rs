@@ -190,8 +190,8 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
         }
     }
     let drives = format!(
-        "Warm, with each variant in order: the share of the time that the drive's planes and the disks' arms are at work, and \
-         how many bytes the drive programs for each that the cache writes. {}.",
+        "Warm, with each variant in order: the share of time at work of the drive's planes and the disks' arms, and \
+         bytes programmed for each byte written. {}.",
         drives.join("; ")
     );
     let of_all = [

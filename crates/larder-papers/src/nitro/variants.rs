@@ -42,9 +42,9 @@ pub(super) fn accessed_percent(trace: &str) -> f64 {
 }
 
 /// The assumed size of a file system, if a trace does not tell.
-pub const OF_FILE_SYSTEM: &str = "Cache sizes are in percent of a file system, of which a trace tells what it accesses only: \
-                              that is taken to be 5.3% for WebVM, 5.8% for Homes, 11.5% for Mail (§5.2), and 7% for any \
-                              other trace.";
+pub const OF_FILE_SYSTEM: &str = "Cache sizes are in percent of a file system, of which a trace tells the accessed \
+                              part only. That is taken to be 5.3% for WebVM, 5.8% for Homes, 11.5% for Mail (§5.2), \
+                              and 7% for any other trace.";
 
 /// Returns the requests of the first 16 of 21 days (§6.2).
 pub fn warmup(requests: u64) -> u64 {

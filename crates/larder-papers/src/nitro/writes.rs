@@ -39,9 +39,9 @@ pub(super) fn run(lab: &mut Lab<'_>) -> Result<PaperReport, String> {
     let of_profiles =
         ["Made-up extents compress to a half in the mean, as the paper's do, and compression saves about that here. \
          In the paper's Homes it saves less: of the 61% that deduplication leaves, 47 remain, which is a quarter \
-         less and not a half. The text does not say why. How much deduplication saves is how much of what is \
-         written the cache still holds: a profile repeats contents of any age, and the paper's words for Homes, \
-         \"shorter fingerprint reuse distance\", are of the recording's order, which no table tells."];
+         less and not a half. The text does not say why. Deduplication saves the share of the writes whose content \
+         the cache still holds. A profile repeats contents of any age. The paper's words for Homes, \"shorter \
+         fingerprint reuse distance\", are of the recording's order, which no table tells."];
     let words = lab.words(&of_all, &of_profiles);
     Ok(PaperReport { tables: vec![table], comparisons, words, charts })
 }

@@ -34,7 +34,7 @@ fn run(name: &str) -> PaperReport {
     assert!(report.comparisons.iter().all(|one| one.ours.is_some()), "{name}: {:?}", report.comparisons);
     assert!(plot::svg(&report.charts).expect("a chart").contains("</svg>"), "{name}");
     assert!(report.charts.iter().all(|chart| chart.subtitle.contains("GENERATED")), "{name}");
-    assert!(report.text(&experiment.heading(), &[]).contains("What the text says"), "{name}");
+    assert!(report.text(&experiment.heading(), &[]).contains("The text says"), "{name}");
     report
 }
 

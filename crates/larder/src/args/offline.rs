@@ -10,14 +10,17 @@ const VERIFY_EXAMPLES: &str = "\
 Examples:
   larder verify --flash /ssd/cache
   larder verify --flash /ssd/cache --json | jq .problems
-  larder verify --flash /ssd/cache --repair --dry-run     (what a repair would do, and what it would cost)
+  larder verify --flash /ssd/cache --repair --dry-run     (tells the work of a repair, and its losses)
   larder verify --flash /ssd/cache --repair
 
-A repair makes the cache one that opens. What is damaged is forgotten: clean data is on the origin; dirty data is lost,
-and each range of the volume that it was in is named. It writes to the flash alone.
+A repair makes the cache one that opens. It forgets damaged records: clean data is on the origin. Dirty data is lost,
+and the repair names each range of the volume that had it. It writes to the flash alone.
 
-Exit codes: 0 nothing is wrong, or all was repaired and nothing lost; 1 something is damaged, or could not be repaired;
-2 wrong usage; 3 repaired, but data is lost or may be older than it was (with --dry-run: it would be).";
+Exit codes:
+  0  nothing is wrong, or all was repaired and nothing lost
+  1  something is damaged, or could not be repaired
+  2  wrong usage
+  3  repaired, but data is lost or may be older than it was (with --dry-run: it would be)";
 
 const DUMP_EXAMPLES: &str = "\
 Examples:

@@ -21,8 +21,8 @@ Examples:
   larder trace record --origin disk.img --nbd tcp:127.0.0.1:10809 --tag build -o build.trace.zst
 
 It serves the origin as `larder serve --no-cache` does, prints `ready: URI`, and records until SIGTERM or SIGINT. Only
-fingerprints and sizes are kept, no content. Where the trace cannot be written any more (its disk is full, say), a
-sentence says so at once, serving goes on, what was recorded until then is kept, and the exit code is 1.";
+fingerprints and sizes are kept, no content. If the trace cannot be written any more (its disk is full, say), a sentence
+says so at once, and serving goes on. The records until then are kept, and the exit code is 1.";
 
 /// `larder trace`.
 #[derive(Debug, Args)]

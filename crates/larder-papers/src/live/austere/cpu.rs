@@ -45,7 +45,8 @@ const OF_ALL: [&str; 2] = [
     "A fingerprint is keyed BLAKE3 here and SHA-1 in the paper; compression is LZ4 in both. Index times are of look-up and \
      insertion in memory, room that has to be made included; the paper's AustereCache is not told from others there. The median is of \
      times on a machine that does other things, too.",
-    "The media's writes are those of the throttled devices that all experiments run on: what the other figures of time rest on.",
+    "The media's writes are those of the throttled devices that all experiments run on: the other figures of time \
+     rest on them.",
 ];
 
 /// A step's times, in microseconds.

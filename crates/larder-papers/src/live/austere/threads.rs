@@ -55,15 +55,15 @@ pub fn run(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     }
     let words = vec![
         format!(
-            "This machine has {} processors, which the threads share with the engine's own. What they gain beyond that they gain \
-             by waiting side by side: a disk with a queue of requests takes the nearest first.",
+            "This machine has {} processors, which the threads share with the engine's own. Beyond that they gain by \
+             waiting side by side, for a disk with a queue of requests takes the nearest first.",
             thread::available_parallelism().map_or(1, |processors| processors.get())
         ),
-        "The paper's requests lock a bucket in either index. So do ours, some buckets at a time, and reads go on beside each \
-         other, but for a write the engine decides under one lock of the whole cache, for its log has one order; what the write \
-         changes in AustereCache's LBA index follows under its bucket's lock alone, where there is room without an eviction. Who reads or writes a block of metadata \
-         slots has that block to himself meanwhile. The paper has the number of threads at which its gain is largest in its \
-         figure only."
+        "The paper's requests lock a bucket in either index. So do ours, some buckets at a time, and reads go on \
+         beside each other. For a write the engine decides under one lock of the whole cache, since its log has one \
+         order. The write's changes in AustereCache's LBA index follow under its bucket's lock alone, if there is \
+         room without an eviction. A reader or writer of a block of metadata slots has that block to itself \
+         meanwhile. The paper has the number of threads at which its gain is largest in its figure only."
             .to_owned(),
     ];
     Ok(PaperReport { tables, comparisons, words, charts })

@@ -59,10 +59,10 @@ pub fn fig10(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let pairs = [["D-LRU", "LRU"], ["D-ARC", "ARC"]];
     let comparisons = ["reads, cold", "writes"].iter().flat_map(|kind| pairs.map(|pair| added(kind, pair))).collect();
     let words = vec![
-        "The paper's designs fingerprint before they answer, also what was read. Here a read never waits for that: what is \
-         missed is fingerprinted behind the reader's back (Nitro §3.1 has it so, too), and a write of 4 KiB is fingerprinted with keyed BLAKE3 in a \
-         few microseconds before it is acknowledged. Cold reads take a disk's milliseconds, in which such differences drown: what \
-         stands there is chance."
+        "The paper's designs fingerprint before they answer, also after reads. Here a read never waits for that: \
+         missed chunks are fingerprinted behind the reader's back (Nitro §3.1 has it so, too). A write of 4 KiB is \
+         fingerprinted with keyed BLAKE3 in a few microseconds before it is acknowledged. Cold reads take a disk's \
+         milliseconds, in which such differences drown: their figures are chance."
             .to_owned(),
     ];
     Ok(finished(table, comparisons, words, "CacheDedup: latency, one job", Scale::Log))
@@ -80,9 +80,10 @@ pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let pairs = [["D-LRU", "LRU"], ["D-ARC", "ARC"]];
     let comparisons = ["reads, cold", "writes"].iter().flat_map(|kind| pairs.map(|pair| kept(kind, pair))).collect();
     let words = vec![
-        "All requests are made by one thread, eight at a time, and the engine fingerprints on two workers. Reads wait for the \
-         disk or the SSD and lose nothing. Writes in write-back wait for neither, so their throughput is that of computing: there \
-         fingerprints, and compression with cd-arc and nitro, are all there is to see, which the paper's writes to an SSD cover."
+        "All requests are made by one thread, eight at a time, and the engine fingerprints on two workers. Reads \
+         wait for the disk or the SSD and lose nothing. Writes in write-back wait for neither, so their throughput \
+         is that of computing. It shows fingerprints, and compression with cd-arc and nitro, alone, which the \
+         paper's writes to an SSD cover."
             .to_owned(),
     ];
     Ok(finished(table, comparisons, words, "CacheDedup: throughput, eight jobs", Scale::Log))

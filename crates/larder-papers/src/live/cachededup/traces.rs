@@ -61,8 +61,8 @@ pub fn fig5(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let least = misses.iter().copied().fold(f64::INFINITY, f64::min);
     let most = misses.iter().copied().fold(0.0, f64::max);
     let of_profiles = format!(
-        "LRU misses {least:.0} to {most:.0}% of the profiles' reads, where it misses most of the recordings' (see TraceFigure 6): with fewer \
-         misses, duplicates can save fewer. What a profile shows is the order of designs."
+        "LRU misses {least:.0} to {most:.0}% of the profiles' reads, and most of the recordings' (see Figure 6). \
+         With fewer misses, duplicates can save fewer. A profile shows the order of designs."
     );
     report.words = lab.words(&OF_ALL, &[OF_PROFILES, &of_profiles]);
     Ok(report)
@@ -87,15 +87,16 @@ pub fn fig8(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     };
     let who = match (lab.has_generated(), clients) {
         (true, _) => format!(
-            "What ran: {clients} clients at once before one cache, in the place of the paper's nine machines, each with {of_one} under way at \
-             most."
+            "The load: {clients} clients at once before one cache, in the place of the paper's nine machines, each \
+             with {of_one} under way at most."
         ),
         (false, 1) => format!(
-            "What ran: one trace alone, with {of_one} under way at most. Two or more, each with a --trace, share a cache: each has its own \
-             part of one volume, and a client of its own."
+            "The load: one trace alone, with {of_one} under way at most. Two or more, each with a --trace, share a \
+             cache: each has its own part of one volume, and a client of its own."
         ),
         (false, _) => format!(
-            "What ran: {clients} traces at once before one cache, each with its own part of one volume and {of_one} under way at most."
+            "The load: {clients} traces at once before one cache, each with its own part of one volume and {of_one} \
+             under way at most."
         ),
     };
     let mut report = report(&rows, &FIG8, "CacheDedup: concurrent workloads on one cache");
@@ -121,14 +122,16 @@ const FIGURES: [TraceFigure; 5] = [
 /// LRU's place among the cases of a trace.
 const LRU_AT: usize = 1;
 const OF_ALL: [&str; 2] = [
-    "A write in write-back is over when memory has it, and durable with the next flush, which these traces do not ask for; so \
-     writes wait only where the cache is full of dirty data. That is where the designs part: with what they save of the \
-     disk. The tens of microseconds that a write computes besides are on the real clock alone (--clock real).",
+    "A write in write-back is over when memory has it, and durable with the next flush, which these traces do not \
+     ask for. So writes wait only if the cache is full of dirty data. There the designs part, by the work that they \
+     save the disk. The tens of microseconds that a write computes besides are on the real clock alone (--clock \
+     real).",
     "Data takes 40% of the working set in each design, and metadata comes on top; the paper has metadata in it, 1 to 5% of the flash.",
 ];
-const OF_PROFILES: &str = "The engine's d-lru keeps data that no address has any more until it is the least recently used, as Algorithm 1 is \
-                           written, and d-arc likewise; the experiments that count forget it (§3.1). What that costs D-LRU in misses, \
-                           TraceFigure 3 has: more than it saves by deduplication.";
+const OF_PROFILES: &str = "The engine's d-lru keeps data that no address has any more until it is the least recently \
+                           used, as Algorithm 1 is written, and d-arc likewise. The experiments that count forget it \
+                           (§3.1). Figure 3 has the cost for D-LRU in misses: more than it saves by \
+                           deduplication.";
 
 /// The results of a trace, or of all that shared a cache.
 struct Row {

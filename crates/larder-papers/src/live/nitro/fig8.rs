@@ -149,10 +149,10 @@ fn report(found: &[LoadFigures]) -> PaperReport {
     let subtitle = "60 virtual machines boot; against the disks (0% hits) and an SSD (100%) without a cache";
     let charts = vec![times.bars("Nitro: overhead", subtitle, Scale::Linear)];
     let words = vec![
-        "Where everything hits, what a cache adds is its own look-up, the check of each record, and decompression; and it has \
-         fewer bytes to read where they are compressed. A request of 16 KiB is one read of the SSD without a cache, and as many \
-         as there are extents that do not lie together with one: what deduplication finds lies where another machine's \
-         boot has put it. The SSD reads those side by side."
+        "If everything hits, a cache adds its own look-up, the check of each record, and decompression; and it has \
+         fewer bytes to read if they are compressed. A request of 16 KiB is one read of the SSD without a cache. \
+         With one it is as many as it has extents that do not lie together, for a duplicate lies where another \
+         machine's boot has put it. The SSD reads those side by side."
             .to_owned(),
         "The paper's cache of 0% has no room at all; here it is cold, has a little room, and each block is read once. Its \
          boot is a recording; ours is made up by the figures that the paper has of it."

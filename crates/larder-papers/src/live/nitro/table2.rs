@@ -40,13 +40,13 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
             table.push(&title, state == 0, base, points);
         }
     }
-    let of_all = [
-        "Extent (ND, NC) is the design lru, the others are nitro; a WEU is a 64th of the cache, 512 KiB at least. That the \
-         paper's extents do worse it lays to small overwrites inside its SSD; the SSD here has the same time for any write \
-         and collects no garbage, so that part cannot show. What shows is the other side of WEUs: the slot of an extent that is overwritten is free at once, \
-         and what is overwritten in a WEU lies there until the WEU goes, which has what is dirty in it written to the disk. \
-         `nitro-table2-modelled` has the same from the model of time, with the SSD's collection in it.",
-    ];
+    let of_all =
+        ["Extent (ND, NC) is the design lru, the others are nitro; a WEU is a 64th of the cache, 512 KiB at least. \
+         The paper lays the worse times of its extents to small overwrites inside its SSD. The SSD here has the same \
+         time for any write and collects no garbage, so that part cannot show. The other side of WEUs shows: the \
+         slot of an overwritten extent is free at once. An overwritten record lies in its WEU until the WEU goes, \
+         and the dirty data in that goes to the disk. `nitro-table2-modelled` has the same from the model of time, \
+         with the SSD's collection in it."];
     let of_profiles = [
         "A profile's reads and writes go by age and recency of addresses. The hit ratios below the times tell what the \
          recordings' order would change: the more of them, the more the disk is spared.",
