@@ -200,6 +200,18 @@ pub enum SimPaceArg {
     Full,
 }
 
+/// The flash and the RAM of a cache.
+#[derive(Debug, Args)]
+pub struct RoomArgs {
+    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top
+    /// (5000c)
+    #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
+    pub flash: FlashAmount,
+    /// RAM budget of each index; if it binds, the cache is smaller
+    #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
+    pub ram: Option<u64>,
+}
+
 /// `larder-lab sim run`.
 #[derive(Debug, Args)]
 #[command(after_help = RUN_EXAMPLES)]
@@ -210,13 +222,9 @@ pub struct RunArgs {
     /// The design
     #[arg(long, value_name = "NAME", value_parser = spec::design)]
     pub design: DesignSpec,
-    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top
-    /// (5000c)
-    #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
-    pub flash: FlashAmount,
-    /// RAM budget of the index; if it binds, the cache is smaller
-    #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
-    pub ram: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub room: RoomArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,
@@ -244,13 +252,9 @@ pub struct CompareArgs {
     /// The designs, each perhaps with options of its own: NAME[:OPTION=VALUE]... [default: all]
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = spec::design)]
     pub design: Vec<DesignSpec>,
-    /// Flash: bytes (64M), a share of the working set (10%), or data chunks with metadata on top
-    /// (5000c)
-    #[arg(long, value_name = "SIZE|P%|Nc", value_parser = spec::flash, allow_hyphen_values = true)]
-    pub flash: FlashAmount,
-    /// RAM budget of each index; if it binds, the cache is smaller
-    #[arg(long, value_name = "SIZE", value_parser = spec::ram, allow_hyphen_values = true)]
-    pub ram: Option<u64>,
+    #[command(flatten)]
+    #[allow(missing_docs)]
+    pub room: RoomArgs,
     #[command(flatten)]
     #[allow(missing_docs)]
     pub cache: CacheArgs,

@@ -53,12 +53,12 @@ pub fn designs(named: &[DesignSpec]) -> Vec<DesignSpec> {
 
 fn replay(args: &CompareArgs, watch: &Watch) -> Outcome<Vec<Row>> {
     let designs = designs(&args.design);
-    let options = common(&args.cache, args.ram);
+    let options = common(&args.cache, args.room.ram);
     check_common(&options, &designs)?;
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
     let drives = drives(&args.drive);
     let of = |spec: &DesignSpec, drive| {
-        let (policy, flash) = (policy(args.cache.mode), args.flash);
+        let (policy, flash) = (policy(args.cache.mode), args.room.flash);
         let options = Options { drive, ..options };
         fitted(spec, Setup { design: spec.design, chunk_bytes: source.chunk_bytes(), flash, policy, options })
     };

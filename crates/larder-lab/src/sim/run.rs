@@ -51,12 +51,12 @@ fn replay(args: &RunArgs, watch: &Watch) -> Outcome<Row> {
     let [drive] = drives(&args.drive)[..] else {
         return Err(Failure::Usage("run takes one translation layer; compare takes several".to_owned()));
     };
-    let options = Options { drive, ..common(&args.cache, args.ram) };
+    let options = Options { drive, ..common(&args.cache, args.room.ram) };
     let source = Source::open(&args.input, args.cache.chunk, watch)?;
     let asked = Setup {
         design: args.design.design,
         chunk_bytes: source.chunk_bytes(),
-        flash: args.flash,
+        flash: args.room.flash,
         policy: policy(args.cache.mode),
         options,
     };

@@ -5,6 +5,8 @@
 //!
 //! It does not tell the origin of an allocation.
 
+#![allow(dead_code, reason = "each program that includes this file uses a part of it")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
@@ -51,12 +53,34 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
+/// Counts from zero until it is dropped.
+pub struct Live(());
+
+impl Live {
+    /// Begins to count.
+    pub fn begin() -> Live {
+        LIVE_BYTES.store(0, Relaxed);
+        PEAK_BYTES.store(0, Relaxed);
+        IS_ON.store(true, Relaxed);
+        Live(())
+    }
+
+    /// Returns the bytes allocated since the beginning and not freed.
+    pub fn bytes(&self) -> i64 {
+        LIVE_BYTES.load(Relaxed)
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        IS_ON.store(false, Relaxed);
+    }
+}
+
 /// Runs `work`; returns the peak of the bytes that it allocated, and its result.
 pub fn peak<T>(work: impl FnOnce() -> T) -> (u64, T) {
-    LIVE_BYTES.store(0, Relaxed);
-    PEAK_BYTES.store(0, Relaxed);
-    IS_ON.store(true, Relaxed);
+    let live = Live::begin();
     let result = work();
-    IS_ON.store(false, Relaxed);
+    drop(live);
     (PEAK_BYTES.load(Relaxed).max(0) as u64, result)
 }
