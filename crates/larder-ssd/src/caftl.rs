@@ -124,7 +124,8 @@ impl Caftl {
         })
     }
 
-    /// Returns the counts that only this layer has.
+    /// Returns the counts that only this layer has. For tests.
+    #[doc(hidden)]
     pub fn caftl_counts(&self) -> &CaftlCounts {
         &self.books.counts
     }
@@ -144,7 +145,8 @@ impl Caftl {
         &self.options
     }
 
-    /// Returns true if the drive knows the fingerprint of a logical page's content.
+    /// Returns true if the drive knows the fingerprint of a logical page's content. For tests.
+    #[doc(hidden)]
     pub fn is_fingerprinted(&self, lpn: Lpn) -> bool {
         self.locate(lpn).is_some_and(|ppa| self.books.pages.is_known(ppa))
     }

@@ -103,7 +103,8 @@ impl CdArc {
         self.lists.target()
     }
 
-    /// Counts the addresses on T1, T2, B1, B2, B3.
+    /// Counts the addresses on T1, T2, B1, B2, B3. For tests.
+    #[doc(hidden)]
     pub fn list_lens(&self) -> [u64; 5] {
         [T1, T2, B1, B2, B3].map(|list| self.lists.len(list))
     }
@@ -169,6 +170,7 @@ impl CdArc {
 
     /// Returns whether an address in T1 or T2 lost its data by an eviction. For tests. None does,
     /// unless recovery passed through states that never were.
+    #[doc(hidden)]
     pub fn has_orphan(&self) -> bool {
         let is_orphan = |&i: &u32| {
             let at = self.lists.at(i);
