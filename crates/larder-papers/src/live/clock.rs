@@ -138,7 +138,7 @@ fn report(names: &[&'static str], on_virtual: &[LoadFigures], on_real: &[LoadFig
          write-back is over when memory has it, and the microseconds that it computes are the real clock's alone. \
          The real clock gives figures of such times, and the experiments that compare them are on it. If one on the \
          virtual clock has a column of them, that is the waiting for devices. Nothing of this is published; 1 is the \
-         figure if both clocks have the same in common."
+         figure of clocks that agree."
             .to_owned(),
     ];
     report

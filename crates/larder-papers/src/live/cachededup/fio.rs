@@ -82,8 +82,8 @@ pub fn fig11(_: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
     let words = vec![
         "All requests are made by one thread, eight at a time, and the engine fingerprints on two workers. Reads \
          wait for the disk or the SSD and lose nothing. Writes in write-back wait for neither, so their throughput \
-         is that of computing. It shows fingerprints, and compression with cd-arc and nitro, alone, which the \
-         paper's writes to an SSD cover."
+         is that of computing. It shows the fingerprints alone, and the compression of cd-arc and nitro; the paper's \
+         writes to an SSD cover both."
             .to_owned(),
     ];
     Ok(finished(table, comparisons, words, "CacheDedup: throughput, eight jobs", Scale::Log))
