@@ -5,7 +5,7 @@
 //! Invariants: bytes that fail their check never reach the caller. A read takes no ticket. For each
 //! sector it sees a write that completed before it began, or one that overlaps it in time.
 
-mod again;
+pub(crate) mod again;
 pub(crate) mod want;
 
 use crate::{
@@ -13,6 +13,7 @@ use crate::{
     error::EngineError,
     fill::insertion::Reason,
     prefetch::buffer::Prefetched,
+    read::again::{NextTry, Unread},
     read::want::Want,
     read_hit::Found,
     record::{HeldRecord, ReadingRecord, decode_chunk, overlay_fragment},
@@ -21,12 +22,12 @@ use crate::{
     state::State,
     sync::join_all,
 };
-use larder_core::{Lba, Lookup, Place, SectorMap, types::SECTOR_BYTES};
-use larder_device::{IoBuf, IoFuture, IoOp, IoResult, SharedBuf};
-use std::sync::{Arc, atomic::Ordering::*};
-
-/// Tries of one chunk with a record that was replaced, is damaged, or that the flash fails to read.
-pub(crate) const TRIES_MAX: usize = 4;
+use larder_core::{Lba, Lookup, SectorMap, types::SECTOR_BYTES};
+use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, IoResult, SharedBuf};
+use std::{
+    slice,
+    sync::{Arc, atomic::Ordering::*},
+};
 
 /// The index of the wanted chunk, and the sectors and version if the record is a fragment.
 type WantedRecord = (usize, Option<(SectorMap, u32)>);
@@ -51,15 +52,6 @@ enum Miss {
     Sequential { version: u32 },
     /// The record could not be read, so the chunk is not offered.
     Damaged,
-}
-
-/// A chunk whose record could not be read.
-struct Unread {
-    /// The index of the wanted chunk.
-    index: usize,
-    place: Place,
-    /// The device failed, so the record was not checked.
-    has_failed: bool,
 }
 
 impl Shared {
@@ -203,6 +195,38 @@ impl Shared {
             self.read_damaged(&wants[unread.index], unread, buf).await?;
         }
         Ok(())
+    }
+
+    /// Serves a chunk whose record could not be read.
+    async fn read_damaged(
+        self: &Arc<Self>,
+        want: &Want,
+        mut unread: Unread,
+        buf: &mut IoBuf,
+    ) -> Result<(), EngineError> {
+        for attempt in 0.. {
+            self.confirm(want.lba).await;
+            let Some(plan) = self.plan_again(want, &unread, attempt)? else { break };
+            match self.carry_out(slice::from_ref(want), vec![plan], buf).await?.pop() {
+                Some(again) => unread = again,
+                None => return Ok(()),
+            }
+        }
+        let (offset, len) = (self.geometry.offset_of(want.lba) + want.from as u64, want.len as u64);
+        Err(IoError::new(IoErrorKind::Io, IoOp::Read, offset, len).with_detail("the flash device keeps failing").into())
+    }
+
+    /// Decides anew for a chunk with an unread record. Returns `None` if no try is left.
+    fn plan_again(self: &Arc<Self>, want: &Want, unread: &Unread, attempt: usize) -> Result<Option<Plan>, EngineError> {
+        let mut state = self.state.lock();
+        Ok(match self.next_try(&mut state, want, unread, attempt)? {
+            NextTry::GiveUp => None,
+            NextTry::Origin => Some(Plan::Origin(Miss::Damaged)),
+            NextTry::LookUp => Some(match self.plan_known(&mut state, want, true) {
+                Plan::Origin(_) | Plan::Wait => Plan::Origin(Miss::Damaged),
+                known => known,
+            }),
+        })
     }
 
     /// Carries out a plan for each wanted chunk: flash and origin side by side. Returns the chunks

@@ -16,7 +16,7 @@ use crate::{
     geometry::sectors_of,
     log_room::Reserved,
     prepare::Prepared,
-    read::TRIES_MAX,
+    read::again::TRIES_MAX,
     record::{HeldRecord, decode_chunk, overlay_fragment},
     region::Ahead,
     segment::IN_FLIGHT_SEGMENTS_MAX,

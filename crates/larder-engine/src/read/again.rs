@@ -1,4 +1,4 @@
-//! Reading a chunk again, whose record could not be read.
+//! The next try of a chunk whose record could not be read.
 //!
 //! A mapping that changed meanwhile is looked up again. Clean data comes from the origin. Dirty
 //! data is lost, and the read fails.
@@ -6,16 +6,34 @@
 //! Invariants: a record is given up only after a read of it alone. A mapping is forgotten only if
 //! it still leads to the damaged record.
 //!
-//! It does not offer the chunk that the origin gives in its place.
+//! It does not read, or look the mapping up; [`read`](crate::read) does.
 
-use super::{Miss, Plan, TRIES_MAX, Unread, want::Want};
+use super::want::Want;
 use crate::{error::EngineError, shared::Shared, state::State};
-use larder_core::Lookup;
-use larder_device::{IoBuf, IoError, IoErrorKind, IoOp};
-use std::{
-    slice,
-    sync::{Arc, atomic::Ordering::*},
-};
+use larder_core::{Lookup, Place};
+use std::sync::atomic::Ordering::*;
+
+/// Tries of one chunk with a record that was replaced, is damaged, or that the flash fails to read.
+pub(crate) const TRIES_MAX: usize = 4;
+
+/// A chunk whose record could not be read.
+pub(super) struct Unread {
+    /// The index of the wanted chunk.
+    pub(super) index: usize,
+    pub(super) place: Place,
+    /// The device failed, so the record was not checked.
+    pub(super) has_failed: bool,
+}
+
+/// The next try of a chunk.
+pub(super) enum NextTry {
+    /// The mapping is looked up again.
+    LookUp,
+    /// The origin has the chunk.
+    Origin,
+    /// The flash keeps failing, and the data is dirty.
+    GiveUp,
+}
 
 /// The decision about the mapping of an unread record.
 enum Verdict {
@@ -28,48 +46,33 @@ enum Verdict {
 }
 
 impl Shared {
-    /// Serves a chunk whose record could not be read.
-    pub(super) async fn read_damaged(
-        self: &Arc<Self>,
+    /// Decides anew for a chunk with an unread record, and forgets its mapping if it leads to no
+    /// data.
+    ///
+    /// # Errors
+    /// [`EngineError::DirtyDataLost`] if a dirty record fails its check twice.
+    pub(super) fn next_try(
+        &self,
+        state: &mut State,
         want: &Want,
-        mut unread: Unread,
-        buf: &mut IoBuf,
-    ) -> Result<(), EngineError> {
-        for attempt in 0.. {
-            self.confirm(want.lba).await;
-            let Some(plan) = self.plan_again(want, &unread, attempt)? else { break };
-            match self.carry_out(slice::from_ref(want), vec![plan], buf).await?.pop() {
-                Some(again) => unread = again,
-                None => return Ok(()),
-            }
-        }
-        let (offset, len) = (self.geometry.offset_of(want.lba) + want.from as u64, want.len as u64);
-        Err(IoError::new(IoErrorKind::Io, IoOp::Read, offset, len).with_detail("the flash device keeps failing").into())
-    }
-
-    /// Decides anew for a chunk with an unread record. Returns `None` if no try is left.
-    fn plan_again(self: &Arc<Self>, want: &Want, unread: &Unread, attempt: usize) -> Result<Option<Plan>, EngineError> {
-        let mut state = self.state.lock();
-        match self.judge(&mut state, want, unread, attempt)? {
-            Verdict::GiveUp => return Ok(None),
-            Verdict::Forget if self.log_is_crowded(&state) => {
+        unread: &Unread,
+        attempt: usize,
+    ) -> Result<NextTry, EngineError> {
+        match self.judge(state, want, unread, attempt)? {
+            Verdict::GiveUp => return Ok(NextTry::GiveUp),
+            Verdict::Forget if self.log_is_crowded(state) => {
                 // The next read of the chunk forgets it.
                 self.signals.checkpoint_wanted.notify();
-                return Ok(Some(Plan::Origin(Miss::Damaged)));
+                return Ok(NextTry::Origin);
             }
             Verdict::Forget => {
                 state.invalidate(want.lba);
             }
             Verdict::Retry => {}
         }
-        if state.unconfirmed(want.lba).is_some() {
-            // A mapping that is still to be confirmed is clean.
-            return Ok(Some(Plan::Origin(Miss::Damaged)));
-        }
-        Ok(Some(match self.plan_known(&mut state, want, true) {
-            Plan::Origin(_) | Plan::Wait => Plan::Origin(Miss::Damaged),
-            known => known,
-        }))
+        // A mapping that is still to be confirmed is clean.
+        let is_clean = state.unconfirmed(want.lba).is_some();
+        Ok(if is_clean { NextTry::Origin } else { NextTry::LookUp })
     }
 
     /// Decides about the mapping, and notes the damage.
