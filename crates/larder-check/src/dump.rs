@@ -93,11 +93,11 @@ pub fn layout(superblock: &Superblock) -> LayoutDump {
         region("metadata log", layout.log_offset, layout.log_bytes),
     ];
     let slots_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
-    if layout.region_bytes() > 0 {
-        regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
-    }
     let store = layout.store();
+    regions.push(region("metadata slots", layout.region_offset, layout.region_bytes()));
     regions.push(region(store.slots_name(), layout.slots_offset, slots_bytes));
+    // Not each flash has metadata slots.
+    regions.retain(|region| region.bytes > 0);
     LayoutDump {
         flash_bytes: layout.flash_bytes,
         store: store.name(),

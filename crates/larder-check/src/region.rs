@@ -74,7 +74,7 @@ pub(crate) async fn write_unlisted(
 /// A metadata slot counts whether or not its record is still stored. No record may get a generation
 /// that an earlier record had.
 pub(crate) async fn restore_uses(flash: &dyn BlockDevice, superblock: &Superblock, design: &mut Decider) -> bool {
-    if superblock.layout.region_bytes() == 0 {
+    if superblock.layout.metadata_slot_offset(0).is_none() {
         return false;
     }
     let mut region = region_window(flash, superblock);

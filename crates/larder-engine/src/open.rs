@@ -191,7 +191,7 @@ impl Devices {
             live: Live::new(Pace::from(&tuning)),
             tuning,
             pins: Pins::new(geometry.layout.slot_count, stripes.count()),
-            room: Room::new(geometry.layout.bucket_slots),
+            room: Room::new(geometry.store.served_by_slot(&geometry.layout)),
             geometry,
             superblock: SuperblockKeeper::new(superblock, repair),
             orders: Orders::default(),

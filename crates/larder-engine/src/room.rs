@@ -1,9 +1,9 @@
 //! Waiting for a slot: the records that found no room.
 //!
-//! Where any slot serves any record, a freed slot wakes the record that has waited longest. A
-//! stored record wakes the next one: there may be more slots, and a slot has room for many records.
-//! Where a record fits into one bucket only, a freed slot wakes the records of its *group*, to
-//! which few other buckets belong.
+//! The store tells which records a freed slot serves ([`ServedRecords`]). If any slot serves any
+//! record, a freed one wakes the record that has waited longest. A stored record wakes the next
+//! one: there may be more slots, and a slot has room for many records. If a record fits into one
+//! bucket only, a freed slot wakes the records of its *group*, to which few other buckets belong.
 //!
 //! Invariants: a record asks for its place in the queue under the lock under which it found no
 //! room, so no slot is freed between. A woken record that goes without a try passes the call on. A
@@ -23,6 +23,36 @@ use std::{
 /// Groups of buckets.
 const GROUPS: usize = 64;
 
+/// The records that a freed slot serves.
+#[derive(Clone, Copy)]
+pub enum ServedRecords {
+    /// Any record.
+    Any,
+    /// Those whose bucket the slot belongs to.
+    OfBucket {
+        /// Slots of a bucket.
+        slots: u32,
+    },
+}
+
+impl ServedRecords {
+    /// Returns the number of groups of records.
+    fn groups(self) -> usize {
+        match self {
+            ServedRecords::Any => 1,
+            ServedRecords::OfBucket { .. } => GROUPS,
+        }
+    }
+
+    /// Returns the group of the records that `slot` serves.
+    fn group_of(self, slot: SlotId) -> usize {
+        match self {
+            ServedRecords::Any => 0,
+            ServedRecords::OfBucket { slots } => (slot.0 / slots.max(1)) as usize % GROUPS,
+        }
+    }
+}
+
 /// A record in the queue.
 #[derive(Default)]
 struct Waiter {
@@ -33,8 +63,7 @@ struct Waiter {
 /// The queue of each group, in the order of arrival.
 pub struct Room {
     groups: Box<[Mutex<BTreeMap<u64, Waiter>>]>,
-    /// Slots of a bucket; 0 where any slot serves any record.
-    bucket_slots: u32,
+    served: ServedRecords,
     next: AtomicU64,
 }
 
@@ -48,35 +77,31 @@ pub struct Queued<'r> {
 }
 
 impl Room {
-    /// Makes empty queues; `bucket_slots` is 0 where any slot serves any record.
-    pub fn new(bucket_slots: u32) -> Self {
-        let groups = if bucket_slots == 0 { 1 } else { GROUPS };
-        Room { groups: (0..groups).map(|_| Mutex::default()).collect(), bucket_slots, next: AtomicU64::new(0) }
-    }
-
-    fn group_of(&self, slot: SlotId) -> usize {
-        slot.0.checked_div(self.bucket_slots).map_or(0, |bucket| bucket as usize % self.groups.len())
+    /// Makes the empty queues of a store.
+    pub fn new(served: ServedRecords) -> Self {
+        let groups = (0..served.groups()).map(|_| Mutex::default());
+        Room { groups: groups.collect(), served, next: AtomicU64::new(0) }
     }
 
     /// Returns a place at the end of the queue. `slot` is one that would serve the record, in a
     /// store with buckets.
     pub fn queue(&self, slot: Option<SlotId>) -> Queued<'_> {
-        let (group, number) = (slot.map_or(0, |slot| self.group_of(slot)), self.next.fetch_add(1, Relaxed));
+        let (group, number) = (slot.map_or(0, |slot| self.served.group_of(slot)), self.next.fetch_add(1, Relaxed));
         self.groups[group].lock().insert(number, Waiter::default());
         Queued { room: self, group, number, has_call: false }
     }
 
     /// Tells that `slot` may serve a record now.
     pub fn freed(&self, slot: SlotId) {
-        match self.bucket_slots {
-            0 => self.call_one(0),
-            _ => self.call_group(self.group_of(slot)),
+        match self.served {
+            ServedRecords::Any => self.call_one(0),
+            ServedRecords::OfBucket { .. } => self.call_group(self.served.group_of(slot)),
         }
     }
 
     /// Tells that a write to `slot` is over, after which a record may reuse it.
     pub fn written(&self, slot: SlotId) {
-        if self.bucket_slots > 0 {
+        if let ServedRecords::OfBucket { .. } = self.served {
             self.freed(slot);
         }
     }
@@ -169,7 +194,7 @@ mod tests {
 
     #[test]
     fn a_slot_for_any_record_calls_the_one_that_waited_longest() {
-        let room = Room::new(0);
+        let room = Room::new(ServedRecords::Any);
         let mut places = [0; 3].map(|_| room.queue(None));
         assert!(places.iter_mut().all(|place| !is_called(place)) && room.is_awaited());
         room.freed(SlotId(9));
@@ -185,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_stored_record_and_one_that_gives_up_call_the_next() {
-        let room = Room::new(0);
+        let room = Room::new(ServedRecords::Any);
         let mut places: Vec<Queued<'_>> = (0..4).map(|_| room.queue(None)).collect();
         room.freed(SlotId(0));
         assert!(is_called(&mut places[0]));
@@ -204,7 +229,7 @@ mod tests {
 
     #[test]
     fn a_slot_of_a_bucket_calls_the_records_of_its_group() {
-        let room = Room::new(128);
+        let room = Room::new(ServedRecords::OfBucket { slots: 128 });
         let mut here = [0; 2].map(|_| room.queue(Some(SlotId(130))));
         let mut there = room.queue(Some(SlotId(5)));
         room.freed(SlotId(255));
@@ -215,7 +240,7 @@ mod tests {
 
     #[test]
     fn a_call_wakes_the_task_of_the_record_alone() {
-        let room = Room::new(0);
+        let room = Room::new(ServedRecords::Any);
         let tasks = [0; 2].map(|_| Arc::new(Woken::default()));
         let mut places = [0; 2].map(|_| room.queue(None));
         for (task, place) in tasks.iter().zip(&mut places) {

@@ -21,6 +21,7 @@ use crate::{
         look::{Look, Named, Naming},
     },
     requested::refusal::Refusal,
+    room::ServedRecords,
     segment::record::{SegmentHome, SegmentIdentity},
     walk::Reader,
 };
@@ -164,6 +165,11 @@ pub(crate) trait Store: Send + Sync {
     /// Returns whether one record fills the slots that were opened for it.
     fn is_full_with_one(&self) -> bool {
         true
+    }
+
+    /// Returns the records that a freed slot serves.
+    fn served_by_slot(&self, _layout: &Layout) -> ServedRecords {
+        ServedRecords::Any
     }
 
     /// Returns whether the design decides by metadata on flash, which is read before for several

@@ -17,7 +17,7 @@ const LAST_USED_MAX: usize = 16;
 const LAST_FREED_MAX: usize = 64;
 
 /// Limit of the further pieces of slots or of a metadata region that an opening reads.
-pub(super) const HEADS_MAX: usize = 4096;
+pub(crate) const HEADS_MAX: usize = 4096;
 
 /// The outcome of a look.
 pub(crate) type Named<'a> = Pin<Box<dyn Future<Output = Option<Naming>> + 'a>>;
@@ -84,10 +84,10 @@ fn put_last(list: &mut VecDeque<u32>, slot: u32, max: usize) {
 #[derive(Default)]
 pub struct LikelySlots {
     /// Slots to read to their end.
-    pub(super) whole: Vec<u32>,
+    pub(crate) whole: Vec<u32>,
     /// Slots whose start is read, each with its next generation, which checkpoint and log do not
     /// name. When that generation has begun, the slot is read to its end.
-    pub(super) heads: Vec<(u32, u32)>,
+    pub(crate) heads: Vec<(u32, u32)>,
 }
 
 impl LikelySlots {

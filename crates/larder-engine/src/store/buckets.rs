@@ -4,17 +4,21 @@
 //! Invariants: a record begins with its first slot and has all of its slots. Its metadata slot
 //! identifies it, and dirty data does not need that.
 //!
-//! It does not read or write metadata slots; [`region`](crate::region) does.
+//! It does not read or write metadata slots for chunks; [`region`](crate::region) does. It reads
+//! them for the frames that they name.
 
 use super::{Store, slots::shares_all};
 use crate::{
     config::CreateOptions,
     designs::{self, DesignLayout},
-    named_frames::look::Look,
-    named_frames::look::Named,
-    named_frames::{self},
+    named_frames::{
+        PIECE_BYTES, each_piece,
+        look::{HEADS_MAX, Look, Named, Naming},
+        newer,
+    },
     recover::ENGINE_SLOT_BYTES,
     requested::refusal::Refusal,
+    room::ServedRecords,
     walk::Reader,
 };
 use larder_core::{
@@ -29,8 +33,9 @@ use larder_core::{
     packing::PackingRules,
 };
 use larder_format::{
-    BucketRequest, Compression, Layout, StoreKind, Superblock,
+    BucketRequest, Compression, Layout, MetadataSlot, StoreKind, Superblock,
     layout::{SECTOR_BYTES_MAX, SLOT_COUNT_MIN},
+    metadata_slot::METADATA_SLOT_BYTES,
 };
 
 /// Returns whether compression saves space: a chunk of one subchunk takes all of it at any
@@ -123,6 +128,10 @@ impl Store for OverBuckets {
         superblock.layout.store() == StoreKind::Buckets && superblock.dedup
     }
 
+    fn served_by_slot(&self, layout: &Layout) -> ServedRecords {
+        ServedRecords::OfBucket { slots: layout.bucket_slots }
+    }
+
     fn reads_to_decide(&self) -> bool {
         true
     }
@@ -132,7 +141,7 @@ impl Store for OverBuckets {
     }
 
     fn newest_in_slots<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
-        Box::pin(named_frames::in_region(reader, superblock, look))
+        Box::pin(named_in_region(reader, superblock, look))
     }
 
     /// Returns a subchunk at most, because each is written by itself.
@@ -144,4 +153,30 @@ impl Store for OverBuckets {
     fn packing(&self, layout: &Layout) -> PackingRules {
         PackingRules { slot_bytes: layout.slot_bytes, sector_bytes: layout.slot_bytes, header_bytes: 0, entry_bytes: 0 }
     }
+}
+
+/// Returns the newest frame that metadata slots name.
+///
+/// A hash chooses the place of a chunk, so the last writes lie anywhere; many writes reach each
+/// part.
+async fn named_in_region(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
+    let layout = &superblock.layout;
+    let pieces = layout.region_bytes() / PIECE_BYTES as u64;
+    let step = match look {
+        Look::All => 1,
+        Look::Likely(_) => pieces.div_ceil(HEADS_MAX as u64).max(1),
+    };
+    let offset = |piece: u64| layout.region_offset + piece * PIECE_BYTES as u64;
+    let offsets = (0..pieces).step_by(step as usize).map(|piece| (offset(piece), ()));
+    let mut newest = None;
+    each_piece(reader, offsets, &mut |at, (), piece| {
+        for (at, bytes) in (at..).step_by(METADATA_SLOT_BYTES).zip(piece.chunks(METADATA_SLOT_BYTES)) {
+            let number = (at - layout.region_offset) / METADATA_SLOT_BYTES as u64;
+            let found = MetadataSlot::decode(bytes, superblock.flash_tag(), number as u32);
+            let frame_seq = found.map_or(0, |slot| slot.durable_frame_seq);
+            newest = newer(newest, (frame_seq > 0).then_some(Naming { frame_seq, flash_offset: at }));
+        }
+    })
+    .await;
+    newest
 }

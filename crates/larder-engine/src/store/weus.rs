@@ -4,14 +4,16 @@
 //! slot.
 //!
 //! It does not open, close or write segments; [`segment`](crate::segment) and [`send`](crate::send)
-//! do.
+//! do. It reads headers for the frames that they name.
 
 use super::Store;
 use crate::{
     config::CreateOptions,
-    named_frames::look::Look,
-    named_frames::look::Named,
-    named_frames::{self},
+    named_frames::{
+        PIECE_BYTES, each_piece,
+        look::{Look, Named, Naming},
+        newer,
+    },
     requested::refusal::Refusal,
     segment::record::{SegmentHome, SegmentIdentity},
     segment::weu_class,
@@ -24,10 +26,11 @@ use larder_core::{
     packing::PackingRules,
     slots::SlotTable,
 };
+use larder_device::IoBuf;
 use larder_format::{
     FormatError, HistoryRequest, Layout, RecordEntry, SegmentHeader, StoreKind, Superblock,
     layout::WEU_BYTES_MIN,
-    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, encode_header, encode_table},
+    segment::{RECORD_ENTRY_BYTES, SEGMENT_HEADER_BYTES, decode_header, encode_header, encode_table},
 };
 
 impl Store for OverWeus {
@@ -137,7 +140,7 @@ impl Store for OverWeus {
     }
 
     fn newest_in_slots<'a>(&'a self, reader: Reader<'a>, superblock: &'a Superblock, look: Look) -> Named<'a> {
-        Box::pin(named_frames::in_segments(reader, superblock, look))
+        Box::pin(named_in_segments(reader, superblock, look))
     }
 }
 
@@ -150,5 +153,92 @@ fn clear_gaps(data: &mut [u8], start: u32, records: &[RecordEntry]) {
             data[at..offset].fill(0);
         }
         at = offset + record.stored_len as usize;
+    }
+}
+
+/// Returns the newest frame that headers of segments name.
+async fn named_in_segments(reader: Reader<'_>, superblock: &Superblock, look: Look) -> Option<Naming> {
+    let mut segments = Segments { reader, superblock, piece: None };
+    let mut newest = None;
+    match look {
+        Look::All => {
+            for slot in 0..superblock.layout.slot_count {
+                newest = newer(newest, segments.of_slot(slot, None).await);
+            }
+        }
+        Look::Likely(likely) => {
+            for slot in likely.whole {
+                newest = newer(newest, segments.of_slot(slot, None).await);
+            }
+            let heads: Vec<_> = likely
+                .heads
+                .into_iter()
+                .filter_map(|head| Some((superblock.layout.slot_offset(head.0)?, head)))
+                .collect();
+            let mut begun = Vec::new();
+            each_piece(reader, heads.into_iter(), &mut |at, (slot, generation), piece| {
+                if let Some(header) = header_in(piece, superblock, slot, 0) {
+                    newest = newer(newest, naming(&header, at));
+                    begun.extend((header.generation == generation).then_some((slot, generation)));
+                }
+            })
+            .await;
+            for (slot, generation) in begun {
+                newest = newer(newest, segments.of_slot(slot, Some(generation)).await);
+            }
+        }
+    }
+    newest
+}
+
+/// Returns the frame that a header at this place names.
+fn naming(header: &SegmentHeader, flash_offset: u64) -> Option<Naming> {
+    header.durable_frame_seq.map(|frame_seq| Naming { frame_seq, flash_offset })
+}
+
+/// Returns the header of a segment of this flash and slot, at `offset` in the slot.
+fn header_in(bytes: &[u8], superblock: &Superblock, slot: u32, offset: u32) -> Option<SegmentHeader> {
+    let header = decode_header(bytes).ok()?;
+    header.check_home(superblock.flash_tag(), slot, header.generation, offset).ok()?;
+    Some(header)
+}
+
+/// Headers of segments, read one after the other.
+struct Segments<'a> {
+    reader: Reader<'a>,
+    superblock: &'a Superblock,
+    /// The last piece read, and its offset.
+    piece: Option<(u64, IoBuf)>,
+}
+
+impl Segments<'_> {
+    /// Returns the newest frame that the segments of a slot name.
+    ///
+    /// It reads the segments of `generation`, or of the generation at the slot's start.
+    async fn of_slot(&mut self, slot: u32, mut generation: Option<u32>) -> Option<Naming> {
+        let start = self.superblock.layout.slot_offset(slot)?;
+        let (mut offset, mut newest) = (0, None);
+        while offset < self.superblock.layout.slot_bytes {
+            let at = start + u64::from(offset);
+            let superblock = self.superblock;
+            let Some(header) = self.bytes(at).await.and_then(|bytes| header_in(bytes, superblock, slot, offset)) else {
+                break;
+            };
+            if *generation.get_or_insert(header.generation) != header.generation || header.segment_bytes == 0 {
+                break;
+            }
+            newest = newer(newest, naming(&header, at));
+            offset += header.segment_bytes;
+        }
+        newest
+    }
+
+    /// Returns the bytes from `at` to the end of their piece.
+    async fn bytes(&mut self, at: u64) -> Option<&[u8]> {
+        let from = at - at % PIECE_BYTES as u64;
+        if self.piece.as_ref().is_none_or(|(start, _)| *start != from) {
+            self.piece = Some((from, self.reader.read(from, PIECE_BYTES as u64).await.ok()?));
+        }
+        self.piece.as_ref().and_then(|(_, piece)| piece.get((at - from) as usize..))
     }
 }
