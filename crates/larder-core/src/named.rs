@@ -36,6 +36,27 @@ pub enum Over {
     Buckets(OverBuckets),
 }
 
+/// The entries that a checkpoint has room for.
+#[derive(Clone, Copy, Debug)]
+pub struct CheckpointShares {
+    /// Mappings for each chunk of flash.
+    pub mappings_per_chunk: u64,
+    /// Chunks of flash for each fingerprint; the history has the other fingerprints.
+    pub chunks_per_fingerprint: u64,
+}
+
+impl CheckpointShares {
+    /// Returns the mappings for so many chunks of flash.
+    pub fn mappings(&self, flash_chunks: u64) -> u64 {
+        flash_chunks.saturating_mul(self.mappings_per_chunk)
+    }
+
+    /// Returns the fingerprints for so many chunks of flash.
+    pub fn fingerprints(&self, flash_chunks: u64) -> u64 {
+        flash_chunks / self.chunks_per_fingerprint
+    }
+}
+
 /// A design over WEUs.
 #[derive(Clone, Copy)]
 pub struct OverWeus {
@@ -44,6 +65,8 @@ pub struct OverWeus {
     pub index_bytes_max: u64,
     /// Maximum bytes of history for each mapping; 0 for a design without one.
     pub history_bytes_max: u64,
+    /// The room in a checkpoint; `None` for the format's default.
+    pub checkpoint: Option<CheckpointShares>,
     /// WEUs from which the design has a choice. A small flash has smaller ones, rather than fewer.
     pub weus_wanted: u32,
     /// Makes an empty design.

@@ -33,7 +33,7 @@ use crate::{
     sync::yield_now,
 };
 pub use blocks::{CheckpointTarget, write_blocks, write_header};
-use larder_core::{Decider, history::Draft, limits::CHECKPOINT_DUE_PERCENT};
+use larder_core::{Decider, history::Draft};
 use larder_format::{CheckpointHeader, LogStart, WriteMode};
 use std::{
     ops::{Deref, DerefMut},
@@ -74,8 +74,8 @@ impl Shared {
             }
             let (idle, crowded) = {
                 let state = self.state.lock();
-                let (used, crowded) = (state.log.area().used_percent(), self.log_is_crowded(&state));
-                let due = used >= CHECKPOINT_DUE_PERCENT || crowded && self.checkpoint_helps(&state);
+                let (is_used, crowded) = (self.log_is_used(&state), self.log_is_crowded(&state));
+                let due = is_used || crowded && self.checkpoint_helps(&state);
                 (!due || state.flash.is_failed(), crowded && !state.flash.is_failed())
             };
             if idle {

@@ -130,7 +130,10 @@ fn lay_out(
         sector_bytes,
         // One content for each slot, if the budget affords fewer than the flash has. In buckets,
         // the indices hold the contents.
-        fp_entries_max: (slots_max < flash_slots && buckets.is_none()).then_some(slots_max.into()),
+        fp_entries_max: match slots_max < flash_slots && buckets.is_none() {
+            true => Some(slots_max.into()),
+            false => design.store.fingerprints_wanted(flash_bytes, options.chunk_bytes),
+        },
         mappings_max: design.mappings_wanted(flash_bytes.min(slots_bytes_max), options.chunk_bytes)?,
         buckets,
         history: design.store.history(options),

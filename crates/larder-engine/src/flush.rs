@@ -22,7 +22,6 @@
 pub(crate) mod commits;
 
 use crate::{error::EngineError, shared::Shared, state::State, sync::either, unflushed::waiting::Asker};
-use larder_core::limits::CHECKPOINT_DUE_PERCENT;
 use larder_device::{IoBuf, IoError, IoErrorKind, IoOp, Runtime, SharedBuf, WriteFlags};
 use larder_format::{
     FrameStart, LogEntry, WriteMode,
@@ -204,7 +203,7 @@ impl Shared {
                 {
                     let mut state = self.state.lock();
                     state.commits.end(result);
-                    if state.log.area().used_percent() >= CHECKPOINT_DUE_PERCENT {
+                    if self.log_is_used(&state) {
                         self.signals.checkpoint_wanted.notify();
                     }
                 }

@@ -20,7 +20,7 @@
 pub(crate) mod reservations;
 
 use crate::{error::EngineError, log_room::reservations::Reservations, shared::Shared, state::State, sync::either};
-use larder_core::limits::{commit_due, pending_entries_max};
+use larder_core::limits::{CHECKPOINT_DUE_PERCENT, commit_due, pending_entries_max};
 use larder_format::log::{LOG_ENTRY_BYTES, frame_bytes_for};
 use std::sync::atomic::Ordering::*;
 
@@ -82,6 +82,14 @@ impl Shared {
     /// Then only entries that cannot wait for a checkpoint are added.
     pub fn log_is_crowded(&self, state: &State) -> bool {
         self.is_crowded_with(state, state.waiting())
+    }
+
+    /// Returns whether a checkpoint is due: for the entries of the log, and for the mappings that it
+    /// lacks.
+    pub fn log_is_used(&self, state: &State) -> bool {
+        let left_out = state.unlogged.left_out() * LOG_ENTRY_BYTES as u64;
+        let used = state.log.area().position().used_bytes + left_out;
+        used * 100 >= self.geometry.layout.log_bytes * CHECKPOINT_DUE_PERCENT
     }
 
     fn is_crowded_with(&self, state: &State, waiting: usize) -> bool {

@@ -193,6 +193,7 @@ impl State {
     pub fn note_damaged(&mut self, place: &Place) {
         self.note_fault();
         self.damaged.note(place);
+        self.design.unshare(place);
         self.hide(place);
     }
 

@@ -104,6 +104,11 @@ pub(crate) trait Store: Send + Sync {
         None
     }
 
+    /// Returns the fingerprints of a checkpoint, or `None` for the format's default.
+    fn fingerprints_wanted(&self, _flash_bytes: u64, _chunk_bytes: u32) -> Option<u64> {
+        None
+    }
+
     /// Returns the history of its design, in a checkpoint.
     ///
     /// `None` stands for a design without one, and for one that has pages of its own.

@@ -58,13 +58,16 @@ impl State {
         {
             self.unlogged.remove(Lba(lba));
         }
-        if is_mapped && !self.is_transient(&entry) {
-            self.log.push(entry);
+        if is_mapped {
+            match self.is_transient(&entry) {
+                true => self.unlogged.leave_out(),
+                false => _ = self.log.push(entry),
+            }
         }
     }
 
     fn is_transient(&mut self, entry: &LogEntry) -> bool {
-        let LogEntry::Map { lba, .. } = entry else { return false };
+        let (LogEntry::Map { lba, .. } | LogEntry::MapZero { lba, .. }) = entry else { return false };
         self.decide().is_transient(Lba(*lba))
     }
 

@@ -34,6 +34,7 @@ use larder_core::{
     design::{Leaving, Question, Survivor, Wanted},
     packing::SegmentPacker,
 };
+use larder_format::log::LOG_ENTRY_BYTES;
 use open_slot::{OpenSlot, class_of, index_of};
 pub use options::ExecutorOptions;
 use region::MetadataRegion;
@@ -266,6 +267,8 @@ impl Executor {
         self.tell_dirty(lba);
         self.note_address(lba, &new);
         if !dirty && self.design.is_transient(lba) {
+            // The next checkpoint is due as if the log had it.
+            self.log_used_bytes += LOG_ENTRY_BYTES as u64;
             return;
         }
         match class.and_then(|class| self.open[index_of(class)].as_mut()) {

@@ -10,7 +10,7 @@ use super::Decider;
 use crate::design::Selective;
 use crate::{
     design::{Design, Survivor, Wanted},
-    types::{Lba, SlotId},
+    types::{Lba, Place, SlotId},
 };
 
 impl<D: Design + ?Sized> Decider<D> {
@@ -29,6 +29,13 @@ impl<D: Design + ?Sized> Decider<D> {
         let Decider { ledger, design, .. } = self;
         let may = |first, count| !ledger.is_trimmed_in(first, count);
         design.selective_mut().map_or((first, count), |design| design.retreat(first, count, &may))
+    }
+
+    /// Calls [`Selective::unshare`].
+    pub fn unshare(&mut self, place: &Place) {
+        if let Some(design) = self.design.selective_mut() {
+            design.unshare(place);
+        }
     }
 
     /// Calls [`Selective::persist_all`].

@@ -6,7 +6,7 @@
 //! It does not move records.
 
 use super::{Survivor, Wanted};
-use crate::types::{Lba, SlotId};
+use crate::types::{Lba, Place, SlotId};
 
 /// The choice of contents that are stored at all, and of those that are stored again.
 pub trait Selective {
@@ -28,6 +28,9 @@ pub trait Selective {
     /// Returns the run of chunks whose mappings the log forgets: the given one, or a longer one.
     /// It grows by runs of which `may` says so.
     fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64);
+
+    /// Has no search find the record at a place, for it is damaged.
+    fn unshare(&mut self, place: &Place);
 
     /// Ends all transience, for no write follows: the next export has each mapping.
     fn persist_all(&mut self);

@@ -71,6 +71,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
         history_bytes_max: HISTORY_BYTES_MAX,
+        checkpoint: None,
         weus_wanted: 0,
         make: |config| Box::new(CdArc::new(config)),
     }),

@@ -29,7 +29,7 @@ use crate::{
     history::Pages,
     lba_index::{Addressed, LbaIndex},
     ledger::DIRTY_SHARE_BYTES_MAX,
-    named::{NamedDesign, Over, OverWeus},
+    named::{CheckpointShares, NamedDesign, Over, OverWeus},
     pages::PageMap,
     slots::SlotTable,
     types::{SectorMap, SlotId},
@@ -52,6 +52,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
         history_bytes_max: RECORD_BYTES,
+        checkpoint: Some(CHECKPOINT),
         weus_wanted: WEUS_WANTED,
         make: |config| Box::new(Larder::new(config)),
     }),
@@ -63,10 +64,13 @@ pub const INDEX_BYTES_MAX: u64 = 384 + RECORD_BYTES + DIRTY_SHARE_BYTES_MAX;
 /// Bytes of the knowledge in a checkpoint: the head, a slot, a record, and a cell of a life table.
 const HEAD_BYTES: usize = 23;
 const SLOT_BYTES: usize = 12;
-const RECORD_BYTES: u64 = 5;
+const RECORD_BYTES: u64 = 21;
 const CELL_BYTES: usize = 14;
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
+/// Each record has a mapping and its history. Three for each chunk are enough for records of a third
+/// of a chunk; few contents are stored that no such mapping leads to.
+const CHECKPOINT: CheckpointShares = CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 2 };
 /// Entries of the index for each mapping: the others are beliefs.
 const ENTRIES_SHARE: u64 = 4;
 /// Contents that are not stored, for each mapping, at most.
@@ -99,6 +103,8 @@ pub struct Larder {
     /// Victims that were given back: the last to be chosen again.
     spared: Vec<SlotId>,
     restoring: bool,
+    /// Fingerprints that the export has room for.
+    fingerprints_left: usize,
     /// True at an orderly end: no mapping is transient any more.
     persists_all: bool,
     /// The pages of a checkpoint, during a recovery.
@@ -127,6 +133,7 @@ impl Larder {
             refused: 0,
             spared: Vec::new(),
             restoring: false,
+            fingerprints_left: 0,
             persists_all: false,
             pages: None,
             config,

@@ -40,6 +40,7 @@ pub const DESIGN: NamedDesign = NamedDesign {
     over: Over::Weus(OverWeus {
         index_bytes_max: INDEX_BYTES_MAX,
         history_bytes_max: 0,
+        checkpoint: None,
         weus_wanted: 0,
         make: |config| Box::new(Nitro::new(config)),
     }),

@@ -129,9 +129,9 @@ impl World {
         }
         let slot = match new {
             NewMapping::Zero => None,
-            NewMapping::Unique { place, .. }
-            | NewMapping::Duplicate { place }
-            | NewMapping::Fragment { place, .. } => Some(place.slot),
+            NewMapping::Unique { place, .. } | NewMapping::Duplicate { place } | NewMapping::Fragment { place, .. } => {
+                Some(place.slot)
+            }
         };
         self.durable.insert(lba, (self.newest[&lba], slot));
     }
@@ -435,7 +435,10 @@ impl World {
         }
         new.end_restore();
         let mapped = old.stats().mapped_chunks;
-        assert!(!is_orderly || exported == mapped.min(exported.max(self.config.mappings_max)), "{exported} of {mapped}");
+        assert!(
+            !is_orderly || exported == mapped.min(exported.max(self.config.mappings_max)),
+            "{exported} of {mapped}"
+        );
         assert_eq!(new.stats().ghosts, 0, "no belief outlives a restart");
         self.design = new;
         self.open = [None, None];

@@ -21,6 +21,7 @@ use crate::{
 };
 use larder_core::{
     history::waiting_weus_bytes,
+    limits::checkpoint_for_mappings,
     limits::{RECORD_BATCH_MAX, free_weus},
     named::OverWeus,
     packing::PackingRules,
@@ -44,6 +45,15 @@ impl Store for OverWeus {
 
     fn slot_tables_bytes(&self, layout: &Layout) -> u64 {
         u64::from(layout.slot_count) * SlotTable::SLOT_BYTES
+    }
+
+    fn fingerprints_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Option<u64> {
+        Some(self.checkpoint?.fingerprints(flash_bytes / u64::from(chunk_bytes)))
+    }
+
+    fn mappings_wanted(&self, flash_bytes: u64, chunk_bytes: u32) -> Result<Option<u64>, String> {
+        let chunks = flash_bytes / u64::from(chunk_bytes);
+        Ok(self.checkpoint.map(|shares| checkpoint_for_mappings(shares.mappings(chunks))))
     }
 
     fn history(&self, options: &CreateOptions) -> Option<HistoryRequest> {

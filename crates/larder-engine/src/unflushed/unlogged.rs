@@ -26,6 +26,8 @@ use std::collections::BTreeSet;
 pub struct Unlogged {
     chunks: BTreeSet<u64>,
     is_exporting: bool,
+    /// Mappings that were left out of the log since the last export began.
+    left_out: u64,
 }
 
 impl Unlogged {
@@ -39,6 +41,18 @@ impl Unlogged {
     /// Returns whether forgetting the mapping of `lba` needs no entry.
     pub fn has(&self, lba: Lba) -> bool {
         self.chunks.contains(&lba.0)
+    }
+
+    /// Notes that the log has no entry of a mapping that waited for it.
+    pub fn leave_out(&mut self) {
+        self.left_out += 1;
+    }
+
+    /// Counts the mappings that were left out of the log since the last export began.
+    ///
+    /// A crash forgets their contents: a checkpoint is due as if the log had them.
+    pub fn left_out(&self) -> u64 {
+        self.left_out
     }
 
     /// Notes that `lba` changed, is unmapped, or has an entry in the log's queue. Returns whether
@@ -59,6 +73,7 @@ impl Unlogged {
     pub fn export_begins(&mut self) {
         self.chunks.clear();
         self.is_exporting = true;
+        self.left_out = 0;
     }
 
     /// Ends the export: later mappings are in no piece of it.

@@ -57,6 +57,14 @@ pub fn fills_weus(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| design.kind() == StoreKind::Weus)
 }
 
+/// Returns true if the log has each mapping of the design.
+///
+/// `larder` keeps mappings in RAM alone where writes replace cached chunks: there a write forgets
+/// nothing that is durable.
+pub fn logs_each_mapping(design: DesignId) -> bool {
+    design != DesignId::Larder
+}
+
 /// Returns true if the design keeps equal content once.
 pub fn shares_content(design: DesignId) -> bool {
     designs::find(design).is_ok_and(|design| design.can_share())

@@ -19,6 +19,7 @@ use larder_engine::{
     conditions::Condition,
     tell::{ConditionListener, Listener},
 };
+use larder_format::DesignId;
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -364,7 +365,12 @@ fn flash_read_errors() {
 }
 
 fn checkpoint_failing() {
-    let scene = Scene::new(WriteMode::Through, |_| {});
+    let scene = Scene::new(WriteMode::Through, |setup| {
+        // Overwrites fill the log.
+        if !design::logs_each_mapping(setup.options.design) {
+            setup.options.design = DesignId::Nitro;
+        }
+    });
     let rewrite = |round: u64| {
         scene.write(round % 256..round % 256 + 1);
         scene.world.wait_for_insertions();

@@ -54,6 +54,11 @@ impl Executor {
         let history = self.design.whole_history().len().div_ceil(PAGE_BYTES);
         let stats = self.design.stats();
         let is_bucketed = self.options.store.metadata_block_bytes > 0;
+        // A history may have some of those that the design knows.
+        self.design.begin_export();
+        let pieces = std::iter::from_fn(|| self.design.next_fingerprints());
+        let fingerprints = pieces.map(|piece| piece.len() as u64).sum();
+        self.design.export_is_durable();
         let counts = CheckpointCounts {
             // Pages and the metadata region have those of buckets.
             slots: if is_bucketed { 0 } else { self.options.slot_count.into() },
@@ -65,7 +70,7 @@ impl Executor {
             },
             fragments: 0,
             zero_ranges: self.design.dirty_counts().runs,
-            fingerprints: if is_bucketed { 0 } else { stats.fp_index_entries },
+            fingerprints: if is_bucketed { 0 } else { fingerprints },
             design_pages: (self.design.page_count() + history) as u64,
         };
         let superblocks = (SUPERBLOCK_OFFSETS.len() * SUPERBLOCK_BYTES) as u64;

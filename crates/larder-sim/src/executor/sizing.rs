@@ -22,6 +22,7 @@ use crate::cache::WritePolicy;
 use larder_core::{
     history::waiting_weus_bytes,
     limits::{DIRTY_HIGH_PERCENT, checkpoint_for_mappings, mappings_beside_checkpoint},
+    named::CheckpointShares,
     packing::{PackingRules, SegmentPacker},
     slotted::FlashSize,
 };
@@ -81,6 +82,8 @@ pub struct WeuSizing {
     pub lba_entries: Option<u64>,
     /// Bytes of a checkpoint for each address beside its mapping; 0 for a design without history.
     pub history_bytes: u64,
+    /// The room in a checkpoint; `None` for the format's default.
+    pub checkpoint: Option<CheckpointShares>,
     /// Size of the origin in bytes, if it is known: no more addresses are mapped than it has
     /// chunks.
     pub origin_bytes: Option<u64>,
@@ -100,6 +103,7 @@ impl WeuSizing {
             compress: true,
             lba_entries: None,
             history_bytes: 0,
+            checkpoint: None,
             origin_bytes: None,
         }
     }
@@ -136,8 +140,11 @@ impl WeuSizing {
 
     /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<ExecutorOptions, String> {
-        let asked = self.lba_entries.map(checkpoint_for_mappings);
-        let layout = self.plan(flash_bytes, asked, None)?;
+        let flash_chunks = flash_bytes / u64::from(self.chunk_bytes);
+        let wanted = self.checkpoint.map(|shares| shares.mappings(flash_chunks));
+        let asked = self.lba_entries.or(wanted).map(checkpoint_for_mappings);
+        let fingerprints = self.checkpoint.map(|shares| shares.fingerprints(flash_chunks));
+        let layout = self.plan(flash_bytes, asked, fingerprints)?;
         let origin_chunks = self.origin_chunks();
         let fits = match layout.mappings_max >= origin_chunks {
             true => layout.mappings_max,
@@ -163,8 +170,9 @@ impl WeuSizing {
         if chunks > CHUNKS_OR_ENTRIES_MAX {
             return Err(format!("{chunks} data chunks are too many; {CHUNKS_OR_ENTRIES_MAX} are the most"));
         }
-        let mappings_max = self.lba_entries.unwrap_or(chunks * MAPPINGS_PER_CHUNK);
-        let full_index = chunks * FINGERPRINTS_PER_CHUNK;
+        let mappings = self.checkpoint.map_or(chunks * MAPPINGS_PER_CHUNK, |shares| shares.mappings(chunks));
+        let mappings_max = self.lba_entries.unwrap_or(mappings);
+        let full_index = self.checkpoint.map_or(chunks * FINGERPRINTS_PER_CHUNK, |shares| shares.fingerprints(chunks));
         // Confirms the sizes of chunk and WEU, too.
         let fewest = self.plan(u64::from(SLOT_COUNT_MIN) * 4 * u64::from(self.weu_bytes), Some(1), Some(1))?;
         let rules = self.rules(padded_weu_bytes(fewest.slot_bytes, self.chunk_bytes));

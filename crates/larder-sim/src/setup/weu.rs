@@ -90,6 +90,7 @@ fn options(setup: &Setup, flash: FlashSize, weus: &OverWeus) -> Result<ExecutorO
         compress: !is_extent && compress.unwrap_or(true),
         lba_entries,
         history_bytes: weus.history_bytes_max,
+        checkpoint: weus.checkpoint,
         ..defaults
     };
     sizing.options().map_err(|sentence| match weu_bytes {

@@ -326,16 +326,8 @@ impl Contents {
         self.all.iter_mut().for_each(|content| content.used_at = now);
     }
 
-    /// Gives the content at slot, generation and offset its class and time of last use. Returns
-    /// its owner.
-    pub fn restore_use(
-        &mut self,
-        (slot, generation, offset): (SlotId, u32, u32),
-        class: Class,
-        used_at: u32,
-    ) -> Option<Lba> {
-        let place = Place { slot, generation, offset, stored_len: 0, crc: 0, encoding: 0 };
-        let id = self.at(&place)?;
+    /// Gives a content its class and time of last use. Returns its owner.
+    pub fn restore_use(&mut self, id: ContentNumber, class: Class, used_at: u32) -> Option<Lba> {
         let content = self.get_mut(id);
         content.set_class(class);
         content.used_at = used_at;
@@ -404,7 +396,7 @@ impl Contents {
     }
 
     /// Returns the next known contents of the export with their places; `None` at the end.
-    pub fn next_exported(&mut self, max: usize) -> Option<Vec<(Fingerprint, Place)>> {
+    pub fn next_exported(&mut self, max: usize) -> Option<Vec<(ContentNumber, Fingerprint, Place)>> {
         let from = self.export_at;
         if from >= self.all.len() {
             self.export_at = usize::MAX;
@@ -412,8 +404,11 @@ impl Contents {
         }
         let end = (from + max).min(self.all.len());
         self.export_at = end;
-        let older = self.all[from..end].iter().filter(|content| content.export != self.export);
-        Some(older.filter_map(|content| Some((content.fingerprint()?, content.place()?))).collect())
+        let older = (from..end).zip(&self.all[from..end]).filter(|(_, content)| content.export != self.export);
+        let told = |(id, content): (usize, &ContentState)| {
+            Some((ContentNumber(id as u32), content.fingerprint()?, content.place()?))
+        };
+        Some(older.filter_map(told).collect())
     }
 
     /// Returns all known contents with their places.
@@ -512,7 +507,7 @@ mod tests {
         contents.store(late, &place(1, 0));
         let mut told = Vec::new();
         while let Some(piece) = contents.next_exported(3) {
-            told.extend(piece.into_iter().map(|(known, _)| known.0[0]));
+            told.extend(piece.into_iter().map(|(_, known, _)| known.0[0]));
         }
         assert_eq!(told, (0..10).collect::<Vec<_>>());
     }

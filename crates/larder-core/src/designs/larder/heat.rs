@@ -1,8 +1,8 @@
 //! The heat of addresses: reads since the last write, and the re-read rate of regions.
 //!
 //! A region is 16 neighbouring chunks. An address has the reads since its last write, up to three,
-//! whether it was requested before, and the kind of its last request. A region is *rewritten* once a
-//! write has replaced a cached chunk in it.
+//! whether it was requested before, and the kind of its last request. A region is *rewritten* once
+//! the log had to forget a mapping at its edge, because a write replaced the chunk.
 //!
 //! Invariants: the number of regions is bounded. A region that was not used for a full turn of the
 //! hand goes first.
@@ -117,8 +117,7 @@ impl Regions {
         }
     }
 
-    /// Returns whether writes have replaced cached chunks in the region of `lba`, or in many of its
-    /// neighbourhood.
+    /// Returns whether the region of `lba` is rewritten, or many of its neighbourhood are.
     pub fn is_rewritten(&self, lba: Lba) -> bool {
         let number = lba.0 / REGION_CHUNKS;
         self.regions.get(&number).is_some_and(|region| region.is_rewritten)

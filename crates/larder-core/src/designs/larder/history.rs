@@ -2,8 +2,8 @@
 //!
 //! The head has version (2), time (4), rule (1) and both rents (8 each, doubles). The records of
 //! each slot follow: slot (4), generation (4), number of records (4); and for each record its
-//! offset (22 bits) and class (6) in four bytes, and its bin of age (1). Behind the last slot
-//! (all ones) come the cells of the life tables: class (1), bin (1), and lived, events and hits (4
+//! offset (22 bits) and class (6) in four bytes, its bin of age (1), and its fingerprint (16, or
+//! zeroes for none). Behind the last slot (all ones) come the cells of the life tables: class (1), bin (1), and lived, events and hits (4
 //! each, floats). All numbers are little-endian.
 //!
 //! Invariants: any bytes can be read. A history of another version, or cut short, is taken as far
@@ -18,10 +18,10 @@ use super::{
 };
 use crate::{
     history::{Draft, Front},
-    types::SlotId,
+    types::{Fingerprint, Place, SlotId},
 };
 
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Slots of a piece of an export.
 const PIECE: usize = 64;
 const OFFSET_BITS: u32 = 22;
@@ -60,12 +60,14 @@ impl Larder {
     fn export_slot(&self, slot: SlotId, draft: &mut Draft) {
         let now = self.sample.now();
         let mut records = Vec::new();
-        for (_, content) in self.contents.in_slot(slot) {
+        for (id, content) in self.contents.in_slot(slot) {
             let Some(place) = content.place() else { continue };
             let bin = self.sample.lives().ages().bin(now.wrapping_sub(content.used_at));
             let packed = place.offset | (content.class().index() as u32) << OFFSET_BITS;
             records.extend(packed.to_le_bytes());
             records.push(bin as u8);
+            let known = content.fingerprint().filter(|_| self.is_restored(id));
+            records.extend(known.map_or([0; 16], |known| known.0));
         }
         if records.is_empty() {
             return;
@@ -112,12 +114,19 @@ impl Larder {
         for _ in 0..count {
             let packed = u32::from_le_bytes(front.take()?);
             let [bin] = front.take()?;
+            let fingerprint = Fingerprint(front.take()?);
             let (offset, class) = (packed & ((1 << OFFSET_BITS) - 1), (packed >> OFFSET_BITS) as usize);
+            let place = Place { slot: SlotId(slot), generation, offset, stored_len: 0, crc: 0, encoding: 0 };
+            let Some(id) = self.contents.at(&place) else { continue };
+            // The log may have stored the same content again.
+            if fingerprint.0 != [0; 16] && self.contents.find(&fingerprint).is_none() {
+                self.know(id, Some(&fingerprint));
+            }
             if class < CLASSES && usize::from(bin) < BINS {
                 let age = self.sample.lives().ages().least(bin.into());
                 let used_at = self.sample.now().wrapping_sub(age);
                 let class = Class::of_index(class);
-                let owner = self.contents.restore_use((SlotId(slot), generation, offset), class, used_at);
+                let owner = self.contents.restore_use(id, class, used_at);
                 if let Some(owner) = owner.filter(|_| !class.is_dead()) {
                     self.regions.restore(owner, class);
                 }

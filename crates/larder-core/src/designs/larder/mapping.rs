@@ -121,11 +121,7 @@ impl Mapping for Larder {
     }
 
     fn unmap(&mut self, lba: Lba) -> bool {
-        let Some(entry) = self.index.remove(lba) else { return false };
-        if entry.kind() == Kind::Chunk && !entry.is_dirty() && Self::is_live(&self.contents, &entry) {
-            self.regions.rewrite(lba);
-        }
-        self.forget(&entry)
+        self.index.remove(lba).is_some_and(|entry| self.forget(&entry))
     }
 
     fn suspend(&mut self, lba: Lba) -> bool {
@@ -212,8 +208,8 @@ impl Larder {
     pub(super) fn know(&mut self, id: ContentNumber, fingerprint: Option<&Fingerprint>) {
         let Some(fingerprint) = fingerprint.filter(|_| self.config.fp_entries_max > 0) else { return };
         self.contents.know(id, fingerprint);
-        // A checkpoint has room for so many.
-        if self.contents.known_stored() as u64 > self.config.fp_entries_max {
+        // A history has room for so many.
+        if self.contents.known_stored() as u64 > self.config.mappings_max {
             self.contents.unknow(id);
         }
     }

@@ -5,7 +5,10 @@
 //!
 //! It leaves the form of what the cache has learned to [`history`](super::history).
 
-use super::{Larder, addresses::Address};
+use super::{
+    Larder,
+    addresses::{Address, ContentNumber},
+};
 use crate::{
     design::{ExportedMapping, Lookup, Mapping, Persist, Slots, ToldBy},
     history::Pages,
@@ -15,13 +18,14 @@ use crate::{
 };
 
 /// Contents of a piece of an export.
-const PIECE: usize = 4096;
+const PIECE: usize = 1024;
 
 impl Persist for Larder {
     fn begin_export(&mut self) {
         self.slots.begin_export();
         self.contents.begin_export();
         self.checkpoint_room.begin();
+        self.fingerprints_left = self.config.fp_entries_max as usize;
     }
 
     fn export_is_durable(&mut self) {
@@ -56,8 +60,12 @@ impl Persist for Larder {
     }
 
     fn next_fingerprints(&mut self) -> Option<Vec<(Fingerprint, Place)>> {
-        let piece = self.contents.next_exported(PIECE)?;
-        Some(piece.into_iter().filter(|(_, place)| self.takes_references(place)).collect())
+        let mut piece = self.contents.next_exported(PIECE)?;
+        // The history has the others.
+        piece.retain(|(id, _, place)| self.takes_references(place) && !self.is_restored(*id));
+        piece.truncate(self.fingerprints_left);
+        self.fingerprints_left -= piece.len();
+        Some(piece.into_iter().map(|(_, fingerprint, place)| (fingerprint, place)).collect())
     }
 
     fn export_fingerprints(&self) -> Vec<(Fingerprint, Place)> {
@@ -72,7 +80,7 @@ impl Persist for Larder {
         self.restoring = true;
         self.pages = Some(Pages::default());
         self.index.reserve(mappings.min(self.config.mappings_max));
-        self.contents.reserve(fingerprints.min(self.config.fp_entries_max) as usize);
+        self.contents.reserve(fingerprints.min(self.config.mappings_max) as usize);
     }
 
     fn touch(&self, lba: Lba) {
@@ -114,6 +122,13 @@ impl Persist for Larder {
 }
 
 impl Larder {
+    /// Returns whether a checkpoint has a mapping of the address for which a content was stored.
+    pub(super) fn is_restored(&self, id: ContentNumber) -> bool {
+        let owner = self.index.get(self.contents.get(id).owner());
+        let is_mapped = |entry: &Address| entry.content() == Some(id) && Self::is_live(&self.contents, entry);
+        owner.is_some_and(|entry| is_mapped(entry) && !self.stays_transient(entry))
+    }
+
     fn takes_references(&self, place: &Place) -> bool {
         self.slots.generation_for_new(place.slot) == Some(place.generation)
     }

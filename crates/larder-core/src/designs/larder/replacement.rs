@@ -16,7 +16,7 @@ use super::{
 use crate::{
     design::{Selective, Survivor, Wanted},
     slots::SlotState,
-    types::{Lba, SlotId},
+    types::{Lba, Place, SlotId},
 };
 
 /// WEUs that are looked at for a victim.
@@ -37,10 +37,19 @@ impl Selective for Larder {
 
     fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64) {
         let last = Lba(first.0 + count - 1);
+        self.regions.rewrite(first);
+        self.regions.rewrite(last);
         let ((from, _), (start, chunks)) = (Regions::run_of(first), Regions::run_of(last));
         let from = if self.retreats(first, may) { from } else { first };
         let end = if self.retreats(last, may) { start.0 + chunks } else { last.0 + 1 };
         (from, end - from.0)
+    }
+
+    fn unshare(&mut self, place: &Place) {
+        if let Some(id) = self.contents.at(place) {
+            self.contents.unknow(id);
+            self.contents.drop_if_useless(id);
+        }
     }
 
     fn persist_all(&mut self) {

@@ -182,6 +182,15 @@ pub fn over_weus(mut shape: Shape) -> Shape {
     shape
 }
 
+/// Returns the same with a design that logs each mapping, for scenarios that overwrite until the log
+/// is full.
+pub fn that_logs(mut shape: Shape) -> Shape {
+    if !crate::design::logs_each_mapping(shape.design) {
+        shape.design = DesignId::Nitro;
+    }
+    shape
+}
+
 /// Returns the same without buckets.
 ///
 /// It is for scenarios in which a write needs no eviction while the log is full.

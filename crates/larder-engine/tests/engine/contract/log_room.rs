@@ -145,7 +145,8 @@ fn contract_a_crowded_log_is_over_with_the_next_opening() {
 #[test]
 fn contract_one_failed_checkpoint_write_fails_no_write_through() {
     for mode in [WriteMode::Through, WriteMode::Around] {
-        let (mut world, rt) = new_world(mode);
+        let rt = runtime(1);
+        let mut world = World::new(&rt, that_logs(shape(mode)));
         world.shape.tuning.fence = MemoryFence::new().keeper();
         let layout = world.layout();
         let flash = Gate::new(&world.flash);
@@ -293,7 +294,7 @@ fn contract_many_partial_trims_at_once_leave_the_log_room() {
 #[test]
 fn contract_old_failure_of_a_checkpoint_is_not_told_to_a_later_write() {
     let rt: Arc<SimRuntime> = patient(1);
-    let world = World::new(&rt, shape(WriteMode::Through));
+    let world = World::new(&rt, that_logs(shape(WriteMode::Through)));
     let flash = Gate::new(&world.flash);
     rt.block_on(async {
         let cache = open_on(&world, flash.clone(), world.origin.clone(), &rt).await;

@@ -281,7 +281,7 @@ fn contract_copies_that_wait_for_the_origin_are_bounded() {
 #[test]
 fn contract_the_log_keeps_its_reserve_while_no_checkpoint_comes() {
     let rt = runtime(1);
-    let mut world = World::new(&rt, over_weus(shape(WriteMode::Through)));
+    let mut world = World::new(&rt, that_logs(over_weus(shape(WriteMode::Through))));
     world.shape.tuning.commit_interval_ms = 20;
     rt.block_on(async {
         let cache = open_on(&world, world.flash.clone(), world.origin.clone(), &rt).await;
