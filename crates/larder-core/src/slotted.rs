@@ -179,6 +179,18 @@ pub trait Slotted: Send + Sync {
     /// origin.
     fn read(&mut self, lba: Lba, decision: &mut Decision) -> Option<ChunkSlot>;
 
+    /// Returns whether it refuses some chunks: [`Slotted::admits`] tells which.
+    fn is_selective(&self) -> bool {
+        false
+    }
+
+    /// Returns whether a clean chunk is worth a put. The address of a refused one gets the content
+    /// without data.
+    fn admits(&mut self, _lba: Lba, _fingerprint: &Fingerprint, decision: &mut Decision) -> bool {
+        decision.clear();
+        true
+    }
+
     /// Gives `lba` this content, after a client's write, or as an insertion after a miss.
     fn put(&mut self, lba: Lba, fingerprint: &Fingerprint, is_dirty: bool, decision: &mut Decision);
 

@@ -4,6 +4,7 @@
 //! and a use of any of its addresses is a use of the content. Addresses, entries of metadata and
 //! orphans are d-lru's (`larder-core/src/designs/d_lru.rs`). An order counts its queues, marks and
 //! ghosts as the allocator does.
+//! [`larc`] also refuses contents.
 //!
 //! Invariants: those of d-lru. A slot is on one queue while it has content.
 //!
@@ -11,6 +12,7 @@
 
 pub mod clock2q_plus;
 mod ghosts;
+pub mod larc;
 #[cfg(test)]
 mod model;
 mod queues;

@@ -26,7 +26,10 @@
 //!
 //! It does not compress. A chunk takes a slot, for any stored size.
 
-use std::{collections::HashMap, ops::Range};
+mod content_addresses;
+
+use content_addresses::ContentAddresses;
+use std::ops::Range;
 
 use larder_core::{
     Fingerprint, Lba,
@@ -56,9 +59,8 @@ pub struct SlottedCache<D> {
     keeps_orphans: bool,
     /// The places of dirty data, on a drive that drops clean data.
     dirty: DirtyChunks,
-    /// There, addresses that were mapped to each slot since it was written; some may have others by
-    /// now.
-    addresses: HashMap<ChunkSlot, Vec<Lba>>,
+    /// There, the addresses of each content.
+    addresses: ContentAddresses,
 }
 
 impl<D: Slotted> SlottedCache<D> {
@@ -76,7 +78,7 @@ impl<D: Slotted> SlottedCache<D> {
             gathering: Gathering::default(),
             keeps_orphans: false,
             dirty: DirtyChunks::default(),
-            addresses: HashMap::new(),
+            addresses: ContentAddresses::default(),
         }
     }
 
@@ -98,9 +100,14 @@ impl<D: Slotted> SlottedCache<D> {
     }
 
     fn put(&mut self, lba: Lba, content: &Content, is_dirty: bool) {
+        if !is_dirty && !self.design.admits(lba, &content.fingerprint, &mut self.decision) {
+            self.traffic.ghost_hits += u64::from(self.decision.was_ghost);
+            self.tell_put(lba, &content.fingerprint);
+            return self.execute(None, Waits::Nobody);
+        }
         self.design.put(lba, &content.fingerprint, is_dirty, &mut self.decision);
         self.traffic.ghost_hits += u64::from(self.decision.was_ghost);
-        self.tell_put(lba);
+        self.tell_put(lba, &content.fingerprint);
         let waits = if is_dirty { Waits::Client } else { Waits::Nobody };
         self.execute(Some(&content.fingerprint), waits);
         if is_dirty && !self.decision.changed.is_empty() {
@@ -125,7 +132,7 @@ impl<D: Slotted> SlottedCache<D> {
     }
 
     /// Tells that the chunks destaged by a decision are clean, and the place of the data of `lba`.
-    fn tell_put(&mut self, lba: Lba) {
+    fn tell_put(&mut self, lba: Lba, content: &Fingerprint) {
         if !self.dirty.is_on() {
             return;
         }
@@ -133,14 +140,13 @@ impl<D: Slotted> SlottedCache<D> {
             self.tell_dirty(self.decision.destage[at].lba);
         }
         self.tell_dirty(lba);
+        self.addresses.note(lba, content);
         if let DataStep::Store { slot, .. } = self.decision.data {
-            self.addresses.remove(&slot);
-        }
-        if let Some(slot) = self.design.lookup(lba) {
-            let addresses = self.addresses.entry(slot).or_default();
-            if !addresses.contains(&lba) {
-                addresses.push(lba);
-            }
+            let design = &self.design;
+            self.addresses.stored(slot, content, |lba, before| match design.content_of(lba) {
+                Some(known) => known == *before,
+                None => design.lookup(lba).is_some(),
+            });
         }
     }
 
@@ -344,7 +350,7 @@ impl<D: Slotted> ReplayCache for SlottedCache<D> {
         let slots = self.design.sizes().data_chunks;
         let at = |byte: u64| (byte / self.chunk_bytes).min(slots) as u32;
         for slot in (at(bytes.start)..at(bytes.end.next_multiple_of(self.chunk_bytes))).map(ChunkSlot) {
-            for lba in self.addresses.remove(&slot).unwrap_or_default() {
+            for lba in self.addresses.of_slot(slot) {
                 if self.design.lookup(lba) == Some(slot) {
                     self.destage(lba, Waits::Nobody);
                     self.forget(lba);

@@ -262,6 +262,23 @@ impl<O: ContentOrder> Slotted for OverContents<O> {
         }
     }
 
+    fn is_selective(&self) -> bool {
+        O::IS_SELECTIVE
+    }
+
+    fn admits(&mut self, lba: Lba, fingerprint: &Fingerprint, decision: &mut Decision) -> bool {
+        decision.clear();
+        if self.metadata.slot_with(fingerprint).is_some() || self.order.admits(fingerprint) {
+            return true;
+        }
+        let content = self.metadata.intern(fingerprint);
+        let (i, is_new) = self.insert_address(lba, content, decision);
+        if self.metadata.set_dirty(i, false) || is_new {
+            decision.changed.push(MetadataEntry::Address(i));
+        }
+        false
+    }
+
     fn put_content(&mut self, fingerprint: &Fingerprint, decision: &mut Decision) {
         decision.clear();
         if let Some(slot) = self.metadata.put_orphan(fingerprint, &mut self.slots, decision) {

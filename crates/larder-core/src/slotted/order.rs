@@ -20,8 +20,16 @@ pub trait ContentOrder: Send + Sync {
     /// The name of the design that has the order.
     const NAME: &'static str;
 
+    /// True if it refuses some contents.
+    const IS_SELECTIVE: bool = false;
+
     /// Creates an empty order for a cache of so many slots.
     fn new(slots: u32) -> Self;
+
+    /// Returns whether a clean content without a slot is worth one. The caller pushes it then.
+    fn admits(&mut self, _content: &Fingerprint) -> bool {
+        true
+    }
 
     /// Adds a slot with new content.
     fn push(&mut self, slot: ChunkSlot, content: &Fingerprint);

@@ -49,6 +49,7 @@ mod memory;
 mod outliving;
 mod restored;
 mod restoring;
+mod selective;
 mod slot_content;
 
 use super::{ChunkSlot, DataStep, Decision, FlashSize, SizeError, Slotted};

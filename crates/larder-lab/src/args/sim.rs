@@ -29,18 +29,20 @@ Examples:
   larder-lab sim run --trace homes.trace.zst --design austere --flash 10% --chunk 32K --mode write-through --accounting paper
   larder-lab sim run --trace disk.trace.zst --design nitro --flash 4G --ram 64M --warmup 20% --json | jq .read_hit_ratio
 
-Designs: lru, arc, d-lru, d-arc, cd-arc, austere, nitro (`larder-lab sim designs` says what each is and which options it has).";
+Designs: larder, lru, arc, d-lru, d-arc, cd-arc, austere, nitro and others (`larder-lab sim designs` says what each is and which
+options it has).";
 
 const COMPARE_EXAMPLES: &str = "\
 Examples:
   larder-lab sim compare --trace disk.trace.zst --flash 10%
   larder-lab sim compare --trace disk.trace.zst --flash 1024c --accounting paper --lba-entries 4096 --mode write-through --json
-  larder-lab sim compare --trace disk.trace.zst --flash 1G --design lru,nitro,nitro:dedup=off,nitro:compress=off --plot it.svg
+  larder-lab sim compare --trace disk.trace.zst --flash 1G --design larder,lru,nitro,nitro:dedup=off --plot it.svg
   larder-lab sim compare --trace disk.trace.zst --flash 1G --design lru,nitro --ssd caftl:over_provisioning_percent=20 --ftl page,caftl \
       --metric ssd_erasures --plot erasures.svg
   larder-lab sim compare --trace disk.trace.zst --flash 1G --ssd tlc-nvme --origin raid5-7200 --pace own
 
-An option goes to those designs that have it. A design may have options of its own behind its name.";
+Without --design all designs are compared, larder first. An option goes to those designs that have it. A design may have
+options of its own behind its name.";
 
 const SWEEP_EXAMPLES: &str = "\
 Examples:

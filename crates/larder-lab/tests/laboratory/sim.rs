@@ -255,6 +255,9 @@ fn comparing_puts_designs_side_by_side_in_a_table_a_list_a_file_and_a_chart() {
     let (said, told) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     assert!(out.status.success() && told.contains("nitro on 3M is left out"), "{told}");
     assert!(said.contains("d-arc ") && !said.contains("nitro") && !said.contains("bound"), "{said}");
+    let list = json(sim(&["compare", "--flash", "16M", "--bound", "off", "--trace"]).arg(&trace));
+    let names: Vec<&str> = rows(&list).iter().filter_map(|row| row["setup"].as_str()).collect();
+    assert_eq!(names[..2], ["larder", "lru"], "{names:?}");
 }
 
 /// Returns the rows without their times.
@@ -364,7 +367,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         command
     };
     let cases: &[(&[&str], i32, &[&str])] = &[
-        (&["--design", "nope", "--flash", "1M"], 2, &["--design nope", "there are lru, arc"]),
+        (&["--design", "nope", "--flash", "1M"], 2, &["--design nope", "there are larder, lru, arc"]),
         (&["--design", "lru"], 2, &["--flash"]),
         (&["--design", "lru", "--flash", "0"], 2, &["--flash 0", "above 0"]),
         (&["--design", "lru", "--flash", "5000x"], 2, &["--flash 5000x", "5000c", "10%"]),
@@ -381,7 +384,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (
             &["--design", "lru", "--flash", "1M", "--compress", "on"],
             2,
-            &["lru has no compression", "take austere, nitro, cd-arc"],
+            &["lru has no compression", "take larder, austere, nitro, cd-arc"],
         ),
         (&["--design", "d-lru", "--flash", "1M", "--compress", "on"], 2, &["d-lru", "no compression"]),
         (
@@ -392,7 +395,7 @@ fn what_cannot_be_is_refused_with_what_could() {
         (
             &["--design", "arc", "--flash", "1M", "--dedup", "on"],
             2,
-            &["arc", "no deduplication", "take d-lru, d-arc, austere, nitro, cd-arc"],
+            &["arc", "no deduplication", "take larder, d-lru, d-arc, austere, nitro, cd-arc"],
         ),
         (&["--design", "austere", "--flash", "8M", "--subchunk", "1K"], 2, &["--subchunk", "--accounting paper"]),
         (

@@ -31,7 +31,12 @@ impl Ghosts {
             Some(known) => self.keys.move_to(known, 0),
             None => _ = self.keys.insert(key(content), 0, ()),
         }
-        while self.keys.len(0) > self.max
+        self.cut(self.max);
+    }
+
+    /// Forgets the oldest beyond so many.
+    pub fn cut(&mut self, max: usize) {
+        while self.keys.len(0) > max
             && let Some(oldest) = self.keys.oldest(0)
         {
             self.keys.remove(oldest);

@@ -33,9 +33,16 @@ impl<O: ContentOrder> Bounded<O> {
 
 impl<O: ContentOrder> ContentOrder for Bounded<O> {
     const NAME: &'static str = O::NAME;
+    const IS_SELECTIVE: bool = O::IS_SELECTIVE;
 
     fn new(slots: u32) -> Self {
         Bounded { order: O::new(slots), slots }
+    }
+
+    fn admits(&mut self, content: &Fingerprint) -> bool {
+        let is_admitted = self.order.admits(content);
+        self.check();
+        is_admitted
     }
 
     fn push(&mut self, slot: ChunkSlot, content: &Fingerprint) {
@@ -80,7 +87,8 @@ fn request<O: ContentOrder>(cache: &mut OverContents<O>, lba: u64, content: u64,
     let is_cached = cache.slot_of(&fingerprint(content)).is_some();
     let (lba, mut decision) = (Lba(lba), Decision::default());
     let is_there = cache.content_of(lba) == Some(fingerprint(content));
-    if !reads || !is_there || cache.read(lba, &mut decision).is_none() {
+    let is_hit = reads && is_there && cache.read(lba, &mut decision).is_some();
+    if !is_hit && cache.admits(lba, &fingerprint(content), &mut decision) {
         cache.put(lba, &fingerprint(content), false, &mut decision);
     }
     is_cached

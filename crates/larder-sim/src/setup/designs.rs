@@ -18,6 +18,7 @@ use super::{
 };
 use crate::peers::{
     clock2q_plus::{self, Clock2QPlusOrder},
+    larc::{self, LarcOrder},
     s3_fifo::{self, S3FifoOrder},
     sieve::{self, SieveOrder},
 };
@@ -50,11 +51,12 @@ const AUSTERE_PAPER: &[OptionId] = &[OptionId::Subchunk, OptionId::LbaEntries];
 const SLOTS: &[OptionId] = &[OptionId::Ram, OptionId::Accounting];
 const CACHEDEDUP_PAPER: &[OptionId] = &[OptionId::LbaEntries, OptionId::Orphans];
 
-/// All designs of a replay, baselines first.
+/// All designs of a replay: our own, then baselines, published designs and peers.
 ///
 /// They are [`larder_core::DESIGNS`] and the [peers](crate::peers).
 #[rustfmt::skip]
 pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
+    replayed(larder::DESIGN, "Larder's own: learned admission, victims and reinsertion", LARDER, weu::build),
     of_slots(lru::DESIGN, "least recently used; no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Lru::for_flash)),
     of_slots(arc::DESIGN, "adaptive replacement (FAST '03); no data reduction", &[], |setup, flash| equal_slots::build(setup, flash, Arc::for_flash)),
     of_slots(d_lru::DESIGN, "CacheDedup's (FAST '16): deduplication, LRU", CACHEDEDUP_PAPER, equal_slots::over_contents::<LastUse>),
@@ -69,7 +71,7 @@ pub static REPLAY_DESIGNS: &[ReplayDesign] = &[
     of_slots(s3_fifo::DESIGN, "S3-FIFO (SOSP '23) over contents: a small FIFO before the main one", CACHEDEDUP_PAPER, equal_slots::over_contents::<S3FifoOrder>),
     of_slots(sieve::DESIGN, "SIEVE (NSDI '24) over contents: one queue, visited bits, a moving hand", CACHEDEDUP_PAPER, equal_slots::over_contents::<SieveOrder>),
     of_slots(clock2q_plus::DESIGN, "Clock2Q+ (2025) over contents: S3-FIFO's queues, with a window for correlated uses", CACHEDEDUP_PAPER, equal_slots::over_contents::<Clock2QPlusOrder>),
-    replayed(larder::DESIGN, "Larder's own: learned admission, victims and reinsertion", LARDER, weu::build),
+    of_slots(larc::DESIGN, "LARC (MSST '13) over contents: LRU, and only contents that are missed twice", CACHEDEDUP_PAPER, equal_slots::over_contents::<LarcOrder>),
 ];
 
 /// Returns a design over slots of one chunk, with its paper's sizing.

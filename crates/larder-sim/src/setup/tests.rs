@@ -21,7 +21,7 @@ fn refusal(setup: &Setup) -> String {
 fn the_designs_that_are_replayed_are_those_of_the_tables() {
     let replayed: BTreeSet<&str> = REPLAY_DESIGNS.iter().map(|design| design.name).collect();
     let of_core = larder_core::DESIGNS.iter().map(|design| design.name);
-    assert_eq!(replayed, of_core.chain(["s3-fifo", "sieve", "clock2q+"]).collect());
+    assert_eq!(replayed, of_core.chain(["s3-fifo", "sieve", "clock2q+", "larc"]).collect());
     assert_eq!(REPLAY_DESIGNS.len(), replayed.len(), "each is there once");
 }
 
@@ -128,7 +128,7 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
             _ => panic!("no unit: {sentence}"),
         }
     };
-    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "larc"] {
         let of = |bytes| setup(name, FlashAmount::Bytes(bytes));
         let bytes = least(&refusal(&of(100).by_its_paper()));
         assert!(of(bytes).by_its_paper().build(0).is_ok(), "{name}: {bytes} bytes");
@@ -137,7 +137,7 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
         let bytes = least(&refusal(&of(100)));
         assert!(of(bytes).build(0).is_ok() && of(bytes / 2).build(0).is_err(), "{name}: {bytes} bytes");
     }
-    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "nitro", "cd-arc"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "larc", "nitro", "cd-arc"] {
         let with_ram = |ram| Setup {
             options: Options { ram_bytes: Some(ram), ..Options::default() },
             ..setup(name, FlashAmount::Bytes(64 << 20))
@@ -148,7 +148,7 @@ fn what_is_too_small_is_refused_with_the_least_that_works() {
             assert!(of(with_ram(ram - 1)).build(0).is_err(), "{name}: {ram} bytes of RAM");
         }
     }
-    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "nitro", "cd-arc"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "larc", "nitro", "cd-arc"] {
         let sentence = refusal(&setup(name, FlashAmount::DataChunks(0)));
         assert!(
             sentence.contains("0 data chunks are too few") && sentence.ends_with(" the least"),
@@ -191,7 +191,7 @@ fn a_weu_that_is_too_large_for_the_flash_is_named_with_its_range() {
 
 #[test]
 fn a_ram_budget_is_kept_to_whatever_is_asked_of_the_cache() {
-    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+"] {
+    for name in ["lru", "arc", "d-lru", "d-arc", "austere", "s3-fifo", "sieve", "clock2q+", "larc"] {
         for (ram, by_paper) in [(20_000, true), (100_000, true), (1_000_000, true), (1 << 20, false)] {
             let options = Options { ram_bytes: Some(ram), ..Options::default() };
             let flash = FlashAmount::Bytes(1 << 30);
@@ -312,7 +312,8 @@ fn designs_that_remember_what_they_replaced_have_ghost_hits() {
         // The last replaced addresses come first.
         meter.take(&(0..7000).rev().map(read).collect::<Vec<_>>());
         let misses = meter.cache().traffic().origin_chunks_read - misses;
-        let has_ghosts = ["arc", "d-lru", "d-arc", "cd-arc", "s3-fifo", "sieve", "clock2q+"].contains(&design.name);
+        let has_ghosts =
+            ["arc", "d-lru", "d-arc", "cd-arc", "s3-fifo", "sieve", "clock2q+", "larc"].contains(&design.name);
         assert_eq!(ghosts(&meter) > 0, has_ghosts, "{}", design.name);
         assert!(ghosts(&meter) <= misses, "{}: a ghost hit is a miss", design.name);
     }

@@ -80,7 +80,11 @@ fn clocked(setup: &Setup) -> Result<Whole, String> {
 /// never drops metadata that the cache needs to find its data.
 #[test]
 fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
-    let requests = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB);
+    // Each comes twice, for a selective design stores contents that come again.
+    let requests: Vec<ClientRequest> = clients(&mut Rng::new(9), 9000, 4, 8192, 64 * MIB)
+        .into_iter()
+        .flat_map(|client| [client.clone(), client])
+        .collect();
     for (design, layer) in REPLAY_DESIGNS.iter().flat_map(|design| LAYERS.map(|layer| (design, layer))) {
         for policy in [WritePolicy::Back, WritePolicy::Through, WritePolicy::Around] {
             let setup = Setup { policy, ..setup(design, "caftl", layer, 8192, 16 * MIB) };
@@ -122,8 +126,9 @@ fn a_drive_as_it_comes_drops_data_and_no_metadata_in_any_mode() {
 #[test]
 fn where_nothing_gets_dirty_few_blocks_do() {
     let requests = clients(&mut Rng::new(5), 300, 4, 8192, 8 * MIB);
+    let lru = ReplayDesign::named("lru").expect("a design");
     let of = |policy| {
-        let mut setup = Setup { policy, ..setup(&REPLAY_DESIGNS[0], "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
+        let mut setup = Setup { policy, ..setup(lru, "nitro-mlc", "flashtier-merge", 8192, 150 << 10) };
         let numbers = [("pages_per_block", 4.0), ("over_provisioning_percent", 0.0)];
         setup.options.drive = setup.options.drive.map(|drive| drive.with_all(&numbers).expect("numbers"));
         // So few blocks have no room for the engine's log.

@@ -155,3 +155,17 @@ fn trims_free_slots_in_every_design() {
     check(cache(DLru::new(3, 9).unwrap(), WritePolicy::Back));
     check(cache(DArc::new(3, 3).unwrap(), WritePolicy::Back));
 }
+
+/// An address maps to a slot for which it was not stored, if another brings its content back.
+#[test]
+fn a_drop_takes_the_addresses_whose_content_came_back() {
+    let mut cache = cache(DLru::new(1, 8).expect("a size"), WritePolicy::Through);
+    assert!(cache.expect_drops());
+    let [shared, other] = [1, 2].map(content);
+    cache.read(Lba(1), &shared);
+    cache.read(Lba(2), &other);
+    assert!(!cache.read(Lba(3), &shared) && cache.read(Lba(1), &shared), "the content is back");
+    cache.evict_range(0..CHUNK);
+    assert_eq!(cache.figures().mapped_chunks, 0, "none maps to what was dropped");
+    assert!(!cache.read(Lba(1), &shared));
+}

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{
     design::{
-        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Slots, ToldBy, Use,
-        Victim, unmap_some,
+        Design, DesignStats, ExportedMapping, Hit, Lookup, Mapping, Memory, NewMapping, Persist, Selective, Slots,
+        ToldBy, Use, Victim, unmap_some,
     },
     limits::TRIMMED_AT_ONCE,
     slots::{ExportedSlot, SlotState},
@@ -338,5 +338,9 @@ impl Design for Placed {
 
     fn memory_mut(&mut self) -> Option<&mut dyn Memory> {
         Some(self)
+    }
+
+    fn selective_mut(&mut self) -> Option<&mut dyn Selective> {
+        if self.design.is_selective() { Some(self) } else { None }
     }
 }
