@@ -16,6 +16,7 @@ mod drops;
 mod host;
 mod origin;
 mod published;
+mod robust;
 mod slotted;
 mod ssd_slots;
 mod trims;
