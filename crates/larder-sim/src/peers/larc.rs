@@ -1,5 +1,6 @@
-//! LARC (Huang et al., "Improving Flash-based Disk Cache with Lazy Adaptive Replacement", MSST
-//! 2013, Algorithm 1).
+//! LARC (Huang et al., MSST 2013, Algorithm 1): LRU of contents that are missed twice.
+//!
+//! The paper is "Improving Flash-based Disk Cache with Lazy Adaptive Replacement".
 //!
 //! The cache has its contents by last use. A content that is missed gets no slot: the ghost queue
 //! has its name. If it is missed again while it is there, it gets one. The ghosts are at most a
@@ -167,7 +168,7 @@ mod tests {
         model::agrees::<LarcOrder, NaiveLarc>();
     }
 
-    /// A scan passes by, and a content that comes again soon gets a slot (section 3.1).
+    /// Checks that a scan passes by hot contents, which are missed twice (section 3.1).
     #[test]
     fn a_scan_takes_no_slots() {
         let hot: Vec<u64> = (0..50).collect();
