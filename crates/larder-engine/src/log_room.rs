@@ -84,8 +84,7 @@ impl Shared {
         self.is_crowded_with(state, state.waiting())
     }
 
-    /// Returns whether a checkpoint is due: for the entries of the log, and for the mappings that it
-    /// lacks.
+    /// Returns whether a checkpoint is due, for the entries of the log and the mappings it lacks.
     pub fn log_is_used(&self, state: &State) -> bool {
         let left_out = state.unlogged.left_out() * LOG_ENTRY_BYTES as u64;
         let used = state.log.area().position().used_bytes + left_out;

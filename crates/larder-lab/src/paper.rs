@@ -11,7 +11,7 @@ mod pages;
 
 use crate::{
     args::{FormatArgs, InputArgs, NamedTrace, PaperCommand, PaperRunArgs},
-    sim::{outputs::Outputs, replay::processors},
+    sim::{outputs::Outputs, replay::processors, spec::policy},
     trace::{self, Use, watch::Watch},
 };
 use larder::{
@@ -19,7 +19,7 @@ use larder::{
     output,
 };
 use larder_papers::{
-    Experiment, Heading, Lab, PaperReport, Records, StandIn, Workload, experiments,
+    Experiment, Grid, Heading, Lab, PaperReport, Records, StandIn, Workload, experiments,
     live::{self, Clocks, LiveRun, Means, Source},
 };
 use larder_sim::report::plot;
@@ -135,6 +135,7 @@ type Named = Vec<(String, String)>;
 
 fn run_one(args: &PaperRunArgs) -> Outcome {
     let any = Any::named(&args.name)?;
+    check_grid(any, args)?;
     let watch = Watch::new()?;
     let outputs = Outputs::new(args.json, args.csv.as_deref(), args.plot.as_deref())?;
     let result = match any {
@@ -161,10 +162,52 @@ fn titles(workloads: &[Workload<'_>]) -> Named {
 }
 
 fn counted(experiment: &'static Experiment, args: &PaperRunArgs, watch: &Watch) -> Outcome<(PaperReport, Named)> {
+    let grid = grid(args);
     let workloads = workloads(Any::Counts(experiment), args, watch)?;
     let titles = titles(&workloads);
-    let report = experiment.report(&mut Lab::new(workloads, processors())).map_err(Failure::failed)?;
+    let report = experiment.report(&mut Lab::new(workloads, processors()).over(grid)).map_err(Failure::failed)?;
     Ok((report, titles))
+}
+
+/// Returns the grid of the command line; the experiment's own where it says nothing.
+fn grid(args: &PaperRunArgs) -> Grid {
+    let mut grid = Grid::default();
+    if !args.flash.is_empty() {
+        grid.percents = args.flash.clone();
+    }
+    if !args.mode.is_empty() {
+        grid.policies = args.mode.iter().map(|mode| policy(*mode)).collect();
+    }
+    grid
+}
+
+/// Refuses sizes and modes for an experiment that has its own.
+fn check_grid(any: Any, args: &PaperRunArgs) -> Outcome {
+    let given = match (args.flash.is_empty(), args.mode.is_empty()) {
+        (true, true) => return Ok(()),
+        (false, _) => "--flash",
+        (true, false) => "--mode",
+    };
+    if matches!(any, Any::Counts(experiment) if experiment.has_grid()) {
+        return Ok(());
+    }
+    let names: Vec<&str> = experiments().filter(|one| one.has_grid()).map(|one| one.name).collect();
+    let (name, others) = (any.heading().name, names.join(", "));
+    Err(Failure::Usage(format!(
+        "{name} has sizes and modes of its own, and takes no {given}: leave it out, or run {others}"
+    )))
+}
+
+/// Returns the stand-ins that were asked for.
+fn chosen(experiment: Any, only: &[String]) -> Outcome<Vec<&'static StandIn>> {
+    let all = experiment.stand_ins();
+    let is = |stand_in: &StandIn, name: &String| stand_in.name.eq_ignore_ascii_case(name);
+    if let Some(unknown) = only.iter().find(|name| !all.iter().any(|stand_in| is(stand_in, name))) {
+        let (experiment, names) = (experiment.heading().name, experiment.traces().join(", "));
+        return Err(Failure::Usage(format!("{experiment} generates no trace {unknown:?}; it has {names}")));
+    }
+    let is_chosen = |stand_in: &&StandIn| only.is_empty() || only.iter().any(|name| is(stand_in, name));
+    Ok(all.iter().filter(is_chosen).collect())
 }
 
 fn measured(live: &'static LiveRun, args: &PaperRunArgs, watch: &Watch) -> Outcome<(PaperReport, Named)> {
@@ -176,9 +219,13 @@ fn measured(live: &'static LiveRun, args: &PaperRunArgs, watch: &Watch) -> Outco
             (workloads, titles, 1.0)
         }
         Source::Made { name, about, scale } => {
-            if !args.trace.is_empty() || !args.path.is_empty() {
+            if !args.trace.is_empty() || !args.path.is_empty() || !args.only.is_empty() {
                 let experiment = live.heading.name;
-                let given = if args.trace.is_empty() { "--path" } else { "--trace" };
+                let given = match (args.trace.is_empty(), args.path.is_empty()) {
+                    (false, _) => "--trace",
+                    (true, false) => "--path",
+                    (true, true) => "--only",
+                };
                 return Err(Failure::Usage(format!(
                     "{experiment} makes its requests itself and takes no {given}: --scale makes it larger"
                 )));
@@ -214,7 +261,7 @@ fn workloads<'a>(experiment: Any, args: &PaperRunArgs, watch: &'a Watch) -> Outc
     }
     if args.trace.is_empty() {
         let generated = |stand_in: &'static StandIn| generated(stand_in, args.scale, watch);
-        return experiment.stand_ins().iter().map(generated).collect();
+        return chosen(experiment, &args.only)?.into_iter().map(generated).collect();
     }
     args.trace.iter().map(|trace| given(experiment, trace, args, watch)).collect()
 }

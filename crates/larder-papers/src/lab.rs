@@ -22,7 +22,9 @@ use larder_trace::{
     TraceResult, Unknown, chunks,
 };
 
+use crate::Grid;
 use larder_sim::{
+    cache::CacheRequest,
     lab::{LabListener, broadcast},
     measure::{Measures, Meter},
     replay::Batches,
@@ -176,12 +178,33 @@ pub struct Lab<'a> {
     workloads: Vec<Workload<'a>>,
     threads: usize,
     surveys: BTreeMap<(usize, u32), Survey>,
+    grid: Grid,
+}
+
+/// Keeps all requests of a trace.
+#[derive(Default)]
+struct KeptRequests(Vec<CacheRequest>);
+
+impl LabListener for KeptRequests {
+    fn take(&mut self, requests: &[CacheRequest]) {
+        self.0.extend_from_slice(requests);
+    }
 }
 
 impl<'a> Lab<'a> {
     /// Makes a lab that replays on so many threads.
     pub fn new(workloads: Vec<Workload<'a>>, threads: usize) -> Lab<'a> {
-        Lab { workloads, threads, surveys: BTreeMap::new() }
+        Lab { workloads, threads, surveys: BTreeMap::new(), grid: Grid::default() }
+    }
+
+    /// Gives experiments over a grid of caches this grid.
+    pub fn over(self, grid: Grid) -> Lab<'a> {
+        Lab { grid, ..self }
+    }
+
+    /// Returns the grid of experiments over one.
+    pub fn grid(&self) -> &Grid {
+        &self.grid
     }
 
     /// Returns the threads to replay on.
@@ -295,6 +318,16 @@ impl<'a> Lab<'a> {
         let explain = |error: TraceError| workload.explain(&error);
         let requests = workload.requests(how, "replaying", true).map_err(explain)?;
         broadcast(&mut Batches::new(requests, how.chunk_bytes), listeners, self.threads).map_err(explain)
+    }
+
+    /// Reads a trace once, and returns all of its requests, 32 bytes each.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub fn all_requests(&self, at: usize, how: &How) -> Result<Vec<CacheRequest>, String> {
+        let mut kept = KeptRequests::default();
+        self.listen(at, how, &mut [&mut kept])?;
+        Ok(kept.0)
     }
 
     /// Acts on each item, on all threads, and returns the results in their order.

@@ -117,6 +117,11 @@ impl Table {
         &self.title
     }
 
+    /// Returns name and unit of its figures.
+    pub fn label(&self) -> &str {
+        &self.y_label
+    }
+
     /// Returns our figures of a series, by its name.
     pub fn ours(&self, name: &str) -> Option<&[Option<f64>]> {
         self.lines.iter().find(|line| line.name == name).map(|line| line.ours.as_slice())

@@ -68,8 +68,10 @@ const RECORD_BYTES: u64 = 21;
 const CELL_BYTES: usize = 14;
 /// WEUs from which a victim among some is much worse than the mean of all.
 const WEUS_WANTED: u32 = 512;
-/// Each record has a mapping and its history. Three for each chunk are enough for records of a third
-/// of a chunk; few contents are stored that no such mapping leads to.
+/// The room in a checkpoint.
+///
+/// Each record has a mapping and its history. Three for each chunk are enough for records of a
+/// third of a chunk. Few contents are stored that no such mapping leads to.
 const CHECKPOINT: CheckpointShares = CheckpointShares { mappings_per_chunk: 3, chunks_per_fingerprint: 2 };
 /// Entries of the index for each mapping: the others are beliefs.
 const ENTRIES_SHARE: u64 = 4;

@@ -2,7 +2,10 @@
 //!
 //! It does not know the experiments; `larder_papers` does.
 
-use super::trace::{columns, format_id};
+use super::{
+    ModeArg,
+    trace::{columns, format_id},
+};
 use clap::{Args, Subcommand};
 use larder_papers::live::Time;
 use larder_trace::{Columns, FormatId};
@@ -24,6 +27,7 @@ Examples:
   larder-lab paper run austere-fig7 --trace mine.trace.zst --plot mine.svg
   larder-lab paper run nitro-table2 --clock real
   larder-lab paper run caftl-fig1 --path /dev/sdb --path ~/images
+  larder-lab paper run pareto --only Zipf,Mail --flash 10%,20% --mode write-through --plot pareto.svg
 
 Without a trace, generated ones are replayed. They are like the paper's in the figures that it prints of them. A trace
 that has the name of one of the paper's stands beside the paper's figures of that one. Experiments with figures of time run
@@ -82,6 +86,15 @@ pub struct PaperRunArgs {
     /// of a minute or two
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
+    /// Of the generated traces these alone, by name
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["trace", "path"])]
+    pub only: Vec<String>,
+    /// Sizes of the flash in shares of the working set, in an experiment over a grid of caches
+    #[arg(long, value_name = "P%,...", value_delimiter = ',', value_parser = share, allow_hyphen_values = true)]
+    pub flash: Vec<f64>,
+    /// Modes of the caches, in an experiment over a grid of caches
+    #[arg(long, value_name = "MODE,...", value_delimiter = ',')]
+    pub mode: Vec<ModeArg>,
     /// The format of the given traces, if the files do not name it
     #[arg(long, value_name = "NAME", value_parser = format_id(), requires = "trace")]
     pub format: Option<FormatId>,
@@ -125,6 +138,12 @@ fn clock(text: &str) -> Result<Time, String> {
         "real" => Ok(Time::Real),
         _ => Err("expected virtual or real".to_owned()),
     }
+}
+
+fn share(text: &str) -> Result<f64, String> {
+    let found = text.strip_suffix('%').and_then(|share| share.parse().ok());
+    let found = found.filter(|percent: &f64| *percent > 0.0 && *percent <= 1000.0);
+    found.ok_or_else(|| "expected a share of the working set above 0% and up to 1000%, as in 10%".to_owned())
 }
 
 fn scale(text: &str) -> Result<f64, String> {

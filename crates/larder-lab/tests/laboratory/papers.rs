@@ -298,6 +298,29 @@ fn pages_of_what_one_has_are_looked_at() {
     assert!(code == 2 && sentence.contains("--scale"), "{sentence}");
 }
 
+/// An experiment over a grid of caches takes sizes and modes; any takes some of its traces.
+#[test]
+fn a_grid_of_caches_can_be_narrowed() {
+    let words = ["run", "pareto", "--only", "bursts", "--scale", "0.1", "--flash", "20%,40%", "--mode", "write-back"];
+    let scratch = Scratch::new("paper-grid");
+    let svg = scratch.path("it.svg");
+    let page = run(paper(&words).arg("--plot").arg(&svg));
+    for words in ["Bursts, write-back: Read hit ratio (%)", "20%    40%", "bound, contents revealed", "larder"] {
+        assert!(page.contains(words), "no {words:?} in\n{page}");
+    }
+    assert!(!page.contains("Zipf") && !page.contains("write-through:"), "{page}");
+    let svg = fs::read_to_string(svg).expect("a chart");
+    assert!(svg.contains("Written to flash (MiB)") && svg.contains("RAM of the index (MiB)"));
+    for words in [&["--flash", "10%"][..], &["--mode", "write-back"]] {
+        let (sentence, code) = refused(paper(&["run", "austere-fig7"]).args(words));
+        assert!(code == 2 && sentence.contains(words[0]) && sentence.contains("run pareto"), "{sentence}");
+    }
+    for words in [&["--flash", "10"][..], &["--flash", "0%"], &["--mode", "back"], &["--only", "Zip"]] {
+        let (sentence, code) = refused(paper(&["run", "pareto"]).args(words));
+        assert!(code == 2 && sentence.contains(words[1]), "{sentence}");
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_refused() {
     let scratch = Scratch::new("paper-refused");

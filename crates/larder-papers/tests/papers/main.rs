@@ -2,4 +2,5 @@
 
 mod papers_caftl;
 mod papers_nitro_cachededup;
+mod papers_pareto;
 mod reproduction;

@@ -61,6 +61,11 @@ pub enum ChartKind {
         /// The steps of the horizontal axis.
         x: Scale,
     },
+    /// The same, from point to point in their own order: two figures of each of several caches.
+    Paths {
+        /// The steps of the horizontal axis.
+        x: Scale,
+    },
     /// A group of bars for each of these; point `(i, y)` of a series belongs to the `i`-th.
     Bars(Vec<String>),
 }
@@ -132,7 +137,7 @@ impl Chart {
         for series in &mut chart.series {
             let fits = |value: f64, scale| value.is_finite() && (scale == Scale::Linear || value > 0.0);
             series.points.retain(|(x, y)| fits(*x, x_scale) && fits(*y, self.y));
-            if !matches!(self.kind, ChartKind::Bars(_)) {
+            if matches!(self.kind, ChartKind::Lines { .. }) {
                 series.points.sort_by(|a, b| a.0.total_cmp(&b.0));
             }
         }
@@ -141,7 +146,7 @@ impl Chart {
 
     fn x_scale(&self) -> Scale {
         match self.kind {
-            ChartKind::Lines { x } => x,
+            ChartKind::Lines { x } | ChartKind::Paths { x } => x,
             ChartKind::Bars(_) => Scale::Linear,
         }
     }
@@ -248,21 +253,22 @@ impl Chart {
             .x_label_formatter(&|value| axis::tick(*value))
             .y_label_formatter(&|value| axis::tick(*value))
             .draw()?;
-        // Published figures come last: they are few, and a line would hide them.
+        // Published figures come last, with the subject: they are few, and a line would hide them.
+        let is_over = |series: &Series| matches!(series.role, Role::Published | Role::Subject);
         let (over, below): (Vec<_>, Vec<_>) =
-            self.series.iter().zip(looks(&self.series)).partition(|(series, _)| series.role == Role::Published);
+            self.series.iter().zip(looks(&self.series)).partition(|(series, _)| is_over(series));
         for (series, look) in below.into_iter().chain(over) {
             let points = || series.points.iter().copied();
             match series.role {
                 Role::Reference => {
                     chart.draw_series(DashedLineSeries::new(points(), 8, 5, look.colour.stroke_width(2)))?;
                 }
-                Role::Measured | Role::Level => {
-                    chart.draw_series(LineSeries::new(points(), look.colour.stroke_width(2)))?;
+                Role::Measured | Role::Level | Role::Subject => {
+                    chart.draw_series(LineSeries::new(points(), look.colour.stroke_width(series.line_px())))?;
                 }
                 Role::Published => {}
             }
-            if matches!(series.role, Role::Measured | Role::Published) {
+            if series.has_markers() {
                 chart.draw_series(points().map(|at| EmptyElement::at(at) + look.marker() + look.outline()))?;
             }
         }
@@ -363,12 +369,12 @@ impl Chart {
                     area.draw(&Rectangle::new([(14, y - 7), (42, y + 7)], look.filling()))?;
                     area.draw(&Rectangle::new([(14, y - 7), (42, y + 7)], look.border()))?;
                 }
-                Role::Measured | Role::Level => {
-                    area.draw(&PathElement::new([(12, y), (44, y)], look.colour.stroke_width(2)))?;
+                Role::Measured | Role::Level | Role::Subject => {
+                    area.draw(&PathElement::new([(12, y), (44, y)], look.colour.stroke_width(series.line_px())))?;
                 }
                 Role::Published => {}
             }
-            if !is_bars && matches!(series.role, Role::Measured | Role::Published) {
+            if !is_bars && series.has_markers() {
                 area.draw(&(EmptyElement::at((28, y)) + look.marker() + look.outline()))?;
             }
             for (line, text) in broken(&series.name, LEGEND_CHARS_MAX).into_iter().enumerate() {

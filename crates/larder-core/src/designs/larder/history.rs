@@ -3,8 +3,8 @@
 //! The head has version (2), time (4), rule (1) and both rents (8 each, doubles). The records of
 //! each slot follow: slot (4), generation (4), number of records (4); and for each record its
 //! offset (22 bits) and class (6) in four bytes, its bin of age (1), and its fingerprint (16, or
-//! zeroes for none). Behind the last slot (all ones) come the cells of the life tables: class (1), bin (1), and lived, events and hits (4
-//! each, floats). All numbers are little-endian.
+//! zeroes for none). Behind the last slot (all ones) come the cells of the life tables: class (1),
+//! bin (1), and lived, events and hits (4 each, floats). All numbers are little-endian.
 //!
 //! Invariants: any bytes can be read. A history of another version, or cut short, is taken as far
 //! as it goes. A content whose slot was used again since has no history.

@@ -182,8 +182,9 @@ pub fn over_weus(mut shape: Shape) -> Shape {
     shape
 }
 
-/// Returns the same with a design that logs each mapping, for scenarios that overwrite until the log
-/// is full.
+/// Returns the same with a design that logs each mapping.
+///
+/// It is for scenarios that overwrite until the log is full.
 pub fn that_logs(mut shape: Shape) -> Shape {
     if !crate::design::logs_each_mapping(shape.design) {
         shape.design = DesignId::Nitro;

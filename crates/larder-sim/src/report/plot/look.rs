@@ -38,12 +38,12 @@ pub struct PlotLook {
     is_hollow: bool,
 }
 
-/// Returns the look of each series; references take none of the colours.
+/// Returns the look of each series; references and subjects take none of the colours.
 pub fn looks(series: &[Series]) -> Vec<PlotLook> {
     let mut next = 0;
     let of = |series: &Series| {
         match series.role {
-            Role::Reference => return PlotLook { colour: INK, shape: 0, is_hollow: false },
+            Role::Reference | Role::Subject => return PlotLook { colour: INK, shape: 0, is_hollow: false },
             // It has the look of the series before it.
             Role::Published => {}
             Role::Measured | Role::Level => next += 1,

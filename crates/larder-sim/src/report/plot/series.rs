@@ -24,6 +24,8 @@ pub enum Role {
     /// Measured: a line with markers, or bars.
     #[default]
     Measured,
+    /// Measured, and the subject of the chart: its line is thick and dark, over all others.
+    Subject,
     /// One figure for the whole horizontal axis: a line without markers, from the first point to
     /// the last.
     Level,
@@ -42,8 +44,20 @@ pub enum Role {
 pub struct Series {
     /// The name in the legend.
     pub name: String,
-    /// Points, by `x`.
+    /// Points, by `x` but in [paths](super::ChartKind::Paths).
     pub points: Vec<(f64, f64)>,
     /// Their role, which decides how they are drawn.
     pub role: Role,
+}
+
+impl Series {
+    /// Returns the width of its line.
+    pub(super) fn line_px(&self) -> u32 {
+        if self.role == Role::Subject { 5 } else { 2 }
+    }
+
+    /// Returns whether each of its points has a marker in charts of lines.
+    pub(super) fn has_markers(&self) -> bool {
+        matches!(self.role, Role::Measured | Role::Published | Role::Subject)
+    }
 }

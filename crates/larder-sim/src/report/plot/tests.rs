@@ -219,3 +219,17 @@ fn published_figures_are_hollow_markers_without_a_line() {
     let level = chart.svg().expect("drawn");
     assert_eq!((lines_of(&chart), level.matches("<polygon").count()), (alone + 2, 8), "a line, and one in the legend");
 }
+
+#[test]
+fn a_path_keeps_the_order_of_its_points_and_a_line_does_not() {
+    let points = vec![(3.0, 10.0), (1.0, 20.0), (2.0, 30.0)];
+    let of = |kind| {
+        let series = Series { name: "larder".to_owned(), points: points.clone(), role: Role::Subject };
+        let chart = Chart { kind, series: vec![series], ..lines() };
+        let svg = chart.svg().expect("a chart");
+        assert!(texts(&svg).contains(&"larder".to_owned()), "{svg}");
+        chart.checked().expect("points").series[0].points.clone()
+    };
+    assert_eq!(of(ChartKind::Paths { x: Scale::Log }), points);
+    assert_eq!(of(ChartKind::Lines { x: Scale::Log }), [points[1], points[2], points[0]]);
+}
