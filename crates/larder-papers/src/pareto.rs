@@ -56,8 +56,8 @@ const OF_ALL: &[&str] = &[
      bound are the least for as many hits as some cache is known to have. In write-back dirty data goes to flash \
      besides, which the bound leaves out.",
     "larder dominates a design if it has at least its hits, less half a point, and writes at most its bytes. The best \
-     other design is that with the most hits in the same cache. Where it is within half a point of the bound, there \
-     is no gap to close.",
+     other design is that with the most hits in the same cache. There is no gap to close if that design is within \
+     half a point of the bound.",
     "Peers (s3-fifo, sieve, clock2q+, larc) are the cache of d-lru with another order of contents, so they have its \
      index, and queues and ghosts besides.",
 ];

@@ -21,19 +21,23 @@ pub trait Selective {
     ///
     /// The design leaves it out of exports. So a crash forgets it, and the log need not tell of its
     /// end: [`Mapping::unmap`](super::Mapping::unmap) says so.
-    fn is_transient(&self, lba: Lba) -> bool;
+    fn is_transient(&self, _lba: Lba) -> bool {
+        false
+    }
 
     /// Makes the clean mappings around a run of chunks transient that a write replaces.
     ///
     /// Returns the run of chunks whose mappings the log forgets: the given one, or a longer one.
     /// It grows by runs of which `may` says so.
-    fn retreat(&mut self, first: Lba, count: u64, may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64);
+    fn retreat(&mut self, first: Lba, count: u64, _may: &dyn Fn(Lba, u64) -> bool) -> (Lba, u64) {
+        (first, count)
+    }
 
     /// Has no search find the record at a place, for it is damaged.
-    fn unshare(&mut self, place: &Place);
+    fn unshare(&mut self, _place: &Place) {}
 
     /// Ends all transience, for no write follows: the next export has each mapping.
-    fn persist_all(&mut self);
+    fn persist_all(&mut self) {}
 
     /// Returns the records of a clean victim that are worth another life, the best first.
     ///
