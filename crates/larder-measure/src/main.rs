@@ -3,7 +3,8 @@
 //! Role: one table on standard output and the same rows in `target/bench.json`. Each letter is a
 //! file: [`hits_ram`] (a), [`hits_flash`] (b), [`misses`] (c), [`writes`] (d, e), [`nbd`] (f),
 //! [`flushes`] (g), [`index_ram`] (h), [`recovery`] (i), [`no_flip`] (j), [`decisions`] (k),
-//! [`hits_threads`] (l), [`writes_threads`] (m), [`writes_one_chunk`] (n).
+//! [`hits_threads`] (l), [`writes_threads`] (m), [`writes_one_chunk`] (n),
+//! [`decisions_recorded`] (o).
 //!
 //! Invariants: both sides of a comparison run in one program run, in turns. The median of the
 //! turns' ratios counts, since machines are noisy. A missed aim is printed as missed. Both sides
@@ -15,7 +16,9 @@ mod alloc;
 mod caches;
 mod data;
 mod decisions;
+mod decisions_recorded;
 mod devices;
+mod driven;
 mod flushes;
 mod hits_flash;
 mod hits_ram;
@@ -45,14 +48,14 @@ static ALLOCATOR: alloc::Counting = alloc::Counting;
 
 const USAGE: &str = "usage: larder-measure [--only a,b,…] [--quick] [--dir FOLDER] [--json FILE]
 
-  --only LETTERS  measure these only (a to n)
+  --only LETTERS  measure these only (a to o)
   --quick         fewer and shorter rounds: a look, not a measurement
   --dir FOLDER    where scratch files go (default target/bench-scratch); (b) measures the file system there
   --json FILE     where the rows go (default target/bench.json)";
 
 type Bench = fn(&Options) -> Res<Vec<Row>>;
 
-const BENCHES: [(char, &str, Bench); 14] = [
+const BENCHES: [(char, &str, Bench); 15] = [
     ('a', "reads that hit, RAM", hits_ram::run),
     ('b', "reads that hit, flash file", hits_flash::run),
     ('c', "reads that miss", misses::run),
@@ -67,6 +70,7 @@ const BENCHES: [(char, &str, Bench); 14] = [
     ('l', "reads that hit, many threads", hits_threads::run),
     ('m', "writes, many threads", writes_threads::run),
     ('n', "writes of many clients to one chunk", writes_one_chunk::run),
+    ('o', "decisions on recordings", decisions_recorded::run),
 ];
 
 fn options() -> Result<Options, String> {
@@ -79,7 +83,7 @@ fn options() -> Result<Options, String> {
             "--only" => {
                 let letters: Vec<char> = value()?.chars().filter(|c| *c != ',').collect();
                 if let Some(strange) = letters.iter().find(|c| !BENCHES.iter().any(|(letter, ..)| letter == *c)) {
-                    return Err(format!("no measurement is called \"{strange}\"; there are a to n"));
+                    return Err(format!("no measurement is called \"{strange}\"; there are a to o"));
                 }
                 options.only = Some(letters);
             }
