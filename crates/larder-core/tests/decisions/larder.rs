@@ -15,6 +15,7 @@ use crate::{
 use larder_core::{
     Decider, DesignConfig, Fingerprint, Lba, Lookup, NewMapping, Place, SectorMap, SlotId, StreamClass,
     design::{Mapping, Persist, Slots, ToldBy, Wanted},
+    history::PAGE_BYTES,
     larder::Larder,
     ranges::Run,
     slots::SlotState,
@@ -365,8 +366,8 @@ impl World {
         }
     }
 
-    /// Checks all answers and counts.
-    fn check(&self) {
+    /// Checks all answers and counts. Returns the mappings that a checkpoint must have.
+    fn check(&self) -> u64 {
         let (mut mapped, mut needed) = (0, 0);
         for lba in 0..ADDRESSES + CONTENTS {
             let found = self.design.peek(Lba(lba));
@@ -390,11 +391,12 @@ impl World {
         let exported: usize =
             (0..self.design.export_pieces()).map(|piece| self.design.export_mappings(piece).len()).sum();
         assert_eq!(exported as u64, mapped);
+        needed
     }
 
     /// Restores a new cache from a checkpoint of this one.
     fn restart(&mut self) {
-        let is_orderly = self.rng.chance(50);
+        let (needed, is_orderly) = (self.check(), self.rng.chance(50));
         let old = &mut self.design;
         let mut new = Decider::new(Box::new(Larder::new(self.config)));
         if is_orderly {
@@ -433,12 +435,14 @@ impl World {
                 new.restore_fingerprint(&fingerprint, &place, ToldBy::Checkpoint);
             }
         }
+        for (page, bytes) in old.whole_history().chunks(PAGE_BYTES).enumerate() {
+            assert!(new.restore_page(page, bytes));
+        }
         new.end_restore();
-        let mapped = old.stats().mapped_chunks;
-        assert!(
-            !is_orderly || exported == mapped.min(exported.max(self.config.mappings_max)),
-            "{exported} of {mapped}"
-        );
+        let (mapped, most) = (old.stats().mapped_chunks, self.config.mappings_max);
+        assert!(exported <= mapped && (mapped <= most || exported <= most), "{exported} of {mapped}");
+        let least = if mapped <= most { mapped } else { needed };
+        assert!(!is_orderly || exported >= least, "{exported} of {mapped}, and {needed} are needed");
         assert_eq!(new.stats().ghosts, 0, "no belief outlives a restart");
         self.design = new;
         self.open = [None, None];
