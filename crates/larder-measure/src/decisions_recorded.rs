@@ -15,6 +15,7 @@ use crate::{
     report::{Aim, Row},
 };
 use larder_core::{Fingerprint, Lba};
+use larder_device::rng::mix64;
 use larder_engine::designs::{ENGINE_DESIGNS, EngineDesign};
 use larder_trace::{Op, ReaderOptions, chunks};
 use std::{
@@ -88,7 +89,9 @@ fn recording(path: &Path) -> Res<Recording> {
     for request in chunks(records, CHUNK_BYTES)? {
         let request = request?;
         let Some(content) = request.content.filter(|_| matches!(request.op, Op::Read | Op::Write)) else { continue };
-        let fingerprint = Fingerprint(content.fingerprint.to_u128().to_be_bytes());
+        // Indices expect hashes, and a recording's fingerprints have half of the bits.
+        let [high, low] = content.fingerprint.0.map(mix64);
+        let fingerprint = Fingerprint((u128::from(high ^ low.rotate_left(32)) << 64 | u128::from(low)).to_be_bytes());
         touched.insert(request.lba);
         end = end.max(request.lba + 1);
         requests.push(Request { lba: Lba(request.lba), is_write: request.op == Op::Write, fingerprint });
