@@ -153,8 +153,11 @@ impl Shared {
 
     /// Begins the export. Returns the position of the log from which a replay over it starts, and
     /// the sequence number of the first entry there.
-    fn begin_export(&self) -> (LogPosition, u64) {
+    fn begin_export(&self, clean_shutdown: bool) -> (LogPosition, u64) {
         let mut state = self.state.lock();
+        if clean_shutdown {
+            state.decide().persist_all();
+        }
         state.decide().begin_export();
         state.unlogged.export_begins();
         (state.log.area().position(), state.log.first_seq())
@@ -183,10 +186,7 @@ impl Shared {
             self.update_superblock(|_| {}).await?;
         }
         // (1)
-        if clean_shutdown {
-            self.state.lock().decide().persist_all();
-        }
-        let (position, entry_seq) = self.begin_export();
+        let (position, entry_seq) = self.begin_export(clean_shutdown);
         let log_start = LogStart { offset_in_log: position.offset, frame_seq: position.frame_seq };
         let target = CheckpointTarget::after(&self.superblock.get(), log_start, entry_seq);
         // (2)

@@ -62,7 +62,7 @@ fn is_bucketed() -> bool {
 /// the cache, and a crash brings no zero back over it.
 #[test]
 fn zeroes_that_a_full_index_dropped_stay_dropped_after_a_crash() {
-    const READS: u64 = 48;
+    const READS: u64 = 96;
     let mut setup = Setup { flash_bytes: 6 * MIB, origin_bytes: READS * MIB, ..Setup::default() };
     setup.options.mode = WriteMode::Around;
     setup.tuning.prefetch_bytes_max = 0;

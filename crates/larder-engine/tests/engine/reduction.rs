@@ -5,7 +5,7 @@
 use crate::common::*;
 use larder_device::rng::Rng;
 use larder_engine::{Compression, WriteMode, designs};
-use larder_format::StoreKind;
+use larder_format::{DesignId, StoreKind};
 
 const CHUNK: usize = 8 << 10;
 
@@ -169,7 +169,8 @@ fn duplicates_found(seed: u64, percent: u8) -> (u64, u64) {
     setup.options.fp_index_percent = percent;
     let world = World::new(seed, setup);
     let layout = world.layout();
-    let limit = layout.fp_entries_max;
+    // The history of larder has six fingerprints for each one beside it.
+    let limit = layout.fp_entries_max * if design::chosen() == DesignId::Larder { 6 } else { 1 };
     // All of it fits: over slots that takes as many as there are chunks.
     let slot_bytes = u64::from(layout.slot_count) * u64::from(layout.slot_bytes);
     let chunks = if indexes_all() { slot_bytes / CHUNK as u64 * 4 / 5 } else { limit * 9 / 10 };

@@ -7,7 +7,7 @@
 //! Invariants: those of [`Mapping`].
 
 use super::{
-    ENTRIES_SHARE, Larder, UNSTORED_SHARE,
+    CHECKPOINT, ENTRIES_SHARE, Larder, UNSTORED_SHARE,
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, sample_key},
@@ -17,6 +17,7 @@ use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
     lba_index::Addressed,
     limits::TRIMMED_AT_ONCE,
+    named::CheckpointShares,
     types::{Fingerprint, Lba, Place},
 };
 
@@ -209,7 +210,7 @@ impl Larder {
         let Some(fingerprint) = fingerprint.filter(|_| self.config.fp_entries_max > 0) else { return };
         self.contents.know(id, fingerprint);
         // A history has room for so many.
-        if self.contents.known_stored() as u64 > self.config.mappings_max {
+        if self.contents.known_stored() as u64 > self.known_max() {
             self.contents.unknow(id);
         }
     }
@@ -301,6 +302,14 @@ impl Larder {
             self.sample.lose(sample_key(entry.lba(), fingerprint.as_ref()));
         }
         slot.is_some() && !self.stays_transient(entry)
+    }
+
+    /// Counts the contents at most that are found by a fingerprint: those of a history, or fewer if
+    /// the ratio of the FP index is smaller.
+    fn known_max(&self) -> u64 {
+        let CheckpointShares { mappings_per_chunk, chunks_per_fingerprint } = CHECKPOINT;
+        let chunks = self.config.fp_entries_max.saturating_mul(chunks_per_fingerprint);
+        chunks.saturating_mul(mappings_per_chunk).min(self.config.mappings_max)
     }
 
     /// Counts the entries of the index at most: mappings, and beliefs.
