@@ -304,8 +304,9 @@ impl Larder {
         slot.is_some() && !self.stays_transient(entry)
     }
 
-    /// Counts the contents at most that are found by a fingerprint: those of a history, or fewer if
-    /// the ratio of the FP index is smaller.
+    /// Counts the contents at most that are found by a fingerprint.
+    ///
+    /// They are those of a history, or fewer if the ratio of the FP index is smaller.
     fn known_max(&self) -> u64 {
         let CheckpointShares { mappings_per_chunk, chunks_per_fingerprint } = CHECKPOINT;
         let chunks = self.config.fp_entries_max.saturating_mul(chunks_per_fingerprint);
