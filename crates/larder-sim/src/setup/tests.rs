@@ -307,7 +307,9 @@ fn designs_that_remember_what_they_replaced_have_ghost_hits() {
         let requests: Vec<CacheRequest> = (0..1000).chain(0..1000).chain(1000..7000).map(read).collect();
         meter.take(&requests);
         let ghosts = |meter: &Meter| meter.cache().traffic().ghost_hits;
-        assert_eq!(ghosts(&meter), 0, "{}: nothing that was replaced was asked for", design.name);
+        // The ghosts of LARC are the chunks that it refused at first: a thousand come again.
+        let refused = if design.name == "larc" { 1000 } else { 0 };
+        assert_eq!(ghosts(&meter), refused, "{}: nothing that was replaced was asked for", design.name);
         let misses = meter.cache().traffic().origin_chunks_read;
         // The last replaced addresses come first.
         meter.take(&(0..7000).rev().map(read).collect::<Vec<_>>());
