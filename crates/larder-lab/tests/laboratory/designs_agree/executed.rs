@@ -16,6 +16,8 @@
 //! - *WEUs* ([`WEUS_PERCENT`]). The engine keeps [`WEUS_KEPT`] of few WEUs free, and its commits
 //!   close segments early. So it evicts as many more as it keeps, and as its segments are longer
 //!   by.
+//! - *`larder`* ([`SELECTIVE_PERCENT`]). The engine evicts earlier, for the WEUs that it keeps. A
+//!   victim teaches the rent, and so decides later admissions.
 //!
 //! It leaves out requests at the same time, requests of parts of chunks, commits by the clock, and
 //! faults.
@@ -55,6 +57,7 @@ const LOG_PERCENT: u64 = 20;
 const BUCKETS_PERCENT: u64 = 1;
 const BACK_PERCENT: u64 = 2;
 const WEUS_PERCENT: u64 = 2;
+const SELECTIVE_PERCENT: u64 = 4;
 /// WEUs that the engine keeps free.
 const WEUS_KEPT: u64 = 2;
 
@@ -252,6 +255,7 @@ fn compare(design: &'static str, seed: u64, mode: WriteMode, policy: WritePolicy
     assert!(counted.read_hits > 100, "{what}: a test that hits nothing");
     assert!(counted.evicted > 0 || mode == WriteMode::Around, "{what}: a test that evicts nothing");
     let percent = match (kind, mode) {
+        (StoreKind::Weus, _) if design == "larder" => SELECTIVE_PERCENT,
         (StoreKind::Weus, _) => WEUS_PERCENT,
         (_, WriteMode::Back) => BACK_PERCENT,
         (StoreKind::Slots, _) => 0,
