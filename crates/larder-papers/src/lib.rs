@@ -17,6 +17,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used))]
 
 mod austere;
+mod averages;
 pub mod blocks;
 mod cachededup;
 mod caftl;

@@ -105,8 +105,6 @@ pub struct Larder {
     /// Victims that were given back: the last to be chosen again.
     spared: Vec<SlotId>,
     restoring: bool,
-    /// Fingerprints that the export has room for.
-    fingerprints_left: usize,
     /// True at an orderly end: no mapping is transient any more.
     persists_all: bool,
     /// The pages of a checkpoint, during a recovery.
@@ -124,7 +122,7 @@ impl Larder {
             regions: Regions::new((config.mappings_max / REGION_SHARE) as usize),
             sample: Sample::new(config.mappings_max),
             rents: Rents::default(),
-            checkpoint_room: CheckpointRoom::new(config.mappings_max),
+            checkpoint_room: CheckpointRoom::new(&config),
             live: 0,
             zeroes: 0,
             clean_zeroes: 0,
@@ -135,7 +133,6 @@ impl Larder {
             refused: 0,
             spared: Vec::new(),
             restoring: false,
-            fingerprints_left: 0,
             persists_all: false,
             pages: None,
             config,

@@ -86,7 +86,7 @@ pub struct PaperRunArgs {
     /// of a minute or two
     #[arg(long, value_name = "S", value_parser = scale, conflicts_with = "trace", allow_hyphen_values = true)]
     pub scale: Option<f64>,
-    /// Of the generated traces these alone, by name
+    /// Replays these of the generated traces alone
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', conflicts_with_all = ["trace", "path"])]
     pub only: Vec<String>,
     /// Sizes of the flash in shares of the working set, in an experiment over a grid of caches

@@ -317,7 +317,7 @@ mod tests {
         {
             assert!(parameter(text).unwrap_err().contains(words), "{text}");
         }
-        for (text, words) in [("fast", "there are lru"), ("lru:x", ":OPTION=VALUE"), ("lru:chunk=8K", "--chunk")] {
+        for (text, words) in [("fast", "there are larder"), ("lru:x", ":OPTION=VALUE"), ("lru:chunk=8K", "--chunk")] {
             assert!(design(text).unwrap_err().contains(words), "{text}");
         }
     }

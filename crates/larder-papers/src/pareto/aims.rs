@@ -4,10 +4,13 @@
 
 use super::{
     cells::TraceCells,
-    tables::{in_mode, mean, median, policies},
-    verdict::{AgainstBest, dominates},
+    tables::{in_mode, policies},
+    verdict::{AgainstBest, is_dominated},
 };
-use crate::{Comparison, Span};
+use crate::{
+    Comparison, Span,
+    averages::{mean, median},
+};
 use larder_sim::cache::WritePolicy;
 
 /// The size of the aims, in percent of the working set.
@@ -51,9 +54,7 @@ fn won(all: &[TraceCells], policy: WritePolicy) -> Vec<f64> {
     let mut won = Vec::new();
     for (_, mode) in in_mode(all, policy) {
         for (size, cell) in mode.others().flat_map(|(_, cells)| cells.iter().enumerate()) {
-            if let Some((ours, other)) = mode.ours(size).zip(*cell) {
-                won.push(if dominates(&ours, &other) { 100.0 } else { 0.0 });
-            }
+            won.extend(is_dominated(mode, size, *cell).map(|is_it| if is_it { 100.0 } else { 0.0 }));
         }
     }
     won

@@ -4,9 +4,12 @@
 
 use super::{
     cells::{CellFigures, ModeCells, TraceCells},
-    verdict::{AgainstBest, dominates},
+    verdict::{AgainstBest, is_dominated},
 };
-use crate::Table;
+use crate::{
+    Table,
+    averages::{mean, median},
+};
 use larder_sim::cache::WritePolicy;
 
 const SIZES: &str = "Flash (% of the working set)";
@@ -47,8 +50,7 @@ fn of_mode(trace: &TraceCells, mode: &ModeCells) -> Vec<Table> {
     let mut dominated = table("Dominated by larder (1: yes, 0: no)");
     for (name, cells) in mode.others() {
         let is_dominated = |(size, cell): (usize, &Option<CellFigures>)| {
-            let both = mode.ours(size).zip(*cell);
-            both.map(|(ours, other)| f64::from(u8::from(dominates(&ours, &other))))
+            is_dominated(mode, size, *cell).map(|is_it| f64::from(u8::from(is_it)))
         };
         dominated.push(name, cells.iter().enumerate().map(is_dominated));
     }
@@ -108,22 +110,9 @@ fn share_dominated(all: &[TraceCells], policy: WritePolicy, name: &str, size: us
     let won: Vec<f64> = in_mode(all, policy)
         .filter_map(|(_, mode)| {
             let (_, cells) = mode.others().find(|(other, _)| *other == name)?;
-            let (ours, other) = (mode.ours(size)?, cells.get(size).copied().flatten()?);
-            Some(if dominates(&ours, &other) { 100.0 } else { 0.0 })
+            let is_it = is_dominated(mode, size, cells.get(size).copied().flatten())?;
+            Some(if is_it { 100.0 } else { 0.0 })
         })
         .collect();
     mean(&won)
-}
-
-/// Returns the mean; none of nothing.
-pub(super) fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-}
-
-/// Returns the median; none of nothing.
-pub(super) fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let upper = values.get(values.len() / 2).copied()?;
-    let lower = values.get((values.len() - 1) / 2).copied()?;
-    Some((lower + upper) / 2.0)
 }

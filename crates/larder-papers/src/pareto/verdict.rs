@@ -16,6 +16,11 @@ pub(super) fn dominates(ours: &CellFigures, other: &CellFigures) -> bool {
     ours.hits + BEHIND_MAX >= other.hits && ours.written <= other.written
 }
 
+/// Returns whether our cache of a size dominates this one; `None` if either cannot be.
+pub(super) fn is_dominated(mode: &ModeCells, size: usize, other: Option<CellFigures>) -> Option<bool> {
+    Some(dominates(&mode.ours(size)?, &other?))
+}
+
 /// Our cache against others of its size and mode.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AgainstBest {

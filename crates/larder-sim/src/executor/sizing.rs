@@ -140,7 +140,8 @@ impl WeuSizing {
 
     /// Divides a flash as `larder create` would.
     fn of_bytes(&self, flash_bytes: u64) -> Result<ExecutorOptions, String> {
-        let flash_chunks = flash_bytes / u64::from(self.chunk_bytes);
+        // The plan refuses chunks of no bytes.
+        let flash_chunks = flash_bytes / u64::from(self.chunk_bytes.max(1));
         let wanted = self.checkpoint.map(|shares| shares.mappings(flash_chunks));
         let asked = self.lba_entries.or(wanted).map(checkpoint_for_mappings);
         let fingerprints = self.checkpoint.map(|shares| shares.fingerprints(flash_chunks));

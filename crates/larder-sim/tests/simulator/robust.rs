@@ -301,9 +301,11 @@ fn ten_million_weus_take_bounded_ram_and_time() {
         (ram, slots, began.elapsed())
     };
     let (_, _, small) = timed(128 << 20);
-    let weu_bytes = setup(NAME, 1 << 45, WritePolicy::Through).build(0).expect("a cache").cache.flash_weu_bytes();
-    let weu_bytes = weu_bytes.expect("WEUs");
-    let (ram, slots, large) = timed(WEUS * weu_bytes / 90 * 100);
+    let sample = setup(NAME, 1 << 45, WritePolicy::Through).build(0).expect("a cache");
+    let weu_bytes = sample.cache.flash_weu_bytes().expect("WEUs");
+    // A WEU more for each thousand, because metadata is aligned.
+    let flash_bytes = (WEUS + WEUS / 1000) * weu_bytes / (sample.data_bytes >> 20) * ((1 << 45) >> 20);
+    let (ram, slots, large) = timed(flash_bytes);
     println!("{slots} WEUs begin with {ram} bytes; {large:?} for {small:?}");
     assert!(slots >= WEUS, "{slots} WEUs");
     assert!(ram <= slots * weu_bytes / 8192 / 2, "{ram} bytes for {slots} WEUs of {weu_bytes}");

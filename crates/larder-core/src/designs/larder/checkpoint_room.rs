@@ -1,4 +1,4 @@
-//! The room of a checkpoint for mappings.
+//! The room of a checkpoint for mappings, and for fingerprints beside the history.
 //!
 //! A checkpoint has every dirty mapping, and that of the address for which a content was stored.
 //! Other clean mappings go in while there is room: a restart without them costs a miss each, or a
@@ -9,6 +9,7 @@
 //!
 //! It does not hold the mappings.
 
+use crate::design::DesignConfig;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// See the module.
@@ -18,12 +19,22 @@ pub struct CheckpointRoom {
     is_exporting: bool,
     /// Mappings that the export took beside the needed ones.
     taken: AtomicU64,
+    fingerprints_max: u64,
+    /// Fingerprints that the export has room for.
+    fingerprints_left: u64,
 }
 
 impl CheckpointRoom {
-    /// Returns the room for so many mappings.
-    pub fn new(mappings_max: u64) -> CheckpointRoom {
-        CheckpointRoom { mappings_max, dirty: 0, is_exporting: false, taken: AtomicU64::new(0) }
+    /// Returns the room for as many entries as a configuration has.
+    pub fn new(config: &DesignConfig) -> CheckpointRoom {
+        CheckpointRoom {
+            mappings_max: config.mappings_max,
+            dirty: 0,
+            is_exporting: false,
+            taken: AtomicU64::new(0),
+            fingerprints_max: config.fp_entries_max,
+            fingerprints_left: 0,
+        }
     }
 
     /// Counts a dirty mapping more.
@@ -40,6 +51,7 @@ impl CheckpointRoom {
     pub fn begin(&mut self) {
         self.is_exporting = true;
         *self.taken.get_mut() = 0;
+        self.fingerprints_left = self.fingerprints_max;
     }
 
     /// Returns whether an export runs.
@@ -64,6 +76,13 @@ impl CheckpointRoom {
             return true;
         }
         live <= self.mappings_max
+    }
+
+    /// Takes fingerprints into the export. Returns the number that has room.
+    pub fn take_fingerprints(&mut self, count: usize) -> usize {
+        let taken = self.fingerprints_left.min(count as u64);
+        self.fingerprints_left -= taken;
+        taken as usize
     }
 
     /// Returns whether `count` needed mappings more have room.

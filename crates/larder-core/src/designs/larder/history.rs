@@ -22,8 +22,8 @@ use crate::{
 };
 
 const VERSION: u16 = 2;
-/// Slots of a piece of an export.
-const PIECE: usize = 64;
+/// Slots of a piece of an export: each of their records is looked up.
+const PIECE: usize = 4;
 const OFFSET_BITS: u32 = 22;
 const NO_SLOT: u32 = u32::MAX;
 

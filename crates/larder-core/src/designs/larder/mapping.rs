@@ -11,7 +11,6 @@ use super::{
     addresses::{Address, ContentNumber, Kind},
     class::Class,
     contents::{Left, sample_key},
-    heat::Regions,
 };
 use crate::{
     design::{Hit, Lookup, Mapping, NewMapping, Use},
@@ -142,7 +141,7 @@ impl Mapping for Larder {
 
     fn is_forgetting_logged(&self, first: Lba, count: u64) -> bool {
         let entries = self.index.in_run(first, count).into_iter().filter_map(|lba| self.index.get(lba));
-        entries.into_iter().any(|entry| Self::is_live(&self.contents, entry) && !self.stays_transient(entry))
+        entries.into_iter().any(|entry| self.may_be_logged(entry))
     }
 
     fn trim_span(&self, first: Lba, count: u64) -> u64 {
@@ -151,7 +150,7 @@ impl Mapping for Larder {
 
     fn has_room(&self, count: u64) -> bool {
         let stored = self.contents.stored() as u64;
-        // Of a full index a quarter are beliefs, so that one is found soon if it has to go.
+        // A full index has a quarter of beliefs, so that one is found soon if it has to go.
         self.live + count <= self.entries_max() / 4 * 3 && self.checkpoint_room.has_room(self.live, stored, count)
     }
 }
@@ -242,13 +241,20 @@ impl Larder {
     /// In a rewritten region a write is likely to replace it. The log would hold up that write. A
     /// mapping that the log may have is replaced by one that it has.
     fn may_be_transient(&self, lba: Lba) -> bool {
-        !self.restoring && !self.persists_all && self.regions.is_rewritten(lba) && !self.is_forgetting_logged(lba, 1)
+        !self.restoring
+            && !self.persists_all
+            && self.regions.is_rewritten(lba)
+            && !self.index.get(lba).is_some_and(|entry| self.may_be_logged(entry))
     }
 
-    /// Makes the clean mappings in the region of `lba` transient, if it may have no other ones.
+    /// Returns whether an entry is a mapping that the log may have.
+    fn may_be_logged(&self, entry: &Address) -> bool {
+        Self::is_live(&self.contents, entry) && !self.stays_transient(entry)
+    }
+
+    /// Makes the clean mappings of a region transient, if it has no other ones and `may` says so.
     /// Returns whether it did.
-    pub(super) fn retreats(&mut self, lba: Lba, may: &dyn Fn(Lba, u64) -> bool) -> bool {
-        let (first, count) = Regions::run_of(lba);
+    pub(super) fn retreats(&mut self, (first, count): (Lba, u64), may: &dyn Fn(Lba, u64) -> bool) -> bool {
         if self.persists_all || !may(first, count) {
             return false;
         }

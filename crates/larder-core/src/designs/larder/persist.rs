@@ -25,7 +25,6 @@ impl Persist for Larder {
         self.slots.begin_export();
         self.contents.begin_export();
         self.checkpoint_room.begin();
-        self.fingerprints_left = self.config.fp_entries_max as usize;
     }
 
     fn export_is_durable(&mut self) {
@@ -63,8 +62,7 @@ impl Persist for Larder {
         let mut piece = self.contents.next_exported(PIECE)?;
         // The history has the others.
         piece.retain(|(id, _, place)| self.takes_references(place) && !self.is_restored(*id));
-        piece.truncate(self.fingerprints_left);
-        self.fingerprints_left -= piece.len();
+        piece.truncate(self.checkpoint_room.take_fingerprints(piece.len()));
         Some(piece.into_iter().map(|(_, fingerprint, place)| (fingerprint, place)).collect())
     }
 

@@ -39,9 +39,11 @@ impl Selective for Larder {
         let last = Lba(first.0 + count - 1);
         self.regions.rewrite(first);
         self.regions.rewrite(last);
-        let ((from, _), (start, chunks)) = (Regions::run_of(first), Regions::run_of(last));
-        let from = if self.retreats(first, may) { from } else { first };
-        let end = if self.retreats(last, may) { start.0 + chunks } else { last.0 + 1 };
+        let (head, tail) = (Regions::run_of(first), Regions::run_of(last));
+        let begins = self.retreats(head, may);
+        let ends = if tail == head { begins } else { self.retreats(tail, may) };
+        let from = if begins { head.0 } else { first };
+        let end = if ends { tail.0.0 + tail.1 } else { last.0 + 1 };
         (from, end - from.0)
     }
 

@@ -6,10 +6,7 @@
 //! It does not refuse chunks without a fingerprint.
 
 use super::Placed;
-use crate::{
-    design::{Selective, Survivor, Wanted},
-    types::SlotId,
-};
+use crate::design::{Selective, Wanted};
 
 impl Selective for Placed {
     fn admits(&mut self, wanted: &Wanted) -> bool {
@@ -21,9 +18,5 @@ impl Selective for Placed {
             self.execute(None);
         }
         is_admitted
-    }
-
-    fn survivors(&mut self, _: SlotId) -> Vec<Survivor> {
-        Vec::new()
     }
 }

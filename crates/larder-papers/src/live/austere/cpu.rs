@@ -16,7 +16,7 @@ use super::{
     index::Index,
     setting::{CHUNK_BYTES, DISK, DISK_BYTES, FLASH, synthetic, variants},
 };
-use crate::{Comparison, How, Lab, PaperReport, Span, Table, content::Bytes};
+use crate::{Comparison, How, Lab, PaperReport, Span, Table, averages::median, content::Bytes};
 use larder_codec::Codec;
 use larder_core::Fingerprint;
 use larder_engine::Compression;
@@ -81,7 +81,10 @@ pub fn run(lab: &mut Lab<'_>, means: &Means) -> Result<PaperReport, String> {
                 updates.push(asked.update.as_secs_f64() * 1e6);
             }
         }
-        let last = |times: &StepTimes| median(times.get(times.len().saturating_sub(WRITES)..).unwrap_or_default());
+        let last = |times: &StepTimes| {
+            let last = times.get(times.len().saturating_sub(WRITES)..).unwrap_or_default();
+            median(last.to_vec()).unwrap_or(0.0)
+        };
         let compression = if compress { compression } else { 0.0 };
         let fingerprint = if dedup { fingerprint } else { 0.0 };
         let (lookup, update) = (last(&lookups), last(&updates));
@@ -147,13 +150,7 @@ fn codec_times(contents: &[Bytes]) -> [f64; 2] {
         compressions.push(began.elapsed().as_secs_f64() * 1e6);
         black_box((fingerprint, encoded));
     }
-    [median(&fingerprints), median(&compressions)]
-}
-
-fn median(times: &[f64]) -> f64 {
-    let mut times = times.to_vec();
-    times.sort_by(f64::total_cmp);
-    times.get(times.len() / 2).copied().unwrap_or(0.0)
+    [fingerprints, compressions].map(|times| median(times).unwrap_or(0.0))
 }
 
 /// Returns the microseconds of a random write of 32 KiB to flash and to disk, one at a time.
