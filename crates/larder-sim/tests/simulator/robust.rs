@@ -303,14 +303,16 @@ fn ten_million_weus_take_bounded_ram_and_time() {
     let (_, _, small) = timed(128 << 20);
     let weus = |bytes: u64| {
         let built = setup(NAME, bytes, WritePolicy::Through).build(0).expect("a cache");
-        built.data_bytes / built.cache.flash_weu_bytes().expect("WEUs")
+        let weu_bytes = built.cache.flash_weu_bytes().expect("WEUs");
+        (built.data_bytes / weu_bytes, weu_bytes)
     };
     let flash_bytes = std::iter::successors(Some(1 << 44), |&bytes| {
-        let found = weus(bytes);
+        let (found, _) = weus(bytes);
         // The share of metadata changes a little with the size.
         (found < WEUS).then(|| bytes / found * (WEUS + WEUS / 100))
     });
     let flash_bytes = flash_bytes.last().expect("a size");
+    let (_, weu_bytes) = weus(flash_bytes);
     let (ram, slots, large) = timed(flash_bytes);
     println!("{slots} WEUs begin with {ram} bytes; {large:?} for {small:?}");
     assert!(slots >= WEUS, "{slots} WEUs");

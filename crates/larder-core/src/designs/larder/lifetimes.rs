@@ -22,7 +22,7 @@ const PRIOR_LIVES: f64 = 8.0;
 /// Lives that a group begins with.
 const FIRST_LIVES: f64 = 4.0;
 /// The hits and ends of those, a bin.
-const FIRST_HITS: f64 = 0.04;
+const FIRST_HITS: f64 = 0.1;
 const FIRST_HITS_DEAD: f64 = 0.001;
 const FIRST_ENDS: f64 = 0.05;
 /// The share of the counts that stays at a renewal.

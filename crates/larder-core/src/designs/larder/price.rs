@@ -8,9 +8,7 @@
 //! It does not know contents.
 
 /// Hits that a written byte is worth.
-pub const PRICE: f64 = 0.2 / 4096.0;
-/// The same while the cache keeps the most recent contents.
-pub const PRICE_RECENT: f64 = 0.02 / 4096.0;
+pub const PRICE: f64 = 0.02 / 4096.0;
 /// The share of an index by recency that a content has at least.
 pub const RECENT_VALUE_SHARE: f64 = 0.02;
 /// The weight of a victim in the rent.
@@ -61,9 +59,4 @@ impl Rents {
         let rent = if keeps_recent { &mut self.recent } else { &mut self.chosen };
         *rent = if *rent == 0.0 { lost } else { *rent + (lost - *rent) * WEIGHT };
     }
-}
-
-/// Returns the price of a byte written under a rule.
-pub fn price(keeps_recent: bool) -> f64 {
-    if keeps_recent { PRICE_RECENT } else { PRICE }
 }

@@ -11,7 +11,7 @@ use super::{
     class::Class,
     contents::{ContentState, sample_key},
     heat::Regions,
-    price::{PRICE, price},
+    price::PRICE,
 };
 use crate::{
     design::{Selective, Survivor, Wanted},
@@ -27,8 +27,6 @@ const DRAWS: usize = 4;
 const LOOK_SHARE: u64 = 2;
 /// The share of a WEU whose records may stay: one part in so many.
 const KEPT_SHARE: u64 = 2;
-/// Volumes of the cache that are written before rules are compared.
-const TURNS_MIN: u64 = 2;
 
 impl Selective for Larder {
     fn is_transient(&self, lba: Lba) -> bool {
@@ -86,16 +84,16 @@ impl Selective for Larder {
 }
 
 impl Larder {
-    /// Returns whether the rules have had time enough to be compared.
+    /// Returns whether the cache was written once, so that its rules can be compared.
     pub(super) fn may_switch(&self) -> bool {
-        self.written >= TURNS_MIN * self.slot_bytes * u64::from(self.config.slot_count)
+        self.written >= self.slot_bytes * u64::from(self.config.slot_count)
     }
 
     /// Returns whether a content of this class earns a record of this length.
     pub(super) fn is_worth_storing(&self, class: Class, stored_len: u32) -> bool {
         let (len, keeps_recent) = (f64::from(stored_len), self.sample.keeps_recent());
         let rent = self.rents.at_entry(keeps_recent) * len;
-        self.sample.lives().profit(class, 0, rent) > price(keeps_recent) * len
+        self.sample.lives().profit(class, 0, rent) > PRICE * len
     }
 
     fn value(&self, content: &ContentState) -> f64 {

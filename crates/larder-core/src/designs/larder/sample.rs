@@ -44,6 +44,8 @@ const RENT_WEIGHT: f64 = 0.02;
 const FADING: f64 = 0.9998;
 /// The lead, as a share of both scores, from which the rule changes.
 const LEAD: f64 = 0.02;
+/// The share of a score by recency that whole WEUs bring: they take recent contents along.
+const RECENT_SHARE: f64 = 0.95;
 
 struct Entry {
     key: u64,
@@ -283,7 +285,7 @@ impl Sample {
         if !may_switch {
             return;
         }
-        let lead = self.recent.score - self.chosen.score + 1.0;
+        let lead = RECENT_SHARE * self.recent.score - self.chosen.score + 1.0;
         let band = LEAD * (self.recent.score.abs() + self.chosen.score.abs());
         self.keeps_recent = if self.keeps_recent { lead >= -band } else { lead > band };
     }
