@@ -14,7 +14,7 @@ use crate::support::{
 };
 use std::{
     fs,
-    os::unix::process::ExitStatusExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::{Path, PathBuf},
     process::{Command, ExitStatus},
     time::{Duration, Instant},
