@@ -1,19 +1,20 @@
 #!/usr/bin/env bash
-# `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with
-# Larder before it. It ends with one table: time and wear, without and with the cache. It needs root
-# on Debian 12, and about two minutes after the build. All its files stay in target/demo.
+# `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with a
+# cache of each of three designs before it. It ends with one table of all four. It needs root on
+# Debian 12, and under four minutes after the build. All its files stay in target/demo.
 #
 # The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk. So the demo
-# shows the same on any machine. Both runs reach it in the same way: NBD, nbdfuse, loop device,
-# ext4. Between steps the file system is mounted anew, so that files come from the volume and not
-# from memory.
+# shows the same on any machine. All runs reach it in the same way: NBD, nbdfuse, loop device, ext4.
+# Between steps the file system is mounted anew, so that files come from the volume and not from
+# memory. The work touches three times as much data as the flash has room for.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export PATH="$PATH:/usr/sbin:/sbin:${CARGO_HOME:-$HOME/.cargo}/bin"
 # shellcheck source=scripts/lib.sh
 . scripts/lib.sh
 
-flash_size=1G
+flash_size=112M
+designs=(lru nitro larder) # a plain cache, the published one that saves most, and ours
 origin_size=8G
 profile=${LARDER_DEMO_PROFILE:-hdd-7200}
 folder=${LARDER_DEMO_DIR:-$PWD/target/demo}
@@ -37,7 +38,7 @@ rm -rf --one-file-system "$folder"
 mkdir -p "$folder"
 
 # The material of the work: the sources that the build above has fetched. One archive, the same for
-# both runs.
+# all runs.
 stage="$folder/stage"
 mkdir -p "$stage/sources"
 collect() {
@@ -63,6 +64,7 @@ files=$(tar -tf "$stage/sources.tar" | grep -vc '/$')
 say "work: $files files, $(du -sm "$stage/sources.tar" | cut -f1) MiB of sources in a tar archive, and a $((sources_mib * 2)) MiB disk image that holds them"
 
 declare -A spent # milliseconds of each run and kind of work
+declare -A disk  # bytes that each run read from the disk
 
 remount() {
   undo_last
@@ -114,7 +116,7 @@ build() {
   ar rcs "$out/libcodecs.a" "$out"/*.o
 }
 
-# Runs the work once. Its middle is a restart of the server; the caller's function does it.
+# Runs the work once. In its middle the server ends, and starts again.
 work() {
   local run=$1
   step "$run" write "unpack the sources" unpack tree-1
@@ -123,7 +125,7 @@ work() {
   step "$run" read "search the first tree" search tree-1
   step "$run" write "copy in two disk images" guests guest-1 guest-2
   step "$run" save "save 200 notes, each with fsync" notes 1 200
-  restart_"$run"
+  restart "$run"
   step "$run" read "search the first tree, after a restart" search tree-1
   step "$run" read "search the copy" search tree-2
   step "$run" write "build in the copy" build tree-2
@@ -133,36 +135,35 @@ work() {
   step "$run" save "save 200 more notes" notes 201 400
 }
 
-detach_all() {
+serve() {
+  local what=(--flash "$folder/flash-$1")
+  [ "$1" != bare ] || what=(--no-cache --origin "$folder/origin-bare")
+  start_server "$folder/$1.log" "$LARDER" serve "${what[@]}" --origin-profile "$profile" --nbd "unix:$folder/$1.sock"
+  attach "$server_uri" "$folder/fuse"
+}
+
+# Ends all of a run but its file system, and notes its counters.
+detach() {
+  local run=$1 half=$2 read
   undo_last # the mount
+  # Without a cache, each byte that the file system reads is one of the disk.
+  read=$(awk '{ print $3 * 512 }' "/sys/block/$(basename "$loop_device")/stat")
+  if [ "$run" != bare ]; then
+    "$LARDER" status --flash "$folder/flash-$run" --json >"$folder/$run-$half.json"
+    read=$(number "$folder/$run-$half.json" origin_bytes_read)
+  fi
+  disk["$run"]=$((${disk["$run"]:-0} + read))
   undo_last # the loop device
   undo_last # nbdfuse
   undo_last # the server
 }
 
-serve_bare() {
-  start_server "$folder/bare.log" "$LARDER" serve --no-cache --origin "$folder/origin-bare" --origin-profile "$profile" \
-    --nbd "unix:$folder/bare.sock"
-  attach "$server_uri" "$folder/fuse"
-}
-restart_bare() {
-  detach_all
-  serve_bare
-  mount_device "$loop_device" "$mnt"
-}
-
-serve_cached() {
-  start_server "$folder/cached.log" "$LARDER" serve --flash "$folder/flash" --origin-profile "$profile" \
-    --nbd "unix:$folder/cached.sock"
-  attach "$server_uri" "$folder/fuse"
-}
-restart_cached() {
-  local begin end
+restart() {
+  local run=$1 begin end
   printf '  %-46s' "(stop, start again, mount)"
-  "$LARDER" status --flash "$folder/flash" --json >"$folder/status-1.json"
   begin=$(date +%s%N)
-  detach_all
-  serve_cached
+  detach "$run" 1
+  serve "$run"
   mount_device "$loop_device" "$mnt"
   end=$(date +%s%N)
   printf '%8.1f s\n' "$(printf '%de-3' "$(((end - begin) / 1000000))")"
@@ -170,54 +171,64 @@ restart_cached() {
 
 make_fs() { mkfs.ext4 -q -F -E lazy_itable_init=1,lazy_journal_init=1 "$loop_device"; }
 
+# Each run begins with an empty disk.
+run() {
+  local run=$1
+  truncate -s "$origin_size" "$folder/origin-$run"
+  [ "$run" = bare ] || "$LARDER" create --flash "$folder/flash-$run" --size "$flash_size" --origin "$folder/origin-$run" \
+    --mode write-back --design "$run" >/dev/null
+  serve "$run"
+  make_fs
+  mount_device "$loop_device" "$mnt"
+  work "$run"
+  detach "$run" 2
+  [ "$run" = larder ] || rm -f "$folder/origin-$run"
+}
+
 say
 say "Without a cache: an 8 GiB disk with the timing of $profile"
-truncate -s "$origin_size" "$folder/origin-bare"
-serve_bare
-make_fs
-mount_device "$loop_device" "$mnt"
-work bare
-detach_all
-rm -f "$folder/origin-bare"
-
-say
-say "With Larder: the same disk behind 1 GiB of flash, write-back"
-truncate -s "$origin_size" "$folder/origin"
-"$LARDER" create --flash "$folder/flash" --size "$flash_size" --origin "$folder/origin" --mode write-back >/dev/null
-serve_cached
-make_fs
-mount_device "$loop_device" "$mnt"
-work cached
-"$LARDER" status --flash "$folder/flash" --json >"$folder/status-2.json"
-detach_all
+run bare
+for design in "${designs[@]}"; do
+  say
+  say "With the design $design: the same disk behind $flash_size of flash, write-back"
+  run "$design"
+done
 
 # Counters begin at the server's start: the two halves add up.
-both() { printf '%s' $(($(number "$folder/status-1.json" "$1") + $(number "$folder/status-2.json" "$1"))); }
-# row NAME WITHOUT WITH SCALE FORMAT: a line of the table, with the factor gained.
+written() { printf '%s' $(($(number "$folder/$1-1.json" flash_bytes_written) + $(number "$folder/$1-2.json" flash_bytes_written))); }
+ram() { number "$folder/$1-2.json" index_ram_bytes; }
+# row NAME SCALE UNIT VALUE...: a line of the table; a value of - is none.
 row() {
-  awk -v name="$1" -v without="$2" -v with="$3" -v scale="$4" -v form="$5" 'BEGIN {
-    printf "%-40s %12s %12s %8.1fx\n", name, sprintf(form, without / scale), sprintf(form, with / scale), without / (with > 0 ? with : 1)
-  }'
+  local name=$1 scale=$2 unit=$3
+  shift 3
+  printf '%-36s' "$name"
+  printf '%s\n' "$@" | awk -v scale="$scale" -v unit="$unit" '{
+    printf "%12s", $1 == "-" ? "-" : sprintf(scale == 1000 ? "%.1f %s" : "%.0f %s", $1 / scale, unit)
+  } END { print "" }'
 }
-time_row() { row "$1" "${spent["bare/$2"]}" "${spent["cached/$2"]}" 1000 "%.1f s"; }
+time_row() {
+  local name=$1 kind=$2 run times=()
+  for run in bare "${designs[@]}"; do times+=("${spent["$run/$kind"]}"); done
+  row "$name" 1000 s "${times[@]}"
+}
+of_designs() { for design in "${designs[@]}"; do "$1" "$design" && printf ' '; done; }
 
-status="$folder/status-2.json"
 {
-  printf '%-40s %12s %12s %9s\n' "" "without" "with Larder" "gain"
-  time_row "time to search and compare" read
-  time_row "time to unpack, copy and build" write
-  time_row "time to save 400 notes, each with fsync" save
-  time_row "time for all of it" all
-  row "wear: written to the flash" "$(both plain_cache_bytes_written)" "$(both flash_bytes_written)" 1048576 "%.0f MiB"
-  row "room: flash that the cached data takes" "$(number "$status" logical_bytes_cached)" "$(number "$status" flash_bytes_used)" 1048576 "%.0f MiB"
+  printf '%-36s%12s%12s%12s%12s\n' "" "no cache" "${designs[@]}"
+  time_row "search and compare" read
+  time_row "unpack, copy and build" write
+  time_row "save 400 notes, each with fsync" save
+  time_row "all of it" all
+  row "read from the disk" 1048576 MiB "${disk[bare]}" "${disk[lru]}" "${disk[nitro]}" "${disk[larder]}"
+  # shellcheck disable=SC2046 # numbers
+  row "written to the flash" 1048576 MiB - $(of_designs written)
+  # shellcheck disable=SC2046 # numbers
+  row "RAM of the index" 1024 KiB - $(of_designs ram)
 } >"$folder/table.txt"
 say
 cat "$folder/table.txt"
 
 cat <<END
-
-Without Larder, the times are those of the slow disk alone. Wear and room are then those of a plain
-cache, which neither deduplicates nor compresses.
 
 The flash, the disk, the logs and this table are in $folder (remove it when you like).
 

@@ -12,6 +12,7 @@ mod addresses;
 mod ages;
 mod checkpoint_room;
 mod class;
+mod content;
 mod contents;
 mod heat;
 mod history;
@@ -166,7 +167,7 @@ impl Larder {
     fn interpret(&self, entry: &Address) -> Option<Lookup> {
         let Some(id) = entry.content() else { return Some(Lookup::Zero) };
         let content = self.contents.get(id);
-        let place = content.place().filter(|_| content.storings() == entry.storings())?;
+        let place = self.contents.place(id).filter(|_| content.storings() == entry.storings())?;
         Some(match entry.kind() {
             Kind::Fragment => {
                 Lookup::Fragment { place, sectors: self.fragments.get(entry.lba().0).unwrap_or_default() }

@@ -9,122 +9,16 @@
 //! It does not choose.
 
 use super::{
-    addresses::{ContentNumber, STORINGS_MASK},
+    addresses::ContentNumber,
     class::Class,
+    content::{ContentState, hash_of},
 };
 use crate::types::{Fingerprint, Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
 
-/// No slot.
-const NOWHERE: u32 = u32::MAX;
-/// No address: the highest number of 40 bits, which no chunk has.
-const NOBODY: Lba = Lba((1 << 40) - 1);
-
 /// Contents by which the table grows: one part in so many, and some.
 const GROWTH_SHARE: usize = 8;
 const GROWTH_MIN: usize = 64;
-
-/// A content.
-#[derive(Clone, Copy, Debug)]
-pub struct ContentState {
-    fingerprint: [u8; 16],
-    slot: u32,
-    generation: u32,
-    offset: u32,
-    stored_len: u32,
-    crc: u32,
-    /// Addresses that name it.
-    pub refs: u32,
-    /// Times that it was stored, modulo 2^20.
-    storings: u32,
-    /// The export after which it was stored.
-    export: u32,
-    /// The request that used it last.
-    pub used_at: u32,
-    owner_low: u32,
-    owner_high: u8,
-    encoding: u8,
-    class: u8,
-    has_fingerprint: bool,
-    /// True if it is to be stored again, for it left with its slot and was worth more.
-    pub is_kept: bool,
-}
-
-impl ContentState {
-    /// Returns its place, if it is stored.
-    #[inline]
-    pub fn place(&self) -> Option<Place> {
-        self.is_stored().then_some(Place {
-            slot: SlotId(self.slot),
-            generation: self.generation,
-            offset: self.offset,
-            stored_len: self.stored_len,
-            crc: self.crc,
-            encoding: self.encoding,
-        })
-    }
-
-    /// Returns whether it is stored.
-    #[inline]
-    pub fn is_stored(&self) -> bool {
-        self.slot != NOWHERE
-    }
-
-    /// Returns the slot that it is stored in.
-    pub fn slot(&self) -> Option<SlotId> {
-        self.is_stored().then_some(SlotId(self.slot))
-    }
-
-    /// Returns how often it was stored.
-    pub fn storings(&self) -> u32 {
-        self.storings
-    }
-
-    /// Returns the bytes of its last record.
-    pub fn stored_len(&self) -> u32 {
-        self.stored_len
-    }
-
-    /// Returns whether it was stored for this address.
-    pub fn is_of(&self, lba: Lba) -> bool {
-        self.owner() == lba
-    }
-
-    /// Returns the address that it was stored for; after a restart it may be none that exists.
-    pub fn owner(&self) -> Lba {
-        Lba(u64::from(self.owner_high) << 32 | u64::from(self.owner_low))
-    }
-
-    /// Notes the address that it was stored for.
-    pub fn set_owner(&mut self, owner: Lba) {
-        (self.owner_low, self.owner_high) = (owner.0 as u32, (owner.0 >> 32) as u8);
-    }
-
-    /// Returns its class.
-    pub fn class(&self) -> Class {
-        Class::of_index(self.class.into())
-    }
-
-    /// Gives it a class.
-    pub fn set_class(&mut self, class: Class) {
-        self.class = class.index() as u8;
-    }
-
-    /// Returns its fingerprint, if it is found by one.
-    pub fn fingerprint(&self) -> Option<Fingerprint> {
-        self.has_fingerprint.then_some(Fingerprint(self.fingerprint))
-    }
-
-    fn hash(&self) -> u64 {
-        hash_of(&self.fingerprint)
-    }
-}
-
-fn hash_of(fingerprint: &[u8; 16]) -> u64 {
-    let mut eight = [0; 8];
-    eight.copy_from_slice(&fingerprint[..8]);
-    u64::from_le_bytes(eight)
-}
 
 /// Returns the number by which contents are sampled.
 ///
@@ -144,16 +38,15 @@ pub enum Left {
     Gone,
 }
 
-/// A record of a slot: its offset, and its content.
-type Record = (u32, ContentNumber);
-
 /// See the module.
 pub struct Contents {
     all: Vec<ContentState>,
     free: Vec<u32>,
     found: HashTable<u32>,
-    /// By slot, ascending.
-    records: Vec<Vec<Record>>,
+    /// By slot, with ascending offsets.
+    records: Vec<Vec<ContentNumber>>,
+    /// The generation of each slot's records.
+    generations: Vec<u32>,
     record_capacity: usize,
     stored: usize,
     /// Stored contents that are found by a fingerprint.
@@ -170,6 +63,7 @@ impl Contents {
             free: Vec::new(),
             found: HashTable::new(),
             records: vec![Vec::new(); slot_count as usize],
+            generations: vec![0; slot_count as usize],
             record_capacity: 0,
             stored: 0,
             known_stored: 0,
@@ -207,43 +101,36 @@ impl Contents {
 
     /// Returns the content of this fingerprint.
     pub fn find(&self, fingerprint: &Fingerprint) -> Option<ContentNumber> {
-        let is_it = |&id: &u32| self.all[id as usize].fingerprint == fingerprint.0;
+        let is_it = |&id: &u32| self.all[id as usize].fingerprint().as_ref() == Some(fingerprint);
         self.found.find(hash_of(&fingerprint.0), is_it).map(|&id| ContentNumber(id))
+    }
+
+    /// Returns the place of a content, if it is stored.
+    #[inline]
+    pub fn place(&self, id: ContentNumber) -> Option<Place> {
+        let content = self.get(id);
+        content.place(self.generations[content.slot()?.0 as usize])
     }
 
     /// Returns the content that is stored at a place.
     pub fn at(&self, place: &Place) -> Option<ContentNumber> {
-        let records = self.records.get(place.slot.0 as usize)?;
-        let from = records.partition_point(|record| record.0 < place.offset);
-        let here = records[from..].iter().take_while(|record| record.0 == place.offset);
-        here.map(|&(_, id)| id).find(|&id| self.get(id).generation == place.generation)
+        let slot = place.slot.0 as usize;
+        let records = self.records.get(slot).filter(|_| self.generations[slot] == place.generation)?;
+        let found = records.get(self.position(records, place.offset)).copied();
+        found.filter(|&id| self.get(id).offset() == place.offset)
+    }
+
+    /// Returns the position of the first record of a slot that does not lie before an offset.
+    fn position(&self, records: &[ContentNumber], offset: u32) -> usize {
+        records.partition_point(|&id| self.get(id).offset() < offset)
     }
 
     /// Adds a content that is not stored, and that no address names.
     pub fn add(&mut self) -> ContentNumber {
-        let content = ContentState {
-            fingerprint: [0; 16],
-            slot: NOWHERE,
-            generation: 0,
-            offset: 0,
-            stored_len: 0,
-            crc: 0,
-            refs: 0,
-            storings: 0,
-            export: 0,
-            used_at: 0,
-            owner_low: 0,
-            owner_high: 0,
-            encoding: 0,
-            class: Class::live(0, false, 0.0).index() as u8,
-            has_fingerprint: false,
-            is_kept: false,
-        };
         match self.free.pop() {
             Some(id) => {
-                // Entries of the last content under this number are gone, but for storings.
-                let storings = self.all[id as usize].storings;
-                self.all[id as usize] = ContentState { storings, ..content };
+                let storings = self.all[id as usize].storings();
+                self.all[id as usize] = ContentState::new(storings);
                 ContentNumber(id)
             }
             None => {
@@ -251,7 +138,7 @@ impl Contents {
                     // Twice as much would be the most of its RAM.
                     self.all.reserve_exact(self.all.len() / GROWTH_SHARE + GROWTH_MIN);
                 }
-                self.all.push(content);
+                self.all.push(ContentState::new(0));
                 ContentNumber(self.all.len() as u32 - 1)
             }
         }
@@ -269,8 +156,7 @@ impl Contents {
         }
         self.unknow(id);
         let content = &mut self.all[id.0 as usize];
-        content.fingerprint = fingerprint.0;
-        content.has_fingerprint = true;
+        content.know(fingerprint);
         self.known_stored += usize::from(content.is_stored());
         let all = &self.all;
         self.found.insert_unique(hash_of(&fingerprint.0), id.0, |&id| all[id as usize].hash());
@@ -279,9 +165,10 @@ impl Contents {
     /// Has no search find a content.
     pub fn unknow(&mut self, id: ContentNumber) {
         let content = &mut self.all[id.0 as usize];
-        if !std::mem::take(&mut content.has_fingerprint) {
+        if !content.is_known() {
             return;
         }
+        content.unknow();
         self.known_stored -= usize::from(content.is_stored());
         let hash = content.hash();
         if let Ok(entry) = self.found.find_entry(hash, |&known| known == id.0) {
@@ -291,34 +178,27 @@ impl Contents {
 
     /// Notes that a content is stored at a place. It has no owner yet.
     pub fn store(&mut self, id: ContentNumber, place: &Place) {
-        let export = self.export;
-        debug_assert!(!self.get(id).is_stored());
         self.stored += 1;
-        self.known_stored += usize::from(self.get(id).has_fingerprint);
-        let content = self.get_mut(id);
-        content.slot = place.slot.0;
-        content.generation = place.generation;
-        content.offset = place.offset;
-        content.stored_len = place.stored_len;
-        content.crc = place.crc;
-        content.encoding = place.encoding;
-        content.storings = (content.storings + 1) & STORINGS_MASK;
-        content.export = export;
-        content.is_kept = false;
-        content.set_owner(NOBODY);
-        let records = &mut self.records[place.slot.0 as usize];
+        self.known_stored += usize::from(self.get(id).is_known());
+        let export = self.export;
+        self.get_mut(id).store(place, export);
+        let slot = place.slot.0 as usize;
+        debug_assert!(self.records[slot].is_empty() || self.generations[slot] == place.generation);
+        self.generations[slot] = place.generation;
+        let mut records = std::mem::take(&mut self.records[slot]);
         let before = records.capacity();
         let at = match records.last() {
-            Some(last) if last.0 > place.offset => records.partition_point(|record| record.0 < place.offset),
+            Some(&last) if self.get(last).offset() > place.offset => self.position(&records, place.offset),
             _ => records.len(),
         };
-        records.insert(at, (place.offset, id));
+        records.insert(at, id);
         self.record_capacity += records.capacity() - before;
+        self.records[slot] = records;
     }
 
     /// Returns the contents that are stored in a slot.
     pub fn in_slot(&self, slot: SlotId) -> impl Iterator<Item = (ContentNumber, &ContentState)> + '_ {
-        self.records[slot.0 as usize].iter().map(|&(_, id)| (id, self.get(id)))
+        self.records[slot.0 as usize].iter().map(|&id| (id, self.get(id)))
     }
 
     /// Gives all stored contents the same time of last use.
@@ -331,20 +211,20 @@ impl Contents {
         let content = self.get_mut(id);
         content.set_class(class);
         content.used_at = used_at;
-        Some(content.owner()).filter(|&owner| owner != NOBODY)
+        content.owner()
     }
 
     /// Takes back that records of a slot are to be stored again.
     pub fn keep_none_of(&mut self, slot: SlotId) {
         let ids: Vec<ContentNumber> = self.in_slot(slot).map(|(id, _)| id).collect();
-        ids.into_iter().for_each(|id| self.get_mut(id).is_kept = false);
+        ids.into_iter().for_each(|id| self.get_mut(id).keep(false));
     }
 
     /// Ends all places in a slot. Contents that no address names are gone.
     pub fn empty(&mut self, slot: SlotId) {
         let records = std::mem::take(&mut self.records[slot.0 as usize]);
         self.record_capacity -= records.capacity();
-        for (_, id) in records {
+        for id in records {
             self.leave(id);
             self.drop_if_useless(id);
         }
@@ -364,14 +244,13 @@ impl Contents {
     /// whether it did.
     pub fn drop_if_useless(&mut self, id: ContentNumber) -> bool {
         let content = self.get(id);
-        let is_useless = content.refs == 0 && !(content.is_stored() && content.has_fingerprint);
+        let is_useless = content.refs == 0 && !(content.is_stored() && content.is_known());
         if is_useless {
             if let Some(slot) = content.slot() {
-                let offset = content.offset;
-                let records = &mut self.records[slot.0 as usize];
-                let from = records.partition_point(|record| record.0 < offset);
-                if records.get(from).is_some_and(|record| record.1 == id) {
-                    records.remove(from);
+                let slot = slot.0 as usize;
+                let from = self.position(&self.records[slot], content.offset());
+                if self.records[slot].get(from) == Some(&id) {
+                    self.records[slot].remove(from);
                 }
                 self.leave(id);
             }
@@ -384,9 +263,10 @@ impl Contents {
     /// Ends the place of a stored content.
     fn leave(&mut self, id: ContentNumber) {
         let content = &mut self.all[id.0 as usize];
-        content.slot = NOWHERE;
+        content.leave();
+        let was_known = content.is_known();
         self.stored -= 1;
-        self.known_stored -= usize::from(content.has_fingerprint);
+        self.known_stored -= usize::from(was_known);
     }
 
     /// Begins an export: contents that are stored from now on are left out.
@@ -404,16 +284,18 @@ impl Contents {
         }
         let end = (from + max).min(self.all.len());
         self.export_at = end;
-        let older = (from..end).zip(&self.all[from..end]).filter(|(_, content)| content.export != self.export);
+        let older = (from..end).zip(&self.all[from..end]).filter(|(_, content)| !content.is_newer_than(self.export));
         let told = |(id, content): (usize, &ContentState)| {
-            Some((ContentNumber(id as u32), content.fingerprint()?, content.place()?))
+            let id = ContentNumber(id as u32);
+            Some((id, content.fingerprint()?, self.place(id)?))
         };
         Some(older.filter_map(told).collect())
     }
 
     /// Returns all known contents with their places.
     pub fn all_known(&self) -> impl Iterator<Item = (Fingerprint, Place)> + '_ {
-        self.all.iter().filter_map(|content| Some((content.fingerprint()?, content.place()?)))
+        let ids = (0..self.all.len() as u32).map(ContentNumber);
+        ids.filter_map(|id| Some((self.get(id).fingerprint()?, self.place(id)?)))
     }
 
     /// Makes room for so many known contents.
@@ -431,8 +313,9 @@ impl Contents {
     pub fn ram_bytes(&self) -> usize {
         self.all.capacity() * size_of::<ContentState>()
             + self.free.capacity() * size_of::<u32>()
-            + self.records.capacity() * size_of::<Vec<Record>>()
-            + self.record_capacity * size_of::<Record>()
+            + self.records.capacity() * size_of::<Vec<ContentNumber>>()
+            + self.record_capacity * size_of::<ContentNumber>()
+            + self.generations.capacity() * size_of::<u32>()
     }
 }
 
@@ -458,10 +341,10 @@ mod tests {
         contents.get_mut(id).refs = 1;
         assert_eq!(contents.find(&fp(1)), Some(id));
         assert_eq!((contents.at(&place(2, 500)), contents.at(&place(2, 501))), (Some(id), None));
-        assert_eq!((contents.get(id).place(), contents.get(id).owner().0), (Some(place(2, 500)), (1 << 40) - 2));
+        assert_eq!((contents.place(id), contents.get(id).owner()), (Some(place(2, 500)), Some(Lba((1 << 40) - 2))));
         assert!(contents.at(&Place { generation: 2, ..place(2, 500) }).is_none(), "an older generation");
         contents.empty(SlotId(2));
-        assert_eq!((contents.find(&fp(1)), contents.get(id).place()), (Some(id), None));
+        assert_eq!((contents.find(&fp(1)), contents.place(id)), (Some(id), None));
         assert_eq!((contents.release(id), contents.find(&fp(1))), (Left::Gone, None));
         let again = contents.add();
         assert!(again == id && contents.get(id).refs == 0 && contents.known_stored() == 0);
@@ -488,8 +371,7 @@ mod tests {
             let id = contents.add();
             contents.store(id, &place(0, offset));
         }
-        let offsets: Vec<u32> =
-            contents.in_slot(SlotId(0)).filter_map(|(_, content)| content.place()).map(|at| at.offset).collect();
+        let offsets: Vec<u32> = contents.in_slot(SlotId(0)).map(|(_, content)| content.offset()).collect();
         assert_eq!(offsets, [100, 200, 300, 400]);
     }
 

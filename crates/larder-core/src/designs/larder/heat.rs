@@ -9,10 +9,9 @@
 //!
 //! It does not know contents.
 
-use hashbrown::{HashMap, hash_map::Entry};
-
 use super::class::Class;
 use crate::types::{Lba, mix};
+use hashbrown::{HashMap, HashTable, hash_map::Entry};
 use std::hash::{BuildHasherDefault, Hasher};
 
 /// Chunks of a region.
@@ -21,6 +20,9 @@ const REGION_CHUNKS: u64 = 16;
 const NEIGHBOURS: u64 = 64;
 /// Rewritten regions from which on a whole neighbourhood counts as rewritten.
 const REWRITTEN_MIN: u32 = 8;
+/// Regions by which the list grows: one part in so many, and some.
+const GROWTH_SHARE: usize = 8;
+const GROWTH_MIN: usize = 64;
 /// Weight of the last read in the rate.
 const WEIGHT: f32 = 0.06;
 /// The rate of a region without reads.
@@ -53,23 +55,56 @@ pub struct Heat {
     pub rate: f64,
 }
 
+/// A region, 20 bytes.
 #[derive(Clone, Copy)]
 struct Region {
+    number_low: u32,
     /// Two bits each: reads since the last write.
     own: u32,
     touched: u16,
     reread: u16,
     rate: f32,
+    number_high: u16,
     used: bool,
     /// True if a write replaced a cached chunk.
     is_rewritten: bool,
 }
 
+impl Region {
+    fn new(number: u64) -> Region {
+        Region {
+            number_low: number as u32,
+            number_high: (number >> 32) as u16,
+            own: 0,
+            touched: 0,
+            reread: 0,
+            rate: RATE_FIRST,
+            used: false,
+            is_rewritten: false,
+        }
+    }
+
+    fn number(&self) -> u64 {
+        u64::from(self.number_high) << 32 | u64::from(self.number_low)
+    }
+
+    /// Forgets the requests of the chunks from `first` up to `end`.
+    fn forget(&mut self, first: u64, end: u64) {
+        for at in 0..REGION_CHUNKS {
+            if (first..end).contains(&(self.number() * REGION_CHUNKS + at)) {
+                self.touched &= !(1 << at);
+                self.reread &= !(1 << at);
+                self.own &= !(3 << (2 * at));
+            }
+        }
+    }
+}
+
 /// See the module.
 pub struct Regions {
-    regions: HashMap<u64, Region, BuildHasherDefault<Mixer>>,
-    /// The regions in the order of the hand.
-    turn: Vec<u64>,
+    /// In the order of the hand.
+    all: Vec<Region>,
+    by_number: HashTable<u32>,
     hand: usize,
     regions_max: usize,
     /// Rewritten regions of each neighbourhood that has any.
@@ -80,8 +115,8 @@ impl Regions {
     /// Returns no heat, for at most so many regions.
     pub fn new(regions_max: usize) -> Regions {
         Regions {
-            regions: HashMap::default(),
-            turn: Vec::new(),
+            all: Vec::new(),
+            by_number: HashTable::new(),
             hand: 0,
             regions_max: regions_max.max(64),
             rewritten: HashMap::default(),
@@ -120,7 +155,7 @@ impl Regions {
     /// Returns whether the region of `lba` is rewritten, or many of its neighbourhood are.
     pub fn is_rewritten(&self, lba: Lba) -> bool {
         let number = lba.0 / REGION_CHUNKS;
-        self.regions.get(&number).is_some_and(|region| region.is_rewritten)
+        self.get(number).is_some_and(|region| region.is_rewritten)
             || self.rewritten.get(&(number / NEIGHBOURS)).is_some_and(|&regions| regions >= REWRITTEN_MIN)
     }
 
@@ -142,24 +177,14 @@ impl Regions {
     /// Forgets the requests of addresses, which were trimmed.
     pub fn forget(&mut self, first: Lba, count: u64) {
         let end = first.0.saturating_add(count);
-        let forget = |number: u64, region: &mut Region| {
-            for at in 0..REGION_CHUNKS {
-                if (first.0..end).contains(&(number * REGION_CHUNKS + at)) {
-                    region.touched &= !(1 << at);
-                    region.reread &= !(1 << at);
-                    region.own &= !(3 << (2 * at));
-                }
-            }
-        };
         let (from, to) = (first.0 / REGION_CHUNKS, end.div_ceil(REGION_CHUNKS));
-        if to.saturating_sub(from) as usize > self.regions.len() {
-            let inside = self.regions.iter_mut().filter(|(number, _)| (from..to).contains(number));
-            inside.for_each(|(&number, region)| forget(number, region));
+        if to.saturating_sub(from) as usize > self.all.len() {
+            self.all.iter_mut().for_each(|region| region.forget(first.0, end));
             return;
         }
         for number in from..to {
-            if let Some(region) = self.regions.get_mut(&number) {
-                forget(number, region);
+            if let Some(at) = self.find(number) {
+                self.all[at].forget(first.0, end);
             }
         }
     }
@@ -167,7 +192,7 @@ impl Regions {
     /// Returns the heat of `lba`.
     pub fn heat(&self, lba: Lba) -> Heat {
         let at = lba.0 % REGION_CHUNKS;
-        match self.regions.get(&(lba.0 / REGION_CHUNKS)) {
+        match self.get(lba.0 / REGION_CHUNKS) {
             Some(region) => Heat {
                 own: (region.own >> (2 * at) & 3) as u8,
                 is_reread: region.reread >> at & 1 == 1,
@@ -177,36 +202,62 @@ impl Regions {
         }
     }
 
+    fn find(&self, number: u64) -> Option<usize> {
+        self.by_number.find(mix(number), |&at| self.all[at as usize].number() == number).map(|&at| at as usize)
+    }
+
+    fn get(&self, number: u64) -> Option<&Region> {
+        self.find(number).map(|at| &self.all[at])
+    }
+
     /// Returns the region of an address, made if need be, and the place in it.
     fn of(&mut self, lba: Lba) -> (&mut Region, u64) {
         let number = lba.0 / REGION_CHUNKS;
-        if !self.regions.contains_key(&number) {
-            self.make_room(number);
-        }
-        let fresh = Region { own: 0, touched: 0, reread: 0, rate: RATE_FIRST, used: false, is_rewritten: false };
-        let region = self.regions.entry(number).and_modify(|region| region.used = true).or_insert(fresh);
-        (region, lba.0 % REGION_CHUNKS)
+        let at = match self.find(number) {
+            Some(at) => {
+                self.all[at].used = true;
+                at
+            }
+            None => self.add(number),
+        };
+        (&mut self.all[at], lba.0 % REGION_CHUNKS)
     }
 
-    /// Gives a new region a place in the turn, that of an unused one if there are too many.
-    fn make_room(&mut self, number: u64) {
-        if self.turn.len() < self.regions_max {
-            self.turn.push(number);
-            return;
-        }
+    /// Adds a region, in place of an unused one if there are too many.
+    fn add(&mut self, number: u64) -> usize {
+        let at = if self.all.len() < self.regions_max {
+            if self.all.len() == self.all.capacity() {
+                // Twice as much would be the most of its RAM.
+                self.all.reserve_exact(self.all.len() / GROWTH_SHARE + GROWTH_MIN);
+            }
+            self.all.push(Region::new(number));
+            self.all.len() - 1
+        } else {
+            let at = self.free_one();
+            self.all[at] = Region::new(number);
+            at
+        };
+        let all = &self.all;
+        self.by_number.insert_unique(mix(number), at as u32, |&at| mix(all[at as usize].number()));
+        at
+    }
+
+    /// Removes the first unused region from the hand on. Returns its place.
+    fn free_one(&mut self) -> usize {
         loop {
             let at = self.hand;
-            self.hand = (self.hand + 1) % self.turn.len();
-            match self.regions.get_mut(&self.turn[at]) {
-                Some(region) if region.used => region.used = false,
-                _ => {
-                    let old = std::mem::replace(&mut self.turn[at], number);
-                    if self.regions.remove(&old).is_some_and(|region| region.is_rewritten) {
-                        self.forget_rewritten(old);
-                    }
-                    return;
-                }
+            self.hand = (self.hand + 1) % self.all.len();
+            if std::mem::take(&mut self.all[at].used) {
+                continue;
             }
+            let old = self.all[at];
+            if let Ok(found) = self.by_number.find_entry(mix(old.number()), |&found| found as usize == at) {
+                found.remove();
+            }
+            if old.is_rewritten {
+                self.forget_rewritten(old.number());
+            }
+            return at;
         }
     }
 
@@ -221,7 +272,7 @@ impl Regions {
 
     /// Returns the allocated bytes.
     pub fn ram_bytes(&self) -> usize {
-        self.regions.allocation_size() + self.rewritten.allocation_size() + self.turn.capacity() * size_of::<u64>()
+        self.all.capacity() * size_of::<Region>() + self.by_number.allocation_size() + self.rewritten.allocation_size()
     }
 }
 
@@ -274,7 +325,8 @@ mod tests {
             regions.read(Lba(number * 16));
             regions.read(Lba(7 * 16));
         }
-        assert!(regions.regions.len() <= 64 && regions.turn.len() <= 64);
+        assert!(regions.all.len() <= 64 && regions.by_number.len() == regions.all.len());
+        assert_eq!(size_of::<Region>(), 20);
         assert_eq!(regions.heat(Lba(7 * 16)).own, 3);
     }
 }

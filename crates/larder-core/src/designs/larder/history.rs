@@ -61,9 +61,8 @@ impl Larder {
         let now = self.sample.now();
         let mut records = Vec::new();
         for (id, content) in self.contents.in_slot(slot) {
-            let Some(place) = content.place() else { continue };
             let bin = self.sample.lives().ages().bin(now.wrapping_sub(content.used_at));
-            let packed = place.offset | (content.class().index() as u32) << OFFSET_BITS;
+            let packed = content.offset() | (content.class().index() as u32) << OFFSET_BITS;
             records.extend(packed.to_le_bytes());
             records.push(bin as u8);
             let known = content.fingerprint().filter(|_| self.is_restored(id));

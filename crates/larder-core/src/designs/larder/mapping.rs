@@ -172,7 +172,7 @@ impl Larder {
 
     /// Returns the place of stored content that may take another reference.
     pub(super) fn stored_duplicate(&self, fingerprint: &Fingerprint) -> Option<Place> {
-        let place = self.contents.get(self.contents.find(fingerprint)?).place()?;
+        let place = self.contents.place(self.contents.find(fingerprint)?)?;
         (self.slots.generation_for_new(place.slot) == Some(place.generation)).then_some(place)
     }
 
@@ -191,7 +191,7 @@ impl Larder {
         // A content that is stored elsewhere keeps its place, for others lead there.
         let known = fingerprint.and_then(|known| self.contents.find(known));
         let gone = known.filter(|&id| !self.contents.get(id).is_stored());
-        let survives = gone.is_some_and(|id| self.contents.get(id).is_kept);
+        let survives = gone.is_some_and(|id| self.contents.get(id).is_kept());
         let id = gone.unwrap_or_else(|| self.contents.add());
         self.contents.store(id, place);
         self.know(id, fingerprint);

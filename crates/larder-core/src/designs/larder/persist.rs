@@ -122,7 +122,7 @@ impl Persist for Larder {
 impl Larder {
     /// Returns whether a checkpoint has a mapping of the address for which a content was stored.
     pub(super) fn is_restored(&self, id: ContentNumber) -> bool {
-        let owner = self.index.get(self.contents.get(id).owner());
+        let owner = self.contents.get(id).owner().and_then(|owner| self.index.get(owner));
         let is_mapped = |entry: &Address| entry.content() == Some(id) && Self::is_live(&self.contents, entry);
         owner.is_some_and(|entry| is_mapped(entry) && !self.stays_transient(entry))
     }

@@ -6,11 +6,7 @@
 //! Invariants: at most half of a WEU stays, so that each eviction frees space.
 
 use super::{
-    Larder,
-    addresses::ContentNumber,
-    class::Class,
-    contents::{ContentState, sample_key},
-    heat::Regions,
+    Larder, addresses::ContentNumber, class::Class, content::ContentState, contents::sample_key, heat::Regions,
     price::PRICE,
 };
 use crate::{
@@ -59,7 +55,7 @@ impl Selective for Larder {
     fn admits(&mut self, wanted: &Wanted) -> bool {
         let lba = wanted.lba;
         let known = wanted.fingerprint.and_then(|fingerprint| self.contents.find(&fingerprint));
-        if known.is_some_and(|id| self.contents.get(id).is_kept) {
+        if known.is_some_and(|id| self.contents.get(id).is_kept()) {
             return true;
         }
         let heat = self.regions.heat(lba);
@@ -159,12 +155,13 @@ impl Larder {
         let mut kept = Vec::new();
         for (_, id) in worthy {
             let content = self.contents.get(id);
-            let (len, lba) = (u64::from(content.stored_len()), content.owner());
-            let (Some(place), Some(fingerprint)) = (content.place(), content.fingerprint()) else { continue };
+            let len = u64::from(content.stored_len());
+            let (Some(place), Some(lba)) = (self.contents.place(id), content.owner()) else { continue };
+            let Some(fingerprint) = content.fingerprint() else { continue };
             if len <= room && self.names(lba, id) {
                 room -= len;
                 kept.push(Survivor { lba, place, fingerprint });
-                self.contents.get_mut(id).is_kept = true;
+                self.contents.get_mut(id).keep(true);
             }
         }
         kept
@@ -189,7 +186,7 @@ impl Larder {
     pub(super) fn settle_rent(&mut self, victim: SlotId) {
         let (mut lost, mut kept) = (0.0, 0);
         for (_, content) in self.contents.in_slot(victim) {
-            match content.is_kept {
+            match content.is_kept() {
                 true => kept += u64::from(content.stored_len()),
                 false => lost += self.value(content),
             }

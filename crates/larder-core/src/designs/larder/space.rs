@@ -92,7 +92,7 @@ impl Larder {
             return;
         }
         let is_fragment = |owner: &Lba| self.index.get(*owner).is_some_and(|entry| entry.kind() == Kind::Fragment);
-        let owners = self.contents.in_slot(slot).map(|(id, content)| (id, content.owner()));
+        let owners = self.contents.in_slot(slot).filter_map(|(id, content)| Some((id, content.owner()?)));
         let owners: Vec<Lba> =
             owners.filter(|(id, owner)| self.names(*owner, *id)).map(|(_, owner)| owner).filter(is_fragment).collect();
         owners.into_iter().for_each(|owner| _ = self.unmap(owner));
