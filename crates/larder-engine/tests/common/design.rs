@@ -18,14 +18,14 @@ pub fn wanted() -> Option<DesignId> {
 
 /// Returns the named design, or the default one.
 pub fn chosen() -> DesignId {
-    wanted().unwrap_or(DesignId::Nitro)
+    wanted().unwrap_or(ENGINE_DESIGNS[0].id)
 }
 
 /// Returns the named design, or one that the seed draws: half of the time the default one.
 pub fn drawn(seed: u64) -> DesignId {
     let drawn = mix64(seed ^ 0x6465_7369_676e) as usize;
     wanted().unwrap_or(if drawn.is_multiple_of(2) {
-        DesignId::Nitro
+        ENGINE_DESIGNS[0].id
     } else {
         ENGINE_DESIGNS[drawn / 2 % ENGINE_DESIGNS.len()].id
     })

@@ -206,12 +206,11 @@ impl Contents {
         self.all.iter_mut().for_each(|content| content.used_at = now);
     }
 
-    /// Gives a content its class and time of last use. Returns its owner.
-    pub fn restore_use(&mut self, id: ContentNumber, class: Class, used_at: u32) -> Option<Lba> {
+    /// Gives a content its class and time of last use.
+    pub fn restore_use(&mut self, id: ContentNumber, class: Class, used_at: u32) {
         let content = self.get_mut(id);
         content.set_class(class);
         content.used_at = used_at;
-        content.owner()
     }
 
     /// Takes back that records of a slot are to be stored again.

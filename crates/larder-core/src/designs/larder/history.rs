@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     history::{Draft, Front},
+    lba_index::Addressed,
     types::{Fingerprint, Place, SlotId},
 };
 
@@ -83,6 +84,7 @@ impl Larder {
         let mut front = Front(bytes);
         if self.take_head(&mut front).is_some() {
             while self.take_slot(&mut front).is_some() {}
+            self.take_heat();
             while self.take_cell(&mut front).is_some() {}
             self.sample.lives_mut().solve();
         }
@@ -124,14 +126,23 @@ impl Larder {
             if class < CLASSES && usize::from(bin) < BINS {
                 let age = self.sample.lives().ages().least(bin.into());
                 let used_at = self.sample.now().wrapping_sub(age);
-                let class = Class::of_index(class);
-                let owner = self.contents.restore_use(id, class, used_at);
-                if let Some(owner) = owner.filter(|_| !class.is_dead()) {
-                    self.regions.restore(owner, class);
-                }
+                self.contents.restore_use(id, Class::of_index(class), used_at);
             }
         }
         Some(())
+    }
+
+    /// Gives each mapped address the heat that the class of its content tells.
+    fn take_heat(&mut self) {
+        for shard in 0..self.index.shard_count() {
+            for entry in self.index.shard(shard) {
+                let Some(id) = entry.content() else { continue };
+                let class = self.contents.get(id).class();
+                if !class.is_dead() {
+                    self.regions.restore(entry.lba(), class);
+                }
+            }
+        }
     }
 
     fn take_cell(&mut self, front: &mut Front<'_>) -> Option<()> {

@@ -16,7 +16,7 @@ pub mod image;
 pub mod nbdkit;
 pub mod wire;
 
-use larder_engine::designs::EngineDesign;
+use larder_engine::designs::{ENGINE_DESIGNS, EngineDesign};
 use larder_format::StoreKind;
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -212,7 +212,7 @@ pub fn recorded_requests(trace: &Path) -> u64 {
 
 /// Returns the design of `LARDER_DESIGN`, or the default one.
 pub fn design() -> &'static EngineDesign {
-    let name = std::env::var("LARDER_DESIGN").unwrap_or_else(|_| "nitro".to_owned());
+    let Ok(name) = std::env::var("LARDER_DESIGN") else { return &ENGINE_DESIGNS[0] };
     larder_engine::designs::named(&name).expect("LARDER_DESIGN names a design")
 }
 
