@@ -14,7 +14,7 @@ POWER_ROUNDS ?= 10
 CRASH_CASES ?= 64
 # The designs of `make soak`, one after the other: those over WEUs, and those with slots for each
 # chunk. Some tests of the engine, of WEUs, do not apply to the latter.
-DESIGNS ?= larder nitro cd-arc
+DESIGNS ?= nitro cd-arc larder
 SLOT_DESIGNS ?= d-lru d-arc lru arc austere
 # The suites of the engine that apply to those, besides simulation, crash sweep and real threads.
 SLOT_SUITES := conditions contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims
@@ -35,7 +35,7 @@ build: ## Build the optimised binaries (target/release/larder and larder-lab)
 	cargo build --release -p larder
 	cargo build --release -p larder-lab
 
-demo: ## Put a cache before a slow disk, work on it, and print the cache's counters (root, about 2 minutes after the build)
+demo: ## Put a cache before a slow disk, work on it, and print the cache's counters (root, about 4 minutes after the build)
 	scripts/demo.sh
 
 packages: ## Install the client programs that the tests and the demo use (Debian, root)

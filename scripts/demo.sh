@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # `make demo`: real work on an ext4 file system on a slow disk, first without a cache, then with a
 # cache of each of three designs before it. It ends with one table of all four. It needs root on
-# Debian 12, and under four minutes after the build. All its files stay in target/demo.
+# Debian 12, and about four minutes after the build. All its files stay in target/demo.
 #
 # The disk is a sparse file that Larder serves with the timing of a 7,200 rpm disk. So the demo
 # shows the same on any machine. All runs reach it in the same way: NBD, nbdfuse, loop device, ext4.
@@ -140,14 +140,18 @@ serve() {
   [ "$1" != bare ] || what=(--no-cache --origin "$folder/origin-bare")
   start_server "$folder/$1.log" "$LARDER" serve "${what[@]}" --origin-profile "$profile" --nbd "unix:$folder/$1.sock"
   attach "$server_uri" "$folder/fuse"
+  read_before=$(bytes_read)
 }
+
+# Bytes that were read from the loop device, and from those before it under its name.
+bytes_read() { awk '{ printf "%.0f", $3 * 512 }' "/sys/block/$(basename "$loop_device")/stat"; }
 
 # Ends all of a run but its file system, and notes its counters.
 detach() {
   local run=$1 half=$2 read
   undo_last # the mount
   # Without a cache, each byte that the file system reads is one of the disk.
-  read=$(awk '{ print $3 * 512 }' "/sys/block/$(basename "$loop_device")/stat")
+  read=$(($(bytes_read) - read_before))
   if [ "$run" != bare ]; then
     "$LARDER" status --flash "$folder/flash-$run" --json >"$folder/$run-$half.json"
     read=$(number "$folder/$run-$half.json" origin_bytes_read)
