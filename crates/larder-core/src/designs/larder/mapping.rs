@@ -195,7 +195,10 @@ impl Larder {
         let id = gone.unwrap_or_else(|| self.contents.add());
         self.contents.store(id, place);
         self.know(id, fingerprint);
-        self.written += u64::from(place.stored_len);
+        // The miniature caches begin empty at a restart, and want as long a time as at first.
+        if !self.restoring {
+            self.written += u64::from(place.stored_len);
+        }
         let end = u64::from(place.offset) + u64::from(place.stored_len);
         if end > self.slot_bytes {
             self.slot_bytes = end;
