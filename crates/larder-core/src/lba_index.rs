@@ -36,8 +36,10 @@ const FLAG_DUPLICATE: u64 = 1 << 41;
 const FLAG_DIRTY: u64 = 1 << 42;
 const FLAG_FRAGMENT: u64 = 1 << 43;
 const ENCODING_SHIFT: u32 = 48;
-const OFFSET_BITS: u32 = 22;
-const LEN_BITS: u32 = 18;
+/// Bits of the offset of a record in its slot.
+pub const OFFSET_BITS: u32 = 22;
+/// Bits of the length of a record as stored.
+pub const LEN_BITS: u32 = 18;
 
 /// The kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

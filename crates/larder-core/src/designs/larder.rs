@@ -14,6 +14,7 @@ mod checkpoint_room;
 mod class;
 mod content;
 mod contents;
+mod growth;
 mod heat;
 mod history;
 mod lifetimes;

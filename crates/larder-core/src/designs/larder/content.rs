@@ -6,17 +6,18 @@
 //! It does not know which contents there are.
 
 use super::{addresses::STORINGS_MASK, class::Class};
-use crate::types::{Fingerprint, Lba, Place, SlotId};
+use crate::{
+    lba_index::{LEN_BITS, OFFSET_BITS},
+    types::{Fingerprint, Lba, Place, SlotId},
+};
 
 /// No slot.
 const NOWHERE: u32 = u32::MAX;
 /// No address: the highest number of 40 bits, which no chunk has.
 const NOBODY: Lba = Lba((1 << 40) - 1);
-const OFFSET_BITS: u32 = 22;
 const ENCODING_SHIFT: u32 = OFFSET_BITS;
 const KNOWN: u32 = 1 << 30;
 const KEPT: u32 = 1 << 31;
-const LEN_BITS: u32 = 18;
 const CLASS_SHIFT: u32 = LEN_BITS;
 const CLASS_MASK: u32 = (1 << 6) - 1;
 const OWNER_SHIFT: u32 = 24;

@@ -12,13 +12,10 @@ use super::{
     addresses::ContentNumber,
     class::Class,
     content::{ContentState, hash_of},
+    growth,
 };
 use crate::types::{Fingerprint, Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
-
-/// Contents by which the table grows: one part in so many, and some.
-const GROWTH_SHARE: usize = 8;
-const GROWTH_MIN: usize = 64;
 
 /// Returns the number by which contents are sampled.
 ///
@@ -115,14 +112,16 @@ impl Contents {
     /// Returns the content that is stored at a place.
     pub fn at(&self, place: &Place) -> Option<ContentNumber> {
         let slot = place.slot.0 as usize;
-        let records = self.records.get(slot).filter(|_| self.generations[slot] == place.generation)?;
-        let found = records.get(self.position(records, place.offset)).copied();
+        if *self.generations.get(slot)? != place.generation {
+            return None;
+        }
+        let found = self.records[slot].get(self.position(slot, place.offset)).copied();
         found.filter(|&id| self.get(id).offset() == place.offset)
     }
 
     /// Returns the position of the first record of a slot that does not lie before an offset.
-    fn position(&self, records: &[ContentNumber], offset: u32) -> usize {
-        records.partition_point(|&id| self.get(id).offset() < offset)
+    fn position(&self, slot: usize, offset: u32) -> usize {
+        self.records[slot].partition_point(|&id| self.get(id).offset() < offset)
     }
 
     /// Adds a content that is not stored, and that no address names.
@@ -133,14 +132,7 @@ impl Contents {
                 self.all[id as usize] = ContentState::new(storings);
                 ContentNumber(id)
             }
-            None => {
-                if self.all.len() == self.all.capacity() {
-                    // Twice as much would be the most of its RAM.
-                    self.all.reserve_exact(self.all.len() / GROWTH_SHARE + GROWTH_MIN);
-                }
-                self.all.push(ContentState::new(0));
-                ContentNumber(self.all.len() as u32 - 1)
-            }
+            None => ContentNumber(growth::push(&mut self.all, ContentState::new(0)) as u32),
         }
     }
 
@@ -185,15 +177,15 @@ impl Contents {
         let slot = place.slot.0 as usize;
         debug_assert!(self.records[slot].is_empty() || self.generations[slot] == place.generation);
         self.generations[slot] = place.generation;
-        let mut records = std::mem::take(&mut self.records[slot]);
-        let before = records.capacity();
-        let at = match records.last() {
-            Some(&last) if self.get(last).offset() > place.offset => self.position(&records, place.offset),
-            _ => records.len(),
+        let last = self.records[slot].last().map(|&last| self.get(last).offset());
+        let at = match last {
+            Some(last) if last > place.offset => self.position(slot, place.offset),
+            _ => self.records[slot].len(),
         };
+        let records = &mut self.records[slot];
+        let before = records.capacity();
         records.insert(at, id);
         self.record_capacity += records.capacity() - before;
-        self.records[slot] = records;
     }
 
     /// Returns the contents that are stored in a slot.
@@ -247,7 +239,7 @@ impl Contents {
         if is_useless {
             if let Some(slot) = content.slot() {
                 let slot = slot.0 as usize;
-                let from = self.position(&self.records[slot], content.offset());
+                let from = self.position(slot, content.offset());
                 if self.records[slot].get(from) == Some(&id) {
                     self.records[slot].remove(from);
                 }

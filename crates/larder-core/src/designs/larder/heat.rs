@@ -9,7 +9,7 @@
 //!
 //! It does not know contents.
 
-use super::class::Class;
+use super::{class::Class, growth};
 use crate::types::{Lba, mix};
 use hashbrown::{HashMap, HashTable, hash_map::Entry};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -20,9 +20,6 @@ const REGION_CHUNKS: u64 = 16;
 const NEIGHBOURS: u64 = 64;
 /// Rewritten regions from which on a whole neighbourhood counts as rewritten.
 const REWRITTEN_MIN: u32 = 8;
-/// Regions by which the list grows: one part in so many, and some.
-const GROWTH_SHARE: usize = 8;
-const GROWTH_MIN: usize = 64;
 /// Weight of the last read in the rate.
 const WEIGHT: f32 = 0.06;
 /// The rate of a region without reads.
@@ -225,17 +222,13 @@ impl Regions {
 
     /// Adds a region, in place of an unused one if there are too many.
     fn add(&mut self, number: u64) -> usize {
-        let at = if self.all.len() < self.regions_max {
-            if self.all.len() == self.all.capacity() {
-                // Twice as much would be the most of its RAM.
-                self.all.reserve_exact(self.all.len() / GROWTH_SHARE + GROWTH_MIN);
+        let at = match self.all.len() < self.regions_max {
+            true => growth::push(&mut self.all, Region::new(number)),
+            false => {
+                let at = self.free_one();
+                self.all[at] = Region::new(number);
+                at
             }
-            self.all.push(Region::new(number));
-            self.all.len() - 1
-        } else {
-            let at = self.free_one();
-            self.all[at] = Region::new(number);
-            at
         };
         let all = &self.all;
         self.by_number.insert_unique(mix(number), at as u32, |&at| mix(all[at as usize].number()));

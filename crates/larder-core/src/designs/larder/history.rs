@@ -18,14 +18,13 @@ use super::{
 };
 use crate::{
     history::{Draft, Front},
-    lba_index::Addressed,
+    lba_index::{Addressed, OFFSET_BITS},
     types::{Fingerprint, Place, SlotId},
 };
 
 const VERSION: u16 = 2;
 /// Slots of a piece of an export: each of their records is looked up.
 const PIECE: usize = 4;
-const OFFSET_BITS: u32 = 22;
 const NO_SLOT: u32 = u32::MAX;
 
 impl Larder {

@@ -10,6 +10,7 @@
 
 use crate::{
     design::{ExportedMapping, Lookup},
+    lba_index::LEN_BITS,
     ledger::{DIRTY_BYTES_MAX, DIRTY_SHARE},
     pages::{PageMap, key_bytes_max},
     types::{Lba, Place, SectorMap, SlotId},
@@ -29,7 +30,6 @@ const PLACE_BYTES_MAX: usize = key_bytes_max(size_of::<ExactEntry>()) + 2 * size
 // Each chunk is dirty here, not one in a share of the entries.
 const _: () = assert!(PLACE_BYTES_MAX + DIRTY_BYTES_MAX - DIRTY_BYTES_MAX / DIRTY_SHARE <= CHUNK_BYTES_MAX);
 
-const LEN_BITS: u32 = 18;
 const FRAGMENT: u32 = 1 << 31;
 
 /// A dirty chunk or fragment.
