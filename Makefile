@@ -14,7 +14,7 @@ POWER_ROUNDS ?= 10
 CRASH_CASES ?= 64
 # The designs of `make soak`, one after the other: those over WEUs, and those with slots for each
 # chunk. Some tests of the engine, of WEUs, do not apply to the latter.
-DESIGNS ?= nitro cd-arc larder
+DESIGNS ?= larder nitro cd-arc
 SLOT_DESIGNS ?= d-lru d-arc lru arc austere
 # The suites of the engine that apply to those, besides simulation, crash sweep and real threads.
 SLOT_SUITES := conditions contract degraded durability eviction fault_sweep faults modes origin_reads recovery reduction stalled streams trims

@@ -187,6 +187,8 @@ run() {
   work "$run"
   detach "$run" 2
   [ "$run" = larder ] || rm -f "$folder/origin-$run"
+  # The machine writes this run's files to its own disk before the next run begins.
+  sync -f "$folder"
 }
 
 say

@@ -24,6 +24,7 @@ use crate::named::NamedDesign;
 /// All designs. The first is the default of a cache.
 #[rustfmt::skip]
 pub const DESIGNS: &[NamedDesign] = &[
+    larder::DESIGN,
     nitro::DESIGN,
     cd_arc::DESIGN,
     d_lru::DESIGN,
@@ -31,7 +32,6 @@ pub const DESIGNS: &[NamedDesign] = &[
     lru::DESIGN,
     arc::DESIGN,
     austere::DESIGN,
-    larder::DESIGN,
 ];
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn create_refuses_a_wrong_geometry() {
         // Options that a design fixes.
         (
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4"],
-            &["d-lru", "compress", "or take nitro, cd-arc, austere"],
+            &["d-lru", "compress", "or take larder, nitro, cd-arc, austere"],
         ),
         // The named designs take all requested options, not the one option alone.
         (
