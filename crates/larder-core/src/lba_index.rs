@@ -14,9 +14,11 @@
 use crate::types::{Lba, Place, SlotId, mix};
 use hashbrown::HashTable;
 
-/// Minimum number of shards, a power of two. More are used if a shard could exceed
+/// Shards of an index that is not small, a power of two. More are used if a shard could exceed
 /// [`SHARD_ENTRIES`].
-pub const SHARDS_MIN: usize = 256;
+pub const SHARDS_USUAL: usize = 256;
+/// Entries of a shard in a small index, on average: a checkpoint passes each shard.
+const SHARD_ENTRIES_SMALL: u64 = 256;
 /// Shards of a hash table at most, a power of two.
 pub(crate) const SHARDS_MAX: usize = 1 << 16;
 /// Entries of a shard on average, at most. A scan of them, or a move to a larger table, takes a few
@@ -165,7 +167,8 @@ fn hash_of(lba: Lba) -> u64 {
 impl<E: Addressed> LbaIndex<E> {
     /// Creates an empty index for `entries_max` entries; it does not refuse more.
     pub fn new(entries_max: u64) -> Self {
-        let shards = (entries_max / SHARD_ENTRIES).clamp(SHARDS_MIN as u64, SHARDS_MAX as u64).next_power_of_two();
+        let usual = (entries_max / SHARD_ENTRIES_SMALL).clamp(1, SHARDS_USUAL as u64);
+        let shards = usual.max(entries_max / SHARD_ENTRIES).min(SHARDS_MAX as u64).next_power_of_two();
         LbaIndex { shards: (0..shards).map(|_| HashTable::new()).collect(), len: 0, table_bytes: 0 }
     }
 
@@ -367,7 +370,7 @@ mod tests {
 
     #[test]
     fn insert_replaces_and_sweep_removes() {
-        let mut index = LbaIndex::new(0);
+        let mut index = LbaIndex::new(10_000);
         let counts_its_bytes = |index: &LbaIndex| {
             let tables = index.shards.iter().map(|shard| shard.allocation_size()).sum::<usize>();
             assert_eq!(index.table_bytes, tables);
@@ -379,11 +382,11 @@ mod tests {
         assert!(index.insert(LbaEntry::new(Lba(7), EntryKind::Zero, None, true)).is_some());
         assert_eq!(index.len(), 10_000);
         let grown = counts_its_bytes(&index);
-        let gone: usize = (0..SHARDS_MIN).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
+        let gone: usize = (0..index.shard_count()).map(|shard| index.sweep_shard(shard, |entry| entry.dirty())).sum();
         assert_eq!((gone, index.len()), (4999, 5001));
         assert!(index.remove(Lba(0)).is_some() && index.get(Lba(0)).is_none());
         assert!(index.ram_bytes() > 5000 * 24);
-        (0..SHARDS_MIN).for_each(|shard| _ = index.sweep_shard(shard, |entry| entry.lba().0 % 64 == 1));
+        (0..index.shard_count()).for_each(|shard| _ = index.sweep_shard(shard, |entry| entry.lba().0 % 64 == 1));
         let shrunk = counts_its_bytes(&index);
         assert!(shrunk < grown / 4, "{shrunk} of {grown} bytes");
         index.reserve(20_000);

@@ -41,6 +41,10 @@ pub use recovered::{Recovered, RecoveryReport};
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
+/// Entries for each chunk of a volume that an index never reaches, with stale ones and those of
+/// writers in flight. An index has its parts by this limit, so it is not endless.
+const ENTRIES_OUT_OF_REACH: u64 = 4;
+
 /// Bytes of RAM that the engine keeps for a slot, beside the design's. They are two flags, and the
 /// count of readers that pin it.
 pub const ENGINE_SLOT_BYTES: u64 = 6;
@@ -108,9 +112,11 @@ fn sector_on(device: &DeviceInfo, layout: &Layout, most: u32) -> Result<u32, Eng
 pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count: u64) -> DesignConfig {
     let layout = &superblock.layout;
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
-    // The limit leaves room in a checkpoint, unless the volume has no more chunks than that.
-    let fits =
-        if layout.mappings_max >= chunk_count { u64::MAX / 2 } else { mappings_beside_checkpoint(layout.mappings_max) };
+    // The limit leaves room in a checkpoint. It is out of reach if the volume has no more chunks.
+    let fits = match layout.mappings_max >= chunk_count {
+        true => chunk_count.saturating_mul(ENTRIES_OUT_OF_REACH),
+        false => mappings_beside_checkpoint(layout.mappings_max),
+    };
     let affordable = affordable_entries(superblock, design);
     DesignConfig {
         slot_count: layout.slot_count,

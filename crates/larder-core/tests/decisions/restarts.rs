@@ -214,7 +214,7 @@ impl Cache {
         self.design.drop_clean_zeroes(true, usize::MAX);
         if self.kind == CD_ARC {
             // A restart leaves no stale entries, and each present one takes room.
-            (0..larder_core::lba_index::SHARDS_MIN).for_each(|_| {
+            (0..larder_core::lba_index::SHARDS_USUAL).for_each(|_| {
                 self.design.sweep();
             });
         }
