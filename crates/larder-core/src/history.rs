@@ -187,6 +187,11 @@ impl Draft {
         Draft { bytes: Vec::new(), bytes_max, stage: None, head: None }
     }
 
+    /// Ends a draft without lists where so many pages do.
+    pub fn limit(&mut self, pages: u64) {
+        self.bytes_max = self.bytes_max.min(pages.saturating_mul(PAGE_BYTES as u64) as usize);
+    }
+
     /// Adds bytes to a draft without lists. Returns false and changes nothing if there is no room.
     pub fn append(&mut self, bytes: &[u8]) -> bool {
         let has_room = self.head.is_none() && self.bytes.len() + bytes.len() <= self.bytes_max;

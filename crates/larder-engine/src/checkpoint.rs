@@ -141,6 +141,7 @@ impl Shared {
     async fn history(&self) -> Vec<u8> {
         let draft = self.state.lock().design().begin_history();
         let Some(mut draft) = draft else { return Vec::new() };
+        draft.limit(self.geometry.layout.checkpoint_counts_max().design_pages);
         while self.add_to_history(&mut draft) {
             yield_now().await;
         }

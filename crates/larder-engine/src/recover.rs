@@ -41,8 +41,10 @@ pub use recovered::{Recovered, RecoveryReport};
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
-/// Entries for each chunk of a volume that an index never reaches, with stale ones and those of
-/// writers in flight. An index has its parts by this limit, so it is not endless.
+/// Entries for each chunk of a volume that an index never reaches.
+///
+/// They include stale ones, and those of writers in flight. An index has its parts by this limit,
+/// so it is not endless.
 const ENTRIES_OUT_OF_REACH: u64 = 4;
 
 /// Bytes of RAM that the engine keeps for a slot, beside the design's. They are two flags, and the

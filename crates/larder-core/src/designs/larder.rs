@@ -6,7 +6,7 @@
 //! that follow the contents that are stored at all, the WEU that goes, and its records that stay.
 //!
 //! Invariants: those of [`Design`]. A slot's reference counts are its mappings. A belief is an
-//! address whose content is not stored. It is no mapping, and no restart has one.
+//! address whose content is not stored. It is no mapping, and no crash leaves one.
 
 mod addresses;
 mod ages;
@@ -109,6 +109,8 @@ pub struct Larder {
     restoring: bool,
     /// True at an orderly end: no mapping is transient any more.
     persists_all: bool,
+    /// True if the checkpoint of a recovery was an orderly end's, and nothing has changed since.
+    trusts_beliefs: bool,
     /// The pages of a checkpoint, during a recovery.
     pages: Option<Pages>,
 }
@@ -136,6 +138,7 @@ impl Larder {
             spared: Vec::new(),
             restoring: false,
             persists_all: false,
+            trusts_beliefs: false,
             pages: None,
             config,
         }

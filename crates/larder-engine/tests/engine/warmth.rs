@@ -9,6 +9,7 @@ use crate::common::{Setup, World, assert_same, design, each_seed, noise};
 use larder_device::{rng::Rng, sim::Schedule};
 use larder_engine::designs;
 use larder_format::{DesignId, StoreKind};
+use std::cell::RefCell;
 
 const CHUNK: usize = 8 << 10;
 const CHUNKS: u64 = 7000;
@@ -40,6 +41,8 @@ enum End {
     /// [`AFTER_CHECKPOINT`] requests after the last one.
     Crash,
 }
+
+const ENDS: [End; 3] = [End::Clean, End::CrashAfterCheckpoint, End::Crash];
 
 /// A cache, and the memory of its clients.
 struct Client {
@@ -135,11 +138,12 @@ fn run(seed: u64, design: DesignId, end: End) -> Vec<bool> {
     hits
 }
 
-/// Returns the allowed difference of the hit ratios; at 0 the same reads hit.
+/// Returns the allowed difference of the hit ratios, in the mean of the seeds; at 0 the same reads
+/// hit.
 ///
 /// The order of reads after the last checkpoint is in no log, so that a crash takes it. Over WEUs a
 /// crash takes CD-ARC's memory of addresses whose data had left, too; and any end seals a WEU that
-/// was open. Any end takes the beliefs of larder, and a crash what it has learned since the last
+/// was open. A crash takes the beliefs of larder, and all that it has learned since the last
 /// checkpoint. A full bucket's next victim is free ahead of need, and a crash loses it. The hands
 /// of buckets are as the checkpoint has them.
 fn difference_max(design: DesignId, end: End) -> f64 {
@@ -149,9 +153,9 @@ fn difference_max(design: DesignId, end: End) -> f64 {
         (StoreKind::Slots, _) => 0.02,
         (StoreKind::Buckets, End::Clean) => 0.0,
         (StoreKind::Buckets, _) => 0.01,
-        (StoreKind::Weus, _) if design == DesignId::Larder => 0.09,
         (StoreKind::Weus, End::Clean) => 0.02,
         (StoreKind::Weus, _) if design == DesignId::Nitro => 0.02,
+        (StoreKind::Weus, _) if design == DesignId::Larder => 0.09,
         (StoreKind::Weus, _) => 0.11,
     }
 }
@@ -162,21 +166,24 @@ fn ratio(hits: &[bool]) -> f64 {
 
 #[test]
 fn a_restart_after_an_end_in_order_hits_as_none_does() {
-    each_seed(2, |seed| {
-        for design in design::all() {
-            let name = design::name(design);
+    for design in design::all() {
+        let name = design::name(design);
+        let differences: RefCell<[Vec<f64>; ENDS.len()]> = RefCell::default();
+        each_seed(2, |seed| {
             let without = run(seed, design, End::None);
             assert!((0.2..0.9).contains(&ratio(&without)), "{name} hits and misses: {}", ratio(&without));
-            for end in [End::Clean, End::CrashAfterCheckpoint, End::Crash] {
+            for (end, differences) in ENDS.into_iter().zip(differences.borrow_mut().iter_mut()) {
                 let with = run(seed, design, end);
                 let same = with.iter().zip(&without).filter(|(with, without)| with == without).count();
                 let (before, after) = (ratio(&without), ratio(&with));
-                let difference = (after - before).abs();
                 println!("{name}, seed {seed}, {end:?}: {before:.4} without, {after:.4} with, {same} alike");
-                let most = difference_max(design, end);
-                assert!(difference <= most, "{name}, {end:?}: {before:.4} without, {after:.4} with");
-                assert!(most > 0.0 || with == without, "{name}, {end:?}: other reads hit");
+                differences.push((after - before).abs());
+                assert!(difference_max(design, end) > 0.0 || with == without, "{name}, {end:?}: other reads hit");
             }
+        });
+        for (end, differences) in ENDS.into_iter().zip(differences.into_inner()) {
+            let mean = differences.iter().sum::<f64>() / differences.len() as f64;
+            assert!(mean <= difference_max(design, end), "{name}, {end:?}: {differences:?}");
         }
-    });
+    }
 }

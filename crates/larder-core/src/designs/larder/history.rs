@@ -4,12 +4,14 @@
 //! each slot follow: slot (4), generation (4), number of records (4); and for each record its
 //! offset (22 bits) and class (6) in four bytes, its bin of age (1), and its fingerprint (16, or
 //! zeroes for none). Behind the last slot (all ones) come the cells of the life tables: class (1),
-//! bin (1), and lived, events and hits (4 each, floats). All numbers are little-endian.
+//! bin (1), and lived, events and hits (4 each, floats). Beliefs follow: [`BELIEF`] (1), address
+//! (5) and fingerprint (16). All numbers are little-endian.
 //!
 //! Invariants: any bytes can be read. A history of another version, or cut short, is taken as far
 //! as it goes. A content whose slot was used again since has no history.
 //!
-//! It leaves out beliefs and sample. The heat of an address follows from the class of its content.
+//! Only an orderly end has beliefs, for the log lacks overwrites of them. It leaves out the sample.
+//! The heat of an address follows from the class of its content.
 
 use super::{
     Larder, RECORD_BYTES,
@@ -19,13 +21,17 @@ use super::{
 use crate::{
     history::{Draft, Front},
     lba_index::{Addressed, OFFSET_BITS},
-    types::{Fingerprint, Place, SlotId},
+    types::{Fingerprint, Lba, Place, SlotId},
 };
 
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Slots of a piece of an export: each of their records is looked up.
 const PIECE: usize = 4;
 const NO_SLOT: u32 = u32::MAX;
+/// The first byte of a belief: no class of a cell.
+const BELIEF: u8 = u8::MAX;
+/// Shards of the index of a piece of an export.
+const SHARDS: usize = 4;
 
 impl Larder {
     /// Adds the next piece to a draft; returns whether more follows.
@@ -39,13 +45,36 @@ impl Larder {
         if from + PIECE < count {
             return true;
         }
+        let beyond = piece - count.div_ceil(PIECE).saturating_sub(1);
+        if beyond == 0 {
+            self.export_cells(draft);
+        }
+        if self.persists_all {
+            self.export_beliefs(beyond * SHARDS, draft);
+        }
+        self.persists_all && (beyond + 1) * SHARDS < self.index.shard_count()
+    }
+
+    /// Adds the beliefs of the next shards, as far as there is room.
+    fn export_beliefs(&self, from: usize, draft: &mut Draft) {
+        for shard in from..self.index.shard_count().min(from + SHARDS) {
+            for entry in self.index.shard(shard).filter(|entry| !Self::is_live(&self.contents, entry)) {
+                let Some(known) = entry.content().and_then(|id| self.contents.get(id).fingerprint()) else { continue };
+                let mut belief = vec![BELIEF];
+                belief.extend(&entry.lba().0.to_le_bytes()[..5]);
+                belief.extend(known.0);
+                draft.append(&belief);
+            }
+        }
+    }
+
+    fn export_cells(&self, draft: &mut Draft) {
         draft.append(&NO_SLOT.to_le_bytes());
         for (class, bin, [lived, events, hits]) in self.sample.lives().counts() {
             let mut cell = vec![class.index() as u8, bin as u8];
             cell.extend([lived, events, hits].iter().flat_map(|count| count.to_le_bytes()));
             draft.append(&cell);
         }
-        false
     }
 
     fn export_head(&self, draft: &mut Draft) {
@@ -84,7 +113,7 @@ impl Larder {
         if self.take_head(&mut front).is_some() {
             while self.take_slot(&mut front).is_some() {}
             self.take_heat();
-            while self.take_cell(&mut front).is_some() {}
+            while self.take_piece(&mut front).is_some() {}
             self.sample.lives_mut().solve();
         }
     }
@@ -144,8 +173,27 @@ impl Larder {
         }
     }
 
-    fn take_cell(&mut self, front: &mut Front<'_>) -> Option<()> {
-        let [class, bin] = front.take()?;
+    fn take_piece(&mut self, front: &mut Front<'_>) -> Option<()> {
+        let [kind] = front.take()?;
+        match kind {
+            BELIEF => self.take_belief(front)?,
+            class => self.take_cell(class, front)?,
+        }
+        Some(())
+    }
+
+    fn take_belief(&mut self, front: &mut Front<'_>) -> Option<()> {
+        let mut lba = [0; 8];
+        lba[..5].copy_from_slice(&front.take::<5>()?);
+        let (lba, fingerprint) = (Lba(u64::from_le_bytes(lba)), Fingerprint(front.take()?));
+        if self.trusts_beliefs && self.index.get(lba).is_none() {
+            self.believe(lba, &fingerprint, self.contents.find(&fingerprint));
+        }
+        Some(())
+    }
+
+    fn take_cell(&mut self, class: u8, front: &mut Front<'_>) -> Option<()> {
+        let [bin] = front.take()?;
         let mut counts = [0.0; 3];
         for count in &mut counts {
             *count = f32::from_le_bytes(front.take()?);

@@ -20,6 +20,9 @@ use crate::{
     types::{Fingerprint, Lba, Place},
 };
 
+/// Beliefs that leave a full index at once.
+const BELIEFS_AT_ONCE: usize = 64;
+
 impl Mapping for Larder {
     fn lookup(&mut self, lba: Lba) -> Lookup {
         self.sample.tick();
@@ -342,7 +345,7 @@ impl Larder {
             self.belief_hand = (self.belief_hand + 1) % self.index.shard_count();
             let contents = &self.contents;
             let beliefs = self.index.shard(self.belief_hand).filter(|entry| !Self::is_live(contents, entry));
-            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).collect();
+            let beliefs: Vec<Lba> = beliefs.map(Addressed::lba).take(BELIEFS_AT_ONCE).collect();
             if beliefs.is_empty() {
                 continue;
             }

@@ -1,6 +1,6 @@
 //! The beliefs of [`Larder`]: addresses whose content is known, and was not stored for a while.
 //!
-//! Invariants: those of [`Memory`]. No checkpoint has a belief.
+//! Invariants: those of [`Memory`]. No crash leaves a belief.
 
 use super::{
     Larder,
@@ -35,6 +35,8 @@ impl Memory for Larder {
         self.pages.as_mut().is_some_and(|pages| pages.note(page, bytes, pages_max))
     }
 
-    /// What the cache has learned is right without any proof.
-    fn trust_history(&mut self, _trust: Trust) {}
+    /// The cache has learned the rest, which is right without any proof.
+    fn trust_history(&mut self, trust: Trust) {
+        self.trusts_beliefs = trust == Trust::Whole;
+    }
 }
