@@ -26,6 +26,7 @@ use crate::{
     state::State,
     store, superblock,
     walk::{LogEnd, LogWalk, Reader},
+    wear::account::WearAccount,
 };
 use larder_core::{
     Decider, DesignConfig,
@@ -41,11 +42,11 @@ pub use recovered::{Recovered, RecoveryReport};
 /// The smallest RAM budget, in bytes.
 pub const RAM_BUDGET_BYTES_MIN: u64 = 1 << 20;
 
-/// Entries for each chunk of a volume that an index never reaches.
+/// Entries that an index never reaches, for each chunk of a volume or each slot.
 ///
 /// They include stale ones, and those of writers in flight. An index has its parts by this limit,
 /// so it is not endless.
-const ENTRIES_OUT_OF_REACH: u64 = 4;
+const ENTRIES_OUT_OF_REACH: u64 = 8;
 
 /// Bytes of RAM that the engine keeps for a slot, beside the design's. They are two flags, and the
 /// count of readers that pin it.
@@ -116,7 +117,8 @@ pub fn index_limits(superblock: &Superblock, design: &EngineDesign, chunk_count:
     let percent = if superblock.dedup { u64::from(superblock.fp_index_percent) } else { 0 };
     // The limit leaves room in a checkpoint. It is out of reach if the volume has no more chunks.
     let fits = match layout.mappings_max >= chunk_count {
-        true => chunk_count.saturating_mul(ENTRIES_OUT_OF_REACH),
+        // A design with lists of addresses wants room for all of them, even before a small volume.
+        true => chunk_count.max(layout.slot_count.into()).saturating_mul(ENTRIES_OUT_OF_REACH),
         false => mappings_beside_checkpoint(layout.mappings_max),
     };
     let affordable = affordable_entries(superblock, design);
@@ -208,6 +210,8 @@ impl<'a> Recovery<'a> {
         if let Some(origin) = origin {
             check_origin(&superblock, origin, tuning.accept_grown_origin)?;
         }
+        // A refusal comes before any write.
+        WearAccount::new(&superblock, tuning.wear, tuning.wall_seconds)?;
         let design = new_design(&superblock, geometry.chunk_count)?;
         let replay =
             Replay { design, chunk_count: geometry.chunk_count, layout: superblock.layout, mode: superblock.mode };

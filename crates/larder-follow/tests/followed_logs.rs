@@ -294,7 +294,7 @@ fn what_cannot_be_is_refused_with_its_line() {
     let opened = |line: &str| replayed(&["larder-decisions 1".into(), line.into()]).unwrap_err();
     let used = "line 2: the opening found 3 chunks and used slots; only an empty cache can be followed";
     assert!(opened("opened nitro 4096 524288 4096 64 64 7 2000 2000 5 3").starts_with(used));
-    let names = "those of nitro, cd-arc, d-lru, d-arc, lru, arc, austere, larder can";
+    let names = "those of larder, nitro, cd-arc, d-lru, d-arc, lru, arc, austere can";
     let other = "opened fifo 32768 8192 512 0 0 240 2000 0 1 7";
     let refused = format!("line 2: no log of the design \"fifo\" can be followed; {names} (`{other}`)");
     assert_eq!(opened(other), refused);

@@ -21,7 +21,7 @@ use larder_engine::{
     Cache, Compression, CreateOptions, Tuning, WriteMode, create, designs, places::from_format, recover::recover, walk,
 };
 use larder_format::{
-    Superblock,
+    DesignId, Superblock,
     layout::{SUPERBLOCK_OFFSETS, StoreKind},
     metadata_slot::{METADATA_SLOT_BYTES, MetadataSlot},
     superblock::SUPERBLOCK_BYTES,
@@ -209,6 +209,7 @@ impl Base {
     /// Makes all images.
     pub fn all() -> Vec<Base> {
         let lz4 = CreateOptions {
+            design: DesignId::Nitro,
             chunk_bytes: CHUNK as u32,
             slot_bytes: 512 << 10,
             flash_uuid: [7; 16],
@@ -229,6 +230,8 @@ impl Base {
             Base::make("nitro in write-back, closed", &zstd, true, true),
             Base::make("nitro in write-back, no checkpoint", &zstd, false, false),
             Base::make("nitro in write-through, crashed", &through, true, false),
+            Base::make("larder in write-back, crashed", &of("larder"), true, false),
+            Base::make("larder in write-back, closed", &of("larder"), true, true),
             Base::make("cd-arc in write-back, closed", &of("cd-arc"), true, true),
             Base::make("d-arc in write-back, crashed", &of("d-arc"), true, false),
             Base::make("lru in write-back, crashed", &of("lru"), true, false),

@@ -137,15 +137,15 @@ fn create_refuses_a_wrong_geometry() {
         // The named designs take all requested options, not the one option alone.
         (
             &["--size", "64M", "--design", "d-lru", "--compress", "lz4", "--chunk", "4K"],
-            &["d-lru", "switch compression off, or take nitro, cd-arc"],
+            &["d-lru", "switch compression off, or take larder, nitro, cd-arc"],
         ),
         (
             &["--size", "64M", "--design", "lru", "--compress", "zstd", "--dedup", "off"],
-            &["lru", "switch compression off, or take nitro, cd-arc"],
+            &["lru", "switch compression off, or take larder, nitro, cd-arc"],
         ),
         (
             &["--size", "64M", "--design", "austere", "--compress", "lz4", "--dedup", "off"],
-            &["austere", "switch that on, or take nitro, cd-arc"],
+            &["austere", "switch that on, or take larder, nitro, cd-arc"],
         ),
         (
             &["--size", "64M", "--design", "austere", "--weu", "1M"],
@@ -197,8 +197,8 @@ fn create_refuses_a_wrong_geometry() {
         refused_with(&scratch, &mut create(&flash, &origin, options), &[if does_not_fit { 1 } else { 2 }], words);
     }
     // An existing flash file that is too small.
-    let small = scratch.file("small", 4 * MIB);
-    refused(&scratch, &mut create(&small, &origin, &[]), &["a flash of 4M is too small; 16M is the least"]);
+    let small = scratch.file("small", 2 * MIB);
+    refused(&scratch, &mut create(&small, &origin, &[]), &["a flash of 2M is too small; 4M is the least"]);
 }
 
 /// Accepted input that is perhaps a mistake is reported in a line, with advice that can be

@@ -15,6 +15,7 @@
 
 use super::{
     Larder, RECORD_BYTES,
+    addresses::Address,
     ages::BINS,
     class::{CLASSES, Class},
 };
@@ -35,7 +36,7 @@ const SHARDS: usize = 4;
 
 impl Larder {
     /// Adds the next piece to a draft; returns whether more follows.
-    pub(super) fn export_knowledge(&self, draft: &mut Draft) -> bool {
+    pub(super) fn export_knowledge(&self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
         let piece = draft.next_stage();
         if piece == 0 {
             self.export_head(draft);
@@ -50,15 +51,18 @@ impl Larder {
             self.export_cells(draft);
         }
         if self.persists_all {
-            self.export_beliefs(beyond * SHARDS, draft);
+            self.export_beliefs(beyond * SHARDS, draft, is_doubtful);
         }
         self.persists_all && (beyond + 1) * SHARDS < self.index.shard_count()
     }
 
     /// Adds the beliefs of the next shards, as far as there is room.
-    fn export_beliefs(&self, from: usize, draft: &mut Draft) {
+    ///
+    /// The origin may forget the content of a doubtful address, which is no belief then.
+    fn export_beliefs(&self, from: usize, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) {
         for shard in from..self.index.shard_count().min(from + SHARDS) {
-            for entry in self.index.shard(shard).filter(|entry| !Self::is_live(&self.contents, entry)) {
+            let is_belief = |entry: &&Address| !Self::is_live(&self.contents, entry) && !is_doubtful(entry.lba());
+            for entry in self.index.shard(shard).filter(is_belief) {
                 let Some(known) = entry.content().and_then(|id| self.contents.get(id).fingerprint()) else { continue };
                 let mut belief = vec![BELIEF];
                 belief.extend(&entry.lba().0.to_le_bytes()[..5]);

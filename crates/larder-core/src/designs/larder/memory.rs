@@ -26,8 +26,8 @@ impl Memory for Larder {
         Draft::plain(self.knowledge_bytes_max())
     }
 
-    fn export_history(&mut self, draft: &mut Draft, _is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
-        self.export_knowledge(draft)
+    fn export_history(&mut self, draft: &mut Draft, is_doubtful: &dyn Fn(Lba) -> bool) -> bool {
+        self.export_knowledge(draft, is_doubtful)
     }
 
     fn restore_page(&mut self, page: usize, bytes: &[u8]) -> bool {
