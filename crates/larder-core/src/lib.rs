@@ -33,6 +33,7 @@ pub mod slotted;
 pub mod streams;
 pub mod versions;
 pub(crate) mod walk;
+pub mod wear;
 
 pub use decider::Decider;
 pub use design::{Design, DesignConfig, DesignStats, Lookup, NewMapping, Victim};

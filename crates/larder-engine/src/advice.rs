@@ -51,6 +51,8 @@ pub const ADVICE: &[(&str, &str)] = &[
     ("switching_mode", "nothing: larder set is under way"),
     ("too_many_files", "raise the limit of open files (ulimit -n, LimitNOFILE=), or end other processes"),
     ("undurable_data", "run larder flush; overwrite the data that it cannot save"),
+    ("wear_budget_spent", "wait, or raise the budget with --wear at the next start"),
+    ("wear_saving", "nothing: it ends by itself; or raise the budget with --wear at the next start"),
 ];
 
 /// Returns the advice for the condition of this name.

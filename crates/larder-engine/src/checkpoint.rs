@@ -34,7 +34,7 @@ use crate::{
 };
 pub use blocks::{CheckpointTarget, write_blocks, write_header};
 use larder_core::{Decider, history::Draft};
-use larder_format::{CheckpointHeader, LogStart, WriteMode};
+use larder_format::{CheckpointHeader, LogStart};
 use std::{
     ops::{Deref, DerefMut},
     sync::{Arc, atomic::Ordering::*},
@@ -193,7 +193,7 @@ impl Shared {
         // (2)
         let header = self.export(&target).await?;
         // (3)
-        if self.mode.get() != WriteMode::Back {
+        if self.mode.leaves_writes_on_origin() {
             self.flush_origin().await.map_err(|error| self.origin_failed(error, false))?;
         }
         if clean_shutdown {

@@ -88,6 +88,7 @@ impl Shared {
         let flushed = self.flush(asker).await;
         // All tasks but the committer end before the last checkpoint, because no write may follow
         // its mark.
+        self.lend_wear_for_end().await;
         self.life.close();
         self.stop_tasks(1).await;
         // A flash that failed is left as it is: the next opening recovers it as from a crash.
@@ -202,6 +203,7 @@ impl Shared {
         ] {
             signal.notify();
         }
+        self.wear.wake();
     }
 }
 

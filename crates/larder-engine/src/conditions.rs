@@ -49,6 +49,7 @@ impl Shared {
         {
             found.push(Condition { name, severity: Severity::Warning, what });
         }
+        found.extend(self.wear_condition());
         found.extend(self.note_condition());
         found.extend(self.missing_mark.condition());
         found.extend(self.opening_conditions(state));

@@ -9,6 +9,7 @@ use crate::decision_log::sink::DecisionLog;
 use crate::fence::Keeper;
 use crate::tell::telling::Listener;
 use crate::walk::Progress;
+use crate::wear::account::WearLimit;
 use larder_core::{DESIGNS, limits::DIRTY_HIGH_PERCENT};
 use larder_device::watched::Watch;
 use larder_format::{Compression, DesignId, WriteMode};
@@ -138,6 +139,11 @@ pub struct Tuning {
     pub flash_full_timeout: Option<Duration>,
     /// Limit of the wait of an orderly end for the origin's change mark.
     pub mark_wait_max: Duration,
+    /// The budget of flash writes; with `None`, the one of the last opening goes on.
+    pub wear: Option<WearLimit>,
+    /// The time of the opening, in seconds since 1970, or 0 if it is unknown. The wear budget goes on
+    /// from the last one.
+    pub wall_seconds: u64,
     /// The listener to conditions: the cache reports each one when it is raised and when it is
     /// over.
     pub listener: Listener,
@@ -173,6 +179,8 @@ impl Default for Tuning {
             flash_watch: None,
             flash_full_timeout: None,
             mark_wait_max: Duration::from_secs(5),
+            wear: None,
+            wall_seconds: 0,
             listener: Listener::default(),
             progress: None,
             decisions: DecisionLog::default(),

@@ -46,6 +46,7 @@ pub fn plan(
         kept_trims: false,
         origin_state: None,
         durable_frame: None,
+        wear: None,
         kept: Vec::new(),
         detached: false,
         mode: options.mode,

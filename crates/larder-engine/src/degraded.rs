@@ -62,6 +62,7 @@ impl Shared {
         ] {
             signal.notify();
         }
+        self.wear.wake();
         self.conditions_changed();
         error
     }

@@ -31,7 +31,7 @@ use crate::{
     state::State,
     sync::{Notified, either},
 };
-use larder_core::{Lba, limits::DESTAGED_AT_ONCE, ranges::Run};
+use larder_core::{Lba, limits::DESTAGED_AT_ONCE, ranges::Run, wear::WearLevel};
 use std::{sync::Arc, time::Duration};
 
 /// Limit of chunks in a batch without pressure: a reader that misses waits behind one batch at
@@ -129,6 +129,8 @@ impl Shared {
         self.origin_watch.fails_writes() && (owed.chunks > state.lost.count() || owed.runs > 0)
             || self.dirty_percent(state) >= u64::from(self.live.get().dirty_low_percent)
             || owed.runs >= self.geometry.zero_ranges_max / 4
+            // Each chunk that is dirty once writes go past the flash costs a frame of the log.
+            || owed.chunks > state.lost.count() && self.wear_level() >= WearLevel::Saving
             || self.kept_runs_to_give(state) > 0
             || self.too_dirty(state)
     }

@@ -51,6 +51,10 @@ impl State {
 impl Shared {
     /// Offers a whole chunk (shorter only at the end of the volume) with this `version`.
     pub fn offer(self: &Arc<Self>, lba: Lba, version: u32, data: SharedBuf, reason: Reason) {
+        if !self.wear_admits() {
+            self.counters.insertions_refused.fetch_add(1, Relaxed);
+            return;
+        }
         let (begin, drain, close) = {
             let mut state = self.state.lock();
             let drain = self.drain_is_due(&state);

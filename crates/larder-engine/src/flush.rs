@@ -80,8 +80,12 @@ impl Shared {
         // The failure also matters if no entry waited for the log, because writes then went to the
         // origin. A flash that was cut short has failed by now.
         let failed = self.state.lock().flash.is_failed();
-        // Before the switch of the mode, the clients had to flush the origin.
-        if failed { self.flush_past_flash(asker).await } else { self.tell(asker) }
+        match () {
+            () if failed => self.flush_past_flash(asker).await,
+            () if self.mode.leaves_writes_on_origin() => self.flush_origin_for(asker).await,
+            // Before the switch of the mode, the clients had to flush the origin.
+            () => self.tell(asker),
+        }
     }
 
     /// Makes the log entries below `upto` durable, and the records that they name.
@@ -374,6 +378,7 @@ impl Shared {
                 return;
             }
             shared.look_at_devices();
+            shared.wear.wake();
             let (due, clean_waits, upto) = {
                 let state = shared.state.lock();
                 let clean_waits = state.writer.has_awaiting_in_open();

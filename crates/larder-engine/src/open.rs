@@ -41,6 +41,7 @@ use crate::{
     superblock::SuperblockKeeper,
     tell::telling::{Conditional, Telling},
     walk::Reader,
+    wear::{account::WearAccount, metered::MeteredDevice},
     write::load::WriteLoad,
 };
 use larder_codec::Codec;
@@ -180,13 +181,15 @@ impl Devices {
         let limits = index_limits(&superblock, design, geometry.chunk_count);
         state.note_opened(design.name, &geometry, limits, design.store.packing(&geometry.layout));
         let stripes = Stripes::new(tuning.read_stripes);
+        let wear = Arc::new(WearAccount::new(&superblock, tuning.wear, tuning.wall_seconds)?);
         Ok(Arc::new(Shared {
             flash_watch,
-            flash,
+            flash: MeteredDevice::over(flash, &wear, &runtime),
             origin,
             runtime,
             codec: codec(&superblock, &tuning),
             mode: state.mode.clone(),
+            wear,
             state: StateLock::new(state, &stripes, tuning.share_after_reads),
             live: Live::new(Pace::from(&tuning)),
             tuning,
@@ -226,6 +229,7 @@ async fn begin(shared: &Arc<Shared>) -> Result<(), EngineError> {
     let emptied = shared.opening.emptied;
     // (5)
     mark_as_open(shared).await?;
+    shared.spawn_counted(shared.clone().wear_keeper());
     let mode = shared.mode.get();
     shared.note_mode(mode).await?;
     shared.spawn_counted(shared.clone().committer());
@@ -264,6 +268,7 @@ async fn mark_as_open(shared: &Arc<Shared>) -> Result<(), EngineError> {
     }
     let newest = keeper.as_ref().map_or(0, |keeper| keeper.newest_superblock());
     let (names_frames, durable_frame) = (shared.geometry.store.names_frames(), shared.durable_frame());
+    let mut lent_until = 0;
     shared
         .superblock
         .update(&*shared.flash, &shared.counters, |superblock| {
@@ -278,6 +283,9 @@ async fn mark_as_open(shared: &Arc<Shared>) -> Result<(), EngineError> {
             superblock.origin_state = None;
             // Recovery read the log up to this frame, and the flash was flushed since.
             superblock.note_durable_frame(durable_frame);
+            lent_until = shared.record_wear(superblock);
         })
-        .await
+        .await?;
+    shared.wear.is_recorded(lent_until);
+    Ok(())
 }

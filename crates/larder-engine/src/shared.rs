@@ -9,7 +9,8 @@ use crate::{
     lifecycle::Lifecycle, log_room::reservations::Reservations, mode::current::CurrentMode, orders::Orders,
     origin_again::asking::AskingTask, pins::Pins, refused::refusals::Refusals, region::turns::RegionTurns,
     retune::live::Live, room::Room, state::State, state_lock::StateLock, status::counters::Counters, stripes::Stripes,
-    superblock::SuperblockKeeper, sync::Notify, tell::telling::Telling, write::load::WriteLoad,
+    superblock::SuperblockKeeper, sync::Notify, tell::telling::Telling, wear::account::WearAccount,
+    write::load::WriteLoad,
 };
 use larder_codec::Codec;
 use larder_core::types::SECTOR_BYTES;
@@ -75,6 +76,8 @@ pub struct Shared {
     pub(crate) stripes: Stripes,
     /// The superblock and its twin.
     pub(crate) superblock: SuperblockKeeper,
+    /// The wear budget.
+    pub(crate) wear: Arc<WearAccount>,
     /// The write mode.
     pub(crate) mode: Arc<CurrentMode>,
     /// Orders among operations.

@@ -16,6 +16,7 @@ use crate::{
     recover::recovered::{Recovered, RecoveryReport},
     shared::Shared,
     state::State,
+    wear::account::WearStatus,
 };
 pub use counters::CounterValues;
 use larder_format::Superblock;
@@ -80,6 +81,9 @@ pub struct Status {
     pub compression_ratio: f64,
     /// All bytes written to flash.
     pub flash_bytes_written: u64,
+    /// The wear budget, and the bytes of the last 24 hours.
+    #[serde(flatten)]
+    pub wear: WearStatus,
     /// Bytes that a plain cache, without deduplication and compression, would have written. They
     /// are the whole chunks, and the sectors of fragments, of the same insertions.
     pub plain_cache_bytes_written: u64,
@@ -201,6 +205,7 @@ impl Status {
                 + counts.flash_region_bytes_written
                 + counts.flash_log_bytes_written
                 + counts.flash_metadata_bytes_written,
+            wear: WearStatus::of(superblock),
             plain_cache_bytes_written: counts.inserted_chunks * chunk + counts.fragment_bytes,
             lba_index_ram_bytes: stats.lba_index_ram_bytes,
             fp_index_ram_bytes: stats.fp_index_ram_bytes,
@@ -230,6 +235,7 @@ impl Shared {
         let (superblock, counts) = (self.superblock.get(), self.counters.values());
         let state = self.state.lock();
         let mut status = Status::of(&superblock, &state, counts, recovery);
+        status.wear = self.wear_status();
         let kept = self.kept(&state);
         status.kept_trim_bytes = kept.chunks * status.chunk_bytes;
         status.kept_trim_runs = kept.runs;

@@ -21,6 +21,7 @@ use larder_core::{
     Lba,
     decisions::{Answer, Event},
     ranges::Run,
+    wear::WearLevel,
 };
 use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
 use larder_format::{LogEntry, WriteMode};
@@ -57,13 +58,17 @@ impl Shared {
         let flags = ZeroFlags { fua: how.flags.fua || self.live.durable_writes(), ..how.flags };
         let how = Zeroing { flags, ..how };
         let Some(ticket) = self.admit_zeroes(op, offset, len).await? else { return Ok(()) };
-        let mode = self.mode.get();
+        let (first, count) = self.geometry.chunks_of(offset, len);
+        let mode = match self.mode.get() {
+            WriteMode::Back if self.wear_level() >= WearLevel::Past => self.go_past_budget(first, count).await?,
+            mode => mode,
+        };
         if mode == WriteMode::Back {
             let zeroed = self.zero_chunks(offset, len, how).await;
             self.wake_destager_if_due();
             match zeroed {
                 Ok(upto) if flags.fua => {
-                    return self.make_durable(ticket, self.geometry.chunks_of(offset, len), upto).await;
+                    return self.make_durable(ticket, (first, count), upto).await;
                 }
                 Ok(_) => return Ok(()),
                 Err(EngineError::FlashFailed(_)) => {}

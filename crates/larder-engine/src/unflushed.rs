@@ -25,16 +25,17 @@ pub(crate) mod waiting;
 use crate::{error::EngineError, places::from_format, shared::Shared, state::State};
 use larder_core::{Fingerprint, Lba, Lookup};
 use larder_device::{IoError, IoOp};
-use larder_format::{LogEntry, WriteMode};
+use larder_format::LogEntry;
 use std::sync::{Arc, atomic::Ordering::*};
 pub use waiting::{Asker, Audience};
 
 impl State {
     /// Returns whether clean mappings wait for a flush of the origin before they become durable.
     ///
-    /// In write-back they need none: data that a destage wrote without a flush is dirty still.
+    /// In write-back they need none while no write goes past the flash: data that a destage wrote
+    /// without a flush is dirty still.
     fn origin_matters(&self) -> bool {
-        self.mode.get() != WriteMode::Back && self.origin_flushes.are_due()
+        self.mode.leaves_writes_on_origin() && self.origin_flushes.are_due()
     }
 
     /// Logs a clean mapping whose record was written, if it is still its chunk's mapping.
@@ -98,15 +99,15 @@ impl State {
     /// Notes a failed flush of the origin: earlier writes may be lost, even if a later flush
     /// succeeds.
     fn origin_flush_failed(&mut self, error: &IoError, is_repeated: bool) {
-        let mode = self.mode.get();
+        let has_writes = self.mode.leaves_writes_on_origin();
         let loses_more = self.origin_flushes.fail(error, is_repeated);
         self.origin_changes.flush_failed();
         // In write-back, destages are tried again.
-        if loses_more && (mode != WriteMode::Back || self.flash.is_failed()) {
+        if loses_more && (has_writes || self.flash.is_failed()) {
             self.origin_flushes.leave_untold();
         }
         let mut lost = self.unflushed.take_below(u64::MAX);
-        if mode != WriteMode::Back {
+        if has_writes {
             // Their records' completions would insert them here as if no flush had failed.
             lost.extend(self.writer.take_awaiting());
         }

@@ -14,6 +14,9 @@
 pub const FEATURE_ORIGIN_STATE: u64 = 1 << 0;
 /// Compatible: the superblock names a durable frame of the log.
 pub const FEATURE_DURABLE_FRAME: u64 = 1 << 1;
+/// Compatible: the superblock records the wear budget and the bytes of the last day. Bit 2 is that
+/// of an unknown feature in fixtures.
+pub const FEATURE_WEAR: u64 = 1 << 3;
 
 /// Incompatible feature: the cache was detached.
 ///
@@ -65,9 +68,10 @@ pub struct Feature {
 }
 
 /// Every bit that has a meaning.
-pub const FEATURES: [Feature; 7] = [
+pub const FEATURES: [Feature; 8] = [
     feature(Word::Compatible, FEATURE_ORIGIN_STATE, "origin state", true),
     feature(Word::Compatible, FEATURE_DURABLE_FRAME, "durable frame", true),
+    feature(Word::Compatible, FEATURE_WEAR, "wear", true),
     feature(Word::Incompatible, FEATURE_DETACHED, "detached", true),
     feature(Word::Incompatible, FEATURE_STATE_DIR, "state directory", true),
     feature(Word::Incompatible, FEATURE_BUCKETS, "buckets", true),

@@ -51,7 +51,9 @@ pub use log::{
 pub use metadata_slot::{LbaList, MetadataSlot};
 pub use place::{FlashPlace, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};
-pub use superblock::{CheckpointPointer, Chosen, DurableFrame, Origin, OriginState, Superblock, choose};
+pub use superblock::{
+    CheckpointPointer, Chosen, DurableFrame, Origin, OriginState, Superblock, WEAR_RECORD_BINS, WearRecord, choose,
+};
 pub use text::{DirectoryPath, OriginUri, VolumeName};
 
 /// The version of every structure in this crate. A reader refuses a higher one.

@@ -12,15 +12,17 @@
 
 mod noted;
 mod twins;
+mod wear;
 
 pub use noted::{DurableFrame, OriginState};
 pub use twins::{Chosen, choose};
+pub use wear::{WEAR_RECORD_BINS, WearRecord};
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
 use crate::features::{
     COMPATIBLE_KNOWN, FEATURE_BUCKETS, FEATURE_DETACHED, FEATURE_DURABLE_FRAME, FEATURE_KEPT_TRIMS,
-    FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, INCOMPATIBLE_KNOWN, READABLE,
+    FEATURE_LOG_POSITIONS, FEATURE_ORIGIN_STATE, FEATURE_STATE_DIR, FEATURE_WEAR, INCOMPATIBLE_KNOWN, READABLE,
 };
 use crate::layout::Layout;
 use crate::limits::{CHUNKS_MAX, ENTRIES_MIN, SUPERBLOCK_OFFSETS, StoreKind};
@@ -75,6 +77,8 @@ pub struct Superblock {
     pub origin_state: Option<OriginState>,
     /// The newest frame of the log known to be durable; see [`Superblock::durable_frame_now`].
     pub durable_frame: Option<DurableFrame>,
+    /// The wear budget, and the bytes of the last day; none before the first budget.
+    pub wear: Option<Box<WearRecord>>,
     /// Unknown incompatible features that let a program read, but not write on this flash.
     pub features_read_only: u64,
     /// The bytes of unknown features behind the last known field, without the zeroes at the end.
@@ -171,11 +175,13 @@ struct RawSuperblock {
     design_pages_max: Le64,
     origin_state: [Le64; 4],
     durable_frame: [Le64; 2],
+    wear: [Le64; 3],
+    wear_bins: [Le32; WEAR_RECORD_BINS],
     rest: [u8; REST_BYTES],
 }
 
 /// Bytes behind the last known field: zeroes, unless an unknown readable feature has a field there.
-const REST_BYTES: usize = 2144;
+const REST_BYTES: usize = 964;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
     RawSuperblock, SUPERBLOCK_BYTES,
@@ -188,7 +194,8 @@ wire::assert_wire!(
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
     uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
-    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, durable_frame @ 1936, rest @ 1952,
+    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, durable_frame @ 1936, wear @ 1952,
+    wear_bins @ 1976, rest @ 3132,
 );
 
 impl Superblock {
@@ -206,7 +213,8 @@ impl Superblock {
     pub fn compatible_word(&self) -> u64 {
         let state = self.origin_state.map_or(0, |_| FEATURE_ORIGIN_STATE);
         let frame = self.durable_frame.map_or(0, |_| FEATURE_DURABLE_FRAME);
-        self.features_compat | state | frame
+        let wear = self.wear.as_ref().map_or(0, |_| FEATURE_WEAR);
+        self.features_compat | state | frame | wear
     }
 
     /// Returns the origin's state at the last end, if that end was orderly and the device gave a
@@ -323,6 +331,10 @@ impl Superblock {
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
+        let (wear, wear_bins) = match &self.wear {
+            Some(wear) => wear.words(),
+            None => (Default::default(), [Le32::new(0); WEAR_RECORD_BINS]),
+        };
         let mut rest = [0; REST_BYTES];
         rest.iter_mut().zip(&self.kept).for_each(|(to, &from)| *to = from);
         RawSuperblock {
@@ -379,6 +391,8 @@ impl Superblock {
             design_pages_max: Le64::new(layout.design_pages_max),
             origin_state: self.origin_state.map_or(Default::default(), |state| state.words()),
             durable_frame: self.durable_frame.map_or(Default::default(), |frame| frame.words()),
+            wear,
+            wear_bins,
             rest,
         }
     }
@@ -397,6 +411,7 @@ impl Superblock {
             kept_trims: raw.features_incompat.get() & FEATURE_KEPT_TRIMS != 0,
             origin_state: noted(raw, FEATURE_ORIGIN_STATE).then(|| OriginState::of_words(raw.origin_state)),
             durable_frame: noted(raw, FEATURE_DURABLE_FRAME).then(|| DurableFrame::of_words(raw.durable_frame)),
+            wear: noted(raw, FEATURE_WEAR).then(|| wear_of(raw)),
             features_read_only: raw.features_incompat.get() & !INCOMPATIBLE_KNOWN & READABLE,
             kept: kept(raw),
             detached: raw.features_incompat.get() & FEATURE_DETACHED != 0,
@@ -428,12 +443,7 @@ impl Superblock {
                 fp_entries_max: raw.fp_entries_max.get(),
                 design_pages_max: raw.design_pages_max.get(),
             },
-            origin: Origin {
-                size_bytes: raw.origin_bytes.get(),
-                identity: raw.origin_identity.get(),
-                uri: OriginUri::from_padded(&raw.uri, raw.uri_len.get())
-                    .ok_or_else(|| invalid("the origin's URI is no text"))?,
-            },
+            origin: origin_of(raw)?,
             volume_name: VolumeName::from_padded(&raw.volume_name, raw.volume_name_len.get())
                 .ok_or_else(|| invalid("the volume's name is no text"))?,
             state_dir: DirectoryPath::from_padded(&raw.state_dir, raw.state_dir_len.get())
@@ -443,6 +453,19 @@ impl Superblock {
             entry_seq_next: raw.entry_seq_next.get(),
         })
     }
+}
+
+fn origin_of(raw: &RawSuperblock) -> Result<Origin, FormatError> {
+    let uri = OriginUri::from_padded(&raw.uri, raw.uri_len.get());
+    Ok(Origin {
+        size_bytes: raw.origin_bytes.get(),
+        identity: raw.origin_identity.get(),
+        uri: uri.ok_or_else(|| invalid("the origin's URI is no text"))?,
+    })
+}
+
+fn wear_of(raw: &RawSuperblock) -> Box<WearRecord> {
+    Box::new(WearRecord::of_words(raw.wear, &raw.wear_bins))
 }
 
 fn noted(raw: &RawSuperblock, feature: u64) -> bool {

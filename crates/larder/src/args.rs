@@ -18,14 +18,16 @@ use crate::{
 use clap::{Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum, error::ErrorKind};
 pub use complaints::Missing;
 use larder_device::throttled::Profile;
-use larder_engine::{Compression, WriteMode, designs::ENGINE_DESIGNS};
+use larder_engine::{Compression, WearLimit, WriteMode, designs::ENGINE_DESIGNS};
 use larder_format::DesignId;
 use larder_serve::nbd::ServeAddress;
 pub use offline::{DumpArgs, DumpPart, VerifyArgs};
 pub use origin::OriginLimits;
 use std::{convert::Infallible, ffi::OsString, path::PathBuf, time::Duration};
 pub use trace::{OutputArgs, RecordArgs, TraceArgs, TraceCommand};
-use values::{END_TIMEOUT, address, design, end_timeout, fp_index_percent, profile, ram_budget, request_max, seconds};
+use values::{
+    END_TIMEOUT, address, design, end_timeout, fp_index_percent, profile, ram_budget, request_max, seconds, wear,
+};
 pub use values::{OriginChangedArg, TrimArg, no_design};
 
 const EXAMPLES: &str = "\
@@ -230,6 +232,10 @@ pub struct ServeArgs {
     /// Threads that hash and compress [default: one for each processor]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(0..=256))]
     pub workers: Option<u16>,
+    /// Bytes that the flash may be written in any 24 hours: 50G/day, 0.3dwpd (times its size), or
+    /// none. Without it, the last budget goes on
+    #[arg(long, value_name = "BUDGET", value_parser = wear, allow_hyphen_values = true)]
+    pub wear: Option<WearLimit>,
     /// Limit of destaging while little is dirty, bytes a second; 0 for none
     #[arg(long, value_name = "SIZE", default_value = "32M", value_parser = size::parse)]
     pub destage_rate: u64,

@@ -19,7 +19,7 @@ use std::{
         Arc,
         mpsc::{self, RecvTimeoutError},
     },
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Interval at which the bar is drawn again.
@@ -39,7 +39,8 @@ pub fn open(
     let began = Instant::now();
     let progress = Arc::new(Progress::default());
     let is_to_drop = tuning.origin_changed == OriginChanged::Drop;
-    let tuning = Tuning { progress: Some(progress.clone()), ..tuning };
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let tuning = Tuning { progress: Some(progress.clone()), wall_seconds: since_1970.as_secs(), ..tuning };
     let opened = std::thread::scope(|scope| {
         let (over, is_over) = mpsc::channel::<Infallible>();
         if std::io::stderr().is_terminal() {

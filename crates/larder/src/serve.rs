@@ -235,6 +235,7 @@ fn tuning_of(args: &ServeArgs) -> Tuning {
         // The rest of the end has the other half.
         mark_wait_max: Tuning::default().mark_wait_max.min(end_timeout(args) / 2),
         trim: args.trim.into(),
+        wear: args.wear,
         listener: lines::of_server(),
         ..Tuning::default()
     }

@@ -274,6 +274,7 @@ fn add_content(out: &mut String, told: Told<'_>) {
             ("trimmed, kept", told.bytes("kept_trim_bytes")),
             ("damaged dirty chunks", count(told.number("lost_chunks"))),
             ("metadata log used", format!("{}%", told.number("log_used_percent"))),
+            ("wear budget", wear_of(told)),
             (
                 "LBA index",
                 format!("{}, {} entries", told.bytes("lba_index_ram_bytes"), count(told.number("lba_index_entries"))),
@@ -285,6 +286,19 @@ fn add_content(out: &mut String, told: Told<'_>) {
             ("dirty list", told.bytes("dirty_list_ram_bytes")),
         ],
     );
+}
+
+/// Returns the wear budget, and the bytes of it that are written.
+fn wear_of(told: Told<'_>) -> String {
+    match told.number("wear_budget_bytes_a_day") {
+        0 => "none".into(),
+        budget => format!(
+            "{} of {} in 24 hours, {} of it for the log",
+            told.bytes("wear_spent_bytes"),
+            human(budget),
+            told.bytes("wear_reserve_bytes")
+        ),
+    }
 }
 
 /// Adds the counts since the cache was opened.

@@ -42,6 +42,9 @@ impl Shared {
     /// Reads the records of these victims that the design keeps.
     pub(super) async fn read_survivors(self: &Arc<Self>, victims: &[SlotId]) -> Vec<Insertion> {
         let mut held: Vec<((Lba, u32), HeldRecord)> = Vec::new();
+        if !self.wear_admits() {
+            return Vec::new();
+        }
         for &slot in victims {
             let mut state = self.state.lock();
             let bytes_max = self.live.get().insert_queue_bytes_max.saturating_mul(2);

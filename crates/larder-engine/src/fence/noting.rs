@@ -35,7 +35,13 @@ impl Shared {
         self: &Arc<Self>,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), EngineError> {
+        let mut lent_until = 0;
+        let change = |superblock: &mut Superblock| {
+            change(superblock);
+            lent_until = self.record_wear(superblock);
+        };
         self.superblock.update(&*self.flash, &self.counters, change).await?;
+        self.wear.is_recorded(lent_until);
         self.note_in_background();
         Ok(())
     }

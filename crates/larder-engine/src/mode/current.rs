@@ -5,7 +5,7 @@
 //! It does not switch.
 
 use larder_format::WriteMode;
-use std::sync::atomic::{AtomicU8, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::*};
 
 /// The code of no mode.
 const NONE: u8 = u8::MAX;
@@ -15,17 +15,33 @@ const NONE: u8 = u8::MAX;
 pub struct CurrentMode {
     in_force: AtomicU8,
     switching_to: AtomicU8,
+    /// A write went past the flash in write-back.
+    has_written_past: AtomicBool,
 }
 
 impl CurrentMode {
     /// Returns `mode` as the mode in force.
     pub fn new(mode: WriteMode) -> CurrentMode {
-        CurrentMode { in_force: AtomicU8::new(mode.code()), switching_to: AtomicU8::new(NONE) }
+        CurrentMode {
+            in_force: AtomicU8::new(mode.code()),
+            switching_to: AtomicU8::new(NONE),
+            has_written_past: AtomicBool::new(false),
+        }
     }
 
     /// Returns the mode.
     pub fn get(&self) -> WriteMode {
         WriteMode::from_code(self.in_force.load(Acquire)).expect("a mode was stored")
+    }
+
+    /// Returns whether acknowledged writes may wait on the origin for its flush.
+    pub fn leaves_writes_on_origin(&self) -> bool {
+        self.get() != WriteMode::Back || self.has_written_past.load(Acquire)
+    }
+
+    /// Notes that a write goes past the flash in write-back.
+    pub fn note_write_past(&self) {
+        self.has_written_past.store(true, Release);
     }
 
     pub(super) fn set(&self, mode: WriteMode) {

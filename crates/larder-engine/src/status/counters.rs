@@ -173,6 +173,8 @@ counters! {
     origin_errors,
     /// Writes and zeroings that went past a failed flash to the origin.
     writes_past_flash,
+    /// Writes and zeroings that went past the flash for want of wear budget.
+    writes_past_budget,
 }
 
 impl Counters {

@@ -35,6 +35,7 @@ mod streams;
 mod trims;
 mod unlinked;
 mod warmth;
+mod wear_budget;
 #[path = "../common/world.rs"]
 mod world;
 

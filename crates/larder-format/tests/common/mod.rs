@@ -45,6 +45,7 @@ pub fn superblock() -> Superblock {
         kept_trims: false,
         origin_state: Some(OriginState { sequence: 0, size_bytes: 0, epoch: 0, changes: 0 }),
         durable_frame: None,
+        wear: None,
         features_read_only: 0,
         kept: Vec::new(),
         detached: false,
@@ -160,6 +161,14 @@ pub fn noting_superblock() -> Superblock {
     let origin_state =
         Some(OriginState { sequence: 7, size_bytes: 1 << 30, epoch: 0x1122_3344_5566_7788, changes: 99 });
     Superblock { log_positions: true, origin_state, clean_shutdown: true, ..superblock() }
+}
+
+/// Returns a superblock with a wear budget.
+pub fn worn_superblock() -> Superblock {
+    let mut bins = [0; WEAR_RECORD_BINS];
+    (bins[0], bins[1], bins[288]) = (7, 9, 11);
+    let wear = WearRecord { day_bytes: 50_000_000_000, at_seconds: 1_800_000_000, lent_bytes: 1_000_000, bins };
+    Superblock { wear: Some(Box::new(wear)), ..superblock() }
 }
 
 /// Returns a superblock that names a durable frame.

@@ -80,6 +80,19 @@ fn a_durable_frame_is_named_beside_its_sequence() {
 }
 
 #[test]
+fn a_wear_record_is_there_beside_its_bit_alone() {
+    let (bytes, worn) = (fixture("superblock-wear"), worn_superblock());
+    assert_eq!(Superblock::decode(&bytes).as_ref(), Ok(&worn));
+    assert_eq!(worn.encode()[..], bytes[..]);
+    let refused = Superblock::decode(&fixture("superblock-wear-bit"));
+    assert_eq!(refused, Err(FormatError::ReservedNotZero(Structure::Superblock)));
+    let wear = worn.wear.expect("it has one");
+    assert_eq!(wear.bytes().take(3).collect::<Vec<u64>>(), [7 * 1024, 9 * 1024, 0]);
+    let again = WearRecord::new(1, 2, 3, [7 * 1024, 8 * 1024 + 1, u64::MAX]);
+    assert_eq!(again.bins[..4], [7, 9, u32::MAX, 0], "a part of a KiB counts as one");
+}
+
+#[test]
 fn what_belongs_to_unknown_features_is_kept_refused_or_only_read() {
     let later = b"what a later program keeps here".to_vec();
     let unnoted = || Superblock { origin_state: None, ..superblock() };

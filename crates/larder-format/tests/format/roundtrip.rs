@@ -25,8 +25,13 @@ fn superblocks() {
             durable_frame: random
                 .coin()
                 .then(|| DurableFrame { sequence: random.counter(), frame_seq: random.counter() }),
+            wear: random.coin().then(|| {
+                let bins = std::array::from_fn(|_| random.u32());
+                let (day_bytes, at_seconds, lent_bytes) = (random.u64(), random.u64(), random.u64());
+                Box::new(WearRecord { day_bytes, at_seconds, lent_bytes, bins })
+            }),
             features_read_only: random.u64() & features::READABLE,
-            kept: (0..random.below(2144)).map(|at| at as u8).chain([1]).collect(),
+            kept: (0..random.below(964)).map(|at| at as u8).chain([1]).collect(),
             mode: random.pick(WriteMode::ALL),
             design: random.pick(DesignId::ALL),
             compression: random.pick(Compression::ALL),

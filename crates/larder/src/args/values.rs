@@ -11,6 +11,7 @@ use clap::{
 };
 use larder_device::throttled::Profile;
 use larder_engine::{
+    WearLimit,
     config::{OriginChanged, TrimPolicy},
     designs::{self, ENGINE_DESIGNS, EngineDesign},
     recover::RAM_BUDGET_BYTES_MIN,
@@ -36,6 +37,20 @@ pub(super) fn ram_budget(text: &str) -> Result<u64, String> {
         }
         budget => Ok(budget),
     }
+}
+
+/// Parses a wear budget: bytes a day, drive writes a day, or none.
+pub(super) fn wear(text: &str) -> Result<WearLimit, String> {
+    let limit = match (text, text.strip_suffix("/day"), text.strip_suffix("dwpd")) {
+        ("none", ..) => Some(WearLimit::Absent),
+        (_, Some(bytes), _) => size::parse(bytes).ok().filter(|&bytes| bytes > 0).map(WearLimit::BytesADay),
+        (.., Some(writes)) => {
+            let writes = writes.parse().ok().filter(|writes| (0.0001..=1000.0).contains(writes));
+            writes.map(WearLimit::DriveWritesADay)
+        }
+        _ => None,
+    };
+    limit.ok_or_else(|| "write bytes a day (50G/day), drive writes a day from 0.0001 to 1000 (0.3dwpd), or none".into())
 }
 
 /// Parses an FP index ratio in percent.

@@ -28,6 +28,7 @@ mod shortages;
 mod signals;
 mod support;
 mod trust;
+mod wear;
 
 /// Returns the program under test.
 fn larder_program() -> &'static str {
