@@ -141,8 +141,9 @@ pub struct Tuning {
     pub mark_wait_max: Duration,
     /// The budget of flash writes; with `None`, the one of the last opening goes on.
     pub wear: Option<WearLimit>,
-    /// The time of the opening, in seconds since 1970, or 0 if it is unknown. The wear budget goes on
-    /// from the last one.
+    /// The time of the opening, in seconds since 1970, or 0 if it is unknown.
+    ///
+    /// The wear budget goes on from the last opening by it.
     pub wall_seconds: u64,
     /// The listener to conditions: the cache reports each one when it is raised and when it is
     /// over.

@@ -121,7 +121,7 @@ struct Counts {
     wall_at_opening: u64,
     /// Bytes that were granted since the opening.
     taken: u64,
-    /// The value of that count up to which the last durable record lends.
+    /// The bytes up to which the last durable record lends.
     lent_until: u64,
     /// Bytes that writes wait for.
     asked: u64,
@@ -131,10 +131,10 @@ struct Counts {
 }
 
 impl WearAccount {
-    /// Returns the wear of a cache that is opened `now`, in seconds since 1970, or 0 if that is
-    /// unknown: then no time has passed.
+    /// Returns the account of a cache that is opened `now`, in seconds since 1970.
     ///
-    /// `wanted` is the budget that the opening asks for. Without it, that of the superblock goes on.
+    /// If that is 0, the time is unknown, and none has passed since the last opening. `wanted` is
+    /// the budget that the opening asks for. Without it, that of the superblock goes on.
     ///
     /// # Errors
     /// [`EngineError::Invalid`] for a budget that is too small for log and checkpoints.
@@ -201,7 +201,7 @@ impl WearAccount {
         self.account.as_ref().map_or(WearLevel::Free, |account| account.lock().level(since))
     }
 
-    /// Asks for bytes of a write. A `is_record` has the bytes of all others, and waits for none.
+    /// Asks for the bytes of a write, which waits for none if it `is_record` itself.
     pub(crate) fn take(&self, since: Duration, bytes: u64, is_record: bool) -> Taken {
         let Some(account) = &self.account else { return Taken::Granted };
         let mut account = account.lock();
@@ -242,8 +242,9 @@ impl WearAccount {
         }
     }
 
-    /// Returns the record of a superblock that is about to be written, and the count of granted
-    /// bytes up to which it lends.
+    /// Returns the record of the next superblock, and the granted bytes up to which it lends.
+    ///
+    /// An end lends the superblocks that follow it.
     pub(crate) fn record(&self, since: Duration, is_end: bool) -> Option<(WearRecord, u64)> {
         let mut account = self.account.as_ref()?.lock();
         account.pass(since);

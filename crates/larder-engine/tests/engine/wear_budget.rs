@@ -1,5 +1,4 @@
-//! The wear budget: the flash is written at most so many bytes in any 24 hours, and no data is lost
-//! on the way past it.
+//! The wear budget: bytes written to the flash in any 24 hours. No data is lost on the way past it.
 //!
 //! Random writes use the budget up. Then writes go past the flash, FLUSH makes them durable on the
 //! origin, and crashes bring back no older data. Time gives the budget back. Restarts and crashes
