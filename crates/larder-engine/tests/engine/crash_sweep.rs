@@ -357,6 +357,39 @@ fn crash_sweep_write_around() {
 }
 
 #[test]
+fn crash_sweep_past_the_wear_budget() {
+    let past = scenario("past the wear budget", WriteMode::Back, |client| {
+        Box::pin(async move {
+            let is_past = || client.counts().writes_past_budget > 0;
+            client.put(0, 8 * CHUNK, 1001).await;
+            client.put(10 * CHUNK + 2, 2, 1201).await;
+            client.flush().await;
+            client.sweep_from_here();
+            // Until writes go past the flash: data, parts and zeroes, dirty and clean.
+            let mut round = 0;
+            while !is_past() {
+                client.put(round % 4 * 3 * CHUNK, 2 * CHUNK, 2001 + 100 * round as u32).await;
+                client.flush().await;
+                round += 1;
+                assert!(round < 200, "the budget is never spent");
+            }
+            client.put(CHUNK, CHUNK, 50_001).await;
+            client.put(6 * CHUNK + 1, 3, 50_101).await;
+            client.flush().await;
+            client.put_durably(10 * CHUNK + 4, 2, 50_201).await;
+            client.trim(2 * CHUNK, CHUNK + 3).await;
+            client.check(0, 12 * CHUNK).await;
+            client.cache.wait_for_insertions().await;
+            client.put(CHUNK, 2 * CHUNK, 50_301).await;
+            client.flush().await;
+            client.checkpoint().await;
+            client.put(4 * CHUNK, CHUNK, 50_401).await;
+        })
+    });
+    sweep(&Scenario { wear_left: Some(48 << 10), ..past });
+}
+
+#[test]
 fn crash_sweep_mode_switches() {
     sweep(&scenario("mode switches", WriteMode::Back, |client| {
         Box::pin(async move {

@@ -24,8 +24,10 @@ use larder_device::{
     rng::{Rng, mix64},
     sim::{Frozen, SimRuntime},
 };
-use larder_engine::{Compression, CreateOptions, Tuning, WriteMode, create, designs::ENGINE_DESIGNS};
-use larder_format::DesignId;
+use larder_engine::{
+    Compression, CreateOptions, Tuning, WearStatus, WriteMode, create, designs::ENGINE_DESIGNS, superblock,
+};
+use larder_format::{DesignId, WearRecord};
 use std::{
     cell::{Cell, RefCell},
     time::Instant,
@@ -94,6 +96,8 @@ pub struct Scenario {
     /// The number of runs of settled sectors of which one is read after each crash. The origin is
     /// compared whole.
     pub read_one_of: u64,
+    /// The bytes of the wear budget that are left beside its reserve when the script begins.
+    pub wear_left: Option<u64>,
     pub script: Script,
 }
 
@@ -111,6 +115,7 @@ impl Scenario {
             moves: false,
             detaches: false,
             read_one_of: 1,
+            wear_left: None,
             script,
         }
     }
@@ -289,6 +294,9 @@ fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<P
     };
     let made = first.block_on(create(&*world.flash, origin_bytes, &scenario.options(design)));
     let log_bytes = made.unwrap_or_else(|error| panic!("create: {error}")).layout.log_bytes;
+    if let Some(left) = scenario.wear_left {
+        first.block_on(use_up_wear(&*world.flash, left));
+    }
     first.kill();
     let (model, sweeping) = (RefCell::new(Model::new(scenario.mode)), Cell::new(false));
     let mut points = Vec::new();
@@ -311,6 +319,17 @@ fn run_script(scenario: &Scenario, design: DesignId, seed: u64) -> (World, Vec<P
     drop(cache);
     rt.crash();
     (world, points)
+}
+
+/// Gives the cache on `flash` the least wear budget, with `left` bytes left beside its reserve.
+async fn use_up_wear(flash: &dyn BlockDevice, left: u64) {
+    let (mut superblock, _) = superblock::read(flash).await.unwrap_or_else(|error| panic!("superblock: {error}"));
+    superblock.wear = Some(Box::new(WearRecord::new(0, 0, 0, [])));
+    let reserve = WearStatus::of(&superblock).reserve_bytes;
+    let (budget, spent) = (4 * reserve, 3 * reserve - left);
+    superblock.wear = Some(Box::new(WearRecord::new(budget, 0, 0, [spent])));
+    superblock.advance();
+    superblock::write(flash, &superblock, None).await.unwrap_or_else(|error| panic!("superblock: {error}"));
 }
 
 /// Ends the first opening after a crash at each of its changes, in every way.
