@@ -14,7 +14,7 @@ use larder_device::{
     sim::{Schedule, SimDeviceOptions},
 };
 use larder_engine::{
-    WriteMode,
+    WearLimit, WriteMode,
     advice::ADVICE,
     conditions::Condition,
     tell::{ConditionListener, Listener},
@@ -460,6 +460,26 @@ fn origin_discard_keeps_data() {
     Scene::new(WriteMode::Back, |setup| setup.origin = keeps).raised("origin_discard_keeps_data");
 }
 
+fn wear_runs_out() {
+    let scene = Scene::new(WriteMode::Back, |setup| setup.tuning.wear = Some(WearLimit::BytesADay(24 * MIB)));
+    let mut lba = 0;
+    let mut write_until = |name: &str| {
+        while scene.world.status().conditions.iter().all(|condition| condition.name != name) {
+            scene.write(lba..lba + 16);
+            scene.world.flush();
+            lba += 16;
+            assert!(lba < 8000, "{name}: {:?}", scene.world.status().wear);
+        }
+    };
+    write_until("wear_saving");
+    scene.raised("wear_saving");
+    write_until("wear_budget_spent");
+    scene.raised("wear_budget_spent");
+    scene.cleared("wear_saving");
+    scene.wait(Duration::from_secs(25 * 3600));
+    scene.cleared("wear_budget_spent");
+}
+
 /// Raises the condition of this name, and ends it if that is possible.
 type Act = fn(&str);
 
@@ -508,6 +528,8 @@ const SCENES: &[(&str, Act)] = &[
     ("superblock_unnoted", |_| superblock_unnoted()),
     ("switching_mode", |_| switching_mode()),
     ("undurable_data", without_a_fence),
+    ("wear_budget_spent", |_| wear_runs_out()),
+    ("wear_saving", |_| wear_runs_out()),
 ];
 
 /// Conditions of an unopened flash, or of the process around the cache: the program's tests raise
