@@ -16,7 +16,7 @@ use larder_format::superblock::SUPERBLOCK_BYTES;
 /// The offsets of the feature words in a superblock, and of a possible later field.
 const COMPATIBLE_AT: usize = 48;
 const INCOMPATIBLE_AT: usize = 56;
-const LATER_AT: usize = 3000;
+const LATER_AT: usize = 3500;
 const LATER: &[u8] = b"what a later program keeps here";
 /// The writes of [`used_volume`]: so many pieces, of so many bytes.
 const PIECES: u64 = 32;
