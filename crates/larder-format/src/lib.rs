@@ -52,7 +52,8 @@ pub use metadata_slot::{LbaList, MetadataSlot};
 pub use place::{FlashPlace, Sectors};
 pub use segment::{RecordContent, RecordEntry, SegmentHeader};
 pub use superblock::{
-    CheckpointPointer, Chosen, DurableFrame, Origin, OriginState, Superblock, WEAR_RECORD_BINS, WearRecord, choose,
+    CheckpointPointer, Chosen, DurableFrame, Origin, OriginState, Superblock, WEAR_RECORD_BINS, WEAR_RECORD_BYTES,
+    WearRecord, choose,
 };
 pub use text::{DirectoryPath, OriginUri, VolumeName};
 

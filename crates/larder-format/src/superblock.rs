@@ -16,7 +16,7 @@ mod wear;
 
 pub use noted::{DurableFrame, OriginState};
 pub use twins::{Chosen, choose};
-pub use wear::{WEAR_RECORD_BINS, WearRecord};
+pub use wear::{WEAR_RECORD_BINS, WEAR_RECORD_BYTES, WearRecord};
 
 use crate::codes::{Compression, DesignId, WriteMode};
 use crate::error::{FormatError, Structure};
@@ -82,6 +82,8 @@ pub struct Superblock {
     /// Unknown incompatible features that let a program read, but not write on this flash.
     pub features_read_only: u64,
     /// The bytes of unknown features behind the last known field, without the zeroes at the end.
+    ///
+    /// Those of a wear record are zeroes.
     pub kept: Vec<u8>,
     /// The cache was detached: it must not be opened any more.
     pub detached: bool,
@@ -175,13 +177,12 @@ struct RawSuperblock {
     design_pages_max: Le64,
     origin_state: [Le64; 4],
     durable_frame: [Le64; 2],
-    wear: [Le64; 3],
-    wear_bins: [Le32; WEAR_RECORD_BINS],
     rest: [u8; REST_BYTES],
 }
 
-/// Bytes behind the last known field: zeroes, unless an unknown readable feature has a field there.
-const REST_BYTES: usize = 964;
+/// Bytes behind the last field that is always known. A wear record comes first, if there is one.
+/// The others are zeroes, unless an unknown readable feature has a field there.
+const REST_BYTES: usize = 2144;
 const CRC_OFFSET: usize = 16;
 wire::assert_wire!(
     RawSuperblock, SUPERBLOCK_BYTES,
@@ -194,8 +195,7 @@ wire::assert_wire!(
     origin_identity @ 224, checkpoint_id @ 232, checkpoint_bytes @ 240, log_start_offset @ 248,
     log_start_frame_seq @ 256, entry_seq_next @ 264, uri_len @ 272, volume_name_len @ 274, volume_name @ 280,
     uri @ 344, state_dir_len @ 1368, state_dir @ 1370, reserved_2 @ 1882, bucket_slots @ 1884,
-    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, durable_frame @ 1936, wear @ 1952,
-    wear_bins @ 1976, rest @ 3132,
+    region_offset @ 1888, design_pages_max @ 1896, origin_state @ 1904, durable_frame @ 1936, rest @ 1952,
 );
 
 impl Superblock {
@@ -331,12 +331,11 @@ impl Superblock {
         let (volume_name, volume_name_len) = self.volume_name.to_padded();
         let checkpoint = self.checkpoint.unwrap_or(CheckpointPointer { area: 0, checkpoint_id: 0, bytes: 0 });
         let layout = &self.layout;
-        let (wear, wear_bins) = match &self.wear {
-            Some(wear) => wear.words(),
-            None => (Default::default(), [Le32::new(0); WEAR_RECORD_BINS]),
-        };
         let mut rest = [0; REST_BYTES];
         rest.iter_mut().zip(&self.kept).for_each(|(to, &from)| *to = from);
+        if let Some(wear) = &self.wear {
+            rest[..WEAR_RECORD_BYTES].copy_from_slice(&wear.encode());
+        }
         RawSuperblock {
             magic: MAGIC,
             version: Le32::new(FORMAT_VERSION),
@@ -391,8 +390,6 @@ impl Superblock {
             design_pages_max: Le64::new(layout.design_pages_max),
             origin_state: self.origin_state.map_or(Default::default(), |state| state.words()),
             durable_frame: self.durable_frame.map_or(Default::default(), |frame| frame.words()),
-            wear,
-            wear_bins,
             rest,
         }
     }
@@ -465,7 +462,8 @@ fn origin_of(raw: &RawSuperblock) -> Result<Origin, FormatError> {
 }
 
 fn wear_of(raw: &RawSuperblock) -> Box<WearRecord> {
-    Box::new(WearRecord::of_words(raw.wear, &raw.wear_bins))
+    let (bytes, _) = raw.rest.split_first_chunk().expect("a record is shorter than the rest");
+    Box::new(WearRecord::decode(bytes))
 }
 
 fn noted(raw: &RawSuperblock, feature: u64) -> bool {
@@ -476,10 +474,14 @@ fn noted(raw: &RawSuperblock, feature: u64) -> bool {
 fn kept(raw: &RawSuperblock) -> Vec<u8> {
     let compatible = raw.features_compat.get() & !COMPATIBLE_KNOWN;
     let incompatible = raw.features_incompat.get() & !INCOMPATIBLE_KNOWN;
-    let used = raw.rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    let mut rest = raw.rest;
+    if noted(raw, FEATURE_WEAR) {
+        rest[..WEAR_RECORD_BYTES].fill(0);
+    }
+    let used = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     match compatible | incompatible {
         0 => Vec::new(),
-        _ => raw.rest.iter().take(used).copied().collect(),
+        _ => rest[..used].to_vec(),
     }
 }
 

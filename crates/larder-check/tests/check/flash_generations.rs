@@ -19,7 +19,7 @@ use larder_check::verify::{
     verify,
 };
 use larder_device::{ChangeMark, rng::Rng};
-use larder_engine::{CreateOptions, EngineError, Tuning, config::TrimPolicy};
+use larder_engine::{CreateOptions, EngineError, Tuning, WearLimit, WearStatus, config::TrimPolicy, superblock};
 use larder_format::{
     DesignId, FormatError, StoreKind, crc32c,
     features::{self, FEATURES, Word},
@@ -71,10 +71,12 @@ enum FlashState {
     /// A crash of a cache that kept trims.
     KeptTrims,
     Detached,
+    /// A crash of a cache with a wear budget.
+    Wear,
 }
 
 /// Each state, the name of its files, and the first generation that has it.
-const STATES: [(FlashState, &str, u32); 9] = [
+const STATES: [(FlashState, &str, u32); 10] = [
     (FlashState::Orderly, "orderly", 1),
     (FlashState::Crashed, "crashed", 1),
     (FlashState::Compatible, "compatible", 1),
@@ -84,14 +86,18 @@ const STATES: [(FlashState, &str, u32); 9] = [
     (FlashState::StateDirectory, "state-directory", 3),
     (FlashState::KeptTrims, "kept-trims", 3),
     (FlashState::Detached, "detached", 3),
+    (FlashState::Wear, "wear", 4),
 ];
 
 /// The mark of the origin of [`FlashState::OriginState`].
 const MARK: ChangeMark = ChangeMark { size_bytes: ORIGIN_BYTES, epoch: 5, changes: 77 };
 
+/// The budget of [`FlashState::Wear`].
+const WEAR_BUDGET: u64 = 1 << 30;
+
 /// The limit of a file's size, and of all files of a generation.
 const FILE_BYTES_MAX: u64 = 100 << 10;
-const GENERATION_BYTES_MAX: u64 = 400 << 10;
+const GENERATION_BYTES_MAX: u64 = 440 << 10;
 
 /// A step of the volume's life.
 enum Act {
@@ -172,6 +178,7 @@ fn tuning(state: FlashState) -> Tuning {
     match state {
         FlashState::StateDirectory => Tuning { fence: MemoryFence::new().keeper(), ..tuning },
         FlashState::KeptTrims => Tuning { trim: TrimPolicy::Keep, ..tuning },
+        FlashState::Wear => Tuning { wear: Some(WearLimit::BytesADay(WEAR_BUDGET)), ..tuning },
         _ => tuning,
     }
 }
@@ -427,6 +434,16 @@ fn check(world: &mut World, state: FlashState, what: &str) {
             // A serving that keeps none brings them to the origin.
             world.setup.tuning = Setup::default().tuning;
             check_opened(world, what);
+        }
+        FlashState::Wear => {
+            let (superblock, _) = world.run(superblock::read(&*world.flash)).expect("a superblock");
+            let told = WearStatus::of(&superblock);
+            assert!(told.budget_bytes_a_day == WEAR_BUDGET && told.spent_bytes > 0, "{what}: {told:?}");
+            check_opened(world, what);
+            world.open();
+            let wear = world.status().wear;
+            assert!(wear.spent_bytes >= told.spent_bytes, "{what}: {wear:?}");
+            world.close();
         }
         FlashState::Detached => {
             check_unopened(world, what, |error| matches!(error, EngineError::Detached));

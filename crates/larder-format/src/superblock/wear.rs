@@ -7,10 +7,10 @@
 //!
 //! It does not count.
 
-use crate::wire::{Le32, Le64};
-
 /// Bins of a record: that of its time, and those of 24 hours before it.
 pub const WEAR_RECORD_BINS: usize = 289;
+/// Bytes of a record.
+pub const WEAR_RECORD_BYTES: usize = 3 * 8 + 4 * WEAR_RECORD_BINS;
 /// Bytes of a unit of a bin.
 const UNIT: u64 = 1024;
 
@@ -41,12 +41,21 @@ impl WearRecord {
         self.bins.iter().map(|&kib| u64::from(kib) * UNIT)
     }
 
-    pub(super) fn words(&self) -> ([Le64; 3], [Le32; WEAR_RECORD_BINS]) {
-        ([self.day_bytes, self.at_seconds, self.lent_bytes].map(Le64::new), self.bins.map(Le32::new))
+    pub(super) fn encode(&self) -> [u8; WEAR_RECORD_BYTES] {
+        let mut encoded = [0; WEAR_RECORD_BYTES];
+        let words = [self.day_bytes, self.at_seconds, self.lent_bytes].into_iter().flat_map(u64::to_le_bytes);
+        let bytes = words.chain(self.bins.iter().flat_map(|bin| bin.to_le_bytes()));
+        encoded.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte);
+        encoded
     }
 
-    pub(super) fn of_words(words: [Le64; 3], bins: &[Le32; WEAR_RECORD_BINS]) -> Self {
-        let [day_bytes, at_seconds, lent_bytes] = words.map(Le64::get);
-        WearRecord { day_bytes, at_seconds, lent_bytes, bins: bins.map(Le32::get) }
+    pub(super) fn decode(bytes: &[u8; WEAR_RECORD_BYTES]) -> Self {
+        let (words, bins) = bytes.split_at(24);
+        let word = |at: usize| words.as_chunks().0.get(at).map_or(0, |word| u64::from_le_bytes(*word));
+        let mut record =
+            WearRecord { day_bytes: word(0), at_seconds: word(1), lent_bytes: word(2), bins: [0; WEAR_RECORD_BINS] };
+        let kib = bins.as_chunks().0.iter().map(|bin| u32::from_le_bytes(*bin));
+        record.bins.iter_mut().zip(kib).for_each(|(bin, kib)| *bin = kib);
+        record
     }
 }

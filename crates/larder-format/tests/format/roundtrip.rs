@@ -31,7 +31,7 @@ fn superblocks() {
                 Box::new(WearRecord { day_bytes, at_seconds, lent_bytes, bins })
             }),
             features_read_only: random.u64() & features::READABLE,
-            kept: (0..random.below(964)).map(|at| at as u8).chain([1]).collect(),
+            kept: Vec::new(),
             mode: random.pick(WriteMode::ALL),
             design: random.pick(DesignId::ALL),
             compression: random.pick(Compression::ALL),
@@ -46,6 +46,9 @@ fn superblocks() {
             volume_name: VolumeName::new("é".repeat(len % 33)).unwrap(),
             ..if random.coin() { superblock() } else { superblock_with_buckets() }
         };
+        let before = if superblock.wear.is_some() { WEAR_RECORD_BYTES } else { 0 };
+        let later = (0..random.below((2144 - before) as u64)).map(|at| at as u8).chain([1]);
+        superblock.kept = std::iter::repeat_n(0, before).chain(later).collect();
         superblock.origin.size_bytes = (random.u64() % (layout::CHUNKS_MAX * 8192)).max(1);
         superblock.origin.identity = random.u64();
         superblock.origin.uri = OriginUri::new("u".repeat(len)).unwrap();
