@@ -481,7 +481,7 @@ fn kept(raw: &RawSuperblock) -> Vec<u8> {
     let used = rest.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     match compatible | incompatible {
         0 => Vec::new(),
-        _ => rest[..used].to_vec(),
+        _ => rest.into_iter().take(used).collect(),
     }
 }
 
