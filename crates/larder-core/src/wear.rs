@@ -1,8 +1,8 @@
 //! The wear budget: the bytes that a flash may be written in any 24 hours.
 //!
 //! Time has bins of five minutes. The bytes of the present bin and of the 288 before it are at
-//! least those of the last 24 hours. What is left of the budget decides how much the cache still
-//! writes: see [`WearLevel`].
+//! least those of the last 24 hours. The rest of the budget decides how much the
+//! cache still writes: see [`WearLevel`].
 //!
 //! Invariants: time never goes back. A caller whose clock jumps back goes on from the old time, and
 //! one that restarts tells the time that has passed at most.
@@ -39,6 +39,8 @@ pub struct WearBudget {
     reserve_bytes: u64,
     /// Newest first: the present bin, and at most [`WEAR_BINS`] before it.
     bins: VecDeque<u64>,
+    /// The sum of the bins: each write of the flash asks for it.
+    spent: u64,
     /// The number of the present bin.
     bin: u64,
 }
@@ -53,21 +55,27 @@ impl WearBudget {
         if bins.is_empty() {
             bins.push_front(0);
         }
-        WearBudget { day_bytes, reserve_bytes, bins, bin: now / WEAR_BIN_SECONDS }
+        let spent = bins.iter().fold(0, |sum: u64, &bytes| sum.saturating_add(bytes));
+        WearBudget { day_bytes, reserve_bytes, bins, spent, bin: now / WEAR_BIN_SECONDS }
     }
 
     /// Notes the time in seconds.
     pub fn pass(&mut self, now: u64) {
         let bin = now / WEAR_BIN_SECONDS;
-        let passed = bin.saturating_sub(self.bin).min(WEAR_BINS as u64 + 1);
-        (0..passed).for_each(|_| self.bins.push_front(0));
-        self.bins.truncate(WEAR_BINS + 1);
+        for _ in 0..bin.saturating_sub(self.bin).min(WEAR_BINS as u64 + 1) {
+            self.bins.push_front(0);
+            if self.bins.len() > WEAR_BINS + 1 {
+                self.spent -= self.bins.pop_back().unwrap_or(0);
+            }
+        }
         self.bin = self.bin.max(bin);
     }
 
     /// Notes bytes that were written now.
     pub fn spend(&mut self, bytes: u64) {
-        self.bins[0] = self.bins[0].saturating_add(bytes);
+        let bytes = bytes.min(u64::MAX - self.spent);
+        self.bins[0] += bytes;
+        self.spent += bytes;
     }
 
     /// Returns the budget of 24 hours in bytes.
@@ -77,7 +85,7 @@ impl WearBudget {
 
     /// Returns the bytes of the last 24 hours, or somewhat more.
     pub fn spent_bytes(&self) -> u64 {
-        self.bins.iter().fold(0, |sum, &bytes| sum.saturating_add(bytes))
+        self.spent
     }
 
     /// Returns the bytes that may be written now.

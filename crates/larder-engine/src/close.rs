@@ -110,11 +110,11 @@ impl Shared {
             result = self.note_if_destaged().await;
         }
         if detach && result.is_ok() {
-            result = self.superblock.update(&*self.flash, &self.counters, |it| it.detached = true).await;
+            result = self.write_superblock(|it| it.detached = true).await;
             if result.is_err() {
                 // One twin may have the mark. If this fails, too, the next opening may find it, and
                 // the origin is complete.
-                let _ = self.superblock.update(&*self.flash, &self.counters, |_| {}).await;
+                let _ = self.write_superblock(|_| {}).await;
             }
         }
         drop(finishing);

@@ -80,11 +80,13 @@ impl Shared {
         // The failure also matters if no entry waited for the log, because writes then went to the
         // origin. A flash that was cut short has failed by now.
         let failed = self.state.lock().flash.is_failed();
-        match () {
-            () if failed => self.flush_past_flash(asker).await,
-            () if self.mode.leaves_writes_on_origin() => self.flush_origin_for(asker).await,
+        if failed {
+            self.flush_past_flash(asker).await
+        } else if self.mode.leaves_writes_on_origin() {
+            self.flush_origin_for(asker).await
+        } else {
             // Before the switch of the mode, the clients had to flush the origin.
-            () => self.tell(asker),
+            self.tell(asker)
         }
     }
 

@@ -268,10 +268,8 @@ async fn mark_as_open(shared: &Arc<Shared>) -> Result<(), EngineError> {
     }
     let newest = keeper.as_ref().map_or(0, |keeper| keeper.newest_superblock());
     let (names_frames, durable_frame) = (shared.geometry.store.names_frames(), shared.durable_frame());
-    let mut lent_until = 0;
     shared
-        .superblock
-        .update(&*shared.flash, &shared.counters, |superblock| {
+        .write_superblock(|superblock| {
             superblock.sequence = superblock.sequence.max(newest + 1);
             superblock.clean_shutdown = false;
             superblock.state_dir = state_dir;
@@ -283,9 +281,6 @@ async fn mark_as_open(shared: &Arc<Shared>) -> Result<(), EngineError> {
             superblock.origin_state = None;
             // Recovery read the log up to this frame, and the flash was flushed since.
             superblock.note_durable_frame(durable_frame);
-            lent_until = shared.record_wear(superblock);
         })
-        .await?;
-    shared.wear.is_recorded(lent_until);
-    Ok(())
+        .await
 }

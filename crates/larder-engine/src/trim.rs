@@ -21,7 +21,6 @@ use larder_core::{
     Lba,
     decisions::{Answer, Event},
     ranges::Run,
-    wear::WearLevel,
 };
 use larder_device::{IoBuf, IoErrorKind, IoOp, SharedBuf, WriteFlags, ZeroFlags};
 use larder_format::{LogEntry, WriteMode};
@@ -59,10 +58,7 @@ impl Shared {
         let how = Zeroing { flags, ..how };
         let Some(ticket) = self.admit_zeroes(op, offset, len).await? else { return Ok(()) };
         let (first, count) = self.geometry.chunks_of(offset, len);
-        let mode = match self.mode.get() {
-            WriteMode::Back if self.wear_level() >= WearLevel::Past => self.go_past_budget(first, count).await?,
-            mode => mode,
-        };
+        let mode = self.mode_of_change(first, count).await?;
         if mode == WriteMode::Back {
             let zeroed = self.zero_chunks(offset, len, how).await;
             self.wake_destager_if_due();

@@ -1,11 +1,11 @@
 //! The wear budget of an opening: bytes of the flash in any 24 hours.
 //!
 //! Each write of the flash asks for its bytes ([`metered`]), and the superblock has the record of
-//! all. In order, as the budget shrinks: (1) No clean chunk is stored, and
-//! no record again. (2) A write goes past the flash: dirty data of its chunks is destaged first,
-//! and that is durable on the flash. Its mappings are forgotten, and the origin is written. A FLUSH
-//! then flushes the origin, too. (3) The flash counts as failed: the fence forgets all that it
-//! holds at the next opening, and nothing is written to it.
+//! all. In order, as the budget shrinks: (1) No clean chunk is stored, and no record again. (2) A
+//! write goes past the flash: dirty data of its chunks is destaged first, and that is durable on
+//! the flash. Its mappings are forgotten, and the origin is written. A FLUSH then flushes the
+//! origin, too. (3) The flash counts as failed: the fence forgets all that it holds at the next
+//! opening, and nothing is written to it.
 //!
 //! Invariants: each durable record lends some bytes, and a write beyond them waits for the next
 //! one. So a crash loses no written byte from the sum.
@@ -44,13 +44,23 @@ impl Shared {
         self.wear_level() == WearLevel::Free
     }
 
-    /// Puts the bytes of the last day into a superblock that is about to be written. Returns the
-    /// count of granted bytes up to which it lends.
-    pub(crate) fn record_wear(&self, superblock: &mut Superblock) -> u64 {
-        let record = self.wear.record(self.runtime.now(), superblock.clean_shutdown);
-        let (record, lent_until) = record.map_or((None, 0), |(record, until)| (Some(Box::new(record)), until));
-        superblock.wear = record;
-        lent_until
+    /// Changes the superblock, durably, with the bytes of the last day.
+    ///
+    /// # Errors
+    /// As [`SuperblockKeeper::update`](crate::superblock::SuperblockKeeper::update).
+    pub(crate) async fn write_superblock(&self, change: impl FnOnce(&mut Superblock)) -> Result<(), EngineError> {
+        let mut lent_until = 0;
+        let change = |superblock: &mut Superblock| {
+            change(superblock);
+            let record = self.wear.record(self.runtime.now(), superblock.clean_shutdown);
+            superblock.wear = record.map(|(record, until)| {
+                lent_until = until;
+                Box::new(record)
+            });
+        };
+        self.superblock.update(&*self.flash, &self.counters, change).await?;
+        self.wear.is_recorded(lent_until);
+        Ok(())
     }
 
     /// Runs the task that keeps the record until the cache closes.
@@ -86,13 +96,27 @@ impl Shared {
         }
     }
 
+    /// Returns the mode of a change of chunks. The caller holds the ticket.
+    ///
+    /// It is the mode in force. In write-back on a spent budget it is write-around, and the change
+    /// is prepared.
+    ///
+    /// # Errors
+    /// As [`Shared::go_past_budget`].
+    pub(crate) async fn mode_of_change(self: &Arc<Self>, first: Lba, count: u64) -> Result<WriteMode, EngineError> {
+        match self.mode.get() {
+            WriteMode::Back if self.wear_level() >= WearLevel::Past => self.go_past_budget(first, count).await,
+            mode => Ok(mode),
+        }
+    }
+
     /// Prepares a change of chunks that goes past a flash which may take no more, in write-back.
-    /// The caller holds the ticket. Returns the mode of the change: write-around, or write-back if
-    /// the flash has failed.
+    ///
+    /// Returns write-around, or write-back if the flash has failed.
     ///
     /// # Errors
     /// Errors of the devices: then the older data stays dirty.
-    pub(crate) async fn go_past_budget(self: &Arc<Self>, first: Lba, count: u64) -> Result<WriteMode, EngineError> {
+    async fn go_past_budget(self: &Arc<Self>, first: Lba, count: u64) -> Result<WriteMode, EngineError> {
         // The older data is clean, durably: a crash would lay it over the change.
         self.bring_to_origin(first, Lba(first.0 + count)).await?;
         let upto = self.state.lock().log.next_seq();

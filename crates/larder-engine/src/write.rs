@@ -13,7 +13,7 @@
 pub(crate) mod load;
 
 use crate::{decision_log::sink::LookupCause, error::EngineError, fill::insertion::Reason, shared::Shared};
-use larder_core::{Lba, Lookup, wear::WearLevel};
+use larder_core::{Lba, Lookup};
 use larder_device::{IoBuf, IoError, IoErrorKind, IoFuture, IoOp, SharedBuf, WriteFlags};
 use larder_format::WriteMode;
 use std::sync::{Arc, atomic::Ordering::*};
@@ -46,10 +46,7 @@ impl Shared {
         let (first, count) = self.geometry.chunks_of(offset, data.len() as u64);
         let ticket = self.orders.change(first, count).granted().await;
         self.check_open()?;
-        let mode = match self.mode.get() {
-            WriteMode::Back if self.wear_level() >= WearLevel::Past => self.go_past_budget(first, count).await?,
-            mode => mode,
-        };
+        let mode = self.mode_of_change(first, count).await?;
         self.counters.writes.fetch_add(1, Relaxed);
         self.counters.write_bytes.fetch_add(data.len() as u64, Relaxed);
         if mode == WriteMode::Back {

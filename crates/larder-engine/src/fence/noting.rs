@@ -30,18 +30,12 @@ impl Shared {
     /// Changes the superblock, durably, and has its number noted.
     ///
     /// # Errors
-    /// As [`SuperblockKeeper::update`](crate::superblock::SuperblockKeeper::update).
+    /// As [`Shared::write_superblock`].
     pub(crate) async fn update_superblock(
         self: &Arc<Self>,
         change: impl FnOnce(&mut Superblock),
     ) -> Result<(), EngineError> {
-        let mut lent_until = 0;
-        let change = |superblock: &mut Superblock| {
-            change(superblock);
-            lent_until = self.record_wear(superblock);
-        };
-        self.superblock.update(&*self.flash, &self.counters, change).await?;
-        self.wear.is_recorded(lent_until);
+        self.write_superblock(change).await?;
         self.note_in_background();
         Ok(())
     }

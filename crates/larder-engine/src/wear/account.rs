@@ -156,7 +156,7 @@ impl WearAccount {
         }
         let at = record.map_or(now, |record| record.at_seconds);
         let now = if now == 0 { at } else { now };
-        // Of a clock that went back, no time has passed, and the last bin begins anew.
+        // A clock that went back lets no time pass, and the last bin begins anew.
         let opened_at = if now >= at { now } else { at / WEAR_BIN_SECONDS * WEAR_BIN_SECONDS };
         let spent: Vec<u64> = record.map(|record| record.bytes().collect()).unwrap_or_default();
         let mut budget = WearBudget::new(day_bytes, reserve, spent, at);
@@ -249,7 +249,6 @@ impl WearAccount {
         let mut account = self.account.as_ref()?.lock();
         account.pass(since);
         let lent = account.lends().min(if is_end { LENT_AT_END } else { u64::MAX });
-        account.asked = 0;
         let at = account.wall_at_opening.saturating_add(since.as_secs());
         let record = WearRecord::new(account.budget.day_bytes(), at, lent, account.budget.bins());
         Some((record, account.taken + lent))
@@ -260,6 +259,8 @@ impl WearAccount {
         if let Some(account) = &self.account {
             let mut account = account.lock();
             account.lent_until = account.lent_until.max(lent_until);
+            // Writes that need more ask again. A record that fails leaves them.
+            account.asked = 0;
             drop(account);
             self.recorded.notify();
         }
