@@ -13,6 +13,7 @@ mod log;
 mod record;
 mod segments;
 mod shapes;
+mod superblock;
 mod values;
 
 pub use checkpoint::{checkpoint, checkpoint_block};
@@ -21,64 +22,15 @@ pub use log::{frame, frames, log};
 pub use record::{RecordAt, record};
 pub use segments::{segments, slot_segments};
 pub use shapes::*;
-use values::{StateOf, check_lba, fingerprint_dump, hex, mapping_dump, sorted_mappings, state_of};
+pub use superblock::{SuperblockDump, SuperblockFields, superblocks};
+use values::{StateOf, check_lba, fingerprint_dump, mapping_dump, sorted_mappings, state_of};
 
 use crate::region::stored_runs;
 use larder_core::{Lookup, StreamClass, slots::SlotState};
 use larder_device::BlockDevice;
-use larder_engine::{
-    EngineError,
-    offline::{compression_name, mode_name},
-    walk,
-};
-use larder_format::{Superblock, layout::SUPERBLOCK_OFFSETS};
+use larder_engine::EngineError;
+use larder_format::Superblock;
 use std::collections::HashMap;
-
-/// Returns both superblock twins.
-pub async fn superblocks(flash: &dyn BlockDevice) -> Vec<SuperblockDump> {
-    let twins = walk::twins(flash).await;
-    let dump = |(flash_offset, twin): (u64, Result<Superblock, EngineError>)| match twin {
-        Ok(superblock) => SuperblockDump { flash_offset, error: None, fields: Some(fields(&superblock)) },
-        Err(error) => SuperblockDump { flash_offset, error: Some(error.to_string()), fields: None },
-    };
-    SUPERBLOCK_OFFSETS.into_iter().zip(twins).map(dump).collect()
-}
-
-fn fields(superblock: &Superblock) -> SuperblockFields {
-    let checkpoint = superblock.checkpoint;
-    SuperblockFields {
-        sequence: superblock.sequence,
-        flash_uuid: hex(&superblock.flash_uuid),
-        volume_name: superblock.volume_name.to_string(),
-        design: format!("{:?}", superblock.design).to_lowercase(),
-        mode: mode_name(superblock.mode),
-        compression: compression_name(superblock.compression),
-        dedup: superblock.dedup,
-        fp_index_percent: superblock.fp_index_percent,
-        ram_budget_bytes: superblock.ram_budget_bytes,
-        clean_shutdown: superblock.clean_shutdown,
-        origin: superblock.origin.uri.to_string(),
-        origin_bytes: superblock.origin.size_bytes,
-        origin_identity: superblock.origin.identity,
-        checkpoint_id: checkpoint.map(|checkpoint| checkpoint.checkpoint_id),
-        checkpoint_area: checkpoint.map(|checkpoint| checkpoint.area),
-        checkpoint_bytes: checkpoint.map(|checkpoint| checkpoint.bytes),
-        log_start_offset: superblock.log_start.offset_in_log,
-        log_start_frame_seq: superblock.log_start.frame_seq,
-        entry_seq_next: superblock.entry_seq_next,
-        durable_frame_seq: superblock.durable_frame_now(),
-        origin_state_sequence: superblock.origin_state.map(|state| state.sequence),
-        origin_state_bytes: superblock.origin_state.map(|state| state.size_bytes),
-        origin_state_epoch: superblock.origin_state.map(|state| state.epoch),
-        origin_state_changes: superblock.origin_state.map(|state| state.changes),
-        features_compat: superblock.compatible_word(),
-        features_compat_unknown: superblock.features_compat,
-        features_incompat: superblock.features_incompat(),
-        features_incompat_unknown: superblock.features_read_only,
-        detached: superblock.detached,
-        state_dir: superblock.state_dir.to_string(),
-    }
-}
 
 /// Returns the division of the flash.
 pub fn layout(superblock: &Superblock) -> LayoutDump {

@@ -4,56 +4,6 @@
 
 use serde::Serialize;
 
-/// One superblock twin.
-#[derive(Clone, Debug, Serialize)]
-pub struct SuperblockDump {
-    /// Byte offset on the flash.
-    pub flash_offset: u64,
-    /// The fault of the twin, if it is damaged.
-    pub error: Option<String>,
-    /// Its fields.
-    #[serde(flatten)]
-    pub fields: Option<SuperblockFields>,
-}
-
-/// The fields of a superblock, its layout apart.
-#[derive(Clone, Debug, Serialize)]
-#[allow(missing_docs)] // the superblock's own documentation describes them
-pub struct SuperblockFields {
-    pub sequence: u64,
-    pub flash_uuid: String,
-    pub volume_name: String,
-    pub design: String,
-    pub mode: &'static str,
-    pub compression: &'static str,
-    pub dedup: bool,
-    pub fp_index_percent: u8,
-    pub ram_budget_bytes: u64,
-    pub clean_shutdown: bool,
-    pub origin: String,
-    pub origin_bytes: u64,
-    pub origin_identity: u64,
-    pub checkpoint_id: Option<u64>,
-    pub checkpoint_area: Option<u8>,
-    pub checkpoint_bytes: Option<u64>,
-    pub log_start_offset: u64,
-    pub log_start_frame_seq: u64,
-    pub entry_seq_next: u64,
-    pub durable_frame_seq: u64,
-    /// The sequence of the superblock at the note of the origin's state.
-    pub origin_state_sequence: Option<u64>,
-    pub origin_state_bytes: Option<u64>,
-    pub origin_state_epoch: Option<u64>,
-    pub origin_state_changes: Option<u64>,
-    /// The words of feature bits on the flash, and the bits that this program does not know.
-    pub features_compat: u64,
-    pub features_compat_unknown: u64,
-    pub features_incompat: u64,
-    pub features_incompat_unknown: u64,
-    pub detached: bool,
-    pub state_dir: String,
-}
-
 /// A region of the flash.
 #[derive(Clone, Debug, Serialize)]
 pub struct Region {

@@ -215,7 +215,7 @@ fn a_layout_is_dumped_with_its_store() {
 
 #[test]
 fn the_feature_words_are_told_as_they_are_on_the_flash() {
-    use larder_format::{OriginState, features};
+    use larder_format::{OriginState, WearRecord, features, layout::SUPERBLOCK_OFFSETS};
     let flash = flash(true);
     let marked = |superblock: &mut Superblock| {
         let sequence = superblock.sequence;
@@ -223,6 +223,7 @@ fn the_feature_words_are_told_as_they_are_on_the_flash() {
         superblock.features_read_only = 1 << 40;
         superblock.kept_trims = true;
         superblock.origin_state = Some(OriginState { sequence, size_bytes: 4096, epoch: 7, changes: u64::MAX });
+        superblock.wear = Some(Box::new(WearRecord::new(5 << 30, 1_800_000_000, 4096, [1024, 3072])));
     };
     let mut superblock = superblock_of(&flash);
     marked(&mut superblock);
@@ -241,5 +242,7 @@ fn the_feature_words_are_told_as_they_are_on_the_flash() {
         let state = (fields.origin_state_sequence, fields.origin_state_bytes);
         assert_eq!(state, (Some(superblock.sequence), Some(4096)));
         assert_eq!((fields.origin_state_epoch, fields.origin_state_changes), (Some(7), Some(u64::MAX)));
+        let wear = (fields.wear_day_bytes, fields.wear_at_seconds, fields.wear_lent_bytes, fields.wear_counted_bytes);
+        assert_eq!(wear, (Some(5 << 30), Some(1_800_000_000), Some(4096), Some(4096)));
     }
 }
