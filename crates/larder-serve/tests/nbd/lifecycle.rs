@@ -4,7 +4,10 @@ use crate::common::{Late, MIB, Raw, TempDir, eventually, serve, serve_ram, uri_o
 use larder_device::{
     BlockDevice, Completer, DeviceInfo, IoBuf, IoErrorKind, IoFuture, SharedBuf, WriteFlags, ZeroFlags,
     driver::block_on,
-    nbd::{NbdDevice, proto::command},
+    nbd::{
+        NbdDevice,
+        proto::{WireRequest, command},
+    },
     ram::RamDevice,
 };
 use larder_serve::nbd::{NbdServer, ServeAddress, ServeErrorKind, ServerOptions};
@@ -133,10 +136,13 @@ fn requests_go_with_their_client(command: u16, len: u32, options: ServerOptions)
     let mut raw = served.raw();
     raw.go(false);
     late.hold(true);
-    for cookie in 0..300 {
-        // The first two are under way when the client goes.
-        raw.request(command, 0, cookie, if cookie < 2 { 0 } else { 64 * MIB }, len, &[]);
-    }
+    // The first two are under way when the client goes. All are one message: a server that stopped
+    // reading leaves a socket full after some 270 small ones.
+    let request = |cookie: u64| {
+        let offset = if cookie < 2 { 0 } else { 64 * MIB };
+        WireRequest { flags: 0, command, cookie, offset, len }.encode()
+    };
+    raw.send(&(0..300).flat_map(request).collect::<Vec<u8>>());
     eventually("two in the device", || late.waiting() >= 2);
     // A program that another test starts holds the socket, too, until it runs.
     raw.0.shutdown(std::net::Shutdown::Both).expect("shut down");
