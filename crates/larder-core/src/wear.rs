@@ -1,8 +1,8 @@
 //! The wear budget: the bytes that a flash may be written in any 24 hours.
 //!
 //! Time has bins of five minutes. The bytes of the present bin and of the 288 before it are at
-//! least those of the last 24 hours. The rest of the budget decides how much the
-//! cache still writes: see [`WearLevel`].
+//! least those of the last 24 hours. The rest of the budget decides how much the cache still
+//! writes: see [`WearLevel`].
 //!
 //! Invariants: time never goes back. A caller whose clock jumps back goes on from the old time, and
 //! one that restarts tells the time that has passed at most.

@@ -78,7 +78,8 @@ pub async fn superblocks(flash: &dyn BlockDevice) -> Vec<SuperblockDump> {
 }
 
 fn fields(superblock: &Superblock) -> SuperblockFields {
-    let checkpoint = superblock.checkpoint;
+    let (checkpoint, origin_state) = (superblock.checkpoint, superblock.origin_state);
+    let wear = superblock.wear.as_deref();
     SuperblockFields {
         sequence: superblock.sequence,
         flash_uuid: hex(&superblock.flash_uuid),
@@ -100,14 +101,14 @@ fn fields(superblock: &Superblock) -> SuperblockFields {
         log_start_frame_seq: superblock.log_start.frame_seq,
         entry_seq_next: superblock.entry_seq_next,
         durable_frame_seq: superblock.durable_frame_now(),
-        origin_state_sequence: superblock.origin_state.map(|state| state.sequence),
-        origin_state_bytes: superblock.origin_state.map(|state| state.size_bytes),
-        origin_state_epoch: superblock.origin_state.map(|state| state.epoch),
-        origin_state_changes: superblock.origin_state.map(|state| state.changes),
-        wear_day_bytes: superblock.wear.as_ref().map(|wear| wear.day_bytes),
-        wear_at_seconds: superblock.wear.as_ref().map(|wear| wear.at_seconds),
-        wear_lent_bytes: superblock.wear.as_ref().map(|wear| wear.lent_bytes),
-        wear_counted_bytes: superblock.wear.as_ref().map(|wear| wear.bytes().sum()),
+        origin_state_sequence: origin_state.map(|state| state.sequence),
+        origin_state_bytes: origin_state.map(|state| state.size_bytes),
+        origin_state_epoch: origin_state.map(|state| state.epoch),
+        origin_state_changes: origin_state.map(|state| state.changes),
+        wear_day_bytes: wear.map(|wear| wear.day_bytes),
+        wear_at_seconds: wear.map(|wear| wear.at_seconds),
+        wear_lent_bytes: wear.map(|wear| wear.lent_bytes),
+        wear_counted_bytes: wear.map(|wear| wear.bytes().sum()),
         features_compat: superblock.compatible_word(),
         features_compat_unknown: superblock.features_compat,
         features_incompat: superblock.features_incompat(),
